@@ -1,0 +1,58 @@
+//! Collective epilogues: from accumulators to the output in memory.
+
+mod linear;
+
+pub use linear::{LinearArguments, LinearCombination};
+
+use ptx::Builder;
+use ptx::Value;
+use ptx::abi::Argument;
+
+use crate::element::Element;
+use crate::mainloop::Fragment;
+use crate::plan::{EpilogueSpec, Plan};
+
+/// The output's extent on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent<'f> {
+    /// Rows.
+    pub m: Value<'f, u32>,
+    /// Columns.
+    pub n: Value<'f, u32>,
+}
+
+/// A collective epilogue over accumulators of type `f32`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an epilogue",
+    note = "write `LinearCombination<bf16>` for D = alpha * A * B + beta * C in bf16"
+)]
+pub trait Epilogue: 'static {
+    /// Type of the accumulators it takes.
+    type Accumulator;
+    /// Type of C and D.
+    type Output: Element;
+    /// Its arguments on the host.
+    type Arguments;
+    /// Its kernel parameters on the device.
+    type Device<'f>: Copy;
+    /// What it asks of the plan.
+    const SPEC: EpilogueSpec;
+
+    /// An identifier for kernel names.
+    fn name() -> String;
+
+    /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
+
+    /// The values of its parameters.
+    fn parameters(arguments: &Self::Arguments) -> Vec<Argument>;
+
+    /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
+    fn store<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        extent: Extent<'f>,
+        fragment: Fragment<'f, Self::Accumulator>,
+    );
+}

@@ -1,0 +1,38 @@
+//! Collectives: what the threads of a CTA do together to one output tile.
+//!
+//! A kernel is composed of three roles, each a trait with interchangeable implementations. Two of them live here:
+//!
+//! * a [`Mainloop`] brings operand tiles into shared memory and multiplies them ([`TmaWgmma`]);
+//! * an [`Epilogue`] turns accumulators into the output ([`LinearCombination`]).
+//!
+//! The third, the tile scheduler, is a crate of its own and never meets these two.
+//!
+//! # Who produces, who consumes
+//!
+//! The first warpgroup of a CTA is the *producer*: it gives most of its registers away, and one of its threads
+//! starts all copies. The other warpgroups are *consumers*: they take those registers, multiply, and store. Between
+//! them lies a ring of *stages* ([`pipeline`]), each big enough for one A tile and one B tile.
+//!
+//! # Where the numbers come from
+//!
+//! [`Plan::new`] turns what the mainloop and the epilogue ask for into every number of the kernel, or into a
+//! [`PlanError`] that says which rule of the hardware is broken and what would mend it. It is a `const fn`: kernel
+//! types evaluate it while they compile. Addresses come from the layouts of `cute_rs`; none is written by hand.
+#![forbid(unsafe_code)]
+
+mod element;
+mod epilogue;
+mod mainloop;
+mod operand;
+pub mod pipeline;
+mod plan;
+mod sentence;
+mod tile;
+
+pub use element::{Element, MultipliesWith};
+pub use epilogue::{Epilogue, Extent, LinearArguments, LinearCombination};
+pub use mainloop::{Consumer, Fragment, Mainloop, Piece, TmaWgmma};
+pub use operand::{KMajor, Matrix, MnMajor, Operand, OperandPair, Operands};
+pub use plan::{EpilogueSpec, MainloopSpec, Plan, PlanError, RegisterPlan, StagePlan};
+pub use sentence::Sentence;
+pub use tile::{AsManyAsFit, Cooperative, StageCount, Tile, TileShape, WarpRoles};

@@ -1,0 +1,78 @@
+//! Operands as types: an element and the direction in which it lies contiguously.
+
+use core::marker::PhantomData;
+
+use cute_rs::atom::Major;
+use ptx::WgmmaTypes;
+
+use crate::element::{Element, MultipliesWith};
+
+/// An operand whose K elements are contiguous: row-major A `(M, K)`, or B stored `(N, K)` row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct KMajor<T>(PhantomData<T>);
+
+/// An operand whose M (or N) elements are contiguous: column-major A `(M, K)`, or B stored `(K, N)` row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct MnMajor<T>(PhantomData<T>);
+
+/// One operand of a matrix multiply.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an operand",
+    note = "write `KMajor<T>` or `MnMajor<T>` with an element type `T`"
+)]
+pub trait Operand: 'static {
+    /// Its element type.
+    type Element: Element;
+    /// Which direction is contiguous.
+    const MAJOR: Major;
+}
+
+impl<T: Element> Operand for KMajor<T> {
+    type Element = T;
+    const MAJOR: Major = Major::K;
+}
+
+impl<T: Element> Operand for MnMajor<T> {
+    type Element = T;
+    const MAJOR: Major = Major::Mn;
+}
+
+/// Operands A and B that one instruction can multiply.
+#[derive(Clone, Copy, Debug)]
+pub struct Operands<A, B>(PhantomData<(A, B)>);
+
+/// The facts of [`Operands`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a pair of operands that `wgmma` multiplies",
+    note = "write `Operands<A, B>` with A and B of the same element type, `bf16` or `f16`"
+)]
+pub trait OperandPair: 'static {
+    /// Operand A, `(M, K)`.
+    type A: Operand;
+    /// Operand B, `(N, K)`.
+    type B: Operand;
+    /// The instruction's types.
+    const TYPES: WgmmaTypes;
+}
+
+impl<A: Operand, B: Operand> OperandPair for Operands<A, B>
+where
+    A::Element: MultipliesWith<B::Element>,
+{
+    type A = A;
+    type B = B;
+    const TYPES: WgmmaTypes = <A::Element as MultipliesWith<B::Element>>::TYPES;
+}
+
+/// A matrix in device memory, seen as an operand: `mn` rows of M (or N) by `k`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrix {
+    /// Device address of element (0, 0).
+    pub address: u64,
+    /// Extent along M or N, in elements.
+    pub mn: u32,
+    /// Extent along K, in elements.
+    pub k: u32,
+    /// Elements from one row (K-major) or column (MN-major) to the next.
+    pub pitch: u64,
+}

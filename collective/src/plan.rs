@@ -1,0 +1,346 @@
+//! The plan: every number that follows from a configuration, worked out while it compiles.
+//!
+//! [`Plan::new`] is one `const fn` for two readers. A kernel type evaluates it in a constant, so an illegal
+//! configuration stops the build with the error's sentence; a tuner calls it at run time and gets the error as a
+//! value.
+
+use core::fmt;
+
+use cute_rs::atom::{Major, SwizzleMode, smem};
+use ptx::{Target, WgmmaTypes};
+
+use crate::sentence::Sentence;
+
+/// What a mainloop asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MainloopSpec {
+    /// The matrix instruction's types.
+    pub types: WgmmaTypes,
+    /// A's contiguous direction.
+    pub a_major: Major,
+    /// B's contiguous direction.
+    pub b_major: Major,
+    /// Tile extents (M, N, K) in elements.
+    pub tile: [u32; 3],
+    /// Consumer warpgroups; each takes an equal share of the tile's rows.
+    pub consumers: u32,
+    /// Pipeline stages, or `None` for as many as fit.
+    pub stages: Option<u32>,
+}
+
+/// What an epilogue asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpilogueSpec {
+    /// Bytes of shared memory.
+    pub shared_bytes: u32,
+    /// Registers a thread needs beside the accumulators.
+    pub registers: u32,
+}
+
+/// Where the operands' tiles lie in one stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagePlan {
+    /// Swizzle of A's tile.
+    pub a_swizzle: SwizzleMode,
+    /// Swizzle of B's tile.
+    pub b_swizzle: SwizzleMode,
+    /// Bytes of A's tile.
+    pub a_bytes: u32,
+    /// Bytes of B's tile.
+    pub b_bytes: u32,
+    /// Where B's tile begins, in bytes from the stage's start.
+    pub b_offset: u32,
+    /// Bytes from one stage to the next.
+    pub bytes: u32,
+}
+
+/// Registers of a thread: at the launch, then by role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisterPlan {
+    /// What every thread is launched with.
+    pub launch: u32,
+    /// What a producer thread keeps.
+    pub producer: u32,
+    /// What a consumer thread raises itself to.
+    pub consumer: u32,
+    /// Accumulators of a consumer thread.
+    pub accumulators: u32,
+}
+
+/// Every number of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What the mainloop asked for.
+    pub mainloop: MainloopSpec,
+    /// What the epilogue asked for.
+    pub epilogue: EpilogueSpec,
+    /// Pipeline stages.
+    pub stages: u32,
+    /// One stage.
+    pub stage: StagePlan,
+    /// Where the mbarriers begin, in bytes of dynamic shared memory.
+    pub barrier_offset: u32,
+    /// Where the epilogue's memory begins.
+    pub epilogue_offset: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Registers by role.
+    pub registers: RegisterPlan,
+}
+
+/// Why a configuration cannot be a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The consumer warpgroups are not 1 to 3.
+    Consumers {
+        /// How many.
+        consumers: u32,
+    },
+    /// Tile M does not split into 64 rows a consumer.
+    TileM {
+        /// Tile M.
+        m: u32,
+        /// Consumer warpgroups.
+        consumers: u32,
+    },
+    /// Tile N is no N of the instruction.
+    TileN {
+        /// Tile N.
+        n: u32,
+    },
+    /// Tile K is not a multiple of the instruction's K.
+    TileK {
+        /// Tile K.
+        k: u32,
+        /// The instruction's K.
+        step: u32,
+    },
+    /// A tile extent is more than one tensor copy can bring.
+    Box {
+        /// The extent's name.
+        extent: &'static str,
+        /// Its value in elements.
+        elements: u32,
+    },
+    /// Fewer than two stages were asked for.
+    Stages {
+        /// How many.
+        stages: u32,
+    },
+    /// The stages do not fit into shared memory.
+    Shared {
+        /// How many stages.
+        stages: u32,
+        /// Bytes they need with everything else.
+        need: u32,
+        /// Bytes a CTA has.
+        have: u32,
+    },
+    /// The accumulators do not fit into the registers.
+    Registers {
+        /// Registers a consumer thread needs.
+        need: u32,
+        /// Registers it can have.
+        have: u32,
+        /// Consumer warpgroups.
+        consumers: u32,
+    },
+}
+
+impl PlanError {
+    /// The error as one sentence, in constants too.
+    pub const fn sentence(self) -> Sentence {
+        let s = Sentence::new();
+        match self {
+            Self::Consumers { consumers } => s
+                .text("the kernel has ")
+                .number(consumers)
+                .text(" consumer warpgroups, 1 to 3 are possible: change Cooperative<U2>"),
+            Self::TileM { m, consumers } => s
+                .text("tile M is ")
+                .number(m)
+                .text(", not a multiple of ")
+                .number(consumers.saturating_mul(64))
+                .text(" (64 rows for each of ")
+                .number(consumers)
+                .text(" consumer warpgroups): change tile M or the consumers"),
+            Self::TileN { n } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", wgmma has N from 8 to 256 in steps of 8: change tile N"),
+            Self::TileK { k, step } => s
+                .text("tile K is ")
+                .number(k)
+                .text(", not a positive multiple of ")
+                .number(step)
+                .text(", the K of one wgmma: change tile K"),
+            Self::Box { extent, elements } => s
+                .text(extent)
+                .text(" is ")
+                .number(elements)
+                .text(", a tensor copy brings at most 256 along it: lower it"),
+            Self::Stages { stages } => s
+                .text("the pipeline has ")
+                .number(stages)
+                .text(" stages, it needs 2 or more: raise the stages"),
+            Self::Shared { stages, need, have } => s
+                .text("")
+                .number(stages)
+                .text(" stages need ")
+                .number(need)
+                .text(" B of shared memory, a CTA has ")
+                .number(have)
+                .text(" B: lower the stages or the tile"),
+            Self::Registers { need, have, consumers } => s
+                .text("a consumer thread needs ")
+                .number(need)
+                .text(" registers, with ")
+                .number(consumers)
+                .text(" consumer warpgroups it has ")
+                .number(have)
+                .text(": lower tile M or N, or change the consumers"),
+        }
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence().as_str())
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// Registers that a consumer needs for addresses and loop state. Measured with ptxas: the largest accumulator
+/// tiles that assemble without a spill leave about this many.
+const WORKING_REGISTERS: u32 = 32;
+
+/// What a producer thread keeps: the smallest that `setmaxnreg` allows.
+const PRODUCER_REGISTERS: u32 = 24;
+
+const fn round_up(value: u32, to: u32) -> u32 {
+    value.div_ceil(to) * to
+}
+
+const fn max(a: u32, b: u32) -> u32 {
+    if a > b { a } else { b }
+}
+
+impl Plan {
+    /// The target that all plans are for.
+    pub const TARGET: Target = Target::Sm90a;
+
+    /// Works out every number.
+    ///
+    /// # Errors
+    /// The first rule of the hardware that the configuration breaks.
+    pub const fn new(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Result<Self, PlanError> {
+        let [m, n, k] = mainloop.tile;
+        let consumers = mainloop.consumers;
+        if consumers == 0 || consumers > 3 {
+            return Err(PlanError::Consumers { consumers });
+        }
+        if m == 0 || !m.is_multiple_of(64 * consumers) {
+            return Err(PlanError::TileM { m, consumers });
+        }
+        if !mainloop.types.allows(n) {
+            return Err(PlanError::TileN { n });
+        }
+        let step = mainloop.types.k();
+        if k == 0 || !k.is_multiple_of(step) {
+            return Err(PlanError::TileK { k, step });
+        }
+        if m > 256 {
+            return Err(PlanError::Box { extent: "tile M", elements: m });
+        }
+        if k > 256 {
+            return Err(PlanError::Box { extent: "tile K", elements: k });
+        }
+        let registers = match Self::registers(&mainloop, &epilogue) {
+            Ok(registers) => registers,
+            Err(error) => return Err(error),
+        };
+        let stage = Self::stage(&mainloop);
+        let have = Self::TARGET.limits().shared_bytes;
+        let per_stage = stage.bytes + 2 * MBARRIER_BYTES;
+        let epilogue_bytes = round_up(epilogue.shared_bytes, 1024);
+        let fit = have.saturating_sub(epilogue_bytes) / per_stage;
+        let stages = match mainloop.stages {
+            Some(stages) if stages < 2 => return Err(PlanError::Stages { stages }),
+            Some(stages) => stages,
+            None => max(2, fit),
+        };
+        if stages > fit {
+            let need = stages.saturating_mul(per_stage).saturating_add(epilogue_bytes);
+            return Err(PlanError::Shared { stages, need, have });
+        }
+        let epilogue_offset = stages * stage.bytes;
+        let barrier_offset = epilogue_offset + epilogue_bytes;
+        Ok(Self {
+            mainloop,
+            epilogue,
+            stages,
+            stage,
+            barrier_offset,
+            epilogue_offset,
+            shared_bytes: barrier_offset + stages * 2 * MBARRIER_BYTES,
+            threads: 128 * (1 + consumers),
+            registers,
+        })
+    }
+
+    const fn stage(mainloop: &MainloopSpec) -> StagePlan {
+        let [m, n, k] = mainloop.tile;
+        let bits = mainloop.types.element_bits();
+        let a_swizzle = smem::widest_mode(mainloop.a_major, bits, m, k);
+        let b_swizzle = smem::widest_mode(mainloop.b_major, bits, n, k);
+        let a_bytes = m * k * bits / 8;
+        let b_bytes = n * k * bits / 8;
+        let b_offset = round_up(a_bytes, b_swizzle.alignment());
+        let bytes = round_up(b_offset + b_bytes, 1024);
+        StagePlan { a_swizzle, b_swizzle, a_bytes, b_bytes, b_offset, bytes }
+    }
+
+    const fn registers(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<RegisterPlan, PlanError> {
+        let limits = Self::TARGET.limits();
+        let warpgroups = 1 + mainloop.consumers;
+        let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
+        let launch = if per_thread > 248 { 248 } else { per_thread };
+        let consumer = (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8;
+        let consumer = if consumer > 240 { 240 } else { consumer };
+        let blocks = mainloop.tile[0] / mainloop.consumers / 64;
+        let accumulators = blocks * mainloop.types.accumulators(mainloop.tile[1]);
+        let need = accumulators + max(WORKING_REGISTERS, epilogue.registers);
+        if need > consumer {
+            return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
+        }
+        Ok(RegisterPlan { launch, producer: PRODUCER_REGISTERS, consumer, accumulators })
+    }
+
+    /// The plan of a constant configuration; an illegal one stops the build with its sentence.
+    ///
+    /// # Panics
+    /// While compiling, with the error's sentence.
+    pub const fn checked(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Self {
+        match Self::new(mainloop, epilogue) {
+            Ok(plan) => plan,
+            Err(error) => panic!("{}", error.sentence().as_str()),
+        }
+    }
+
+    /// Bytes that one stage's copies bring.
+    pub const fn transaction_bytes(&self) -> u32 {
+        self.stage.a_bytes + self.stage.b_bytes
+    }
+
+    /// 64-row blocks of the tile that one consumer warpgroup computes.
+    pub const fn blocks(&self) -> u32 {
+        self.mainloop.tile[0] / self.mainloop.consumers / 64
+    }
+}
+
+/// Bytes of an mbarrier.
+pub(crate) const MBARRIER_BYTES: u32 = 8;

@@ -1,0 +1,156 @@
+//! The catalogue: configurations by name, for the command line and for selection at run time.
+
+use core::marker::PhantomData;
+
+use collective::{
+    Cooperative, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands,
+    Plan, Tile, TmaWgmma,
+};
+use cute_rs::atom::Major;
+use half::{bf16, f16};
+use scheduler::{AlongM, Grouped, OneTile, Persistent, TileScheduler};
+use typenum::{U1, U2, U8, U64, U128, U256};
+
+use crate::config::{Composed, Gemm, GemmConfig};
+use crate::error::LaunchError;
+use crate::problem::{Call, Launch};
+use crate::program::Program;
+
+/// A GEMM kernel whose type has been forgotten.
+pub trait AnyGemm: Sync {
+    /// The catalogue's name.
+    fn name(&self) -> &str;
+
+    /// Name of the element type of A, B, C and D: `bf16` or `f16`.
+    fn element(&self) -> &'static str;
+
+    /// How tiles are dealt out, in words.
+    fn schedule(&self) -> String;
+
+    /// Every number of the kernel.
+    fn plan(&self) -> Plan;
+
+    /// Builds, verifies and prints the kernel.
+    ///
+    /// # Errors
+    /// What the verifier finds.
+    fn program(&self) -> Result<Program, ptx::VerifyError>;
+
+    /// Checks a call and works out its grid and arguments; see [`Gemm::launch`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal.
+    fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError>;
+}
+
+struct Entry<C> {
+    name: String,
+    config: PhantomData<fn() -> C>,
+}
+
+impl<C: GemmConfig> AnyGemm for Entry<C> {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn element(&self) -> &'static str {
+        <C::Mainloop as Mainloop>::A::NAME
+    }
+
+    fn schedule(&self) -> String {
+        C::Scheduler::describe()
+    }
+
+    fn plan(&self) -> Plan {
+        Gemm::<C>::PLAN
+    }
+
+    fn program(&self) -> Result<Program, ptx::VerifyError> {
+        Gemm::<C>::program()
+    }
+
+    fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch(call, slots)
+    }
+}
+
+/// `D = alpha * A * B + beta * C` with all matrices of element type `T`.
+type Linear<A, B, T, Shape, Roles, S> =
+    Composed<TmaWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
+
+/// A 128 x 256 tile, two consumer warpgroups, persistent: for outputs of many tiles.
+type Large<A, B, T> =
+    Linear<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
+
+/// A 128 x 128 tile, two consumer warpgroups, persistent: for outputs of some hundred tiles.
+type Medium<A, B, T> =
+    Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
+
+/// A 64 x 64 tile, one consumer warpgroup, a CTA a tile: for small outputs.
+type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
+
+const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+
+/// Every kernel of the catalogue, in a fixed order; the first that fits a call is the usual choice.
+///
+/// A name is `<size>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
+/// contiguous one.
+pub fn catalogue() -> Vec<Box<dyn AnyGemm>> {
+    let mut all = Vec::new();
+    all_directions::<bf16>(&mut all);
+    all_directions::<f16>(&mut all);
+    all
+}
+
+fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<Box<dyn AnyGemm>>) {
+    all_sizes::<KMajor<T>, KMajor<T>, T>(all);
+    all_sizes::<KMajor<T>, MnMajor<T>, T>(all);
+    all_sizes::<MnMajor<T>, KMajor<T>, T>(all);
+    all_sizes::<MnMajor<T>, MnMajor<T>, T>(all);
+}
+
+fn all_sizes<A, B, T>(all: &mut Vec<Box<dyn AnyGemm>>)
+where
+    A: Operand<Element = T>,
+    B: Operand<Element = T>,
+    T: MultipliesWith<T>,
+{
+    all.push(entry::<Large<A, B, T>>("large"));
+    all.push(entry::<Medium<A, B, T>>("medium"));
+    all.push(entry::<Small<A, B, T>>("small"));
+}
+
+fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm> {
+    let spec = Gemm::<C>::PLAN.mainloop;
+    let direction = |major, mn| if major == Major::K { 'k' } else { mn };
+    let (a, b) = (direction(spec.a_major, 'm'), direction(spec.b_major, 'n'));
+    let element = <C::Mainloop as Mainloop>::A::NAME;
+    Box::new(Entry::<C> { name: format!("{size}-{element}-{a}{b}"), config: PhantomData })
+}
+
+/// The kernel of a name.
+///
+/// # Errors
+/// The name, and every name there is.
+pub fn find(name: &str) -> Result<Box<dyn AnyGemm>, UnknownConfig> {
+    let mut all = catalogue();
+    match all.iter().position(|entry| entry.name() == name) {
+        Some(i) => Ok(all.swap_remove(i)),
+        None => {
+            let known = all.iter().map(|entry| entry.name().to_owned()).collect();
+            Err(UnknownConfig { name: name.to_owned(), known })
+        }
+    }
+}
+
+/// A name that is not in the catalogue.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no configuration `{name}`; there are: {}", known.join(", "))]
+pub struct UnknownConfig {
+    /// What was asked for.
+    pub name: String,
+    /// Every name there is.
+    pub known: Vec<String>,
+}

@@ -1,0 +1,173 @@
+//! A kernel as a type: three roles, one program.
+
+use core::marker::PhantomData;
+
+use collective::pipeline::Ring;
+use collective::{Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, Piece, Plan};
+use ptx::{Builder, Entry, Function, Special, Value};
+use scheduler::{TileScheduler, Tiles, Work};
+
+use crate::error::LaunchError;
+use crate::problem::{Call, GemmProblem, Launch};
+use crate::program::Program;
+
+/// What a kernel is made of.
+///
+/// ```
+/// use collective::{Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+/// use half::bf16;
+/// use kernel::{Gemm, GemmConfig};
+/// use scheduler::{AlongM, Grouped, Persistent};
+/// use typenum::{U2, U8, U64, U128, U256};
+///
+/// struct MyGemm;
+/// impl GemmConfig for MyGemm {
+///     type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>;
+///     type Epilogue = LinearCombination<bf16>;
+///     type Scheduler = Persistent<Grouped<AlongM, U8>>;
+/// }
+/// const PLAN: Plan = Gemm::<MyGemm>::PLAN; // illegal numbers stop the build here
+/// assert_eq!(PLAN.stages, 4);
+/// ```
+pub trait GemmConfig: 'static {
+    /// Brings operand tiles in and multiplies them.
+    type Mainloop: Mainloop;
+    /// Turns accumulators into the output.
+    type Epilogue: Epilogue<Accumulator = <Self::Mainloop as Mainloop>::Accumulator, Arguments = LinearArguments>;
+    /// Deals output tiles to CTAs.
+    type Scheduler: TileScheduler;
+}
+
+/// Three roles put together on the spot, for configurations that need no name of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Composed<M, E, S>(PhantomData<(M, E, S)>);
+
+impl<M, E, S> GemmConfig for Composed<M, E, S>
+where
+    M: Mainloop,
+    E: Epilogue<Accumulator = M::Accumulator, Arguments = LinearArguments>,
+    S: TileScheduler,
+{
+    type Mainloop = M;
+    type Epilogue = E;
+    type Scheduler = S;
+}
+
+/// The kernel of a configuration: `D = alpha * A * B + beta * C`.
+#[derive(Clone, Copy, Debug)]
+pub struct Gemm<C>(PhantomData<C>);
+
+impl<C: GemmConfig> Gemm<C> {
+    /// Every number of the kernel. Evaluating it for an illegal configuration stops the build with the reason.
+    pub const PLAN: Plan = Plan::checked(<C::Mainloop as Mainloop>::SPEC, <C::Epilogue as Epilogue>::SPEC);
+
+    /// The kernel's name: its mainloop, epilogue and scheduler.
+    pub fn name() -> String {
+        format!("gemm_{}_{}_{}", C::Mainloop::name(), C::Epilogue::name(), C::Scheduler::name())
+    }
+
+    /// Builds, verifies and prints the kernel.
+    ///
+    /// # Errors
+    /// What the verifier finds; a mainloop, epilogue or scheduler of your own may emit an illegal program.
+    pub fn program() -> Result<Program, ptx::VerifyError> {
+        Program::new(Function::build(Self::entry(), Self::emit))
+    }
+
+    fn entry() -> Entry {
+        Entry {
+            name: Self::name(),
+            target: Plan::TARGET,
+            threads: Self::PLAN.threads,
+            shared_bytes: Self::PLAN.shared_bytes,
+            cluster: [1, 1, 1],
+        }
+    }
+
+    /// The kernel, top to bottom.
+    fn emit<'f>(f: &'f Builder) {
+        let plan = &const { Self::PLAN };
+        let mainloop = C::Mainloop::declare(f, plan);
+        let extent = Extent { m: f.param("m"), n: f.param("n") };
+        let k_tiles = f.param::<u32>("k_tiles");
+        let epilogue = C::Epilogue::declare(f, plan);
+
+        let ring = Ring::new(f, plan, f.shared_base());
+        let warp = f.warp_index();
+        f.if_(warp.equals(0), || {
+            f.if_(f.elect(), || {
+                C::Mainloop::prefetch(f, mainloop);
+                ring.initialise();
+            });
+        });
+        f.barrier_sync(0, plan.threads);
+
+        let tiles = Tiles {
+            m: extent.m.div_ceil(plan.mainloop.tile[0]),
+            n: extent.n.div_ceil(plan.mainloop.tile[1]),
+            k: k_tiles,
+        };
+        let each_piece = |body: &dyn Fn(Piece<'f>)| Self::each_piece(f, plan, tiles, body);
+        let produce = || {
+            f.set_max_registers(false, plan.registers.producer);
+            f.if_(warp.equals(0), || {
+                f.if_(f.elect(), || {
+                    let position = ring.producer();
+                    each_piece(&|piece| C::Mainloop::load(f, plan, mainloop, position, piece));
+                });
+            });
+        };
+        let consume = || {
+            f.set_max_registers(true, plan.registers.consumer);
+            let consumer = Consumer {
+                warpgroup: warp / 4 - 1,
+                thread: f.special(Special::ThreadX) % 128,
+                leader: f.special(Special::Lane).equals(0),
+            };
+            let position = ring.consumer();
+            each_piece(&|piece| {
+                let fragment = C::Mainloop::multiply(f, plan, consumer, position, piece);
+                f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+            });
+        };
+        f.if_else(warp.less_than(4), || f.scope("producer", produce), || f.scope("consumer", consume));
+    }
+
+    /// Emits the scheduler's loop around one role's work.
+    fn each_piece<'f>(f: &'f Builder, plan: &Plan, tiles: Tiles<Value<'f, u32>>, body: &dyn Fn(Piece<'f>)) {
+        let [tile_m, tile_n, _] = plan.mainloop.tile;
+        let (worker, workers) = (f.special(Special::CtaX), f.special(Special::GridX));
+        C::Scheduler::emit(f, tiles, worker, workers, |work: Work<Value<'f, u32>>| {
+            body(Piece { m: work.m * tile_m, n: work.n * tile_n, k_begin: work.k_begin, k_end: work.k_end });
+        });
+    }
+
+    /// The output and reduction tiles of a problem.
+    pub fn tiles(problem: GemmProblem) -> Tiles<u32> {
+        let [m, n, k] = Self::PLAN.mainloop.tile;
+        Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
+    }
+
+    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` CTAs at once.
+    /// `None` where there is nothing to do: M = 0 or N = 0.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, with its value and what was needed.
+    pub fn launch(call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let output_bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
+        let checked = call.check(&Self::PLAN.mainloop, output_bits)?;
+        let problem = call.problem;
+        if problem.m == 0 || problem.n == 0 {
+            return Ok(None);
+        }
+        let tiles = Self::tiles(GemmProblem { k: checked.k, ..problem });
+        if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
+            return Err(LaunchError::TooManyTiles { m: tiles.m, n: tiles.n });
+        }
+        let mut arguments = C::Mainloop::arguments(&Self::PLAN, checked.a, checked.b);
+        arguments.extend([problem.m.into(), problem.n.into(), tiles.k.into()]);
+        arguments.extend(C::Epilogue::parameters(&checked.epilogue));
+        let ctas = [C::Scheduler::workers(tiles, slots), 1, 1];
+        Ok(Some(Launch { grid: ptx::abi::Grid { ctas }, arguments }))
+    }
+}

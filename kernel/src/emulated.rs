@@ -1,0 +1,154 @@
+//! The emulator as an engine.
+
+use core::fmt;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use emulator::{Failure, Memory, Options, Report};
+use ptx::abi::{Argument, Grid};
+
+use crate::engine::{Buffer, Engine};
+use crate::error::EngineError;
+use crate::program::Program;
+
+/// Told how many CTAs of a launch have finished, and of how many.
+pub type Progress = Box<dyn Fn(u64, u64) + Sync>;
+
+/// An emulated Hopper GPU on the CPU.
+///
+/// Times that it reports are the host's, and say nothing about a GPU.
+pub struct Emulator {
+    memory: Memory,
+    sizes: HashMap<u64, usize>,
+    multiprocessors: u32,
+    seed: u64,
+    progress: Option<Progress>,
+    report: Option<Report>,
+}
+
+impl Default for Emulator {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Emulator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Emulator")
+            .field("buffers", &self.sizes.len())
+            .field("multiprocessors", &self.multiprocessors)
+            .field("seed", &self.seed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Emulator {
+    /// A fresh device with empty memory and 132 multiprocessors, as an H100 SXM or H200 has.
+    pub fn new() -> Self {
+        Self {
+            memory: Memory::new(),
+            sizes: HashMap::new(),
+            multiprocessors: 132,
+            seed: 0,
+            progress: None,
+            report: None,
+        }
+    }
+
+    /// The same with another number of multiprocessors: persistent kernels launch that many CTAs.
+    #[must_use]
+    pub fn with_multiprocessors(mut self, multiprocessors: u32) -> Self {
+        self.multiprocessors = multiprocessors.max(1);
+        self
+    }
+
+    /// The same with another order of warps and asynchronous completions.
+    #[must_use]
+    pub fn with_seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// The same, reporting progress while a launch runs.
+    #[must_use]
+    pub fn with_progress(mut self, progress: Progress) -> Self {
+        self.progress = Some(progress);
+        self
+    }
+
+    /// What the last launch executed.
+    pub fn report(&self) -> Option<&Report> {
+        self.report.as_ref()
+    }
+
+    fn known(&self, buffer: Buffer, needed: usize) -> Result<(), EngineError> {
+        let bytes = self.sizes.get(&buffer.address).copied().unwrap_or(0);
+        let fits = bytes >= needed && bytes > 0;
+        if fits { Ok(()) } else { Err(EngineError::Buffer { address: buffer.address, bytes, needed }) }
+    }
+}
+
+impl Engine for Emulator {
+    fn describe(&self) -> String {
+        format!("emulator of an sm_90a GPU with {} multiprocessors", self.multiprocessors)
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
+        let bytes = bytes.max(1);
+        let address = self.memory.allocate(bytes);
+        self.sizes.insert(address, bytes);
+        Ok(Buffer { address, bytes })
+    }
+
+    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
+        self.known(buffer, bytes.len())?;
+        let needed = bytes.len();
+        self.memory
+            .write(buffer.address, bytes)
+            .map_err(|_| EngineError::Buffer { address: buffer.address, bytes: buffer.bytes, needed })
+    }
+
+    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
+        self.known(buffer, buffer.bytes)?;
+        self.memory.read(buffer.address, buffer.bytes).map_err(|_| EngineError::Buffer {
+            address: buffer.address,
+            bytes: 0,
+            needed: buffer.bytes,
+        })
+    }
+
+    fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
+        self.known(buffer, 1)?;
+        self.sizes.remove(&buffer.address);
+        self.memory.free(buffer.address).map_err(|_| EngineError::Buffer {
+            address: buffer.address,
+            bytes: 0,
+            needed: buffer.bytes,
+        })
+    }
+
+    fn launch(
+        &mut self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<Duration, EngineError> {
+        let start = Instant::now();
+        let lowered = emulator::Program::new(program.function());
+        let progress = self.progress.as_ref().map(|progress| progress.as_ref() as _);
+        let options = Options { seed: self.seed, progress, ..Options::default() };
+        let kernel = program.name().to_owned();
+        match lowered.launch(grid, arguments, &self.memory, &options) {
+            Ok(report) => {
+                self.report = Some(report);
+                Ok(start.elapsed())
+            }
+            Err(Failure::Argument(source)) => Err(EngineError::Argument { kernel, source }),
+            Err(failure) => Err(EngineError::Trap { kernel, report: failure.to_string() }),
+        }
+    }
+}

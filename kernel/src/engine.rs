@@ -1,0 +1,73 @@
+//! Engines: the machines that run a [`Program`].
+//!
+//! The emulator and the GPU answer the same calls, so one test case, one command, one example runs on both.
+
+use std::time::Duration;
+
+use ptx::abi::{Argument, Grid};
+
+use crate::error::EngineError;
+use crate::program::Program;
+
+/// A span of an engine's device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    /// Device address, a multiple of 256.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+/// A machine with device memory that runs programs.
+pub trait Engine {
+    /// What runs: for a GPU the card, its driver and compute capability.
+    fn describe(&self) -> String;
+
+    /// How many CTAs of one per multiprocessor run at once.
+    fn multiprocessors(&self) -> u32;
+
+    /// Reserves memory whose contents are undefined.
+    ///
+    /// # Errors
+    /// The device has not enough memory.
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError>;
+
+    /// Copies bytes to the start of a buffer.
+    ///
+    /// # Errors
+    /// More bytes than the buffer holds, or a device error.
+    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError>;
+
+    /// Copies a whole buffer back, after everything launched has finished.
+    ///
+    /// # Errors
+    /// A fault of a program that was launched before, or a device error.
+    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError>;
+
+    /// Gives a buffer back.
+    ///
+    /// # Errors
+    /// The buffer is not one of this engine's.
+    fn free(&mut self, buffer: Buffer) -> Result<(), EngineError>;
+
+    /// Runs a program to its end and says how long it took on the device.
+    ///
+    /// # Errors
+    /// Arguments that do not fit, a program the engine cannot load, or a fault while it ran.
+    fn launch(
+        &mut self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<Duration, EngineError>;
+
+    /// Reserves memory for some bytes and copies them there.
+    ///
+    /// # Errors
+    /// As [`Engine::allocate`] and [`Engine::write`].
+    fn upload(&mut self, bytes: &[u8]) -> Result<Buffer, EngineError> {
+        let buffer = self.allocate(bytes.len())?;
+        self.write(buffer, bytes)?;
+        Ok(buffer)
+    }
+}

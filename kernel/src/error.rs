@@ -1,0 +1,148 @@
+//! What can go wrong, each with what was seen and what was needed.
+
+use ptx::abi::ArgumentError;
+
+/// Why an engine could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// There is no CUDA driver on this machine.
+    #[error("no CUDA driver: {library} could not be loaded; install NVIDIA's driver, or use the emulator")]
+    NoDriver {
+        /// The library that was looked for.
+        library: &'static str,
+    },
+    /// There is no such GPU.
+    #[error("GPU {ordinal} was asked for, this machine has {count}")]
+    NoDevice {
+        /// Index asked for.
+        ordinal: usize,
+        /// GPUs there are.
+        count: usize,
+    },
+    /// The GPU is not one the kernels are written for.
+    #[error(
+        "{name} has compute capability {major}.{minor}; sm_90a kernels run on 9.0 (H100, H200, GH200) only"
+    )]
+    WrongDevice {
+        /// The card.
+        name: String,
+        /// Its compute capability.
+        major: u32,
+        /// Its compute capability.
+        minor: u32,
+    },
+    /// A call of the CUDA driver failed.
+    #[error("CUDA driver: {call} failed with {code}: {reason}")]
+    Driver {
+        /// The function.
+        call: &'static str,
+        /// The error's name.
+        code: String,
+        /// The driver's words.
+        reason: String,
+    },
+    /// The driver refused the PTX.
+    #[error("the driver could not compile kernel `{kernel}`:\n{log}")]
+    Compile {
+        /// The entry's name.
+        kernel: String,
+        /// The assembler's log.
+        log: String,
+    },
+    /// Arguments that do not fit the kernel's parameters.
+    #[error("kernel `{kernel}`: {source}")]
+    Argument {
+        /// The entry's name.
+        kernel: String,
+        /// Which and why.
+        source: ArgumentError,
+    },
+    /// The emulated program did something a GPU must not be asked to do.
+    #[error("kernel `{kernel}` failed in the emulator: {report}")]
+    Trap {
+        /// The entry's name.
+        kernel: String,
+        /// The emulator's report.
+        report: String,
+    },
+    /// A buffer is too small, or is not the engine's.
+    #[error("buffer at {address:#x} holds {bytes} B; {needed} B were asked of it")]
+    Buffer {
+        /// Device address.
+        address: u64,
+        /// What it holds; zero where the engine does not know it.
+        bytes: usize,
+        /// What was asked.
+        needed: usize,
+    },
+}
+
+/// Why a GEMM call is not legal.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LaunchError {
+    /// An extent is too large.
+    #[error("{name} is {extent}, it must be below {limit}")]
+    Extent {
+        /// M, N or K.
+        name: &'static str,
+        /// Its value in elements.
+        extent: u32,
+        /// The limit.
+        limit: u32,
+    },
+    /// The output has more tiles than a launch can number.
+    #[error("the output has {m} x {n} tiles, a launch numbers at most 2^31 - 1: take a larger tile")]
+    TooManyTiles {
+        /// Tiles along M.
+        m: u32,
+        /// Tiles along N.
+        n: u32,
+    },
+    /// A matrix has no address.
+    #[error("{name} is a null pointer, a device address was needed")]
+    Null {
+        /// Which matrix.
+        name: &'static str,
+    },
+    /// A matrix begins at the wrong place.
+    #[error("{name} begins at {address:#x}, a multiple of {alignment} B was needed")]
+    Address {
+        /// Which matrix.
+        name: &'static str,
+        /// Its device address.
+        address: u64,
+        /// Bytes it must be aligned to.
+        alignment: u64,
+    },
+    /// Rows or columns of a matrix would overlap.
+    #[error("{name}'s leading dimension is {pitch} elements, at least {needed} were needed")]
+    ShortPitch {
+        /// Which matrix.
+        name: &'static str,
+        /// Its leading dimension.
+        pitch: u64,
+        /// Elements that lie contiguously.
+        needed: u32,
+    },
+    /// A leading dimension that the copies cannot follow.
+    #[error(
+        "{name}'s leading dimension is {bytes} B, a multiple of {alignment} B below 2^40 was needed: \
+         pad the rows (for packed 16-bit operands, the contiguous extent must be a multiple of 8)"
+    )]
+    Pitch {
+        /// Which matrix.
+        name: &'static str,
+        /// Its leading dimension in bytes.
+        bytes: u64,
+        /// Bytes it must be a multiple of.
+        alignment: u64,
+    },
+    /// C is needed and missing.
+    #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
+    MissingC {
+        /// Factor of C.
+        beta: f32,
+    },
+}

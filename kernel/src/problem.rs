@@ -1,0 +1,159 @@
+//! What a caller asks for, and whether it is legal.
+
+use collective::{LinearArguments, MainloopSpec, Matrix};
+use cute_rs::atom::Major;
+use ptx::abi::{Argument, Grid};
+
+use crate::error::LaunchError;
+
+/// Extents of `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GemmProblem {
+    /// Rows of A, C and D.
+    pub m: u32,
+    /// Columns of B, C and D.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+}
+
+impl GemmProblem {
+    /// Floating-point operations: `2 * M * N * K`.
+    pub fn operations(&self) -> f64 {
+        2.0 * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
+    }
+}
+
+/// One operand: where it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixRef {
+    /// Device address of the first element.
+    pub address: u64,
+    /// Leading dimension: elements from one contiguous row or column to the next.
+    pub pitch: u64,
+}
+
+/// One GEMM call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Call {
+    /// Extents.
+    pub problem: GemmProblem,
+    /// A, in the kernel's major direction.
+    pub a: MatrixRef,
+    /// B, in the kernel's major direction.
+    pub b: MatrixRef,
+    /// C, row-major; may be `None` where `beta` is zero.
+    pub c: Option<MatrixRef>,
+    /// D, row-major. It may be C itself.
+    pub d: MatrixRef,
+    /// Factor of the product. Zero leaves A and B unread, as in BLAS.
+    pub alpha: f32,
+    /// Factor of C. Zero leaves C unread, as in BLAS.
+    pub beta: f32,
+}
+
+/// A legal call's grid and arguments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Launch {
+    /// How many CTAs.
+    pub grid: Grid,
+    /// Values of the kernel's parameters.
+    pub arguments: Vec<Argument>,
+}
+
+/// What [`Call::check`] found.
+pub(crate) struct Checked {
+    /// The K that is summed: zero where `alpha` is.
+    pub(crate) k: u32,
+    pub(crate) a: Matrix,
+    pub(crate) b: Matrix,
+    pub(crate) epilogue: LinearArguments,
+}
+
+/// Extents are below this, so that tile indices and byte offsets stay in range.
+const EXTENT_LIMIT: u32 = 1 << 31;
+
+impl Call {
+    /// Checks everything that does not depend on the tile.
+    pub(crate) fn check(&self, spec: &MainloopSpec, output_bits: u32) -> Result<Checked, LaunchError> {
+        let GemmProblem { m, n, k } = self.problem;
+        for (name, extent) in [("M", m), ("N", n), ("K", k)] {
+            if extent >= EXTENT_LIMIT {
+                return Err(LaunchError::Extent { name, extent, limit: EXTENT_LIMIT });
+            }
+        }
+        let empty = m == 0 || n == 0 || k == 0 || self.alpha == 0.0;
+        let bytes = u64::from(spec.types.element_bits() / 8);
+        let output_bytes = u64::from(output_bits / 8);
+        let operand = |name, matrix: MatrixRef, mn, major: Major| {
+            let contiguous = match major {
+                Major::K => k,
+                Major::Mn => mn,
+            };
+            if !empty {
+                let rule = Rule { name, contiguous, bytes, alignment: 16 };
+                rule.check(matrix)?;
+            }
+            // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
+            let pitch = if empty { 16 / bytes } else { matrix.pitch };
+            let address = if empty { 0 } else { matrix.address };
+            Ok(Matrix { address, mn, k, pitch })
+        };
+        let a = operand("A", self.a, m, spec.a_major)?;
+        let b = operand("B", self.b, n, spec.b_major)?;
+        let output = |name, matrix: MatrixRef| {
+            if m == 0 || n == 0 {
+                return Ok(());
+            }
+            Rule { name, contiguous: n, bytes: output_bytes, alignment: output_bytes }.check(matrix)
+        };
+        output("D", self.d)?;
+        let c = match self.c {
+            Some(c) if self.beta != 0.0 => {
+                output("C", c)?;
+                c
+            }
+            None if self.beta != 0.0 => return Err(LaunchError::MissingC { beta: self.beta }),
+            Some(_) | None => MatrixRef { address: 0, pitch: 0 },
+        };
+        let epilogue = LinearArguments {
+            alpha: self.alpha,
+            beta: self.beta,
+            n,
+            c: c.address,
+            c_pitch: c.pitch,
+            d: self.d.address,
+            d_pitch: self.d.pitch,
+        };
+        Ok(Checked { k: if self.alpha == 0.0 { 0 } else { k }, a, b, epilogue })
+    }
+}
+
+/// What a matrix must satisfy.
+struct Rule {
+    name: &'static str,
+    /// Elements that lie contiguously.
+    contiguous: u32,
+    bytes: u64,
+    alignment: u64,
+}
+
+impl Rule {
+    fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
+        let Self { name, contiguous, bytes, alignment } = *self;
+        if matrix.address == 0 {
+            return Err(LaunchError::Null { name });
+        }
+        if !matrix.address.is_multiple_of(alignment) {
+            return Err(LaunchError::Address { name, address: matrix.address, alignment });
+        }
+        if matrix.pitch < u64::from(contiguous) {
+            return Err(LaunchError::ShortPitch { name, pitch: matrix.pitch, needed: contiguous });
+        }
+        let pitch_bytes = matrix.pitch.saturating_mul(bytes);
+        if !pitch_bytes.is_multiple_of(alignment) || pitch_bytes >= 1 << 40 {
+            return Err(LaunchError::Pitch { name, bytes: pitch_bytes, alignment });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,323 @@
+//! What a launch hands to a kernel: the same bytes for the driver and for the emulator.
+//!
+//! A tensor map is opaque to programs, so it exists in two forms: the description here, which everybody can
+//! read, and 128 bytes that only an engine understands. The driver encodes the description with
+//! `cuTensorMapEncodeTiled`; the emulator has an encoding of its own.
+
+use core::fmt;
+
+use crate::function::{Function, ParamKind};
+use crate::types::{Scalar, Type};
+
+/// Bytes of an encoded tensor map.
+pub const TENSOR_MAP_BYTES: usize = 128;
+
+/// The value of one kernel parameter.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Argument {
+    /// A scalar: its type and its bits, zero-extended.
+    Scalar(Type, u64),
+    /// A tensor map, still to be encoded by the engine.
+    TensorMap(TensorMap),
+}
+
+impl<T: Scalar> From<T> for Argument {
+    fn from(value: T) -> Self {
+        Self::Scalar(T::TYPE, value.to_bits64())
+    }
+}
+
+impl From<TensorMap> for Argument {
+    fn from(map: TensorMap) -> Self {
+        Self::TensorMap(map)
+    }
+}
+
+/// Element types a tensor map can have (those that kernels here use).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorElement {
+    /// Any 8-bit element.
+    U8,
+    /// `f16`.
+    F16,
+    /// `bf16`.
+    Bf16,
+    /// `f32`.
+    F32,
+}
+
+impl TensorElement {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            Self::U8 => 1,
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// How 16-byte chunks are permuted in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TensorSwizzle {
+    /// Not at all.
+    None,
+    /// Within 32 bytes.
+    B32,
+    /// Within 64 bytes.
+    B64,
+    /// Within 128 bytes.
+    B128,
+}
+
+impl TensorSwizzle {
+    /// The span in bytes that the inner box dimension must fill exactly; `None` without a swizzle.
+    pub const fn span(self) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::B32 => Some(32),
+            Self::B64 => Some(64),
+            Self::B128 => Some(128),
+        }
+    }
+}
+
+/// A tiled tensor map: a strided tensor in global memory and the box that one copy moves.
+///
+/// Everything is innermost first. Source: CUDA driver API, `cuTensorMapEncodeTiled`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TensorMap {
+    /// Element type.
+    pub element: TensorElement,
+    /// Global address in bytes, a multiple of 16.
+    pub address: u64,
+    /// Extents in elements, 1 to 5 of them, each 1..=2^32.
+    pub dims: Vec<u64>,
+    /// Strides in bytes of dimensions 1.., multiples of 16 below 2^40; dimension 0 is packed.
+    pub strides: Vec<u64>,
+    /// Extents of the box in elements, each 1..=256; the inner one fills the swizzle span exactly.
+    pub box_dims: Vec<u32>,
+    /// Swizzle of the shared-memory image.
+    pub swizzle: TensorSwizzle,
+}
+
+/// A rule of `cuTensorMapEncodeTiled` that a description breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TensorMapError {
+    /// The rank is not 1 to 5, or the lists disagree about it.
+    Rank {
+        /// Extents given.
+        dims: usize,
+        /// Strides given (one fewer needed).
+        strides: usize,
+        /// Box extents given.
+        box_dims: usize,
+    },
+    /// The address is not a multiple of 16 bytes.
+    Address {
+        /// The address.
+        address: u64,
+    },
+    /// An extent is zero or above 2^32.
+    Extent {
+        /// Which dimension, 0 the innermost.
+        dim: usize,
+        /// Its extent in elements.
+        extent: u64,
+    },
+    /// A stride is not a multiple of 16 bytes, or not below 2^40.
+    Stride {
+        /// Which dimension, 1 the second innermost.
+        dim: usize,
+        /// Its stride in bytes.
+        bytes: u64,
+    },
+    /// A box extent is zero or above 256.
+    Box {
+        /// Which dimension.
+        dim: usize,
+        /// Its extent in elements.
+        extent: u32,
+    },
+    /// The inner box extent is not a multiple of 16 bytes, or not exactly the swizzle's span.
+    InnerBox {
+        /// Bytes of the inner box extent.
+        bytes: u32,
+        /// Bytes that the swizzle needs; 16 stands for "a multiple of 16".
+        needed: u32,
+    },
+}
+
+impl fmt::Display for TensorMapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rank { dims, strides, box_dims } => write!(
+                f,
+                "a tensor map needs 1 to 5 extents, one stride fewer and as many box extents, but has {dims}, \
+                 {strides} and {box_dims}"
+            ),
+            Self::Address { address } => {
+                write!(f, "the tensor's address {address:#x} is not a multiple of 16 bytes")
+            }
+            Self::Extent { dim, extent } => {
+                write!(f, "extent {extent} of dimension {dim} is outside 1..=2^32 elements")
+            }
+            Self::Stride { dim, bytes } => {
+                write!(f, "stride of dimension {dim} is {bytes} B, not a multiple of 16 B below 2^40")
+            }
+            Self::Box { dim, extent } => {
+                write!(f, "box extent {extent} of dimension {dim} is outside 1..=256 elements")
+            }
+            Self::InnerBox { bytes, needed } => {
+                write!(
+                    f,
+                    "the inner box extent is {bytes} B where {needed} B (or, unswizzled, a multiple) is needed"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for TensorMapError {}
+
+impl TensorMap {
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// Bytes that one box occupies in shared memory, out-of-bounds elements included.
+    pub fn box_bytes(&self) -> u64 {
+        self.box_dims.iter().map(|&extent| u64::from(extent)).product::<u64>()
+            * u64::from(self.element.bytes())
+    }
+
+    /// Checks the driver's rules, so that both engines refuse the same descriptions.
+    ///
+    /// # Errors
+    /// The first rule broken.
+    pub fn check(&self) -> Result<(), TensorMapError> {
+        let rank = self.dims.len();
+        if rank == 0 || rank > 5 || self.strides.len() + 1 != rank || self.box_dims.len() != rank {
+            return Err(TensorMapError::Rank {
+                dims: rank,
+                strides: self.strides.len(),
+                box_dims: self.box_dims.len(),
+            });
+        }
+        if !self.address.is_multiple_of(16) {
+            return Err(TensorMapError::Address { address: self.address });
+        }
+        for (dim, &extent) in self.dims.iter().enumerate() {
+            if extent == 0 || extent > 1 << 32 {
+                return Err(TensorMapError::Extent { dim, extent });
+            }
+        }
+        for (i, &bytes) in self.strides.iter().enumerate() {
+            if !bytes.is_multiple_of(16) || bytes >= 1 << 40 {
+                return Err(TensorMapError::Stride { dim: i + 1, bytes });
+            }
+        }
+        for (dim, &extent) in self.box_dims.iter().enumerate() {
+            if extent == 0 || extent > 256 {
+                return Err(TensorMapError::Box { dim, extent });
+            }
+        }
+        let bytes = self.box_dims[0] * self.element.bytes();
+        match self.swizzle.span() {
+            Some(needed) if bytes != needed => Err(TensorMapError::InnerBox { bytes, needed }),
+            None if !bytes.is_multiple_of(16) => Err(TensorMapError::InnerBox { bytes, needed: 16 }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The shape of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// CTAs along x, y, z; multiples of the function's cluster.
+    pub ctas: [u32; 3],
+}
+
+/// Why arguments do not fit a function's parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ArgumentError {
+    /// Another number of arguments.
+    Count {
+        /// Parameters of the function.
+        needed: usize,
+        /// Arguments given.
+        given: usize,
+    },
+    /// An argument of another kind.
+    Kind {
+        /// The parameter's name.
+        name: &'static str,
+        /// What it takes.
+        needed: ParamKind,
+    },
+    /// A tensor map that breaks a rule.
+    TensorMap {
+        /// The parameter's name.
+        name: &'static str,
+        /// The rule.
+        source: TensorMapError,
+    },
+}
+
+impl fmt::Display for ArgumentError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Count { needed, given } => {
+                write!(f, "the kernel takes {needed} arguments, {given} were given")
+            }
+            Self::Kind { name, needed } => {
+                write!(f, "parameter `{name}` takes {needed:?}, not what was given")
+            }
+            Self::TensorMap { name, source } => write!(f, "tensor map `{name}`: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ArgumentError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::TensorMap { source, .. } => Some(source),
+            Self::Count { .. } | Self::Kind { .. } => None,
+        }
+    }
+}
+
+/// Lays the arguments out as the function's parameter block; `encode` turns a checked tensor map into the
+/// engine's 128 bytes.
+///
+/// # Errors
+/// An argument that does not fit its parameter, or what `encode` returns.
+pub fn parameter_bytes<E: From<ArgumentError>>(
+    function: &Function,
+    arguments: &[Argument],
+    mut encode: impl FnMut(&TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], E>,
+) -> Result<Vec<u8>, E> {
+    let needed = function.params.len();
+    if arguments.len() != needed {
+        return Err(ArgumentError::Count { needed, given: arguments.len() }.into());
+    }
+    let (offsets, size) = function.param_offsets();
+    let mut block = vec![0; size];
+    for ((param, offset), argument) in function.params.iter().zip(offsets).zip(arguments) {
+        match (param.kind, argument) {
+            (ParamKind::Scalar(needed), Argument::Scalar(given, bits)) if needed == *given => {
+                let bytes = needed.bytes() as usize;
+                block[offset..offset + bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+            }
+            (ParamKind::TensorMap, Argument::TensorMap(map)) => {
+                map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
+                block[offset..offset + TENSOR_MAP_BYTES].copy_from_slice(&encode(map)?);
+            }
+            (needed, _) => return Err(ArgumentError::Kind { name: param.name, needed }.into()),
+        }
+    }
+    Ok(block)
+}

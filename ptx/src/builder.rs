@@ -1,0 +1,364 @@
+//! Building a function: every method appends one statement where the program is being written.
+//!
+//! Emitters are verbs. A host `for` unrolls, [`Builder::repeat`] emits a loop; closures open the blocks of the
+//! structured control flow, so a program cannot leave one by accident.
+
+use core::panic::Location;
+use std::cell::RefCell;
+
+use crate::abi::TENSOR_MAP_BYTES;
+use crate::function::{Function, Param, ParamKind, Site, Statement};
+use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
+use crate::target::Target;
+use crate::types::{Integer, Number, Scalar, Space, Type};
+use crate::value::{Source, Value, Var};
+
+/// What a function is, besides its parameters and body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The entry's name: a C identifier.
+    pub name: String,
+    /// The instruction set.
+    pub target: Target,
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared_bytes: u32,
+    /// CTAs of a cluster (x, y, z).
+    pub cluster: [u32; 3],
+}
+
+/// A function under construction.
+#[derive(Debug)]
+pub struct Builder {
+    state: RefCell<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    params: Vec<Param>,
+    registers: Vec<Type>,
+    /// The open blocks, innermost last.
+    blocks: Vec<Vec<Statement>>,
+}
+
+impl Function {
+    /// Builds a function: `body` is called once with the builder.
+    pub fn build(entry: Entry, body: impl FnOnce(&Builder)) -> Self {
+        let state = State { blocks: vec![Vec::new()], ..State::default() };
+        let builder = Builder { state: RefCell::new(state) };
+        body(&builder);
+        let mut state = builder.state.into_inner();
+        let Entry { name, target, threads, shared_bytes, cluster } = entry;
+        let body = state.blocks.pop().unwrap_or_default();
+        Self {
+            name,
+            target,
+            params: state.params,
+            registers: state.registers,
+            threads,
+            shared_bytes,
+            cluster,
+            body,
+        }
+    }
+}
+
+impl Builder {
+    // ---- registers, parameters, constants ----
+
+    /// A new register of type `T` that nothing has written yet.
+    pub(crate) fn register(&self, ty: Type) -> Reg {
+        let mut state = self.state.borrow_mut();
+        state.registers.push(ty);
+        Reg(u32::try_from(state.registers.len() - 1).unwrap_or(u32::MAX))
+    }
+
+    pub(crate) fn push(&self, statement: Statement) {
+        if let Some(block) = self.state.borrow_mut().blocks.last_mut() {
+            block.push(statement);
+        }
+    }
+
+    /// Appends an instruction as it is; the typed methods are the usual way.
+    #[track_caller]
+    pub fn emit(&self, inst: Inst) {
+        self.push(Statement::Inst { inst, site: Location::caller() });
+    }
+
+    /// Appends an instruction that writes one new register.
+    #[track_caller]
+    pub(crate) fn define<T: Scalar>(&self, inst: impl FnOnce(Reg) -> Inst) -> Value<'_, T> {
+        let dst = self.register(T::TYPE);
+        self.emit(inst(dst));
+        Value::new(self, Operand::Reg(dst))
+    }
+
+    fn declare(&self, name: &'static str, kind: ParamKind) -> u32 {
+        let mut state = self.state.borrow_mut();
+        state.params.push(Param { name, kind });
+        u32::try_from(state.params.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// Declares the next parameter and loads it.
+    #[track_caller]
+    pub fn param<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
+        let param = self.declare(name, ParamKind::Scalar(T::TYPE));
+        self.define(|dst| Inst::LoadParam { dst, param })
+    }
+
+    /// Declares the next parameter, a tensor map of [`TENSOR_MAP_BYTES`] bytes, and takes its generic address.
+    #[track_caller]
+    pub fn tensor_map(&self, name: &'static str) -> Value<'_, u64> {
+        const { assert!(TENSOR_MAP_BYTES == 128) };
+        let param = self.declare(name, ParamKind::TensorMap);
+        self.define(|dst| Inst::ParamAddress { dst, param })
+    }
+
+    /// A constant.
+    pub fn constant<T: Scalar>(&self, value: T) -> Value<'_, T> {
+        Value::new(self, Operand::Imm(value.to_bits64()))
+    }
+
+    /// A variable with a first value.
+    #[track_caller]
+    pub fn variable<'f, T: Scalar>(&'f self, value: impl Source<'f, T>) -> Var<'f, T> {
+        let var = self.uninitialised();
+        var.set(value);
+        var
+    }
+
+    /// A variable that must be written before it is read: an accumulator, say.
+    pub fn uninitialised<T: Scalar>(&self) -> Var<'_, T> {
+        Var::new(self, self.register(T::TYPE))
+    }
+
+    /// Reads a special register.
+    #[track_caller]
+    pub fn special(&self, special: Special) -> Value<'_, u32> {
+        self.define(|dst| Inst::ReadSpecial { dst, special })
+    }
+
+    /// Where dynamic shared memory begins, in bytes of the shared window.
+    #[track_caller]
+    pub fn shared_base(&self) -> Value<'_, u32> {
+        self.define(|dst| Inst::SharedBase { dst })
+    }
+
+    // ---- control flow ----
+
+    fn block(&self, body: impl FnOnce()) -> Vec<Statement> {
+        self.state.borrow_mut().blocks.push(Vec::new());
+        body();
+        self.state.borrow_mut().blocks.pop().unwrap_or_default()
+    }
+
+    /// Runs `then` in the threads where `cond` holds.
+    #[track_caller]
+    pub fn if_(&self, cond: Value<'_, bool>, then: impl FnOnce()) {
+        self.if_else(cond, then, || ());
+    }
+
+    /// Runs `then` in the threads where `cond` holds and `otherwise` in the others.
+    #[track_caller]
+    pub fn if_else(&self, cond: Value<'_, bool>, then: impl FnOnce(), otherwise: impl FnOnce()) {
+        let site = Location::caller();
+        match cond.operand() {
+            Operand::Imm(0) => otherwise(),
+            Operand::Imm(_) => then(),
+            cond @ Operand::Reg(_) => {
+                let then = self.block(then);
+                let otherwise = self.block(otherwise);
+                self.push(Statement::If { cond, then, otherwise, site });
+            }
+        }
+    }
+
+    /// Emits a loop that only [`Builder::break_if`] leaves.
+    #[track_caller]
+    pub fn loop_(&self, body: impl FnOnce()) {
+        let site = Location::caller();
+        let body = self.block(body);
+        self.push(Statement::Loop { body, site });
+    }
+
+    /// Leaves the innermost loop in the threads where `cond` holds.
+    #[track_caller]
+    pub fn break_if(&self, cond: Value<'_, bool>) {
+        self.push(Statement::Break { cond: cond.operand(), site: Location::caller() });
+    }
+
+    /// Emits a loop that runs while `cond` holds.
+    #[track_caller]
+    pub fn while_<'f>(&'f self, cond: impl FnOnce() -> Value<'f, bool>, body: impl FnOnce()) {
+        let site: Site = Location::caller();
+        let body = self.block(|| {
+            let stop = !cond();
+            self.push(Statement::Break { cond: stop.operand(), site });
+            body();
+        });
+        self.push(Statement::Loop { body, site });
+    }
+
+    /// Emits a loop over `start..end`.
+    #[track_caller]
+    pub fn repeat_from<'f, T: Integer + From<u8>>(
+        &'f self,
+        start: impl Source<'f, T>,
+        end: Value<'f, T>,
+        body: impl FnOnce(Value<'f, T>),
+    ) {
+        let index = self.variable(start);
+        self.while_(
+            || index.get().less_than(end),
+            || {
+                body(index.get());
+                index.set(index.get() + T::from(1));
+            },
+        );
+    }
+
+    /// Emits a loop over `0..count`.
+    #[track_caller]
+    pub fn repeat<'f, T: Integer + From<u8>>(&'f self, count: Value<'f, T>, body: impl FnOnce(Value<'f, T>)) {
+        self.repeat_from(T::from(0), count, body);
+    }
+
+    /// Names a part of the program: a warp role, a phase. Reports of the emulator quote it.
+    pub fn scope(&self, name: &'static str, body: impl FnOnce()) {
+        let body = self.block(body);
+        self.push(Statement::Scope { name, body });
+    }
+
+    // ---- arithmetic that has no operator ----
+
+    #[track_caller]
+    pub(crate) fn compare<T: Number>(&self, op: CompareOp, a: Operand, b: Operand) -> Value<'_, bool> {
+        match crate::fold::compare(op, T::TYPE, a, b) {
+            Some(known) => self.constant(known),
+            None => self.define(|dst| Inst::Compare { op, ty: T::TYPE, dst, a, b }),
+        }
+    }
+
+    #[track_caller]
+    pub(crate) fn binary<T: Scalar>(&self, op: BinaryOp, a: Operand, b: Operand) -> Value<'_, T> {
+        let ty = T::TYPE;
+        match crate::fold::binary(op, ty, a, b) {
+            crate::fold::Folded::Operand(operand) => Value::new(self, operand),
+            crate::fold::Folded::Cheaper(op, a, imm) => {
+                self.define(|dst| Inst::Binary { op, ty, dst, a, b: Operand::Imm(imm) })
+            }
+            crate::fold::Folded::No => self.define(|dst| Inst::Binary { op, ty, dst, a, b }),
+        }
+    }
+
+    /// Two floats rounded to nearest even into the halves of one 32-bit register, as `T` (`f16` or `bf16`).
+    #[track_caller]
+    pub fn pack<'f, T: Scalar>(&'f self, low: Value<'f, f32>, high: Value<'f, f32>) -> Value<'f, u32> {
+        self.define(|dst| Inst::Pack { ty: T::TYPE, dst, low: low.operand(), high: high.operand() })
+    }
+
+    /// The two 16-bit halves of a 32-bit register, low first.
+    #[track_caller]
+    pub fn unpack<'f, T: Scalar>(&'f self, value: Value<'f, u32>) -> [Value<'f, T>; 2] {
+        let (low, high) = (self.register(T::TYPE), self.register(T::TYPE));
+        self.emit(Inst::Unpack { low, high, src: value.operand() });
+        [low, high].map(|reg| Value::new(self, Operand::Reg(reg)))
+    }
+
+    /// The value that lane `lane` of the warp holds.
+    #[track_caller]
+    pub fn shuffle<'f, T: Scalar>(&'f self, value: Value<'f, T>, lane: impl Source<'f, u32>) -> Value<'f, T> {
+        let lane = lane.operand();
+        self.define(|dst| Inst::ShuffleIndex { dst, src: value.operand(), lane })
+    }
+
+    /// The value that lane `own ^ mask` of the warp holds.
+    #[track_caller]
+    pub fn shuffle_xor<'f, T: Scalar>(&'f self, value: Value<'f, T>, mask: u32) -> Value<'f, T> {
+        self.define(|dst| Inst::ShuffleXor { dst, src: value.operand(), mask })
+    }
+
+    /// True in one lane of the converged warp.
+    #[track_caller]
+    pub fn elect(&self) -> Value<'_, bool> {
+        self.define(|dst| Inst::Elect { dst })
+    }
+
+    /// The warp's index in its CTA, the same in every lane for the compiler to see.
+    #[track_caller]
+    pub fn warp_index(&self) -> Value<'_, u32> {
+        let warp = self.special(Special::ThreadX) / 32;
+        self.shuffle(warp, 0)
+    }
+
+    // ---- memory ----
+
+    /// Loads from global memory at `address + offset` bytes.
+    #[track_caller]
+    pub fn load_global<'f, T: Scalar>(&'f self, address: Value<'f, u64>, offset: i32) -> Value<'f, T> {
+        let [value] = self.load_global_vector(address, offset);
+        value
+    }
+
+    /// Loads `N` (1, 2 or 4) consecutive elements from global memory.
+    #[track_caller]
+    pub fn load_global_vector<'f, T: Scalar, const N: usize>(
+        &'f self,
+        address: Value<'f, u64>,
+        offset: i32,
+    ) -> [Value<'f, T>; N] {
+        self.load(Space::Global, address.operand(), offset)
+    }
+
+    /// Loads `N` (1, 2 or 4) consecutive elements from the CTA's shared memory.
+    #[track_caller]
+    pub fn load_shared_vector<'f, T: Scalar, const N: usize>(
+        &'f self,
+        address: Value<'f, u32>,
+        offset: i32,
+    ) -> [Value<'f, T>; N] {
+        self.load(Space::Shared, address.operand(), offset)
+    }
+
+    /// Stores `N` (1, 2 or 4) consecutive elements to global memory.
+    #[track_caller]
+    pub fn store_global<'f, T: Scalar, const N: usize>(
+        &'f self,
+        address: Value<'f, u64>,
+        offset: i32,
+        values: [Value<'f, T>; N],
+    ) {
+        self.store(Space::Global, address.operand(), offset, values);
+    }
+
+    /// Stores `N` (1, 2 or 4) consecutive elements to the CTA's shared memory.
+    #[track_caller]
+    pub fn store_shared<'f, T: Scalar, const N: usize>(
+        &'f self,
+        address: Value<'f, u32>,
+        offset: i32,
+        values: [Value<'f, T>; N],
+    ) {
+        self.store(Space::Shared, address.operand(), offset, values);
+    }
+
+    #[track_caller]
+    fn load<T: Scalar, const N: usize>(&self, space: Space, base: Operand, offset: i32) -> [Value<'_, T>; N] {
+        let dst: [Reg; N] = core::array::from_fn(|_| self.register(T::TYPE));
+        self.emit(Inst::Load { space, ty: T::TYPE, dst: dst.to_vec(), address: Address { base, offset } });
+        dst.map(|reg| Value::new(self, Operand::Reg(reg)))
+    }
+
+    #[track_caller]
+    fn store<T: Scalar, const N: usize>(
+        &self,
+        space: Space,
+        base: Operand,
+        offset: i32,
+        values: [Value<'_, T>; N],
+    ) {
+        let src = values.iter().map(|value| value.operand()).collect();
+        self.emit(Inst::Store { space, ty: T::TYPE, src, address: Address { base, offset } });
+    }
+}

@@ -1,0 +1,125 @@
+//! Functions: parameters, registers and a structured body.
+
+use core::panic::Location;
+
+use crate::inst::{Inst, Operand};
+use crate::target::Target;
+use crate::types::Type;
+
+/// Where in the kernel author's source a statement was built.
+pub type Site = &'static Location<'static>;
+
+/// A kernel parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    /// Its name in PTX.
+    pub name: &'static str,
+    /// What it holds.
+    pub kind: ParamKind,
+}
+
+/// What a kernel parameter holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParamKind {
+    /// A scalar.
+    Scalar(Type),
+    /// A `CUtensorMap`: 128 opaque bytes, 64-byte aligned.
+    TensorMap,
+}
+
+impl ParamKind {
+    /// Bytes in the parameter block.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Scalar(ty) => ty.bytes() as usize,
+            Self::TensorMap => 128,
+        }
+    }
+
+    /// Alignment in the parameter block.
+    pub const fn alignment(self) -> usize {
+        match self {
+            Self::Scalar(ty) => ty.bytes() as usize,
+            Self::TensorMap => 64,
+        }
+    }
+}
+
+/// A statement of a structured body.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Statement {
+    /// An instruction executed by every active thread.
+    Inst {
+        /// What to do.
+        inst: Inst,
+        /// Who asked for it.
+        site: Site,
+    },
+    /// Threads where `cond` holds run `then`, the others `otherwise`; they meet behind it.
+    If {
+        /// A predicate.
+        cond: Operand,
+        /// Statements for the threads where it holds.
+        then: Vec<Statement>,
+        /// Statements for the others.
+        otherwise: Vec<Statement>,
+        /// Who asked for it.
+        site: Site,
+    },
+    /// Runs `body` again and again until every thread has left by a [`Statement::Break`].
+    Loop {
+        /// Statements of one round.
+        body: Vec<Statement>,
+        /// Who asked for it.
+        site: Site,
+    },
+    /// Threads where `cond` holds leave the innermost loop.
+    Break {
+        /// A predicate.
+        cond: Operand,
+        /// Who asked for it.
+        site: Site,
+    },
+    /// A named part of the body: a warp role or a phase. It changes nothing but comments and reports.
+    Scope {
+        /// Its name.
+        name: &'static str,
+        /// Its statements.
+        body: Vec<Statement>,
+    },
+}
+
+/// One kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    /// The entry's name: a C identifier.
+    pub name: String,
+    /// The instruction set it is written for.
+    pub target: Target,
+    /// Parameters in order.
+    pub params: Vec<Param>,
+    /// Type of each register.
+    pub registers: Vec<Type>,
+    /// Threads of a CTA (one-dimensional).
+    pub threads: u32,
+    /// Bytes of dynamic shared memory that a launch provides.
+    pub shared_bytes: u32,
+    /// CTAs of a cluster (x, y, z); all 1 without clusters.
+    pub cluster: [u32; 3],
+    /// What it does.
+    pub body: Vec<Statement>,
+}
+
+impl Function {
+    /// Offset of each parameter in the parameter block, and the block's size in bytes.
+    pub fn param_offsets(&self) -> (Vec<usize>, usize) {
+        let mut end = 0usize;
+        let mut offsets = Vec::with_capacity(self.params.len());
+        for param in &self.params {
+            let start = end.next_multiple_of(param.kind.alignment().max(1));
+            offsets.push(start);
+            end = start + param.kind.bytes();
+        }
+        (offsets, end)
+    }
+}

@@ -1,0 +1,410 @@
+//! The closed set of instructions.
+//!
+//! One variant per PTX instruction that a Hopper matrix kernel needs; the payloads live in the submodules, by
+//! family. Whoever adds a variant is told by the compiler to teach the verifier, the printer and the emulator.
+
+pub mod arith;
+pub mod barrier;
+pub mod control;
+pub mod memory;
+pub mod operands;
+pub mod tma;
+pub mod wgmma;
+
+pub use arith::{BinaryOp, CompareOp, UnaryOp};
+pub use barrier::{FenceScope, ProxySpace};
+pub use control::Special;
+pub use memory::Address;
+pub use operands::{Expect, Operands};
+pub use wgmma::{WgmmaA, WgmmaTypes};
+
+use crate::types::{Space, Type};
+
+/// A virtual register: an index into [`Function::registers`](crate::Function::registers).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Reg(pub u32);
+
+/// What an instruction reads: a register, or an immediate's bits (zero-extended) of the instruction's type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A register.
+    Reg(Reg),
+    /// An immediate.
+    Imm(u64),
+}
+
+/// One instruction. The documentation of each variant names its section of the PTX ISA manual.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Inst {
+    /// `mov` between registers of the same width; the types may differ (a bit cast). ISA "mov".
+    Move {
+        /// Receives the bits.
+        dst: Reg,
+        /// The bits.
+        src: Operand,
+    },
+    /// `add sub mul.lo mul.hi div rem min max and or xor shl shr`. ISA "Integer/Floating Point/Logic and Shift".
+    Binary {
+        /// The operation.
+        op: BinaryOp,
+        /// Type of `dst`, `a` and `b` (the shift count `b` is `.u32`).
+        ty: Type,
+        /// Receives the result.
+        dst: Reg,
+        /// First operand.
+        a: Operand,
+        /// Second operand.
+        b: Operand,
+    },
+    /// `mad.lo` for integers, `fma.rn` for floats: `dst = a * b + c`. ISA "mad", "fma".
+    MulAdd {
+        /// Type of all operands.
+        ty: Type,
+        /// Receives the result.
+        dst: Reg,
+        /// Factor.
+        a: Operand,
+        /// Factor.
+        b: Operand,
+        /// Addend.
+        c: Operand,
+    },
+    /// `mul.wide.u32`: the full 64-bit product. ISA "mul".
+    MulWide {
+        /// A `.u64` register.
+        dst: Reg,
+        /// `.u32` factor.
+        a: Operand,
+        /// `.u32` factor.
+        b: Operand,
+    },
+    /// `neg abs not`. ISA "neg", "abs", "not".
+    Unary {
+        /// The operation.
+        op: UnaryOp,
+        /// Type of `dst` and `a`.
+        ty: Type,
+        /// Receives the result.
+        dst: Reg,
+        /// The operand.
+        a: Operand,
+    },
+    /// `setp.<op>`; every float comparison is ordered (false on NaN) but `Ne`, which is true on NaN. ISA "setp".
+    Compare {
+        /// The relation.
+        op: CompareOp,
+        /// Type of `a` and `b`.
+        ty: Type,
+        /// A predicate register.
+        dst: Reg,
+        /// Left side.
+        a: Operand,
+        /// Right side.
+        b: Operand,
+    },
+    /// `selp`: `dst = if cond { a } else { b }`. ISA "selp".
+    Select {
+        /// Type of `dst`, `a` and `b`.
+        ty: Type,
+        /// Receives the choice.
+        dst: Reg,
+        /// Taken where `cond` is true.
+        a: Operand,
+        /// Taken where `cond` is false.
+        b: Operand,
+        /// A predicate.
+        cond: Operand,
+    },
+    /// `cvt`: between the scalar types of `dst` and `from`. Float to float and int to float round to nearest
+    /// even, float to int truncates and saturates. ISA "cvt".
+    Convert {
+        /// Type of `src`.
+        from: Type,
+        /// Receives the value; its type is the target.
+        dst: Reg,
+        /// The value.
+        src: Operand,
+    },
+    /// `cvt.rn.{bf16x2|f16x2}.f32 dst, high, low`: two floats rounded into one 32-bit register. ISA "cvt".
+    Pack {
+        /// [`Type::F16`] or [`Type::Bf16`].
+        ty: Type,
+        /// A `.u32` register.
+        dst: Reg,
+        /// Goes to bits 0..16.
+        low: Operand,
+        /// Goes to bits 16..32.
+        high: Operand,
+    },
+    /// `mov.b32 {low, high}, src`: the two 16-bit halves of a 32-bit register. ISA "mov".
+    Unpack {
+        /// 16-bit register for bits 0..16.
+        low: Reg,
+        /// 16-bit register for bits 16..32.
+        high: Reg,
+        /// A 32-bit operand.
+        src: Operand,
+    },
+    /// `mov dst, %special`. ISA "Special Registers".
+    ReadSpecial {
+        /// A `.u32` register.
+        dst: Reg,
+        /// Which one.
+        special: Special,
+    },
+    /// `shfl.sync.idx.b32 dst, src, lane, 31, -1` over the whole warp. ISA "shfl.sync".
+    ShuffleIndex {
+        /// A 32-bit register.
+        dst: Reg,
+        /// The value each lane offers.
+        src: Operand,
+        /// Whose value to take, 0..32.
+        lane: Operand,
+    },
+    /// `shfl.sync.bfly.b32 dst, src, mask, 31, -1` over the whole warp: the value of lane `lane ^ mask`.
+    /// ISA "shfl.sync".
+    ShuffleXor {
+        /// A 32-bit register.
+        dst: Reg,
+        /// The value each lane offers.
+        src: Operand,
+        /// The lanes to exchange with, 0..32.
+        mask: u32,
+    },
+    /// `elect.sync`: true in one lane of the warp. ISA "elect.sync".
+    Elect {
+        /// A predicate register.
+        dst: Reg,
+    },
+    /// `setmaxnreg.{inc|dec}.sync.aligned.u32`. ISA "setmaxnreg".
+    SetMaxRegisters {
+        /// Whether registers are requested (`inc`) or given back (`dec`).
+        grow: bool,
+        /// Registers a thread from now on: a multiple of 8 in 24..=256.
+        count: u32,
+    },
+    /// `trap`: aborts the grid. ISA "trap".
+    Trap,
+
+    /// `ld.param`. ISA "ld".
+    LoadParam {
+        /// Receives the value; its type is the parameter's.
+        dst: Reg,
+        /// Index into [`Function::params`](crate::Function::params).
+        param: u32,
+    },
+    /// `cvta.param.u64`: the generic address of a tensor map parameter. ISA "cvta".
+    ParamAddress {
+        /// A `.u64` register.
+        dst: Reg,
+        /// Index into [`Function::params`](crate::Function::params).
+        param: u32,
+    },
+    /// `mov.u32 dst, smem`: where the function's dynamic shared memory begins. ISA "mov".
+    SharedBase {
+        /// A `.u32` register.
+        dst: Reg,
+    },
+    /// `ld`, of 1, 2 or 4 elements. ISA "ld".
+    Load {
+        /// Where to.
+        space: Space,
+        /// Element type.
+        ty: Type,
+        /// 1, 2 or 4 registers.
+        dst: Vec<Reg>,
+        /// From where; aligned to all the bytes loaded.
+        address: Address,
+    },
+    /// `st`, of 1, 2 or 4 elements. ISA "st".
+    Store {
+        /// Where to.
+        space: Space,
+        /// Element type.
+        ty: Type,
+        /// 1, 2 or 4 operands.
+        src: Vec<Operand>,
+        /// To where; aligned to all the bytes stored.
+        address: Address,
+    },
+    /// `mapa.shared::cluster.u32`: the address of the same variable in another CTA of the cluster. ISA "mapa".
+    MapShared {
+        /// A `.u32` register.
+        dst: Reg,
+        /// An own shared address.
+        address: Operand,
+        /// The CTA's rank in the cluster.
+        rank: Operand,
+    },
+
+    /// `bar.sync id, threads`. ISA "bar".
+    BarrierSync {
+        /// 0..16.
+        id: Operand,
+        /// A multiple of 32: how many threads take part, waiters and arrivers.
+        threads: u32,
+    },
+    /// `bar.arrive id, threads`. ISA "bar".
+    BarrierArrive {
+        /// 0..16.
+        id: Operand,
+        /// A multiple of 32: how many threads take part, waiters and arrivers.
+        threads: u32,
+    },
+    /// `bar.warp.sync -1`. ISA "bar.warp.sync".
+    WarpSync,
+    /// `barrier.cluster.arrive{.relaxed}.aligned`. ISA "barrier.cluster".
+    ClusterArrive {
+        /// Without release semantics.
+        relaxed: bool,
+    },
+    /// `barrier.cluster.wait.acquire.aligned`. ISA "barrier.cluster".
+    ClusterWait,
+    /// `mbarrier.init.shared::cta.b64`. ISA "mbarrier.init".
+    MbarrierInit {
+        /// Shared address, 8-byte aligned.
+        barrier: Operand,
+        /// Arrivals a phase, 1..2^20.
+        count: Operand,
+    },
+    /// `mbarrier.inval.shared::cta.b64`. ISA "mbarrier.inval".
+    MbarrierInvalidate {
+        /// Shared address.
+        barrier: Operand,
+    },
+    /// `mbarrier.arrive.{shared::cta|shared::cluster}.b64 _`. ISA "mbarrier.arrive".
+    MbarrierArrive {
+        /// Address in `space`.
+        barrier: Operand,
+        /// [`Space::Shared`], or [`Space::SharedCluster`] for a barrier of another CTA.
+        space: Space,
+        /// How many arrivals to count.
+        count: Operand,
+    },
+    /// `mbarrier.arrive.expect_tx.shared::cta.b64 _`. ISA "mbarrier.arrive".
+    MbarrierArriveExpectTx {
+        /// Shared address.
+        barrier: Operand,
+        /// Bytes that asynchronous copies will bring in this phase.
+        bytes: Operand,
+    },
+    /// `mbarrier.expect_tx.relaxed.cta.shared::cta.b64`. ISA "mbarrier.expect_tx".
+    MbarrierExpectTx {
+        /// Shared address.
+        barrier: Operand,
+        /// Bytes that asynchronous copies will bring in this phase.
+        bytes: Operand,
+    },
+    /// `mbarrier.try_wait.parity.shared::cta.b64`, once. ISA "mbarrier.try_wait".
+    MbarrierTryWait {
+        /// A predicate: whether the phase of that parity has completed.
+        dst: Reg,
+        /// Shared address.
+        barrier: Operand,
+        /// 0 or 1.
+        parity: Operand,
+    },
+    /// `mbarrier.try_wait.parity` in a loop until it succeeds. ISA "mbarrier.try_wait".
+    MbarrierWait {
+        /// Shared address.
+        barrier: Operand,
+        /// 0 or 1.
+        parity: Operand,
+    },
+    /// `fence.mbarrier_init.release.cluster`. ISA "membar/fence".
+    FenceMbarrierInit,
+    /// `fence.proxy.async{.space}`: orders generic accesses before asynchronous ones. ISA "membar/fence".
+    FenceProxyAsync {
+        /// Which memory.
+        space: ProxySpace,
+    },
+    /// `fence.acq_rel.<scope>`. ISA "membar/fence".
+    Fence {
+        /// Who is synchronised with.
+        scope: FenceScope,
+    },
+
+    /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`. ISA
+    /// "cp.async.bulk.tensor".
+    TensorLoad {
+        /// Generic address of the tensor map.
+        map: Operand,
+        /// `.s32` start coordinates in elements, innermost first; their number is the map's rank.
+        coords: Vec<Operand>,
+        /// Shared address of the box's image.
+        dst: Operand,
+        /// Shared address of the mbarrier that is credited with the box's bytes.
+        barrier: Operand,
+        /// CTA ranks that receive the box, bit per rank; a `.u16`.
+        multicast: Option<Operand>,
+        /// L2 cache policy.
+        hint: Option<u64>,
+    },
+    /// `cp.async.bulk.tensor.<d>d.global.shared::cta.tile.bulk_group`. ISA "cp.async.bulk.tensor".
+    TensorStore {
+        /// Generic address of the tensor map.
+        map: Operand,
+        /// `.s32` start coordinates in elements, innermost first; their number is the map's rank.
+        coords: Vec<Operand>,
+        /// Shared address of the box's image.
+        src: Operand,
+        /// L2 cache policy.
+        hint: Option<u64>,
+    },
+    /// `cp.async.bulk.commit_group`. ISA "cp.async.bulk.commit_group".
+    BulkCommit,
+    /// `cp.async.bulk.wait_group{.read}`. ISA "cp.async.bulk.wait_group".
+    BulkWait {
+        /// How many of the newest groups may stay pending.
+        pending: u32,
+        /// Wait only until the sources have been read.
+        read: bool,
+    },
+    /// `prefetch.tensormap`. ISA "prefetch".
+    PrefetchTensorMap {
+        /// Generic address of the tensor map.
+        map: Operand,
+    },
+
+    /// `wgmma.fence.sync.aligned`. ISA "wgmma.fence".
+    WgmmaFence,
+    /// `wgmma.commit_group.sync.aligned`. ISA "wgmma.commit_group".
+    WgmmaCommit,
+    /// `wgmma.wait_group.sync.aligned`. ISA "wgmma.wait_group".
+    WgmmaWait {
+        /// How many of the newest groups may stay pending, 0..=7.
+        pending: u32,
+    },
+    /// `wgmma.mma_async.sync.aligned.m64nNkK`. ISA "wgmma.mma_async".
+    Wgmma {
+        /// Element types; they fix K.
+        types: WgmmaTypes,
+        /// N, 8..=256.
+        n: u32,
+        /// Accumulators of this thread: N/2 registers of 32-bit types, N/4 packed for `.f16`.
+        d: Vec<Reg>,
+        /// Where A comes from.
+        a: WgmmaA,
+        /// B's matrix descriptor.
+        b: Operand,
+        /// Predicate: whether the old D is added.
+        accumulate: Operand,
+        /// Use -A.
+        negate_a: bool,
+        /// Use -B.
+        negate_b: bool,
+        /// A is MN-major in shared memory (16-bit types only).
+        transpose_a: bool,
+        /// B is MN-major in shared memory (16-bit types only).
+        transpose_b: bool,
+    },
+    /// `stmatrix.sync.aligned.m8n8.x{1,2,4}{.trans}.shared::cta.b16`. ISA "stmatrix".
+    StoreMatrix {
+        /// Shared address of this lane's 16-byte row.
+        address: Operand,
+        /// 1, 2 or 4 registers of two 16-bit elements.
+        src: Vec<Operand>,
+        /// Store each matrix transposed.
+        transpose: bool,
+    },
+}

@@ -1,0 +1,67 @@
+//! Operations of the arithmetic, logic and comparison instructions.
+
+/// A two-operand operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    /// `a + b`; integers wrap.
+    Add,
+    /// `a - b`; integers wrap.
+    Sub,
+    /// `a * b`; the low half for integers.
+    Mul,
+    /// The high half of an integer product.
+    MulHigh,
+    /// `a / b`; integers truncate, floats round to nearest even.
+    Div,
+    /// Integer remainder with the dividend's sign.
+    Rem,
+    /// The smaller; for floats the one that is not NaN.
+    Min,
+    /// The larger; for floats the one that is not NaN.
+    Max,
+    /// Bitwise and; logical for predicates.
+    And,
+    /// Bitwise or; logical for predicates.
+    Or,
+    /// Bitwise exclusive or; logical for predicates.
+    Xor,
+    /// Shift left; counts of the width or more give zero.
+    Shl,
+    /// Shift right, arithmetic for signed types; counts of the width or more give the sign's fill.
+    Shr,
+}
+
+impl BinaryOp {
+    /// Whether the operation is defined for integers only (and, for the logic ones, predicates).
+    pub const fn is_bitwise(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Xor | Self::Shl | Self::Shr)
+    }
+}
+
+/// A one-operand operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum UnaryOp {
+    /// `-a`.
+    Neg,
+    /// `|a|`.
+    Abs,
+    /// Bitwise complement; logical for predicates.
+    Not,
+}
+
+/// A relation between two numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CompareOp {
+    /// `a == b`.
+    Eq,
+    /// `a != b`.
+    Ne,
+    /// `a < b`.
+    Lt,
+    /// `a <= b`.
+    Le,
+    /// `a > b`.
+    Gt,
+    /// `a >= b`.
+    Ge,
+}

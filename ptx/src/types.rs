@@ -1,0 +1,163 @@
+//! Scalar types of registers and instructions, and the Rust types that stand for them.
+//!
+//! PTX separates the type of a register from the type an instruction reads it as; here every register has the
+//! one type it was made with, and [`Value::bits_as`](crate::Value::bits_as) is the only way to read it as
+//! another type of the same width.
+
+use core::fmt;
+
+use half::{bf16, f16};
+
+/// The type of a register or of an instruction, as in PTX ISA 5.2 "Types".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Type {
+    /// `.pred`: one bit.
+    Pred,
+    /// `.u16`.
+    U16,
+    /// `.u32`.
+    U32,
+    /// `.s32`.
+    S32,
+    /// `.u64`.
+    U64,
+    /// `.s64`.
+    S64,
+    /// `.f16`, IEEE binary16.
+    F16,
+    /// `.bf16`, the upper half of a binary32.
+    Bf16,
+    /// `.f32`, IEEE binary32.
+    F32,
+    /// `.f64`, IEEE binary64.
+    F64,
+}
+
+impl Type {
+    /// Width in bits; a predicate counts 1.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::Pred => 1,
+            Self::U16 | Self::F16 | Self::Bf16 => 16,
+            Self::U32 | Self::S32 | Self::F32 => 32,
+            Self::U64 | Self::S64 | Self::F64 => 64,
+        }
+    }
+
+    /// Width in bytes; zero for a predicate, which has no place in memory.
+    pub const fn bytes(self) -> u32 {
+        self.bits() / 8
+    }
+
+    /// Whether this is an integer type.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::U16 | Self::U32 | Self::S32 | Self::U64 | Self::S64)
+    }
+
+    /// Whether this is a signed integer type.
+    pub const fn is_signed(self) -> bool {
+        matches!(self, Self::S32 | Self::S64)
+    }
+
+    /// Whether this is a floating-point type.
+    pub const fn is_float(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
+    }
+
+    /// The suffix PTX writes for the type, without its dot.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Pred => "pred",
+            Self::U16 => "u16",
+            Self::U32 => "u32",
+            Self::S32 => "s32",
+            Self::U64 => "u64",
+            Self::S64 => "s64",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        }
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.suffix())
+    }
+}
+
+/// Where an address points, as in PTX ISA 5.1 "State Spaces".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    /// `.global`, 64-bit addresses.
+    Global,
+    /// `.shared::cta`, 32-bit addresses of the executing CTA's own shared memory.
+    Shared,
+    /// `.shared::cluster`, 32-bit addresses of any CTA of the cluster.
+    SharedCluster,
+}
+
+impl Space {
+    /// The type an address of this space has.
+    pub const fn address_type(self) -> Type {
+        match self {
+            Self::Global => Type::U64,
+            Self::Shared | Self::SharedCluster => Type::U32,
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that a register can hold.
+pub trait Scalar: Copy + fmt::Debug + sealed::Sealed + 'static {
+    /// The register's type.
+    const TYPE: Type;
+    /// The value's bits, zero-extended.
+    fn to_bits64(self) -> u64;
+}
+
+/// A scalar with arithmetic.
+pub trait Number: Scalar {}
+
+/// An integer scalar.
+pub trait Integer: Number {}
+
+macro_rules! scalars {
+    ($($rust:ty => $ty:ident, $v:ident => $bits:expr;)*) => {$(
+        impl sealed::Sealed for $rust {}
+        impl Scalar for $rust {
+            const TYPE: Type = Type::$ty;
+            fn to_bits64(self) -> u64 { let $v = self; $bits }
+        }
+    )*};
+}
+
+scalars! {
+    bool => Pred, v => v.into();
+    u16 => U16, v => v.into();
+    u32 => U32, v => v.into();
+    i32 => S32, v => v.cast_unsigned().into();
+    u64 => U64, v => v;
+    i64 => S64, v => v.cast_unsigned();
+    f16 => F16, v => v.to_bits().into();
+    bf16 => Bf16, v => v.to_bits().into();
+    f32 => F32, v => v.to_bits().into();
+    f64 => F64, v => v.to_bits();
+}
+
+impl Number for u16 {}
+impl Number for u32 {}
+impl Number for i32 {}
+impl Number for u64 {}
+impl Number for i64 {}
+impl Number for f32 {}
+impl Number for f64 {}
+impl Integer for u16 {}
+impl Integer for u32 {}
+impl Integer for i32 {}
+impl Integer for u64 {}
+impl Integer for i64 {}

@@ -1,0 +1,396 @@
+//! Static verification: every invariant that the printer and the emulator rely on, checked once.
+//!
+//! A [`Verified`] function satisfies:
+//! 1. *Names*: the entry and every parameter are C identifiers, parameters are distinct.
+//! 2. *Limits*: threads, shared memory and cluster fit the target.
+//! 3. *Registers*: every register exists and is read and written as the type it has.
+//! 4. *Definition*: no path reads a register before something wrote it. Accumulators of `wgmma` are excepted: the
+//!    instruction decides at run time whether it reads or overwrites them, and the emulator follows that.
+//! 5. *Structure*: a break stands in a loop; conditions are predicates.
+//! 6. *Forms*: each instruction exists: vector widths, immediate ranges, `wgmma` shapes, types of an operation.
+//!
+//! All violations are collected, each with the line of the kernel's source that built the statement.
+
+use core::fmt;
+use core::ops::Deref;
+
+use crate::function::{Function, ParamKind, Site, Statement};
+use crate::inst::{BinaryOp, Expect, Inst, Operand, Reg, WgmmaA};
+use crate::types::{Space, Type};
+
+/// A function that passed [`Function::verify`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified(Function);
+
+impl Deref for Verified {
+    type Target = Function;
+    fn deref(&self) -> &Function {
+        &self.0
+    }
+}
+
+/// One broken invariant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Where the statement was built; `None` where the function as a whole is at fault.
+    pub site: Option<Site>,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.site {
+            Some(site) => write!(f, "{}:{}: {}", site.file(), site.line(), self.message),
+            None => f.write_str(&self.message),
+        }
+    }
+}
+
+/// Every violation of a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VerifyError {
+    /// The entry's name.
+    pub function: String,
+    /// At least one.
+    pub violations: Vec<Violation>,
+}
+
+impl fmt::Display for VerifyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}` is not a legal program:", self.function)?;
+        self.violations.iter().try_for_each(|violation| write!(f, "\n  {violation}"))
+    }
+}
+
+impl std::error::Error for VerifyError {}
+
+impl Function {
+    /// Checks every invariant of this module's list.
+    ///
+    /// # Errors
+    /// All violations found.
+    pub fn verify(self) -> Result<Verified, VerifyError> {
+        let mut checker = Checker { function: &self, violations: Vec::new(), site: None };
+        checker.function_as_a_whole();
+        let mut defined = vec![false; self.registers.len()];
+        accumulators(&self.body, &mut defined);
+        checker.block(&self.body, &mut defined, &mut None);
+        let violations = checker.violations;
+        if violations.is_empty() {
+            Ok(Verified(self))
+        } else {
+            Err(VerifyError { function: self.name, violations })
+        }
+    }
+}
+
+struct Checker<'a> {
+    function: &'a Function,
+    violations: Vec<Violation>,
+    site: Option<Site>,
+}
+
+/// What is defined where the innermost loop is left, once a break has been met; the outer `Option` says
+/// whether there is a loop.
+type Exit = Option<Option<Vec<bool>>>;
+
+fn is_identifier(name: &str) -> bool {
+    let mut chars = name.chars();
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+fn meet(into: &mut [bool], other: &[bool]) {
+    for (a, b) in into.iter_mut().zip(other) {
+        *a &= b;
+    }
+}
+
+/// Marks every register that some `wgmma` accumulates in.
+fn accumulators(statements: &[Statement], marked: &mut [bool]) {
+    for statement in statements {
+        match statement {
+            Statement::Inst { inst: Inst::Wgmma { d, .. }, .. } => {
+                for reg in d {
+                    if let Some(mark) = marked.get_mut(reg.0 as usize) {
+                        *mark = true;
+                    }
+                }
+            }
+            Statement::If { then, otherwise, .. } => {
+                accumulators(then, marked);
+                accumulators(otherwise, marked);
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => accumulators(body, marked),
+            Statement::Inst { .. } | Statement::Break { .. } => {}
+        }
+    }
+}
+
+impl Checker<'_> {
+    fn fail(&mut self, message: String) {
+        self.violations.push(Violation { site: self.site, message });
+    }
+
+    fn require(&mut self, holds: bool, message: impl FnOnce() -> String) {
+        if !holds {
+            self.fail(message());
+        }
+    }
+
+    fn function_as_a_whole(&mut self) {
+        let function = self.function;
+        let limits = function.target.limits();
+        self.require(is_identifier(&function.name), || {
+            format!("the entry's name `{}` is not an identifier", function.name)
+        });
+        for (i, param) in function.params.iter().enumerate() {
+            self.require(is_identifier(param.name), || {
+                format!("parameter name `{}` is not an identifier", param.name)
+            });
+            let repeated = function.params[..i].iter().any(|other| other.name == param.name);
+            self.require(!repeated, || format!("parameter `{}` is declared twice", param.name));
+            let storable = !matches!(param.kind, ParamKind::Scalar(Type::Pred));
+            self.require(storable, || format!("parameter `{}` is a predicate", param.name));
+        }
+        let threads = function.threads;
+        self.require(threads.is_multiple_of(32) && (32..=limits.threads).contains(&threads), || {
+            format!("{threads} threads a CTA, not a multiple of 32 in 32..={}", limits.threads)
+        });
+        let bytes = function.shared_bytes;
+        self.require(bytes <= limits.shared_bytes, || {
+            format!("{bytes} B of shared memory, a CTA has {} B", limits.shared_bytes)
+        });
+        let ctas = function.cluster.iter().product::<u32>();
+        self.require((1..=limits.cluster).contains(&ctas), || {
+            format!("a cluster of {ctas} CTAs, not 1..={}", limits.cluster)
+        });
+    }
+
+    fn block(&mut self, statements: &[Statement], defined: &mut Vec<bool>, exit: &mut Exit) {
+        for statement in statements {
+            match statement {
+                Statement::Inst { inst, site } => {
+                    self.site = Some(site);
+                    self.inst(inst, defined);
+                }
+                Statement::If { cond, then, otherwise, site } => {
+                    self.site = Some(site);
+                    self.read(*cond, Expect::Type(Type::Pred), defined);
+                    let mut other = defined.clone();
+                    self.block(then, defined, exit);
+                    self.block(otherwise, &mut other, exit);
+                    meet(defined, &other);
+                }
+                Statement::Loop { body, site } => {
+                    self.site = Some(site);
+                    let mut inner: Exit = Some(None);
+                    self.block(body, defined, &mut inner);
+                    if let Some(Some(left)) = inner {
+                        *defined = left;
+                    }
+                }
+                Statement::Break { cond, site } => {
+                    self.site = Some(site);
+                    self.read(*cond, Expect::Type(Type::Pred), defined);
+                    match exit {
+                        None => self.fail("a break outside every loop".to_owned()),
+                        Some(None) => *exit = Some(Some(defined.clone())),
+                        Some(Some(left)) => meet(left, defined),
+                    }
+                }
+                Statement::Scope { body, .. } => self.block(body, defined, exit),
+            }
+        }
+    }
+
+    fn ty(&self, reg: Reg) -> Option<Type> {
+        self.function.registers.get(reg.0 as usize).copied()
+    }
+
+    fn fits(&mut self, reg: Reg, expect: Expect) {
+        let Some(ty) = self.ty(reg) else { return self.fail(format!("register {} does not exist", reg.0)) };
+        match expect {
+            Expect::Type(wanted) => {
+                self.require(ty == wanted, || {
+                    format!("register {} is .{ty} where .{wanted} is needed", reg.0)
+                });
+            }
+            Expect::Bits(bits) => self.require(ty.bits() == bits, || {
+                format!("register {} is .{ty} where {bits} bits are needed", reg.0)
+            }),
+            Expect::Accumulator => self.require(ty.bits() == 32, || {
+                format!("accumulator {} is .{ty} where 32 bits are needed", reg.0)
+            }),
+        }
+    }
+
+    fn read(&mut self, operand: Operand, expect: Expect, defined: &[bool]) {
+        if let Operand::Reg(reg) = operand {
+            self.fits(reg, expect);
+            let known = defined.get(reg.0 as usize).copied().unwrap_or(true);
+            self.require(known, || format!("register {} is read where a path has not written it", reg.0));
+        }
+    }
+
+    fn inst(&mut self, inst: &Inst, defined: &mut [bool]) {
+        let operands = inst.operands(|reg| self.ty(reg));
+        for (operand, expect) in operands.reads {
+            self.read(operand, expect, defined);
+        }
+        for (reg, expect) in operands.writes {
+            self.fits(reg, expect);
+            if let Some(flag) = defined.get_mut(reg.0 as usize) {
+                *flag = true;
+            }
+        }
+        self.form(inst);
+    }
+
+    /// Invariant 6.
+    fn form(&mut self, inst: &Inst) {
+        match inst {
+            Inst::Binary { op, ty, .. } => {
+                let legal = match op {
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !ty.is_float(),
+                    BinaryOp::Rem | BinaryOp::MulHigh | BinaryOp::Shl | BinaryOp::Shr => ty.is_integer(),
+                    BinaryOp::Add
+                    | BinaryOp::Sub
+                    | BinaryOp::Mul
+                    | BinaryOp::Div
+                    | BinaryOp::Min
+                    | BinaryOp::Max => ty.is_integer() || matches!(ty, Type::F32 | Type::F64),
+                };
+                self.require(legal, || format!("{op:?} does not exist for .{ty}"));
+            }
+            Inst::MulAdd { ty, .. } => {
+                let legal = ty.is_integer() || matches!(ty, Type::F32 | Type::F64);
+                self.require(legal, || format!("mad does not exist for .{ty}"));
+            }
+            Inst::Unary { op, ty, .. } => {
+                let legal = match op {
+                    crate::inst::UnaryOp::Not => !ty.is_float(),
+                    crate::inst::UnaryOp::Neg | crate::inst::UnaryOp::Abs => *ty != Type::Pred,
+                };
+                self.require(legal, || format!("{op:?} does not exist for .{ty}"));
+            }
+            Inst::Compare { ty, .. } => {
+                let legal = ty.is_integer() || matches!(ty, Type::F32 | Type::F64);
+                self.require(legal, || format!("setp is not offered for .{ty}"));
+            }
+            Inst::Convert { from, dst, .. } => {
+                let to = self.ty(*dst).unwrap_or(Type::Pred);
+                let legal = *from != Type::Pred && to != Type::Pred && *from != to;
+                let both_half = from.bits() == 16 && to.bits() == 16;
+                self.require(legal && !both_half, || format!("cvt from .{from} to .{to} does not exist"));
+            }
+            Inst::Pack { ty, .. } => {
+                let legal = matches!(ty, Type::F16 | Type::Bf16);
+                self.require(legal, || format!("two floats do not pack as .{ty}"));
+            }
+            Inst::ShuffleXor { mask, .. } => {
+                self.require(*mask < 32, || format!("shuffle mask {mask} is not below 32"));
+            }
+            Inst::SetMaxRegisters { count, .. } => {
+                let legal = (24..=256).contains(count) && count.is_multiple_of(8);
+                self.require(legal, || format!("setmaxnreg {count} is not a multiple of 8 in 24..=256"));
+            }
+            Inst::LoadParam { dst, param } => {
+                let kind = self.function.params.get(*param as usize).map(|param| param.kind);
+                let legal = self.ty(*dst).is_some_and(|ty| kind == Some(ParamKind::Scalar(ty)));
+                self.require(legal, || format!("parameter {param} is {kind:?}, not what is loaded"));
+            }
+            Inst::ParamAddress { param, .. } => {
+                let kind = self.function.params.get(*param as usize).map(|param| param.kind);
+                let legal = kind == Some(ParamKind::TensorMap);
+                self.require(legal, || format!("parameter {param} is {kind:?}, not a tensor map"));
+            }
+            Inst::Load { ty, dst, .. } => self.vector(dst.len(), *ty),
+            Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
+            Inst::BarrierSync { id, threads } | Inst::BarrierArrive { id, threads } => {
+                if let Operand::Imm(id) = id {
+                    let barriers = self.function.target.limits().barriers;
+                    self.require(*id < barriers.into(), || format!("barrier {id} is not below {barriers}"));
+                }
+                let all = self.function.threads;
+                self.require(threads.is_multiple_of(32) && (32..=all).contains(threads), || {
+                    format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
+                });
+            }
+            Inst::MbarrierArrive { space, .. } => {
+                self.require(*space != Space::Global, || "an mbarrier in global memory".to_owned());
+            }
+            Inst::TensorLoad { coords, .. } | Inst::TensorStore { coords, .. } => {
+                let rank = coords.len();
+                self.require((1..=5).contains(&rank), || {
+                    format!("a tensor copy of {rank} dimensions, not 1..=5")
+                });
+            }
+            Inst::WgmmaWait { pending } => {
+                self.require(*pending <= 7, || format!("wgmma.wait_group {pending} is above 7"));
+            }
+            Inst::Wgmma { types, n, d, a, transpose_a, transpose_b, .. } => {
+                self.require(types.allows(*n), || {
+                    format!("wgmma .{} has no N = {n}: 8..=256 in steps of 8", types.suffix())
+                });
+                let needed = types.accumulators(*n) as usize;
+                self.require(d.len() == needed, || {
+                    format!("{} accumulators for N = {n}, which has {needed}", d.len())
+                });
+                let mut sorted = d.clone();
+                sorted.sort_unstable();
+                sorted.dedup();
+                self.require(sorted.len() == d.len(), || "an accumulator is named twice".to_owned());
+                let shared_a = matches!(a, WgmmaA::Shared(_));
+                let legal = (!transpose_a || (types.allows_transpose() && shared_a))
+                    && (!transpose_b || types.allows_transpose());
+                self.require(legal, || {
+                    format!("wgmma .{} cannot read a transposed operand there", types.suffix())
+                });
+            }
+            Inst::StoreMatrix { src, .. } => {
+                let count = src.len();
+                self.require(matches!(count, 1 | 2 | 4), || {
+                    format!("stmatrix of {count} matrices, not 1, 2 or 4")
+                });
+            }
+            Inst::Move { .. }
+            | Inst::MulWide { .. }
+            | Inst::Select { .. }
+            | Inst::Unpack { .. }
+            | Inst::ReadSpecial { .. }
+            | Inst::ShuffleIndex { .. }
+            | Inst::Elect { .. }
+            | Inst::Trap
+            | Inst::SharedBase { .. }
+            | Inst::MapShared { .. }
+            | Inst::WarpSync
+            | Inst::ClusterArrive { .. }
+            | Inst::ClusterWait
+            | Inst::MbarrierInit { .. }
+            | Inst::MbarrierInvalidate { .. }
+            | Inst::MbarrierArriveExpectTx { .. }
+            | Inst::MbarrierExpectTx { .. }
+            | Inst::MbarrierTryWait { .. }
+            | Inst::MbarrierWait { .. }
+            | Inst::FenceMbarrierInit
+            | Inst::FenceProxyAsync { .. }
+            | Inst::Fence { .. }
+            | Inst::BulkCommit
+            | Inst::BulkWait { .. }
+            | Inst::PrefetchTensorMap { .. }
+            | Inst::WgmmaFence
+            | Inst::WgmmaCommit => {}
+        }
+    }
+
+    fn vector(&mut self, count: usize, ty: Type) {
+        let bytes = count * ty.bytes() as usize;
+        let legal = matches!(count, 1 | 2 | 4) && ty != Type::Pred && bytes <= 16;
+        self.require(legal, || format!("an access of {count} x .{ty}: 1, 2 or 4 elements in at most 16 B"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,200 @@
+//! Each invariant: a program that breaks it, and a twin that does not.
+
+use super::*;
+use crate::inst::Reg;
+use crate::{Builder, Entry, Special, Target, WgmmaOperands, WgmmaTypes};
+
+fn entry() -> Entry {
+    Entry {
+        name: "probe".into(),
+        target: Target::Sm90a,
+        threads: 128,
+        shared_bytes: 1024,
+        cluster: [1, 1, 1],
+    }
+}
+
+fn messages(build: impl FnOnce(&Builder)) -> Vec<String> {
+    match Function::build(entry(), build).verify() {
+        Ok(_) => Vec::new(),
+        Err(error) => error.violations.into_iter().map(|violation| violation.message).collect(),
+    }
+}
+
+/// Every invariant has a program that breaks it and a twin that does not.
+#[test]
+fn each_violation_is_found() {
+    type Build = fn(&Builder);
+    let cases: &[(&str, Build, &str, Build)] = &[
+        (
+            "a value defined on one path only",
+            |f| {
+                let seen = core::cell::Cell::new(None);
+                f.if_(f.special(Special::ThreadX).equals(0), || seen.set(Some(f.special(Special::Lane) + 1)));
+                f.barrier_sync(seen.get().unwrap(), 128);
+            },
+            "read where a path has not written it",
+            |f| {
+                let lane = f.variable(0);
+                f.if_(f.special(Special::ThreadX).equals(0), || lane.set(f.special(Special::Lane)));
+                f.barrier_sync(lane.get(), 128);
+            },
+        ),
+        (
+            "a value defined in a loop that may run zero times",
+            |f| {
+                let late = f.uninitialised::<u32>();
+                f.repeat(f.special(Special::CtaX), |i| late.set(i));
+                f.barrier_sync(late.get(), 128);
+            },
+            "read where a path has not written it",
+            |f| {
+                let late = f.variable(0);
+                f.repeat(f.special(Special::CtaX), |i| late.set(i));
+                f.barrier_sync(late.get(), 128);
+            },
+        ),
+        (
+            "a break outside every loop",
+            |f| f.break_if(f.special(Special::ThreadX).equals(0)),
+            "a break outside every loop",
+            |f| f.loop_(|| f.break_if(f.special(Special::ThreadX).equals(0))),
+        ),
+        (
+            "a named barrier that does not exist",
+            |f| f.barrier_sync(16, 128),
+            "barrier 16 is not below 16",
+            |f| f.barrier_sync(15, 128),
+        ),
+        (
+            "more threads at a barrier than the CTA has",
+            |f| f.barrier_sync(0, 160),
+            "160 threads at a barrier",
+            |f| f.barrier_sync(0, 96),
+        ),
+        (
+            "a register count that setmaxnreg does not take",
+            |f| f.set_max_registers(true, 100),
+            "setmaxnreg 100",
+            |f| f.set_max_registers(true, 104),
+        ),
+        (
+            "more pending wgmma groups than the instruction can name",
+            |f| f.wgmma_wait(8),
+            "wgmma.wait_group 8",
+            |f| f.wgmma_wait(7),
+        ),
+        ("an N that wgmma does not have", |f| wgmma(f, 12, 6), "has no N = 12", |f| wgmma(f, 16, 8)),
+        (
+            "another number of accumulators",
+            |f| wgmma(f, 16, 7),
+            "7 accumulators for N = 16",
+            |f| wgmma(f, 24, 12),
+        ),
+        (
+            "a vector wider than 16 bytes",
+            |f| {
+                let address = f.param::<u64>("p");
+                let _: [crate::Value<'_, u64>; 4] = f.load_global_vector(address, 0);
+            },
+            "an access of 4 x .u64",
+            |f| {
+                let address = f.param::<u64>("p");
+                let _: [crate::Value<'_, u64>; 2] = f.load_global_vector(address, 0);
+            },
+        ),
+        (
+            "a parameter declared twice",
+            |f| {
+                f.param::<u32>("x");
+                f.param::<u32>("x");
+            },
+            "`x` is declared twice",
+            |f| {
+                f.param::<u32>("x");
+                f.param::<u32>("y");
+            },
+        ),
+        (
+            "a parameter that is no identifier",
+            |f| {
+                f.param::<u32>("1x");
+            },
+            "`1x` is not an identifier",
+            |f| {
+                f.param::<u32>("x1");
+            },
+        ),
+        (
+            "a register of another type",
+            |f| {
+                let wide = f.special(Special::ThreadX).cast::<u64>();
+                f.emit(Inst::BarrierSync { id: wide.operand(), threads: 128 });
+            },
+            "is .u64 where .u32 is needed",
+            |f| {
+                let narrow = f.special(Special::ThreadX);
+                f.emit(Inst::BarrierSync { id: narrow.operand(), threads: 128 });
+            },
+        ),
+        (
+            "a register that does not exist",
+            |f| f.emit(Inst::Elect { dst: Reg(7) }),
+            "register 7 does not exist",
+            |f| {
+                f.elect();
+            },
+        ),
+        (
+            "a conversion between two 16-bit floats",
+            |f| {
+                f.constant(half::f16::ONE).cast::<half::bf16>();
+            },
+            "cvt from .f16 to .bf16",
+            |f| {
+                f.constant(half::f16::ONE).cast::<f32>();
+            },
+        ),
+    ];
+    for (why, wrong, wanted, right) in cases {
+        let found = messages(wrong);
+        assert!(found.iter().any(|message| message.contains(wanted)), "{why}: found {found:?}");
+        assert_eq!(messages(right), [""; 0], "{why}: the twin");
+    }
+}
+
+fn wgmma(f: &Builder, n: u32, accumulators: usize) {
+    let registers: Vec<_> = (0..accumulators).map(|_| f.variable(0.0f32)).collect();
+    let descriptor = f.constant(0u64);
+    let operands = WgmmaOperands {
+        types: WgmmaTypes::Bf16F32,
+        n,
+        a: descriptor,
+        b: descriptor,
+        accumulate: f.constant(true),
+        transpose_a: false,
+        transpose_b: false,
+    };
+    f.wgmma(operands, &registers);
+}
+
+#[test]
+fn limits_of_the_function() {
+    for (why, change, wanted) in [
+        ("threads", Entry { threads: 100, ..entry() }, "100 threads a CTA"),
+        ("shared memory", Entry { shared_bytes: 300_000, ..entry() }, "300000 B of shared memory"),
+        ("cluster", Entry { cluster: [4, 4, 1], ..entry() }, "a cluster of 16 CTAs"),
+        ("name", Entry { name: "my kernel".into(), ..entry() }, "`my kernel` is not an identifier"),
+    ] {
+        let error = Function::build(change, |_| ()).verify().unwrap_err();
+        assert!(error.to_string().contains(wanted), "{why}: {error}");
+    }
+}
+
+#[test]
+fn a_violation_names_the_line_that_built_it() {
+    let line = line!() + 1;
+    let error = Function::build(entry(), |f| f.wgmma_wait(9)).verify().unwrap_err();
+    assert_eq!(error.violations[0].site.map(|site| site.line()), Some(line));
+    assert!(error.to_string().contains("verify.rs"), "{error}");
+}

@@ -1,0 +1,33 @@
+//! Numbers that a raster order computes with: host integers and device values alike.
+
+use core::ops::{Add, Div, Mul, Rem, Sub};
+
+use ptx::Value;
+
+/// An unsigned 32-bit number on the host or on the device.
+pub trait Index:
+    Copy
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Rem<Output = Self>
+    + Mul<u32, Output = Self>
+    + Div<u32, Output = Self>
+    + Rem<u32, Output = Self>
+{
+    /// The smaller of the number and a constant.
+    fn at_most(self, limit: u32) -> Self;
+}
+
+impl Index for u32 {
+    fn at_most(self, limit: u32) -> Self {
+        self.min(limit)
+    }
+}
+
+impl Index for Value<'_, u32> {
+    fn at_most(self, limit: u32) -> Self {
+        self.min(limit)
+    }
+}

@@ -1,0 +1,273 @@
+//! NVIDIA's assembler judges every kernel of the catalogue and every instruction the printer can write.
+//!
+//! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::Command;
+
+use ptx::{
+    Builder, Entry, FenceScope, Function, Inst, ProxySpace, Space, Special, Target, TensorLoad, WgmmaOperands,
+    WgmmaTypes, inst::WgmmaA,
+};
+
+/// What `ptxas -v` says about one kernel.
+#[derive(Debug)]
+struct Report {
+    accepted: bool,
+    log: String,
+}
+
+impl Report {
+    /// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
+    fn complaints(&self) -> Vec<&str> {
+        let bad = |line: &str| {
+            let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+            line.contains("(C75") || line.contains("rror") || (line.contains("spill") && !line.contains(clean))
+        };
+        self.log.lines().filter(|line| bad(line)).collect()
+    }
+}
+
+fn assemble(name: &str, text: &str) -> Report {
+    let ptxas = std::env::var_os("FALCHION_PTXAS").expect("FALCHION_PTXAS names ptxas: run `cargo xtask test`");
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
+    let source = folder.join(format!("{name}.ptx"));
+    std::fs::File::create(&source).and_then(|mut file| file.write_all(text.as_bytes())).expect("a writable folder");
+    let output = Command::new(ptxas)
+        .args(["-arch=sm_90a", "-v", "-o"])
+        .arg(source.with_extension("cubin"))
+        .arg(&source)
+        .output()
+        .expect("FALCHION_PTXAS runs");
+    let log = [output.stdout, output.stderr].concat();
+    Report { accepted: output.status.success(), log: String::from_utf8_lossy(&log).into_owned() }
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
+    let catalogue = kernel::catalogue();
+    assert!(catalogue.len() >= 24);
+    for entry in catalogue {
+        let program = entry.program().expect("a legal program");
+        let report = assemble(entry.name(), program.text());
+        assert!(report.accepted, "{}:\n{}", entry.name(), report.log);
+        assert!(report.log.contains("bytes spill stores"), "no resource report: {}", report.log);
+        assert_eq!(report.complaints(), [""; 0], "{}", entry.name());
+    }
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn a_kernel_that_spills_or_serializes_is_noticed() {
+    // 128 accumulators beside 248 live values cannot fit 255 registers.
+    let entry = Entry { name: "spills".into(), target: Target::Sm90a, threads: 128, shared_bytes: 0, cluster: [1; 3] };
+    let function = Function::build(entry, |f| {
+        let data = f.param::<u64>("data");
+        let values: Vec<_> = (0..300).map(|i| f.load_global::<f32>(data, 4 * i)).collect();
+        f.barrier_sync(0, 128);
+        let index = f.special(Special::ThreadX);
+        for (i, value) in (0i32..).zip(&values) {
+            f.store_global(data + index.mul_wide(4), 4 * i, [*value]);
+        }
+        f.barrier_sync(0, 128);
+        for (i, value) in (0i32..).zip(values.iter().rev()) {
+            f.store_global(data + index.mul_wide(8), 4 * i, [*value]);
+        }
+    });
+    let report = assemble("spills", &ptx::module_text(&function.verify().expect("legal")));
+    assert!(report.accepted, "{}", report.log);
+    assert_ne!(report.complaints(), [""; 0], "{}", report.log);
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn every_instruction_is_spelled_as_the_assembler_wants() {
+    let entry =
+        Entry { name: "every".into(), target: Target::Sm90a, threads: 256, shared_bytes: 4096, cluster: [2, 1, 1] };
+    let function = Function::build(entry, |f| {
+        arithmetic(f);
+        memory_and_barriers(f);
+        asynchronous(f);
+        matrix(f);
+    });
+    let report = assemble("every", &ptx::module_text(&function.verify().expect("legal")));
+    assert!(report.accepted, "{}", report.log);
+}
+
+/// Stores a value where the assembler must assume that somebody reads it.
+fn keep<T: ptx::Scalar>(f: &Builder, value: ptx::Value<'_, T>) {
+    let sink = f.special(Special::ThreadX).mul_wide(8);
+    f.store_global(sink, 0, [value]);
+}
+
+fn arithmetic(f: &Builder) {
+    let (a, b) = (f.param::<u32>("u32_a"), f.param::<u32>("u32_b"));
+    for value in [a + b, a - b, a * b, a / b, a % b, a.min(b), a.max(b), a & b, a | b, a ^ b, a << 3, a >> 3] {
+        keep(f, value);
+    }
+    keep(f, a.mul_add(b, 7));
+    keep(f, a.mul_wide(b));
+    let (a, b) = (f.param::<i32>("s32_a"), f.param::<i32>("s32_b"));
+    for value in [a + b, a / b, a % b, a.min(b), a.max(b), a >> 3, -a, a.abs()] {
+        keep(f, value);
+    }
+    let (a, b) = (f.param::<u64>("u64_a"), f.param::<u64>("u64_b"));
+    for value in [a + b, a - b, a * b, a / b, a % b, a & b, a << 3, a >> 3, a.mul_add(b, a)] {
+        keep(f, value);
+    }
+    let (a, b) = (f.param::<i64>("s64_a"), f.param::<i64>("s64_b"));
+    keep(f, (a + b).min(-b));
+    let (x, y) = (f.param::<f32>("f32_x"), f.param::<f32>("f32_y"));
+    for value in [x + y, x - y, x * y, x / y, x.min(y), x.max(y), -x, x.abs(), x.mul_add(y, 1.5)] {
+        keep(f, value);
+    }
+    let (v, w) = (f.param::<f64>("f64_v"), f.param::<f64>("f64_w"));
+    for value in [v + w, v * w, v / w, v.mul_add(w, 1.5)] {
+        keep(f, value);
+    }
+    let all = x.less_than(y) & x.at_most(y) & !x.equals(y) | x.differs_from(y) ^ x.more_than(y) & x.at_least(0.5);
+    keep(f, x.where_or(all, y));
+    keep(f, a.where_or(all, b));
+    keep(f, f.param::<u16>("u16_a").where_or(all, 3));
+    keep(f, x.cast::<half::f16>());
+    keep(f, x.cast::<half::bf16>());
+    keep(f, x.cast::<f64>());
+    keep(f, x.cast::<i32>());
+    keep(f, x.cast::<u32>());
+    keep(f, a.cast::<f32>());
+    keep(f, v.cast::<f32>());
+    keep(f, f.special(Special::Lane).cast::<u16>());
+    keep(f, x.bits_as::<u32>());
+    let packed = f.pack::<half::bf16>(x, y);
+    keep(f, packed);
+    keep(f, f.pack::<half::f16>(x, y));
+    let [low, high] = f.unpack::<half::f16>(packed);
+    keep(f, low.cast::<f32>() + high.cast::<f32>());
+    let [low, high] = f.unpack::<half::bf16>(packed);
+    keep(f, low.cast::<f32>() + high.cast::<f32>());
+    for special in [
+        Special::CtaX,
+        Special::CtaY,
+        Special::CtaZ,
+        Special::GridX,
+        Special::GridY,
+        Special::GridZ,
+        Special::ClusterRank,
+        Special::ClusterSize,
+        Special::ClusterX,
+    ] {
+        keep(f, f.special(special));
+    }
+    keep(f, f.shuffle(x, 3));
+    keep(f, f.shuffle_xor(x, 1));
+    f.if_(f.elect(), || f.trap());
+}
+
+fn memory_and_barriers(f: &Builder) {
+    let shared = f.shared_base();
+    let global = f.param::<u64>("global");
+    let two: [ptx::Value<'_, f32>; 2] = f.load_global_vector(global, 8);
+    f.store_shared(shared, 16, two);
+    let four: [ptx::Value<'_, u32>; 4] = f.load_shared_vector(shared, 32);
+    f.store_global(global, -16, four);
+    keep(f, f.load_global::<half::bf16>(global, 2));
+    let peer = f.map_shared(shared, 1);
+    f.emit(Inst::Load {
+        space: Space::SharedCluster,
+        ty: ptx::Type::U32,
+        dst: vec![f.uninitialised::<u32>().reg()],
+        address: ptx::inst::Address { base: peer.operand(), offset: 0 },
+    });
+    f.barrier_sync(0, 256);
+    f.barrier_arrive(f.special(Special::ClusterRank) + 1, 64);
+    f.warp_sync();
+    f.mbarrier_init(shared, 1);
+    f.fence_mbarrier_init();
+    f.cluster_arrive(true);
+    f.cluster_wait();
+    f.cluster_arrive(false);
+    f.cluster_wait();
+    f.mbarrier_arrive(shared);
+    f.mbarrier_arrive_cluster(peer);
+    f.emit(Inst::MbarrierArrive { barrier: shared.operand(), space: Space::Shared, count: ptx::Operand::Imm(3) });
+    f.mbarrier_arrive_expect(shared, 128);
+    f.emit(Inst::MbarrierExpectTx { barrier: shared.operand(), bytes: ptx::Operand::Imm(64) });
+    let done = f.mbarrier_try_wait(shared, 0);
+    keep(f, f.constant(1u32).where_or(done, 2));
+    f.mbarrier_wait(shared, 1);
+    f.emit(Inst::MbarrierInvalidate { barrier: shared.operand() });
+    for space in [ProxySpace::Shared, ProxySpace::Global, ProxySpace::All] {
+        f.fence_proxy_async(space);
+    }
+    for scope in [FenceScope::Cta, FenceScope::Cluster, FenceScope::Gpu] {
+        f.fence(scope);
+    }
+}
+
+fn asynchronous(f: &Builder) {
+    let map = f.tensor_map("map");
+    let shared = f.shared_base();
+    f.prefetch_tensor_map(map);
+    let coordinate = f.param::<i32>("coordinate");
+    let plain = TensorLoad { map, dst: shared, barrier: shared + 2048, multicast: None, hint: None };
+    f.tensor_load(plain, [coordinate]);
+    f.tensor_load(plain, [coordinate; 2]);
+    f.tensor_load(plain, [coordinate, -coordinate, coordinate]);
+    let mask = f.special(Special::ClusterRank).cast::<u16>();
+    f.tensor_load(TensorLoad { multicast: Some(mask), ..plain }, [coordinate; 4]);
+    f.tensor_load(TensorLoad { multicast: Some(mask), hint: Some(ptx::inst::tma::EVICT_LAST), ..plain }, [coordinate; 5]);
+    f.tensor_store(map, shared, [coordinate; 2]);
+    f.bulk_commit();
+    f.bulk_wait(0, true);
+    f.bulk_wait(1, false);
+    let value = f.special(Special::Lane);
+    f.store_matrix(shared, [value], false);
+    f.store_matrix(shared, [value; 2], true);
+    f.store_matrix(shared, [value; 4], false);
+}
+
+fn matrix(f: &Builder) {
+    f.set_max_registers(false, 40);
+    f.set_max_registers(true, 96);
+    let descriptor = f.param::<u64>("descriptor");
+    let operands = |types, n, accumulate, transpose| WgmmaOperands {
+        types,
+        n,
+        a: descriptor,
+        b: descriptor,
+        accumulate,
+        transpose_a: transpose,
+        transpose_b: !transpose,
+    };
+    let sums: Vec<_> = (0..8).map(|_| f.variable(0.0f32)).collect();
+    let halves: Vec<_> = (0..4).map(|_| f.variable(0u32)).collect();
+    let some = f.special(Special::CtaX).equals(0);
+    f.wgmma_fence();
+    f.wgmma(operands(WgmmaTypes::Bf16F32, 16, f.constant(false), false), &sums);
+    f.wgmma(operands(WgmmaTypes::F16F32, 16, some, true), &sums);
+    f.wgmma(operands(WgmmaTypes::F16F16, 16, f.constant(true), true), &halves);
+    let fragment = core::array::from_fn(|_| f.variable(0u32).reg());
+    f.wgmma_fence();
+    f.emit(Inst::Wgmma {
+        types: WgmmaTypes::Bf16F32,
+        n: 16,
+        d: sums.iter().map(|var| var.reg()).collect(),
+        a: WgmmaA::Registers(fragment),
+        b: descriptor.operand(),
+        accumulate: ptx::Operand::Imm(1),
+        negate_a: true,
+        negate_b: true,
+        transpose_a: false,
+        transpose_b: true,
+    });
+    f.wgmma_commit();
+    f.wgmma_wait(0);
+    for sum in &sums {
+        keep(f, sum.get());
+    }
+    for half in &halves {
+        keep(f, half.get());
+    }
+}

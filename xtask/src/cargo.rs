@@ -1,0 +1,52 @@
+//! Runs cargo, the same one that runs this program, and asks it about the workspace.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::error::Error;
+
+/// A cargo command with these arguments; output goes straight to the caller's terminal.
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// Announces `cargo <arguments>`, runs it to its end and fails when it fails.
+pub(crate) fn run(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> Result<(), Error> {
+    let shown = format!("cargo {}", arguments.join(" "));
+    eprintln!("\nxtask: {shown}");
+    let mut command = cargo(arguments);
+    configure(&mut command);
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(Error::CommandFailed { command: shown, status }),
+        Err(source) => Err(Error::CannotStart { command: shown, source }),
+    }
+}
+
+/// What `cargo metadata` says, with these further arguments.
+pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, Error> {
+    let arguments = [&["metadata", "--format-version", "1"], arguments].concat();
+    let shown = format!("cargo {}", arguments.join(" "));
+    let output = match cargo(&arguments).stderr(Stdio::inherit()).output() {
+        Ok(output) => output,
+        Err(source) => return Err(Error::CannotStart { command: shown, source }),
+    };
+    if !output.status.success() {
+        return Err(Error::CommandFailed { command: shown, status: output.status });
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| Error::Metadata { problem: error.to_string() })
+}
+
+/// The folder of build outputs, wherever the caller's environment and configuration put it.
+pub(crate) fn target_directory() -> Result<PathBuf, Error> {
+    match metadata(&["--no-deps"])?["target_directory"].as_str() {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => Err(Error::Metadata { problem: "it names no target_directory".to_owned() }),
+    }
+}

@@ -1,0 +1,33 @@
+//! `cargo xtask test`: every test of the workspace, in one release build.
+//!
+//! Release, because emulator runs dominate and because one profile means one build. That profile also keeps
+//! the tests' outputs away from the running `xtask` program, which some systems would refuse to replace.
+
+use crate::cargo;
+use crate::error::Error;
+use crate::ptxas;
+
+const TEST: [&str; 5] = ["test", "--workspace", "--all-features", "--release", "--no-fail-fast"];
+
+/// The tests that need the assembler are marked `ignore`, so that a plain `cargo test` says what it leaves out.
+const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
+
+/// Runs all tests, and lets those that assemble kernels find the assembler.
+pub(crate) fn with_ptxas() -> Result<(), Error> {
+    let ptxas = ptxas::ensure()?;
+    eprintln!("xtask: kernels are assembled by {} ({})", ptxas.path.display(), ptxas.release);
+    cargo::run(&[&TEST[..], &WITH_IGNORED].concat(), |command| {
+        command.env(ptxas::VARIABLE, &ptxas.path);
+    })
+}
+
+/// Runs all tests but those that assemble kernels, and says so before and after.
+pub(crate) fn without_ptxas() -> Result<(), Error> {
+    let notice = "xtask: no kernel is assembled in this run (--no-ptxas)";
+    eprintln!("{notice}");
+    let outcome = cargo::run(&TEST, |command| {
+        command.env_remove(ptxas::VARIABLE);
+    });
+    eprintln!("\n{notice}");
+    outcome
+}
