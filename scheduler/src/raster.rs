@@ -106,3 +106,44 @@ const fn nonzero(group: u32) -> u32 {
     assert!(group > 0, "a raster group holds at least one tile: use Grouped<_, U1> or more");
     group
 }
+
+#[cfg(test)]
+mod tests {
+    use typenum::{U1, U3, U8};
+
+    use super::*;
+
+    /// Independent of [`Raster::tile`]: walks the tiles in two plain loops.
+    fn bands(minor: u32, major: u32, group: u32) -> Vec<(u32, u32)> {
+        let mut order = Vec::new();
+        for first in (0..minor).step_by(group as usize) {
+            for across in 0..major {
+                for inside in first..minor.min(first + group) {
+                    order.push((inside, across));
+                }
+            }
+        }
+        order
+    }
+
+    fn order<R: Raster>(m: u32, n: u32) -> Vec<(u32, u32)> {
+        (0..m * n).map(|id| R::tile(id, Tiles { m, n, k: 1 })).collect()
+    }
+
+    fn swapped(order: Vec<(u32, u32)>) -> Vec<(u32, u32)> {
+        order.into_iter().map(|(a, b)| (b, a)).collect()
+    }
+
+    #[test]
+    fn orders_are_the_plain_loops() {
+        for (m, n) in [(1, 1), (1, 7), (7, 1), (3, 5), (8, 8), (9, 4), (16, 3), (13, 17)] {
+            let why = format!("{m} x {n} tiles");
+            assert_eq!(order::<AlongM>(m, n), bands(m, n, m), "{why}: the whole height is one band");
+            assert_eq!(order::<AlongN>(m, n), swapped(bands(n, m, n)), "{why}");
+            assert_eq!(order::<Grouped<AlongM, U1>>(m, n), bands(m, n, 1), "{why}");
+            assert_eq!(order::<Grouped<AlongM, U3>>(m, n), bands(m, n, 3), "{why}");
+            assert_eq!(order::<Grouped<AlongM, U8>>(m, n), bands(m, n, 8), "{why}");
+            assert_eq!(order::<Grouped<AlongN, U3>>(m, n), swapped(bands(n, m, 3)), "{why}");
+        }
+    }
+}

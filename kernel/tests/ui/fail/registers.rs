@@ -1,0 +1,20 @@
+//! 256 accumulators a thread are more than it has registers.
+
+#[allow(unused_imports)]
+use collective::{AsManyAsFit, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+#[allow(unused_imports)]
+use half::{bf16, f16};
+use kernel::{Gemm, GemmConfig};
+#[allow(unused_imports)]
+use scheduler::{AlongM, Grouped, OneTile, Persistent};
+use typenum::*;
+
+struct Mine;
+impl GemmConfig for Mine {
+    type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U256, U256, U64>, Cooperative<U2>>;
+    type Epilogue = LinearCombination<bf16>;
+    type Scheduler = Persistent<Grouped<AlongM, U8>>;
+}
+const _: Plan = Gemm::<Mine>::PLAN;
+
+fn main() {}
