@@ -1,0 +1,107 @@
+//! Plans: the numbers of legal configurations, and the reasons of illegal ones.
+
+use collective::{EpilogueSpec, MainloopSpec, Plan, PlanError};
+use cute_rs::atom::{Major, SwizzleMode};
+use ptx::WgmmaTypes;
+
+const PLAIN: EpilogueSpec = EpilogueSpec { shared_bytes: 0, registers: 24 };
+
+fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
+    MainloopSpec { types: WgmmaTypes::Bf16F32, a_major: Major::K, b_major: Major::K, tile, consumers, stages }
+}
+
+#[test]
+fn numbers_of_legal_plans() {
+    // (why, tile, consumers, asked stages, stages, threads, consumer registers, accumulators)
+    let cases = [
+        ("the large kernel", [128, 256, 64], 2, None, 4, 384, 240, 128),
+        ("a medium kernel", [128, 128, 64], 2, None, 7, 384, 240, 64),
+        ("one consumer", [64, 64, 64], 1, None, 14, 256, 240, 32),
+        ("two blocks a consumer", [256, 128, 64], 2, None, 4, 384, 240, 128),
+        ("three consumers", [192, 128, 64], 3, None, 5, 512, 160, 64),
+        ("stages as asked", [128, 256, 64], 2, Some(2), 2, 384, 240, 128),
+        ("the narrowest tile", [64, 8, 16], 1, Some(3), 3, 256, 240, 4),
+    ];
+    for (why, tile, consumers, asked, stages, threads, registers, accumulators) in cases {
+        let plan = Plan::new(spec(tile, consumers, asked), PLAIN).expect(why);
+        assert_eq!(plan.stages, stages, "{why}: stages");
+        assert_eq!(plan.threads, threads, "{why}: threads");
+        assert_eq!(plan.registers.consumer, registers, "{why}: registers");
+        assert_eq!(plan.registers.accumulators, accumulators, "{why}: accumulators");
+    }
+}
+
+/// What must hold for every plan there is, over a grid of configurations.
+#[test]
+fn every_plan_keeps_the_hardware_s_rules() {
+    let limits = Plan::TARGET.limits();
+    let mut plans = 0;
+    for m in (64..=256).step_by(64) {
+        for n in (8..=256).step_by(8) {
+            for k in [16, 32, 48, 64, 128, 256] {
+                for (consumers, a_major, b_major) in
+                    [(1, Major::K, Major::K), (2, Major::Mn, Major::K), (3, Major::K, Major::Mn)]
+                {
+                    let spec = MainloopSpec { a_major, b_major, ..spec([m, n, k], consumers, None) };
+                    let Ok(plan) = Plan::new(spec, EpilogueSpec { shared_bytes: 1000, registers: 40 }) else {
+                        continue;
+                    };
+                    plans += 1;
+                    assert!(plan.stages >= 2, "{plan:?}");
+                    assert!(plan.shared_bytes <= limits.shared_bytes, "{plan:?}");
+                    assert!(plan.stage.bytes.is_multiple_of(1024), "stages keep every swizzle's period: {plan:?}");
+                    assert!(plan.stage.b_offset >= plan.stage.a_bytes, "{plan:?}");
+                    assert!(plan.stage.b_offset.is_multiple_of(plan.stage.b_swizzle.alignment()), "{plan:?}");
+                    assert!(plan.stage.b_offset + plan.stage.b_bytes <= plan.stage.bytes, "{plan:?}");
+                    assert!(plan.epilogue_offset >= plan.stages * plan.stage.bytes, "{plan:?}");
+                    assert!(plan.barrier_offset >= plan.epilogue_offset + 1000, "{plan:?}");
+                    assert!(plan.barrier_offset + 16 * plan.stages <= plan.shared_bytes, "{plan:?}");
+                    let registers = plan.registers;
+                    let pool = registers.launch * plan.threads;
+                    assert!(pool <= limits.registers, "{plan:?}");
+                    assert!(128 * (registers.producer + consumers * registers.consumer) <= pool, "{plan:?}");
+                    assert!(registers.accumulators + 40 <= registers.consumer, "{plan:?}");
+                }
+            }
+        }
+    }
+    assert!(plans > 500, "{plans}");
+}
+
+#[test]
+fn narrow_tiles_take_narrower_swizzles() {
+    for (k, want) in [(64, SwizzleMode::B128), (32, SwizzleMode::B64), (16, SwizzleMode::B32), (128, SwizzleMode::B128)]
+    {
+        let plan = Plan::new(spec([64, 64, k], 1, Some(2)), PLAIN).expect("legal");
+        assert_eq!(plan.stage.a_swizzle, want, "tile K {k}");
+    }
+    let rows = MainloopSpec { b_major: Major::Mn, ..spec([64, 8, 64], 1, Some(2)) };
+    assert_eq!(Plan::new(rows, PLAIN).expect("legal").stage.b_swizzle, SwizzleMode::None, "8 contiguous columns");
+}
+
+#[test]
+fn reasons_of_illegal_plans() {
+    let cases = [
+        (spec([128, 128, 64], 0, None), PlanError::Consumers { consumers: 0 }, "1 to 3 are possible"),
+        (spec([96, 128, 64], 1, None), PlanError::TileM { m: 96, consumers: 1 }, "not a multiple of 64"),
+        (spec([0, 128, 64], 1, None), PlanError::TileM { m: 0, consumers: 1 }, "change tile M"),
+        (spec([512, 64, 64], 2, None), PlanError::Box { extent: "tile M", elements: 512 }, "at most 256"),
+        (spec([64, 264, 64], 1, None), PlanError::TileN { n: 264 }, "8 to 256 in steps of 8"),
+        (spec([64, 64, 24], 1, None), PlanError::TileK { k: 24, step: 16 }, "not a positive multiple of 16"),
+        (spec([64, 64, 272], 1, None), PlanError::Box { extent: "tile K", elements: 272 }, "lower it"),
+        (spec([64, 64, 64], 1, Some(1)), PlanError::Stages { stages: 1 }, "2 or more"),
+        (
+            spec([256, 256, 64], 2, None),
+            PlanError::Registers { need: 288, have: 240, consumers: 2 },
+            "a consumer thread needs 288 registers",
+        ),
+    ];
+    for (spec, want, words) in cases {
+        let error = Plan::new(spec, PLAIN).expect_err(words);
+        assert_eq!(error, want);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let hungry = EpilogueSpec { shared_bytes: 200_000, registers: 24 };
+    let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
+    assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
+}

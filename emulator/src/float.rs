@@ -1,0 +1,232 @@
+//! Rounding and conversion as PTX defines them, where Rust's own operators do not.
+//!
+//! Results that are NaN are canonical, as on the device: `0x7FFF_FFFF` for `.f32`, `0x7FFF` for `.f16` and
+//! `.bf16`. `.f64` keeps what the host computes. Subnormals are kept everywhere (no `.ftz`).
+
+use half::{bf16, f16};
+use ptx::Type;
+
+/// The NaN that `.f32` instructions return.
+pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
+/// The NaN that conversions to `.f16` and `.bf16` return.
+pub(crate) const NAN16: u16 = 0x7FFF;
+
+/// An `.f32` result's bits.
+#[inline]
+pub(crate) fn bits32(value: f32) -> u32 {
+    if value.is_nan() { NAN32 } else { value.to_bits() }
+}
+
+/// `cvt.rn.f16.f32`.
+#[inline]
+pub(crate) fn to_f16(value: f32) -> u16 {
+    if value.is_nan() { NAN16 } else { f16::from_f32(value).to_bits() }
+}
+
+/// `cvt.rn.bf16.f32`.
+#[inline]
+pub(crate) fn to_bf16(value: f32) -> u16 {
+    if value.is_nan() { NAN16 } else { bf16::from_f32(value).to_bits() }
+}
+
+/// Exact: a scaling by 2^112 turns the exponent's bias into that of `.f32`, subnormals included.
+#[inline]
+pub(crate) fn from_f16(bits: u16) -> f32 {
+    let magnitude = f32::from_bits(u32::from(bits & 0x7FFF) << 13) * f32::from_bits(0x7780_0000);
+    let special = if bits & 0x7C00 == 0x7C00 { 0x7F80_0000 } else { 0 };
+    f32::from_bits(magnitude.to_bits() | special | u32::from(bits & 0x8000) << 16)
+}
+
+#[inline]
+pub(crate) fn from_bf16(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// Rounds to `.f32` so that a second rounding to a format at least two bits narrower is correct: an inexact
+/// result gets an odd last bit.
+fn to_odd_f32(value: f64) -> f32 {
+    let near = value as f32;
+    if f64::from(near) == value || value.is_nan() {
+        return near;
+    }
+    let toward_zero = if f64::from(near).abs() > value.abs() { near.to_bits() - 1 } else { near.to_bits() };
+    f32::from_bits(toward_zero | 1)
+}
+
+/// The magnitude as `.f64` with an odd last bit where it does not fit.
+fn to_odd_f64(magnitude: u64) -> f64 {
+    let excess = 11u32.saturating_sub(magnitude.leading_zeros());
+    let kept = magnitude >> excess;
+    let lost = u64::from(kept << excess != magnitude);
+    (kept | lost) as f64 * (1u64 << excess) as f64
+}
+
+/// `min` and `max` of PTX: the operand that is not NaN, and -0 below +0.
+macro_rules! extremes {
+    ($min:ident, $max:ident, $float:ty) => {
+        #[inline]
+        pub(crate) fn $min(a: $float, b: $float) -> $float {
+            match (a.is_nan(), b.is_nan()) {
+                (true, _) => b,
+                (_, true) => a,
+                _ if a < b || (a == b && a.is_sign_negative()) => a,
+                _ => b,
+            }
+        }
+        #[inline]
+        pub(crate) fn $max(a: $float, b: $float) -> $float {
+            match (a.is_nan(), b.is_nan()) {
+                (true, _) => b,
+                (_, true) => a,
+                _ if a > b || (a == b && a.is_sign_positive()) => a,
+                _ => b,
+            }
+        }
+    };
+}
+extremes!(min32, max32, f32);
+extremes!(min64, max64, f64);
+
+/// A scalar between its types.
+enum Number {
+    Unsigned(u64),
+    Signed(i64),
+    Single(f32),
+    Double(f64),
+}
+
+/// `cvt` of one scalar, bits to bits.
+pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
+    let low = bits as u32;
+    let number = match from {
+        Type::Pred => Number::Unsigned(bits & 1),
+        Type::U16 => Number::Unsigned(bits & 0xFFFF),
+        Type::U32 => Number::Unsigned(low.into()),
+        Type::U64 => Number::Unsigned(bits),
+        Type::S32 => Number::Signed(low.cast_signed().into()),
+        Type::S64 => Number::Signed(bits.cast_signed()),
+        Type::F16 => Number::Single(from_f16(low as u16)),
+        Type::Bf16 => Number::Single(from_bf16(low as u16)),
+        Type::F32 => Number::Single(f32::from_bits(low)),
+        Type::F64 => Number::Double(f64::from_bits(bits)),
+    };
+    match to {
+        Type::Pred | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => to_integer(&number, to),
+        Type::F64 => match number {
+            Number::Unsigned(n) => n as f64,
+            Number::Signed(n) => n as f64,
+            Number::Single(x) => f64::from(x),
+            Number::Double(x) => x,
+        }
+        .to_bits(),
+        Type::F32 => bits32(match number {
+            Number::Unsigned(n) => n as f32,
+            Number::Signed(n) => n as f32,
+            Number::Single(x) => x,
+            Number::Double(x) => x as f32,
+        })
+        .into(),
+        Type::F16 => to_f16(odd_single(&number)).into(),
+        Type::Bf16 => to_bf16(odd_single(&number)).into(),
+    }
+}
+
+fn odd_single(number: &Number) -> f32 {
+    match *number {
+        Number::Unsigned(n) => to_odd_f32(to_odd_f64(n)),
+        Number::Signed(n) => {
+            let magnitude = to_odd_f32(to_odd_f64(n.unsigned_abs()));
+            if n < 0 { -magnitude } else { magnitude }
+        }
+        Number::Single(x) => x,
+        Number::Double(x) => to_odd_f32(x),
+    }
+}
+
+/// Integers wrap to the width of `to`; floats truncate and saturate, NaN gives 0.
+fn to_integer(number: &Number, to: Type) -> u64 {
+    let real = match *number {
+        Number::Unsigned(n) => return wrap(n, to),
+        Number::Signed(n) => return wrap(n.cast_unsigned(), to),
+        Number::Single(x) => f64::from(x),
+        Number::Double(x) => x,
+    };
+    match to {
+        Type::Pred => u64::from(real != 0.0),
+        Type::U16 => u64::from(real as u16),
+        Type::U32 => u64::from(real as u32),
+        Type::S32 => u64::from((real as i32).cast_unsigned()),
+        Type::U64 => real as u64,
+        Type::S64 | Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => (real as i64).cast_unsigned(),
+    }
+}
+
+/// Cuts an integer to the width of `ty`.
+pub(crate) fn wrap(bits: u64, ty: Type) -> u64 {
+    match ty.bits() {
+        64.. => bits,
+        width => bits & ((1 << width) - 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conversions_round_once() {
+        let f = |x: f64| x.to_bits();
+        for (why, from, bits, to, want) in [
+            ("an exact value", Type::F32, u64::from(1.5f32.to_bits()), Type::Bf16, 0x3FC0),
+            ("a tie goes to even", Type::F32, 0x3F80_8000, Type::Bf16, 0x3F80),
+            ("above a tie goes up", Type::F32, 0x3F80_8001, Type::Bf16, 0x3F81),
+            (
+                "a sticky bit far below decides a tie",
+                Type::F64,
+                f(1.0 + 2f64.powi(-8) + 2f64.powi(-40)),
+                Type::Bf16,
+                0x3F81,
+            ),
+            ("the same for f16", Type::F64, f(1.0 + 2f64.powi(-11) + 2f64.powi(-50)), Type::F16, 0x3C01),
+            ("a tie in f16", Type::F64, f(1.0 + 2f64.powi(-11)), Type::F16, 0x3C00),
+            ("NaN is canonical", Type::F32, 0xFFC0_1234, Type::F16, 0x7FFF),
+            ("NaN is canonical", Type::F32, 0xFFC0_1234, Type::Bf16, 0x7FFF),
+            ("overflow is infinite", Type::F32, u64::from(65520.0f32.to_bits()), Type::F16, 0x7C00),
+            ("the largest f16", Type::F32, u64::from(65519.0f32.to_bits()), Type::F16, 0x7BFF),
+            ("beyond f32 into bf16", Type::F64, f(1e300), Type::Bf16, 0x7F80),
+            ("f16 subnormal", Type::F32, u64::from(2f32.powi(-24).to_bits()), Type::F16, 1),
+            ("truncation", Type::F32, u64::from((-1.75f32).to_bits()), Type::S32, 0xFFFF_FFFF),
+            ("saturation below", Type::F32, u64::from((-5.0f32).to_bits()), Type::U32, 0),
+            ("saturation above", Type::F32, u64::from(1e20f32.to_bits()), Type::S32, 0x7FFF_FFFF),
+            ("NaN to integer", Type::F32, u64::from(f32::NAN.to_bits()), Type::S32, 0),
+            ("sign extension", Type::S32, 0xFFFF_FFFE, Type::S64, u64::MAX - 1),
+            ("zero extension", Type::U32, 0xFFFF_FFFE, Type::U64, 0xFFFF_FFFE),
+            ("narrowing wraps", Type::U32, 0x1_2345, Type::U16, 0x2345),
+            ("a 64-bit integer rounds once", Type::U64, (1 << 63) + (1 << 55) + 1, Type::Bf16, 0x5F01),
+            ("negative integer", Type::S32, 0xFFFF_FFFF, Type::F16, 0xBC00),
+        ] {
+            assert_eq!(convert(from, to, bits), want, "{why}: {from} {bits:#x} to {to}");
+        }
+    }
+
+    #[test]
+    fn every_16_bit_float_survives_the_way_through_f32() {
+        for bits in 0..=u16::MAX {
+            let (half, brain) = (from_f16(bits), from_bf16(bits));
+            assert_eq!(half.to_bits() & !0x0040_0000, f16::from_bits(bits).to_f32().to_bits() & !0x0040_0000);
+            assert_eq!(to_f16(half), if half.is_nan() { NAN16 } else { bits });
+            assert_eq!(to_bf16(brain), if brain.is_nan() { NAN16 } else { bits });
+        }
+    }
+
+    #[test]
+    fn extremes_follow_ptx() {
+        assert_eq!(min32(f32::NAN, 1.0), 1.0);
+        assert_eq!(max32(1.0, f32::NAN), 1.0);
+        assert!(min32(f32::NAN, f32::NAN).is_nan());
+        assert!(min32(0.0, -0.0).is_sign_negative() && min32(-0.0, 0.0).is_sign_negative());
+        assert!(max32(0.0, -0.0).is_sign_positive() && max32(-0.0, 0.0).is_sign_positive());
+        assert_eq!(min64(2.0, 1.0), 1.0);
+        assert_eq!(max64(2.0, 1.0), 2.0);
+    }
+}

@@ -1,0 +1,85 @@
+//! Executes a [`ptx`] program on the CPU as Hopper would, and says where it is wrong.
+//!
+//! ```
+//! use emulator::{Memory, Options, Program};
+//! use ptx::abi::Grid;
+//! use ptx::{Builder, Entry, Function, Special, Target};
+//!
+//! let entry =
+//!     Entry { name: "scale".into(), target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster: [1, 1, 1] };
+//! let function = Function::build(entry, |f: &Builder| {
+//!     let data = f.param::<u64>("data");
+//!     let address = data + f.special(Special::ThreadX).mul_wide(4);
+//!     let old = f.load_global::<f32>(address, 0);
+//!     f.store_global(address, 0, [old * 2.0]);
+//! });
+//! let program = Program::new(&function.verify()?);
+//!
+//! let mut memory = Memory::new();
+//! let data = memory.upload(&1.5f32.to_le_bytes().repeat(32));
+//! let report = program.launch(Grid { ctas: [1, 1, 1] }, &[data.into()], &memory, &Options::default())?;
+//! assert_eq!(memory.read(data, 4)?, 3.0f32.to_le_bytes());
+//! assert_eq!(report.ctas, 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is exact
+//!
+//! * Integer, logic and single-precision arithmetic, `fma`, division and conversions: bit for bit what PTX defines,
+//!   with canonical NaNs. Division of integers by zero gives all ones.
+//! * Lanes, divergence and reconvergence of structured control flow; shuffles; `stmatrix`.
+//! * Named barriers, the cluster barrier, mbarriers with phases, arrivals and signed byte counts, registers of
+//!   `setmaxnreg`.
+//! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
+//!   every side, multicast; bytes credited are the whole box.
+//! * Where `wgmma` finds its operands through matrix descriptors: every swizzle, both majors, and registers.
+//!
+//! # What is bounded
+//!
+//! * `wgmma` adds its products to the accumulator one after the other along K, each addition rounded to nearest in
+//!   `.f32`. Products of 16-bit operands are exact there unless they leave its range. So
+//!   `|D - exact| <= K * 2^-24 * S / (1 - K * 2^-24)` where K counts all products of the chain and S is the sum of
+//!   their magnitudes and of the first accumulator's. Hardware aligns and truncates instead, inside a bound of the
+//!   same form. `.f16` accumulators are rounded once for each instruction.
+//! * Branches of a warp run one after the other: a branch that waits for its own warp's other branch hangs here,
+//!   and might not on hardware.
+//! * Shared memory that asynchronous work owns is known in units of 16 bytes, and a store without a proxy fence is
+//!   known for the last thread that stored to each of them.
+//!
+//! # What is not modelled
+//!
+//! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
+//! * Weak memory: generic accesses are sequentially consistent in a cluster and relaxed between clusters. A cluster
+//!   may wait through global memory for clusters before it in the grid; the others may not be running.
+//! * Proxies of global memory, L2 hints, `.read` apart from the full wait: a tensor store is finished by either.
+//! * That a thread reads what a tensor load brought without having observed the barrier itself, or waits for a
+//!   phase that is two phases old.
+//!
+//! # What traps
+//!
+//! [`Fault`] lists it. A fault comes with its [`Place`]: CTA, warp, lane, the scopes around the statement and its
+//! line in the kernel author's source. A hang lists each waiting warp with what it waits for.
+
+#![forbid(unsafe_code)]
+
+mod descriptor;
+mod error;
+mod float;
+mod launch;
+mod machine;
+mod mbarrier;
+mod memory;
+mod program;
+mod schedule;
+mod shared;
+mod step;
+mod tensor_map;
+mod trap;
+mod warp;
+
+pub use error::{EmulatorError, Failure};
+pub use launch::Report;
+pub use memory::Memory;
+pub use program::Program;
+pub use schedule::{Options, Schedule};
+pub use trap::{Fault, Owner, Place, Trap, Wait, Waiting};

@@ -1,0 +1,421 @@
+//! One cluster: its CTAs, their warps, and the schedule that runs them to the end.
+
+use std::collections::VecDeque;
+
+use ptx::inst::Inst;
+
+use crate::launch::Launch;
+use crate::memory::Memory;
+use crate::program::{Action, Program};
+use crate::schedule::{Options, Random, Schedule};
+use crate::shared::{Shared, reported};
+use crate::step::Flow;
+use crate::step::{ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
+use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
+use crate::warp::{Blocked, Warp};
+
+/// Instructions of a warp's turn under the schedules that go round.
+const TURN: u32 = 4096;
+/// Rounds without progress after which polling warps count as hung.
+const IDLE_ROUNDS: u32 = 1 << 16;
+
+/// One CTA.
+#[derive(Debug)]
+pub(crate) struct Cta {
+    /// Coordinates in the grid.
+    pub(crate) id: [u32; 3],
+    /// Rank in the cluster, and index in [`Machine::ctas`].
+    pub(crate) rank: u32,
+    pub(crate) shared: Shared,
+    pub(crate) named: [NamedBarrier; 16],
+    pub(crate) warpgroups: Vec<Warpgroup>,
+    /// Registers that `setmaxnreg` can hand out.
+    pub(crate) free_registers: u32,
+    pub(crate) exited: bool,
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) ctas: u64,
+    pub(crate) instructions: u64,
+    pub(crate) wgmmas: u64,
+    pub(crate) multiply_adds: u64,
+    pub(crate) tensor_loads: u64,
+    pub(crate) tensor_stores: u64,
+}
+
+/// A cluster in execution.
+#[derive(Debug)]
+pub(crate) struct Machine<'p> {
+    pub(crate) program: &'p Program,
+    pub(crate) launch: &'p Launch,
+    pub(crate) memory: &'p Memory,
+    pub(crate) options: Options<'p>,
+    pub(crate) ctas: Vec<Cta>,
+    /// Warps of all CTAs, CTA by CTA.
+    pub(crate) warps: Vec<Warp<'p>>,
+    pub(crate) cluster: ClusterBarrier,
+    /// Tensor loads in flight, oldest first.
+    pub(crate) loads: VecDeque<Load>,
+    pub(crate) counts: Counts,
+    pub(crate) scratch: Scratch,
+    /// A row of a box.
+    pub(crate) buffer: Vec<u8>,
+    random: Random,
+    fuel: u64,
+}
+
+/// A piece of asynchronous work that could be done now.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    /// The load at this position.
+    Load(usize),
+    /// The next multiply of a warpgroup.
+    Multiply { cta: usize, group: usize },
+    /// A tensor store of a warp.
+    Store { warp: usize, index: usize },
+}
+
+/// How a warp's turn went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Turn {
+    /// It executed something, and stopped because it had to.
+    Progress,
+    /// It used its whole quantum: perhaps it computes, perhaps it polls memory.
+    Long,
+    /// It did nothing but find that what it polls for has not happened.
+    Idle,
+}
+
+/// Registers that a CTA is launched with, a thread, as ptxas chooses them: all there are, in steps of 8, but no
+/// more than the most that a `setmaxnreg.inc` asks for.
+fn entry_registers(program: &Program) -> u32 {
+    let function = &program.function;
+    let all = function.target.limits().registers / function.threads.max(1);
+    let asked = program.ops.iter().filter_map(|operation| {
+        let Action::Inst(Inst::SetMaxRegisters { grow: true, count }) = &operation.action else {
+            return None;
+        };
+        Some(*count)
+    });
+    (all / 8 * 8).min(asked.max().unwrap_or(256)).min(256)
+}
+
+impl<'p> Machine<'p> {
+    /// The cluster at position `cluster` of the grid of clusters.
+    pub(crate) fn new(
+        program: &'p Program,
+        launch: &'p Launch,
+        memory: &'p Memory,
+        options: Options<'p>,
+        cluster: u64,
+    ) -> Self {
+        let function = &program.function;
+        let [cx, cy, cz] = function.cluster;
+        let across = |dim: usize| u64::from(launch.grid[dim] / function.cluster[dim].max(1)).max(1);
+        let (x, y) = (cluster % across(0), cluster / across(0) % across(1));
+        let z = cluster / across(0) / across(1);
+        let held = entry_registers(program);
+        let warps_per_cta = function.threads / 32;
+        let cta = |rank: u32| Cta {
+            id: [
+                x as u32 * cx + rank % cx.max(1),
+                y as u32 * cy + rank / cx.max(1) % cy.max(1),
+                z as u32 * cz + rank / cx.max(1) / cy.max(1),
+            ],
+            rank,
+            shared: Shared::new(function.shared_bytes, function.threads),
+            named: [NamedBarrier::default(); 16],
+            warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
+            free_registers: 0,
+            exited: false,
+        };
+        let ctas: Vec<Cta> = (0..cx * cy * cz).map(cta).collect();
+        let warp = |cta: usize| (0..warps_per_cta).map(move |index| Warp::new(program, cta, index, held));
+        let warps = (0..ctas.len()).flat_map(warp).collect();
+        Self {
+            program,
+            launch,
+            memory,
+            options,
+            ctas,
+            warps,
+            cluster: ClusterBarrier::default(),
+            loads: VecDeque::new(),
+            counts: Counts::default(),
+            scratch: Scratch::default(),
+            buffer: Vec::new(),
+            random: Random::new(options.seed, cluster),
+            fuel: options.fuel,
+        }
+    }
+
+    /// Runs every warp to its end.
+    pub(crate) fn run(mut self) -> Result<Counts, Box<Trap>> {
+        match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds()?,
+            Schedule::Random => self.run_random()?,
+        }
+        Ok(self.counts)
+    }
+
+    fn run_rounds(&mut self) -> Result<(), Box<Trap>> {
+        let backwards = self.options.schedule == Schedule::Latest;
+        let count = self.warps.len();
+        let mut idle = 0;
+        while self.warps.iter().any(|warp| !warp.exited) {
+            let (mut progress, mut long, mut polled) = (false, false, false);
+            for position in 0..count {
+                let warp = if backwards { count - 1 - position } else { position };
+                if self.ready(warp) {
+                    match self.turn(warp, TURN)? {
+                        Turn::Progress => progress = true,
+                        Turn::Long => long = true,
+                        Turn::Idle => polled |= self.warps[warp].blocked.is_none(),
+                    }
+                }
+            }
+            if progress {
+                idle = 0;
+                continue;
+            }
+            let event = if backwards { self.last_event() } else { self.first_event() };
+            match event {
+                Some(event) => self.happen(event)?,
+                None if long => idle = 0,
+                None if polled && idle < IDLE_ROUNDS => idle += 1,
+                None => return Err(self.hang()),
+            }
+        }
+        Ok(())
+    }
+
+    fn run_random(&mut self) -> Result<(), Box<Trap>> {
+        let mut idle = 0;
+        while self.warps.iter().any(|warp| !warp.exited) {
+            let mut ready = Vec::with_capacity(self.warps.len());
+            for warp in 0..self.warps.len() {
+                if self.ready(warp) {
+                    ready.push(warp);
+                }
+            }
+            let mut turn = Turn::Idle;
+            if !ready.is_empty() {
+                let warp = ready[self.random.below(ready.len())];
+                let quantum = 1 + self.random.below(64) as u32;
+                turn = self.turn(warp, quantum)?;
+            }
+            let mut happened = false;
+            if ready.is_empty() || self.random.below(2) == 0 {
+                let mut events: Vec<Event> = self.events().collect();
+                if !events.is_empty() {
+                    let index = self.random.below(events.len());
+                    self.happen(events.swap_remove(index))?;
+                    happened = true;
+                }
+            }
+            idle = if turn != Turn::Idle || happened { 0 } else { idle + 1 };
+            if (ready.is_empty() && !happened) || idle > IDLE_ROUNDS {
+                return Err(self.hang());
+            }
+        }
+        Ok(())
+    }
+
+    // ---- asynchronous work ----
+
+    /// Everything asynchronous that could happen now: loads from the oldest, then multiplies, then stores.
+    fn events(&self) -> impl DoubleEndedIterator<Item = Event> + '_ {
+        let loads = (0..self.loads.len()).map(Event::Load);
+        let groups = self.program.function.threads.div_ceil(128) as usize;
+        let groups = (0..self.ctas.len()).flat_map(move |cta| (0..groups).map(move |group| (cta, group)));
+        let multiplies = groups.filter_map(|(cta, group)| {
+            let undone = self.multiplied(cta, group) < self.multipliable(cta, group);
+            undone.then_some(Event::Multiply { cta, group })
+        });
+        let stores = self.warps.iter().enumerate().flat_map(|(warp, state)| {
+            let undone = state.stores.iter().enumerate().filter(|(_, store)| !store.done);
+            undone.map(move |(index, _)| Event::Store { warp, index })
+        });
+        loads.chain(multiplies).chain(stores)
+    }
+
+    fn first_event(&self) -> Option<Event> {
+        self.events().next()
+    }
+
+    fn last_event(&self) -> Option<Event> {
+        self.events().next_back()
+    }
+
+    /// Does one piece of asynchronous work; what goes wrong is its issuer's fault.
+    fn happen(&mut self, event: Event) -> Result<(), Box<Trap>> {
+        match event {
+            Event::Load(index) => {
+                let Some(load) = self.loads.remove(index) else { return Ok(()) };
+                let (warp, pc, lane) = load.by;
+                self.land(load).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
+            }
+            Event::Multiply { cta, group } => {
+                let until = self.multiplied(cta, group) + 1;
+                let warp = cta * (self.program.function.threads / 32) as usize + group * 4;
+                self.multiply_until(cta, group, until).map_err(|fault| self.trap(warp, fault.into()))
+            }
+            Event::Store { warp, index } => {
+                let (cta, store) = (self.warps[warp].cta, self.warps[warp].stores[index].clone());
+                self.warps[warp].stores[index].done = true;
+                let written = self.write_box(cta, &store);
+                written.map_err(|fault| self.trap(warp, fault.by(warp, store.pc, Some(store.lane))))
+            }
+        }
+    }
+
+    /// Executes up to `quantum` operations of a warp that is ready.
+    fn turn(&mut self, warp: usize, quantum: u32) -> Result<Turn, Box<Trap>> {
+        self.warps[warp].blocked = None;
+        for executed in 0..quantum {
+            let Some(fuel) = self.fuel.checked_sub(1) else { return Err(self.out_of_fuel()) };
+            self.fuel = fuel;
+            let flow = self.step(warp).map_err(|stop| self.trap(warp, stop))?;
+            let state = &mut self.warps[warp];
+            let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
+            match flow {
+                Flow::Next => state.pc += 1,
+                Flow::Jump(target) => state.pc = target,
+                Flow::Yield => {
+                    state.pc += 1;
+                    return Ok(Turn::Idle);
+                }
+                Flow::Block(blocked) => {
+                    state.pc += 1;
+                    state.blocked = Some(blocked);
+                    return Ok(Turn::Progress);
+                }
+                Flow::Retry(blocked) => {
+                    state.blocked = Some(blocked);
+                    return Ok(end);
+                }
+                Flow::Exit => return Ok(Turn::Progress),
+            }
+        }
+        Ok(Turn::Long)
+    }
+
+    /// Whether a warp can go on.
+    fn ready(&mut self, index: usize) -> bool {
+        let warp = &mut self.warps[index];
+        if warp.exited {
+            return false;
+        }
+        let cta = &self.ctas[warp.cta];
+        let (group, held) = ((warp.index / 4) as usize, warp.held);
+        match &mut warp.blocked {
+            None => true,
+            Some(Blocked::Mbarrier(waiting)) => {
+                waiting.retain(|(offset, parity)| {
+                    cta.shared.barriers.get(offset).is_some_and(|barrier| !barrier.passed(*parity))
+                });
+                waiting.is_empty()
+            }
+            Some(Blocked::Named { id, generation }) => cta.named[*id].generation != *generation,
+            Some(Blocked::Cluster { generation }) => self.cluster.generation != *generation,
+            Some(Blocked::Warpgroup { until }) => {
+                cta.warpgroups.get(group).is_some_and(|group| group.done() >= *until)
+            }
+            Some(Blocked::Stores { pending }) => {
+                let pending = *pending;
+                warp.stores_done(pending)
+            }
+            Some(Blocked::Registers { asked }) => cta.free_registers + 32 * held >= 32 * *asked,
+        }
+    }
+
+    // ---- reports ----
+
+    fn place(&self, index: usize, pc: usize, lane: Option<u32>) -> Place {
+        let warp = &self.warps[index];
+        let cta = &self.ctas[warp.cta];
+        let operation = &self.program.ops[pc];
+        Place {
+            site: operation.site,
+            instruction: operation.action.name(),
+            cta: cta.id,
+            rank: cta.rank,
+            warp: warp.index,
+            lane,
+            scopes: self.program.scope_path(operation),
+        }
+    }
+
+    fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
+        let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
+        let place = Some(self.place(warp, pc, stop.lane));
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, place })
+    }
+
+    fn hang(&self) -> Box<Trap> {
+        let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
+        let fault = Fault::Hang { waiting: self.waiting(), exited };
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
+    }
+
+    fn out_of_fuel(&self) -> Box<Trap> {
+        let fault = Fault::Fuel { limit: self.options.fuel, warps: self.waiting() };
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
+    }
+
+    /// Where every warp is that has not exited, and what it waits for.
+    fn waiting(&self) -> Vec<Waiting> {
+        let alive = (0..self.warps.len()).filter(|&index| !self.warps[index].exited);
+        let mut all: Vec<Waiting> = Vec::new();
+        for index in alive {
+            let warp = &self.warps[index];
+            let advanced = match &warp.blocked {
+                Some(Blocked::Mbarrier(_) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
+                Some(Blocked::Warpgroup { .. } | Blocked::Stores { .. } | Blocked::Registers { .. }) => false,
+                None => warp.polled.is_some(),
+            };
+            let pc = if advanced { warp.pc.saturating_sub(1) } else { warp.pc };
+            let place = self.place(index, pc, None);
+            all.extend(self.reasons(index).into_iter().map(|on| Waiting { place: place.clone(), on }));
+        }
+        all
+    }
+
+    fn reasons(&self, index: usize) -> Vec<Wait> {
+        let warp = &self.warps[index];
+        let cta = &self.ctas[warp.cta];
+        let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {
+            Some(barrier) => Wait::Mbarrier {
+                offset: reported(offset),
+                parity,
+                phase: barrier.phase,
+                pending: barrier.pending,
+                expected: barrier.expected,
+                outstanding: barrier.tx,
+            },
+            None => Wait::Polling,
+        };
+        match &warp.blocked {
+            None => vec![warp.polled.as_ref().map_or(Wait::Polling, mbarrier)],
+            Some(Blocked::Mbarrier(waiting)) => waiting.iter().map(mbarrier).collect(),
+            Some(Blocked::Named { id, .. }) => {
+                let barrier = &cta.named[*id];
+                let (threads, arrived) = (barrier.threads, barrier.arrived);
+                vec![Wait::Named { id: *id as u32, threads, arrived }]
+            }
+            Some(Blocked::Cluster { .. }) => {
+                vec![Wait::Cluster { arrived: self.cluster.arrived, warps: self.warps.len() as u32 }]
+            }
+            Some(Blocked::Warpgroup { until }) => {
+                let (multiply, missing) = self.missing_multiply(index, *until);
+                vec![Wait::Warpgroup { multiply, missing }]
+            }
+            Some(Blocked::Stores { pending }) => vec![Wait::Stores { pending: *pending }],
+            Some(Blocked::Registers { asked }) => {
+                vec![Wait::Registers { asked: *asked, held: warp.held, free: cta.free_registers }]
+            }
+        }
+    }
+}

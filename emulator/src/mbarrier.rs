@@ -1,0 +1,156 @@
+//! The mbarrier: a phase, arrivals it still needs and bytes that are still on their way.
+//!
+//! Source: PTX ISA "mbarrier", whose transitions are
+//!
+//! * `init(n)`: phase 0, expected = pending = n, tx = 0;
+//! * `expect_tx(b)`: tx += b, never completes a phase;
+//! * `complete_tx(b)`: tx -= b, then the phase may complete;
+//! * `arrive(c)`: pending -= c, then the phase may complete;
+//! * `arrive.expect_tx(b)`: `expect_tx(b)`, then `arrive(1)`;
+//!
+//! where a phase completes when pending = 0 and tx = 0: the phase number grows and pending = expected again. The
+//! byte count is signed, so a copy may finish before it was announced as long as an arrival is still missing.
+
+use crate::trap::Fault;
+
+/// Largest arrival count and largest magnitude of outstanding bytes.
+pub(crate) const LIMIT: u32 = (1 << 20) - 1;
+
+/// One mbarrier.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mbarrier {
+    /// Phases completed so far; the current phase has this number.
+    pub(crate) phase: u64,
+    /// Arrivals each phase needs.
+    pub(crate) expected: u32,
+    /// Arrivals the current phase still needs.
+    pub(crate) pending: u32,
+    /// Bytes announced and not arrived; negative where more arrived than was announced.
+    pub(crate) tx: i64,
+    /// The thread that initialised it.
+    pub(crate) by: u16,
+    /// Whether that thread has fenced the initialisation.
+    pub(crate) fenced: bool,
+    /// Landed copies, offset and bytes, that belong to nobody until the phase completes.
+    pub(crate) landed: Vec<(u32, u32)>,
+}
+
+impl Mbarrier {
+    /// A fresh barrier; `offset` is where it lies, for reports.
+    pub(crate) fn new(offset: u32, count: u32, by: u16) -> Result<Self, Fault> {
+        if count == 0 || count > LIMIT {
+            return Err(Fault::MbarrierCount { offset, count });
+        }
+        let (expected, pending) = (count, count);
+        Ok(Self { phase: 0, expected, pending, tx: 0, by, fenced: false, landed: Vec::new() })
+    }
+
+    /// Whether the phase of this parity has completed.
+    pub(crate) fn passed(&self, parity: u32) -> bool {
+        self.phase & 1 != u64::from(parity & 1)
+    }
+
+    /// Completes the phase if nothing is missing; says whether it did.
+    fn check(&mut self) -> bool {
+        let complete = self.pending == 0 && self.tx == 0;
+        if complete {
+            self.phase += 1;
+            self.pending = self.expected;
+        }
+        complete
+    }
+
+    fn transfer(&mut self, offset: u32, bytes: i64) -> Result<(), Fault> {
+        self.tx += bytes;
+        if self.tx.unsigned_abs() > LIMIT.into() {
+            return Err(Fault::MbarrierBytes { offset, outstanding: self.tx });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn expect(&mut self, offset: u32, bytes: u32) -> Result<(), Fault> {
+        self.transfer(offset, bytes.into())
+    }
+
+    /// Says whether the phase completed.
+    pub(crate) fn complete(&mut self, offset: u32, bytes: u32) -> Result<bool, Fault> {
+        self.transfer(offset, -i64::from(bytes))?;
+        Ok(self.check())
+    }
+
+    /// Says whether the phase completed.
+    pub(crate) fn arrive(&mut self, offset: u32, count: u32) -> Result<bool, Fault> {
+        if count == 0 || count > self.pending {
+            return Err(Fault::MbarrierOverArrival {
+                offset,
+                count,
+                pending: self.pending,
+                phase: self.phase,
+            });
+        }
+        self.pending -= count;
+        Ok(self.check())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One operation of the transition table.
+    #[derive(Clone, Copy, Debug)]
+    enum Do {
+        Expect(u32),
+        Complete(u32),
+        Arrive(u32),
+    }
+
+    #[test]
+    fn transitions() {
+        use Do::{Arrive, Complete, Expect};
+        // why, count, operations, then phase, pending, tx
+        type Row = (&'static str, u32, &'static [Do], u64, u32, i64);
+        let table: &[Row] = &[
+            ("fresh", 2, &[], 0, 2, 0),
+            ("one of two", 2, &[Arrive(1)], 0, 1, 0),
+            ("both complete and rearm", 2, &[Arrive(1), Arrive(1)], 1, 2, 0),
+            ("a counted arrival", 3, &[Arrive(3)], 1, 3, 0),
+            ("expecting alone completes nothing", 1, &[Expect(8), Complete(8)], 0, 1, 0),
+            ("bytes outstanding keep the phase", 1, &[Expect(8), Arrive(1)], 0, 0, 8),
+            ("the last byte completes it", 1, &[Expect(8), Arrive(1), Complete(8)], 1, 1, 0),
+            ("bytes before they were announced", 1, &[Complete(8), Expect(8), Arrive(1)], 1, 1, 0),
+            ("mid-phase negative", 1, &[Complete(8)], 0, 1, -8),
+            ("two phases", 1, &[Arrive(1), Arrive(1)], 2, 1, 0),
+        ];
+        for &(why, count, operations, phase, pending, tx) in table {
+            let mut barrier = Mbarrier::new(0, count, 0).unwrap();
+            for &operation in operations {
+                match operation {
+                    Expect(bytes) => barrier.expect(0, bytes).unwrap(),
+                    Complete(bytes) => drop(barrier.complete(0, bytes).unwrap()),
+                    Arrive(count) => drop(barrier.arrive(0, count).unwrap()),
+                }
+            }
+            assert_eq!((barrier.phase, barrier.pending, barrier.tx), (phase, pending, tx), "{why}");
+        }
+    }
+
+    #[test]
+    fn parity_of_a_fresh_barrier() {
+        let mut barrier = Mbarrier::new(0, 1, 0).unwrap();
+        assert!(barrier.passed(1), "a producer starts with parity 1 and passes at once");
+        assert!(!barrier.passed(0), "a consumer starts with parity 0 and waits");
+        barrier.arrive(0, 1).unwrap();
+        assert!(barrier.passed(0) && !barrier.passed(1));
+    }
+
+    #[test]
+    fn misuse() {
+        assert!(matches!(Mbarrier::new(8, 0, 0), Err(Fault::MbarrierCount { offset: 8, count: 0 })));
+        assert!(matches!(Mbarrier::new(8, 1 << 20, 0), Err(Fault::MbarrierCount { .. })));
+        let mut barrier = Mbarrier::new(8, 1, 0).unwrap();
+        assert!(matches!(barrier.arrive(8, 2), Err(Fault::MbarrierOverArrival { count: 2, pending: 1, .. })));
+        barrier.expect(8, LIMIT).unwrap();
+        assert!(matches!(barrier.expect(8, 1), Err(Fault::MbarrierBytes { .. })));
+    }
+}

@@ -1,0 +1,265 @@
+//! Global memory of the emulated device.
+//!
+//! Words are relaxed atomics, so that clusters on different host threads can share them: a racing program reads
+//! old or new words, as on the device, and the host stays sound.
+
+use core::fmt;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use crate::error::EmulatorError;
+use crate::trap::Fault;
+
+/// Bytes of nothing behind each allocation.
+const GUARD: u64 = 1 << 24;
+/// Every allocation is aligned to this, as `cudaMalloc` does it.
+const ALIGNMENT: u64 = 256;
+
+/// Global memory: allocations whose bytes are known to be written or not.
+pub struct Memory {
+    /// In order of their addresses.
+    allocations: Vec<Allocation>,
+    next: u64,
+}
+
+struct Allocation {
+    base: u64,
+    len: usize,
+    words: Vec<AtomicU32>,
+    /// A bit for each byte.
+    written: Vec<AtomicU32>,
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.allocations.iter().map(|one| (one.base, one.len))).finish()
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self { allocations: Vec::new(), next: 0x7F00_0000_0000 }
+    }
+}
+
+fn zeroed(count: usize) -> Vec<AtomicU32> {
+    core::iter::repeat_with(AtomicU32::default).take(count).collect()
+}
+
+impl Allocation {
+    fn read(&self, offset: usize, out: &mut [u8]) {
+        let head = (offset.next_multiple_of(4) - offset).min(out.len());
+        let (first, out) = out.split_at_mut(head);
+        if head > 0 {
+            let word = self.words[offset / 4].load(Relaxed).to_le_bytes();
+            first.copy_from_slice(&word[offset % 4..offset % 4 + head]);
+        }
+        let words = &self.words[(offset + head) / 4..];
+        let (whole, last) = out.split_at_mut(out.len() / 4 * 4);
+        for (bytes, word) in whole.chunks_exact_mut(4).zip(words) {
+            bytes.copy_from_slice(&word.load(Relaxed).to_le_bytes());
+        }
+        if let (false, Some(word)) = (last.is_empty(), words.get(whole.len() / 4)) {
+            last.copy_from_slice(&word.load(Relaxed).to_le_bytes()[..last.len()]);
+        }
+    }
+
+    /// Replaces some bytes of one word.
+    fn patch(&self, word: usize, at: usize, bytes: &[u8]) {
+        let Some(word) = self.words.get(word).filter(|_| !bytes.is_empty()) else { return };
+        let update = |old: u32| {
+            let mut new = old.to_le_bytes();
+            new[at..at + bytes.len()].copy_from_slice(bytes);
+            Some(u32::from_le_bytes(new))
+        };
+        // The update never refuses, so there is nothing to find out.
+        let _old = word.fetch_update(Relaxed, Relaxed, update);
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        let head = (offset.next_multiple_of(4) - offset).min(bytes.len());
+        let (first, rest) = bytes.split_at(head);
+        self.patch(offset / 4, offset % 4, first);
+        let start = (offset + head) / 4;
+        let (whole, last) = rest.split_at(rest.len() / 4 * 4);
+        for (bytes, word) in whole.chunks_exact(4).zip(&self.words[start..]) {
+            word.store(u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), Relaxed);
+        }
+        self.patch(start + whole.len() / 4, 0, last);
+        for (index, mask) in masks(offset, bytes.len()) {
+            if self.written[index].load(Relaxed) & mask != mask {
+                self.written[index].fetch_or(mask, Relaxed);
+            }
+        }
+    }
+
+    fn written(&self, offset: usize, len: usize) -> bool {
+        masks(offset, len).all(|(index, mask)| self.written[index].load(Relaxed) & mask == mask)
+    }
+}
+
+/// The words of a bit map that hold the bits of a range, each with the range's bits in it.
+fn masks(offset: usize, len: usize) -> impl Iterator<Item = (usize, u32)> {
+    let end = offset + len;
+    (offset / 32..end.div_ceil(32)).map(move |index| {
+        let low = offset.saturating_sub(index * 32);
+        let high = (end - index * 32).min(32);
+        (index, u32::MAX.checked_shr((32 - (high - low)) as u32).unwrap_or(0) << low)
+    })
+}
+
+impl Memory {
+    /// Memory with nothing in it.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets `bytes` bytes aside and returns their address, a multiple of 256.
+    ///
+    /// Programs that read them before writing them trap, and no other allocation lies near.
+    pub fn allocate(&mut self, bytes: usize) -> u64 {
+        let base = self.next;
+        let size = u64::try_from(bytes).unwrap_or(u64::MAX);
+        self.next = base.saturating_add(size).next_multiple_of(ALIGNMENT).saturating_add(GUARD);
+        let written = zeroed(bytes.div_ceil(32));
+        self.allocations.push(Allocation { base, len: bytes, words: zeroed(bytes.div_ceil(4)), written });
+        base
+    }
+
+    /// Allocates, and fills with `bytes`.
+    pub fn upload(&mut self, bytes: &[u8]) -> u64 {
+        let base = self.allocate(bytes.len());
+        if let Some(allocation) = self.allocations.last() {
+            allocation.write(0, bytes);
+        }
+        base
+    }
+
+    /// Writes from the host.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NotAllocated`] where a byte lies in no allocation.
+    pub fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), EmulatorError> {
+        let (allocation, offset) = self.host(address, bytes.len())?;
+        allocation.write(offset, bytes);
+        Ok(())
+    }
+
+    /// Reads from the host; bytes never written read as zero.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NotAllocated`] where a byte lies in no allocation.
+    pub fn read(&self, address: u64, len: usize) -> Result<Vec<u8>, EmulatorError> {
+        let (allocation, offset) = self.host(address, len)?;
+        let mut bytes = vec![0; len];
+        allocation.read(offset, &mut bytes);
+        Ok(bytes)
+    }
+
+    /// Whether all these bytes have been written.
+    pub fn written(&self, address: u64, len: usize) -> bool {
+        self.host(address, len).is_ok_and(|(allocation, offset)| allocation.written(offset, len))
+    }
+
+    /// Gives an allocation back; programs that touch it from now on trap.
+    ///
+    /// # Errors
+    /// [`EmulatorError::NotAllocated`] where no allocation begins at `address`.
+    pub fn free(&mut self, address: u64) -> Result<(), EmulatorError> {
+        match self.allocations.binary_search_by_key(&address, |one| one.base) {
+            Ok(index) => {
+                self.allocations.remove(index);
+                Ok(())
+            }
+            Err(_) => Err(EmulatorError::NotAllocated { address, bytes: 0 }),
+        }
+    }
+
+    /// The allocation that begins at or below an address.
+    fn below(&self, address: u64) -> Option<&Allocation> {
+        let count = self.allocations.partition_point(|one| one.base <= address);
+        self.allocations.get(count.checked_sub(1)?)
+    }
+
+    fn find(&self, address: u64, len: usize) -> Option<(&Allocation, usize)> {
+        let allocation = self.below(address)?;
+        let offset = usize::try_from(address - allocation.base).ok()?;
+        (offset.checked_add(len)? <= allocation.len).then_some((allocation, offset))
+    }
+
+    fn host(&self, address: u64, bytes: usize) -> Result<(&Allocation, usize), EmulatorError> {
+        self.find(address, bytes).ok_or(EmulatorError::NotAllocated { address, bytes })
+    }
+
+    fn device(&self, address: u64, len: usize) -> Result<(&Allocation, usize), Fault> {
+        self.find(address, len).ok_or_else(|| Fault::GlobalOutOfBounds {
+            address,
+            bytes: u32::try_from(len).unwrap_or(u32::MAX),
+            near: self.below(address).map(|one| (one.base, one.len as u64)),
+        })
+    }
+
+    /// Reads for a program: all bytes must be there and written.
+    pub(crate) fn load(&self, address: u64, out: &mut [u8]) -> Result<(), Fault> {
+        let (allocation, offset) = self.device(address, out.len())?;
+        if !allocation.written(offset, out.len()) {
+            let bytes = u32::try_from(out.len()).unwrap_or(u32::MAX);
+            return Err(Fault::GlobalUninitialised { address, bytes });
+        }
+        allocation.read(offset, out);
+        Ok(())
+    }
+
+    /// Writes for a program.
+    pub(crate) fn store(&self, address: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let (allocation, offset) = self.device(address, bytes.len())?;
+        allocation.write(offset, bytes);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_range_reads_back_what_was_written() {
+        for offset in 0..9 {
+            for len in 0..40 {
+                let mut memory = Memory::new();
+                let base = memory.allocate(64);
+                let bytes: Vec<u8> = (1..=len).collect();
+                memory.write(base + offset, &bytes).unwrap();
+                assert_eq!(memory.read(base + offset, bytes.len()).unwrap(), bytes);
+                let all = memory.read(base, 64).unwrap();
+                assert_eq!(
+                    all.iter().filter(|&&byte| byte != 0).count(),
+                    bytes.len(),
+                    "nothing else changed"
+                );
+                assert!(memory.written(base + offset, bytes.len()), "{offset} {len}");
+                assert!(!memory.written(base + offset, bytes.len() + 1), "{offset} {len}");
+                assert!(offset == 0 || !memory.written(base + offset - 1, 1));
+            }
+        }
+    }
+
+    #[test]
+    fn programs_trap_where_the_host_gets_an_error() {
+        let mut memory = Memory::new();
+        let first = memory.allocate(100);
+        let second = memory.upload(&[7; 16]);
+        assert!(first.is_multiple_of(256) && second.is_multiple_of(256));
+        let mut out = [0; 4];
+        assert!(matches!(memory.load(first, &mut out), Err(Fault::GlobalUninitialised { bytes: 4, .. })));
+        assert!(matches!(
+            memory.load(first + 98, &mut out),
+            Err(Fault::GlobalOutOfBounds { near: Some((_, 100)), .. })
+        ));
+        assert!(matches!(memory.load(16, &mut out), Err(Fault::GlobalOutOfBounds { near: None, .. })));
+        assert!(memory.load(second + 12, &mut out).is_ok() && out == [7; 4]);
+        assert!(memory.store(second + 16, &[1]).is_err(), "one past the end");
+        memory.free(second).unwrap();
+        assert!(memory.load(second, &mut out).is_err(), "freed");
+        assert!(memory.free(second).is_err() && memory.read(second, 1).is_err());
+    }
+}

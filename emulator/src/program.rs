@@ -1,0 +1,201 @@
+//! A function lowered once for every launch: linear operations, so that a warp can stop and go on anywhere.
+//!
+//! Structured control flow becomes operations on a stack of lane masks ([`crate::warp`] executes them). Every
+//! block knows where to go on when no lane is left in it, so dead lanes cost nothing.
+
+use ptx::inst::{Inst, Operand};
+use ptx::{Function, ParamKind, Site, Statement, Type, Verified};
+
+/// A function ready to be launched.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub(crate) function: Function,
+    pub(crate) ops: Vec<Operation>,
+    /// Scopes by number; 0 is the whole function.
+    scopes: Vec<Scope>,
+    /// Index of each register in the file of its class.
+    pub(crate) slots: Vec<u32>,
+    /// Registers of each class: predicates, up to 32 bits, 64 bits.
+    pub(crate) files: [usize; 3],
+    /// Offset of each parameter and the block's size.
+    pub(crate) params: (Vec<usize>, usize),
+}
+
+#[derive(Clone, Debug)]
+struct Scope {
+    name: &'static str,
+    parent: usize,
+}
+
+/// An operation and where it comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Operation {
+    pub(crate) action: Action,
+    pub(crate) site: Option<Site>,
+    pub(crate) scope: usize,
+}
+
+/// What a warp does; targets are indices of operations.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    /// An instruction.
+    Inst(Inst),
+    /// Opens an `if`; goes to `otherwise` where no lane takes the first branch.
+    If { cond: Operand, otherwise: usize },
+    /// Turns to the second branch; goes to `end` where no lane takes it.
+    Else { end: usize },
+    /// Closes an `if`; goes to `exit` where no lane is left.
+    EndIf { exit: usize },
+    /// Opens a loop.
+    Loop,
+    /// Lanes leave the innermost loop; goes to `exit` where none is left.
+    Break { cond: Operand, exit: usize },
+    /// Goes round again, or closes the loop where no lane is left.
+    EndLoop { start: usize },
+    /// The warp is done.
+    Exit,
+}
+
+struct Lowering {
+    ops: Vec<Operation>,
+    scopes: Vec<Scope>,
+    scope: usize,
+    /// The operations whose `exit` is the end of the block being lowered, innermost block last.
+    leaving: Vec<Vec<usize>>,
+}
+
+impl Lowering {
+    fn push(&mut self, action: Action, site: Option<Site>) -> usize {
+        self.ops.push(Operation { action, site, scope: self.scope });
+        self.ops.len() - 1
+    }
+
+    /// Pushes an operation that goes to the end of its block where no lane is left.
+    fn push_leaving(&mut self, action: Action, site: Option<Site>) {
+        let at = self.push(action, site);
+        if let Some(block) = self.leaving.last_mut() {
+            block.push(at);
+        }
+    }
+
+    fn inner(&mut self, statements: &[Statement]) {
+        self.leaving.push(Vec::new());
+        self.block(statements);
+        let end = self.ops.len();
+        for at in self.leaving.pop().unwrap_or_default() {
+            match &mut self.ops[at].action {
+                Action::EndIf { exit } | Action::Break { exit, .. } => *exit = end,
+                Action::Inst(_)
+                | Action::If { .. }
+                | Action::Else { .. }
+                | Action::Loop
+                | Action::EndLoop { .. }
+                | Action::Exit => {}
+            }
+        }
+    }
+
+    fn block(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Inst { inst, site } => {
+                    self.push(Action::Inst(inst.clone()), Some(*site));
+                }
+                Statement::If { cond, then, otherwise, site } => {
+                    let open = self.push(Action::If { cond: *cond, otherwise: 0 }, Some(*site));
+                    self.inner(then);
+                    let turn = self.push(Action::Else { end: 0 }, Some(*site));
+                    self.inner(otherwise);
+                    let end = self.ops.len();
+                    self.push_leaving(Action::EndIf { exit: 0 }, Some(*site));
+                    self.ops[open].action = Action::If { cond: *cond, otherwise: turn };
+                    self.ops[turn].action = Action::Else { end };
+                }
+                Statement::Loop { body, site } => {
+                    let open = self.push(Action::Loop, Some(*site));
+                    self.inner(body);
+                    self.push(Action::EndLoop { start: open + 1 }, Some(*site));
+                }
+                Statement::Break { cond, site } => {
+                    self.push_leaving(Action::Break { cond: *cond, exit: 0 }, Some(*site));
+                }
+                Statement::Scope { name, body } => {
+                    let outer = self.scope;
+                    self.scopes.push(Scope { name, parent: outer });
+                    self.scope = self.scopes.len() - 1;
+                    self.block(body);
+                    self.scope = outer;
+                }
+            }
+        }
+    }
+}
+
+impl Program {
+    /// Lowers a function.
+    pub fn new(function: &Verified) -> Self {
+        let function: Function = (**function).clone();
+        let root = Scope { name: "", parent: 0 };
+        let mut lowering =
+            Lowering { ops: Vec::new(), scopes: vec![root], scope: 0, leaving: vec![Vec::new()] };
+        lowering.block(&function.body);
+        lowering.push(Action::Exit, None);
+        let mut files = [0; 3];
+        let slots = function
+            .registers
+            .iter()
+            .map(|ty| {
+                let file = &mut files[class(*ty)];
+                *file += 1;
+                u32::try_from(*file - 1).unwrap_or(u32::MAX)
+            })
+            .collect();
+        let params = function.param_offsets();
+        Self { ops: lowering.ops, scopes: lowering.scopes, slots, files, params, function }
+    }
+
+    /// The function's name.
+    pub fn name(&self) -> &str {
+        &self.function.name
+    }
+
+    /// Names of the scopes around an operation, outermost first.
+    pub(crate) fn scope_path(&self, operation: &Operation) -> Vec<&'static str> {
+        let mut path = Vec::new();
+        let mut at = operation.scope;
+        while let Some(scope) = self.scopes.get(at).filter(|_| at != 0) {
+            path.push(scope.name);
+            at = scope.parent;
+        }
+        path.reverse();
+        path
+    }
+
+    /// Offsets of the tensor maps in the parameter block.
+    pub(crate) fn tensor_map_offsets(&self) -> impl Iterator<Item = usize> + '_ {
+        let params = self.function.params.iter().zip(&self.params.0);
+        params.filter(|(param, _)| param.kind == ParamKind::TensorMap).map(|(_, offset)| *offset)
+    }
+}
+
+/// The register file of a type: 0 for predicates, 1 up to 32 bits, 2 for 64 bits.
+pub(crate) fn class(ty: Type) -> usize {
+    match ty {
+        Type::Pred => 0,
+        Type::U16 | Type::U32 | Type::S32 | Type::F16 | Type::Bf16 | Type::F32 => 1,
+        Type::U64 | Type::S64 | Type::F64 => 2,
+    }
+}
+
+impl Action {
+    /// What reports call it.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Inst(inst) => inst.name(),
+            Self::If { .. } | Self::Else { .. } | Self::EndIf { .. } => "if",
+            Self::Loop | Self::EndLoop { .. } => "loop",
+            Self::Break { .. } => "break",
+            Self::Exit => "exit",
+        }
+    }
+}

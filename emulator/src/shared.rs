@@ -1,0 +1,347 @@
+//! Shared memory of one CTA: bytes, and for each 16 of them who may touch them.
+//!
+//! Addresses are those of hardware: the CTA's rank in bits 24 and up, then an offset; the program's memory begins
+//! at offset [`BASE`], behind a system area. Offsets here are the low 24 bits, reports subtract `BASE`.
+
+use std::collections::BTreeMap;
+
+use crate::mbarrier::Mbarrier;
+use crate::trap::{Fault, Owner};
+
+/// Where dynamic shared memory begins in the shared window.
+pub(crate) const BASE: u32 = 0x400;
+/// Bytes that one [`Granule`] stands for.
+const GRANULE: u32 = 16;
+/// No thread.
+const NOBODY: u16 = u16::MAX;
+
+/// The state of 16 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Granule {
+    /// Which bytes have been written, a bit each.
+    written: u16,
+    /// Asynchronous reads in flight.
+    reads: u16,
+    /// Asynchronous writes in flight.
+    writes: u16,
+    /// The thread whose generic store was the last write, or [`NOBODY`].
+    writer: u16,
+    /// That thread's count of proxy fences when it stored.
+    epoch: u32,
+    /// Which halves are live mbarriers.
+    barriers: u8,
+}
+
+const FRESH: Granule = Granule { written: 0, reads: 0, writes: 0, writer: NOBODY, epoch: 0, barriers: 0 };
+
+/// Shared memory of one CTA.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    /// The system area included.
+    bytes: Vec<u8>,
+    granules: Vec<Granule>,
+    /// Proxy fences that each thread has executed.
+    fences: Vec<u32>,
+    pub(crate) barriers: BTreeMap<u32, Mbarrier>,
+}
+
+/// An offset as reports give it.
+pub(crate) fn reported(offset: u32) -> u32 {
+    offset.saturating_sub(BASE)
+}
+
+impl Shared {
+    pub(crate) fn new(bytes: u32, threads: u32) -> Self {
+        let len = (BASE + bytes) as usize;
+        Self {
+            bytes: vec![0; len],
+            granules: vec![FRESH; len.div_ceil(GRANULE as usize)],
+            fences: vec![0; threads as usize],
+            barriers: BTreeMap::new(),
+        }
+    }
+
+    /// Checks that a range lies in the memory and begins at a multiple of `alignment`.
+    pub(crate) fn bounds(&self, offset: u32, bytes: u32, alignment: u32) -> Result<(), Fault> {
+        let end = u64::from(offset) + u64::from(bytes);
+        if offset < BASE || end > self.bytes.len() as u64 {
+            let size = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX).saturating_sub(BASE);
+            return Err(Fault::SharedOutOfBounds {
+                offset: i64::from(offset) - i64::from(BASE),
+                bytes,
+                size,
+            });
+        }
+        if !offset.is_multiple_of(alignment) {
+            return Err(Fault::SharedMisaligned { offset: i64::from(offset) - i64::from(BASE), alignment });
+        }
+        Ok(())
+    }
+
+    /// The granule of an access that does not cross into another, and the access's bits in it.
+    fn place(offset: u32, bytes: u32) -> (usize, u16) {
+        let mask = ((1u32 << bytes) - 1) << (offset % GRANULE);
+        ((offset / GRANULE) as usize, mask as u16)
+    }
+
+    fn free_of_barriers(granule: &Granule, offset: u32, mask: u16) -> Result<(), Fault> {
+        let halves = u8::from(mask & 0xFF != 0) | u8::from(mask >> 8 != 0) << 1;
+        if granule.barriers & halves != 0 {
+            return Err(Fault::SharedBarrier { offset: reported(offset) });
+        }
+        Ok(())
+    }
+
+    /// A generic load of 1 to 16 naturally aligned bytes.
+    pub(crate) fn load(&self, offset: u32, bytes: u32) -> Result<&[u8], Fault> {
+        self.bounds(offset, bytes, bytes)?;
+        let (index, mask) = Self::place(offset, bytes);
+        let granule = &self.granules[index];
+        Self::free_of_barriers(granule, offset, mask)?;
+        if granule.writes > 0 {
+            return Err(in_flight(offset, bytes, Owner::TensorLoad, false));
+        }
+        if granule.written & mask != mask {
+            return Err(Fault::SharedUninitialised { offset: reported(offset), bytes });
+        }
+        Ok(&self.bytes[offset as usize..(offset + bytes) as usize])
+    }
+
+    /// A generic store of 1 to 16 naturally aligned bytes by a thread of a CTA; `own` says whether of this one.
+    pub(crate) fn store(&mut self, offset: u32, data: &[u8], thread: u16, own: bool) -> Result<(), Fault> {
+        let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.bounds(offset, bytes, bytes)?;
+        let (index, mask) = Self::place(offset, bytes);
+        let granule = &mut self.granules[index];
+        Self::free_of_barriers(granule, offset, mask)?;
+        owned(granule, offset, bytes)?;
+        granule.written |= mask;
+        granule.writer = if own { thread } else { NOBODY };
+        granule.epoch = self.fences.get(usize::from(thread)).copied().unwrap_or(0);
+        self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    /// Counts a proxy fence of a thread.
+    pub(crate) fn fence(&mut self, thread: u16) {
+        if let Some(fences) = self.fences.get_mut(usize::from(thread)) {
+            *fences += 1;
+        }
+        self.fence_barriers(thread);
+    }
+
+    /// Fences the barriers that a thread initialised.
+    pub(crate) fn fence_barriers(&mut self, thread: u16) {
+        for barrier in self.barriers.values_mut().filter(|barrier| barrier.by == thread) {
+            barrier.fenced = true;
+        }
+    }
+
+    /// Takes a 16-byte chunk for an asynchronous read; `wanted` says whether what it holds is used. The caller has
+    /// checked the bounds.
+    pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
+        let granule = &mut self.granules[(offset / GRANULE) as usize];
+        if granule.writes > 0 {
+            return Err(in_flight(offset, GRANULE, Owner::TensorLoad, false));
+        }
+        if wanted && granule.written != u16::MAX {
+            return Err(Fault::SharedUninitialised { offset: reported(offset), bytes: GRANULE });
+        }
+        Self::free_of_barriers(granule, offset, u16::MAX)?;
+        let fenced =
+            |writer: u16| self.fences.get(usize::from(writer)).is_none_or(|&epoch| epoch > granule.epoch);
+        if wanted && granule.writer != NOBODY && !fenced(granule.writer) {
+            return Err(Fault::MissingProxyFence { offset: reported(offset), writer: granule.writer.into() });
+        }
+        granule.reads += 1;
+        Ok(())
+    }
+
+    /// Gives a chunk back that was taken for reading.
+    pub(crate) fn release_read(&mut self, offset: u32) {
+        if let Some(granule) = self.granules.get_mut((offset / GRANULE) as usize) {
+            granule.reads = granule.reads.saturating_sub(1);
+        }
+    }
+
+    /// The granules of a range that begins and ends at multiples of 16.
+    fn range(offset: u32, bytes: u32) -> core::ops::Range<usize> {
+        (offset / GRANULE) as usize..((offset + bytes).div_ceil(GRANULE)) as usize
+    }
+
+    /// Takes a range for an asynchronous write. The caller has checked the bounds.
+    pub(crate) fn take_write(&mut self, offset: u32, bytes: u32) -> Result<(), Fault> {
+        let range = Self::range(offset, bytes);
+        for (granule, at) in self.granules[range.clone()].iter().zip((offset..).step_by(GRANULE as usize)) {
+            Self::free_of_barriers(granule, at, u16::MAX)?;
+            owned(granule, at, GRANULE)?;
+        }
+        for granule in &mut self.granules[range] {
+            granule.writes += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives a range back that was taken for writing: it holds what the copy brought.
+    pub(crate) fn release_write(&mut self, offset: u32, bytes: u32) {
+        for granule in &mut self.granules[Self::range(offset, bytes)] {
+            granule.writes = granule.writes.saturating_sub(1);
+            granule.written = u16::MAX;
+            granule.writer = NOBODY;
+        }
+    }
+
+    /// A chunk's bytes; zeros outside, which callers have excluded.
+    pub(crate) fn chunk(&self, offset: u32) -> [u8; 16] {
+        let at = offset as usize;
+        self.bytes.get(at..at + 16).and_then(|bytes| bytes.try_into().ok()).unwrap_or_default()
+    }
+
+    /// Puts a chunk that an asynchronous copy brought.
+    pub(crate) fn put(&mut self, offset: u32, bytes: &[u8]) {
+        let at = offset as usize;
+        if let Some(place) = self.bytes.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    // ---- mbarriers ----
+
+    fn half(offset: u32) -> (usize, u8) {
+        ((offset / GRANULE) as usize, if offset.is_multiple_of(GRANULE) { 1 } else { 2 })
+    }
+
+    pub(crate) fn initialise_barrier(&mut self, offset: u32, count: u32, thread: u16) -> Result<(), Fault> {
+        self.bounds(offset, 8, 8)?;
+        let at = reported(offset);
+        if self.barriers.contains_key(&offset) {
+            return Err(Fault::MbarrierLive { offset: at });
+        }
+        let (index, half) = Self::half(offset);
+        owned(&self.granules[index], offset, 8)?;
+        let barrier = Mbarrier::new(at, count, thread)?;
+        self.granules[index].barriers |= half;
+        self.barriers.insert(offset, barrier);
+        Ok(())
+    }
+
+    pub(crate) fn invalidate_barrier(&mut self, offset: u32) -> Result<(), Fault> {
+        self.barrier(offset)?;
+        self.barriers.remove(&offset);
+        let (index, half) = Self::half(offset);
+        let granule = &mut self.granules[index];
+        granule.barriers &= !half;
+        granule.written &= if half == 1 { 0xFF00 } else { 0x00FF };
+        Ok(())
+    }
+
+    pub(crate) fn barrier(&mut self, offset: u32) -> Result<&mut Mbarrier, Fault> {
+        self.bounds(offset, 8, 8)?;
+        self.barriers.get_mut(&offset).ok_or(Fault::MbarrierUninitialised { offset: reported(offset) })
+    }
+
+    /// The barrier for the async proxy or another CTA, to which its initialisation must have been fenced.
+    pub(crate) fn fenced_barrier(&mut self, offset: u32) -> Result<&mut Mbarrier, Fault> {
+        let barrier = self.barrier(offset)?;
+        if !barrier.fenced {
+            return Err(Fault::MbarrierNotFenced { offset: reported(offset), by: barrier.by.into() });
+        }
+        Ok(barrier)
+    }
+
+    /// Hands over what has landed for a phase that completed.
+    pub(crate) fn phase_completed(&mut self, offset: u32) {
+        let landed = self.barriers.get_mut(&offset).map(|barrier| core::mem::take(&mut barrier.landed));
+        for (start, bytes) in landed.unwrap_or_default() {
+            self.release_write(start, bytes);
+        }
+    }
+}
+
+fn in_flight(offset: u32, bytes: u32, owner: Owner, write: bool) -> Fault {
+    Fault::SharedInFlight { offset: reported(offset), bytes, owner, write }
+}
+
+/// Refuses a write to bytes that asynchronous work owns.
+fn owned(granule: &Granule, offset: u32, bytes: u32) -> Result<(), Fault> {
+    match (granule.writes, granule.reads) {
+        (0, 0) => Ok(()),
+        (0, _) => Err(in_flight(offset, bytes, Owner::AsyncRead, true)),
+        (_, _) => Err(in_flight(offset, bytes, Owner::TensorLoad, true)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loads_see_stores_and_nothing_else() {
+        let mut shared = Shared::new(64, 32);
+        shared.store(BASE + 4, &[1, 2, 3, 4], 0, true).unwrap();
+        assert_eq!(shared.load(BASE + 4, 4).unwrap(), [1, 2, 3, 4]);
+        for (why, offset, bytes, want) in [
+            ("never written", BASE, 4, Fault::SharedUninitialised { offset: 0, bytes: 4 }),
+            ("half written", BASE, 8, Fault::SharedUninitialised { offset: 0, bytes: 8 }),
+            ("not aligned", BASE + 6, 4, Fault::SharedMisaligned { offset: 6, alignment: 4 }),
+            ("past the end", BASE + 64, 4, Fault::SharedOutOfBounds { offset: 64, bytes: 4, size: 64 }),
+            (
+                "before the beginning",
+                BASE - 4,
+                4,
+                Fault::SharedOutOfBounds { offset: -4, bytes: 4, size: 64 },
+            ),
+        ] {
+            assert_eq!(shared.load(offset, bytes).unwrap_err(), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn asynchronous_work_owns_its_bytes() {
+        let mut shared = Shared::new(256, 32);
+        shared.take_write(BASE, 32).unwrap();
+        let load = |write| Fault::SharedInFlight { offset: 16, bytes: 4, owner: Owner::TensorLoad, write };
+        assert_eq!(shared.load(BASE + 16, 4).unwrap_err(), load(false));
+        assert_eq!(shared.store(BASE + 16, &[0; 4], 0, true).unwrap_err(), load(true));
+        assert!(shared.take_write(BASE + 16, 16).is_err() && shared.take_read(BASE, true).is_err());
+        shared.release_write(BASE, 32);
+        shared.take_read(BASE, true).unwrap();
+        assert!(shared.load(BASE, 4).is_ok(), "two may read");
+        assert!(matches!(
+            shared.store(BASE, &[0; 4], 0, true),
+            Err(Fault::SharedInFlight { owner: Owner::AsyncRead, write: true, .. })
+        ));
+        shared.release_read(BASE);
+        shared.store(BASE, &[0; 4], 0, true).unwrap();
+    }
+
+    #[test]
+    fn the_async_proxy_needs_the_writers_fence() {
+        let mut shared = Shared::new(64, 32);
+        shared.store(BASE, &[0; 16], 5, true).unwrap();
+        shared.fence(4);
+        let missing = Fault::MissingProxyFence { offset: 0, writer: 5 };
+        assert_eq!(
+            shared.take_read(BASE, true).unwrap_err(),
+            missing,
+            "another thread's fence does not help"
+        );
+        shared.fence(5);
+        shared.take_read(BASE, true).unwrap();
+    }
+
+    #[test]
+    fn a_live_barrier_is_no_memory() {
+        let mut shared = Shared::new(64, 32);
+        shared.initialise_barrier(BASE + 8, 1, 0).unwrap();
+        assert_eq!(shared.store(BASE + 8, &[0; 8], 0, true).unwrap_err(), Fault::SharedBarrier { offset: 8 });
+        shared.store(BASE, &[0; 8], 0, true).unwrap();
+        assert!(shared.take_write(BASE, 16).is_err());
+        assert!(matches!(shared.initialise_barrier(BASE + 8, 1, 0), Err(Fault::MbarrierLive { offset: 8 })));
+        assert!(matches!(shared.fenced_barrier(BASE + 8), Err(Fault::MbarrierNotFenced { .. })));
+        shared.fence_barriers(0);
+        assert!(shared.fenced_barrier(BASE + 8).is_ok());
+        shared.invalidate_barrier(BASE + 8).unwrap();
+        assert!(shared.barrier(BASE + 8).is_err());
+    }
+}

@@ -1,0 +1,128 @@
+//! The meaning of one operation of one warp.
+//!
+//! [`Machine::step`] is the one place that says which family an instruction belongs to; the families live in the
+//! submodules. A new instruction does not compile until it is given a meaning here.
+
+mod arith;
+mod barrier;
+mod control;
+mod memory;
+mod tma;
+mod wgmma;
+
+pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
+pub(crate) use tma::Load;
+pub(crate) use wgmma::{Scratch, Warpgroup};
+
+use ptx::inst::Inst;
+
+use crate::machine::Machine;
+use crate::program::Action;
+use crate::trap::{Fault, Stop};
+use crate::warp::Blocked;
+
+/// What a warp does after an operation.
+#[derive(Debug)]
+pub(crate) enum Flow {
+    /// The next operation.
+    Next,
+    /// The operation at this index.
+    Jump(usize),
+    /// The next operation, after the others had a turn: a poll failed.
+    Yield,
+    /// The next operation, once it is no longer blocked.
+    Block(Blocked),
+    /// This operation again, once it is no longer blocked.
+    Retry(Blocked),
+    /// Nothing more.
+    Exit,
+}
+
+impl Machine<'_> {
+    /// Executes the operation at the warp's program counter.
+    pub(crate) fn step(&mut self, warp: usize) -> Result<Flow, Stop> {
+        let program = self.program;
+        match &program.ops[self.warps[warp].pc].action {
+            Action::Inst(inst) => self.instruction(warp, inst),
+            action @ (Action::If { .. }
+            | Action::Else { .. }
+            | Action::EndIf { .. }
+            | Action::Loop
+            | Action::Break { .. }
+            | Action::EndLoop { .. }) => Ok(control::flow(&mut self.warps[warp], action)?),
+            Action::Exit => self.exit(warp),
+        }
+    }
+
+    fn instruction(&mut self, warp: usize, inst: &Inst) -> Result<Flow, Stop> {
+        self.counts.instructions += 1;
+        let types = &self.program.function.registers;
+        let state = &mut self.warps[warp];
+        let registers = &mut state.registers;
+        match inst {
+            Inst::Move { dst, src } => arith::copy(registers, types, *dst, *src)?,
+            Inst::Binary { op, ty, dst, a, b } => arith::binary(registers, (*op, *ty), *dst, *a, *b)?,
+            Inst::MulAdd { ty, dst, a, b, c } => arith::mul_add(registers, *ty, *dst, [*a, *b, *c])?,
+            Inst::MulWide { dst, a, b } => arith::mul_wide(registers, *dst, *a, *b)?,
+            Inst::Unary { op, ty, dst, a } => arith::unary(registers, *op, *ty, *dst, *a)?,
+            Inst::Compare { op, ty, dst, a, b } => arith::compare(registers, (*op, *ty), *dst, *a, *b)?,
+            Inst::Select { ty, dst, a, b, cond } => arith::select(registers, *ty, *dst, [*a, *b, *cond])?,
+            Inst::Convert { from, dst, src } => arith::convert(registers, *from, types, *dst, *src)?,
+            Inst::Pack { ty, dst, low, high } => arith::pack(registers, *ty, *dst, *low, *high)?,
+            Inst::Unpack { low, high, src } => arith::unpack(registers, *low, *high, *src)?,
+            Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
+            Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
+            Inst::Elect { dst } => control::elect(state, *dst)?,
+            Inst::WarpSync => state.converged()?,
+            // The emulated memory is sequentially consistent for generic accesses.
+            Inst::Fence { .. } => {}
+            Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
+            Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
+            Inst::Trap => return Err(Fault::Trapped.into()),
+            Inst::LoadParam { dst, param } => return self.load_param(warp, *dst, *param),
+            Inst::ParamAddress { dst, param } => return self.param_address(warp, *dst, *param),
+            Inst::SharedBase { dst } => return self.shared_base(warp, *dst),
+            Inst::Load { space, ty, dst, address } => return self.load(warp, *space, *ty, dst, *address),
+            Inst::Store { space, ty, src, address } => return self.store(warp, *space, *ty, src, *address),
+            Inst::MapShared { dst, address, rank } => return self.map_shared(warp, *dst, *address, *rank),
+            Inst::StoreMatrix { address, src, transpose } => {
+                return self.store_matrix(warp, *address, src, *transpose);
+            }
+            Inst::BarrierSync { id, threads } => return self.named_barrier(warp, *id, *threads, true),
+            Inst::BarrierArrive { id, threads } => return self.named_barrier(warp, *id, *threads, false),
+            Inst::ClusterArrive { .. } => return self.cluster_arrive(warp),
+            Inst::ClusterWait => return self.cluster_wait(warp),
+            Inst::MbarrierInit { barrier, count } => return self.mbarrier_init(warp, *barrier, *count),
+            Inst::MbarrierInvalidate { barrier } => return self.mbarrier_invalidate(warp, *barrier),
+            Inst::MbarrierArrive { barrier, space, count } => {
+                return self.mbarrier_arrive(warp, *barrier, *space, *count);
+            }
+            Inst::MbarrierArriveExpectTx { barrier, bytes } => {
+                return self.mbarrier_expect(warp, *barrier, *bytes, true);
+            }
+            Inst::MbarrierExpectTx { barrier, bytes } => {
+                return self.mbarrier_expect(warp, *barrier, *bytes, false);
+            }
+            Inst::MbarrierTryWait { dst, barrier, parity } => {
+                return self.mbarrier_try_wait(warp, *dst, *barrier, *parity);
+            }
+            Inst::MbarrierWait { barrier, parity } => return self.mbarrier_wait(warp, *barrier, *parity),
+            Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
+            Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
+            Inst::TensorLoad { map, coords, dst, barrier, multicast, hint: _ } => {
+                return self.tensor_load(warp, *map, coords, (*dst, *barrier), *multicast);
+            }
+            Inst::TensorStore { map, coords, src, hint: _ } => {
+                return self.tensor_store(warp, *map, coords, *src);
+            }
+            Inst::BulkCommit => return self.bulk_commit(warp),
+            Inst::BulkWait { pending, read: _ } => return self.bulk_wait(warp, *pending),
+            Inst::PrefetchTensorMap { map } => return self.prefetch_tensor_map(warp, *map),
+            Inst::WgmmaFence => return self.wgmma_fence(warp),
+            Inst::WgmmaCommit => return self.wgmma_commit(warp),
+            Inst::WgmmaWait { pending } => return self.wgmma_wait(warp, *pending),
+            Inst::Wgmma { .. } => return self.wgmma(warp, inst),
+        }
+        Ok(Flow::Next)
+    }
+}

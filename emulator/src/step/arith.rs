@@ -1,0 +1,422 @@
+//! Moves, arithmetic, comparisons and conversions: pure functions of registers.
+
+use ptx::Type;
+use ptx::inst::{BinaryOp, CompareOp, Operand, Reg, UnaryOp};
+
+use crate::float::{self, bits32, max32, max64, min32, min64, wrap};
+use crate::program::class;
+use crate::trap::Fault;
+use crate::warp::{Lanes, Registers};
+
+#[inline]
+fn map<T: Copy, U>(a: &Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
+    core::array::from_fn(|lane| f(a[lane]))
+}
+
+#[inline]
+fn map2<T: Copy, U>(a: &Lanes<T>, b: &Lanes<T>, f: impl Fn(T, T) -> U) -> Lanes<U> {
+    core::array::from_fn(|lane| f(a[lane], b[lane]))
+}
+
+fn mask_of(flags: &Lanes<bool>) -> u32 {
+    flags.iter().rev().fold(0, |mask, &flag| mask << 1 | u32::from(flag))
+}
+
+fn type_of(types: &[Type], reg: Reg) -> Type {
+    types[reg.0 as usize]
+}
+
+pub(super) fn mul_wide(registers: &mut Registers<'_>, dst: Reg, a: Operand, b: Operand) -> Result<(), Fault> {
+    let (a, b) = (registers.read(a)?, registers.read(b)?);
+    registers.write_wide(dst, &map2(&a, &b, |a, b| u64::from(a) * u64::from(b)))
+}
+
+pub(super) fn pack(
+    registers: &mut Registers<'_>,
+    ty: Type,
+    dst: Reg,
+    low: Operand,
+    high: Operand,
+) -> Result<(), Fault> {
+    let (low, high) = (registers.read(low)?, registers.read(high)?);
+    let round = if ty == Type::F16 { float::to_f16 } else { float::to_bf16 };
+    let pack =
+        |low, high| u32::from(round(f32::from_bits(low))) | u32::from(round(f32::from_bits(high))) << 16;
+    registers.write(dst, &map2(&low, &high, pack))
+}
+
+pub(super) fn unpack(registers: &mut Registers<'_>, low: Reg, high: Reg, src: Operand) -> Result<(), Fault> {
+    let src = registers.read(src)?;
+    registers.write(low, &map(&src, |bits| bits & 0xFFFF))?;
+    registers.write(high, &map(&src, |bits| bits >> 16))
+}
+
+pub(super) fn copy(
+    registers: &mut Registers<'_>,
+    types: &[Type],
+    dst: Reg,
+    src: Operand,
+) -> Result<(), Fault> {
+    match class(type_of(types, dst)) {
+        0 => {
+            let values = registers.predicate(src)?;
+            registers.write_predicate(dst, values)
+        }
+        1 => {
+            let values = registers.read(src)?;
+            registers.write(dst, &values)
+        }
+        _ => {
+            let values = registers.read_wide(src)?;
+            registers.write_wide(dst, &values)
+        }
+    }
+}
+
+pub(super) fn select(
+    registers: &mut Registers<'_>,
+    ty: Type,
+    dst: Reg,
+    [a, b, cond]: [Operand; 3],
+) -> Result<(), Fault> {
+    let cond = registers.predicate(cond)?;
+    let taken: Lanes<bool> = core::array::from_fn(|lane| cond >> lane & 1 == 1);
+    match class(ty) {
+        0 => {
+            let (a, b) = (registers.predicate(a)?, registers.predicate(b)?);
+            registers.write_predicate(dst, (a & cond) | (b & !cond))
+        }
+        1 => {
+            let (a, b) = (registers.read(a)?, registers.read(b)?);
+            registers.write(dst, &core::array::from_fn(|lane| if taken[lane] { a[lane] } else { b[lane] }))
+        }
+        _ => {
+            let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
+            registers
+                .write_wide(dst, &core::array::from_fn(|lane| if taken[lane] { a[lane] } else { b[lane] }))
+        }
+    }
+}
+
+pub(super) fn convert(
+    registers: &mut Registers<'_>,
+    from: Type,
+    types: &[Type],
+    dst: Reg,
+    src: Operand,
+) -> Result<(), Fault> {
+    let to = type_of(types, dst);
+    let values: Lanes<u64> = match class(from) {
+        0 => {
+            let mask = registers.predicate(src)?;
+            core::array::from_fn(|lane| u64::from(mask >> lane & 1))
+        }
+        1 => map(&registers.read(src)?, u64::from),
+        _ => registers.read_wide(src)?,
+    };
+    let values = map(&values, |bits| float::convert(from, to, bits));
+    match class(to) {
+        0 => registers.write_predicate(dst, mask_of(&map(&values, |bit| bit != 0))),
+        1 => registers.write(dst, &map(&values, |bits| bits as u32)),
+        _ => registers.write_wide(dst, &values),
+    }
+}
+
+pub(super) fn binary(
+    registers: &mut Registers<'_>,
+    (op, ty): (BinaryOp, Type),
+    dst: Reg,
+    a: Operand,
+    b: Operand,
+) -> Result<(), Fault> {
+    let shift = matches!(op, BinaryOp::Shl | BinaryOp::Shr);
+    match ty {
+        Type::Pred => {
+            let (a, b) = (registers.predicate(a)?, registers.predicate(b)?);
+            registers.write_predicate(dst, predicates(op, a, b))
+        }
+        Type::U16 | Type::U32 | Type::S32 => {
+            let (a, b) = (registers.read(a)?, registers.read(b)?);
+            registers.write(dst, &narrow(op, ty, &a, &b))
+        }
+        Type::F32 | Type::F16 | Type::Bf16 => {
+            let (a, b) = (registers.read(a)?, registers.read(b)?);
+            registers.write(dst, &single(op, &a, &b))
+        }
+        Type::U64 | Type::S64 => {
+            let a = registers.read_wide(a)?;
+            let b = if shift { map(&registers.read(b)?, u64::from) } else { registers.read_wide(b)? };
+            registers.write_wide(dst, &map2(&a, &b, |a, b| integer(op, ty, a, b)))
+        }
+        Type::F64 => {
+            let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
+            registers.write_wide(dst, &double(op, &a, &b))
+        }
+    }
+}
+
+fn predicates(op: BinaryOp, a: u32, b: u32) -> u32 {
+    match op {
+        BinaryOp::And | BinaryOp::Mul | BinaryOp::Min => a & b,
+        BinaryOp::Or | BinaryOp::Max => a | b,
+        BinaryOp::Xor | BinaryOp::Add | BinaryOp::Sub => a ^ b,
+        BinaryOp::MulHigh | BinaryOp::Div | BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr => 0,
+    }
+}
+
+/// The common operations in a form that vectorises, the others one lane at a time.
+fn narrow(op: BinaryOp, ty: Type, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
+    let mask = if ty == Type::U16 { 0xFFFF } else { u32::MAX };
+    match op {
+        BinaryOp::Add => map2(a, b, |a, b| a.wrapping_add(b) & mask),
+        BinaryOp::Sub => map2(a, b, |a, b| a.wrapping_sub(b) & mask),
+        BinaryOp::Mul => map2(a, b, |a, b| a.wrapping_mul(b) & mask),
+        BinaryOp::And => map2(a, b, |a, b| a & b),
+        BinaryOp::Or => map2(a, b, |a, b| a | b),
+        BinaryOp::Xor => map2(a, b, |a, b| a ^ b),
+        BinaryOp::MulHigh
+        | BinaryOp::Div
+        | BinaryOp::Rem
+        | BinaryOp::Min
+        | BinaryOp::Max
+        | BinaryOp::Shl
+        | BinaryOp::Shr => map2(a, b, |a, b| integer(op, ty, a.into(), b.into()) as u32),
+    }
+}
+
+fn sign_extended(ty: Type, bits: u64) -> i64 {
+    if ty == Type::S32 { i64::from((bits as u32).cast_signed()) } else { bits.cast_signed() }
+}
+
+/// One integer operation on zero-extended bits; division by zero gives all ones, as hardware does.
+fn integer(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
+    let (x, y) = (sign_extended(ty, a), sign_extended(ty, b));
+    let signed = ty.is_signed();
+    let width = u64::from(ty.bits());
+    let bits = match op {
+        BinaryOp::Add => a.wrapping_add(b),
+        BinaryOp::Sub => a.wrapping_sub(b),
+        BinaryOp::Mul => a.wrapping_mul(b),
+        BinaryOp::MulHigh if signed => ((i128::from(x) * i128::from(y)) >> width) as u64,
+        BinaryOp::MulHigh => ((u128::from(a) * u128::from(b)) >> width) as u64,
+        BinaryOp::Div | BinaryOp::Rem if b == 0 => u64::MAX,
+        BinaryOp::Div if signed => x.wrapping_div(y).cast_unsigned(),
+        BinaryOp::Div => a / b,
+        BinaryOp::Rem if signed => x.wrapping_rem(y).cast_unsigned(),
+        BinaryOp::Rem => a % b,
+        BinaryOp::Min if signed => x.min(y).cast_unsigned(),
+        BinaryOp::Min => a.min(b),
+        BinaryOp::Max if signed => x.max(y).cast_unsigned(),
+        BinaryOp::Max => a.max(b),
+        BinaryOp::And => a & b,
+        BinaryOp::Or => a | b,
+        BinaryOp::Xor => a ^ b,
+        BinaryOp::Shl if b < width => a << b,
+        BinaryOp::Shr if signed => (x >> b.min(width - 1)).cast_unsigned(),
+        BinaryOp::Shr if b < width => a >> b,
+        BinaryOp::Shl | BinaryOp::Shr => 0,
+    };
+    wrap(bits, ty)
+}
+
+fn single(op: BinaryOp, a: &Lanes<u32>, b: &Lanes<u32>) -> Lanes<u32> {
+    let with = |f: fn(f32, f32) -> f32| map2(a, b, |a, b| bits32(f(f32::from_bits(a), f32::from_bits(b))));
+    match op {
+        BinaryOp::Add => map2(a, b, |a, b| bits32(f32::from_bits(a) + f32::from_bits(b))),
+        BinaryOp::Sub => map2(a, b, |a, b| bits32(f32::from_bits(a) - f32::from_bits(b))),
+        BinaryOp::Mul => map2(a, b, |a, b| bits32(f32::from_bits(a) * f32::from_bits(b))),
+        BinaryOp::Div => map2(a, b, |a, b| bits32(f32::from_bits(a) / f32::from_bits(b))),
+        BinaryOp::Min => with(min32),
+        BinaryOp::Max => with(max32),
+        BinaryOp::MulHigh
+        | BinaryOp::Rem
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => *a,
+    }
+}
+
+fn double(op: BinaryOp, a: &Lanes<u64>, b: &Lanes<u64>) -> Lanes<u64> {
+    let with = |f: fn(f64, f64) -> f64| map2(a, b, |a, b| f(f64::from_bits(a), f64::from_bits(b)).to_bits());
+    match op {
+        BinaryOp::Add => with(|a, b| a + b),
+        BinaryOp::Sub => with(|a, b| a - b),
+        BinaryOp::Mul => with(|a, b| a * b),
+        BinaryOp::Div => with(|a, b| a / b),
+        BinaryOp::Min => with(min64),
+        BinaryOp::Max => with(max64),
+        BinaryOp::MulHigh
+        | BinaryOp::Rem
+        | BinaryOp::And
+        | BinaryOp::Or
+        | BinaryOp::Xor
+        | BinaryOp::Shl
+        | BinaryOp::Shr => *a,
+    }
+}
+
+pub(super) fn mul_add(
+    registers: &mut Registers<'_>,
+    ty: Type,
+    dst: Reg,
+    [a, b, c]: [Operand; 3],
+) -> Result<(), Fault> {
+    if class(ty) == 2 {
+        let (a, b, c) = (registers.read_wide(a)?, registers.read_wide(b)?, registers.read_wide(c)?);
+        let one = |lane: usize| match ty {
+            Type::F64 => {
+                f64::from_bits(a[lane]).mul_add(f64::from_bits(b[lane]), f64::from_bits(c[lane])).to_bits()
+            }
+            Type::U64
+            | Type::S64
+            | Type::Pred
+            | Type::U16
+            | Type::U32
+            | Type::S32
+            | Type::F16
+            | Type::Bf16
+            | Type::F32 => a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]),
+        };
+        return registers.write_wide(dst, &core::array::from_fn(one));
+    }
+    let (a, b, c) = (registers.read(a)?, registers.read(b)?, registers.read(c)?);
+    let values = if ty == Type::F32 {
+        let fma =
+            |lane: usize| f32::from_bits(a[lane]).mul_add(f32::from_bits(b[lane]), f32::from_bits(c[lane]));
+        core::array::from_fn(|lane| bits32(fma(lane)))
+    } else {
+        let mask = if ty == Type::U16 { 0xFFFF } else { u32::MAX };
+        core::array::from_fn(|lane| a[lane].wrapping_mul(b[lane]).wrapping_add(c[lane]) & mask)
+    };
+    registers.write(dst, &values)
+}
+
+pub(super) fn unary(
+    registers: &mut Registers<'_>,
+    op: UnaryOp,
+    ty: Type,
+    dst: Reg,
+    a: Operand,
+) -> Result<(), Fault> {
+    match class(ty) {
+        0 => {
+            let a = registers.predicate(a)?;
+            registers.write_predicate(dst, !a)
+        }
+        1 => {
+            let a = registers.read(a)?;
+            registers.write(dst, &map(&a, |bits| unary_bits(op, ty, bits.into()) as u32))
+        }
+        _ => {
+            let a = registers.read_wide(a)?;
+            registers.write_wide(dst, &map(&a, |bits| unary_bits(op, ty, bits)))
+        }
+    }
+}
+
+fn unary_bits(op: UnaryOp, ty: Type, bits: u64) -> u64 {
+    let sign = 1u64 << (ty.bits() - 1);
+    let value = match (op, ty.is_integer()) {
+        (UnaryOp::Not, _) => !bits,
+        (UnaryOp::Neg, true) => bits.wrapping_neg(),
+        (UnaryOp::Abs, true) if ty.is_signed() && bits & sign != 0 => bits.wrapping_neg(),
+        (UnaryOp::Abs, true) => bits,
+        (UnaryOp::Neg, false) => bits ^ sign,
+        (UnaryOp::Abs, false) => bits & !sign,
+    };
+    wrap(value, ty)
+}
+
+fn relation<T: PartialOrd>(op: CompareOp, a: T, b: T) -> bool {
+    match op {
+        CompareOp::Eq => a == b,
+        CompareOp::Ne => a != b,
+        CompareOp::Lt => a < b,
+        CompareOp::Le => a <= b,
+        CompareOp::Gt => a > b,
+        CompareOp::Ge => a >= b,
+    }
+}
+
+pub(super) fn compare(
+    registers: &mut Registers<'_>,
+    (op, ty): (CompareOp, Type),
+    dst: Reg,
+    a: Operand,
+    b: Operand,
+) -> Result<(), Fault> {
+    let flags = if class(ty) == 2 {
+        let (a, b) = (registers.read_wide(a)?, registers.read_wide(b)?);
+        if ty == Type::F64 {
+            map2(&a, &b, |a, b| relation(op, f64::from_bits(a), f64::from_bits(b)))
+        } else if ty.is_signed() {
+            map2(&a, &b, |a, b| relation(op, a.cast_signed(), b.cast_signed()))
+        } else {
+            map2(&a, &b, |a, b| relation(op, a, b))
+        }
+    } else {
+        let (a, b) = (registers.read(a)?, registers.read(b)?);
+        if ty == Type::F32 {
+            map2(&a, &b, |a, b| relation(op, f32::from_bits(a), f32::from_bits(b)))
+        } else if ty.is_signed() {
+            map2(&a, &b, |a, b| relation(op, a.cast_signed(), b.cast_signed()))
+        } else {
+            map2(&a, &b, |a, b| relation(op, a, b))
+        }
+    };
+    registers.write_predicate(dst, mask_of(&flags))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers() {
+        use BinaryOp::{Add, Div, Max, Min, MulHigh, Rem, Shl, Shr, Sub};
+        let minus = |n: u32| u64::from(n.wrapping_neg());
+        for (why, op, ty, a, b, want) in [
+            ("wraps", Add, Type::U32, 0xFFFF_FFFF, 2, 1),
+            ("wraps at 16 bits", Add, Type::U16, 0xFFFF, 2, 1),
+            ("below zero", Sub, Type::U32, 0, 1, 0xFFFF_FFFF),
+            ("unsigned high half", MulHigh, Type::U32, 1 << 31, 6, 3),
+            ("signed high half", MulHigh, Type::S32, minus(1), 1, 0xFFFF_FFFF),
+            ("64-bit high half", MulHigh, Type::U64, 1 << 63, 4, 2),
+            ("truncates", Div, Type::S32, minus(7), 2, minus(3)),
+            ("sign of the dividend", Rem, Type::S32, minus(7), 2, minus(1)),
+            ("by zero", Div, Type::U32, 5, 0, 0xFFFF_FFFF),
+            ("overflow", Div, Type::S32, 1 << 31, minus(1), 1 << 31),
+            ("signed minimum", Min, Type::S32, minus(1), 1, minus(1)),
+            ("unsigned maximum", Max, Type::U32, minus(1), 1, minus(1)),
+            ("whole width", Shl, Type::U32, 1, 32, 0),
+            ("sign fill", Shr, Type::S32, 1 << 31, 40, 0xFFFF_FFFF),
+            ("zero fill", Shr, Type::U32, 1 << 31, 31, 1),
+            ("64-bit shift", Shl, Type::U64, 1, 40, 1 << 40),
+        ] {
+            assert_eq!(integer(op, ty, a, b), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn signs() {
+        for (why, op, ty, a, want) in [
+            ("integer", UnaryOp::Neg, Type::S32, 1, 0xFFFF_FFFF),
+            ("float", UnaryOp::Neg, Type::F32, 0x3F80_0000, 0xBF80_0000),
+            ("half", UnaryOp::Abs, Type::F16, 0xBC00, 0x3C00),
+            ("negative", UnaryOp::Abs, Type::S32, 0xFFFF_FFFE, 2),
+            ("complement", UnaryOp::Not, Type::U16, 0x0F0F, 0xF0F0),
+        ] {
+            assert_eq!(unary_bits(op, ty, a), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn nan_compares_unequal_only() {
+        for op in [CompareOp::Eq, CompareOp::Lt, CompareOp::Le, CompareOp::Gt, CompareOp::Ge] {
+            assert!(!relation(op, f32::NAN, 1.0));
+        }
+        assert!(relation(CompareOp::Ne, f32::NAN, f32::NAN));
+    }
+}

@@ -1,0 +1,268 @@
+//! Named barriers, the cluster barrier, mbarriers and fences.
+
+use ptx::Space;
+use ptx::inst::{Operand, ProxySpace, Reg};
+
+use super::Flow;
+use crate::machine::Machine;
+use crate::shared::reported;
+use crate::trap::{Fault, Stop};
+use crate::warp::{Blocked, lanes};
+
+/// A named barrier of a CTA.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NamedBarrier {
+    /// How often it has completed.
+    pub(crate) generation: u64,
+    /// Threads that take part in the current round, once one has come.
+    pub(crate) threads: u32,
+    /// Threads that have come.
+    pub(crate) arrived: u32,
+    /// Warps that have come, a bit each.
+    warps: u32,
+}
+
+/// The barrier of a cluster.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClusterBarrier {
+    /// How often it has completed.
+    pub(crate) generation: u64,
+    /// Warps that have arrived, not counting those that have exited.
+    pub(crate) arrived: u32,
+}
+
+impl Machine<'_> {
+    /// `bar.sync` and `bar.arrive`: every warp counts all its threads.
+    pub(super) fn named_barrier(
+        &mut self,
+        warp: usize,
+        id: Operand,
+        threads: u32,
+        wait: bool,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        warp.converged()?;
+        let id = warp.registers.uniform(id, "barrier number")?;
+        let barriers = &mut self.ctas[warp.cta].named;
+        let barrier = barriers.get_mut(id as usize).ok_or(Fault::BarrierId { id })?;
+        if barrier.arrived == 0 {
+            barrier.threads = threads;
+        } else if barrier.threads != threads {
+            return Err(Fault::BarrierThreads { id, first: barrier.threads, this: threads }.into());
+        }
+        let bit = 1u32.checked_shl(warp.index).unwrap_or(0);
+        if barrier.warps & bit != 0 {
+            return Err(Fault::BarrierTwice { id }.into());
+        }
+        barrier.warps |= bit;
+        barrier.arrived += 32;
+        let generation = barrier.generation;
+        if barrier.arrived >= barrier.threads {
+            *barrier = NamedBarrier { generation: generation + 1, ..NamedBarrier::default() };
+        } else if wait {
+            return Ok(Flow::Block(Blocked::Named { id: id as usize, generation }));
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn cluster_arrive(&mut self, index: usize) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[index];
+        warp.converged()?;
+        if warp.cluster_arrival.is_some() {
+            return Err(Fault::ClusterBarrier { arrive: true }.into());
+        }
+        warp.cluster_arrival = Some(self.cluster.generation);
+        self.cluster.arrived += 1;
+        self.cluster_check();
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn cluster_wait(&mut self, index: usize) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[index];
+        warp.converged()?;
+        let generation = warp.cluster_arrival.take().ok_or(Fault::ClusterBarrier { arrive: false })?;
+        if generation == self.cluster.generation {
+            Ok(Flow::Block(Blocked::Cluster { generation }))
+        } else {
+            Ok(Flow::Next)
+        }
+    }
+
+    /// A warp has exited: the cluster barrier no longer waits for it.
+    pub(super) fn cluster_exit(&mut self) {
+        if self.cluster.arrived > 0 {
+            self.cluster_check();
+        }
+    }
+
+    fn cluster_check(&mut self) {
+        let generation = self.cluster.generation;
+        let missing = |warp: &&crate::warp::Warp<'_>| !warp.exited && !arrived(warp, generation);
+        if !self.warps.iter().any(|warp| missing(&warp)) {
+            self.cluster = ClusterBarrier { generation: generation + 1, arrived: 0 };
+        }
+    }
+
+    // ---- mbarriers ----
+
+    pub(super) fn mbarrier_init(
+        &mut self,
+        warp: usize,
+        barrier: Operand,
+        count: Operand,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
+        let cta = &mut self.ctas[warp.cta];
+        for lane in lanes(warp.registers.active) {
+            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            let done = cta.shared.initialise_barrier(offset, counts[lane], warp.thread(lane));
+            done.map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn mbarrier_invalidate(&mut self, warp: usize, barrier: Operand) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let barriers = warp.registers.read(barrier)?;
+        let cta = &mut self.ctas[warp.cta];
+        for lane in lanes(warp.registers.active) {
+            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            cta.shared.invalidate_barrier(offset).map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn mbarrier_arrive(
+        &mut self,
+        index: usize,
+        barrier: Operand,
+        space: Space,
+        count: Operand,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[index];
+        let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
+        let (own, active) = (warp.cta, warp.registers.active);
+        for lane in lanes(active) {
+            let arrive = || -> Result<(), Fault> {
+                let (cta, offset) = match space {
+                    Space::Shared | Space::Global => (own, self.ctas[own].own(barriers[lane])?),
+                    Space::SharedCluster => self.anywhere(barriers[lane], self.ctas[own].rank)?,
+                };
+                let shared = &mut self.ctas[cta].shared;
+                let barrier =
+                    if cta == own { shared.barrier(offset)? } else { shared.fenced_barrier(offset)? };
+                if barrier.arrive(reported(offset), counts[lane])? {
+                    shared.phase_completed(offset);
+                }
+                Ok(())
+            };
+            let mut arrive = arrive;
+            arrive().map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn mbarrier_expect(
+        &mut self,
+        warp: usize,
+        barrier: Operand,
+        bytes: Operand,
+        arrive: bool,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let (barriers, bytes) = (warp.registers.read(barrier)?, warp.registers.read(bytes)?);
+        let cta = &mut self.ctas[warp.cta];
+        for lane in lanes(warp.registers.active) {
+            let mut expect = || -> Result<(), Fault> {
+                let offset = cta.own(barriers[lane])?;
+                let barrier = cta.shared.barrier(offset)?;
+                barrier.expect(reported(offset), bytes[lane])?;
+                if arrive && barrier.arrive(reported(offset), 1)? {
+                    cta.shared.phase_completed(offset);
+                }
+                Ok(())
+            };
+            expect().map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn mbarrier_try_wait(
+        &mut self,
+        warp: usize,
+        dst: Reg,
+        barrier: Operand,
+        parity: Operand,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
+        let cta = &mut self.ctas[warp.cta];
+        let mut passed = 0;
+        for lane in lanes(warp.registers.active) {
+            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            if barrier.passed(parities[lane]) {
+                passed |= 1 << lane;
+            } else {
+                warp.polled = Some((offset, parities[lane] & 1));
+            }
+        }
+        warp.registers.write_predicate(dst, passed)?;
+        Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
+    }
+
+    pub(super) fn mbarrier_wait(
+        &mut self,
+        warp: usize,
+        barrier: Operand,
+        parity: Operand,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
+        let cta = &mut self.ctas[warp.cta];
+        let mut waiting: Vec<(u32, u32)> = Vec::new();
+        for lane in lanes(warp.registers.active) {
+            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            let parity = parities[lane] & 1;
+            if waiting.contains(&(offset, parity)) {
+                continue;
+            }
+            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            if !barrier.passed(parity) {
+                waiting.push((offset, parity));
+            }
+        }
+        Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting)) })
+    }
+
+    // ---- fences ----
+
+    pub(super) fn fence_mbarrier_init(&mut self, warp: usize) -> Result<Flow, Stop> {
+        let warp = &self.warps[warp];
+        for lane in lanes(warp.registers.active) {
+            self.ctas[warp.cta].shared.fence_barriers(warp.thread(lane));
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn fence_proxy(&mut self, warp: usize, space: ProxySpace) -> Result<Flow, Stop> {
+        let warp = &self.warps[warp];
+        match space {
+            ProxySpace::Shared | ProxySpace::All => {
+                for lane in lanes(warp.registers.active) {
+                    self.ctas[warp.cta].shared.fence(warp.thread(lane));
+                }
+            }
+            // Global memory has one proxy here.
+            ProxySpace::Global => {}
+        }
+        Ok(Flow::Next)
+    }
+}
+
+/// Whether a warp has arrived in this generation, its wait begun or not.
+fn arrived(warp: &crate::warp::Warp<'_>, generation: u64) -> bool {
+    let waits = matches!(warp.blocked, Some(Blocked::Cluster { generation: at }) if at == generation);
+    warp.cluster_arrival == Some(generation) || waits
+}

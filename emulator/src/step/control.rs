@@ -1,0 +1,153 @@
+//! Control flow, exchanges between lanes, special registers, register budgets and the end.
+
+use ptx::Special;
+use ptx::inst::{Operand, Reg};
+
+use super::Flow;
+use crate::machine::Machine;
+use crate::program::Action;
+use crate::trap::{Fault, Stop};
+use crate::warp::{ALL, Blocked, Frame, Warp};
+
+/// Executes an operation on the stack of masks.
+pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> {
+    let active = warp.registers.active;
+    Ok(match action {
+        Action::If { cond, otherwise } => {
+            let taken = warp.registers.predicate(*cond)? & active;
+            warp.frames.push(Frame::If { entered: active, other: active & !taken });
+            warp.registers.active = taken;
+            if taken == 0 { Flow::Jump(*otherwise) } else { Flow::Next }
+        }
+        Action::Else { end } => {
+            let other = match warp.frames.last() {
+                Some(Frame::If { other, .. }) => *other,
+                Some(Frame::Loop { .. }) | None => 0,
+            };
+            warp.registers.active = other;
+            if other == 0 { Flow::Jump(*end) } else { Flow::Next }
+        }
+        Action::EndIf { exit } => {
+            warp.registers.active = match warp.frames.pop() {
+                Some(Frame::If { entered, .. } | Frame::Loop { entered }) => entered,
+                None => ALL,
+            };
+            if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
+        }
+        Action::Loop => {
+            warp.frames.push(Frame::Loop { entered: active });
+            Flow::Next
+        }
+        Action::Break { cond, exit } => {
+            let left = warp.registers.predicate(*cond)? & active;
+            for frame in warp.frames.iter_mut().rev() {
+                match frame {
+                    Frame::If { entered, .. } => *entered &= !left,
+                    Frame::Loop { .. } => break,
+                }
+            }
+            warp.registers.active = active & !left;
+            if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
+        }
+        Action::EndLoop { start } if active != 0 => Flow::Jump(*start),
+        Action::EndLoop { .. } => {
+            warp.registers.active = match warp.frames.pop() {
+                Some(Frame::If { entered, .. } | Frame::Loop { entered }) => entered,
+                None => ALL,
+            };
+            Flow::Next
+        }
+        Action::Inst(_) | Action::Exit => Flow::Next,
+    })
+}
+
+/// Takes each lane's value from the lane it names.
+pub(super) fn shuffle(warp: &mut Warp<'_>, dst: Reg, src: Operand, lane: Operand) -> Result<(), Fault> {
+    warp.converged()?;
+    let (values, from) = (warp.registers.read(src)?, warp.registers.read(lane)?);
+    warp.registers.write(dst, &core::array::from_fn(|lane| values[(from[lane] & 31) as usize]))
+}
+
+/// Takes each lane's value from the lane whose number differs in the bits of `mask`.
+pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32) -> Result<(), Fault> {
+    warp.converged()?;
+    let values = warp.registers.read(src)?;
+    let mask = (mask & 31) as usize;
+    warp.registers.write(dst, &core::array::from_fn(|lane| values[lane ^ mask]))
+}
+
+/// Elects the lowest lane.
+pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg) -> Result<(), Fault> {
+    warp.converged()?;
+    warp.registers.write_predicate(dst, 1)
+}
+
+impl Machine<'_> {
+    pub(super) fn read_special(&mut self, warp: usize, dst: Reg, special: Special) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let cta = &self.ctas[warp.cta];
+        let [grid_x, grid_y, grid_z] = self.launch.grid;
+        let same = |value: u32| [value; 32];
+        let lane = core::array::from_fn(|lane| lane as u32);
+        let values = match special {
+            Special::ThreadX => lane.map(|lane| warp.index * 32 + lane),
+            Special::CtaX => same(cta.id[0]),
+            Special::CtaY => same(cta.id[1]),
+            Special::CtaZ => same(cta.id[2]),
+            Special::GridX => same(grid_x),
+            Special::GridY => same(grid_y),
+            Special::GridZ => same(grid_z),
+            Special::Lane => lane,
+            Special::ClusterRank => same(cta.rank),
+            Special::ClusterSize => same(self.program.function.cluster.iter().product()),
+            Special::ClusterX => same(cta.id[0] / self.program.function.cluster[0]),
+        };
+        warp.registers.write(dst, &values)?;
+        Ok(Flow::Next)
+    }
+
+    /// Moves registers between the warp and the CTA's pool.
+    pub(super) fn set_max_registers(&mut self, index: usize, grow: bool, asked: u32) -> Result<Flow, Stop> {
+        self.warps[index].converged()?;
+        let warp = &mut self.warps[index];
+        let pool = &mut self.ctas[warp.cta].free_registers;
+        let held = warp.held;
+        if (grow && asked < held) || (!grow && asked > held) {
+            return Err(Fault::Registers { grow, held, asked }.into());
+        }
+        let Some(left) = (*pool + 32 * held).checked_sub(32 * asked) else {
+            return Ok(Flow::Retry(Blocked::Registers { asked }));
+        };
+        *pool = left;
+        warp.held = asked;
+        self.collective(index)?;
+        Ok(Flow::Next)
+    }
+
+    /// Ends a warp: nothing of its own may be in flight.
+    pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
+        if let Some(pc) = self.unfinished_multiply(index) {
+            let what = "a wgmma that this warp has not waited for is in flight";
+            return Err(Fault::ExitInFlight { what }.by(index, pc, None));
+        }
+        let warp = &mut self.warps[index];
+        if let Some(store) = warp.stores.first() {
+            let what = "a tensor store that it has not waited for reads shared memory";
+            return Err(Fault::ExitInFlight { what }.by(index, store.pc, Some(store.lane)));
+        }
+        warp.exited = true;
+        let cta = warp.cta;
+        let last = self.warps.iter().filter(|warp| warp.cta == cta).all(|warp| warp.exited);
+        if last {
+            self.ctas[cta].exited = true;
+            self.counts.ctas += 1;
+            if let Some(load) = self.loads.iter().find(|load| load.cta == cta) {
+                let (warp, pc, lane) = load.by;
+                let what = "a tensor load into its CTA is in flight";
+                return Err(Fault::ExitInFlight { what }.by(warp, pc, Some(lane)));
+            }
+        }
+        self.cluster_exit();
+        Ok(Flow::Exit)
+    }
+}

@@ -1,0 +1,247 @@
+//! Parameters, generic loads and stores, `stmatrix`.
+
+use ptx::inst::{Address, Operand, Reg};
+use ptx::{Space, Type};
+
+use super::Flow;
+use crate::launch::PARAMETERS;
+use crate::machine::{Cta, Machine};
+use crate::program::class;
+use crate::shared::{BASE, Shared};
+use crate::trap::{Fault, Stop};
+use crate::warp::{Lanes, lanes};
+
+/// Bits of a shared address below the CTA's rank.
+const RANK_SHIFT: u32 = 24;
+
+fn split(address: u32) -> (u32, u32) {
+    (address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1))
+}
+
+impl Cta {
+    /// The offset of an address of the CTA's own shared memory.
+    pub(super) fn own(&self, address: u32) -> Result<u32, Fault> {
+        match split(address) {
+            (rank, offset) if rank == self.rank => Ok(offset),
+            (rank, _) => Err(Fault::SharedOtherCta { address, rank, own: self.rank }),
+        }
+    }
+}
+
+fn from_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
+}
+
+impl Machine<'_> {
+    /// The CTA that an address of the cluster's shared memory names, and the offset there.
+    pub(super) fn anywhere(&self, address: u32, own: u32) -> Result<(usize, u32), Fault> {
+        let (rank, offset) = split(address);
+        match self.ctas.get(rank as usize) {
+            Some(cta) if cta.exited => Err(Fault::PeerExited { rank }),
+            Some(_) => Ok((rank as usize, offset)),
+            None => Err(Fault::SharedOtherCta { address, rank, own }),
+        }
+    }
+
+    pub(super) fn load_param(&mut self, warp: usize, dst: Reg, param: u32) -> Result<Flow, Stop> {
+        let program = self.program;
+        let offset = program.params.0[param as usize];
+        let ty = program.function.registers[dst.0 as usize];
+        let value = from_bytes(&self.launch.block[offset..offset + ty.bytes() as usize]);
+        let registers = &mut self.warps[warp].registers;
+        if class(ty) == 2 {
+            registers.write_wide(dst, &[value; 32])?;
+        } else {
+            registers.write(dst, &[value as u32; 32])?;
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn param_address(&mut self, warp: usize, dst: Reg, param: u32) -> Result<Flow, Stop> {
+        let address = PARAMETERS + self.program.params.0[param as usize] as u64;
+        self.warps[warp].registers.write_wide(dst, &[address; 32])?;
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn shared_base(&mut self, warp: usize, dst: Reg) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let address = self.ctas[warp.cta].rank << RANK_SHIFT | BASE;
+        warp.registers.write(dst, &[address; 32])?;
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn map_shared(
+        &mut self,
+        warp: usize,
+        dst: Reg,
+        address: Operand,
+        rank: Operand,
+    ) -> Result<Flow, Stop> {
+        let registers = &mut self.warps[warp].registers;
+        let (address, rank) = (registers.read(address)?, registers.read(rank)?);
+        let ctas = self.ctas.len();
+        let outside = lanes(registers.active).find(|&lane| rank[lane] as usize >= ctas);
+        if let Some(lane) = outside {
+            let own = self.ctas[self.warps[warp].cta].rank;
+            return Err(Fault::SharedOtherCta { address: address[lane], rank: rank[lane], own }.lane(lane));
+        }
+        registers.write(dst, &core::array::from_fn(|i| split(address[i]).1 | rank[i] << RANK_SHIFT))?;
+        Ok(Flow::Next)
+    }
+
+    /// The address that each lane accesses.
+    fn addresses(&mut self, warp: usize, space: Space, address: Address) -> Result<Lanes<u64>, Fault> {
+        let registers = &mut self.warps[warp].registers;
+        Ok(match space {
+            Space::Global => {
+                let offset = i64::from(address.offset).cast_unsigned();
+                registers.read_wide(address.base)?.map(|base| base.wrapping_add(offset))
+            }
+            Space::Shared | Space::SharedCluster => {
+                let offset = address.offset.cast_unsigned();
+                registers.read(address.base)?.map(|base| base.wrapping_add(offset).into())
+            }
+        })
+    }
+
+    /// The CTA and the offset of a lane's shared access.
+    fn shared_place(&self, cta: usize, space: Space, address: u64) -> Result<(usize, u32), Fault> {
+        let address = address as u32;
+        match space {
+            Space::Global | Space::Shared => Ok((cta, self.ctas[cta].own(address)?)),
+            Space::SharedCluster => self.anywhere(address, self.ctas[cta].rank),
+        }
+    }
+
+    pub(super) fn load(
+        &mut self,
+        warp: usize,
+        space: Space,
+        ty: Type,
+        dst: &[Reg],
+        address: Address,
+    ) -> Result<Flow, Stop> {
+        let addresses = self.addresses(warp, space, address)?;
+        let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
+        let size = ty.bytes() as usize;
+        let bytes = (size * dst.len()) as u32;
+        let mut values = [[0u64; 32]; 4];
+        for lane in lanes(active) {
+            let mut buffer = [0u8; 16];
+            let buffer = &mut buffer[..bytes as usize];
+            match space {
+                Space::Global => {
+                    aligned(addresses[lane], bytes).map_err(|fault| fault.lane(lane))?;
+                    self.memory.load(addresses[lane], buffer).map_err(|fault| fault.lane(lane))?;
+                }
+                Space::Shared | Space::SharedCluster => {
+                    let place = self.shared_place(cta, space, addresses[lane]);
+                    let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
+                    let data = self.ctas[cta].shared.load(offset, bytes).map_err(|fault| fault.lane(lane))?;
+                    buffer.copy_from_slice(data);
+                }
+            }
+            for (values, element) in values.iter_mut().zip(buffer.chunks_exact(size.max(1))) {
+                values[lane] = from_bytes(element);
+            }
+        }
+        let registers = &mut self.warps[warp].registers;
+        for (&reg, values) in dst.iter().zip(&values) {
+            if class(ty) == 2 {
+                registers.write_wide(reg, values)?;
+            } else {
+                registers.write(reg, &values.map(|value| value as u32))?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn store(
+        &mut self,
+        warp: usize,
+        space: Space,
+        ty: Type,
+        src: &[Operand],
+        address: Address,
+    ) -> Result<Flow, Stop> {
+        let addresses = self.addresses(warp, space, address)?;
+        let registers = &mut self.warps[warp].registers;
+        let mut values = [[0u64; 32]; 4];
+        for (values, &operand) in values.iter_mut().zip(src) {
+            *values = if class(ty) == 2 {
+                registers.read_wide(operand)?
+            } else {
+                registers.read(operand)?.map(u64::from)
+            };
+        }
+        let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
+        let size = ty.bytes() as usize;
+        let bytes = (size * src.len()) as u32;
+        for lane in lanes(active) {
+            let mut buffer = [0u8; 16];
+            let buffer = &mut buffer[..bytes as usize];
+            for (element, values) in buffer.chunks_exact_mut(size.max(1)).zip(&values) {
+                element.copy_from_slice(&values[lane].to_le_bytes()[..size]);
+            }
+            match space {
+                Space::Global => {
+                    aligned(addresses[lane], bytes).map_err(|fault| fault.lane(lane))?;
+                    self.memory.store(addresses[lane], buffer).map_err(|fault| fault.lane(lane))?;
+                }
+                Space::Shared | Space::SharedCluster => {
+                    let place = self.shared_place(cta, space, addresses[lane]);
+                    let (target, offset) = place.map_err(|fault| fault.lane(lane))?;
+                    let thread = self.warps[warp].thread(lane);
+                    let stored = self.ctas[target].shared.store(offset, buffer, thread, target == cta);
+                    stored.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Lane 8j + r names the place of row r of matrix j; lane l's register j holds elements (l / 4, 2 (l % 4)) and
+    /// the next of matrix j, or of its transpose.
+    pub(super) fn store_matrix(
+        &mut self,
+        warp: usize,
+        address: Operand,
+        src: &[Operand],
+        transpose: bool,
+    ) -> Result<Flow, Stop> {
+        self.warps[warp].converged()?;
+        let warp = &mut self.warps[warp];
+        let addresses = warp.registers.read(address)?;
+        let cta = &mut self.ctas[warp.cta];
+        for (matrix, &operand) in src.iter().enumerate() {
+            let values = warp.registers.read(operand)?;
+            for row in 0..8 {
+                let lane = 8 * matrix + row;
+                let mut bytes = [0u8; 16];
+                for column in 0..8 {
+                    let (r, c) = if transpose { (column, row) } else { (row, column) };
+                    let half = values[r * 4 + c / 2] >> (16 * (c % 2));
+                    bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
+                }
+                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, warp.thread(lane));
+                stored.map_err(|fault| fault.lane(lane))?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+}
+
+fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], thread: u16) -> Result<(), Fault> {
+    match split(address) {
+        (rank, offset) if rank == own => shared.store(offset, bytes, thread, true),
+        (rank, _) => Err(Fault::SharedOtherCta { address, rank, own }),
+    }
+}
+
+fn aligned(address: u64, alignment: u32) -> Result<(), Fault> {
+    if address.is_multiple_of(u64::from(alignment.max(1))) {
+        Ok(())
+    } else {
+        Err(Fault::GlobalMisaligned { address, alignment })
+    }
+}

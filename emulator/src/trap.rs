@@ -1,0 +1,396 @@
+//! The program's faults: what was done, by whom, where in the kernel author's source.
+
+mod display;
+
+use ptx::Site;
+
+/// A fault and its place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trap {
+    /// The kernel.
+    pub kernel: String,
+    /// What went wrong.
+    pub fault: Fault,
+    /// Who did it; `None` where nobody did anything, as in a hang.
+    pub place: Option<Place>,
+}
+
+/// Who executed what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Place {
+    /// The statement's line in the kernel author's source; `None` at the end of the program.
+    pub site: Option<Site>,
+    /// The instruction's name.
+    pub instruction: &'static str,
+    /// The CTA's coordinates in the grid.
+    pub cta: [u32; 3],
+    /// The CTA's rank in its cluster.
+    pub rank: u32,
+    /// The warp's index in its CTA.
+    pub warp: u32,
+    /// The lane at fault, where one lane is.
+    pub lane: Option<u32>,
+    /// The enclosing scopes, outermost first.
+    pub scopes: Vec<&'static str>,
+}
+
+/// What one waiting warp waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiting {
+    /// The warp and its statement.
+    pub place: Place,
+    /// What it waits for.
+    pub on: Wait,
+}
+
+/// What a warp can wait for. Barrier offsets are bytes from the beginning of the CTA's dynamic shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Wait {
+    /// `mbarrier.try_wait`.
+    Mbarrier {
+        /// Where the barrier lies.
+        offset: u32,
+        /// The parity waited for.
+        parity: u32,
+        /// The current phase, which has not completed.
+        phase: u64,
+        /// Arrivals that the phase still needs.
+        pending: u32,
+        /// Arrivals that a phase needs.
+        expected: u32,
+        /// Bytes announced and not arrived.
+        outstanding: i64,
+    },
+    /// `bar.sync`.
+    Named {
+        /// The barrier.
+        id: u32,
+        /// Threads it waits for.
+        threads: u32,
+        /// Threads that have come.
+        arrived: u32,
+    },
+    /// `barrier.cluster.wait`.
+    Cluster {
+        /// Warps that have arrived.
+        arrived: u32,
+        /// Warps of the cluster.
+        warps: u32,
+    },
+    /// `wgmma.wait_group` for a multiply that not every warp of the warpgroup has issued.
+    Warpgroup {
+        /// The multiply, counted from 0.
+        multiply: u64,
+        /// Warps of the CTA that have not issued it.
+        missing: Vec<u32>,
+    },
+    /// `cp.async.bulk.wait_group` for stores that have not been done.
+    Stores {
+        /// How many of the newest groups may stay pending.
+        pending: u32,
+    },
+    /// `setmaxnreg.inc` for registers that nobody has given back.
+    Registers {
+        /// Registers a thread asked for.
+        asked: u32,
+        /// Registers a thread holds.
+        held: u32,
+        /// Registers of the whole pool that are free.
+        free: u32,
+    },
+    /// Nothing: it goes round a loop.
+    Polling,
+}
+
+/// Which kind of asynchronous work owns bytes of shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Owner {
+    /// A tensor load that writes them, until its barrier's phase completes.
+    TensorLoad,
+    /// A tensor store or `wgmma` that reads them, until somebody has waited for it.
+    AsyncRead,
+}
+
+/// What a program did wrong. Offsets are bytes from the beginning of the CTA's dynamic shared memory.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// Global memory outside every allocation.
+    GlobalOutOfBounds {
+        /// First byte.
+        address: u64,
+        /// How many.
+        bytes: u32,
+        /// The allocation below: its address and size.
+        near: Option<(u64, u64)>,
+    },
+    /// A global address that is not a multiple of the access.
+    GlobalMisaligned {
+        /// The address.
+        address: u64,
+        /// What it should be a multiple of.
+        alignment: u32,
+    },
+    /// Global bytes that nobody has written.
+    GlobalUninitialised {
+        /// First byte.
+        address: u64,
+        /// How many.
+        bytes: u32,
+    },
+    /// Shared memory outside the CTA's.
+    SharedOutOfBounds {
+        /// First byte; negative before the beginning.
+        offset: i64,
+        /// How many.
+        bytes: u32,
+        /// Bytes of the CTA's shared memory.
+        size: u32,
+    },
+    /// A shared address that is not a multiple of what the instruction needs.
+    SharedMisaligned {
+        /// The offset.
+        offset: i64,
+        /// What the address should be a multiple of.
+        alignment: u32,
+    },
+    /// Shared bytes that nobody has written.
+    SharedUninitialised {
+        /// First byte.
+        offset: u32,
+        /// How many.
+        bytes: u32,
+    },
+    /// An address of another CTA where only the own shared memory can be used, or of a CTA that is not there.
+    SharedOtherCta {
+        /// The address.
+        address: u32,
+        /// The CTA it names.
+        rank: u32,
+        /// The own rank.
+        own: u32,
+    },
+    /// Shared bytes that asynchronous work still owns.
+    SharedInFlight {
+        /// First byte.
+        offset: u32,
+        /// How many.
+        bytes: u32,
+        /// Who owns them.
+        owner: Owner,
+        /// Whether the access writes.
+        write: bool,
+    },
+    /// Shared bytes that are a live mbarrier.
+    SharedBarrier {
+        /// First byte.
+        offset: u32,
+    },
+    /// Asynchronous work reads shared bytes that a thread stored and did not fence afterwards.
+    MissingProxyFence {
+        /// First byte.
+        offset: u32,
+        /// The thread that stored them.
+        writer: u32,
+    },
+    /// Shared memory of a CTA that has exited.
+    PeerExited {
+        /// Its rank.
+        rank: u32,
+    },
+    /// A register that nothing has written.
+    RegisterUninitialised {
+        /// The register.
+        register: u32,
+    },
+    /// A register that a `wgmma` in flight owns.
+    RegisterInFlight {
+        /// The register.
+        register: u32,
+        /// Whether it was to be written.
+        write: bool,
+    },
+    /// A register that a `wgmma` uses after other instructions did, with no `wgmma.fence` between.
+    MissingWgmmaFence {
+        /// The register.
+        register: u32,
+    },
+    /// Only some lanes execute an instruction that needs the whole warp.
+    Divergence {
+        /// The lanes that do.
+        active: u32,
+    },
+    /// Lanes pass different values where the instruction takes one for the warp.
+    NotUniform {
+        /// Which operand.
+        operand: &'static str,
+    },
+    /// Warps of a warpgroup execute different instructions, or one with different operands.
+    WarpgroupDisagrees {
+        /// How many such instructions came before.
+        sequence: u64,
+        /// The line of the warp that came first.
+        other: Option<Site>,
+        /// What differs.
+        operand: &'static str,
+    },
+    /// The CTA's last warps are no whole warpgroup.
+    NoWarpgroup {
+        /// Warps of the CTA.
+        warps: u32,
+    },
+    /// A barrier number outside 0..16.
+    BarrierId {
+        /// The number.
+        id: u32,
+    },
+    /// Warps name different thread counts at one barrier.
+    BarrierThreads {
+        /// The barrier.
+        id: u32,
+        /// Threads according to the first.
+        first: u32,
+        /// Threads according to this one.
+        this: u32,
+    },
+    /// A warp comes twice to one round of a barrier.
+    BarrierTwice {
+        /// The barrier.
+        id: u32,
+    },
+    /// The cluster barrier's arrive and wait do not alternate.
+    ClusterBarrier {
+        /// Whether this is an arrive.
+        arrive: bool,
+    },
+    /// No mbarrier lives there.
+    MbarrierUninitialised {
+        /// Where.
+        offset: u32,
+    },
+    /// An mbarrier lives there already.
+    MbarrierLive {
+        /// Where.
+        offset: u32,
+    },
+    /// An mbarrier's count outside 1..2^20.
+    MbarrierCount {
+        /// Where.
+        offset: u32,
+        /// The count.
+        count: u32,
+    },
+    /// More arrivals than the phase needs.
+    MbarrierOverArrival {
+        /// Where.
+        offset: u32,
+        /// Arrivals of this instruction.
+        count: u32,
+        /// Arrivals the phase still needed.
+        pending: u32,
+        /// The phase.
+        phase: u64,
+    },
+    /// More outstanding bytes than a barrier can count.
+    MbarrierBytes {
+        /// Where.
+        offset: u32,
+        /// Bytes announced and not arrived.
+        outstanding: i64,
+    },
+    /// An asynchronous copy or another CTA uses an mbarrier whose initialisation was not fenced.
+    MbarrierNotFenced {
+        /// Where.
+        offset: u32,
+        /// The thread that initialised it.
+        by: u32,
+    },
+    /// No tensor map at the address.
+    TensorMap {
+        /// The generic address.
+        address: u64,
+    },
+    /// Another number of coordinates than the map has dimensions.
+    TensorRank {
+        /// Dimensions of the map.
+        map: u32,
+        /// Coordinates given.
+        coordinates: u32,
+    },
+    /// A multicast mask that is empty or names CTAs outside the cluster.
+    Multicast {
+        /// The mask.
+        mask: u32,
+        /// CTAs of the cluster.
+        ctas: u32,
+    },
+    /// A matrix descriptor that no canonical layout has.
+    Descriptor {
+        /// Its bits.
+        descriptor: u64,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// `setmaxnreg` in the wrong direction.
+    Registers {
+        /// Whether it was to grow.
+        grow: bool,
+        /// Registers a thread holds.
+        held: u32,
+        /// Registers asked for.
+        asked: u32,
+    },
+    /// A thread or a CTA ends while its asynchronous work is in flight.
+    ExitInFlight {
+        /// Which work.
+        what: &'static str,
+    },
+    /// The program executed `trap`.
+    Trapped,
+    /// The cluster's fuel is spent.
+    Fuel {
+        /// Warp instructions allowed.
+        limit: u64,
+        /// Where the warps are.
+        warps: Vec<Waiting>,
+    },
+    /// No warp can run and nothing asynchronous is pending.
+    Hang {
+        /// Who waits for what.
+        waiting: Vec<Waiting>,
+        /// How many warps of the cluster have exited.
+        exited: u32,
+    },
+}
+
+/// A fault on its way out of a step, with the lane at fault where one is.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    pub(crate) fault: Box<Fault>,
+    pub(crate) lane: Option<u32>,
+    /// The warp and operation at fault, where they are not those being executed.
+    pub(crate) by: Option<(usize, usize)>,
+}
+
+impl From<Fault> for Stop {
+    fn from(fault: Fault) -> Self {
+        Self { fault: Box::new(fault), lane: None, by: None }
+    }
+}
+
+impl Fault {
+    /// The fault of one lane.
+    pub(crate) fn lane(self, lane: usize) -> Stop {
+        Stop { fault: Box::new(self), lane: u32::try_from(lane).ok(), by: None }
+    }
+
+    /// The fault of an operation that a warp executed earlier.
+    pub(crate) fn by(self, warp: usize, pc: usize, lane: Option<usize>) -> Stop {
+        let lane = lane.and_then(|lane| u32::try_from(lane).ok());
+        Stop { fault: Box::new(self), lane, by: Some((warp, pc)) }
+    }
+}
+
+impl std::error::Error for Trap {}

@@ -1,0 +1,331 @@
+//! Tensor copies and matrix multiplies.
+
+use emulator::{Fault, Owner, Wait};
+use ptx::TensorLoad;
+use ptx::inst::ProxySpace;
+
+use crate::{BOX_BYTES, Case};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new(
+            "a tensor load not waited for is read",
+            32,
+            |k| {
+                k.init();
+                k.load(k.base);
+                if !k.broken {
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                }
+                let _value = k.f.load_shared_vector::<u32, 1>(k.base, 0);
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |f| matches!(f, Fault::SharedInFlight { owner: Owner::TensorLoad, write: false, .. }),
+        ),
+        Case::new(
+            "a tensor load not waited for is overwritten",
+            32,
+            |k| {
+                k.init();
+                k.load(k.base);
+                if !k.broken {
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                }
+                k.f.store_shared(k.base, 0, [k.thread]);
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |f| matches!(f, Fault::SharedInFlight { owner: Owner::TensorLoad, write: true, .. }),
+        ),
+        Case::new(
+            "a tensor store's source is overwritten",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                k.store(k.base);
+                if !k.broken {
+                    k.f.bulk_wait(0, true);
+                }
+                k.f.store_shared(k.base, 0, [k.thread]);
+                k.f.bulk_wait(0, true);
+            },
+            |f| matches!(f, Fault::SharedInFlight { owner: Owner::AsyncRead, write: true, .. }),
+        ),
+        Case::new(
+            "a wait for a group that is not committed covers nothing",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                k.once(|| {
+                    k.f.tensor_store(k.out_map, k.base, [k.f.constant(0); 2]);
+                    if !k.broken {
+                        k.f.bulk_commit();
+                    }
+                    k.f.bulk_wait(0, false);
+                });
+            },
+            |f| matches!(f, Fault::ExitInFlight { .. }),
+        ),
+        Case::new(
+            "a multiply's operand is overwritten",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, None);
+                if k.broken {
+                    k.once(|| k.f.store_shared(k.base, 0, [k.thread]));
+                }
+                k.finish();
+            },
+            |f| matches!(f, Fault::SharedInFlight { owner: Owner::AsyncRead, write: true, .. }),
+        ),
+        Case::new(
+            "no proxy fence before a tensor store",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                k.f.store_shared(k.base + k.thread * 4, 0, [k.thread]);
+                if !k.broken {
+                    k.f.fence_proxy_async(ProxySpace::Shared);
+                }
+                k.f.warp_sync();
+                k.store(k.base);
+                k.f.bulk_wait(0, true);
+            },
+            |f| matches!(f, Fault::MissingProxyFence { .. }),
+        ),
+        Case::new(
+            "a proxy fence of the issuer alone",
+            128,
+            |k| {
+                k.zero(4096);
+                k.f.barrier_sync(0, 128);
+                k.f.store_shared(k.base + k.thread * 4, 0, [k.thread]);
+                if !k.broken {
+                    k.f.fence_proxy_async(ProxySpace::Shared);
+                }
+                k.f.barrier_sync(0, 128);
+                k.once(|| k.f.fence_proxy_async(ProxySpace::Shared));
+                let d = k.accumulators();
+                k.f.wgmma_fence();
+                k.wgmma(&d, false, None);
+                k.finish();
+            },
+            |f| matches!(f, Fault::MissingProxyFence { .. }),
+        ),
+        Case::new(
+            "an accumulator nobody wrote",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, k.broken, None);
+                k.finish();
+            },
+            |f| matches!(f, Fault::RegisterUninitialised { .. }),
+        ),
+        Case::new(
+            "an accumulator read in flight",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, None);
+                if !k.broken {
+                    k.finish();
+                }
+                let _value = d[0].get();
+                k.finish();
+            },
+            |f| matches!(f, Fault::RegisterInFlight { write: false, .. }),
+        ),
+        Case::new(
+            "an accumulator written in flight",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, None);
+                if !k.broken {
+                    k.finish();
+                }
+                d[3].set(1.0f32);
+                k.finish();
+            },
+            |f| matches!(f, Fault::RegisterInFlight { write: true, .. }),
+        ),
+        Case::new(
+            "a wait that leaves the newest group",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, None);
+                k.f.wgmma_commit();
+                k.f.wgmma_wait(u32::from(k.broken));
+                let _value = d[0].get();
+                k.f.wgmma_wait(0);
+            },
+            |f| matches!(f, Fault::RegisterInFlight { .. }),
+        ),
+        Case::new(
+            "accumulators set after the fence",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                d.iter().for_each(|one| one.set(0.0f32));
+                if !k.broken {
+                    k.f.wgmma_fence();
+                }
+                k.wgmma(&d, true, None);
+                k.finish();
+            },
+            |f| matches!(f, Fault::MissingWgmmaFence { .. }),
+        ),
+        Case::new(
+            "divergence in an aligned instruction",
+            32,
+            |k| {
+                let lanes = if k.broken { 5 } else { 32 };
+                k.f.if_(k.thread.less_than(lanes), || {
+                    let _leader = k.f.elect();
+                });
+            },
+            |f| matches!(f, Fault::Divergence { active: 0x1F }),
+        ),
+        Case::new(
+            "warps of a warpgroup with different descriptors",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                let warp = (k.thread / 32).cast::<u64>();
+                k.wgmma(&d, false, k.broken.then(|| warp / 3));
+                k.finish();
+            },
+            |f| matches!(f, Fault::WarpgroupDisagrees { operand: "descriptor of A", .. }),
+        ),
+        Case::new(
+            "a multiply in half a warpgroup",
+            192,
+            |k| {
+                let d = k.accumulators();
+                k.zero(4096);
+                k.f.barrier_sync(0, 192);
+                let warp = k.f.warp_index();
+                k.f.if_(if k.broken { warp.at_least(4) } else { warp.less_than(4) }, || {
+                    k.f.wgmma_fence();
+                    k.wgmma(&d, false, None);
+                    k.finish();
+                });
+            },
+            |f| matches!(f, Fault::NoWarpgroup { warps: 6 }),
+        ),
+        Case::new(
+            "no tensor map at the address",
+            32,
+            |k| {
+                k.f.prefetch_tensor_map(if k.broken { k.data } else { k.map });
+            },
+            |f| matches!(f, Fault::TensorMap { .. }),
+        ),
+        Case::new(
+            "coordinates that do not fit the map",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                let zero = k.f.constant(0);
+                k.once(|| {
+                    if k.broken {
+                        k.f.tensor_store(k.out_map, k.base, [zero; 3]);
+                    } else {
+                        k.f.tensor_store(k.out_map, k.base, [zero; 2]);
+                    }
+                    k.f.bulk_commit();
+                    k.f.bulk_wait(0, true);
+                });
+            },
+            |f| matches!(f, Fault::TensorRank { map: 2, coordinates: 3 }),
+        ),
+        Case::new(
+            "a box that is not aligned",
+            32,
+            |k| {
+                k.init();
+                k.load(k.base + if k.broken { 64 } else { 128 });
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |f| matches!(f, Fault::SharedMisaligned { offset: 64, alignment: 128 }),
+        ),
+        Case::new(
+            "a multicast mask beyond the cluster",
+            32,
+            |k| {
+                k.init();
+                let multicast = Some(k.f.constant(if k.broken { 3u16 } else { 1 }));
+                k.once(|| {
+                    k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES);
+                    let load =
+                        TensorLoad { map: k.map, dst: k.base, barrier: k.barrier(), multicast, hint: None };
+                    k.f.tensor_load(load, [k.f.constant(0); 2]);
+                });
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |f| matches!(f, Fault::Multicast { mask: 3, ctas: 1 }),
+        ),
+        Case::new(
+            "a base offset in a descriptor",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, k.broken.then(|| k.f.constant(1u64 << 49)));
+                k.finish();
+            },
+            |f| matches!(f, Fault::Descriptor { .. }),
+        ),
+        Case::new(
+            "a CTA that ends before its load has landed",
+            32,
+            |k| {
+                k.init();
+                k.load(k.base);
+                if !k.broken {
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                }
+            },
+            |f| matches!(f, Fault::ExitInFlight { .. }),
+        ),
+        Case::new(
+            "a warp that ends before its multiply",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.wgmma(&d, false, None);
+                if !k.broken {
+                    k.finish();
+                }
+            },
+            |f| matches!(f, Fault::ExitInFlight { .. }),
+        ),
+        Case::new(
+            "a warp of the warpgroup that does not multiply",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                let warp = k.f.warp_index();
+                k.f.if_(warp.less_than(if k.broken { 3 } else { 4 }), || {
+                    k.wgmma(&d, false, None);
+                    k.finish();
+                });
+            },
+            |f| {
+                matches!(f, Fault::Hang { waiting, .. }
+            if waiting[0].on == Wait::Warpgroup { multiply: 0, missing: vec![3] })
+            },
+        ),
+    ]
+}

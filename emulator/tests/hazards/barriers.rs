@@ -1,0 +1,277 @@
+//! Barriers, clusters, register budgets and the end of a program.
+
+use emulator::{Fault, Wait};
+use ptx::{Inst, Operand, Space, Special, TensorLoad};
+
+use crate::{BARRIER, BOX_BYTES, Case};
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new(
+            "a live mbarrier is stored to",
+            32,
+            |k| {
+                k.init();
+                k.f.store_shared(k.barrier(), if k.broken { 0 } else { 8 }, [k.thread]);
+            },
+            |f| matches!(f, Fault::SharedBarrier { offset: BARRIER }),
+        ),
+        Case::new(
+            "a barrier number that differs between lanes",
+            32,
+            |k| {
+                let id = if k.broken { k.thread & 1 } else { k.thread / 32 };
+                k.f.barrier_sync(id, 32);
+            },
+            |f| matches!(f, Fault::NotUniform { .. }),
+        ),
+        Case::new(
+            "a barrier number that does not exist",
+            32,
+            |k| {
+                k.f.barrier_sync(k.thread / 32 + if k.broken { 16 } else { 15 }, 32);
+            },
+            |f| matches!(f, Fault::BarrierId { id: 16 }),
+        ),
+        Case::new(
+            "thread counts that differ at a barrier",
+            64,
+            |k| {
+                let warp = k.f.warp_index();
+                k.f.if_else(
+                    warp.equals(0),
+                    || k.f.barrier_sync(1, 64),
+                    || {
+                        k.f.barrier_sync(1, if k.broken { 32 } else { 64 });
+                    },
+                );
+            },
+            |f| matches!(f, Fault::BarrierThreads { id: 1, first: 64, this: 32 }),
+        ),
+        Case::new(
+            "a warp that arrives twice",
+            64,
+            |k| {
+                let warp = k.f.warp_index();
+                k.f.if_else(
+                    warp.equals(0),
+                    || {
+                        k.f.barrier_arrive(1, 64);
+                        if k.broken {
+                            k.f.barrier_arrive(1, 64);
+                        }
+                    },
+                    || k.f.barrier_sync(1, 64),
+                );
+            },
+            |f| matches!(f, Fault::BarrierTwice { id: 1 }),
+        ),
+        Case::new(
+            "a cluster wait without an arrive",
+            32,
+            |k| {
+                if !k.broken {
+                    k.f.cluster_arrive(true);
+                }
+                k.f.cluster_wait();
+            },
+            |f| matches!(f, Fault::ClusterBarrier { arrive: false }),
+        ),
+        Case::new(
+            "two cluster arrives",
+            32,
+            |k| {
+                k.f.cluster_arrive(true);
+                if k.broken {
+                    k.f.cluster_arrive(true);
+                }
+                k.f.cluster_wait();
+            },
+            |f| matches!(f, Fault::ClusterBarrier { arrive: true }),
+        ),
+        Case::new(
+            "an mbarrier that was not initialised",
+            32,
+            |k| {
+                if !k.broken {
+                    k.init();
+                }
+                k.once(|| k.f.mbarrier_arrive(k.barrier()));
+            },
+            |f| matches!(f, Fault::MbarrierUninitialised { offset: BARRIER }),
+        ),
+        Case::new(
+            "an mbarrier initialised twice",
+            32,
+            |k| {
+                k.init();
+                k.once(|| {
+                    if !k.broken {
+                        let barrier = k.barrier().operand();
+                        k.f.emit(Inst::MbarrierInvalidate { barrier });
+                    }
+                    k.f.mbarrier_init(k.barrier(), 1);
+                });
+            },
+            |f| matches!(f, Fault::MbarrierLive { offset: BARRIER }),
+        ),
+        Case::new(
+            "an mbarrier of no arrivals",
+            32,
+            |k| {
+                k.once(|| k.f.mbarrier_init(k.barrier(), u32::from(!k.broken)));
+            },
+            |f| matches!(f, Fault::MbarrierCount { count: 0, .. }),
+        ),
+        Case::new(
+            "an arrival of every lane where one was agreed",
+            32,
+            |k| {
+                k.once(|| k.f.mbarrier_init(k.barrier(), 3));
+                let count = Operand::Imm(if k.broken { 2 } else { 1 });
+                let barrier = k.barrier().operand();
+                k.f.if_(k.thread.less_than(3), || {
+                    k.f.emit(Inst::MbarrierArrive { barrier, space: Space::Shared, count });
+                });
+            },
+            |f| matches!(f, Fault::MbarrierOverArrival { count: 2, pending: 1, .. }),
+        ),
+        Case::new(
+            "more bytes than a barrier counts",
+            32,
+            |k| {
+                k.init();
+                let bytes = if k.broken { 1 << 20 } else { (1 << 20) - 1 };
+                k.once(|| k.f.mbarrier_arrive_expect(k.barrier(), bytes));
+            },
+            |f| matches!(f, Fault::MbarrierBytes { outstanding: 1_048_576, .. }),
+        ),
+        Case::new(
+            "a barrier that a copy uses without a fence",
+            32,
+            |k| {
+                k.once(|| {
+                    k.f.mbarrier_init(k.barrier(), 1);
+                    if !k.broken {
+                        k.f.fence_mbarrier_init();
+                    }
+                });
+                k.load(k.base);
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |f| matches!(f, Fault::MbarrierNotFenced { offset: BARRIER, by: 0 }),
+        ),
+        Case::new(
+            "setmaxnreg in the wrong direction",
+            128,
+            |k| {
+                k.f.set_max_registers(false, 40);
+                k.f.set_max_registers(false, if k.broken { 48 } else { 32 });
+            },
+            |f| matches!(f, Fault::Registers { grow: false, held: 40, asked: 48 }),
+        ),
+        Case::new(
+            "a trap",
+            32,
+            |k| {
+                k.f.if_(k.thread.equals(if k.broken { 3 } else { 99 }), || k.f.trap());
+            },
+            |f| matches!(f, Fault::Trapped),
+        ),
+        Case::new(
+            "a loop that never ends",
+            32,
+            |k| {
+                k.f.loop_(|| k.f.break_if(k.thread.at_least(u32::from(k.broken))));
+            },
+            |f| matches!(f, Fault::Fuel { limit: 100_000, .. }),
+        ),
+        Case::new(
+            "a poll that never succeeds",
+            32,
+            |k| {
+                k.init();
+                k.f.warp_sync();
+                k.f.loop_(|| k.f.break_if(k.f.mbarrier_try_wait(k.barrier(), u32::from(!k.broken))));
+            },
+            |f| {
+                matches!(f, Fault::Hang { waiting, .. }
+            if matches!(waiting[0].on, Wait::Mbarrier { offset: BARRIER, parity: 0, pending: 1, .. }))
+                    || matches!(f, Fault::Fuel { .. })
+            },
+        ),
+        Case::new(
+            "a barrier to which a warp does not come",
+            64,
+            |k| {
+                let warp = k.f.warp_index();
+                k.f.if_(warp.less_than(if k.broken { 1 } else { 2 }), || k.f.barrier_sync(2, 64));
+            },
+            |f| {
+                matches!(f, Fault::Hang { waiting, exited: 1 }
+            if waiting[0].on == Wait::Named { id: 2, threads: 64, arrived: 32 })
+            },
+        ),
+        Case::new(
+            "more registers than the pool has",
+            384,
+            |k| {
+                // 3 x 168 registers: 40 + 232 + 232 fit, 40 + 240 + 232 do not.
+                let warp = k.f.warp_index();
+                k.f.if_(warp.less_than(4), || k.f.set_max_registers(false, 40));
+                k.f.if_(warp.at_least(4) & warp.less_than(8), || k.f.set_max_registers(true, 232));
+                k.f.if_(warp.at_least(8), || k.f.set_max_registers(true, if k.broken { 240 } else { 232 }));
+                k.f.barrier_sync(0, 384);
+            },
+            |f| {
+                matches!(f, Fault::Hang { waiting, .. }
+            if waiting.iter().any(|one| matches!(one.on, Wait::Registers { asked: 240, held: 168, .. })))
+            },
+        ),
+        Case::in_cluster(
+            "a peer's memory through an own address",
+            |k| {
+                let rank = k.f.special(Special::ClusterRank);
+                let address = if k.broken { k.f.map_shared(k.base, rank ^ 1) } else { k.base };
+                k.f.store_shared(address, 0, [k.thread]);
+                k.f.cluster_arrive(false);
+                k.f.cluster_wait();
+            },
+            |f| matches!(f, Fault::SharedOtherCta { .. }),
+        ),
+        Case::in_cluster(
+            "a peer that has exited",
+            |k| {
+                let rank = k.f.special(Special::ClusterRank);
+                k.once(|| {
+                    k.f.mbarrier_init(k.barrier(), 1);
+                    k.f.fence_mbarrier_init();
+                });
+                k.f.cluster_arrive(false);
+                k.f.cluster_wait();
+                k.f.if_(rank.equals(0), || {
+                    // Gives the peer the time to end: a load of its own.
+                    k.once(|| {
+                        k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES);
+                        let load = TensorLoad {
+                            map: k.map,
+                            dst: k.base,
+                            barrier: k.barrier(),
+                            multicast: None,
+                            hint: None,
+                        };
+                        k.f.tensor_load(load, [k.f.constant(0); 2]);
+                    });
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                    let remote = k.f.map_shared(k.barrier(), 1);
+                    k.once(|| k.f.mbarrier_arrive_cluster(remote));
+                });
+                if !k.broken {
+                    k.f.cluster_arrive(false);
+                    k.f.cluster_wait();
+                }
+            },
+            |f| matches!(f, Fault::PeerExited { rank: 1 }),
+        ),
+    ]
+}

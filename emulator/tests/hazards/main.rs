@@ -1,0 +1,198 @@
+//! Every hazard: a minimal program that has it, and its twin that differs in one thing and passes.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+mod asynchronous;
+mod barriers;
+mod memory;
+
+use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
+use ptx::abi::{Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::inst::ProxySpace;
+use ptx::{Builder, Entry, Function, Special, Target, TensorLoad, Value, Var, WgmmaOperands, WgmmaTypes};
+
+/// What a program of this file works with.
+#[derive(Clone, Copy)]
+struct Kernel<'f> {
+    f: &'f Builder,
+    /// 8 rows of 64 bf16, written.
+    data: Value<'f, u64>,
+    /// As much, not written.
+    out: Value<'f, u64>,
+    /// The tensor of `data`, one box.
+    map: Value<'f, u64>,
+    /// The tensor of `out`, one box.
+    out_map: Value<'f, u64>,
+    /// 8 KiB of shared memory.
+    base: Value<'f, u32>,
+    thread: Value<'f, u32>,
+    /// Whether this is the program that traps.
+    broken: bool,
+}
+
+struct Case {
+    why: &'static str,
+    threads: u32,
+    cluster: u32,
+    program: fn(Kernel<'_>),
+    found: fn(&Fault) -> bool,
+}
+
+const BOX_BYTES: u32 = 8 * 64 * 2;
+/// Where programs keep a barrier, behind their data.
+const BARRIER: u32 = 7168;
+
+fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failure> {
+    let entry = Entry {
+        name: "hazard".into(),
+        target: Target::Sm90a,
+        threads: case.threads,
+        shared_bytes: 8192,
+        cluster: [case.cluster, 1, 1],
+    };
+    let function = Function::build(entry, |f| {
+        let (data, out) = (f.param("data"), f.param("out"));
+        let (map, out_map) = (f.tensor_map("map"), f.tensor_map("out_map"));
+        let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
+        (case.program)(Kernel { f, data, out, map, out_map, base, thread, broken });
+    });
+    let program = Program::new(&function.verify().unwrap());
+    let mut memory = Memory::new();
+    let data = memory.upload(&[0x3F; BOX_BYTES as usize]);
+    let out = memory.allocate(BOX_BYTES as usize);
+    let map = |address| TensorMap {
+        element: TensorElement::Bf16,
+        address,
+        dims: vec![64, 8],
+        strides: vec![128],
+        box_dims: vec![64, 8],
+        swizzle: TensorSwizzle::B128,
+    };
+    let arguments = [data.into(), out.into(), map(data).into(), map(out).into()];
+    program.launch(Grid { ctas: [case.cluster, 1, 1] }, &arguments, &memory, options).map(drop)
+}
+
+impl<'f> Kernel<'f> {
+    /// Runs in one thread.
+    fn once(self, body: impl FnOnce()) {
+        self.f.if_(self.thread.equals(0), body);
+    }
+
+    fn barrier(self) -> Value<'f, u32> {
+        self.base + BARRIER
+    }
+
+    /// A barrier of one arrival that a tensor load may use.
+    fn init(self) {
+        self.once(|| {
+            self.f.mbarrier_init(self.barrier(), 1);
+            self.f.fence_mbarrier_init();
+        });
+    }
+
+    /// Loads the box to `dst`.
+    fn load(self, dst: Value<'f, u32>) {
+        let load = TensorLoad { map: self.map, dst, barrier: self.barrier(), multicast: None, hint: None };
+        self.once(|| {
+            self.f.mbarrier_arrive_expect(self.barrier(), BOX_BYTES);
+            self.f.tensor_load(load, [self.f.constant(0); 2]);
+        });
+    }
+
+    /// Fills shared memory with zeros from thread 0, and fences.
+    fn zero(self, bytes: u32) {
+        self.once(|| {
+            let zero = self.f.constant(0u32);
+            self.f.repeat(self.f.constant(bytes / 16), |index| {
+                self.f.store_shared(self.base + index * 16, 0, [zero; 4]);
+            });
+            self.f.fence_proxy_async(ProxySpace::All);
+        });
+    }
+
+    fn store(self, src: Value<'f, u32>) {
+        self.once(|| {
+            self.f.tensor_store(self.out_map, src, [self.f.constant(0); 2]);
+            self.f.bulk_commit();
+        });
+    }
+
+    fn accumulators(self) -> Vec<Var<'f, f32>> {
+        (0..4).map(|_| self.f.uninitialised()).collect()
+    }
+
+    /// A multiply of unswizzled operands at the beginning of shared memory: 2 KiB of A, 256 B of B.
+    fn wgmma(self, accumulators: &[Var<'f, f32>], accumulate: bool, flaw: impl Into<Option<Value<'f, u64>>>) {
+        let start = ((self.base & 0x3_FFFF) >> 4).cast::<u64>() | (64u64 << 16 | 8 << 32);
+        let a = flaw.into().map_or(start, |flaw| start ^ flaw);
+        let operands = WgmmaOperands {
+            types: WgmmaTypes::Bf16F32,
+            n: 8,
+            a,
+            b: start,
+            accumulate: self.f.constant(accumulate),
+            transpose_a: false,
+            transpose_b: false,
+        };
+        self.f.wgmma(operands, accumulators);
+    }
+
+    /// Zeroed operands, and a fence.
+    fn ready_to_multiply(self) {
+        self.zero(4096);
+        self.f.barrier_sync(0, 128);
+        self.f.wgmma_fence();
+    }
+
+    fn finish(self) {
+        self.f.wgmma_commit();
+        self.f.wgmma_wait(0);
+    }
+}
+
+impl Case {
+    fn new(why: &'static str, threads: u32, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Self {
+        Self { why, threads, cluster: 1, program, found }
+    }
+
+    /// Two CTAs of one warp each.
+    fn in_cluster(why: &'static str, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Self {
+        Self { why, threads: 32, cluster: 2, program, found }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    [memory::cases(), asynchronous::cases(), barriers::cases()].into_iter().flatten().collect()
+}
+
+#[test]
+fn each_hazard_is_found_and_its_twin_passes() {
+    let options = Options { fuel: 100_000, ..Options::default() };
+    for case in cases() {
+        match launch(&case, true, &options) {
+            Err(Failure::Trap(trap)) => {
+                assert!((case.found)(&trap.fault), "{}: another fault: {trap}", case.why);
+                let text = trap.to_string();
+                assert!(text.starts_with("kernel `hazard`: ") && text.contains("tests/hazards/"), "{text}");
+            }
+            other => panic!("{}: {other:?}", case.why),
+        }
+        for schedule in [Schedule::Default, Schedule::Earliest, Schedule::Latest, Schedule::Random] {
+            let options = Options { schedule, ..options };
+            if let Err(failure) = launch(&case, false, &options) {
+                panic!("{}: the twin traps under {schedule:?}: {failure}", case.why);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_seed_repeats_the_same_failure() {
+    let all = cases();
+    let case = all.iter().find(|case| case.why == "a wait that leaves the newest group").unwrap();
+    for seed in 0..16 {
+        let options = Options { schedule: Schedule::Random, seed, ..Options::default() };
+        let text = || launch(case, true, &options).unwrap_err().to_string();
+        assert_eq!(text(), text());
+    }
+}
