@@ -49,7 +49,10 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     plans += 1;
                     assert!(plan.stages >= 2, "{plan:?}");
                     assert!(plan.shared_bytes <= limits.shared_bytes, "{plan:?}");
-                    assert!(plan.stage.bytes.is_multiple_of(1024), "stages keep every swizzle's period: {plan:?}");
+                    assert!(
+                        plan.stage.bytes.is_multiple_of(1024),
+                        "stages keep every swizzle's period: {plan:?}"
+                    );
                     assert!(plan.stage.b_offset >= plan.stage.a_bytes, "{plan:?}");
                     assert!(plan.stage.b_offset.is_multiple_of(plan.stage.b_swizzle.alignment()), "{plan:?}");
                     assert!(plan.stage.b_offset + plan.stage.b_bytes <= plan.stage.bytes, "{plan:?}");
@@ -70,13 +73,18 @@ fn every_plan_keeps_the_hardware_s_rules() {
 
 #[test]
 fn narrow_tiles_take_narrower_swizzles() {
-    for (k, want) in [(64, SwizzleMode::B128), (32, SwizzleMode::B64), (16, SwizzleMode::B32), (128, SwizzleMode::B128)]
+    for (k, want) in
+        [(64, SwizzleMode::B128), (32, SwizzleMode::B64), (16, SwizzleMode::B32), (128, SwizzleMode::B128)]
     {
         let plan = Plan::new(spec([64, 64, k], 1, Some(2)), PLAIN).expect("legal");
         assert_eq!(plan.stage.a_swizzle, want, "tile K {k}");
     }
     let rows = MainloopSpec { b_major: Major::Mn, ..spec([64, 8, 64], 1, Some(2)) };
-    assert_eq!(Plan::new(rows, PLAIN).expect("legal").stage.b_swizzle, SwizzleMode::None, "8 contiguous columns");
+    assert_eq!(
+        Plan::new(rows, PLAIN).expect("legal").stage.b_swizzle,
+        SwizzleMode::None,
+        "8 contiguous columns"
+    );
 }
 
 #[test]

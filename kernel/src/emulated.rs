@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use emulator::{Failure, Memory, Options, Report};
+use emulator::{Failure, Memory, Options, Report, Schedule};
 use ptx::abi::{Argument, Grid};
 
 use crate::engine::{Buffer, Engine};
@@ -21,6 +21,7 @@ pub struct Emulator {
     memory: Memory,
     sizes: HashMap<u64, usize>,
     multiprocessors: u32,
+    schedule: Schedule,
     seed: u64,
     progress: Option<Progress>,
     report: Option<Report>,
@@ -37,6 +38,7 @@ impl fmt::Debug for Emulator {
         f.debug_struct("Emulator")
             .field("buffers", &self.sizes.len())
             .field("multiprocessors", &self.multiprocessors)
+            .field("schedule", &self.schedule)
             .field("seed", &self.seed)
             .finish_non_exhaustive()
     }
@@ -49,6 +51,7 @@ impl Emulator {
             memory: Memory::new(),
             sizes: HashMap::new(),
             multiprocessors: 132,
+            schedule: Schedule::Default,
             seed: 0,
             progress: None,
             report: None,
@@ -62,10 +65,10 @@ impl Emulator {
         self
     }
 
-    /// The same with another order of warps and asynchronous completions.
+    /// The same with another order of warps and asynchronous completions; `seed` chooses among the random ones.
     #[must_use]
-    pub fn with_seed(mut self, seed: u64) -> Self {
-        self.seed = seed;
+    pub fn with_schedule(mut self, schedule: Schedule, seed: u64) -> Self {
+        (self.schedule, self.seed) = (schedule, seed);
         self
     }
 
@@ -107,9 +110,11 @@ impl Engine for Emulator {
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
         self.known(buffer, bytes.len())?;
         let needed = bytes.len();
-        self.memory
-            .write(buffer.address, bytes)
-            .map_err(|_| EngineError::Buffer { address: buffer.address, bytes: buffer.bytes, needed })
+        self.memory.write(buffer.address, bytes).map_err(|_| EngineError::Buffer {
+            address: buffer.address,
+            bytes: buffer.bytes,
+            needed,
+        })
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
@@ -140,7 +145,7 @@ impl Engine for Emulator {
         let start = Instant::now();
         let lowered = emulator::Program::new(program.function());
         let progress = self.progress.as_ref().map(|progress| progress.as_ref() as _);
-        let options = Options { seed: self.seed, progress, ..Options::default() };
+        let options = Options { schedule: self.schedule, seed: self.seed, progress, ..Options::default() };
         let kernel = program.name().to_owned();
         match lowered.launch(grid, arguments, &self.memory, &options) {
             Ok(report) => {

@@ -1,6 +1,6 @@
 //! What can go wrong, each with what was seen and what was needed.
 
-use ptx::abi::ArgumentError;
+use ptx::abi::{ArgumentError, TensorMapError};
 
 /// Why an engine could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -11,6 +11,27 @@ pub enum EngineError {
     NoDriver {
         /// The library that was looked for.
         library: &'static str,
+    },
+    /// A library of NVIDIA's is not installed; only comparisons with it need it.
+    #[error(
+        "{library} could not be loaded ({reason}): install it, or put its folder on the loader's search path"
+    )]
+    NoLibrary {
+        /// The library.
+        library: &'static str,
+        /// What was tried.
+        reason: String,
+    },
+    /// The CUDA driver does not know the PTX version that kernels are printed in.
+    #[error(
+        "the CUDA driver is of CUDA {}.{}; kernels need one of {}.{} or later",
+        version.0, version.1, needed.0, needed.1
+    )]
+    OldDriver {
+        /// Its CUDA version.
+        version: (i32, i32),
+        /// The oldest that will do.
+        needed: (i32, i32),
     },
     /// There is no such GPU.
     #[error("GPU {ordinal} was asked for, this machine has {count}")]
@@ -58,6 +79,34 @@ pub enum EngineError {
         /// Which and why.
         source: ArgumentError,
     },
+    /// A parameter block of the wrong size.
+    #[error("kernel `{kernel}` takes a parameter block of {needed} B, {bytes} B were given")]
+    ParameterBlock {
+        /// The entry's name.
+        kernel: String,
+        /// Bytes given.
+        bytes: usize,
+        /// Bytes needed.
+        needed: usize,
+    },
+    /// A tensor map that breaks a rule.
+    #[error("tensor map: {source}")]
+    TensorMap {
+        /// The rule.
+        source: TensorMapError,
+    },
+    /// The GPU refused a kernel or stopped while it ran.
+    #[error("kernel `{kernel}` failed on the GPU: {call} gave {code} ({reason})")]
+    Fault {
+        /// The entry's name; several where any of them may be to blame.
+        kernel: String,
+        /// The driver's function that reported it.
+        call: &'static str,
+        /// The error's name.
+        code: String,
+        /// The driver's words.
+        reason: String,
+    },
     /// The emulated program did something a GPU must not be asked to do.
     #[error("kernel `{kernel}` failed in the emulator: {report}")]
     Trap {
@@ -65,6 +114,14 @@ pub enum EngineError {
         kernel: String,
         /// The emulator's report.
         report: String,
+    },
+    /// A call of cuBLASLt failed.
+    #[error("cuBLASLt: {call} failed with {status}")]
+    CublasLt {
+        /// The function.
+        call: &'static str,
+        /// The status it returned.
+        status: String,
     },
     /// A buffer is too small, or is not the engine's.
     #[error("buffer at {address:#x} holds {bytes} B; {needed} B were asked of it")]

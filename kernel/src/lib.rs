@@ -1,12 +1,72 @@
-//! GEMM kernels as types (work in progress).
+//! GEMM kernels as types: composed, planned while they compile, checked, and run.
+//!
+//! `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`. A [`GemmConfig`] names the three roles a kernel
+//! consists of; [`Gemm`] makes one program of them; an [`Engine`] runs it.
+//!
+//! ```
+//! use collective::{Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+//! use half::bf16;
+//! use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};
+//! use scheduler::{AlongN, OneTile};
+//! use typenum::{U1, U32, U64};
+//!
+//! struct MyGemm;
+//! impl GemmConfig for MyGemm {
+//!     type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U32, U64>, Cooperative<U1>>;
+//!     type Epilogue = LinearCombination<bf16>;
+//!     type Scheduler = OneTile<AlongN>;
+//! }
+//! const _: Plan = Gemm::<MyGemm>::PLAN; // illegal numbers stop the build here
+//!
+//! let problem = GemmProblem { m: 100, n: 40, k: 64 };
+//! let ones = |count: u32| bf16::ONE.to_le_bytes().repeat(count as usize);
+//! let mut engine = Emulator::new();
+//! let packed = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
+//! let d = engine.allocate(100 * 40 * 2)?;
+//! let call = Call {
+//!     problem,
+//!     a: packed(engine.upload(&ones(100 * 64))?.address, 64),
+//!     b: packed(engine.upload(&ones(40 * 64))?.address, 64),
+//!     c: None,
+//!     d: packed(d.address, 40),
+//!     alpha: 0.5,
+//!     beta: 0.0,
+//! };
+//! let program = Gemm::<MyGemm>::program()?;
+//! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.multiprocessors())? {
+//!     engine.launch(&program, launch.grid, &launch.arguments)?;
+//! }
+//! assert_eq!(engine.read(d)?, bf16::from_f32(32.0).to_le_bytes().repeat(100 * 40));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Conventions
+//!
+//! *Operands* are K-major or MN-major, as the kernel's type says: a K-major A is `(M, K)` row by row, a K-major B is
+//! `(N, K)` row by row; MN-major ones are the transposes of these. C and D are row-major. Leading dimensions count
+//! elements; those of A and B are multiples of 16 bytes, those of C and D are free.
+//!
+//! *As in BLAS*, `M = 0` or `N = 0` does nothing; `K = 0` or `alpha = 0` leaves A and B unread and gives `beta * C`;
+//! `beta = 0` leaves C unread. D may be C.
+//!
+//! *As IEEE has it*, NaN and infinities of A, B and C reach D.
+//!
+//! # When not to use it
+//!
+//! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
+
 mod catalogue;
 mod config;
+pub mod driver;
+mod emulated;
 mod engine;
 mod error;
 mod problem;
 mod program;
 pub use catalogue::{AnyGemm, UnknownConfig, catalogue, find};
 pub use config::{Composed, Gemm, GemmConfig};
+pub use driver::Gpu;
+pub use emulated::{Emulator, Progress};
 pub use engine::{Buffer, Engine};
 pub use error::{EngineError, LaunchError};
 pub use problem::{Call, GemmProblem, Launch, MatrixRef};

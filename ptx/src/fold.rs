@@ -175,13 +175,14 @@ mod tests {
     fn identities_cost_nothing() {
         let body = instructions(|f| {
             let x = f.special(Special::ThreadX);
+            let [zero, one] = [0, 1];
             for (why, value, want) in [
                 ("x + 0", x + 0, x.operand()),
                 ("x - 0", x - 0, x.operand()),
                 ("x * 1", x * 1, x.operand()),
                 ("x / 1", x / 1, x.operand()),
-                ("x * 0", x * 0, Operand::Imm(0)),
-                ("x % 1", x % 1, Operand::Imm(0)),
+                ("x * 0", x * zero, Operand::Imm(0)),
+                ("x % 1", x % one, Operand::Imm(0)),
                 ("x & all", x & u32::MAX, x.operand()),
                 ("x >> 0", x >> 0, x.operand()),
             ] {

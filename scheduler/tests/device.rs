@@ -8,8 +8,13 @@ use typenum::{U2, U8};
 
 /// A kernel of one warp a CTA whose lane 0 records every piece of work as four numbers.
 fn recorder<S: TileScheduler>() -> Program {
-    let entry =
-        Entry { name: "record".into(), target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster: [1, 1, 1] };
+    let entry = Entry {
+        name: "record".into(),
+        target: Target::Sm90a,
+        threads: 32,
+        shared_bytes: 0,
+        cluster: [1, 1, 1],
+    };
     let function = Function::build(entry, |f: &Builder| {
         let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
         let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
@@ -31,7 +36,8 @@ fn agrees<S: TileScheduler>() {
     for (m, n, slots) in [(1, 1, 132), (3, 5, 4), (8, 8, 7), (17, 9, 132), (33, 4, 10), (1, 40, 3)] {
         let tiles = Tiles { m, n, k: 6 };
         let workers = S::workers(tiles, slots);
-        let host: Vec<Vec<_>> = (0..workers).map(|worker| S::work(tiles, worker, workers).collect()).collect();
+        let host: Vec<Vec<_>> =
+            (0..workers).map(|worker| S::work(tiles, worker, workers).collect()).collect();
         let room = host.iter().map(Vec::len).max().unwrap_or(0) + 1;
         let mut memory = Memory::new();
         let unwritten = [0xff; 16];
@@ -47,7 +53,12 @@ fn agrees<S: TileScheduler>() {
                 let want = [work.m, work.n, work.k_begin, work.k_end].map(u32::to_le_bytes).concat();
                 assert_eq!(at(i), want, "{} {tiles:?} worker {worker} piece {i}", S::name());
             }
-            assert_eq!(at(host.len()), unwritten, "{} {tiles:?} worker {worker}: one piece too many", S::name());
+            assert_eq!(
+                at(host.len()),
+                unwritten,
+                "{} {tiles:?} worker {worker}: one piece too many",
+                S::name()
+            );
         }
     }
 }

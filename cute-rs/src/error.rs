@@ -1,0 +1,287 @@
+//! Why an operation on layouts has no result.
+
+use core::fmt;
+
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::sentence::Sentence;
+
+/// Why an operation on layouts has no result, with the numbers that decide it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "errors are values without a heap, and hold the tuples they are about"
+)]
+#[non_exhaustive]
+pub enum LayoutError {
+    /// A tuple would have more leaves than [`MAX_LEAVES`].
+    Capacity {
+        /// How many it would have.
+        leaves: usize,
+    },
+    /// A tuple would be nested too deeply.
+    Depth {
+        /// How many parentheses one leaf can open.
+        limit: usize,
+    },
+    /// A tuple would hold an empty tuple.
+    EmptyMode {
+        /// Which mode.
+        mode: usize,
+    },
+    /// Shape and stride are nested differently.
+    Congruence {
+        /// The shape.
+        shape: IntTuple,
+        /// The stride.
+        stride: IntTuple,
+    },
+    /// An extent of a shape is below 1.
+    Extent {
+        /// The shape.
+        shape: IntTuple,
+    },
+    /// A stride of the second layout does not fit the shapes of the first.
+    StrideDivisibility {
+        /// Extent of the first layout's mode.
+        shape: i64,
+        /// What is left of the second layout's stride.
+        stride: i64,
+    },
+    /// An extent of the second layout does not fit the shapes of the first.
+    ShapeDivisibility {
+        /// What the first layout's mode offers.
+        offered: i64,
+        /// What is left of the second layout's extent.
+        wanted: i64,
+    },
+    /// Modes of the second layout together leave a mode of the first, so their sum carries into the next one.
+    Carry {
+        /// Extent of the first layout's mode.
+        extent: i64,
+        /// The largest coordinate that the sum reaches in it.
+        reach: i64,
+    },
+    /// A stride is negative where only offsets from zero up make sense.
+    NegativeStride {
+        /// The stride.
+        stride: i64,
+    },
+    /// A number is no 32-bit unsigned integer.
+    Width {
+        /// The number.
+        value: i64,
+    },
+    /// A layout repeats an offset, or its modes interleave, where each mode has to step over all smaller ones.
+    NotInjective {
+        /// A mode's stride.
+        stride: i64,
+        /// Where the modes of smaller stride end: the stride must be a positive multiple of it.
+        reach: i64,
+    },
+    /// Another number of modes or coordinates.
+    Rank {
+        /// What was needed.
+        needed: usize,
+        /// What was given.
+        given: usize,
+    },
+    /// An order of modes does not name each mode once.
+    Order {
+        /// The mode that is named twice or does not exist.
+        mode: usize,
+        /// How many modes there are.
+        rank: usize,
+    },
+    /// An extent is not a multiple of what an instruction moves or reads.
+    Extents {
+        /// What the extent is called.
+        name: &'static str,
+        /// Its value in elements.
+        extent: u32,
+        /// What it must be a positive multiple of, in elements.
+        multiple: u32,
+    },
+    /// An extent lies outside an instruction's range.
+    Range {
+        /// What the extent is called.
+        name: &'static str,
+        /// Its value.
+        value: u32,
+        /// The smallest legal value.
+        low: u32,
+        /// The largest legal value.
+        high: u32,
+    },
+    /// A thread-value mode, with those before it, crosses from one column of the tile to the next.
+    Straddles {
+        /// The mode's extent.
+        shape: i64,
+        /// The mode's stride.
+        stride: i64,
+        /// Rows of the tile.
+        rows: i64,
+    },
+}
+
+impl LayoutError {
+    /// The error as a clause: Display at run time, part of a compiler message in a constant.
+    pub(crate) const fn sentence(&self) -> Sentence {
+        let say = Sentence::new();
+        match *self {
+            Self::Capacity { leaves } => {
+                say.count(leaves).text(" leaves in one tuple, at most ").count(MAX_LEAVES).text(" are held")
+            }
+            Self::Depth { limit } => say.text("a tuple is nested deeper than ").count(limit).text(" levels"),
+            Self::EmptyMode { mode } => say.text("mode ").count(mode).text(" is empty"),
+            Self::Congruence { shape, stride } => say
+                .text("shape ")
+                .tuple(&shape)
+                .text(" and stride ")
+                .tuple(&stride)
+                .text(" are nested differently"),
+            Self::Extent { shape } => say.text("shape ").tuple(&shape).text(" has an extent below 1"),
+            Self::StrideDivisibility { shape, stride } => say
+                .text("stride ")
+                .number(stride)
+                .text(" neither divides the extent ")
+                .number(shape)
+                .text(" it walks in nor is divided by it"),
+            Self::ShapeDivisibility { offered, wanted } => say
+                .text("extent ")
+                .number(wanted)
+                .text(" is not a multiple of the ")
+                .number(offered)
+                .text(" elements a mode offers"),
+            Self::Carry { extent, reach } => say
+                .text("modes together reach coordinate ")
+                .number(reach)
+                .text(" of a mode of extent ")
+                .number(extent),
+            Self::NegativeStride { stride } => {
+                say.text("stride ").number(stride).text(" is negative, it must be 0 or more")
+            }
+            Self::Width { value } => say.number(value).text(" is no 32-bit unsigned integer"),
+            Self::NotInjective { stride, reach } => say
+                .text("stride ")
+                .number(stride)
+                .text(" is no positive multiple of ")
+                .number(reach)
+                .text(", where the modes of smaller stride end"),
+            Self::Rank { needed, given } => {
+                say.count(given).text(" modes where ").count(needed).text(" are needed")
+            }
+            Self::Order { mode, rank } => {
+                say.text("an order of ").count(rank).text(" modes must name each once, not mode ").count(mode)
+            }
+            Self::Extents { name, extent, multiple } => say
+                .text(name)
+                .text(" is ")
+                .number(extent as i64)
+                .text(", not a positive multiple of ")
+                .number(multiple as i64),
+            Self::Range { name, value, low, high } => say
+                .text(name)
+                .text(" is ")
+                .number(value as i64)
+                .text(", not in ")
+                .number(low as i64)
+                .text("..=")
+                .number(high as i64),
+            Self::Straddles { shape, stride, rows } => say
+                .text("mode ")
+                .number(shape)
+                .text(":")
+                .number(stride)
+                .text(" crosses columns of a tile of ")
+                .number(rows)
+                .text(" rows"),
+        }
+    }
+
+    /// What to change, for a compiler message.
+    pub(crate) const fn remedy(&self) -> &'static str {
+        match self {
+            Self::Capacity { .. } => "coalesce the layouts or use fewer modes",
+            Self::Depth { .. } | Self::EmptyMode { .. } => "flatten the tuple",
+            Self::Congruence { .. } => "nest the stride as the shape is nested",
+            Self::Extent { .. } => "use extents of 1 and more",
+            Self::StrideDivisibility { .. } => {
+                "choose a stride of the second layout that divides that extent or is a multiple of it"
+            }
+            Self::ShapeDivisibility { .. } => "choose an extent that is a multiple of what the mode offers",
+            Self::Carry { .. } => "choose modes of the second layout that do not overlap",
+            Self::NegativeStride { .. } => "use strides of 0 and more",
+            Self::Width { .. } => "use 32-bit numbers",
+            Self::NotInjective { .. } => {
+                "give each mode a stride that is a multiple of where the smaller modes end, or stride 0"
+            }
+            Self::Rank { .. } => "give both the same number of modes",
+            Self::Order { .. } => "name each mode once",
+            Self::Extents { .. } => "choose a multiple",
+            Self::Range { .. } => "choose a number within the range",
+            Self::Straddles { .. } => "choose modes that stay within one column",
+        }
+    }
+}
+
+impl fmt::Display for LayoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence().as_str())
+    }
+}
+
+impl core::error::Error for LayoutError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn every_clause_holds_its_numbers() {
+        let (shape, stride) = (IntTuple::from((4, (2, 2))), IntTuple::from((1, 4, 8)));
+        let name = "N of wgmma";
+        for (error, want) in [
+            (LayoutError::Capacity { leaves: 40 }, "40 leaves in one tuple, at most 32 are held"),
+            (LayoutError::Depth { limit: 255 }, "a tuple is nested deeper than 255 levels"),
+            (LayoutError::EmptyMode { mode: 1 }, "mode 1 is empty"),
+            (
+                LayoutError::Congruence { shape, stride },
+                "shape (4,(2,2)) and stride (1,4,8) are nested differently",
+            ),
+            (LayoutError::Extent { shape }, "shape (4,(2,2)) has an extent below 1"),
+            (
+                LayoutError::StrideDivisibility { shape: 6, stride: 4 },
+                "stride 4 neither divides the extent 6 it walks in nor is divided by it",
+            ),
+            (
+                LayoutError::ShapeDivisibility { offered: 6, wanted: 9 },
+                "extent 9 is not a multiple of the 6 elements a mode offers",
+            ),
+            (
+                LayoutError::Carry { extent: 6, reach: 7 },
+                "modes together reach coordinate 7 of a mode of extent 6",
+            ),
+            (LayoutError::NegativeStride { stride: -3 }, "stride -3 is negative, it must be 0 or more"),
+            (LayoutError::Width { value: 1 << 32 }, "4294967296 is no 32-bit unsigned integer"),
+            (
+                LayoutError::NotInjective { stride: 3, reach: 2 },
+                "stride 3 is no positive multiple of 2, where the modes of smaller stride end",
+            ),
+            (LayoutError::Rank { needed: 2, given: 3 }, "3 modes where 2 are needed"),
+            (LayoutError::Order { mode: 1, rank: 2 }, "an order of 2 modes must name each once, not mode 1"),
+            (
+                LayoutError::Extents { name, extent: 12, multiple: 8 },
+                "N of wgmma is 12, not a positive multiple of 8",
+            ),
+            (LayoutError::Range { name, value: 264, low: 8, high: 256 }, "N of wgmma is 264, not in 8..=256"),
+            (
+                LayoutError::Straddles { shape: 4, stride: 3, rows: 8 },
+                "mode 4:3 crosses columns of a tile of 8 rows",
+            ),
+        ] {
+            assert_eq!(error.to_string(), want);
+            assert!(!error.remedy().is_empty(), "{error} has a remedy");
+        }
+    }
+}

@@ -1,0 +1,428 @@
+//! Integer tuples: integers, or nested tuples of them, such as `(8,(4,2))`.
+//!
+//! A tuple is a flat list of leaves and, for each leaf, how many parentheses open before it and close behind it.
+//! That makes it a `Copy` value without a heap that constants can be computed from.
+
+use core::fmt;
+
+use crate::error::LayoutError;
+
+/// Most leaves of one tuple.
+pub const MAX_LEAVES: usize = 32;
+
+/// An integer or a nested tuple of integers.
+///
+/// Nested empty tuples do not exist; the empty tuple `()` alone does, with rank 0. Integers and Rust tuples
+/// convert, see [`Nest`](crate::Nest).
+///
+/// ```
+/// # use cute_rs::IntTuple;
+/// let shape = IntTuple::from((8, (4, 2)));
+/// assert_eq!(shape.to_string(), "(8,(4,2))");
+/// assert_eq!((shape.rank(), shape.depth(), shape.product()), (2, 2, 64));
+/// assert_eq!(shape.mode(1).to_string(), "(4,2)");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IntTuple {
+    leaves: [i64; MAX_LEAVES],
+    opens: [u8; MAX_LEAVES],
+    closes: [u8; MAX_LEAVES],
+    len: u8,
+}
+
+impl IntTuple {
+    /// The empty tuple `()`.
+    pub const EMPTY: Self =
+        Self { leaves: [0; MAX_LEAVES], opens: [0; MAX_LEAVES], closes: [0; MAX_LEAVES], len: 0 };
+
+    /// One integer.
+    pub const fn int(value: i64) -> Self {
+        let mut tuple = Self::EMPTY;
+        tuple.leaves[0] = value;
+        tuple.len = 1;
+        tuple
+    }
+
+    /// A tuple of integers: `(2,3)` from `[2, 3]`.
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] integers.
+    pub const fn flat(values: &[i64]) -> Result<Self, LayoutError> {
+        let mut tuple = Self::EMPTY;
+        if values.len() > MAX_LEAVES {
+            return Err(LayoutError::Capacity { leaves: values.len() });
+        }
+        let mut i = 0;
+        while i < values.len() {
+            tuple.leaves[i] = values[i];
+            i += 1;
+        }
+        tuple.len = values.len() as u8;
+        Ok(tuple.enclosed())
+    }
+
+    /// A tuple of tuples: `(2,(3,4))` from `[2, (3,4)]`.
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves; [`LayoutError::EmptyMode`] for a nested `()`;
+    /// [`LayoutError::Depth`] above 255 levels.
+    pub const fn tuple(modes: &[Self]) -> Result<Self, LayoutError> {
+        let mut tuple = Self::EMPTY;
+        let mut i = 0;
+        while i < modes.len() {
+            if modes[i].len == 0 {
+                return Err(LayoutError::EmptyMode { mode: i });
+            }
+            tuple = match tuple.followed_by(&modes[i]) {
+                Ok(tuple) => tuple,
+                Err(error) => return Err(error),
+            };
+            i += 1;
+        }
+        let limit = u8::MAX as usize;
+        if !tuple.is_empty()
+            && (tuple.parentheses(0).0 == limit || tuple.parentheses(tuple.len() - 1).1 == limit)
+        {
+            return Err(LayoutError::Depth { limit });
+        }
+        Ok(tuple.enclosed())
+    }
+
+    /// The leaves of `self` then those of `other`, with the parentheses each has.
+    const fn followed_by(mut self, other: &Self) -> Result<Self, LayoutError> {
+        let start = self.len as usize;
+        let end = start + other.len as usize;
+        if end > MAX_LEAVES {
+            return Err(LayoutError::Capacity { leaves: end });
+        }
+        let mut i = start;
+        while i < end {
+            self.leaves[i] = other.leaves[i - start];
+            self.opens[i] = other.opens[i - start];
+            self.closes[i] = other.closes[i - start];
+            i += 1;
+        }
+        self.len = end as u8;
+        Ok(self)
+    }
+
+    const fn enclosed(mut self) -> Self {
+        if self.len > 0 {
+            self.opens[0] += 1;
+            self.closes[self.len as usize - 1] += 1;
+        }
+        self
+    }
+
+    /// Number of leaves.
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether this is `()`.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether this is an integer rather than a tuple.
+    pub const fn is_int(&self) -> bool {
+        self.len == 1 && self.opens[0] == 0
+    }
+
+    /// The `i`-th leaf, from the left and through all parentheses; zero beyond the last.
+    pub const fn leaf(&self, i: usize) -> i64 {
+        if i < self.len() { self.leaves[i] } else { 0 }
+    }
+
+    /// How many parentheses open before leaf `i` and close behind it.
+    pub(crate) const fn parentheses(&self, i: usize) -> (usize, usize) {
+        (self.opens[i] as usize, self.closes[i] as usize)
+    }
+
+    /// Number of modes: 1 for an integer, 0 for `()`.
+    pub const fn rank(&self) -> usize {
+        let mut modes = 0;
+        let mut start = 0;
+        while start < self.len() {
+            start = self.mode_end(start);
+            modes += 1;
+        }
+        modes
+    }
+
+    /// Where the top-level mode that begins at leaf `start` ends.
+    const fn mode_end(&self, start: usize) -> usize {
+        let outer: i32 = if self.is_int() { 0 } else { 1 };
+        let mut depth = if start == 0 { -outer } else { 0 };
+        let mut i = start;
+        while i < self.len() {
+            depth += self.opens[i] as i32;
+            depth -= self.closes[i] as i32;
+            i += 1;
+            if depth <= 0 {
+                break;
+            }
+        }
+        i
+    }
+
+    /// The leaves `start..end` of mode `mode`.
+    const fn mode_range(&self, mode: usize) -> (usize, usize) {
+        let mut start = 0;
+        let mut i = 0;
+        while i < mode && start < self.len() {
+            start = self.mode_end(start);
+            i += 1;
+        }
+        (start, if start < self.len() { self.mode_end(start) } else { start })
+    }
+
+    /// Mode `i`: an integer is its own mode 0; `()` beyond the last mode.
+    pub const fn mode(&self, i: usize) -> Self {
+        let (start, end) = self.mode_range(i);
+        let mut tuple = Self::EMPTY;
+        let mut leaf = start;
+        while leaf < end {
+            tuple.leaves[leaf - start] = self.leaves[leaf];
+            tuple.opens[leaf - start] = self.opens[leaf];
+            tuple.closes[leaf - start] = self.closes[leaf];
+            leaf += 1;
+        }
+        tuple.len = (end - start) as u8;
+        if !self.is_int() && tuple.len > 0 {
+            if start == 0 {
+                tuple.opens[0] -= 1;
+            }
+            if end == self.len() {
+                tuple.closes[end - start - 1] -= 1;
+            }
+        }
+        tuple
+    }
+
+    /// Nesting: 0 for an integer, 1 for a flat tuple.
+    pub const fn depth(&self) -> usize {
+        let mut depth: usize = 0;
+        let mut deepest = 0;
+        let mut i = 0;
+        while i < self.len() {
+            depth += self.opens[i] as usize;
+            if depth > deepest {
+                deepest = depth;
+            }
+            depth -= self.closes[i] as usize;
+            i += 1;
+        }
+        deepest
+    }
+
+    /// The same leaves in one flat tuple; an integer stays an integer.
+    pub const fn flatten(&self) -> Self {
+        if self.is_int() {
+            return *self;
+        }
+        let mut tuple = Self::EMPTY;
+        tuple.leaves = self.leaves;
+        tuple.len = self.len;
+        tuple.enclosed()
+    }
+
+    /// The product of all leaves: the size of a shape. 1 for `()`.
+    pub const fn product(&self) -> i64 {
+        let mut product = 1;
+        let mut i = 0;
+        while i < self.len() {
+            product *= self.leaves[i];
+            i += 1;
+        }
+        product
+    }
+
+    /// Whether both have the same nesting: `(2,(3,4))` and `(5,(6,7))`.
+    pub const fn congruent(&self, other: &Self) -> bool {
+        let mut i = 0;
+        while i < self.len() {
+            if self.opens[i] != other.opens[i] || self.closes[i] != other.closes[i] {
+                return false;
+            }
+            i += 1;
+        }
+        self.len == other.len
+    }
+
+    /// Whether `other` refines `self` mode by mode: wherever `self` has an integer, `other` has anything.
+    pub const fn weakly_congruent(&self, other: &Self) -> bool {
+        self.refined_by(other, false)
+    }
+
+    /// Whether every coordinate of the shape `self` is one of the shape `other`: the sizes agree wherever `self`
+    /// has an integer.
+    pub const fn compatible(&self, other: &Self) -> bool {
+        self.refined_by(other, true)
+    }
+
+    const fn refined_by(&self, other: &Self, sizes: bool) -> bool {
+        if self.is_int() {
+            return !sizes || self.leaves[0] == other.product();
+        }
+        if other.is_int() || self.rank() != other.rank() {
+            return false;
+        }
+        let mut i = 0;
+        while i < self.rank() {
+            if !self.mode(i).refined_by(&other.mode(i), sizes) {
+                return false;
+            }
+            i += 1;
+        }
+        true
+    }
+
+    /// The same nesting with other leaves.
+    pub(crate) const fn with_leaves(mut self, leaves: &[i64; MAX_LEAVES]) -> Self {
+        let mut i = 0;
+        while i < self.len() {
+            self.leaves[i] = leaves[i];
+            i += 1;
+        }
+        self
+    }
+}
+
+impl fmt::Display for IntTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_empty() {
+            return f.write_str("()");
+        }
+        for i in 0..self.len() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            (0..self.opens[i]).try_for_each(|_| f.write_str("("))?;
+            write!(f, "{}", self.leaves[i])?;
+            (0..self.closes[i]).try_for_each(|_| f.write_str(")"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for IntTuple {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    #[test]
+    fn shape_of_the_nesting() {
+        let nested_one = IntTuple::tuple(&[IntTuple::from((2, 3))]).unwrap();
+        let cases = [
+            ("an integer is its own mode", IntTuple::int(6), 1, 1, 0, 6, &["6"][..]),
+            ("the empty tuple has no mode and size 1", IntTuple::EMPTY, 0, 0, 0, 1, &[]),
+            ("a flat tuple", IntTuple::from((2, 3, 4)), 3, 3, 1, 24, &["2", "3", "4"]),
+            (
+                "modes are taken out with their parentheses",
+                IntTuple::from((2, (3, 4))),
+                2,
+                3,
+                2,
+                24,
+                &["2", "(3,4)"],
+            ),
+            ("a mode that opens twice", IntTuple::from((((2, 3), 4), 5)), 2, 4, 3, 120, &["((2,3),4)", "5"]),
+            ("a tuple around one tuple", nested_one, 1, 2, 2, 6, &["(2,3)"]),
+        ];
+        for (why, tuple, rank, len, depth, product, modes) in cases {
+            assert_eq!((tuple.rank(), tuple.len(), tuple.depth()), (rank, len, depth), "{why}");
+            assert_eq!(tuple.product(), product, "{why}");
+            let taken: Vec<_> = (0..tuple.rank()).map(|i| tuple.mode(i).to_string()).collect();
+            assert_eq!(taken, modes, "{why}");
+            assert_eq!(tuple.mode(rank), IntTuple::EMPTY, "{why}: beyond the last mode");
+            if !tuple.is_int() {
+                let parts: Vec<_> = (0..rank).map(|i| tuple.mode(i)).collect();
+                assert_eq!(IntTuple::tuple(&parts), Ok(tuple), "{why}: put together again");
+            }
+        }
+    }
+
+    #[test]
+    fn flattening_keeps_integers() {
+        for (why, tuple, want) in [
+            ("an integer", IntTuple::int(6), "6"),
+            ("nothing", IntTuple::EMPTY, "()"),
+            ("all parentheses but the outer go", IntTuple::from(((2, (3, 4)), 5)), "(2,3,4,5)"),
+        ] {
+            assert_eq!(tuple.flatten().to_string(), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn relations_of_shapes() {
+        let cases = [
+            ("the same nesting", IntTuple::from((2, (3, 4))), IntTuple::from((5, (6, 7))), true, true, false),
+            (
+                "an integer is refined by what has its size",
+                IntTuple::int(12),
+                IntTuple::from((3, 4)),
+                false,
+                true,
+                true,
+            ),
+            (
+                "an integer is refined in part",
+                IntTuple::from((2, 12)),
+                IntTuple::from((2, (3, 4))),
+                false,
+                true,
+                true,
+            ),
+            (
+                "a tuple is not refined by an integer",
+                IntTuple::from((3, 4)),
+                IntTuple::int(12),
+                false,
+                false,
+                false,
+            ),
+            ("another rank", IntTuple::from((2, 3)), IntTuple::from((2, 3, 1)), false, false, false),
+            ("itself", IntTuple::from((2, (3, 4))), IntTuple::from((2, (3, 4))), true, true, true),
+            (
+                "the outer parentheses differ",
+                IntTuple::from(((2, 3), 4)),
+                IntTuple::from((2, (3, 4))),
+                false,
+                false,
+                false,
+            ),
+        ];
+        for (why, a, b, congruent, weakly, compatible) in cases {
+            assert_eq!(a.congruent(&b), congruent, "{why}");
+            assert_eq!(a.weakly_congruent(&b), weakly, "{why}");
+            assert_eq!(a.compatible(&b), compatible, "{why}");
+        }
+    }
+
+    #[test]
+    fn limits_are_errors() {
+        let full = IntTuple::flat(&[1; MAX_LEAVES]).unwrap();
+        let mut deep = IntTuple::int(1);
+        for _ in 0..255 {
+            deep = IntTuple::tuple(&[deep]).unwrap();
+        }
+        let leaves = MAX_LEAVES + 1;
+        for (why, got, want) in [
+            ("a leaf too many", IntTuple::flat(&[1; MAX_LEAVES + 1]), LayoutError::Capacity { leaves }),
+            ("nested, too", IntTuple::tuple(&[full, IntTuple::int(1)]), LayoutError::Capacity { leaves }),
+            ("an empty mode", IntTuple::tuple(&[full, IntTuple::EMPTY]), LayoutError::EmptyMode { mode: 1 }),
+            ("a level too many", IntTuple::tuple(&[deep]), LayoutError::Depth { limit: 255 }),
+        ] {
+            assert_eq!(got, Err(want), "{why}");
+        }
+        assert_eq!(deep.depth(), 255);
+    }
+}

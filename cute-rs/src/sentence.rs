@@ -1,0 +1,123 @@
+//! Sentences that can be built in a constant, so that a refused layout names its numbers in the compiler's output.
+
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+
+/// Room for the texts of several layouts; what does not fit is cut off.
+const CAPACITY: usize = 2048;
+
+/// ASCII text of bounded length.
+#[derive(Clone, Copy)]
+pub(crate) struct Sentence {
+    bytes: [u8; CAPACITY],
+    len: usize,
+}
+
+impl Sentence {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; CAPACITY], len: 0 }
+    }
+
+    const fn byte(mut self, byte: u8) -> Self {
+        if self.len < CAPACITY {
+            self.bytes[self.len] = byte;
+            self.len += 1;
+        }
+        self
+    }
+
+    pub(crate) const fn text(mut self, text: &str) -> Self {
+        let bytes = text.as_bytes();
+        let mut i = 0;
+        while i < bytes.len() {
+            self = self.byte(bytes[i]);
+            i += 1;
+        }
+        self
+    }
+
+    pub(crate) const fn number(self, value: i64) -> Self {
+        let signed = if value < 0 { self.byte(b'-') } else { self };
+        signed.digits(value.unsigned_abs())
+    }
+
+    pub(crate) const fn count(self, value: usize) -> Self {
+        self.digits(value as u64)
+    }
+
+    const fn digits(self, value: u64) -> Self {
+        let higher = if value > 9 { self.digits(value / 10) } else { self };
+        higher.byte(b'0' + (value % 10) as u8)
+    }
+
+    const fn repeated(mut self, byte: u8, count: usize) -> Self {
+        let mut i = 0;
+        while i < count {
+            self = self.byte(byte);
+            i += 1;
+        }
+        self
+    }
+
+    pub(crate) const fn tuple(mut self, tuple: &IntTuple) -> Self {
+        if tuple.is_empty() {
+            return self.text("()");
+        }
+        let mut i = 0;
+        while i < tuple.len() {
+            if i > 0 {
+                self = self.byte(b',');
+            }
+            let (opens, closes) = tuple.parentheses(i);
+            self = self.repeated(b'(', opens).number(tuple.leaf(i)).repeated(b')', closes);
+            i += 1;
+        }
+        self
+    }
+
+    pub(crate) const fn layout(self, layout: &Layout) -> Self {
+        self.tuple(&layout.shape()).text(":").tuple(&layout.stride())
+    }
+
+    /// Another sentence's text.
+    pub(crate) const fn then(self, other: &Self) -> Self {
+        self.text(other.as_str())
+    }
+
+    pub(crate) const fn as_str(&self) -> &str {
+        match core::str::from_utf8(self.bytes.split_at(self.len).0) {
+            Ok(text) => text,
+            Err(_) => "(not ASCII)",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+
+    #[test]
+    fn texts_equal_those_of_display() {
+        let nested = IntTuple::tuple(&[IntTuple::int(-3), IntTuple::from((40, (0, 12)))]).unwrap();
+        let one = IntTuple::tuple(&[IntTuple::int(7)]).unwrap();
+        for (why, tuple) in [
+            ("an integer has no parentheses", IntTuple::int(5)),
+            ("the empty tuple", IntTuple::EMPTY),
+            ("a tuple of one keeps its parentheses", one),
+            ("signs, zeros and depth", nested),
+            ("the smallest integer has no positive twin", IntTuple::int(i64::MIN)),
+        ] {
+            assert_eq!(Sentence::new().tuple(&tuple).as_str(), tuple.to_string(), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut_off() {
+        let mut sentence = Sentence::new();
+        for _ in 0..CAPACITY {
+            sentence = sentence.text("ab");
+        }
+        assert_eq!(sentence.as_str().len(), CAPACITY);
+    }
+}

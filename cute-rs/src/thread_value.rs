@@ -1,0 +1,153 @@
+//! Thread-value layouts: which thread holds which elements of a tile.
+
+use crate::algebra::pair;
+use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::layout::Layout;
+
+/// A layout `(thread, value) -> m + rows * n` onto a tile of `rows x columns` elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadValue {
+    layout: Layout,
+    rows: i64,
+    columns: i64,
+}
+
+impl ThreadValue {
+    /// A thread-value layout.
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] if the layout has not two modes.
+    pub const fn new(layout: Layout, rows: i64, columns: i64) -> Result<Self, LayoutError> {
+        if layout.rank() == 2 {
+            Ok(Self { layout, rows, columns })
+        } else {
+            Err(LayoutError::Rank { needed: 2, given: layout.rank() })
+        }
+    }
+
+    /// The layout itself.
+    pub const fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Extents of the tile: rows, then columns.
+    pub const fn tile(&self) -> (i64, i64) {
+        (self.rows, self.columns)
+    }
+
+    /// The element `(m, n)` that is value `v` of thread `t`.
+    pub const fn coord(&self, t: i64, v: i64) -> (i64, i64) {
+        let index = self.layout.at_modes(&[t, v]);
+        (index % self.rows, index / self.rows)
+    }
+
+    /// `(thread, value) -> m`.
+    ///
+    /// # Errors
+    /// [`LayoutError::Straddles`] where a mode, or the sum of several, changes row and column at once.
+    pub const fn rows(&self) -> Result<Layout, LayoutError> {
+        self.project(false)
+    }
+
+    /// `(thread, value) -> n`.
+    ///
+    /// # Errors
+    /// [`LayoutError::Straddles`] where a mode, or the sum of several, changes row and column at once.
+    pub const fn columns(&self) -> Result<Layout, LayoutError> {
+        self.project(true)
+    }
+
+    const fn project(&self, columns: bool) -> Result<Layout, LayoutError> {
+        let (shape, stride) = (self.layout.shape(), self.layout.stride());
+        let mut strides = [0; MAX_LEAVES];
+        let mut last_row = 0;
+        let mut i = 0;
+        while i < shape.len() {
+            let (s, d) = (shape.leaf(i), stride.leaf(i));
+            let along_columns = d % self.rows == 0;
+            if !along_columns {
+                last_row += (s - 1) * d;
+            }
+            if last_row >= self.rows {
+                return Err(LayoutError::Straddles { shape: s, stride: d, rows: self.rows });
+            }
+            strides[i] = match (columns, along_columns) {
+                (true, true) => d / self.rows,
+                (false, false) => d,
+                _ => 0,
+            };
+            i += 1;
+        }
+        Layout::new(shape, stride.with_leaves(&strides))
+    }
+}
+
+/// `((t0,t1,…),(v0,v1,…))` layouts of instruction fragments.
+pub(crate) const fn fragment(
+    thread: (&[i64], &[i64]),
+    value: (&[i64], &[i64]),
+    tile: (i64, i64),
+) -> Result<ThreadValue, LayoutError> {
+    const fn both(a: &[i64], b: &[i64]) -> Result<IntTuple, LayoutError> {
+        match (IntTuple::flat(a), IntTuple::flat(b)) {
+            (Ok(a), Ok(b)) => pair(a, b),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+    let layout = match (both(thread.0, value.0), both(thread.1, value.1)) {
+        (Ok(shape), Ok(stride)) => Layout::new(shape, stride),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    };
+    match layout {
+        Ok(layout) => ThreadValue::new(layout, tile.0, tile.1),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {
+        Layout::new(shape.into(), stride.into()).unwrap()
+    }
+
+    #[test]
+    fn projections_agree_with_coordinates() {
+        for (why, layout, rows, columns) in [
+            ("threads along rows, values along columns", layout((4, 3), (1, 4)), 4, 3),
+            ("both nested", layout(((2, 2), (2, 3)), ((1, 8), (2, 16))), 4, 12),
+            ("values are broadcast", layout((4, 3), (1, 0)), 4, 1),
+            ("steps of 3 that stay in the column", layout((3, 2), (3, 8)), 8, 2),
+        ] {
+            let fragment = ThreadValue::new(layout, rows, columns).unwrap();
+            let (m, n) = (fragment.rows().unwrap(), fragment.columns().unwrap());
+            for t in 0..layout.mode(0).size() {
+                for v in 0..layout.mode(1).size() {
+                    let (row, column) = fragment.coord(t, v);
+                    assert!((0..rows).contains(&row) && (0..columns).contains(&column), "{why}");
+                    assert_eq!((m.at_modes(&[t, v]), n.at_modes(&[t, v])), (row, column), "{why}: ({t},{v})");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_crosses_columns_has_no_projection() {
+        for (why, layout, (shape, stride)) in [
+            ("one mode", layout((4, 2), (3, 16)), (4, 3)),
+            ("two modes together", layout(((4, 2), 2), ((2, 4), 8)), (2, 4)),
+            ("over both tuples", layout((4, 2), (2, 4)), (2, 4)),
+        ] {
+            let fragment = ThreadValue::new(layout, 8, 4).unwrap();
+            let want = Err(LayoutError::Straddles { shape, stride, rows: 8 });
+            assert_eq!((fragment.rows(), fragment.columns()), (want, want), "{why}");
+        }
+        assert_eq!(
+            ThreadValue::new(layout(8, 1), 8, 1),
+            Err(LayoutError::Rank { needed: 2, given: 1 }),
+            "threads and values are two modes"
+        );
+    }
+}

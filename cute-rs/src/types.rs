@@ -1,0 +1,173 @@
+//! Layouts as types: the compile-time front of the algebra.
+//!
+//! A type that implements [`StaticLayout`] names a layout. Leaves are [`Strided`], [`ColumnMajor`] and [`RowMajor`]
+//! over [`typenum`] numbers and tuples of them; combinators such as [`Compose`] and [`LogicalDivide`] stand for the
+//! operation of the same name on values, and their constant is computed by that very `const fn`. So nothing can
+//! differ between the two, and an operation without a result stops the build with both layouts in the message.
+//!
+//! ```
+//! use cute_rs::typenum::{U1, U2, U3, U4, U6, U8};
+//! use cute_rs::types::{Compose, LogicalDivide, RowMajor, Strided};
+//! use cute_rs::{Layout, StaticLayout};
+//!
+//! type A = Strided<(U6, U2), (U8, U2)>;
+//! type B = Strided<(U4, U3), (U3, U1)>;
+//! const COMPOSED: Layout = Compose::<A, B>::LAYOUT;
+//! assert_eq!(COMPOSED.to_string(), "((2,2),3):((24,2),8)");
+//!
+//! type Tiles = LogicalDivide<RowMajor<(U4, U6)>, Strided<U2, U2>>;
+//! assert_eq!(Tiles::LAYOUT.to_string(), "(2,(2,6)):(12,(6,1))");
+//! ```
+//!
+//! A constant is computed where it is used. To have a layout checked by `cargo check` beside its definition, use it
+//! there: `const _: Layout = Tiles::LAYOUT;`.
+
+mod combinators;
+mod swizzled;
+
+use core::marker::PhantomData;
+
+use typenum::{Bit, UInt, UTerm, Unsigned};
+
+use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+use crate::sentence::Sentence;
+
+pub use combinators::{BlockedProduct, Coalesce, Complement, Compose, LogicalDivide, LogicalProduct};
+pub use swizzled::{StaticComposed, Sw, Swizzled};
+
+/// A type that names an integer tuple: a [`typenum`] number, or a tuple of 1 to 6 of such types.
+///
+/// ```
+/// use cute_rs::StaticTuple;
+/// use cute_rs::typenum::{U2, U4, U8};
+/// assert_eq!(<(U8, (U4, U2))>::TUPLE.to_string(), "(8,(4,2))");
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no integer tuple",
+    note = "an integer tuple is an unsigned `typenum` number such as `U8`, or a tuple of 1 to 6 integer tuples"
+)]
+pub trait StaticTuple {
+    /// The tuple.
+    const TUPLE: IntTuple;
+}
+
+impl StaticTuple for UTerm {
+    const TUPLE: IntTuple = IntTuple::int(0);
+}
+
+impl<U: Unsigned, B: Bit> StaticTuple for UInt<U, B> {
+    const TUPLE: IntTuple = {
+        assert!(<Self as Unsigned>::U64 <= i64::MAX.cast_unsigned(), "the number exceeds 2^63 - 1");
+        IntTuple::int(<Self as Unsigned>::U64.cast_signed())
+    };
+}
+
+/// Implements [`StaticTuple`] for tuples of these members.
+macro_rules! static_tuples {
+    ($($member:ident)+) => {
+        impl<$($member: StaticTuple),+> StaticTuple for ($($member,)+) {
+            const TUPLE: IntTuple = match IntTuple::tuple(&[$($member::TUPLE),+]) {
+                Ok(tuple) => tuple,
+                Err(error) => refuse(Sentence::new(), &error),
+            };
+        }
+    };
+}
+
+static_tuples!(A);
+static_tuples!(A B);
+static_tuples!(A B C);
+static_tuples!(A B C D);
+static_tuples!(A B C D E);
+static_tuples!(A B C D E F);
+
+/// A type that names a layout.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no layout",
+    label = "this is no layout type",
+    note = "layout types are `Strided<Shape, Stride>`, `ColumnMajor<Shape>`, `RowMajor<Shape>` and combinators of \
+            them such as `Compose<A, B>`"
+)]
+pub trait StaticLayout {
+    /// The layout.
+    const LAYOUT: Layout;
+}
+
+/// `Shape:Stride`, as in `Strided<(U6, U2), (U8, U2)>` for `(6,2):(8,2)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Strided<Shape, Stride>(PhantomData<(Shape, Stride)>);
+
+impl<Shape: StaticTuple, Stride: StaticTuple> StaticLayout for Strided<Shape, Stride> {
+    const LAYOUT: Layout = match Layout::new(Shape::TUPLE, Stride::TUPLE) {
+        Ok(layout) => layout,
+        Err(error) => {
+            let text = Sentence::new().tuple(&Shape::TUPLE).text(":").tuple(&Stride::TUPLE);
+            refuse(text.text(" is no layout: "), &error)
+        }
+    };
+}
+
+/// The compact layout whose leftmost leaf is contiguous: `(2,3):(1,2)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ColumnMajor<Shape>(PhantomData<Shape>);
+
+impl<Shape: StaticTuple> StaticLayout for ColumnMajor<Shape> {
+    const LAYOUT: Layout = match Layout::column_major(Shape::TUPLE) {
+        Ok(layout) => layout,
+        Err(error) => refuse(Sentence::new(), &error),
+    };
+}
+
+/// The compact layout whose rightmost leaf is contiguous: `(2,3):(3,1)`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RowMajor<Shape>(PhantomData<Shape>);
+
+impl<Shape: StaticTuple> StaticLayout for RowMajor<Shape> {
+    const LAYOUT: Layout = match Layout::row_major(Shape::TUPLE) {
+        Ok(layout) => layout,
+        Err(error) => refuse(Sentence::new(), &error),
+    };
+}
+
+/// Stops the build: what was tried, why it has no result, and what to change.
+#[track_caller]
+const fn refuse(tried: Sentence, error: &LayoutError) -> ! {
+    let sentence = tried.then(&error.sentence()).text("; ").text(error.remedy());
+    panic!("{}", sentence.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use typenum::{U0, U1, U2, U3, U4, U6, U8, U32};
+
+    #[test]
+    fn types_name_tuples() {
+        for (why, got, want) in [
+            ("zero is a stride", U0::TUPLE, "0"),
+            ("a number", U32::TUPLE, "32"),
+            ("a tuple of one", <(U3,)>::TUPLE, "(3)"),
+            ("nested", <(U8, (U4, (U2, U1)))>::TUPLE, "(8,(4,(2,1)))"),
+            ("six members", <(U1, U2, U3, U4, U6, U8)>::TUPLE, "(1,2,3,4,6,8)"),
+        ] {
+            assert_eq!(got.to_string(), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn types_name_layouts() {
+        type Shape = (U8, (U4, U2));
+        for (why, got, want) in [
+            ("any stride", Strided::<Shape, (U1, (U8, U32))>::LAYOUT, "(8,(4,2)):(1,(8,32))"),
+            ("an integer layout", Strided::<U4, U2>::LAYOUT, "4:2"),
+            ("a broadcast", Strided::<(U4, U2), (U0, U1)>::LAYOUT, "(4,2):(0,1)"),
+            ("leftmost contiguous", ColumnMajor::<Shape>::LAYOUT, "(8,(4,2)):(1,(8,32))"),
+            ("rightmost contiguous", RowMajor::<Shape>::LAYOUT, "(8,(4,2)):(8,(2,1))"),
+        ] {
+            assert_eq!(got.to_string(), want, "{why}");
+        }
+    }
+}

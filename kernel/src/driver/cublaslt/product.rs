@@ -1,0 +1,77 @@
+//! What is multiplied, in our terms and in cuBLASLt's.
+
+use cute_rs::atom::Major;
+
+use crate::problem::GemmProblem;
+
+/// Element type of A, B and D. Products are summed in `f32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Precision {
+    /// `f16`.
+    F16,
+    /// `bf16`.
+    Bf16,
+}
+
+/// `D (M, N) = A (M, K) * B (K, N)` with D row-major and all matrices packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// Extents.
+    pub size: GemmProblem,
+    /// Element type.
+    pub precision: Precision,
+    /// The direction in which A is contiguous.
+    pub a: Major,
+    /// The direction in which B is contiguous.
+    pub b: Major,
+}
+
+/// A matrix as cuBLASLt sees it: column-major, `rows` contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stored {
+    pub(super) rows: u32,
+    pub(super) columns: u32,
+    pub(super) transposed: bool,
+}
+
+impl Product {
+    /// The operands of the product that cuBLASLt computes.
+    ///
+    /// Its matrices are column-major, and a row-major D is the column-major `D^T = B^T * A^T`: B comes first.
+    pub(super) fn operands(&self) -> [Stored; 2] {
+        let GemmProblem { m, n, k } = self.size;
+        // An operand whose storage runs along K is `(K, M or N)` in columns: the transpose of `B^T (N, K)`, and
+        // `A^T (K, M)` as it is.
+        let stored = |major, mn, transposed_if| match major {
+            Major::K => Stored { rows: k, columns: mn, transposed: transposed_if == Major::K },
+            Major::Mn => Stored { rows: mn, columns: k, transposed: transposed_if == Major::Mn },
+        };
+        [stored(self.b, n, Major::K), stored(self.a, m, Major::Mn)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cute_rs::atom::Major;
+
+    use super::{Precision, Product, Stored};
+    use crate::problem::GemmProblem;
+
+    #[test]
+    fn the_product_is_computed_transposed() {
+        let size = GemmProblem { m: 3, n: 5, k: 7 };
+        for (why, a, b, want) in [
+            ("both along K: T N, the usual case", Major::K, Major::K, [(7, 5, true), (7, 3, false)]),
+            ("A along M, B along N", Major::Mn, Major::Mn, [(5, 7, false), (3, 7, true)]),
+            ("A along K, B along N: plain row-major", Major::K, Major::Mn, [(5, 7, false), (7, 3, false)]),
+            ("A along M, B along K", Major::Mn, Major::K, [(7, 5, true), (3, 7, true)]),
+        ] {
+            let operands = Product { size, precision: Precision::Bf16, a, b }.operands();
+            let want = want.map(|(rows, columns, transposed)| Stored { rows, columns, transposed });
+            assert_eq!(operands, want, "{why}");
+            // The first operand comes out as (N, K), the second as (K, M).
+            let shape = |s: Stored| if s.transposed { (s.columns, s.rows) } else { (s.rows, s.columns) };
+            assert_eq!(operands.map(shape), [(5, 7), (7, 3)], "{why}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! One compiled kernel: its numbers, and launches on anybody's stream.
+#![allow(unsafe_code, reason = "calls the CUDA driver")]
+
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{
+    CUfunction_attribute as FunctionAttribute, CUlaunchAttribute as Attribute,
+    CUlaunchAttributeID as AttributeId, CUlaunchAttributeValue as AttributeValue,
+    CUlaunchAttributeValue_union__bindgen_ty_1 as ClusterDim,
+};
+use cudarc::driver::{CudaContext, result, sys};
+use ptx::abi::{Argument, ArgumentError, Grid};
+
+use super::module::{self, Module};
+use super::{call, library, tensor_map};
+use crate::error::EngineError;
+use crate::program::Program;
+
+/// Most parameters of a kernel, so that launches need no heap.
+const MAX_PARAMETERS: usize = 64;
+
+/// Clusters of up to this many CTAs run on every device of the architecture.
+const PORTABLE_CLUSTER: u32 = 8;
+
+/// A program, compiled and loaded in one context.
+pub struct Kernel {
+    module: Module,
+    function: sys::CUfunction,
+    name: String,
+    threads: u32,
+    shared_bytes: u32,
+    cluster: [u32; 3],
+    /// Where each parameter lies in the block, and the block's size.
+    offsets: Vec<usize>,
+    block_bytes: usize,
+    registers: u32,
+    local_bytes: u32,
+}
+
+// SAFETY: the function is a handle into `module`, and the driver accepts it from any thread on which the context is
+// current.
+unsafe impl Send for Kernel {}
+// SAFETY: as above; nothing behind a shared reference is changed.
+unsafe impl Sync for Kernel {}
+
+impl fmt::Debug for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernel")
+            .field("name", &self.name)
+            .field("registers", &self.registers)
+            .field("local_bytes", &self.local_bytes)
+            .field("shared_bytes", &self.shared_bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Kernel {
+    /// Compiles a program into a context that exists already: an application's, candle's, or cust's, whose contexts
+    /// are the device's primary one as [`CudaContext::new`] gives it.
+    ///
+    /// # Errors
+    /// The compiler's log where the driver refuses the program, or a driver error.
+    pub fn load_in(context: &Arc<CudaContext>, program: &Program) -> Result<Self, EngineError> {
+        library::driver()?;
+        let name = program.name();
+        let function = program.function();
+        let (offsets, block_bytes) = function.param_offsets();
+        if offsets.len() > MAX_PARAMETERS {
+            let log = format!("it has {} parameters, a launch takes {MAX_PARAMETERS}", offsets.len());
+            return Err(EngineError::Compile { kernel: name.to_owned(), log });
+        }
+        let module = Module::load(context, name, program.text())?;
+        let handle = module.function(name)?;
+        let mut kernel = Self {
+            module,
+            function: handle,
+            name: name.to_owned(),
+            threads: function.threads,
+            shared_bytes: function.shared_bytes,
+            cluster: function.cluster,
+            offsets,
+            block_bytes,
+            registers: 0,
+            local_bytes: 0,
+        };
+        let shared_bytes = i32::try_from(kernel.shared_bytes).unwrap_or(i32::MAX);
+        kernel.set(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
+        if kernel.cluster.iter().product::<u32>() > PORTABLE_CLUSTER {
+            kernel.set(FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+        }
+        kernel.registers = kernel.get(FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
+        kernel.local_bytes = kernel.get(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
+        Ok(kernel)
+    }
+
+    fn set(&self, attribute: FunctionAttribute, value: i32) -> Result<(), EngineError> {
+        // SAFETY: the function is valid as long as the module, which `self` owns.
+        let result = unsafe { result::function::set_function_attribute(self.function, attribute, value) };
+        call::kernel(&self.name, "cuFuncSetAttribute", result)
+    }
+
+    fn get(&self, attribute: FunctionAttribute) -> Result<u32, EngineError> {
+        // SAFETY: the function is valid as long as the module, which `self` owns.
+        let result = unsafe { result::function::get_function_attribute(self.function, attribute) };
+        call::kernel(&self.name, "cuFuncGetAttribute", result).map(|value| u32::try_from(value).unwrap_or(0))
+    }
+
+    /// The entry's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Registers of a thread at launch.
+    pub fn registers(&self) -> u32 {
+        self.registers
+    }
+
+    /// Bytes of local memory of a thread: its stack frame and spilled registers.
+    pub fn local_bytes(&self) -> u32 {
+        self.local_bytes
+    }
+
+    /// Bytes of the parameter block that [`launch_raw`](Self::launch_raw) takes.
+    pub fn parameter_bytes(&self) -> usize {
+        self.block_bytes
+    }
+
+    /// What the driver's compiler said. It says nothing where it found the binary in its cache on disk; with
+    /// `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
+    pub fn compile_log(&self) -> &str {
+        self.module.log()
+    }
+
+    /// Signs of a slow kernel: lines of the log about serialized `wgmma`, an ignored `setmaxnreg` or spills, and
+    /// local memory, which is known without a log too.
+    pub fn advisories(&self) -> Vec<String> {
+        let mut advisories = module::advisories(self.module.log());
+        if self.local_bytes > 0 {
+            advisories.push(format!("{} bytes of local memory per thread", self.local_bytes));
+        }
+        advisories
+    }
+
+    /// How many clusters run at once on the whole device; for a kernel without clusters, how many CTAs.
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn max_active_clusters(&self) -> Result<u32, EngineError> {
+        call::bind(self.module.context())?;
+        let mut clusters = 0;
+        let grid = Grid { ctas: self.cluster };
+        // A single CTA is a cluster too: the query wants the attribute in every case.
+        let mut attributes = [cluster_attribute(self.cluster)];
+        let config = self.config(grid, ptr::null_mut(), &mut attributes);
+        // SAFETY: the configuration and its attribute are alive, and the function is.
+        let result = unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, self.function, &config) };
+        call::kernel(&self.name, "cuOccupancyMaxActiveClusters", result.result())?;
+        Ok(u32::try_from(clusters).unwrap_or(0))
+    }
+
+    /// Enqueues the kernel on a stream: no allocation, no waiting, and the block may go as soon as it returns.
+    ///
+    /// It makes the kernel's context the calling thread's current one. `block` is what [`parameter_block`] lays out;
+    /// its scalars may be overwritten between launches.
+    ///
+    /// # Errors
+    /// A block of another size, or the driver refuses the launch, for example a grid that is no multiple of the
+    /// cluster. Faults while it runs show up in a later call.
+    ///
+    /// # Safety
+    /// `stream` is null for the default stream or a live stream of the context the kernel was loaded in. Every address
+    /// in the block, also inside tensor maps, names memory that stays allocated until the kernel has finished and that
+    /// nothing else uses in the meantime, in the extent the kernel reads and writes.
+    pub unsafe fn launch_raw(
+        &self,
+        stream: *mut c_void,
+        grid: Grid,
+        block: &[u8],
+    ) -> Result<(), EngineError> {
+        if block.len() != self.block_bytes {
+            let (bytes, needed) = (block.len(), self.block_bytes);
+            return Err(EngineError::ParameterBlock { kernel: self.name.clone(), bytes, needed });
+        }
+        call::bind(self.module.context())?;
+        let mut parameters = [ptr::null_mut::<c_void>(); MAX_PARAMETERS];
+        for (parameter, &offset) in parameters.iter_mut().zip(&self.offsets) {
+            *parameter = block[offset..].as_ptr().cast_mut().cast();
+        }
+        let clustered = self.cluster != [1, 1, 1];
+        let mut attributes = [cluster_attribute(self.cluster)];
+        let config = self.config(grid, stream.cast(), &mut attributes[..usize::from(clustered)]);
+        // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
+        // before it returns; the configuration is alive; the caller vouches for stream and addresses.
+        let result = unsafe {
+            sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
+        };
+        call::kernel(&self.name, "cuLaunchKernelEx", result.result())
+    }
+
+    fn config(&self, grid: Grid, stream: sys::CUstream, attributes: &mut [Attribute]) -> sys::CUlaunchConfig {
+        let [x, y, z] = grid.ctas;
+        sys::CUlaunchConfig {
+            gridDimX: x,
+            gridDimY: y,
+            gridDimZ: z,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes,
+            hStream: stream,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: attributes.len() as u32,
+        }
+    }
+}
+
+fn cluster_attribute([x, y, z]: [u32; 3]) -> Attribute {
+    let mut value = AttributeValue { pad: [0; 64] };
+    value.clusterDim = ClusterDim { x, y, z };
+    Attribute { id: AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, pad: [0; 4], value }
+}
+
+/// Lays arguments out as a program's parameter block, with tensor maps as the driver encodes them.
+///
+/// # Errors
+/// An argument that does not fit its parameter, or no driver to encode a tensor map with.
+pub fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+    let block = ptx::abi::parameter_bytes(program.function(), arguments, |map| {
+        library::driver().and_then(|_| tensor_map::encode(map)).map_err(Refusal::Engine)
+    });
+    block.map_err(|refusal| match refusal {
+        Refusal::Argument(source) => EngineError::Argument { kernel: program.name().to_owned(), source },
+        Refusal::Engine(error) => error,
+    })
+}
+
+/// Why there is no parameter block.
+enum Refusal {
+    Argument(ArgumentError),
+    Engine(EngineError),
+}
+
+impl From<ArgumentError> for Refusal {
+    fn from(error: ArgumentError) -> Self {
+        Self::Argument(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+    use ptx::{Builder, Entry, Function, Target};
+
+    use super::parameter_block;
+    use crate::program::Program;
+
+    fn program() -> Program {
+        let (name, cluster) = ("probe".to_owned(), [1, 1, 1]);
+        let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster };
+        Program::new(Function::build(entry, |f: &Builder| {
+            let (out, value) = (f.param::<u64>("out"), f.param::<u32>("value"));
+            f.store_global(out, 0, [value]);
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn scalars_are_laid_out_without_a_driver() {
+        let block = parameter_block(&program(), &[0x1122_u64.into(), 7u32.into()]).unwrap();
+        assert_eq!(block, [0x22, 0x11, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0]);
+    }
+
+    #[test]
+    fn misfits_name_kernel_and_parameter() {
+        let map = TensorMap {
+            element: TensorElement::Bf16,
+            address: 256,
+            dims: vec![64],
+            strides: vec![],
+            box_dims: vec![64],
+            swizzle: TensorSwizzle::B128,
+        };
+        for (why, arguments, words) in [
+            ("one too few", vec![1u64.into()], "kernel `probe`: the kernel takes 2 arguments, 1 were given"),
+            ("a float for an integer", vec![1u64.into(), 1f32.into()], "parameter `value` takes"),
+            ("a tensor map for an address", vec![map.into(), 1u32.into()], "parameter `out` takes"),
+        ] {
+            let error = parameter_block(&program(), &arguments).unwrap_err().to_string();
+            assert!(error.contains(words), "{why}: {error}");
+        }
+    }
+}

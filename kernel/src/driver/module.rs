@@ -1,0 +1,161 @@
+//! PTX text compiled by the driver, with what the compiler had to say.
+#![allow(unsafe_code, reason = "calls the CUDA driver")]
+
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use cudarc::driver::sys::CUjit_option as Opt;
+use cudarc::driver::{CudaContext, result, sys};
+
+use super::call;
+use crate::error::EngineError;
+
+/// Bytes kept of each of the compiler's two logs.
+const LOG_BYTES: usize = 32 * 1024;
+
+/// One loaded module.
+pub(super) struct Module {
+    raw: sys::CUmodule,
+    context: Arc<CudaContext>,
+    log: String,
+}
+
+// SAFETY: a module is a handle that the driver accepts from any thread on which its context is current.
+unsafe impl Send for Module {}
+// SAFETY: as above; nothing behind a shared reference is changed.
+unsafe impl Sync for Module {}
+
+impl fmt::Debug for Module {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Module").field("log", &self.log).finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    /// Compiles and loads a module; `kernel` is its name in errors.
+    ///
+    /// # Errors
+    /// The compiler's log where it refused the text, or a driver error.
+    pub(super) fn load(context: &Arc<CudaContext>, kernel: &str, text: &str) -> Result<Self, EngineError> {
+        call::bind(context)?;
+        let compile = |log| EngineError::Compile { kernel: kernel.to_owned(), log };
+        let image = CString::new(text).map_err(|_| compile("the text holds a NUL character".to_owned()))?;
+        let (mut info, mut errors) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
+        let number = ptr::without_provenance_mut::<c_void>;
+        let (mut options, mut values): (Vec<_>, Vec<_>) = [
+            (Opt::CU_JIT_INFO_LOG_BUFFER, info.as_mut_ptr().cast()),
+            (Opt::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, number(LOG_BYTES)),
+            (Opt::CU_JIT_ERROR_LOG_BUFFER, errors.as_mut_ptr().cast()),
+            (Opt::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, number(LOG_BYTES)),
+            (Opt::CU_JIT_LOG_VERBOSE, number(1)),
+        ]
+        .into_iter()
+        .unzip();
+        let mut raw = ptr::null_mut();
+        // SAFETY: the image ends in NUL; there are as many options as values, each value of the kind its option
+        // takes, and both buffers are as long as stated and outlive the call.
+        let result = unsafe {
+            sys::cuModuleLoadDataEx(
+                &mut raw,
+                image.as_ptr().cast(),
+                options.len() as u32,
+                options.as_mut_ptr(),
+                values.as_mut_ptr(),
+            )
+        };
+        if let Err(error) = result.result() {
+            let errors = log_text(&errors);
+            if errors.is_empty() {
+                return call::kernel(kernel, "cuModuleLoadDataEx", Err(error));
+            }
+            return Err(compile(format!("{}: {errors}", call::explain(error).0)));
+        }
+        Ok(Self { raw, context: Arc::clone(context), log: log_text(&info) })
+    }
+
+    /// The context it is loaded in.
+    pub(super) fn context(&self) -> &CudaContext {
+        &self.context
+    }
+
+    /// What the compiler said; empty where the driver took the binary from its cache.
+    pub(super) fn log(&self) -> &str {
+        &self.log
+    }
+
+    /// An entry of the module. It is valid as long as the module is.
+    pub(super) fn function(&self, name: &str) -> Result<sys::CUfunction, EngineError> {
+        call::bind(&self.context)?;
+        let c_name = CString::new(name).unwrap_or_default();
+        // SAFETY: the module is loaded until `self` is dropped.
+        let function = unsafe { result::module::get_function(self.raw, c_name) };
+        call::kernel(name, "cuModuleGetFunction", function)
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if call::bind(&self.context).is_ok() {
+            // SAFETY: it was loaded once and nothing uses it after this. After a fault the driver answers with that
+            // fault, and there is nothing left to release.
+            let _ = unsafe { result::module::unload(self.raw) };
+        }
+    }
+}
+
+/// A log buffer up to its NUL.
+fn log_text(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
+    String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
+}
+
+/// Lines of a compiler's log that foretell a slow kernel: advisories C75xx (`wgmma` made serial, `setmaxnreg`
+/// ignored) and spills or stack frames of more than no bytes.
+pub(super) fn advisories(log: &str) -> Vec<String> {
+    let nonzero_before = |line: &str, words: &str| {
+        line.split(words).next().filter(|before| before.len() < line.len()).is_some_and(|before| {
+            before
+                .split_whitespace()
+                .next_back()
+                .is_some_and(|number| number.parse().is_ok_and(|n: u64| n > 0))
+        })
+    };
+    let suspicious = |line: &&str| {
+        line.contains("C75")
+            || ["bytes stack frame", "bytes spill stores", "bytes spill loads"]
+                .iter()
+                .any(|words| nonzero_before(line, words))
+    };
+    log.lines().filter(suspicious).map(|line| line.trim().to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{advisories, log_text};
+
+    #[test]
+    fn advisories_are_found_in_logs() {
+        for (why, line, found) in [
+            ("a clean kernel", "    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", false),
+            ("a stack frame", "    16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads", true),
+            ("spill stores", "    0 bytes stack frame, 8 bytes spill stores, 0 bytes spill loads", true),
+            ("spill loads", "    0 bytes stack frame, 0 bytes spill stores, 120 bytes spill loads", true),
+            ("a serial wgmma", "info : (C7510) Potential Performance Loss: wgmma.mma_async", true),
+            ("resources", "ptxas info    : Used 168 registers, used 8 barriers, 424 bytes cmem[0]", false),
+        ] {
+            let log = format!("info : compiling\n{line}\n");
+            let want: Vec<_> = if found { vec![line.trim().to_owned()] } else { Vec::new() };
+            assert_eq!(advisories(&log), want, "{why}");
+        }
+    }
+
+    #[test]
+    fn logs_end_at_their_nul() {
+        assert_eq!(log_text(b" a log\n\0rest"), "a log");
+        assert_eq!(log_text(b"no end"), "no end");
+        assert_eq!(log_text(b"\0"), "");
+    }
+}

@@ -1,0 +1,131 @@
+//! Tensor maps as the driver encodes them.
+#![allow(unsafe_code, reason = "calls the CUDA driver")]
+
+use core::ffi::c_void;
+use core::ptr;
+
+use cudarc::driver::sys::{
+    self, CUtensorMapDataType as DataType, CUtensorMapFloatOOBfill as Fill,
+    CUtensorMapInterleave as Interleave, CUtensorMapL2promotion as Promotion, CUtensorMapSwizzle as Swizzle,
+};
+use ptx::abi::{TENSOR_MAP_BYTES, TensorElement, TensorMap, TensorSwizzle};
+
+use super::{call, library};
+use crate::error::EngineError;
+
+/// Encodes a tensor map with `cuTensorMapEncodeTiled`: packed boxes, no interleave, zeros out of bounds.
+///
+/// A null address, legal in a description that nothing is read through, is encoded as the lowest aligned one.
+///
+/// # Errors
+/// There is no driver, the description breaks a rule, or the driver refuses it.
+pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+    map.check().map_err(|source| EngineError::TensorMap { source })?;
+    library::driver()?;
+    encode(map)
+}
+
+/// The same once the driver is known and the description checked.
+pub(super) fn encode(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+    // The binding's type has the alignment that this version of the driver's header asks for.
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    let element_strides = [1u32; 5];
+    let address = ptr::without_provenance_mut::<c_void>(map.address.max(16) as usize);
+    // SAFETY: the description has been checked, so there are `rank` extents, box extents and element strides and
+    // one stride fewer; the driver reads no more of them and writes one encoded map. The address is only stored.
+    let result = unsafe {
+        sys::cuTensorMapEncodeTiled(
+            &mut encoded,
+            data_type(map.element),
+            map.rank() as u32,
+            address,
+            map.dims.as_ptr(),
+            map.strides.as_ptr(),
+            map.box_dims.as_ptr(),
+            element_strides.as_ptr(),
+            Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle(map.swizzle),
+            Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    call::driver("cuTensorMapEncodeTiled", result.result())?;
+    Ok(bytes(&encoded))
+}
+
+fn bytes(encoded: &sys::CUtensorMap) -> [u8; TENSOR_MAP_BYTES] {
+    let mut bytes = [0; TENSOR_MAP_BYTES];
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
+        chunk.copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
+
+fn data_type(element: TensorElement) -> DataType {
+    match element {
+        TensorElement::U8 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        TensorElement::F16 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        TensorElement::Bf16 => DataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        TensorElement::F32 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    }
+}
+
+fn swizzle(swizzle: TensorSwizzle) -> Swizzle {
+    match swizzle {
+        TensorSwizzle::None => Swizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
+        TensorSwizzle::B32 => Swizzle::CU_TENSOR_MAP_SWIZZLE_32B,
+        TensorSwizzle::B64 => Swizzle::CU_TENSOR_MAP_SWIZZLE_64B,
+        TensorSwizzle::B128 => Swizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+
+    use super::{bytes, data_type, encode_tensor_map, swizzle, sys};
+    use crate::error::EngineError;
+
+    #[test]
+    fn elements_and_swizzles_have_the_numbers_of_the_header() {
+        for (element, number) in [
+            (TensorElement::U8, 0),
+            (TensorElement::F16, 6),
+            (TensorElement::F32, 7),
+            (TensorElement::Bf16, 9),
+        ] {
+            assert_eq!(data_type(element) as u32, number, "{element:?}");
+        }
+        for (span, number) in [
+            (TensorSwizzle::None, 0),
+            (TensorSwizzle::B32, 1),
+            (TensorSwizzle::B64, 2),
+            (TensorSwizzle::B128, 3),
+        ] {
+            assert_eq!(swizzle(span) as u32, number, "{span:?}");
+        }
+    }
+
+    #[test]
+    fn words_become_bytes_in_memory_order() {
+        let mut map = sys::CUtensorMap { opaque: [0; 16] };
+        map.opaque[1] = u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(bytes(&map)[7..17], [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
+        assert!(align_of::<sys::CUtensorMap>() >= 64 && size_of::<sys::CUtensorMap>() == 128);
+    }
+
+    #[test]
+    fn illegal_descriptions_are_refused_before_the_driver_is_asked() {
+        let map = TensorMap {
+            element: TensorElement::Bf16,
+            address: 8,
+            dims: vec![64, 64],
+            strides: vec![128],
+            box_dims: vec![64, 64],
+            swizzle: TensorSwizzle::B128,
+        };
+        let error = encode_tensor_map(&map).unwrap_err();
+        assert!(matches!(error, EngineError::TensorMap { .. }), "{error}");
+        assert!(error.to_string().contains("0x8"), "{error}");
+    }
+}

@@ -1,0 +1,111 @@
+//! Calls that are refused, each with what was seen and what was needed, and calls with nothing to do.
+
+use kernel::{Call, GemmProblem, LaunchError, MatrixRef, find};
+
+/// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
+fn legal() -> Call {
+    Call {
+        problem: GemmProblem { m: 100, n: 40, k: 64 },
+        a: MatrixRef { address: 0x1000, pitch: 64 },
+        b: MatrixRef { address: 0x2000, pitch: 64 },
+        c: Some(MatrixRef { address: 0x3000, pitch: 40 }),
+        d: MatrixRef { address: 0x4000, pitch: 40 },
+        alpha: 1.0,
+        beta: 1.0,
+    }
+}
+
+#[test]
+fn illegal_calls_say_what_was_needed() {
+    let gemm = find("small-bf16-kk").expect("a catalogue name");
+    assert!(gemm.launch(&legal(), 132).expect("legal").is_some());
+    let call = legal();
+    let cases = [
+        (
+            "a packed K-major operand whose rows are no multiple of 16 B",
+            Call {
+                problem: GemmProblem { k: 60, ..call.problem },
+                a: MatrixRef { pitch: 60, ..call.a },
+                ..call
+            },
+            LaunchError::Pitch { name: "A", bytes: 120, alignment: 16 },
+            "A's leading dimension is 120 B, a multiple of 16 B",
+        ),
+        (
+            "rows that overlap",
+            Call { b: MatrixRef { pitch: 56, ..call.b }, ..call },
+            LaunchError::ShortPitch { name: "B", pitch: 56, needed: 64 },
+            "B's leading dimension is 56 elements, at least 64 were needed",
+        ),
+        (
+            "an operand that tensor copies cannot reach",
+            Call { a: MatrixRef { address: 0x1008, ..call.a }, ..call },
+            LaunchError::Address { name: "A", address: 0x1008, alignment: 16 },
+            "A begins at 0x1008, a multiple of 16 B",
+        ),
+        (
+            "an output between two elements",
+            Call { d: MatrixRef { address: 0x4001, ..call.d }, ..call },
+            LaunchError::Address { name: "D", address: 0x4001, alignment: 2 },
+            "D begins at 0x4001",
+        ),
+        (
+            "no output",
+            Call { d: MatrixRef { address: 0, ..call.d }, ..call },
+            LaunchError::Null { name: "D" },
+            "D is a null pointer",
+        ),
+        ("no C", Call { c: None, ..call }, LaunchError::MissingC { beta: 1.0 }, "pass C, or beta = 0"),
+        (
+            "an extent beyond 31 bits",
+            Call { problem: GemmProblem { m: 1 << 31, ..call.problem }, ..call },
+            LaunchError::Extent { name: "M", extent: 1 << 31, limit: 1 << 31 },
+            "M is 2147483648",
+        ),
+        (
+            "a pitch beyond 40 bits",
+            Call { b: MatrixRef { pitch: 1 << 40, ..call.b }, ..call },
+            LaunchError::Pitch { name: "B", bytes: 1 << 41, alignment: 16 },
+            "below 2^40",
+        ),
+        (
+            "more tiles than a launch numbers",
+            Call {
+                problem: GemmProblem { m: (1 << 31) - 1, n: (1 << 31) - 8, k: 64 },
+                c: None,
+                beta: 0.0,
+                d: MatrixRef { pitch: 1 << 31, ..call.d },
+                ..call
+            },
+            LaunchError::TooManyTiles { m: 1 << 25, n: 1 << 25 },
+            "take a larger tile",
+        ),
+    ];
+    for (why, call, want, words) in cases {
+        let error = gemm.launch(&call, 132).expect_err(why);
+        assert_eq!(error, want, "{why}");
+        assert!(error.to_string().contains(words), "{why}: {error}");
+    }
+}
+
+#[test]
+fn what_blas_leaves_unread_is_not_checked() {
+    let gemm = find("small-bf16-kk").expect("a catalogue name");
+    let (call, nowhere) = (legal(), MatrixRef { address: 0, pitch: 0 });
+    let grid = |call: &Call| gemm.launch(call, 132).map(|launch| launch.map(|launch| launch.grid.ctas));
+    let empty = |problem| Call { problem, a: nowhere, b: nowhere, ..call };
+    assert_eq!(grid(&empty(GemmProblem { m: 0, ..call.problem })), Ok(None), "M = 0 does nothing");
+    assert_eq!(grid(&empty(GemmProblem { n: 0, ..call.problem })), Ok(None), "N = 0 does nothing");
+    assert_eq!(grid(&empty(GemmProblem { k: 0, ..call.problem })), Ok(Some([2, 1, 1])), "K = 0 scales C");
+    assert_eq!(grid(&Call { alpha: 0.0, a: nowhere, b: nowhere, ..call }), Ok(Some([2, 1, 1])), "alpha = 0");
+    assert_eq!(grid(&Call { beta: 0.0, c: Some(nowhere), ..call }), Ok(Some([2, 1, 1])), "beta = 0");
+}
+
+#[test]
+fn an_unknown_name_lists_the_known_ones() {
+    let Err(error) = find("tiny-bf16-kk") else { panic!("found") };
+    assert!(
+        error.to_string().contains("`tiny-bf16-kk`") && error.to_string().contains("small-bf16-kk"),
+        "{error}"
+    );
+}
