@@ -1,8 +1,10 @@
 //! Collective epilogues: from accumulators to the output in memory.
 
 mod linear;
+mod store;
 
 pub use linear::{LinearArguments, LinearCombination};
+pub use store::{Combine, DirectStore, Output, Store, TmaStore};
 
 use ptx::Builder;
 use ptx::Value;
@@ -37,6 +39,8 @@ pub trait Epilogue: 'static {
     type Device<'f>: Copy;
     /// What it asks of the plan.
     const SPEC: EpilogueSpec;
+    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    const OUTPUT_ALIGNMENT: u64;
 
     /// An identifier for kernel names.
     fn name() -> String;
@@ -45,7 +49,7 @@ pub trait Epilogue: 'static {
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
 
     /// The values of its parameters.
-    fn parameters(arguments: &Self::Arguments) -> Vec<Argument>;
+    fn parameters(plan: &Plan, arguments: &Self::Arguments) -> Vec<Argument>;
 
     /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
     fn store<'f>(
@@ -55,4 +59,8 @@ pub trait Epilogue: 'static {
         extent: Extent<'f>,
         fragment: Fragment<'f, Self::Accumulator>,
     );
+
+    /// Emitted for a consumer warpgroup behind its last tile: waits for what is still being stored. `thread` is the
+    /// thread's index in the warpgroup.
+    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>);
 }

@@ -30,9 +30,11 @@ mod sentence;
 mod tile;
 
 pub use element::{Element, MultipliesWith};
-pub use epilogue::{Epilogue, Extent, LinearArguments, LinearCombination};
-pub use mainloop::{Consumer, Fragment, Mainloop, Piece, TmaWgmma};
+pub use epilogue::{
+    Combine, DirectStore, Epilogue, Extent, LinearArguments, LinearCombination, Output, Store, TmaStore,
+};
+pub use mainloop::{Consumer, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
 pub use operand::{KMajor, Matrix, MnMajor, Operand, OperandPair, Operands};
 pub use plan::{EpilogueSpec, MainloopSpec, Plan, PlanError, RegisterPlan, StagePlan};
 pub use sentence::Sentence;
-pub use tile::{AsManyAsFit, Cooperative, StageCount, Tile, TileShape, WarpRoles};
+pub use tile::{AsManyAsFit, Cluster, ClusterShape, Cooperative, StageCount, Tile, TileShape, WarpRoles};

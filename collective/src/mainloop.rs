@@ -8,12 +8,15 @@ mod tma_wgmma;
 
 pub use tma_wgmma::TmaWgmma;
 
+use std::collections::BTreeMap;
+
+use cute_rs::atom::SwizzleMode;
 use cute_rs::{Layout, LayoutError, ThreadValue};
-use ptx::abi::Argument;
+use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Scalar, Value, Var};
 
 use crate::operand::Matrix;
-use crate::pipeline::Position;
+use crate::pipeline::{ClusterPosition, Position, Release};
 use crate::plan::{MainloopSpec, Plan};
 
 /// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
@@ -36,6 +39,10 @@ pub struct Fragment<'f, T> {
     pub blocks: Vec<Vec<Var<'f, T>>>,
     /// Which element of a 64-row block a thread's value is: `(thread, value) -> (m, n)`.
     pub layout: ThreadValue,
+    /// Shared address of the CTA's dynamic shared memory.
+    pub shared: Value<'f, u32>,
+    /// The warpgroup's index among the consumers.
+    pub warpgroup: Value<'f, u32>,
     /// First row of the warpgroup's first block in the output.
     pub m: Value<'f, u32>,
     /// First column of the tile in the output.
@@ -44,35 +51,66 @@ pub struct Fragment<'f, T> {
     pub thread: Value<'f, u32>,
 }
 
-impl<'f, T> Fragment<'f, T> {
-    const REGULAR: &'static str = "each mode of an accumulator runs along rows or along columns";
-
-    /// The output row of the thread's value 0 in block 0.
-    pub fn thread_row(&self) -> Value<'f, u32> {
-        self.m + Self::of_thread(self.layout.rows(), self.thread)
-    }
-
+/// One row of a 64-row block as a thread holds it.
+#[derive(Debug)]
+pub struct FragmentRow<'f, T> {
+    /// The row in the output.
+    pub row: Value<'f, u32>,
     /// The output column of the thread's value 0.
-    pub fn thread_column(&self) -> Value<'f, u32> {
-        self.n + Self::of_thread(self.layout.columns(), self.thread)
-    }
+    pub column: Value<'f, u32>,
+    /// Pairs of neighbouring columns, in order.
+    pub pairs: Vec<FragmentPair<'f, T>>,
+}
 
-    /// Rows from the thread's value 0 to its value `value`, in the same block.
-    pub fn value_row(&self, value: u32) -> u32 {
-        Self::of_value(self.layout.rows(), value)
-    }
+/// Two neighbouring columns of a row.
+#[derive(Clone, Copy, Debug)]
+pub struct FragmentPair<'f, T> {
+    /// The first column, counted from the thread's value 0.
+    pub column: u32,
+    /// The accumulators.
+    pub values: [Value<'f, T>; 2],
+}
 
-    /// Columns from the thread's value 0 to its value `value`.
-    pub fn value_column(&self, value: u32) -> u32 {
-        Self::of_value(self.layout.columns(), value)
+impl<'f, T> FragmentRow<'f, T> {
+    /// How many columns lie between the thread's value 0 and the output's edge; zero where the row is outside.
+    pub fn columns_inside(&self, extent: crate::Extent<'f>) -> Value<'f, u32> {
+        let left = (extent.n - self.column).where_or(self.column.less_than(extent.n), 0);
+        left.where_or(self.row.less_than(extent.m), 0)
     }
+}
 
-    fn of_thread(projection: Result<Layout, LayoutError>, thread: Value<'f, u32>) -> Value<'f, u32> {
-        projection.and_then(|layout| layout.mode(0).apply(thread)).expect(Self::REGULAR)
+impl<'f, T: Scalar> Fragment<'f, T> {
+    /// The rows of a block that a thread holds, top to bottom.
+    ///
+    /// Every accumulator holds values in pairs: `v` and `v + 1` are neighbours of one row for even `v`.
+    pub fn rows(&self, block: u32) -> Vec<FragmentRow<'f, T>> {
+        let regular = "each mode of an accumulator runs along rows or along columns";
+        let (rows, columns) = (self.layout.rows().expect(regular), self.layout.columns().expect(regular));
+        let of_thread = |layout: Layout| layout.mode(0).apply(self.thread).expect(regular);
+        let of_value =
+            |layout: Layout, value: u32| -> Result<u32, LayoutError> { layout.mode(1).apply(value) };
+        let (thread_row, column) = (self.m + block * 64 + of_thread(rows), self.n + of_thread(columns));
+
+        let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
+        let mut by_row = BTreeMap::<u32, Vec<FragmentPair<'f, T>>>::new();
+        for (value, pair) in (0u32..).step_by(2).zip(accumulators.chunks_exact(2)) {
+            let (row, column) =
+                (of_value(rows, value).expect(regular), of_value(columns, value).expect(regular));
+            let values = [pair[0].get(), pair[1].get()];
+            by_row.entry(row).or_default().push(FragmentPair { column, values });
+        }
+        let row = |(offset, pairs)| FragmentRow { row: thread_row + offset, column, pairs };
+        by_row.into_iter().map(row).collect()
     }
+}
 
-    fn of_value(projection: Result<Layout, LayoutError>, value: u32) -> u32 {
-        projection.and_then(|layout| layout.mode(1).apply(value)).expect(Self::REGULAR)
+/// A swizzle mode as a tensor map calls it.
+pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
+    match mode {
+        SwizzleMode::None => TensorSwizzle::None,
+        SwizzleMode::B32 => TensorSwizzle::B32,
+        SwizzleMode::B64 => TensorSwizzle::B64,
+        SwizzleMode::B128 => TensorSwizzle::B128,
     }
 }
 
@@ -106,7 +144,14 @@ pub trait Mainloop: 'static {
     fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>);
 
     /// Emitted for one thread of the producer: starts every copy of a piece.
-    fn load<'f>(f: &'f Builder, plan: &Plan, device: Self::Device<'f>, ring: Position<'f>, piece: Piece<'f>);
+    fn load<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    );
 
     /// Emitted for a consumer warpgroup: multiplies a piece.
     fn multiply<'f>(
@@ -121,10 +166,12 @@ pub trait Mainloop: 'static {
 /// Who a consumer thread is.
 #[derive(Clone, Copy, Debug)]
 pub struct Consumer<'f> {
+    /// Shared address of the CTA's dynamic shared memory.
+    pub shared: Value<'f, u32>,
     /// The warpgroup's index among the consumers, the same in all its threads.
     pub warpgroup: Value<'f, u32>,
     /// The thread's index in the warpgroup.
     pub thread: Value<'f, u32>,
-    /// True in the one lane of each warp that speaks for it.
-    pub leader: Value<'f, bool>,
+    /// How its warp gives stages back.
+    pub release: Release<'f>,
 }

@@ -1,11 +1,12 @@
 //! The ring of stages between the producer and the consumers.
 //!
 //! Each stage has two mbarriers. *Full* completes a phase when the producer has announced the stage's bytes and
-//! the copies have brought them. *Empty* completes a phase when every consumer warp has finished reading. Both
-//! sides walk the ring in the same order, each with a stage index and a parity that flips at every wrap; the
-//! producer's parity starts flipped, so that its first waits find fresh barriers "already empty".
+//! the copies have brought them. *Empty* completes a phase when every consumer warp that reads what this CTA brings
+//! has finished: in a cluster, the warps of all CTAs of its row and its column. Both sides walk the ring in the same
+//! order, each with a stage index and a parity that flips at every wrap; the producer's parity starts flipped, so that
+//! its first waits find fresh barriers "already empty".
 
-use ptx::{Builder, Value, Var};
+use ptx::{Builder, Special, Value, Var};
 
 use crate::plan::{MBARRIER_BYTES, Plan};
 
@@ -39,6 +40,87 @@ pub struct Stage<'f> {
     pub empty: Value<'f, u32>,
 }
 
+/// Where a CTA stands in its cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterPosition<'f> {
+    /// Its row: which tile of M.
+    pub m: Value<'f, u32>,
+    /// Its column: which tile of N.
+    pub n: Value<'f, u32>,
+    shape: [u32; 2],
+}
+
+impl<'f> ClusterPosition<'f> {
+    /// The executing CTA's place: `rank = m + n * cluster_m`.
+    pub fn new(f: &'f Builder, plan: &Plan) -> Self {
+        let shape = plan.mainloop.cluster;
+        if plan.cluster_size() == 1 {
+            return Self { m: f.constant(0), n: f.constant(0), shape };
+        }
+        let rank = f.special(Special::ClusterRank);
+        Self { m: rank % shape[0], n: rank / shape[0], shape }
+    }
+
+    /// The ranks of this CTA's row, a bit each: those that share its A. `None` if it is alone.
+    pub fn row_mask(&self) -> Option<Value<'f, u16>> {
+        let [rows, columns] = self.shape;
+        let row = (0..columns).fold(0u32, |mask, n| mask | 1 << (n * rows));
+        (columns > 1).then(|| (self.m.builder().constant(row) << self.m).cast())
+    }
+
+    /// The ranks of this CTA's column, a bit each: those that share its B. `None` if it is alone.
+    pub fn column_mask(&self) -> Option<Value<'f, u16>> {
+        let [rows, _] = self.shape;
+        let column = (1u32 << rows) - 1;
+        (rows > 1).then(|| (self.m.builder().constant(column) << (self.n * rows)).cast())
+    }
+
+    /// The rank of the `i`-th CTA that brings something here: the column first, then the rest of the row.
+    fn supplier(&self, i: Value<'f, u32>) -> Value<'f, u32> {
+        let [rows, columns] = self.shape;
+        let in_column = i + self.n * rows;
+        if columns == 1 {
+            return in_column;
+        }
+        // The row without this CTA: columns 0.., skipping the own one.
+        let other = i - rows;
+        let one = i.builder().constant(1u32);
+        let column = other + one.where_or(other.at_least(self.n), 0);
+        in_column.where_or(i.less_than(rows), self.m + column * rows)
+    }
+}
+
+/// How a consumer warp gives a stage back: each of a few lanes tells one CTA that brings something here.
+#[derive(Clone, Copy, Debug)]
+pub struct Release<'f> {
+    f: &'f Builder,
+    speaks: Value<'f, bool>,
+    /// What to add to an own shared address to get the same place in the CTA that the lane speaks to.
+    to_peer: Option<Value<'f, u32>>,
+}
+
+impl<'f> Release<'f> {
+    /// For the executing warp.
+    pub fn new(f: &'f Builder, plan: &Plan, position: ClusterPosition<'f>, base: Value<'f, u32>) -> Self {
+        let lane = f.special(Special::Lane);
+        let speaks = lane.less_than(plan.suppliers());
+        let to_peer = (plan.cluster_size() > 1).then(|| {
+            let zero = f.constant(0);
+            let rank = position.supplier(lane.where_or(speaks, zero));
+            f.map_shared(base, rank) - base
+        });
+        Self { f, speaks, to_peer }
+    }
+
+    /// Counts the warp's arrival on an empty barrier, here and wherever the stage's content came from.
+    pub fn arrive(&self, empty: Value<'f, u32>) {
+        self.f.if_(self.speaks, || match self.to_peer {
+            None => self.f.mbarrier_arrive(empty),
+            Some(distance) => self.f.mbarrier_arrive_cluster(empty + distance),
+        });
+    }
+}
+
 impl<'f> Ring<'f> {
     /// The ring of a plan in the dynamic shared memory that begins at `base`.
     pub fn new(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) -> Self {
@@ -48,7 +130,7 @@ impl<'f> Ring<'f> {
             stages: plan.stages,
             stage_bytes: plan.stage.bytes,
             barriers: plan.barrier_offset,
-            arrivals: plan.mainloop.consumers * 4,
+            arrivals: plan.mainloop.consumers * 4 * plan.suppliers(),
         }
     }
 

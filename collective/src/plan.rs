@@ -24,6 +24,8 @@ pub struct MainloopSpec {
     pub tile: [u32; 3],
     /// Consumer warpgroups; each takes an equal share of the tile's rows.
     pub consumers: u32,
+    /// CTAs of a cluster along M and N.
+    pub cluster: [u32; 2],
     /// Pipeline stages, or `None` for as many as fit.
     pub stages: Option<u32>,
 }
@@ -31,8 +33,8 @@ pub struct MainloopSpec {
 /// What an epilogue asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpilogueSpec {
-    /// Bytes of shared memory.
-    pub shared_bytes: u32,
+    /// Bits of shared memory for each element of the output tile.
+    pub staged_bits: u32,
     /// Registers a thread needs beside the accumulators.
     pub registers: u32,
 }
@@ -125,6 +127,24 @@ pub enum PlanError {
         /// Its value in elements.
         elements: u32,
     },
+    /// The cluster is empty or larger than every device runs.
+    Cluster {
+        /// CTAs along M.
+        m: u32,
+        /// CTAs along N.
+        n: u32,
+        /// Most CTAs.
+        most: u32,
+    },
+    /// A tile extent cannot be shared out among the CTAs of a cluster.
+    Slice {
+        /// The extent's name.
+        extent: &'static str,
+        /// Its value in elements.
+        elements: u32,
+        /// CTAs that share it.
+        ctas: u32,
+    },
     /// Fewer than two stages were asked for.
     Stages {
         /// How many.
@@ -182,6 +202,23 @@ impl PlanError {
                 .text(" is ")
                 .number(elements)
                 .text(", a tensor copy brings at most 256 along it: lower it"),
+            Self::Cluster { m, n, most } => s
+                .text("the cluster is ")
+                .number(m)
+                .text(" x ")
+                .number(n)
+                .text(" CTAs, 1 to ")
+                .number(most)
+                .text(" are possible: change Cluster<U2, U1>"),
+            Self::Slice { extent, elements, ctas } => s
+                .text(extent)
+                .text(" is ")
+                .number(elements)
+                .text(", not a multiple of ")
+                .number(ctas.saturating_mul(8))
+                .text(" (8 for each of ")
+                .number(ctas)
+                .text(" CTAs that share the operand): change it or the cluster"),
             Self::Stages { stages } => s
                 .text("the pipeline has ")
                 .number(stages)
@@ -259,6 +296,9 @@ impl Plan {
         if k > 256 {
             return Err(PlanError::Box { extent: "tile K", elements: k });
         }
+        if let Err(error) = Self::cluster(&mainloop) {
+            return Err(error);
+        }
         let registers = match Self::registers(&mainloop, &epilogue) {
             Ok(registers) => registers,
             Err(error) => return Err(error),
@@ -266,7 +306,7 @@ impl Plan {
         let stage = Self::stage(&mainloop);
         let have = Self::TARGET.limits().shared_bytes;
         let per_stage = stage.bytes + 2 * MBARRIER_BYTES;
-        let epilogue_bytes = round_up(epilogue.shared_bytes, 1024);
+        let epilogue_bytes = round_up(m * n * epilogue.staged_bits / 8, 1024);
         let fit = have.saturating_sub(epilogue_bytes) / per_stage;
         let stages = match mainloop.stages {
             Some(stages) if stages < 2 => return Err(PlanError::Stages { stages }),
@@ -290,6 +330,31 @@ impl Plan {
             threads: 128 * (1 + consumers),
             registers,
         })
+    }
+
+    /// Each CTA of a row brings a slice of A, each of a column a slice of B.
+    const fn cluster(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+        let [m, n] = mainloop.cluster;
+        let most = Self::TARGET.limits().cluster;
+        if m == 0 || n == 0 || m > most || n > most || m * n > most {
+            return Err(PlanError::Cluster { m, n, most });
+        }
+        let [tile_m, tile_n, tile_k] = mainloop.tile;
+        let (a, a_elements) = match mainloop.a_major {
+            Major::K => ("tile M", tile_m),
+            Major::Mn => ("tile K", tile_k),
+        };
+        let (b, b_elements) = match mainloop.b_major {
+            Major::K => ("tile N", tile_n),
+            Major::Mn => ("tile K", tile_k),
+        };
+        if !a_elements.is_multiple_of(8 * n) {
+            return Err(PlanError::Slice { extent: a, elements: a_elements, ctas: n });
+        }
+        if !b_elements.is_multiple_of(8 * m) {
+            return Err(PlanError::Slice { extent: b, elements: b_elements, ctas: m });
+        }
+        Ok(())
     }
 
     const fn stage(mainloop: &MainloopSpec) -> StagePlan {
@@ -329,6 +394,16 @@ impl Plan {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().as_str()),
         }
+    }
+
+    /// CTAs of a cluster.
+    pub const fn cluster_size(&self) -> u32 {
+        self.mainloop.cluster[0] * self.mainloop.cluster[1]
+    }
+
+    /// CTAs, this one among them, that bring operands into this CTA's shared memory: its row and its column.
+    pub const fn suppliers(&self) -> u32 {
+        self.mainloop.cluster[0] + self.mainloop.cluster[1] - 1
     }
 
     /// Bytes that one stage's copies bring.

@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use typenum::Unsigned;
+use typenum::{U1, Unsigned};
 
 /// What one CTA computes at a time: `M x N` of the output, `K` of the reduction a stage.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +28,33 @@ impl<M: Unsigned + 'static, N: Unsigned + 'static, K: Unsigned + 'static> TileSh
     const K: u32 = K::U32;
 }
 
-/// Warp roles: one producer warpgroup, and `Consumers` warpgroups that split a tile's rows among them.
+/// Warp roles: one producer warpgroup, and `Consumers` warpgroups that split a tile's rows among them, in each CTA
+/// of a cluster.
 ///
-/// `Stages` is a typenum number, or [`AsManyAsFit`].
+/// `Shape` is a [`Cluster`]; `Stages` is a typenum number, or [`AsManyAsFit`].
 #[derive(Clone, Copy, Debug)]
-pub struct Cooperative<Consumers, Stages = AsManyAsFit>(PhantomData<(Consumers, Stages)>);
+pub struct Cooperative<Consumers, Shape = Cluster<U1, U1>, Stages = AsManyAsFit>(
+    PhantomData<(Consumers, Shape, Stages)>,
+);
+
+/// CTAs that work side by side on `M x N` neighbouring tiles and share their operands: each brings a part of a tile
+/// and multicasts it to the CTAs of its row (A) or column (B).
+#[derive(Clone, Copy, Debug)]
+pub struct Cluster<M, N>(PhantomData<(M, N)>);
+
+/// The numbers of a [`Cluster`].
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a cluster shape", note = "write `Cluster<U2, U1>`")]
+pub trait ClusterShape: 'static {
+    /// CTAs along M.
+    const M: u32;
+    /// CTAs along N.
+    const N: u32;
+}
+
+impl<M: Unsigned + 'static, N: Unsigned + 'static> ClusterShape for Cluster<M, N> {
+    const M: u32 = M::U32;
+    const N: u32 = N::U32;
+}
 
 /// As many pipeline stages as shared memory has room for.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +82,7 @@ impl StageCount for typenum::UTerm {
     const STAGES: Option<u32> = Some(0);
 }
 
-/// Who works in a CTA.
+/// Who works in a CTA, and with which other CTAs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an arrangement of warp roles",
     note = "write `Cooperative<U2>` for two consumer warpgroups beside the producer"
@@ -68,11 +90,14 @@ impl StageCount for typenum::UTerm {
 pub trait WarpRoles: 'static {
     /// Consumer warpgroups.
     const CONSUMERS: u32;
+    /// CTAs of a cluster along M and N.
+    const CLUSTER: [u32; 2];
     /// Pipeline stages, or `None` for as many as fit.
     const STAGES: Option<u32>;
 }
 
-impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Cooperative<C, S> {
+impl<C: Unsigned + 'static, K: ClusterShape, S: StageCount> WarpRoles for Cooperative<C, K, S> {
     const CONSUMERS: u32 = C::U32;
+    const CLUSTER: [u32; 2] = [K::M, K::N];
     const STAGES: Option<u32> = S::STAGES;
 }

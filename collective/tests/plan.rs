@@ -4,10 +4,18 @@ use collective::{EpilogueSpec, MainloopSpec, Plan, PlanError};
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 
-const PLAIN: EpilogueSpec = EpilogueSpec { shared_bytes: 0, registers: 24 };
+const PLAIN: EpilogueSpec = EpilogueSpec { staged_bits: 0, registers: 24 };
 
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
-    MainloopSpec { types: WgmmaTypes::Bf16F32, a_major: Major::K, b_major: Major::K, tile, consumers, stages }
+    MainloopSpec {
+        types: WgmmaTypes::Bf16F32,
+        a_major: Major::K,
+        b_major: Major::K,
+        tile,
+        consumers,
+        cluster: [1, 1],
+        stages,
+    }
 }
 
 #[test]
@@ -43,7 +51,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     [(1, Major::K, Major::K), (2, Major::Mn, Major::K), (3, Major::K, Major::Mn)]
                 {
                     let spec = MainloopSpec { a_major, b_major, ..spec([m, n, k], consumers, None) };
-                    let Ok(plan) = Plan::new(spec, EpilogueSpec { shared_bytes: 1000, registers: 40 }) else {
+                    let Ok(plan) = Plan::new(spec, EpilogueSpec { staged_bits: 16, registers: 40 }) else {
                         continue;
                     };
                     plans += 1;
@@ -57,7 +65,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     assert!(plan.stage.b_offset.is_multiple_of(plan.stage.b_swizzle.alignment()), "{plan:?}");
                     assert!(plan.stage.b_offset + plan.stage.b_bytes <= plan.stage.bytes, "{plan:?}");
                     assert!(plan.epilogue_offset >= plan.stages * plan.stage.bytes, "{plan:?}");
-                    assert!(plan.barrier_offset >= plan.epilogue_offset + 1000, "{plan:?}");
+                    assert!(plan.barrier_offset >= plan.epilogue_offset + m * n * 2, "{plan:?}");
                     assert!(plan.barrier_offset + 16 * plan.stages <= plan.shared_bytes, "{plan:?}");
                     let registers = plan.registers;
                     let pool = registers.launch * plan.threads;
@@ -109,7 +117,22 @@ fn reasons_of_illegal_plans() {
         assert_eq!(error, want);
         assert!(error.to_string().contains(words), "{error}");
     }
-    let hungry = EpilogueSpec { shared_bytes: 200_000, registers: 24 };
+    let shared = |cluster| MainloopSpec { cluster, ..spec([128, 120, 64], 2, None) };
+    let cases = [
+        (
+            [3, 3],
+            PlanError::Cluster { m: 3, n: 3, most: 8 },
+            "the cluster is 3 x 3 CTAs, 1 to 8 are possible",
+        ),
+        ([0, 1], PlanError::Cluster { m: 0, n: 1, most: 8 }, "change Cluster"),
+        ([2, 1], PlanError::Slice { extent: "tile N", elements: 120, ctas: 2 }, "not a multiple of 16"),
+    ];
+    for (cluster, want, words) in cases {
+        let error = Plan::new(shared(cluster), PLAIN).expect_err(words);
+        assert_eq!(error, want);
+        assert!(error.to_string().contains(words), "{error}");
+    }
+    let hungry = EpilogueSpec { staged_bits: 64, registers: 24 };
     let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
 }

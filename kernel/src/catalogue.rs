@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use collective::{
     Cooperative, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands,
-    Plan, Tile, TmaWgmma,
+    Plan, Tile, TmaStore, TmaWgmma,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
@@ -36,7 +36,7 @@ pub trait AnyGemm: Sync {
     /// What the verifier finds.
     fn program(&self) -> Result<Program, ptx::VerifyError>;
 
-    /// Checks a call and works out its grid and arguments; see [`Gemm::launch`].
+    /// Checks a call and works out its grid and arguments for an engine with that many slots; see [`Gemm::launch`].
     ///
     /// # Errors
     /// The first argument that is illegal.
@@ -82,6 +82,13 @@ type Linear<A, B, T, Shape, Roles, S> =
 type Large<A, B, T> =
     Linear<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
 
+/// As [`Large`], with D stored by tensor copies that overlap the next tile.
+type Staged<A, B, T> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
+    LinearCombination<T, TmaStore>,
+    Persistent<Grouped<AlongM, U8>>,
+>;
+
 /// A 128 x 128 tile, two consumer warpgroups, persistent: for outputs of some hundred tiles.
 type Medium<A, B, T> =
     Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
@@ -90,12 +97,13 @@ type Medium<A, B, T> =
 type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
 
 const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 
 /// Every kernel of the catalogue, in a fixed order; the first that fits a call is the usual choice.
 ///
-/// A name is `<size>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
+/// A name is `<kind>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
 /// contiguous one.
 pub fn catalogue() -> Vec<Box<dyn AnyGemm>> {
     let mut all = Vec::new();
@@ -117,6 +125,7 @@ where
     B: Operand<Element = T>,
     T: MultipliesWith<T>,
 {
+    all.push(entry::<Staged<A, B, T>>("staged"));
     all.push(entry::<Large<A, B, T>>("large"));
     all.push(entry::<Medium<A, B, T>>("medium"));
     all.push(entry::<Small<A, B, T>>("small"));

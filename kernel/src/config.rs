@@ -2,8 +2,8 @@
 
 use core::marker::PhantomData;
 
-use collective::pipeline::Ring;
-use collective::{Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, Piece, Plan};
+use collective::pipeline::{ClusterPosition, Release, Ring};
+use collective::{Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan};
 use ptx::{Builder, Entry, Function, Special, Value};
 use scheduler::{TileScheduler, Tiles, Work};
 
@@ -80,7 +80,7 @@ impl<C: GemmConfig> Gemm<C> {
             target: Plan::TARGET,
             threads: Self::PLAN.threads,
             shared_bytes: Self::PLAN.shared_bytes,
-            cluster: [1, 1, 1],
+            cluster: [Self::PLAN.cluster_size(), 1, 1],
         }
     }
 
@@ -92,7 +92,9 @@ impl<C: GemmConfig> Gemm<C> {
         let k_tiles = f.param::<u32>("k_tiles");
         let epilogue = C::Epilogue::declare(f, plan);
 
-        let ring = Ring::new(f, plan, f.shared_base());
+        let shared = f.shared_base();
+        let ring = Ring::new(f, plan, shared);
+        let cluster = ClusterPosition::new(f, plan);
         let warp = f.warp_index();
         f.if_(warp.equals(0), || {
             f.if_(f.elect(), || {
@@ -100,62 +102,92 @@ impl<C: GemmConfig> Gemm<C> {
                 ring.initialise();
             });
         });
-        f.barrier_sync(0, plan.threads);
+        Self::meet(f, plan, true);
 
-        let tiles = Tiles {
-            m: extent.m.div_ceil(plan.mainloop.tile[0]),
-            n: extent.n.div_ceil(plan.mainloop.tile[1]),
-            k: k_tiles,
-        };
-        let each_piece = |body: &dyn Fn(Piece<'f>)| Self::each_piece(f, plan, tiles, body);
+        let [tile_m, tile_n] = Self::cluster_tile();
+        let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };
+        let each_piece = |body: &dyn Fn(Piece<'f>)| Self::each_piece(f, plan, cluster, tiles, body);
         let produce = || {
             f.set_max_registers(false, plan.registers.producer);
             f.if_(warp.equals(0), || {
                 f.if_(f.elect(), || {
                     let position = ring.producer();
-                    each_piece(&|piece| C::Mainloop::load(f, plan, mainloop, position, piece));
+                    each_piece(&|piece| C::Mainloop::load(f, plan, mainloop, cluster, position, piece));
                 });
             });
         };
         let consume = || {
             f.set_max_registers(true, plan.registers.consumer);
             let consumer = Consumer {
+                shared,
                 warpgroup: warp / 4 - 1,
                 thread: f.special(Special::ThreadX) % 128,
-                leader: f.special(Special::Lane).equals(0),
+                release: Release::new(f, plan, cluster, shared),
             };
             let position = ring.consumer();
             each_piece(&|piece| {
                 let fragment = C::Mainloop::multiply(f, plan, consumer, position, piece);
                 f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
             });
+            C::Epilogue::finish(f, plan, consumer.thread);
         };
         f.if_else(warp.less_than(4), || f.scope("producer", produce), || f.scope("consumer", consume));
+        if plan.cluster_size() > 1 {
+            // No CTA may leave while others still write to its shared memory or arrive on its barriers.
+            Self::meet(f, plan, false);
+        }
+    }
+
+    /// All threads of the CTA, or of the cluster, wait for each other; `relaxed` where no memory has to be published
+    /// but what a fence has published already.
+    fn meet(f: &Builder, plan: &Plan, relaxed: bool) {
+        if plan.cluster_size() > 1 {
+            f.cluster_arrive(relaxed);
+            f.cluster_wait();
+        } else {
+            f.barrier_sync(0, plan.threads);
+        }
+    }
+
+    /// What a cluster computes at a time: M and N in elements.
+    const fn cluster_tile() -> [u32; 2] {
+        let MainloopSpec { tile, cluster, .. } = Self::PLAN.mainloop;
+        [tile[0] * cluster[0], tile[1] * cluster[1]]
     }
 
     /// Emits the scheduler's loop around one role's work.
-    fn each_piece<'f>(f: &'f Builder, plan: &Plan, tiles: Tiles<Value<'f, u32>>, body: &dyn Fn(Piece<'f>)) {
-        let [tile_m, tile_n, _] = plan.mainloop.tile;
-        let (worker, workers) = (f.special(Special::CtaX), f.special(Special::GridX));
+    fn each_piece<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: ClusterPosition<'f>,
+        tiles: Tiles<Value<'f, u32>>,
+        body: &dyn Fn(Piece<'f>),
+    ) {
+        let MainloopSpec { tile: [tile_m, tile_n, _], cluster: [cluster_m, cluster_n], .. } = plan.mainloop;
+        let worker = f.special(Special::CtaX) / plan.cluster_size();
+        let workers = f.special(Special::GridX) / plan.cluster_size();
         C::Scheduler::emit(f, tiles, worker, workers, |work: Work<Value<'f, u32>>| {
-            body(Piece { m: work.m * tile_m, n: work.n * tile_n, k_begin: work.k_begin, k_end: work.k_end });
+            let m = (work.m * cluster_m + cluster.m) * tile_m;
+            let n = (work.n * cluster_n + cluster.n) * tile_n;
+            body(Piece { m, n, k_begin: work.k_begin, k_end: work.k_end });
         });
     }
 
-    /// The output and reduction tiles of a problem.
+    /// The output tiles of a problem, one a cluster, and its reduction tiles.
     pub fn tiles(problem: GemmProblem) -> Tiles<u32> {
-        let [m, n, k] = Self::PLAN.mainloop.tile;
+        let ([m, n], k) = (Self::cluster_tile(), Self::PLAN.mainloop.tile[2]);
         Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
     }
 
-    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` CTAs at once.
+    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters
+    /// at once ([`Engine::slots`](crate::Engine::slots)).
     /// `None` where there is nothing to do: M = 0 or N = 0.
     ///
     /// # Errors
     /// The first argument that is illegal, with its value and what was needed.
     pub fn launch(call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let output_bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
-        let checked = call.check(&Self::PLAN.mainloop, output_bits)?;
+        let checked = call.check(&Self::PLAN.mainloop, output_bits, C::Epilogue::OUTPUT_ALIGNMENT)?;
         let problem = call.problem;
         if problem.m == 0 || problem.n == 0 {
             return Ok(None);
@@ -166,8 +198,8 @@ impl<C: GemmConfig> Gemm<C> {
         }
         let mut arguments = C::Mainloop::arguments(&Self::PLAN, checked.a, checked.b);
         arguments.extend([problem.m.into(), problem.n.into(), tiles.k.into()]);
-        arguments.extend(C::Epilogue::parameters(&checked.epilogue));
-        let ctas = [C::Scheduler::workers(tiles, slots), 1, 1];
+        arguments.extend(C::Epilogue::parameters(&Self::PLAN, &checked.epilogue));
+        let ctas = [C::Scheduler::workers(tiles, slots) * Self::PLAN.cluster_size(), 1, 1];
         Ok(Some(Launch { grid: ptx::abi::Grid { ctas }, arguments }))
     }
 }

@@ -23,8 +23,16 @@ pub trait Engine {
     /// What runs: for a GPU the card, its driver and compute capability.
     fn describe(&self) -> String;
 
-    /// How many CTAs of one per multiprocessor run at once.
+    /// How many multiprocessors there are.
     fn multiprocessors(&self) -> u32;
+
+    /// How many clusters of a program run at once: what persistent kernels launch.
+    ///
+    /// # Errors
+    /// A program the engine cannot load.
+    fn slots(&mut self, program: &Program) -> Result<u32, EngineError> {
+        Ok(self.multiprocessors() / program.function().cluster.iter().product::<u32>().max(1))
+    }
 
     /// Reserves memory whose contents are undefined.
     ///

@@ -196,6 +196,19 @@ pub enum LaunchError {
         /// Bytes it must be a multiple of.
         alignment: u64,
     },
+    /// Rows of an output that a tensor store cannot end in the middle of.
+    #[error(
+        "{name}'s rows are {bytes} B, a multiple of {alignment} B was needed: tensor stores write whole chunks of \
+         16 B; take a kernel that stores directly"
+    )]
+    Row {
+        /// Which matrix.
+        name: &'static str,
+        /// Bytes of a row.
+        bytes: u64,
+        /// Bytes it must be a multiple of.
+        alignment: u64,
+    },
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {

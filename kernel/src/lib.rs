@@ -33,7 +33,7 @@
 //!     beta: 0.0,
 //! };
 //! let program = Gemm::<MyGemm>::program()?;
-//! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.multiprocessors())? {
+//! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.slots(&program)?)? {
 //!     engine.launch(&program, launch.grid, &launch.arguments)?;
 //! }
 //! assert_eq!(engine.read(d)?, bf16::from_f32(32.0).to_le_bytes().repeat(100 * 40));

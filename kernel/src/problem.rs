@@ -1,6 +1,6 @@
 //! What a caller asks for, and whether it is legal.
 
-use collective::{LinearArguments, MainloopSpec, Matrix};
+use collective::{LinearArguments, MainloopSpec, Matrix, Output};
 use cute_rs::atom::Major;
 use ptx::abi::{Argument, Grid};
 
@@ -75,7 +75,12 @@ const EXTENT_LIMIT: u32 = 1 << 31;
 
 impl Call {
     /// Checks everything that does not depend on the tile.
-    pub(crate) fn check(&self, spec: &MainloopSpec, output_bits: u32) -> Result<Checked, LaunchError> {
+    pub(crate) fn check(
+        &self,
+        spec: &MainloopSpec,
+        output_bits: u32,
+        output_alignment: u64,
+    ) -> Result<Checked, LaunchError> {
         let GemmProblem { m, n, k } = self.problem;
         for (name, extent) in [("M", m), ("N", n), ("K", k)] {
             if extent >= EXTENT_LIMIT {
@@ -101,16 +106,20 @@ impl Call {
         };
         let a = operand("A", self.a, m, spec.a_major)?;
         let b = operand("B", self.b, n, spec.b_major)?;
-        let output = |name, matrix: MatrixRef| {
+        let output = |name, matrix: MatrixRef, alignment| {
             if m == 0 || n == 0 {
                 return Ok(());
             }
-            Rule { name, contiguous: n, bytes: output_bytes, alignment: output_bytes }.check(matrix)
+            Rule { name, contiguous: n, bytes: output_bytes, alignment }.check(matrix)
         };
-        output("D", self.d)?;
+        output("D", self.d, output_alignment)?;
+        let row_bytes = u64::from(n) * output_bytes;
+        if m > 0 && !row_bytes.is_multiple_of(output_alignment) {
+            return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment: output_alignment });
+        }
         let c = match self.c {
             Some(c) if self.beta != 0.0 => {
-                output("C", c)?;
+                output("C", c, output_bytes)?;
                 c
             }
             None if self.beta != 0.0 => return Err(LaunchError::MissingC { beta: self.beta }),
@@ -119,11 +128,9 @@ impl Call {
         let epilogue = LinearArguments {
             alpha: self.alpha,
             beta: self.beta,
-            n,
             c: c.address,
             c_pitch: c.pitch,
-            d: self.d.address,
-            d_pitch: self.d.pitch,
+            d: Output { address: self.d.address, m, n, pitch: self.d.pitch },
         };
         Ok(Checked { k: if self.alpha == 0.0 { 0 } else { k }, a, b, epilogue })
     }

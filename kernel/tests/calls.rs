@@ -89,6 +89,19 @@ fn illegal_calls_say_what_was_needed() {
 }
 
 #[test]
+fn tensor_stores_need_whole_chunks() {
+    let (direct, staged) = (find("large-bf16-kk").expect("a name"), find("staged-bf16-kk").expect("a name"));
+    let call = legal();
+    let narrow = Call { problem: GemmProblem { n: 36, ..call.problem }, ..call };
+    assert!(direct.launch(&narrow, 132).expect("legal").is_some());
+    let error = staged.launch(&narrow, 132).expect_err("36 columns are 72 B");
+    assert_eq!(error, LaunchError::Row { name: "D", bytes: 72, alignment: 16 });
+    let shifted = Call { d: MatrixRef { address: 0x4008, ..call.d }, ..call };
+    let error = staged.launch(&shifted, 132).expect_err("8 is no multiple of 16");
+    assert_eq!(error, LaunchError::Address { name: "D", address: 0x4008, alignment: 16 });
+}
+
+#[test]
 fn what_blas_leaves_unread_is_not_checked() {
     let gemm = find("small-bf16-kk").expect("a catalogue name");
     let (call, nowhere) = (legal(), MatrixRef { address: 0, pitch: 0 });

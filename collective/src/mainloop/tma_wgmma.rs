@@ -5,13 +5,13 @@ use core::marker::PhantomData;
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::tma::TmaTiles;
 use cute_rs::atom::{Major, SwizzleMode, wgmma};
-use ptx::abi::{Argument, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, TensorElement, TensorMap};
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaOperands};
 
-use super::{Consumer, Fragment, Mainloop, Piece};
+use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle};
 use crate::element::Element;
 use crate::operand::{Matrix, Operand, OperandPair};
-use crate::pipeline::{Position, Stage};
+use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan};
 use crate::tile::{TileShape, WarpRoles};
 
@@ -19,7 +19,8 @@ use crate::tile::{TileShape, WarpRoles};
 ///
 /// One thread of the producer warpgroup copies an A tile `(M, K)` and a B tile `(N, K)` into each stage. Every
 /// consumer warpgroup multiplies its rows of A with all of B, `M / consumers x N x K` a stage, keeps one stage's
-/// instructions in flight while it waits for the next, and then gives the older stage back.
+/// instructions in flight while it waits for the next, and then gives the older stage back. In a cluster, each CTA
+/// copies a slice of its tiles and multicasts it to the CTAs of its row (A) or its column (B).
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
@@ -39,21 +40,24 @@ struct OperandTile {
 }
 
 impl OperandTile {
-    fn new(plan: &Plan, major: Major, swizzle: SwizzleMode, mn: u32) -> Self {
+    fn new(plan: &Plan, major: Major, swizzle: SwizzleMode, mn: u32, slices: u32) -> Self {
         let k = plan.mainloop.tile[2];
         let bits = plan.mainloop.types.element_bits();
         let planned = "the plan admits only tiles that have a canonical layout";
-        let tiles = TmaTiles::new(major, swizzle, bits, mn, k).expect(planned);
+        let tiles = TmaTiles::new(major, swizzle, bits, mn, k);
+        let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect(planned);
         let descriptor = MatrixDescriptor::new(major, swizzle, bits, mn, k).expect(planned);
         Self { major, tiles, descriptor, swizzle }
     }
 
     fn a(plan: &Plan) -> Self {
-        Self::new(plan, plan.mainloop.a_major, plan.stage.a_swizzle, plan.mainloop.tile[0])
+        let MainloopSpec { a_major, tile, cluster, .. } = plan.mainloop;
+        Self::new(plan, a_major, plan.stage.a_swizzle, tile[0], cluster[1])
     }
 
     fn b(plan: &Plan) -> Self {
-        Self::new(plan, plan.mainloop.b_major, plan.stage.b_swizzle, plan.mainloop.tile[1])
+        let MainloopSpec { b_major, tile, cluster, .. } = plan.mainloop;
+        Self::new(plan, b_major, plan.stage.b_swizzle, tile[1], cluster[0])
     }
 
     /// The tensor map of a matrix: its contiguous direction is dimension 0.
@@ -68,32 +72,28 @@ impl OperandTile {
             dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
             strides: vec![matrix.pitch * u64::from(element.bytes())],
             box_dims: self.tiles.box_dims.to_vec(),
-            swizzle: match self.swizzle {
-                SwizzleMode::None => TensorSwizzle::None,
-                SwizzleMode::B32 => TensorSwizzle::B32,
-                SwizzleMode::B64 => TensorSwizzle::B64,
-                SwizzleMode::B128 => TensorSwizzle::B128,
-            },
+            swizzle: tensor_swizzle(self.swizzle),
         }
     }
 
-    /// Starts the copies of the tile whose first element is `(mn, k)`.
+    /// Starts the copies of this CTA's slice of the tile whose first element is `(mn, k)`; `load` says where the
+    /// tile goes.
     fn load<'f>(
         &self,
         f: &'f Builder,
-        map: Value<'f, u64>,
-        dst: Value<'f, u32>,
-        barrier: Value<'f, u32>,
+        load: TensorLoad<'f>,
+        slice: Value<'f, u32>,
         [mn, k]: [Value<'f, u32>; 2],
     ) {
+        let first = slice * self.tiles.box_dims[1];
+        let dst = load.dst + slice * self.tiles.slice_bytes();
         for tile in self.tiles.boxes() {
-            let (mn, k) = ((mn + tile.mn).cast::<i32>(), (k + tile.k).cast::<i32>());
+            let (mn, k) = (mn + tile.mn, k + tile.k);
             let coords = match self.major {
-                Major::K => [k, mn],
-                Major::Mn => [mn, k],
+                Major::K => [k, mn + first],
+                Major::Mn => [mn, k + first],
             };
-            let load = TensorLoad { map, dst: dst + tile.offset_bytes, barrier, multicast: None, hint: None };
-            f.tensor_load(load, coords);
+            f.tensor_load(TensorLoad { dst: dst + tile.offset_bytes, ..load }, coords.map(Value::cast));
         }
     }
 }
@@ -108,6 +108,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         b_major: O::B::MAJOR,
         tile: [T::M, T::N, T::K],
         consumers: R::CONSUMERS,
+        cluster: R::CLUSTER,
         stages: R::STAGES,
     };
     type Device<'f> = TensorMaps<'f>;
@@ -117,8 +118,14 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
             Major::K => 'k',
             Major::Mn => 'm',
         };
+        let [cluster_m, cluster_n] = R::CLUSTER;
+        let cluster = if [cluster_m, cluster_n] == [1, 1] {
+            String::new()
+        } else {
+            format!("_{cluster_m}x{cluster_n}")
+        };
         format!(
-            "{}_{}{}_{}x{}x{}_coop{}",
+            "{}_{}{}_{}x{}x{}_coop{}{cluster}",
             Self::A::NAME,
             letter(O::A::MAJOR),
             letter(O::B::MAJOR),
@@ -145,13 +152,29 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         f.prefetch_tensor_map(device.b);
     }
 
-    fn load<'f>(f: &'f Builder, plan: &Plan, device: Self::Device<'f>, ring: Position<'f>, piece: Piece<'f>) {
+    fn load<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let (row, column) = (cluster.row_mask(), cluster.column_mask());
         let (a, b) = (OperandTile::a(plan), OperandTile::b(plan));
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let k = k_tile * plan.mainloop.tile[2];
             ring.produce(plan.transaction_bytes(), |stage| {
-                a.load(f, device.a, stage.address, stage.full, [piece.m, k]);
-                b.load(f, device.b, stage.address + plan.stage.b_offset, stage.full, [piece.n, k]);
+                let dst = stage.address;
+                let load = TensorLoad { map: device.a, dst, barrier: stage.full, multicast: row, hint: None };
+                a.load(f, load, cluster.n, [piece.m, k]);
+                let dst = stage.address + plan.stage.b_offset;
+                b.load(
+                    f,
+                    TensorLoad { map: device.b, dst, multicast: column, ..load },
+                    cluster.m,
+                    [piece.n, k],
+                );
             });
         });
     }
@@ -174,16 +197,18 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
                 let stage = ring.acquire();
                 multiplier.stage(stage, true);
                 f.wgmma_wait(1);
-                f.if_(consumer.leader, || f.mbarrier_arrive(older.get()));
+                consumer.release.arrive(older.get());
                 older.set(stage.empty);
             });
             f.wgmma_wait(0);
-            f.if_(consumer.leader, || f.mbarrier_arrive(older.get()));
+            consumer.release.arrive(older.get());
         };
         f.if_else(piece.k_begin.less_than(piece.k_end), finish, || multiplier.clear());
         Fragment {
             blocks: multiplier.accumulators,
             layout: multiplier.layout,
+            shared: consumer.shared,
+            warpgroup: consumer.warpgroup,
             m: piece.m + consumer.warpgroup * (plan.blocks() * 64),
             n: piece.n,
             thread: consumer.thread,

@@ -12,6 +12,8 @@ pub struct TmaTiles {
     pub box_dims: [u32; 2],
     /// How many boxes.
     pub count: u32,
+    /// How many slices share the work of a box; see [`TmaTiles::sliced`].
+    pub slices: u32,
     layout: Layout,
     element_bits: u32,
 }
@@ -52,7 +54,7 @@ impl TmaTiles {
         if other > 256 {
             return Err(LayoutError::Range { name: "a box extent", value: other, low: 1, high: 256 });
         }
-        Ok(Self { major, box_dims: [width, other], count: contiguous / width, layout, element_bits })
+        Ok(Self { major, box_dims: [width, other], count: contiguous / width, slices: 1, layout, element_bits })
     }
 
     /// The `i`-th box.
@@ -71,7 +73,33 @@ impl TmaTiles {
         (0..self.count).map(|i| self.get(i))
     }
 
-    /// Bytes that all boxes bring.
+    /// The same tile brought by `slices` copies a box, as CTAs of a cluster do that share a tile: slice `i` holds the
+    /// `i`-th part of the direction that is not contiguous.
+    ///
+    /// # Errors
+    /// [`LayoutError::Extents`] unless each slice has a multiple of 8 rows, the height of a swizzle pattern.
+    pub const fn sliced(mut self, slices: u32) -> Result<Self, LayoutError> {
+        let [_, extent] = self.box_dims;
+        if slices == 0 || !extent.is_multiple_of(8 * slices) {
+            return Err(LayoutError::Extents { name: "the extent that is sliced", extent, multiple: 8 * slices });
+        }
+        self.box_dims[1] = extent / slices;
+        self.slices = slices;
+        Ok(self)
+    }
+
+    /// Bytes from one slice's image to the next.
+    pub const fn slice_bytes(&self) -> u32 {
+        let rows = self.box_dims[1] as i64;
+        let coord = match self.major {
+            Major::K => [rows, 0],
+            Major::Mn => [0, rows],
+        };
+        // The last slice ends where the layout does; a single slice has no next one.
+        if self.slices == 1 { 0 } else { self.layout.at_modes(&coord) as u32 * self.element_bits / 8 }
+    }
+
+    /// Bytes that one slice of all boxes brings.
     pub const fn bytes(&self) -> u32 {
         self.count * self.box_dims[0] * self.box_dims[1] * self.element_bits / 8
     }
@@ -126,6 +154,27 @@ mod tests {
         let tiles = TmaTiles::new(Major::Mn, SwizzleMode::B128, 16, 128, 64).unwrap();
         assert_eq!((tiles.box_dims, tiles.count, tiles.bytes()), ([64, 64], 2, 16_384));
         assert_eq!(tiles.get(1), TileBox { mn: 64, k: 0, offset_bytes: 8192 });
+    }
+
+    #[test]
+    fn slices_of_a_tile_are_the_tile() {
+        for (major, mode, bits, mn, k) in tiles() {
+            let Ok(whole) = TmaTiles::new(major, mode, bits, mn, k) else { continue };
+            for slices in [1, 2, 4] {
+                let Ok(sliced) = whole.sliced(slices) else {
+                    assert_ne!(whole.box_dims[1] % (8 * slices), 0, "only slices without whole patterns are refused");
+                    continue;
+                };
+                assert_eq!(sliced.bytes() * slices, whole.bytes());
+                assert_eq!(sliced.box_dims[1] * slices, whole.box_dims[1]);
+                let row = mode.bytes();
+                for slice in 1..slices {
+                    let (rows, offset) = (slice * sliced.box_dims[1], slice * sliced.slice_bytes());
+                    assert_eq!(offset, rows * row, "rows of a box follow each other");
+                    assert_eq!(offset % (8 * row), 0, "a slice begins where the pattern does");
+                }
+            }
+        }
     }
 
     #[test]

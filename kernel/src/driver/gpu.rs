@@ -190,6 +190,10 @@ impl Engine for Gpu {
         self.multiprocessors
     }
 
+    fn slots(&mut self, program: &Program) -> Result<u32, EngineError> {
+        self.kernel(program)?.max_active_clusters()
+    }
+
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
         self.alive()?;
         call::bind(&self.context)?;

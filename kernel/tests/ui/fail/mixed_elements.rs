@@ -1,7 +1,7 @@
 //! bf16 times f16 does not exist.
 
 #[allow(unused_imports)]
-use collective::{AsManyAsFit, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+use collective::{AsManyAsFit, Cluster, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
 #[allow(unused_imports)]
 use half::{bf16, f16};
 use kernel::{Gemm, GemmConfig};

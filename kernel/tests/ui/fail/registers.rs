@@ -1,7 +1,7 @@
 //! 256 accumulators a thread are more than it has registers.
 
 #[allow(unused_imports)]
-use collective::{AsManyAsFit, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+use collective::{AsManyAsFit, Cluster, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
 #[allow(unused_imports)]
 use half::{bf16, f16};
 use kernel::{Gemm, GemmConfig};

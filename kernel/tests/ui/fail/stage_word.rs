@@ -1,7 +1,7 @@
 //! A stage count is a number.
 
 #[allow(unused_imports)]
-use collective::{AsManyAsFit, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+use collective::{AsManyAsFit, Cluster, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
 #[allow(unused_imports)]
 use half::{bf16, f16};
 use kernel::{Gemm, GemmConfig};
@@ -11,7 +11,7 @@ use typenum::*;
 
 struct Mine;
 impl GemmConfig for Mine {
-    type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2, bf16>>;
+    type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2, Cluster<U1, U1>, bf16>>;
     type Epilogue = LinearCombination<bf16>;
     type Scheduler = Persistent<Grouped<AlongM, U8>>;
 }

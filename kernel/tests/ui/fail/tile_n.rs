@@ -1,7 +1,7 @@
 //! No wgmma has N = 100.
 
 #[allow(unused_imports)]
-use collective::{AsManyAsFit, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
+use collective::{AsManyAsFit, Cluster, Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
 #[allow(unused_imports)]
 use half::{bf16, f16};
 use kernel::{Gemm, GemmConfig};

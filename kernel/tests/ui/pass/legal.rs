@@ -1,14 +1,14 @@
 //! A legal configuration, with a stage count of its own.
 
-use collective::{Cooperative, LinearCombination, MnMajor, Operands, Plan, Tile, TmaWgmma};
+use collective::{Cluster, Cooperative, LinearCombination, MnMajor, Operands, Plan, Tile, TmaWgmma};
 use half::f16;
 use kernel::{Gemm, GemmConfig};
 use scheduler::{AlongN, OneTile};
-use typenum::{U3, U64, U192};
+use typenum::{U1, U3, U64, U192};
 
 struct Mine;
 impl GemmConfig for Mine {
-    type Mainloop = TmaWgmma<Operands<MnMajor<f16>, MnMajor<f16>>, Tile<U192, U64, U64>, Cooperative<U3, U3>>;
+    type Mainloop = TmaWgmma<Operands<MnMajor<f16>, MnMajor<f16>>, Tile<U192, U64, U64>, Cooperative<U3, Cluster<U1, U1>, U3>>;
     type Epilogue = LinearCombination<f16>;
     type Scheduler = OneTile<AlongN>;
 }

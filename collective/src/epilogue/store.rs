@@ -1,0 +1,256 @@
+//! Two ways of storing a fragment: straight to global memory, or through shared memory and a tensor copy.
+
+use cute_rs::atom::tma::TmaTiles;
+use cute_rs::atom::{Major, smem};
+use ptx::abi::{Argument, TensorMap};
+use ptx::{Builder, ProxySpace, Value};
+
+use super::Extent;
+use crate::element::Element;
+use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
+use crate::plan::Plan;
+
+/// A row-major output matrix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// Device address.
+    pub address: u64,
+    /// Rows.
+    pub m: u32,
+    /// Columns.
+    pub n: u32,
+    /// Elements from one row to the next.
+    pub pitch: u64,
+}
+
+/// Finishes one row of a fragment: the values that replace its accumulators, pair by pair.
+pub type Combine<'a, 'f> = &'a dyn Fn(&FragmentRow<'f, f32>) -> Vec<[Value<'f, f32>; 2]>;
+
+/// A way of storing results as elements `T`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no way of storing `{T}`",
+    note = "write `DirectStore` (any address) or `TmaStore` (16-byte aligned rows)"
+)]
+pub trait Store<T>: 'static {
+    /// Its kernel parameters on the device.
+    type Device<'f>: Copy;
+    /// Bits of shared memory for each element of the tile.
+    const STAGED_BITS: u32;
+    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    const ALIGNMENT: u64;
+    /// Whether it is emitted differently where rows consist of aligned pairs.
+    const USES_PAIRS: bool;
+
+    /// What it adds to a kernel's name.
+    fn suffix() -> &'static str;
+
+    /// Declares its kernel parameters.
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
+
+    /// The values of its parameters.
+    fn parameters(plan: &Plan, output: Output) -> Vec<Argument>;
+
+    /// Emitted for a consumer warpgroup: stores its part of a tile.
+    fn store<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        pairs: bool,
+        combine: Combine<'_, 'f>,
+    );
+
+    /// Emitted behind a consumer warpgroup's last tile.
+    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>);
+}
+
+/// Where a row of a thread begins: the address of its first element.
+pub(super) fn row_address<'f, T: Element>(
+    matrix: Value<'f, u64>,
+    pitch: Value<'f, u64>,
+    row: &FragmentRow<'f, f32>,
+) -> Value<'f, u64> {
+    let element = row.row.cast::<u64>().mul_add(pitch, row.column.cast::<u64>());
+    matrix + element * u64::from(T::BITS / 8)
+}
+
+/// Registers to global memory, each thread its own elements; any address and pitch.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectStore;
+
+/// Where [`DirectStore`] stores.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectDevice<'f> {
+    address: Value<'f, u64>,
+    pitch: Value<'f, u64>,
+}
+
+impl<T: Element> Store<T> for DirectStore {
+    type Device<'f> = DirectDevice<'f>;
+    const STAGED_BITS: u32 = 0;
+    const ALIGNMENT: u64 = (T::BITS / 8) as u64;
+    const USES_PAIRS: bool = true;
+
+    fn suffix() -> &'static str {
+        ""
+    }
+
+    fn declare<'f>(f: &'f Builder, _plan: &Plan) -> DirectDevice<'f> {
+        DirectDevice { address: f.param("d"), pitch: f.param("d_pitch") }
+    }
+
+    fn parameters(_plan: &Plan, output: Output) -> Vec<Argument> {
+        vec![output.address.into(), output.pitch.into()]
+    }
+
+    fn store<'f>(
+        f: &'f Builder,
+        _plan: &Plan,
+        device: DirectDevice<'f>,
+        extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        pairs: bool,
+        combine: Combine<'_, 'f>,
+    ) {
+        for row in (0u32..).zip(&fragment.blocks).flat_map(|(block, _)| fragment.rows(block)) {
+            let base = row_address::<T>(device.address, device.pitch, &row);
+            let columns = row.columns_inside(extent);
+            let inside = |column: u32| columns.more_than(column);
+            let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+            for (pair, [low, high]) in row.pairs.iter().zip(combine(&row)) {
+                let packed = f.pack::<T>(low, high);
+                if pairs {
+                    f.if_(inside(pair.column), || f.store_global(base, offset(pair.column), [packed]));
+                } else {
+                    for (column, half) in (pair.column..).zip(f.unpack::<T>(packed)) {
+                        f.if_(inside(column), || f.store_global(base, offset(column), [half]));
+                    }
+                }
+            }
+        }
+    }
+
+    fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
+}
+
+/// Registers to swizzled shared memory by `stmatrix`, and from there by tensor copies, which go on while the next
+/// tile is computed and leave out what lies beyond the edge: rows below it, and whole 16-byte chunks to the right of
+/// it. (Measured on an H200: a chunk that the edge cuts through is written whole.)
+///
+/// Each consumer warpgroup has its own staging buffer and waits for nobody but itself: for its last copies to have
+/// read the buffer, then for its own threads to have filled it.
+#[derive(Clone, Copy, Debug)]
+pub struct TmaStore;
+
+/// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
+const FIRST_BARRIER: u32 = 1;
+
+/// One warpgroup's 64-row blocks in shared memory and the copies that store them.
+struct Staging {
+    tile: cute_rs::ComposedLayout,
+    copies: TmaTiles,
+    mode: cute_rs::atom::SwizzleMode,
+    /// Bytes of one block.
+    bytes: u32,
+}
+
+impl Staging {
+    fn new<T: Element>(plan: &Plan) -> Self {
+        let n = plan.mainloop.tile[1];
+        let mode = smem::widest_mode(Major::K, T::BITS, 64, n);
+        let planned = "a tile's N is a multiple of 8, and so of a row of 16 bytes";
+        let tile = smem::tile(Major::K, mode, T::BITS, 64, n).expect(planned);
+        let copies = TmaTiles::new(Major::K, mode, T::BITS, 64, n).expect(planned);
+        Self { tile, copies, mode, bytes: 64 * n * T::BITS / 8 }
+    }
+}
+
+impl<T: Element> Store<T> for TmaStore {
+    type Device<'f> = Value<'f, u64>;
+    const STAGED_BITS: u32 = T::BITS;
+    const ALIGNMENT: u64 = 16;
+    const USES_PAIRS: bool = false;
+
+    fn suffix() -> &'static str {
+        "_tma"
+    }
+
+    fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Value<'f, u64> {
+        f.tensor_map("d_map")
+    }
+
+    fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
+        let staging = Staging::new::<T>(plan);
+        let map = TensorMap {
+            element: T::TENSOR,
+            address: output.address,
+            dims: vec![output.n.into(), output.m.into()],
+            strides: vec![output.pitch * u64::from(T::BITS / 8)],
+            box_dims: staging.copies.box_dims.to_vec(),
+            swizzle: tensor_swizzle(staging.mode),
+        };
+        vec![map.into()]
+    }
+
+    fn store<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        map: Value<'f, u64>,
+        _extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        _pairs: bool,
+        combine: Combine<'_, 'f>,
+    ) {
+        let staging = Staging::new::<T>(plan);
+        let fits = "the staging tile has a row for each row of the block";
+        let own = fragment.warpgroup * (plan.blocks() * staging.bytes) + plan.epilogue_offset;
+        let base = fragment.shared + own;
+        let (barrier, issues) = (fragment.warpgroup + FIRST_BARRIER, fragment.thread.equals(0));
+        f.if_(issues, || f.bulk_wait(0, true));
+        f.barrier_sync(barrier, 128);
+
+        // Lane l hands stmatrix the row l % 16 of its warp's sixteen, in the first or the second of two neighbouring
+        // 8-column matrices. The swizzle is linear over exclusive or, so a static column joins in with one operation.
+        let lane = fragment.thread % 32;
+        let row = fragment.thread / 32 * 16 + lane % 16;
+        let column = lane / 16 * 8;
+        let element_bytes = T::BITS / 8;
+        let of_lane = staging.tile.apply_modes(&[row, column]).expect(fits) * element_bytes;
+        for (block, _) in (0u32..).zip(&fragment.blocks) {
+            let rows = fragment.rows(block);
+            let packed: Vec<Vec<Value<'f, u32>>> = rows
+                .iter()
+                .map(|row| combine(row).into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect())
+                .collect();
+            let [upper, lower] = &packed[..] else { continue };
+            let columns = (0u32..).step_by(16);
+            for (column, (upper, lower)) in columns.zip(upper.chunks(2).zip(lower.chunks(2))) {
+                let of_column = staging.tile.at_modes(&[0, column.into()]).unsigned_abs();
+                let of_column = u32::try_from(of_column).unwrap_or(0) * element_bytes;
+                let address = (of_lane ^ f.constant(of_column)) + (base + block * staging.bytes);
+                match (upper, lower) {
+                    ([a, c], [b, d]) => f.store_matrix(address, [*a, *b, *c, *d], false),
+                    ([a], [b]) => f.store_matrix(address, [*a, *b], false),
+                    _ => {}
+                }
+            }
+        }
+        f.fence_proxy_async(ProxySpace::Shared);
+        f.barrier_sync(barrier, 128);
+        f.if_(issues, || {
+            for (block, _) in (0u32..).zip(&fragment.blocks) {
+                for part in staging.copies.boxes() {
+                    let source = base + (block * staging.bytes + part.offset_bytes);
+                    let coords = [fragment.n + part.k, fragment.m + block * 64];
+                    f.tensor_store(map, source, coords.map(Value::cast));
+                }
+            }
+            f.bulk_commit();
+        });
+    }
+
+    fn finish(f: &Builder, _plan: &Plan, thread: Value<'_, u32>) {
+        f.if_(thread.equals(0), || f.bulk_wait(0, false));
+    }
+}

@@ -1,0 +1,84 @@
+//! Configurations beyond the catalogue: every parameter of the roles, on the emulator under several schedules and,
+//! where there is one, on the GPU.
+
+mod support;
+
+use collective::{
+    Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Tile, TmaStore, TmaWgmma,
+};
+use emulator::Schedule;
+use half::bf16;
+use kernel::{Composed, Emulator, Engine, GemmProblem, Gpu};
+use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent};
+use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U64, U96, U128, U192, U256};
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Kn = Operands<KMajor<bf16>, MnMajor<bf16>>;
+type Mk = Operands<MnMajor<bf16>, KMajor<bf16>>;
+type Mn = Operands<MnMajor<bf16>, MnMajor<bf16>>;
+type With<O, T, R, S> = Composed<TmaWgmma<O, T, R>, LinearCombination<bf16>, S>;
+
+type Staged<O, T, R, S> = Composed<TmaWgmma<O, T, R>, LinearCombination<bf16, TmaStore>, S>;
+
+/// Runs one configuration on every engine there is.
+macro_rules! runs {
+    ($($config:ty),* $(,)?) => {
+        on_every_engine(&|engine| {
+            for (m, n, k) in [(130, 264, 200), (64, 72, 8), (300, 24, 328)] {
+                $(support::check::<$config>(engine, GemmProblem { m, n, k });)*
+            }
+        });
+    };
+}
+
+fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
+    for (schedule, seed) in
+        [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1), (Schedule::Random, 2)]
+    {
+        // Few multiprocessors, so that persistent workers take several tiles.
+        run(&mut Emulator::new().with_multiprocessors(4).with_schedule(schedule, seed));
+    }
+    if let Ok(mut gpu) = Gpu::new(0) {
+        run(&mut gpu);
+    }
+}
+
+#[test]
+fn clusters() {
+    type Plain = Tile<U128, U64, U64>;
+    runs![
+        With<Kk, Plain, Cooperative<U2, Cluster<U2, U1>>, Persistent<AlongM>>,
+        With<Kk, Plain, Cooperative<U2, Cluster<U1, U2>>, Persistent<AlongN>>,
+        With<Kk, Plain, Cooperative<U2, Cluster<U2, U2>>, Persistent<AlongM>>,
+        With<Kk, Tile<U64, U32, U64>, Cooperative<U1, Cluster<U4, U1>>, OneTile<AlongM>>,
+        With<Kn, Plain, Cooperative<U2, Cluster<U2, U1>>, OneTile<AlongM>>,
+        With<Mk, Plain, Cooperative<U2, Cluster<U1, U2>>, Persistent<Grouped<AlongM, U2>>>,
+        With<Mn, Plain, Cooperative<U2, Cluster<U2, U2>>, Persistent<Grouped<AlongN, U2>>>,
+    ];
+}
+
+#[test]
+fn staged_stores() {
+    runs![
+        Staged<Kk, Tile<U128, U64, U64>, Cooperative<U2>, Persistent<AlongM>>,
+        Staged<Kk, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U1>>, Persistent<Grouped<AlongM, U8>>>,
+        Staged<Kn, Tile<U64, U96, U64>, Cooperative<U1>, Persistent<AlongN>>,
+        Staged<Kk, Tile<U64, U8, U64>, Cooperative<U1>, OneTile<AlongM>>,
+        Staged<Mk, Tile<U64, U16, U64>, Cooperative<U1>, Persistent<AlongM>>,
+        Staged<Kk, Tile<U64, U24, U64>, Cooperative<U1>, Persistent<AlongM>>,
+        Staged<Kk, Tile<U256, U64, U64>, Cooperative<U2>, Persistent<AlongM>>,
+        Staged<Kk, Tile<U192, U64, U64>, Cooperative<U3>, OneTile<AlongM>>,
+    ];
+}
+
+#[test]
+fn tiles_and_roles() {
+    runs![
+        With<Kk, Tile<U64, U8, U16>, Cooperative<U1>, OneTile<AlongN>>,
+        With<Kn, Tile<U64, U8, U32>, Cooperative<U1, Cluster<U1, U1>, U2>, OneTile<AlongM>>,
+        With<Mn, Tile<U64, U96, U128>, Cooperative<U1>, Persistent<AlongM>>,
+        With<Kk, Tile<U192, U64, U32>, Cooperative<U3, Cluster<U1, U1>, U3>, Persistent<AlongN>>,
+        With<Mk, Tile<U256, U64, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>,
+        With<Kk, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongN, U4>>>,
+    ];
+}
