@@ -57,6 +57,7 @@
 
 mod catalogue;
 mod config;
+pub mod ceiling;
 pub mod driver;
 mod emulated;
 mod engine;

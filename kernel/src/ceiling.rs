@@ -1,0 +1,133 @@
+//! The physical limit: a kernel that does nothing but multiply.
+//!
+//! Two warpgroups a CTA issue `m64n256` instructions on operands that already lie in shared memory, one CTA a
+//! multiprocessor, no loads and no stores in the loop. No GEMM on the same card in the same state can be faster, so
+//! measurements are held against it. The operands are the caller's: with random ones the power drawn is real.
+
+use collective::Plan;
+use cute_rs::atom::descriptor::MatrixDescriptor;
+use cute_rs::atom::{Major, SwizzleMode};
+use ptx::abi::{Argument, Grid};
+use ptx::{Builder, Entry, Function, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
+
+use crate::program::Program;
+
+const WARPGROUPS: u32 = 2;
+const N: u32 = 256;
+const K: u32 = 64;
+const STAGES: u32 = 4;
+const A_BYTES: u32 = WARPGROUPS * 64 * K * 2;
+const STAGE_BYTES: u32 = A_BYTES + N * K * 2;
+const THREADS: u32 = WARPGROUPS * 128;
+
+/// Bytes of operands that [`launch`] wants: what fills shared memory.
+pub const OPERAND_BYTES: usize = (STAGES * STAGE_BYTES) as usize;
+
+/// The kernel for 16-bit elements.
+///
+/// # Errors
+/// What the verifier finds: nothing.
+pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
+    let entry = Entry {
+        name: "wgmma_ceiling".to_owned(),
+        target: Plan::TARGET,
+        threads: THREADS,
+        shared_bytes: STAGES * STAGE_BYTES,
+        cluster: [1, 1, 1],
+    };
+    Program::new(Function::build(entry, |f| emit(f, types)))
+}
+
+/// The grid and arguments for `rounds` rounds on `multiprocessors` multiprocessors: operands are read from
+/// `operands` ([`OPERAND_BYTES`] bytes), sums are written to `sums` ([`sum_bytes`]).
+pub fn launch(multiprocessors: u32, operands: u64, sums: u64, rounds: u32) -> (Grid, Vec<Argument>) {
+    (Grid { ctas: [multiprocessors, 1, 1] }, vec![operands.into(), sums.into(), rounds.into()])
+}
+
+/// Bytes of sums that [`launch`] writes.
+pub fn sum_bytes(multiprocessors: u32) -> usize {
+    (multiprocessors * THREADS * 4) as usize
+}
+
+/// Floating-point operations of a launch.
+pub fn operations(multiprocessors: u32, rounds: u32) -> f64 {
+    2.0 * f64::from(multiprocessors * WARPGROUPS * 64) * f64::from(N * K) * f64::from(rounds)
+}
+
+/// The descriptor of an operand tile at a shared address.
+fn at<'f>(descriptor: &MatrixDescriptor, address: Value<'f, u32>) -> Value<'f, u64> {
+    ((address & 0x3_FFFF) >> 4).cast::<u64>() | descriptor.bits(0)
+}
+
+fn emit(f: &Builder, types: WgmmaTypes) {
+    let (operands, sums, rounds) =
+        (f.param::<u64>("operands"), f.param::<u64>("sums"), f.param::<u32>("rounds"));
+    let (shared, thread) = (f.shared_base(), f.special(Special::ThreadX));
+    f.repeat(f.constant(STAGES * STAGE_BYTES / (THREADS * 16)), |i| {
+        let offset = (i * THREADS + thread) * 16;
+        let words: [_; 4] = f.load_global_vector::<u32, 4>(operands + offset.cast::<u64>(), 0);
+        f.store_shared(shared + offset, 0, words);
+    });
+    f.fence_proxy_async(ProxySpace::Shared);
+    f.barrier_sync(0, THREADS);
+
+    let descriptor = |rows: u32| {
+        MatrixDescriptor::new(Major::K, SwizzleMode::B128, types.element_bits(), rows, K)
+            .expect("64 elements of K fill a 128-byte swizzle")
+    };
+    let (a, b) = (descriptor(WARPGROUPS * 64), descriptor(N));
+    let accumulators: Vec<_> = (0..types.accumulators(N)).map(|_| f.variable(0.0f32)).collect();
+    let own_rows = f.warp_index() / 4 * a.mn_offset_bytes(64);
+    f.repeat(rounds, |round| {
+        let stage = shared + round % STAGES * STAGE_BYTES;
+        let (a_start, b_start) = (at(&a, stage + own_rows), at(&b, stage + A_BYTES));
+        f.wgmma_fence();
+        for step in 0..K / types.k() {
+            let operands = WgmmaOperands {
+                types,
+                n: N,
+                a: a_start + u64::from(a.k_offset_bytes(step) / 16),
+                b: b_start + u64::from(b.k_offset_bytes(step) / 16),
+                accumulate: f.constant(true),
+                transpose_a: false,
+                transpose_b: false,
+            };
+            f.wgmma(operands, &accumulators);
+        }
+        f.wgmma_commit();
+        f.wgmma_wait(1);
+    });
+    f.wgmma_wait(0);
+    let sum = accumulators.iter().map(|accumulator| accumulator.get()).reduce(|a, b| a + b);
+    if let Some(sum) = sum {
+        let index = f.special(Special::CtaX) * THREADS + thread;
+        f.store_global(sums + index.mul_wide(4), 0, [sum]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::bf16;
+
+    use super::*;
+    use crate::{Emulator, Engine};
+
+    /// With ones for operands every accumulator counts the products it has summed.
+    #[test]
+    fn it_multiplies_what_it_says() {
+        let mut engine = Emulator::new();
+        let operands = engine.upload(&bf16::ONE.to_le_bytes().repeat(OPERAND_BYTES / 2)).expect("memory");
+        let sums = engine.allocate(sum_bytes(2)).expect("memory");
+        let rounds = 5;
+        let (grid, arguments) = launch(2, operands.address, sums.address, rounds);
+        let program = program(WgmmaTypes::Bf16F32).expect("legal");
+        engine.launch(&program, grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
+        let total: f32 = engine
+            .read(sums)
+            .expect("no fault")
+            .chunks_exact(4)
+            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+            .sum();
+        assert_eq!(f64::from(total) * 2.0, operations(2, rounds));
+    }
+}
