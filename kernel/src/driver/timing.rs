@@ -25,6 +25,16 @@ pub trait Enqueue {
     fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError>;
 }
 
+impl<T: Enqueue + ?Sized> Enqueue for &T {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError> {
+        (**self).enqueue(stream)
+    }
+}
+
 /// A launch with everything done that can be done before: compiled, arguments laid out, tensor maps encoded.
 #[derive(Debug)]
 pub struct Prepared {

@@ -1,0 +1,83 @@
+//! Choosing an engine, and showing how far it has come.
+
+use std::io::IsTerminal;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+use kernel::{Emulator, Engine, EngineError, Gpu};
+
+use crate::Failure;
+
+/// Where to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Choice {
+    /// The GPU if there is a usable one, else the emulator.
+    Auto,
+    /// The emulator, on any machine.
+    Emulator,
+    /// The GPU, or an error.
+    Gpu,
+}
+
+/// An engine and why it was taken.
+pub(crate) struct Chosen {
+    pub(crate) engine: Box<dyn Engine>,
+    pub(crate) emulated: bool,
+    pub(crate) why: String,
+}
+
+impl Choice {
+    pub(crate) fn open(self) -> Result<Chosen, Failure> {
+        let gpu = |gpu: Gpu, why: String| Chosen { engine: Box::new(gpu), emulated: false, why };
+        match self {
+            Self::Emulator => Ok(emulator("as asked".to_owned())),
+            Self::Gpu => Ok(gpu(Gpu::new(0)?, "as asked".to_owned())),
+            Self::Auto => match Gpu::new(0) {
+                Ok(found) => Ok(gpu(found, "a usable GPU is here".to_owned())),
+                Err(EngineError::NoDriver { .. }) => Ok(emulator("no CUDA driver here".to_owned())),
+                Err(error) => Ok(emulator(format!("no usable GPU here: {error}"))),
+            },
+        }
+    }
+}
+
+fn emulator(why: String) -> Chosen {
+    let bar = Progress::new("emulating");
+    let engine = Emulator::new().with_progress(Box::new(move |done, total| bar.show(done, total)));
+    Chosen { engine: Box::new(engine), emulated: true, why }
+}
+
+/// A bar on standard error, once something has taken more than a second and somebody watches.
+pub(crate) struct Progress {
+    label: &'static str,
+    start: Instant,
+    bar: OnceLock<ProgressBar>,
+}
+
+impl Progress {
+    pub(crate) fn new(label: &'static str) -> Self {
+        Self { label, start: Instant::now(), bar: OnceLock::new() }
+    }
+
+    /// Shows `done` of `total`; the bar goes when they are equal.
+    pub(crate) fn show(&self, done: u64, total: u64) {
+        if self.start.elapsed() < Duration::from_secs(1) || !std::io::stderr().is_terminal() {
+            return;
+        }
+        let bar = self.bar.get_or_init(|| {
+            let style = ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} ({eta} left)");
+            let bar = ProgressBar::new(total).with_message(self.label);
+            match style {
+                Ok(style) => bar.with_style(style),
+                Err(_) => bar,
+            }
+        });
+        bar.set_length(total);
+        bar.set_position(done);
+        if done >= total {
+            bar.finish_and_clear();
+        }
+    }
+}

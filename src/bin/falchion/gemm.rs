@@ -1,0 +1,237 @@
+//! `falchion gemm`: one product, run and checked.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use falchion::verify::matrix::Fill;
+use falchion::verify::product::orders;
+use falchion::verify::{Format, HostMatrix, Mismatch, Order, Outcome, Product, RunError, Sums};
+use kernel::{AnyGemm, GemmProblem};
+
+use crate::engine::{Choice, Chosen, Progress};
+use crate::files::{self, Matrix};
+use crate::{Failure, catalogue};
+
+/// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
+///
+/// Without files the matrices are random. The last line is `verified`, or `WRONG` with the element that is.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
+                        falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16")]
+pub(crate) struct GemmArgs {
+    /// Rows of A and D [default: 256, or the files'].
+    #[arg(long)]
+    m: Option<u32>,
+    /// Columns of B and D [default: 256, or the files'].
+    #[arg(long)]
+    n: Option<u32>,
+    /// Columns of A, rows of B [default: 256, or the files'].
+    #[arg(long)]
+    k: Option<u32>,
+    /// A, M x K: FILE.npy or FILE.safetensors[:TENSOR].
+    #[arg(long, value_name = "FILE", requires = "b")]
+    a: Option<String>,
+    /// B, K x N.
+    #[arg(long, value_name = "FILE", requires = "a")]
+    b: Option<String>,
+    /// C, M x N.
+    #[arg(long, value_name = "FILE", requires = "a")]
+    c: Option<String>,
+    /// Write D to this .npy file (f16 as f16, bf16 as f32).
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Element type of all matrices: bf16 or f16. Files of other types are rounded to it.
+    #[arg(long, default_value = "bf16")]
+    dtype: String,
+    /// A kernel from `falchion configs`; chosen by size otherwise.
+    #[arg(long, value_name = "NAME")]
+    config: Option<String>,
+    /// Factor of the product.
+    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
+    alpha: f32,
+    /// Factor of C.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    beta: f32,
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Choice,
+    /// Seed of the random matrices.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// The matrices before a kernel is chosen.
+struct Inputs {
+    problem: GemmProblem,
+    files: Option<[Matrix; 2]>,
+    c: Option<Matrix>,
+}
+
+impl GemmArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let format = Format::named(&self.dtype).ok_or_else(|| {
+            Failure::usage(format!("--dtype is `{}`, one of bf16 and f16 was needed", self.dtype))
+        })?;
+        let inputs = self.inputs()?;
+        let entry = self.kernel(format, &inputs)?;
+        let product = self.product(format, &inputs, entry.as_ref());
+        let Chosen { mut engine, emulated, why } = self.engine.open()?;
+
+        let program = entry.program()?;
+        let plan = entry.plan();
+        let GemmProblem { m, n, k } = inputs.problem;
+        println!("engine    {} ({why})", engine.describe());
+        println!("product   {m} x {n} x {k} {}, alpha {}, beta {}", format.name(), self.alpha, self.beta);
+        println!("kernel    {} ({})", entry.name(), program.name());
+        println!(
+            "plan      tile {}, {} stages, {} B shared, {} threads, {} + {} registers, {}",
+            catalogue::tile(&plan),
+            plan.stages,
+            plan.shared_bytes,
+            plan.threads,
+            plan.registers.producer,
+            plan.registers.consumer,
+            entry.schedule(),
+        );
+
+        let progress = Progress::new("reference");
+        let rows = AtomicU64::new(0);
+        let sums = Sums::of(&product.a, &product.b, &|total| {
+            progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
+        });
+        let outcome = product.run(entry.as_ref(), &program, engine.as_mut(), &sums).map_err(|error| match error {
+            RunError::Launch(error) => Failure::from(error),
+            RunError::Engine(error) => Failure::from(error),
+        })?;
+        report(&outcome, &sums, inputs.problem, emulated);
+        if let Some(path) = &self.out {
+            files::write(path, format, [m, n], &outcome.d)?;
+            println!("written   {}", path.display());
+        }
+        match outcome.mismatch {
+            None => {
+                println!("verified");
+                Ok(())
+            }
+            Some(Mismatch { row, column, got, expected }) => {
+                println!(
+                    "WRONG D({row}, {column}) is {got}, {} within {:e} was expected",
+                    expected.value, expected.bound
+                );
+                Err(Failure::Wrong)
+            }
+        }
+    }
+
+    fn inputs(&self) -> Result<Inputs, Failure> {
+        let files = match (&self.a, &self.b) {
+            (Some(a), Some(b)) => Some([files::read(a)?, files::read(b)?]),
+            _ => None,
+        };
+        let c = self.c.as_deref().map(files::read).transpose()?;
+        let shape = |matrix: &Matrix| format!("{} x {}", matrix.rows, matrix.columns);
+        let problem = match &files {
+            None => {
+                let or_default = |extent: Option<u32>| extent.unwrap_or(256);
+                GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) }
+            }
+            Some([a, b]) => {
+                if a.columns != b.rows {
+                    return Err(Failure::usage(format!(
+                        "A is {} and B is {}: A's columns must be as many as B's rows",
+                        shape(a),
+                        shape(b)
+                    )));
+                }
+                GemmProblem { m: a.rows, n: b.columns, k: a.columns }
+            }
+        };
+        let GemmProblem { m, n, k } = problem;
+        for (name, asked, there) in [("--m", self.m, m), ("--n", self.n, n), ("--k", self.k, k)] {
+            if let Some(asked) = asked.filter(|&asked| asked != there) {
+                return Err(Failure::usage(format!("{name} is {asked}, the files have {there}")));
+            }
+            if there == 0 {
+                return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
+            }
+        }
+        if let Some(c) = c.as_ref().filter(|c| [c.rows, c.columns] != [m, n]) {
+            return Err(Failure::usage(format!("C is {}, D is {m} x {n}: they must be the same", shape(c))));
+        }
+        if self.beta != 0.0 && files.is_some() && c.is_none() {
+            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta)));
+        }
+        Ok(Inputs { problem, files, c })
+    }
+
+    /// The kernel that was named, or the usual one for the size and for how the files lie.
+    fn kernel(&self, format: Format, inputs: &Inputs) -> Result<Box<dyn AnyGemm>, Failure> {
+        if let Some(name) = &self.config {
+            let entry = kernel::find(name)?;
+            if entry.element() != format.name() {
+                return Err(Failure::usage(format!(
+                    "kernel {name} is for {}, --dtype is {}",
+                    entry.element(),
+                    format.name()
+                )));
+            }
+            return Ok(entry);
+        }
+        let GemmProblem { m, n, k } = inputs.problem;
+        // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
+        let whole = |extent: u32| extent.is_multiple_of(8);
+        let [a, b] = match &inputs.files {
+            None => [Order::RowMajor, Order::ColumnMajor],
+            Some([a, b]) => [a.order, b.order],
+        };
+        let a_direction = match a {
+            Order::ColumnMajor if whole(m) => 'm',
+            Order::RowMajor if !whole(k) && whole(m) && inputs.files.is_some() => 'm',
+            Order::RowMajor | Order::ColumnMajor => 'k',
+        };
+        let b_direction = match b {
+            Order::RowMajor if whole(n) => 'n',
+            Order::ColumnMajor if !whole(k) && whole(n) && inputs.files.is_some() => 'n',
+            Order::RowMajor | Order::ColumnMajor => 'k',
+        };
+        catalogue::choose(&format!("{a_direction}{b_direction}"), format.name(), [m, n], whole(n))
+    }
+
+    fn product(&self, format: Format, inputs: &Inputs, entry: &dyn AnyGemm) -> Product {
+        let GemmProblem { m, n, k } = inputs.problem;
+        let [a_order, b_order] = orders(entry);
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut fill = |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+        let (a, b) = match &inputs.files {
+            None => (fill([m, k], a_order), fill([k, n], b_order)),
+            Some([a, b]) => (a.to_host(format, a_order), b.to_host(format, b_order)),
+        };
+        let c = match &inputs.c {
+            Some(c) => Some(c.to_host(format, Order::RowMajor)),
+            None if self.beta != 0.0 => Some(fill([m, n], Order::RowMajor)),
+            None => None,
+        };
+        Product { a, b, c, alpha: self.alpha, beta: self.beta, d_pitch: n, d_offset: 0, in_place: false }
+    }
+}
+
+fn report(outcome: &Outcome, sums: &Sums, problem: GemmProblem, emulated: bool) {
+    if let Some(time) = outcome.time {
+        let seconds = time.as_secs_f64();
+        if emulated {
+            println!("time      {:.3} s on this machine's CPU; it says nothing about a GPU", seconds);
+        } else {
+            let rate = problem.operations() / seconds / 1e12;
+            println!("time      {:.1} us on the device, {rate:.1} TFLOP/s (one cold run)", seconds * 1e6);
+        }
+    }
+    let which = if sums.complete {
+        "of all elements".to_owned()
+    } else {
+        format!("of {} elements in {} rows and {} columns", outcome.compared, sums.rows.len(), sums.columns.len())
+    };
+    println!(
+        "error     {:.3e} at most, where {:.3e} is the bound ({:.2} of it), {which}",
+        outcome.error, outcome.bound, outcome.ratio
+    );
+}

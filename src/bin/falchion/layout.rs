@@ -1,0 +1,308 @@
+//! `falchion layout`: evaluates a layout expression and draws the result.
+
+use std::fmt::Display;
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use cute_rs::draw::{Access, Atom, Picture, Walk};
+use cute_rs::expr::{Value, evaluate, operations};
+use cute_rs::{ComposedLayout, ThreadValue};
+
+/// Evaluate a layout expression, or name an instruction's layout, and draw it.
+///
+/// The last line of the output is the result in CuTe's notation. Exit codes: 0 done, 1 a file cannot be written, 2 a bad
+/// expression or a result that cannot be drawn as asked.
+#[derive(Debug, Args)]
+#[command(after_long_help = help())]
+pub(crate) struct LayoutArgs {
+    /// A layout `(4,(2,3)):(1,(4,8))`, a shape, `Sw<3,4,3> o 0 o L`, or a call such as `composition(A,B)`
+    #[arg(required_unless_present = "atom", conflicts_with = "atom")]
+    expr: Option<String>,
+    /// An instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`
+    #[arg(long, value_name = "NAME")]
+    atom: Option<String>,
+    /// Print a grid of offsets, owners or banks before the result
+    #[arg(long)]
+    table: bool,
+    /// Write an SVG picture
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Write a LaTeX picture
+    #[arg(long, value_name = "FILE")]
+    latex: Option<PathBuf>,
+    /// Read the layout as `(thread, value) -> m + M n` of a tile of M x N elements
+    #[arg(long, value_name = "MxN", conflicts_with_all = ["atom", "banks"], value_parser = tile)]
+    tile: Option<(i64, i64)>,
+    /// Show shared-memory banks: the layout counts elements of this many bits
+    #[arg(long, value_name = "BITS")]
+    banks: Option<u32>,
+    /// What the 32 lanes of a warp touch: `row`, `column`, or a layout from lanes to coordinates
+    #[arg(long, value_name = "ACCESS")]
+    access: Option<String>,
+    /// Bytes that each lane moves: 1, 2, 4, 8 or 16 [default: one element]
+    #[arg(long, value_name = "BYTES")]
+    lane_bytes: Option<u32>,
+}
+
+/// What there is to print and draw.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "both hold layouts, which have no heap")]
+enum Subject {
+    Value(Value),
+    Atom(Atom),
+}
+
+/// Why the command ends early.
+#[derive(Debug)]
+enum Failure {
+    /// The expression or what is asked of it.
+    Request(String),
+    /// Printing or writing.
+    Output(io::Error),
+}
+
+impl LayoutArgs {
+    /// Runs the command.
+    pub(crate) fn run(&self) -> ExitCode {
+        match self.execute(&mut io::stdout().lock()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(Failure::Request(message)) => {
+                eprintln!("error: {message}");
+                ExitCode::from(2)
+            }
+            // The reader has seen enough.
+            Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(Failure::Output(error)) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn execute(&self, out: &mut impl Write) -> Result<(), Failure> {
+        let subject = self.subject().map_err(Failure::Request)?;
+        let picture = self.picture(&subject).map_err(Failure::Request)?;
+        self.write(out, picture.as_ref(), &subject).map_err(Failure::Output)
+    }
+
+    fn subject(&self) -> Result<Subject, String> {
+        match (&self.expr, &self.atom) {
+            (Some(expr), _) => evaluate(expr).map(Subject::Value).map_err(text),
+            (None, Some(name)) => name.parse().map(Subject::Atom).map_err(text),
+            (None, None) => Err("name an expression or an atom".into()),
+        }
+    }
+
+    /// The picture, if one is asked for.
+    fn picture(&self, subject: &Subject) -> Result<Option<Picture>, String> {
+        let banks = self.banks.is_some() || self.access.is_some() || self.lane_bytes.is_some();
+        if !(self.table || self.svg.is_some() || self.latex.is_some() || self.tile.is_some() || banks) {
+            return Ok(None);
+        }
+        let picture = match (subject, self.tile) {
+            (Subject::Atom(Atom::Shared { tile, element_bits, access }), _) => {
+                let bits = self.banks.unwrap_or(*element_bits);
+                Picture::of_banks(tile, bits, &self.access(access.clone())?)
+            }
+            (Subject::Atom(_), _) if banks => return Err("registers have no banks of shared memory".into()),
+            (Subject::Atom(atom), _) => atom.picture(),
+            (Subject::Value(Value::Layout(layout)), Some((rows, columns))) => {
+                let fragment = ThreadValue::new(*layout, rows, columns).map_err(text)?;
+                Picture::of_thread_value(&fragment)
+            }
+            (Subject::Value(value), Some(_)) => return Err(format!("{value} is no thread-value layout")),
+            (Subject::Value(value), None) if banks => {
+                let tile = composed(value)?;
+                let bits = self.banks.ok_or("an access needs `--banks BITS`, the width of an element")?;
+                let element = Access::row(0, (bits / 8).max(1));
+                Picture::of_banks(&tile, bits, &self.access(element)?)
+            }
+            (Subject::Value(Value::Layout(layout)), None) => Picture::of_layout(layout),
+            (Subject::Value(value), None) => Picture::of_composed(&composed(value)?),
+        };
+        let picture = picture.map_err(text)?;
+        Ok(Some(match &self.atom {
+            Some(name) => picture.titled(&format!("{name}: {subject}")),
+            None => picture,
+        }))
+    }
+
+    /// The access that is asked for, or else the usual one.
+    fn access(&self, usual: Access) -> Result<Access, String> {
+        let walk = match self.access.as_deref() {
+            None => usual.walk,
+            Some("row") => Walk::Row(0),
+            Some("column") => Walk::Column(0),
+            Some(expr) => {
+                let value = evaluate(expr).map_err(text)?;
+                let Value::Layout(layout) = value else {
+                    return Err(format!("`--access` is `row`, `column` or a layout, not {value}"));
+                };
+                Walk::Threads(layout)
+            }
+        };
+        Ok(Access { walk, lane_bytes: self.lane_bytes.unwrap_or(usual.lane_bytes) })
+    }
+
+    fn write(&self, out: &mut impl Write, picture: Option<&Picture>, subject: &Subject) -> io::Result<()> {
+        if let Some(picture) = picture {
+            let named = |path: &PathBuf, error: io::Error| {
+                io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
+            };
+            for (path, document) in
+                [(&self.svg, Picture::svg as fn(&Picture) -> String), (&self.latex, Picture::latex)]
+            {
+                if let Some(path) = path {
+                    fs::write(path, document(picture)).map_err(|error| named(path, error))?;
+                }
+            }
+            if self.table {
+                write!(out, "{}", picture.table())?;
+            } else {
+                for note in picture.notes() {
+                    writeln!(out, "{note}")?;
+                }
+            }
+        }
+        writeln!(out, "{subject}")?;
+        out.flush()
+    }
+}
+
+impl Display for Subject {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Value(value) => value.fmt(f),
+            Self::Atom(atom) => atom.fmt(f),
+        }
+    }
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// A layout with or without something after it.
+fn composed(value: &Value) -> Result<ComposedLayout, String> {
+    value.composed().ok_or_else(|| format!("{value} is no layout, so there is nothing to draw"))
+}
+
+/// `64x128`.
+fn tile(text: &str) -> Result<(i64, i64), String> {
+    let numbers =
+        text.split_once('x').and_then(|(rows, columns)| Some((rows.parse().ok()?, columns.parse().ok()?)));
+    match numbers {
+        Some((rows, columns)) if rows > 0 && columns > 0 => Ok((rows, columns)),
+        _ => Err("a tile is written `64x128`".into()),
+    }
+}
+
+/// The grammar and the operations.
+fn help() -> String {
+    let usages: Vec<_> = operations().iter().map(|operation| operation.usage).collect();
+    let lines: Vec<_> = usages.chunks(4).map(|line| format!("  {}", line.join("  "))).collect();
+    format!(
+        "Expressions:\n  (4,(2,3)):(1,(4,8))   a layout; without `:` and stride it is column-major\n  \
+         Sw<3,4,3> o 16 o L     a layout, an offset and a swizzle after it\n  \
+         <B0,_,B2>              a tiler that treats mode by mode; `_` keeps a mode\n\nOperations:\n{}",
+        lines.join("\n")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Cli {
+        #[command(flatten)]
+        args: LayoutArgs,
+    }
+
+    /// What the command prints, or why it ends.
+    fn run(line: &[&str]) -> Result<String, String> {
+        let cli = Cli::try_parse_from([&["layout"], line].concat()).map_err(text)?;
+        let mut out = Vec::new();
+        match cli.args.execute(&mut out) {
+            Ok(()) => String::from_utf8(out).map_err(text),
+            Err(Failure::Request(message)) => Err(message),
+            Err(Failure::Output(error)) => Err(format!("output: {error}")),
+        }
+    }
+
+    #[test]
+    fn the_last_line_is_the_result() {
+        for (why, line, want) in [
+            ("an operation", &["composition((6,2):(8,2), (4,3):(3,1))"][..], "((2,2),3):((24,2),8)\n"),
+            ("a shape", &["(4,8)"], "(4,8):(1,4)\n"),
+            ("a number", &["size((4,8))"], "32\n"),
+            ("after a table", &["(2,2)", "--table"], "    0 1\n  +----\n0 | 0 2\n1 | 1 3\n(2,2):(1,2)\n"),
+            (
+                "after owners",
+                &["((2,2),1):((1,4),0)", "--tile", "2x3", "--table"],
+                "       0    1    2\n  +---------------\n0 | T0V0      T2V0\n1 | T1V0      T3V0\n((2,2),1):((1,4),0)\n",
+            ),
+            (
+                "after what an access costs",
+                &["(32,32):(32,1)", "--banks", "32", "--access", "column"],
+                "32 lanes of 4 bytes down column 0: 32 wavefronts, 1 without conflicts, conflict degree 32\n\
+                 (32,32):(32,1)\n",
+            ),
+            (
+                "lanes of a layout",
+                &[
+                    "Sw<3,3,3> o (64,64):(64,1)",
+                    "--banks",
+                    "16",
+                    "--access",
+                    "(4,8):(128,1)",
+                    "--lane-bytes",
+                    "4",
+                ],
+                "32 lanes of 4 bytes at (4,8):(128,1): 1 wavefront, 1 without conflicts, conflict degree 1\n\
+                 Sw<3,3,3> o 0 o (64,64):(64,1)\n",
+            ),
+            ("an atom", &["--atom", "wgmma-m64n64k16-bf16-c"], "((4,8,4),(2,2,8)):((128,1,16),(64,8,512))\n"),
+        ] {
+            assert_eq!(run(line).as_deref(), Ok(want), "{why}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_done_says_why() {
+        for (why, line, want) in [
+            ("no expression", &["(4,"][..], "column 4: the expression ends"),
+            ("nothing to draw", &["size((4,8))", "--table"], "32 is no layout"),
+            ("no thread-value layout", &["(4,8)", "--tile", "2x2"], "lies outside the tile"),
+            ("no tile", &["(4,8)", "--tile", "2"], "a tile is written `64x128`"),
+            ("an access of what", &["(4,8)", "--access", "row"], "needs `--banks BITS`"),
+            ("an access by what", &["(4,8)", "--banks", "16", "--access", "rank(4)"], "not 1"),
+            ("no banks", &["--atom", "wgmma-m64n64k16-bf16-c", "--access", "row"], "registers have no banks"),
+            ("no atom", &["--atom", "hmma"], "no atom is called `hmma`"),
+            ("neither", &[], "required"),
+            ("both", &["(4,8)", "--atom", "wgmma-m64n64k16-bf16-c"], "cannot be used with"),
+            ("no folder", &["(4,8)", "--svg", "/no such folder/a.svg"], "cannot write /no such folder/a.svg"),
+        ] {
+            let error = run(line).expect_err(why);
+            assert!(error.contains(want), "{why}: {error}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_files() {
+        let file =
+            |name: &str| std::env::temp_dir().join(format!("falchion-layout-{}-{name}", std::process::id()));
+        let (svg, latex) = (file("a.svg"), file("a.tex"));
+        let paths = [&svg, &latex].map(|path| path.display().to_string());
+        let result = run(&["--atom", "smem-k-128B-bf16-8x64", "--svg", &paths[0], "--latex", &paths[1]]);
+        assert!(result.is_ok_and(|text| text.ends_with("\nSw<3,3,3> o 0 o ((8,1),(64,1)):((64,0),(1,0))\n")));
+        for (path, want) in [(svg, "<svg"), (latex, "\\begin{tikzpicture}")] {
+            assert!(fs::read_to_string(&path).is_ok_and(|document| document.contains(want)));
+            fs::remove_file(path).expect("it was just read");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The falchion command line.
+//!
+//! Exit codes: 0 all well, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod catalogue;
+mod engine;
+mod failure;
+mod files;
+mod gemm;
+mod layout;
+mod verify;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use failure::Failure;
+
+/// GEMM kernels for Hopper as Rust types: run, check, print and time them.
+///
+/// Without a GPU everything but `bench` runs in the emulator. Exit codes: 0 all well, 1 a wrong result, 2 bad usage or
+/// an environment that cannot do what was asked.
+#[derive(Debug, Parser)]
+#[command(name = "falchion", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Gemm(gemm::GemmArgs),
+    /// List the catalogue of kernels.
+    Configs,
+    Plan(catalogue::PlanArgs),
+    Emit(catalogue::EmitArgs),
+    Verify(verify::VerifyArgs),
+    Bench(bench::BenchArgs),
+    Layout(layout::LayoutArgs),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Gemm(args) => args.run(),
+        Command::Configs => catalogue::configs(),
+        Command::Plan(args) => args.run(),
+        Command::Emit(args) => args.run(),
+        Command::Verify(args) => args.run(),
+        Command::Bench(args) => args.run(),
+        Command::Layout(args) => return args.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}

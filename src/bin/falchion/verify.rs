@@ -1,0 +1,118 @@
+//! `falchion verify`: the embedded case tables, on the engines there are.
+
+use clap::ValueEnum;
+use falchion::verify::tables::{Case, tables};
+use kernel::{Emulator, Engine, Gpu};
+use rayon::prelude::*;
+
+use crate::Failure;
+
+/// Run the embedded case tables and close with `N passed, N failed, N skipped`.
+#[derive(clap::Args, Debug)]
+pub(crate) struct VerifyArgs {
+    /// Where to run.
+    #[arg(long, value_enum, default_value = "auto")]
+    engine: Engines,
+    /// Only cases whose name or kernel contains this.
+    #[arg(long, default_value = "")]
+    filter: String,
+    /// `quick`, `full`, or `all`.
+    #[arg(long, default_value = "quick")]
+    suite: String,
+    /// Seed of the random matrices.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// Which engines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Engines {
+    /// The GPU if there is a usable one, else the emulator.
+    Auto,
+    /// The emulator.
+    Emulator,
+    /// The GPU, or an error.
+    Gpu,
+    /// Both; cases for a GPU that is not there are skipped.
+    All,
+}
+
+#[derive(Default)]
+struct Count {
+    passed: usize,
+    failed: usize,
+    skipped: usize,
+}
+
+impl VerifyArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let cases: Vec<Case> = tables()?
+            .into_iter()
+            .filter(|case| self.suite == "all" || case.suite == self.suite)
+            .collect();
+        if cases.is_empty() {
+            return Err(Failure::usage(format!("--suite is `{}`, one of quick, full and all was needed", self.suite)));
+        }
+        let shares: Vec<_> = cases
+            .iter()
+            .flat_map(Case::shares)
+            .filter(|share| share.case.name.contains(&self.filter) || share.kernel.contains(&self.filter))
+            .collect();
+        if shares.is_empty() {
+            return Err(Failure::usage(format!("no case or kernel has `{}` in its name", self.filter)));
+        }
+        let gpu = match self.engine {
+            Engines::Emulator => None,
+            Engines::Gpu => Some(Ok(Gpu::new(0)?)),
+            Engines::Auto => Gpu::new(0).ok().map(Ok),
+            Engines::All => Some(Gpu::new(0)),
+        };
+        let emulate = matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none();
+        let mut count = Count::default();
+        if emulate {
+            println!("engine: {}", Emulator::new().describe());
+            let verdicts: Vec<_> =
+                shares.par_iter().map(|share| share.run(&mut Emulator::new(), self.seed)).collect();
+            for (share, verdict) in shares.iter().zip(verdicts) {
+                count.line("emulator", share, &verdict);
+            }
+        }
+        match gpu {
+            None => {}
+            Some(Ok(mut gpu)) => {
+                println!("engine: {}", gpu.describe());
+                for share in &shares {
+                    let verdict = share.run(&mut gpu, self.seed);
+                    count.line("gpu", share, &verdict);
+                }
+            }
+            Some(Err(error)) => {
+                println!("skip {} cases on a GPU: {error}", shares.len());
+                count.skipped += shares.len();
+            }
+        }
+        println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
+        if count.failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
+    }
+}
+
+impl Count {
+    fn line(
+        &mut self,
+        engine: &str,
+        share: &falchion::verify::tables::Share<'_>,
+        verdict: &falchion::verify::tables::Verdict,
+    ) {
+        let what = format!("{} {} on {engine}", share.case.name, share.kernel);
+        match &verdict.failure {
+            None => {
+                self.passed += 1;
+                println!("ok   {what}: {} products, {:.2} of the bound", verdict.products, verdict.ratio);
+            }
+            Some(failure) => {
+                self.failed += 1;
+                println!("FAIL {what}: {failure}");
+            }
+        }
+    }
+}

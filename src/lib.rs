@@ -1,0 +1,56 @@
+//! CUTLASS for Rust: GEMM kernels for Hopper (sm_90a) as types, run and proven without a GPU.
+//!
+//! A *kernel is a type*. Its mainloop, epilogue and tile scheduler are trait parameters; the compiler checks that they
+//! fit together; the type becomes one PTX kernel. The same program is verified statically and executed by an emulator on
+//! the CPU, so everything here runs on any machine.
+//!
+//! ```
+//! use falchion::prelude::*;
+//!
+//! struct MyGemm;
+//! impl GemmConfig for MyGemm {
+//!     type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>;
+//!     type Epilogue = LinearCombination<bf16, TmaStore>;
+//!     type Scheduler = Persistent<Grouped<AlongM, U8>>;
+//! }
+//! const PLAN: Plan = Gemm::<MyGemm>::PLAN; // illegal numbers stop the build here, with the reason
+//! assert_eq!((PLAN.stages, PLAN.threads), (3, 384));
+//!
+//! let program = Gemm::<MyGemm>::program()?; // verified; milliseconds
+//! assert!(program.text().starts_with(".version"));
+//! # Ok::<(), falchion::ptx::VerifyError>(())
+//! ```
+//!
+//! How to run it: [`kernel`]'s first example, or `examples/gemm.rs`.
+//!
+//! # What is where
+//!
+//! * [`kernel`]: compose, check and run kernels; the catalogue. Start here.
+//! * [`collective`]: mainloops, epilogues, the plan of numbers.
+//! * [`scheduler`]: which CTA computes which tile, in which order.
+//! * [`cute_rs`]: layouts, their algebra, and the layout facts of instructions.
+//! * [`ptx`]: the typed program behind a kernel.
+//! * [`emulator`]: runs programs on the CPU and says what is wrong with them.
+//! * [`verify`]: case tables, an f64 oracle and derived bounds, for kernels of your own too.
+#![forbid(unsafe_code)]
+
+pub use collective;
+pub use cute_rs;
+pub use emulator;
+pub use kernel;
+pub use ptx;
+pub use scheduler;
+
+pub mod verify;
+
+/// Everything that a kernel's type is written with.
+pub mod prelude {
+    pub use collective::{
+        AsManyAsFit, Cluster, Cooperative, DirectStore, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile,
+        TmaStore, TmaWgmma,
+    };
+    pub use half::{bf16, f16};
+    pub use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, MatrixRef};
+    pub use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent};
+    pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U16, U32, U64, U96, U128, U160, U192, U256};
+}

@@ -1,0 +1,19 @@
+//! Checking kernels: case tables, inputs, an f64 oracle, and the bound a result must keep.
+//!
+//! One [`Product`] is a call with its matrices on the host. [`Product::run`] runs a catalogue kernel on an engine and
+//! compares every element with the oracle ([`oracle`]), within a bound derived from K and the formats ([`bound`]). D is
+//! poisoned before the run, and the memory around it must come back as it was.
+//!
+//! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
+
+pub mod bound;
+pub mod format;
+pub mod matrix;
+pub mod oracle;
+pub mod product;
+pub mod tables;
+
+pub use format::Format;
+pub use matrix::{HostMatrix, Order};
+pub use oracle::Sums;
+pub use product::{Mismatch, Outcome, Product, RunError};

@@ -1,0 +1,114 @@
+//! Matrices on the host.
+
+use super::Format;
+
+/// Which direction of a matrix is contiguous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// Rows: C order.
+    RowMajor,
+    /// Columns: Fortran order.
+    ColumnMajor,
+}
+
+/// A dense matrix of 16-bit elements with padded rows or columns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostMatrix {
+    /// Element format.
+    pub format: Format,
+    /// Extent of the first index.
+    pub rows: u32,
+    /// Extent of the second index.
+    pub columns: u32,
+    /// Contiguous direction.
+    pub order: Order,
+    /// Elements from one row (or column) to the next.
+    pub pitch: u32,
+    /// The elements' bits, padding included.
+    pub bits: Vec<u16>,
+}
+
+/// What random matrices are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fill {
+    /// Normal values of mean 0 and deviation 1.
+    Normal,
+    /// Normal values, and here and there NaN and both infinities.
+    Special,
+    /// NaN everywhere.
+    Nan,
+    /// Subnormal values of the format.
+    Subnormal,
+}
+
+impl HostMatrix {
+    /// A matrix of what `value(row, column)` rounds to; padding is NaN.
+    pub fn from_fn(
+        format: Format,
+        [rows, columns]: [u32; 2],
+        order: Order,
+        pitch: u32,
+        mut value: impl FnMut(u32, u32) -> f64,
+    ) -> Self {
+        let lines = if order == Order::RowMajor { rows } else { columns };
+        let bits = vec![0x7fff; pitch as usize * lines as usize];
+        let mut matrix = Self { format, rows, columns, order, pitch, bits };
+        for row in 0..rows {
+            for column in 0..columns {
+                let at = matrix.index(row, column);
+                matrix.bits[at] = format.round(value(row, column));
+            }
+        }
+        matrix
+    }
+
+    /// A random matrix whose pitch is the contiguous extent rounded up to a multiple of `pad`.
+    pub fn random(
+        format: Format,
+        [rows, columns]: [u32; 2],
+        order: Order,
+        pad: u32,
+        fill: Fill,
+        random: &mut fastrand::Rng,
+    ) -> Self {
+        let contiguous = if order == Order::RowMajor { columns } else { rows };
+        let pitch = contiguous.next_multiple_of(pad.max(1)).max(pad);
+        Self::from_fn(format, [rows, columns], order, pitch, |_, _| match fill {
+            Fill::Normal => normal(random),
+            Fill::Special => match random.u32(0..200) {
+                0 => f64::NAN,
+                1 => f64::INFINITY,
+                2 => f64::NEG_INFINITY,
+                _ => normal(random),
+            },
+            Fill::Nan => f64::NAN,
+            Fill::Subnormal => f64::from(random.i32(-100..=100)) * format.tiniest(),
+        })
+    }
+
+    /// Where an element lies among [`bits`](Self::bits).
+    pub fn index(&self, row: u32, column: u32) -> usize {
+        let (line, place) = match self.order {
+            Order::RowMajor => (row, column),
+            Order::ColumnMajor => (column, row),
+        };
+        line as usize * self.pitch as usize + place as usize
+    }
+
+    /// An element's value.
+    pub fn get(&self, row: u32, column: u32) -> f64 {
+        self.format.widen(self.bits[self.index(row, column)])
+    }
+
+    /// The elements as device memory holds them.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.bits.iter().flat_map(|bits| bits.to_le_bytes()).collect()
+    }
+}
+
+/// A normal value, by Box and Muller.
+fn normal(random: &mut fastrand::Rng) -> f64 {
+    let (radius, angle) = (1.0 - random.f64(), random.f64() * core::f64::consts::TAU);
+    (-2.0 * radius.ln()).sqrt() * angle.cos()
+}

@@ -1,0 +1,223 @@
+//! Case tables: rows of TOML, each a family of products with the reason it is there.
+
+use kernel::{AnyGemm, Engine, Program};
+use serde::Deserialize;
+
+use super::matrix::{Fill, HostMatrix};
+use super::product::{Product, RunError, orders};
+use super::{Format, Order, Sums};
+
+/// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Case {
+    /// A short name.
+    pub name: String,
+    /// Why the case is there.
+    pub why: String,
+    /// Which suite it belongs to: `quick` runs everywhere, `full` where it is asked for.
+    pub suite: String,
+    /// Kinds of catalogue kernels.
+    pub kinds: Vec<String>,
+    /// Element types.
+    #[serde(default = "all_elements")]
+    pub elements: Vec<String>,
+    /// Contiguous directions of A and B.
+    #[serde(default = "all_directions")]
+    pub directions: Vec<String>,
+    /// Extents.
+    pub m: Vec<u32>,
+    /// Extents.
+    pub n: Vec<u32>,
+    /// Extents.
+    pub k: Vec<u32>,
+    /// Pairs of alpha and beta.
+    #[serde(default = "all_factors")]
+    pub factors: Vec<[f32; 2]>,
+    /// What A is made of.
+    #[serde(default = "normal")]
+    pub a: Fill,
+    /// What B is made of.
+    #[serde(default = "normal")]
+    pub b: Fill,
+    /// What C is made of.
+    #[serde(default = "normal")]
+    pub c: Fill,
+    /// D overwrites C.
+    #[serde(default)]
+    pub in_place: bool,
+    /// Elements added to each row of D.
+    #[serde(default)]
+    pub d_padding: u32,
+    /// Elements between an aligned address and D.
+    #[serde(default)]
+    pub d_offset: u32,
+}
+
+fn all_elements() -> Vec<String> {
+    ["bf16", "f16"].map(str::to_owned).to_vec()
+}
+
+fn all_directions() -> Vec<String> {
+    ["kk", "kn", "mk", "mn"].map(str::to_owned).to_vec()
+}
+
+fn all_factors() -> Vec<[f32; 2]> {
+    vec![[1.0, 0.0], [0.5, 2.0], [0.0, 1.0]]
+}
+
+fn normal() -> Fill {
+    Fill::Normal
+}
+
+#[derive(Deserialize)]
+struct Table {
+    case: Vec<Case>,
+}
+
+/// The embedded tables: name and text.
+const TABLES: [(&str, &str); 2] = [
+    ("shapes", include_str!("../../tests/cases/shapes.toml")),
+    ("values", include_str!("../../tests/cases/values.toml")),
+];
+
+/// A table that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("table `{table}`: {reason}")]
+pub struct TableError {
+    /// Which one.
+    pub table: String,
+    /// Where and why.
+    pub reason: String,
+}
+
+/// All embedded cases.
+///
+/// # Errors
+/// A table that is not what [`Case`] says.
+pub fn tables() -> Result<Vec<Case>, TableError> {
+    let mut cases = Vec::new();
+    for (name, text) in TABLES {
+        let table: Table = toml::from_str(text)
+            .map_err(|error| TableError { table: name.to_owned(), reason: error.to_string() })?;
+        cases.extend(table.case);
+    }
+    Ok(cases)
+}
+
+/// One kernel's share of a case.
+#[derive(Clone, Debug)]
+pub struct Share<'c> {
+    /// The case.
+    pub case: &'c Case,
+    /// The kernel's catalogue name.
+    pub kernel: String,
+    format: Format,
+}
+
+/// How a share ended.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// Products that were run.
+    pub products: usize,
+    /// The largest error as a part of its bound.
+    pub ratio: f64,
+    /// What went wrong first.
+    pub failure: Option<String>,
+}
+
+impl Case {
+    /// The kernels that the case is for.
+    pub fn shares(&self) -> Vec<Share<'_>> {
+        let mut shares = Vec::new();
+        for kind in &self.kinds {
+            for element in &self.elements {
+                for directions in &self.directions {
+                    let kernel = format!("{kind}-{element}-{directions}");
+                    let format = Format::named(element).unwrap_or(Format::Bf16);
+                    shares.push(Share { case: self, kernel, format });
+                }
+            }
+        }
+        shares
+    }
+}
+
+impl Share<'_> {
+    /// Runs every product of the share on an engine.
+    pub fn run(&self, engine: &mut dyn Engine, seed: u64) -> Verdict {
+        let mut verdict = Verdict { products: 0, ratio: 0.0, failure: None };
+        let loaded = kernel::find(&self.kernel).map_err(|error| error.to_string());
+        let loaded = loaded.and_then(|entry| {
+            let program = entry.program().map_err(|error| error.to_string())?;
+            Ok((entry, program))
+        });
+        let (entry, program) = match loaded {
+            Ok(loaded) => loaded,
+            Err(error) => return Verdict { failure: Some(error), ..verdict },
+        };
+        let case = self.case;
+        for &m in &case.m {
+            for &n in &case.n {
+                for &k in &case.k {
+                    self.shape(entry.as_ref(), &program, engine, [m, n, k], seed, &mut verdict);
+                    if verdict.failure.is_some() {
+                        return verdict;
+                    }
+                }
+            }
+        }
+        verdict
+    }
+
+    fn shape(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        [m, n, k]: [u32; 3],
+        seed: u64,
+        verdict: &mut Verdict,
+    ) {
+        let case = self.case;
+        let mut random = fastrand::Rng::with_seed(seed ^ u64::from(m) << 40 ^ u64::from(n) << 20 ^ u64::from(k));
+        let [a_order, b_order] = orders(entry);
+        let a = HostMatrix::random(self.format, [m, k], a_order, 8, case.a, &mut random);
+        let b = HostMatrix::random(self.format, [k, n], b_order, 8, case.b, &mut random);
+        let c = HostMatrix::random(self.format, [m, n], Order::RowMajor, 1, case.c, &mut random);
+        let sums = Sums::of(&a, &b, &|_| ());
+        let (d_pitch, d_offset) = (n + case.d_padding, case.d_offset);
+        let mut product = Product {
+            a,
+            b,
+            c: Some(c),
+            alpha: 1.0,
+            beta: 0.0,
+            d_pitch,
+            d_offset,
+            in_place: case.in_place,
+        };
+        for &[alpha, beta] in &case.factors {
+            (product.alpha, product.beta) = (alpha, beta);
+            let place = format!("{m} x {n} x {k}, alpha {alpha}, beta {beta}");
+            match product.run(entry, program, engine, &sums) {
+                Ok(outcome) => {
+                    verdict.products += 1;
+                    verdict.ratio = verdict.ratio.max(outcome.ratio);
+                    if let Some(wrong) = outcome.mismatch {
+                        let (value, bound) = (wrong.expected.value, wrong.expected.bound);
+                        verdict.failure = Some(format!(
+                            "{place}: D({}, {}) is {}, {value} within {bound:e} was expected",
+                            wrong.row, wrong.column, wrong.got
+                        ));
+                    }
+                }
+                Err(RunError::Launch(error)) => verdict.failure = Some(format!("{place}: refused: {error}")),
+                Err(RunError::Engine(error)) => verdict.failure = Some(format!("{place}: {error}")),
+            }
+            if verdict.failure.is_some() {
+                return;
+            }
+        }
+    }
+}
