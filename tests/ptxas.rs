@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use ptx::{
-    Builder, Entry, FenceScope, Function, Inst, ProxySpace, Space, Special, Target, TensorLoad, WgmmaOperands,
-    WgmmaTypes, inst::WgmmaA,
+    Builder, Entry, FenceScope, Function, Inst, ProxySpace, Space, Special, Target, TensorLoad,
+    WgmmaOperands, WgmmaTypes, inst::WgmmaA,
 };
 
 /// What `ptxas -v` says about one kernel.
@@ -23,17 +23,22 @@ impl Report {
     fn complaints(&self) -> Vec<&str> {
         let bad = |line: &str| {
             let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
-            line.contains("(C75") || line.contains("rror") || (line.contains("spill") && !line.contains(clean))
+            line.contains("(C75")
+                || line.contains("rror")
+                || (line.contains("spill") && !line.contains(clean))
         };
         self.log.lines().filter(|line| bad(line)).collect()
     }
 }
 
 fn assemble(name: &str, text: &str) -> Report {
-    let ptxas = std::env::var_os("FALCHION_PTXAS").expect("FALCHION_PTXAS names ptxas: run `cargo xtask test`");
+    let ptxas =
+        std::env::var_os("FALCHION_PTXAS").expect("FALCHION_PTXAS names ptxas: run `cargo xtask test`");
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let source = folder.join(format!("{name}.ptx"));
-    std::fs::File::create(&source).and_then(|mut file| file.write_all(text.as_bytes())).expect("a writable folder");
+    std::fs::File::create(&source)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .expect("a writable folder");
     let output = Command::new(ptxas)
         .args(["-arch=sm_90a", "-v", "-o"])
         .arg(source.with_extension("cubin"))
@@ -62,7 +67,13 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn a_kernel_that_spills_or_serializes_is_noticed() {
     // 128 accumulators beside 248 live values cannot fit 255 registers.
-    let entry = Entry { name: "spills".into(), target: Target::Sm90a, threads: 128, shared_bytes: 0, cluster: [1; 3] };
+    let entry = Entry {
+        name: "spills".into(),
+        target: Target::Sm90a,
+        threads: 128,
+        shared_bytes: 0,
+        cluster: [1; 3],
+    };
     let function = Function::build(entry, |f| {
         let data = f.param::<u64>("data");
         let values: Vec<_> = (0..300).map(|i| f.load_global::<f32>(data, 4 * i)).collect();
@@ -84,8 +95,13 @@ fn a_kernel_that_spills_or_serializes_is_noticed() {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn every_instruction_is_spelled_as_the_assembler_wants() {
-    let entry =
-        Entry { name: "every".into(), target: Target::Sm90a, threads: 256, shared_bytes: 4096, cluster: [2, 1, 1] };
+    let entry = Entry {
+        name: "every".into(),
+        target: Target::Sm90a,
+        threads: 256,
+        shared_bytes: 4096,
+        cluster: [2, 1, 1],
+    };
     let function = Function::build(entry, |f| {
         arithmetic(f);
         memory_and_barriers(f);
@@ -104,7 +120,8 @@ fn keep<T: ptx::Scalar>(f: &Builder, value: ptx::Value<'_, T>) {
 
 fn arithmetic(f: &Builder) {
     let (a, b) = (f.param::<u32>("u32_a"), f.param::<u32>("u32_b"));
-    for value in [a + b, a - b, a * b, a / b, a % b, a.min(b), a.max(b), a & b, a | b, a ^ b, a << 3, a >> 3] {
+    for value in [a + b, a - b, a * b, a / b, a % b, a.min(b), a.max(b), a & b, a | b, a ^ b, a << 3, a >> 3]
+    {
         keep(f, value);
     }
     keep(f, a.mul_add(b, 7));
@@ -127,7 +144,8 @@ fn arithmetic(f: &Builder) {
     for value in [v + w, v * w, v / w, v.mul_add(w, 1.5)] {
         keep(f, value);
     }
-    let all = x.less_than(y) & x.at_most(y) & !x.equals(y) | x.differs_from(y) ^ x.more_than(y) & x.at_least(0.5);
+    let all =
+        x.less_than(y) & x.at_most(y) & !x.equals(y) | x.differs_from(y) ^ x.more_than(y) & x.at_least(0.5);
     keep(f, x.where_or(all, y));
     keep(f, a.where_or(all, b));
     keep(f, f.param::<u16>("u16_a").where_or(all, 3));
@@ -191,7 +209,11 @@ fn memory_and_barriers(f: &Builder) {
     f.cluster_wait();
     f.mbarrier_arrive(shared);
     f.mbarrier_arrive_cluster(peer);
-    f.emit(Inst::MbarrierArrive { barrier: shared.operand(), space: Space::Shared, count: ptx::Operand::Imm(3) });
+    f.emit(Inst::MbarrierArrive {
+        barrier: shared.operand(),
+        space: Space::Shared,
+        count: ptx::Operand::Imm(3),
+    });
     f.mbarrier_arrive_expect(shared, 128);
     f.emit(Inst::MbarrierExpectTx { barrier: shared.operand(), bytes: ptx::Operand::Imm(64) });
     let done = f.mbarrier_try_wait(shared, 0);
@@ -217,7 +239,10 @@ fn asynchronous(f: &Builder) {
     f.tensor_load(plain, [coordinate, -coordinate, coordinate]);
     let mask = f.special(Special::ClusterRank).cast::<u16>();
     f.tensor_load(TensorLoad { multicast: Some(mask), ..plain }, [coordinate; 4]);
-    f.tensor_load(TensorLoad { multicast: Some(mask), hint: Some(ptx::inst::tma::EVICT_LAST), ..plain }, [coordinate; 5]);
+    f.tensor_load(
+        TensorLoad { multicast: Some(mask), hint: Some(ptx::inst::tma::EVICT_LAST), ..plain },
+        [coordinate; 5],
+    );
     f.tensor_store(map, shared, [coordinate; 2]);
     f.bulk_commit();
     f.bulk_wait(0, true);

@@ -1,0 +1,71 @@
+//! The embedded case tables on every engine there is.
+
+use falchion::verify::tables::{Case, tables};
+use kernel::{Emulator, Gpu};
+use rayon::prelude::*;
+
+fn quick() -> Vec<Case> {
+    tables().expect("the tables are well-formed").into_iter().filter(|case| case.suite == "quick").collect()
+}
+
+#[test]
+fn every_case_is_for_kernels_of_the_catalogue() {
+    let names: Vec<String> = kernel::catalogue().iter().map(|entry| entry.name().to_owned()).collect();
+    for case in tables().expect("the tables are well-formed") {
+        assert!(["quick", "full"].contains(&case.suite.as_str()), "{}: suite {}", case.name, case.suite);
+        for share in case.shares() {
+            assert!(names.contains(&share.kernel), "{}: there is no kernel {}", case.name, share.kernel);
+        }
+    }
+    for name in &names {
+        let cases = quick();
+        let run = cases.iter().flat_map(Case::shares).any(|share| &share.kernel == name);
+        assert!(run, "no quick case runs {name}");
+    }
+}
+
+#[test]
+fn quick_cases_on_the_emulator() {
+    let cases = quick();
+    let shares: Vec<_> = cases.iter().flat_map(Case::shares).collect();
+    let failures: Vec<String> = shares
+        .par_iter()
+        .filter_map(|share| {
+            let verdict = share.run(&mut Emulator::new(), 7);
+            verdict.failure.map(|failure| format!("{} {}: {failure}", share.case.name, share.kernel))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Runs where there is a usable GPU; `falchion verify --engine gpu` insists on one.
+#[test]
+fn quick_cases_on_the_gpu() {
+    let Ok(mut gpu) = Gpu::new(0) else { return };
+    let cases = quick();
+    for share in cases.iter().flat_map(Case::shares) {
+        let verdict = share.run(&mut gpu, 7);
+        assert_eq!(verdict.failure, None, "{} {}", share.case.name, share.kernel);
+    }
+}
+
+/// A kernel that multiplies by the wrong factor must be found out.
+#[test]
+fn a_wrong_result_is_noticed() {
+    use falchion::verify::matrix::Fill;
+    use falchion::verify::{Format, HostMatrix, Order, Product, Sums};
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut fill = |order| HostMatrix::random(Format::Bf16, [64, 64], order, 1, Fill::Normal, &mut random);
+    let (a, b) = (fill(Order::RowMajor), fill(Order::ColumnMajor));
+    let sums = Sums::of(&a, &b, &|_| ());
+    let product = Product { a, b, c: None, alpha: 1.0, beta: 0.0, d_pitch: 64, d_offset: 0, in_place: false };
+    let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
+    let program = entry.program().expect("a legal program");
+    let run = |product: &Product| {
+        product.run(entry.as_ref(), &program, &mut Emulator::new(), &sums).expect("runs").mismatch
+    };
+    assert_eq!(run(&product), None);
+    let mut other = product.clone();
+    other.a.bits[5] ^= 0x0040;
+    assert!(run(&other).is_some(), "one changed element of A changes a row of D beyond the bound");
+}

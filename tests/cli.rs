@@ -1,0 +1,239 @@
+//! The command line as its users meet it: output, errors and exit codes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use half::{bf16, f16};
+
+/// What a run of the binary said.
+struct Run {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+fn falchion(arguments: &[&str]) -> Run {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_falchion")).args(arguments).output().expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    Run { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+}
+
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    fs::create_dir_all(&folder).expect("a writable folder");
+    folder
+}
+
+fn npy(path: &Path, kind: &str, fortran: bool, shape: &str, data: &[u8]) -> String {
+    let order = if fortran { "True" } else { "False" };
+    let mut header = format!("{{'descr': '{kind}', 'fortran_order': {order}, 'shape': {shape}, }}");
+    while (header.len() + 11) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend(u16::try_from(header.len()).expect("short").to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    fs::write(path, bytes).expect("a writable folder");
+    path.display().to_string()
+}
+
+fn safetensors(path: &Path, tensors: &[(&str, &str, [usize; 2], Vec<u8>)]) -> String {
+    let mut entries = Vec::new();
+    let mut data: Vec<u8> = Vec::new();
+    for (name, kind, [rows, columns], bytes) in tensors {
+        let (begin, end) = (data.len(), data.len() + bytes.len());
+        entries.push(format!(
+            r#""{name}":{{"dtype":"{kind}","shape":[{rows},{columns}],"data_offsets":[{begin},{end}]}}"#
+        ));
+        data.extend(bytes);
+    }
+    let header = format!("{{{}}}", entries.join(","));
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(data);
+    fs::write(path, bytes).expect("a writable folder");
+    path.display().to_string()
+}
+
+fn f32s(count: usize) -> Vec<f32> {
+    (0..count).map(|i| (i % 17) as f32 / 4.0 - 2.0).collect()
+}
+
+fn bytes<const N: usize>(values: &[f32], narrow: impl Fn(f32) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|&value| narrow(value)).collect()
+}
+
+#[test]
+fn a_product_of_random_matrices_is_verified() {
+    for arguments in [
+        &["gemm", "--engine", "emulator"][..],
+        &["gemm", "--m", "130", "--n", "70", "--k", "72", "--dtype", "f16", "--alpha", "0.5", "--beta", "-2"],
+        &["gemm", "--n", "264", "--config", "staged-bf16-mn", "--seed", "5"],
+    ] {
+        let run = falchion(arguments);
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+        for part in ["engine ", "kernel ", "plan ", "time ", "error ", "bound"] {
+            assert!(run.stdout.contains(part), "{arguments:?}: no `{part}` in {}", run.stdout);
+        }
+    }
+}
+
+/// Files of every type and order give the product that plain loops give.
+#[test]
+fn files_are_read_as_users_have_them() {
+    let folder = folder("files");
+    let (m, n, k) = (24, 16, 40);
+    let (a, b) = (f32s(m * k), f32s(k * n));
+    let columns: Vec<f32> = (0..m * k).map(|i| a[i % m * k + i / m]).collect();
+    let single = |values: &[f32]| bytes(values, f32::to_le_bytes);
+    let b_name = npy(&folder.join("b.npy"), "<f4", false, "(40, 16)", &single(&b));
+    let b_tensors = [
+        ("other", "F32", [1, 1], vec![0; 4]),
+        ("weight", "BF16", [k, n], bytes(&b, |value| bf16::from_f32(value).to_le_bytes())),
+    ];
+    let b_safe = safetensors(&folder.join("b.safetensors"), &b_tensors);
+    let double = bytes(&a, |value| f64::from(value).to_le_bytes());
+    let half_a = bytes(&a, |value| f16::from_f32(value).to_le_bytes());
+    let brain_a = bytes(&a, |value| bf16::from_f32(value).to_le_bytes());
+    let shape = "(24, 40)";
+    let big = bytes(&a, f32::to_be_bytes);
+    let files = [
+        ("f32 rows", npy(&folder.join("a1.npy"), "<f4", false, shape, &single(&a)), b_name.clone()),
+        ("f32 columns", npy(&folder.join("a2.npy"), "<f4", true, shape, &single(&columns)), b_name.clone()),
+        ("f64", npy(&folder.join("a3.npy"), "<f8", false, shape, &double), b_name.clone()),
+        ("f16", npy(&folder.join("a4.npy"), "<f2", false, shape, &half_a), b_name.clone()),
+        ("bf16 as raw bytes", npy(&folder.join("a5.npy"), "|V2", false, shape, &brain_a), b_name.clone()),
+        ("big-endian", npy(&folder.join("a6.npy"), ">f4", false, shape, &big), b_name),
+        ("a tensor by name", folder.join("a1.npy").display().to_string(), format!("{b_safe}:weight")),
+    ];
+    let out = folder.join("d.npy");
+    let out_name = out.display().to_string();
+    for (why, a_name, b_name) in files {
+        let run =
+            falchion(&["gemm", "--engine", "emulator", "--a", &a_name, "--b", &b_name, "--out", &out_name]);
+        assert_eq!(run.code, Some(0), "{why}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{why}");
+        let file = fs::read(&out).expect("the file was written");
+        let data = &file[file.len() - m * n * 4..];
+        for (i, chunk) in data.chunks_exact(4).enumerate() {
+            let exact: f32 = (0..k).map(|kk| a[i / n * k + kk] * b[kk * n + i % n]).sum();
+            let got = f32::from_le_bytes([chunk[0], chunk[1], chunk[2], chunk[3]]);
+            assert!(
+                (got - exact).abs() <= exact.abs() / 256.0 + 1e-4,
+                "{why}: element {i} is {got}, not {exact}"
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_input_is_one_paragraph_and_exit_code_2() {
+    let folder = folder("bad");
+    let data = bytes(&f32s(64 * 64), f32::to_le_bytes);
+    let square = npy(&folder.join("square.npy"), "<f4", false, "(64, 64)", &data);
+    let wide = npy(&folder.join("wide.npy"), "<f4", false, "(32, 128)", &data);
+    let short = npy(&folder.join("short.npy"), "<f4", false, "(64, 64)", &data[..1000]);
+    let integers = npy(&folder.join("integers.npy"), "<i4", false, "(64, 64)", &data);
+    let cube = npy(&folder.join("cube.npy"), "<f4", false, "(16, 16, 16)", &data);
+    let thin = npy(&folder.join("thin.npy"), "<f4", false, "(3, 7)", &data[..84]);
+    let thinner = npy(&folder.join("thinner.npy"), "<f4", false, "(7, 5)", &data[..140]);
+    let text = folder.join("text.npy");
+    fs::write(&text, "no array").expect("a writable folder");
+    let text = text.display().to_string();
+    let tensors = safetensors(
+        &folder.join("two.safetensors"),
+        &[("up", "F32", [1, 1], vec![0; 4]), ("down", "I32", [1, 1], vec![0; 4])],
+    );
+    let (no_tensor, integer_tensor) = (format!("{tensors}:left"), format!("{tensors}:down"));
+    let missing = folder.join("missing.npy").display().to_string();
+    let cases: &[(&str, &[&str], &[&str])] = &[
+        ("K of 24 bytes", &["--k", "12"], &["A's leading dimension is 24 B", "multiple of 16 B"]),
+        ("no rows", &["--m", "0"], &["--m is 0", "at least 1"]),
+        ("no products", &["--k", "0"], &["--k is 0"]),
+        ("unknown kernel", &["--config", "tiny"], &["`tiny`", "large-bf16-kk"]),
+        ("kernel of another type", &["--config", "small-f16-kk"], &["is for f16", "--dtype is bf16"]),
+        ("unknown type", &["--dtype", "f8"], &["`f8`", "bf16 and f16"]),
+        ("A without B", &["--a", &square], &["--b"]),
+        ("files that do not fit", &["--a", &square, "--b", &wide], &["A is 64 x 64", "B is 32 x 128"]),
+        ("extents that do not fit", &["--a", &square, "--b", &square, "--m", "5"], &["--m is 5", "64"]),
+        ("a truncated file", &["--a", &short, "--b", &square], &["truncated", "16384 B", "1000 B"]),
+        ("integers", &["--a", &integers, "--b", &square], &["<i4", "f32"]),
+        ("three dimensions", &["--a", &cube, "--b", &square], &["[16, 16, 16]", "matrix"]),
+        ("no array", &["--a", &text, "--b", &square], &["no .npy file"]),
+        ("no such file", &["--a", &missing, "--b", &square], &["cannot read", "missing.npy"]),
+        ("another kind of file", &["--a", "a.txt", "--b", &square], &["a.txt", ".npy", ".safetensors"]),
+        ("tensor unnamed", &["--a", &tensors, "--b", &square], &["2 tensors", "up", "down"]),
+        ("no such tensor", &["--a", &no_tensor, "--b", &square], &["`left`", "down, up"]),
+        ("tensor of integers", &["--a", &integer_tensor, "--b", &square], &["I32", "BF16"]),
+        ("rows of 14 bytes", &["--a", &thin, "--b", &thinner], &["14 B", "multiple of 16 B"]),
+        ("beta without C", &["--a", &square, "--b", &square, "--beta", "1"], &["--beta is 1", "--c"]),
+        (
+            "C of another shape",
+            &["--a", &square, "--b", &square, "--c", &wide],
+            &["C is 32 x 128", "D is 64 x 64"],
+        ),
+        ("no number", &["--m", "many"], &["invalid value", "many"]),
+    ];
+    for (why, arguments, words) in cases {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], *arguments].concat());
+        assert_eq!(run.code, Some(2), "{why}: {}{}", run.stdout, run.stderr);
+        for word in *words {
+            assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
+        }
+        assert!(
+            !run.stderr.contains("panicked") && !run.stderr.contains("backtrace"),
+            "{why}: {}",
+            run.stderr
+        );
+        assert!(!run.stdout.contains("verified"), "{why}: {}", run.stdout);
+    }
+}
+
+#[test]
+fn a_gpu_that_is_not_there_is_an_error() {
+    if kernel::Gpu::new(0).is_ok() {
+        return;
+    }
+    for arguments in [&["gemm", "--engine", "gpu"][..], &["verify", "--engine", "gpu"], &["bench"]] {
+        let run = falchion(arguments);
+        assert_eq!(run.code, Some(2), "{arguments:?}");
+        assert!(run.stderr.starts_with("falchion: error: "), "{arguments:?}: {}", run.stderr);
+        assert!(!run.stderr.contains("panicked"), "{arguments:?}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn the_catalogue_is_printed() {
+    let list = falchion(&["configs"]);
+    assert_eq!(list.code, Some(0));
+    for entry in kernel::catalogue() {
+        assert!(list.stdout.contains(entry.name()), "{} is not listed", entry.name());
+    }
+    let plan = falchion(&["plan", "large-bf16-kk"]);
+    assert_eq!(plan.code, Some(0));
+    assert!(plan.stdout.contains("128x256x64") && plan.stdout.contains("196672"), "{}", plan.stdout);
+    let ptx = falchion(&["emit", "small-f16-kk"]);
+    assert!(ptx.stdout.starts_with(".version 8.3\n.target sm_90a"), "{}", &ptx.stdout[..80]);
+    let file = folder("emit").join("kernel.ptx");
+    let written = falchion(&["emit", "small-f16-kk", "-o", &file.display().to_string()]);
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    assert_eq!(fs::read_to_string(&file).expect("written"), ptx.stdout);
+    let unknown = falchion(&["plan", "nothing"]);
+    assert_eq!(unknown.code, Some(2));
+}
+
+#[test]
+fn verify_closes_with_its_count() {
+    let run = falchion(&["verify", "--engine", "emulator", "--filter", "alpha-zero"]);
+    assert_eq!(run.code, Some(0), "{}", run.stdout);
+    assert_eq!(run.stdout.lines().last(), Some("16 passed, 0 failed, 0 skipped"));
+    let nothing = falchion(&["verify", "--filter", "no such case"]);
+    assert_eq!(nothing.code, Some(2));
+    let nothing = falchion(&["verify", "--suite", "slow"]);
+    assert_eq!(nothing.code, Some(2));
+}
