@@ -46,8 +46,8 @@ pub mod verify;
 /// Everything that a kernel's type is written with.
 pub mod prelude {
     pub use collective::{
-        AsManyAsFit, Cluster, Cooperative, DirectStore, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile,
-        TmaStore, TmaWgmma,
+        AsManyAsFit, Cluster, Cooperative, DirectStore, KMajor, LinearCombination, MnMajor, Operands, Plan,
+        Tile, TmaStore, TmaWgmma,
     };
     pub use half::{bf16, f16};
     pub use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, MatrixRef};

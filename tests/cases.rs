@@ -65,7 +65,7 @@ fn a_wrong_result_is_noticed() {
         product.run(entry.as_ref(), &program, &mut Emulator::new(), &sums).expect("runs").mismatch
     };
     assert_eq!(run(&product), None);
-    let mut other = product.clone();
+    let mut other = product;
     other.a.bits[5] ^= 0x0040;
     assert!(run(&other).is_some(), "one changed element of A changes a row of D beyond the bound");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use half::{bf16, f16};
 
@@ -108,6 +108,7 @@ fn files_are_read_as_users_have_them() {
         ("f64", npy(&folder.join("a3.npy"), "<f8", false, shape, &double), b_name.clone()),
         ("f16", npy(&folder.join("a4.npy"), "<f2", false, shape, &half_a), b_name.clone()),
         ("bf16 as raw bytes", npy(&folder.join("a5.npy"), "|V2", false, shape, &brain_a), b_name.clone()),
+        ("bf16 by name", npy(&folder.join("a7.npy"), "bfloat16", false, shape, &brain_a), b_name.clone()),
         ("big-endian", npy(&folder.join("a6.npy"), ">f4", false, shape, &big), b_name),
         ("a tensor by name", folder.join("a1.npy").display().to_string(), format!("{b_safe}:weight")),
     ];
@@ -131,6 +132,50 @@ fn files_are_read_as_users_have_them() {
     }
 }
 
+/// Values of files are rounded once, to nearest: one just above the middle of two elements goes up.
+#[test]
+fn files_are_rounded_to_nearest() {
+    let folder = folder("rounding");
+    let identity: Vec<f32> = (0..64).map(|i| if i % 9 == 0 { 1.0 } else { 0.0 }).collect();
+    let b = npy(&folder.join("b.npy"), "<f4", false, "(8, 8)", &bytes(&identity, f32::to_le_bytes));
+    let out = folder.join("d.npy").display().to_string();
+    let middle = 1.0 + 1.0 / 256.0;
+    let double = |value: f64| value.to_le_bytes().repeat(64);
+    let single = |value: f64| (value as f32).to_le_bytes().repeat(64);
+    for (why, kind, data, want) in [
+        ("a tie goes to the even element", "<f4", single(middle), 1.0_f32),
+        ("an f32 above it", "<f4", single(middle + f64::powi(2.0, -22)), 1.0 + 1.0 / 128.0),
+        ("an f64 above it", "<f8", double(middle + f64::powi(2.0, -40)), 1.0 + 1.0 / 128.0),
+        ("an f64 below it", "<f8", double(middle - f64::powi(2.0, -40)), 1.0),
+    ] {
+        let a = npy(&folder.join("a.npy"), kind, false, "(8, 8)", &data);
+        let run = falchion(&["gemm", "--engine", "emulator", "--a", &a, "--b", &b, "--out", &out]);
+        assert_eq!(run.code, Some(0), "{why}: {}{}", run.stdout, run.stderr);
+        let file = fs::read(&out).expect("the file was written");
+        assert_eq!(file[file.len() - 4..], want.to_le_bytes(), "{why}");
+    }
+}
+
+/// A reader who leaves early ends a listing well, but is never told that a product was right.
+#[test]
+fn output_that_nobody_reads_is_no_panic() {
+    for (arguments, code) in [
+        (&["configs"][..], 0),
+        (&["emit", "large-bf16-kk"], 0),
+        (&["plan", "large-bf16-kk"], 0),
+        (&["gemm", "--engine", "emulator"], 2),
+        (&["verify", "--engine", "emulator", "--filter", "alpha-zero"], 2),
+    ] {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_falchion"));
+        let output = command.args(arguments).stdout(writer).stderr(Stdio::piped()).output().expect("runs");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("panicked"), "{arguments:?}: {stderr}");
+    }
+}
+
 #[test]
 fn bad_input_is_one_paragraph_and_exit_code_2() {
     let folder = folder("bad");
@@ -142,6 +187,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
     let cube = npy(&folder.join("cube.npy"), "<f4", false, "(16, 16, 16)", &data);
     let thin = npy(&folder.join("thin.npy"), "<f4", false, "(3, 7)", &data[..84]);
     let thinner = npy(&folder.join("thinner.npy"), "<f4", false, "(7, 5)", &data[..140]);
+    let endless = npy(&folder.join("endless.npy"), "<f8", false, "(2147483648, 1073741824)", &[]);
     let text = folder.join("text.npy");
     fs::write(&text, "no array").expect("a writable folder");
     let text = text.display().to_string();
@@ -162,6 +208,12 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("files that do not fit", &["--a", &square, "--b", &wide], &["A is 64 x 64", "B is 32 x 128"]),
         ("extents that do not fit", &["--a", &square, "--b", &square, "--m", "5"], &["--m is 5", "64"]),
         ("a truncated file", &["--a", &short, "--b", &square], &["truncated", "16384 B", "1000 B"]),
+        (
+            "a shape of 2^64 bytes",
+            &["--a", &endless, "--b", &endless],
+            &["truncated", "18446744073709551616 B"],
+        ),
+        ("more than any machine has", &["--m", "4294967295", "--n", "4294967295"], &["GB of memory", "--m"]),
         ("integers", &["--a", &integers, "--b", &square], &["<i4", "f32"]),
         ("three dimensions", &["--a", &cube, "--b", &square], &["[16, 16, 16]", "matrix"]),
         ("no array", &["--a", &text, "--b", &square], &["no .npy file"]),

@@ -59,6 +59,11 @@
 //!
 //! [`Fault`] lists it. A fault comes with its [`Place`]: CTA, warp, lane, the scopes around the statement and its
 //! line in the kernel author's source. A hang lists each waiting warp with what it waits for.
+//!
+//! # Seeing it run
+//!
+//! [`Options::trace`] takes a [`Recorder`], which gives a timeline of every warp and every asynchronous machine and the
+//! bank conflicts of each access to shared memory. [`Schedule::sweep`] lists the schedules that a program should survive.
 
 #![forbid(unsafe_code)]
 
@@ -74,6 +79,7 @@ mod schedule;
 mod shared;
 mod step;
 mod tensor_map;
+mod trace;
 mod trap;
 mod warp;
 
@@ -82,4 +88,5 @@ pub use launch::Report;
 pub use memory::Memory;
 pub use program::Program;
 pub use schedule::{Options, Schedule};
+pub use trace::{Activity, Class, Event, Recorder, SharedAccess, Trace, Track};
 pub use trap::{Fault, Owner, Place, Trap, Wait, Waiting};

@@ -1,5 +1,7 @@
 //! One cluster: its CTAs, their warps, and the schedule that runs them to the end.
 
+mod pace;
+
 use std::collections::VecDeque;
 
 use ptx::inst::Inst;
@@ -11,6 +13,7 @@ use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Shared, reported};
 use crate::step::Flow;
 use crate::step::{ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
+use crate::trace::Tracer;
 use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
 use crate::warp::{Blocked, Warp};
 
@@ -62,13 +65,15 @@ pub(crate) struct Machine<'p> {
     pub(crate) scratch: Scratch,
     /// A row of a box.
     pub(crate) buffer: Vec<u8>,
+    /// Who writes down what happens, if anybody wants to know.
+    pub(crate) tracer: Option<Box<Tracer>>,
     random: Random,
     fuel: u64,
 }
 
 /// A piece of asynchronous work that could be done now.
 #[derive(Clone, Copy, Debug)]
-enum Event {
+pub(crate) enum Completion {
     /// The load at this position.
     Load(usize),
     /// The next multiply of a warpgroup.
@@ -133,7 +138,9 @@ impl<'p> Machine<'p> {
         };
         let ctas: Vec<Cta> = (0..cx * cy * cz).map(cta).collect();
         let warp = |cta: usize| (0..warps_per_cta).map(move |index| Warp::new(program, cta, index, held));
-        let warps = (0..ctas.len()).flat_map(warp).collect();
+        let warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
+        let serial = options.schedule != Schedule::Paced;
+        let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
         Self {
             program,
             launch,
@@ -146,6 +153,7 @@ impl<'p> Machine<'p> {
             counts: Counts::default(),
             scratch: Scratch::default(),
             buffer: Vec::new(),
+            tracer,
             random: Random::new(options.seed, cluster),
             fuel: options.fuel,
         }
@@ -153,11 +161,15 @@ impl<'p> Machine<'p> {
 
     /// Runs every warp to its end.
     pub(crate) fn run(mut self) -> Result<Counts, Box<Trap>> {
-        match self.options.schedule {
-            Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds()?,
-            Schedule::Random => self.run_random()?,
+        let outcome = match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
+            Schedule::Paced => self.run_paced(),
+            Schedule::Random => self.run_random(),
+        };
+        if let Some(recorder) = self.options.trace {
+            self.observe_end(recorder);
         }
-        Ok(self.counts)
+        outcome.map(|()| self.counts)
     }
 
     fn run_rounds(&mut self) -> Result<(), Box<Trap>> {
@@ -180,9 +192,9 @@ impl<'p> Machine<'p> {
                 idle = 0;
                 continue;
             }
-            let event = if backwards { self.last_event() } else { self.first_event() };
-            match event {
-                Some(event) => self.happen(event)?,
+            let completion = if backwards { self.last_completion() } else { self.first_completion() };
+            match completion {
+                Some(completion) => self.happen(completion)?,
                 None if long => idle = 0,
                 None if polled && idle < IDLE_ROUNDS => idle += 1,
                 None => return Err(self.hang()),
@@ -208,10 +220,10 @@ impl<'p> Machine<'p> {
             }
             let mut happened = false;
             if ready.is_empty() || self.random.below(2) == 0 {
-                let mut events: Vec<Event> = self.events().collect();
-                if !events.is_empty() {
-                    let index = self.random.below(events.len());
-                    self.happen(events.swap_remove(index))?;
+                let mut completions: Vec<Completion> = self.completions().collect();
+                if !completions.is_empty() {
+                    let index = self.random.below(completions.len());
+                    self.happen(completions.swap_remove(index))?;
                     happened = true;
                 }
             }
@@ -226,43 +238,44 @@ impl<'p> Machine<'p> {
     // ---- asynchronous work ----
 
     /// Everything asynchronous that could happen now: loads from the oldest, then multiplies, then stores.
-    fn events(&self) -> impl DoubleEndedIterator<Item = Event> + '_ {
-        let loads = (0..self.loads.len()).map(Event::Load);
+    fn completions(&self) -> impl DoubleEndedIterator<Item = Completion> + '_ {
+        let loads = (0..self.loads.len()).map(Completion::Load);
         let groups = self.program.function.threads.div_ceil(128) as usize;
         let groups = (0..self.ctas.len()).flat_map(move |cta| (0..groups).map(move |group| (cta, group)));
         let multiplies = groups.filter_map(|(cta, group)| {
             let undone = self.multiplied(cta, group) < self.multipliable(cta, group);
-            undone.then_some(Event::Multiply { cta, group })
+            undone.then_some(Completion::Multiply { cta, group })
         });
         let stores = self.warps.iter().enumerate().flat_map(|(warp, state)| {
             let undone = state.stores.iter().enumerate().filter(|(_, store)| !store.done);
-            undone.map(move |(index, _)| Event::Store { warp, index })
+            undone.map(move |(index, _)| Completion::Store { warp, index })
         });
         loads.chain(multiplies).chain(stores)
     }
 
-    fn first_event(&self) -> Option<Event> {
-        self.events().next()
+    fn first_completion(&self) -> Option<Completion> {
+        self.completions().next()
     }
 
-    fn last_event(&self) -> Option<Event> {
-        self.events().next_back()
+    fn last_completion(&self) -> Option<Completion> {
+        self.completions().next_back()
     }
 
     /// Does one piece of asynchronous work; what goes wrong is its issuer's fault.
-    fn happen(&mut self, event: Event) -> Result<(), Box<Trap>> {
-        match event {
-            Event::Load(index) => {
+    fn happen(&mut self, completion: Completion) -> Result<(), Box<Trap>> {
+        self.observe_completion(&completion);
+        match completion {
+            Completion::Load(index) => {
                 let Some(load) = self.loads.remove(index) else { return Ok(()) };
                 let (warp, pc, lane) = load.by;
                 self.land(load).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
             }
-            Event::Multiply { cta, group } => {
+            Completion::Multiply { cta, group } => {
                 let until = self.multiplied(cta, group) + 1;
                 let warp = cta * (self.program.function.threads / 32) as usize + group * 4;
                 self.multiply_until(cta, group, until).map_err(|fault| self.trap(warp, fault.into()))
             }
-            Event::Store { warp, index } => {
+            Completion::Store { warp, index } => {
                 let (cta, store) = (self.warps[warp].cta, self.warps[warp].stores[index].clone());
                 self.warps[warp].stores[index].done = true;
                 let written = self.write_box(cta, &store);
@@ -274,9 +287,14 @@ impl<'p> Machine<'p> {
     /// Executes up to `quantum` operations of a warp that is ready.
     fn turn(&mut self, warp: usize, quantum: u32) -> Result<Turn, Box<Trap>> {
         self.warps[warp].blocked = None;
+        let traced = self.tracer.is_some();
         for executed in 0..quantum {
             let Some(fuel) = self.fuel.checked_sub(1) else { return Err(self.out_of_fuel()) };
             self.fuel = fuel;
+            let pc = self.warps[warp].pc;
+            if traced {
+                self.observe(warp);
+            }
             let flow = self.step(warp).map_err(|stop| self.trap(warp, stop))?;
             let state = &mut self.warps[warp];
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
@@ -285,18 +303,24 @@ impl<'p> Machine<'p> {
                 Flow::Jump(target) => state.pc = target,
                 Flow::Yield => {
                     state.pc += 1;
+                    self.observe_wait(warp, pc);
                     return Ok(Turn::Idle);
                 }
                 Flow::Block(blocked) => {
                     state.pc += 1;
                     state.blocked = Some(blocked);
+                    self.observe_wait(warp, pc);
                     return Ok(Turn::Progress);
                 }
                 Flow::Retry(blocked) => {
                     state.blocked = Some(blocked);
+                    self.observe_wait(warp, pc);
                     return Ok(end);
                 }
                 Flow::Exit => return Ok(Turn::Progress),
+            }
+            if traced {
+                self.observed(warp, pc);
             }
         }
         Ok(Turn::Long)
@@ -383,7 +407,7 @@ impl<'p> Machine<'p> {
         all
     }
 
-    fn reasons(&self, index: usize) -> Vec<Wait> {
+    pub(crate) fn reasons(&self, index: usize) -> Vec<Wait> {
         let warp = &self.warps[index];
         let cta = &self.ctas[warp.cta];
         let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {

@@ -5,6 +5,8 @@
 
 use core::fmt;
 
+use crate::trace::Recorder;
+
 /// When asynchronous work completes, and in which order warps take turns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Schedule {
@@ -17,9 +19,21 @@ pub enum Schedule {
     /// As [`Schedule::Default`], but warps take turns in reverse order, and asynchronous work is done in
     /// reverse order too: tensor stores, then matrix multiplies, then the newest tensor load.
     Latest,
+    /// Every warp that can go on executes one instruction a step, and asynchronous work takes a nominal number of
+    /// steps: the order of events that comes nearest to a GPU's. Made for [traces](crate::Trace).
+    Paced,
     /// Warps are picked at random for a random number of instructions, and asynchronous work completes at
     /// random moments in random order. The same seed repeats the same run.
     Random,
+}
+
+impl Schedule {
+    /// Every schedule that repeats itself, then `random` random ones, each with its seed: what a program has to
+    /// survive. Earlier ones find more mistakes in less time.
+    pub fn sweep(random: u64) -> impl Iterator<Item = (Self, u64)> + Clone {
+        let fixed = [Self::Default, Self::Latest, Self::Earliest, Self::Paced];
+        fixed.into_iter().map(|schedule| (schedule, 0)).chain((0..random).map(|seed| (Self::Random, seed)))
+    }
 }
 
 /// How to run a launch.
@@ -35,11 +49,13 @@ pub struct Options<'a> {
     pub threads: usize,
     /// Called with CTAs finished and CTAs in all, from whichever thread finished them.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync)>,
+    /// Where everything that happens is written down. Without it nothing is.
+    pub trace: Option<&'a Recorder>,
 }
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { seed: 0, schedule: Schedule::Default, fuel: 1 << 32, threads: 0, progress: None }
+        Self { seed: 0, schedule: Schedule::Default, fuel: 1 << 32, threads: 0, progress: None, trace: None }
     }
 }
 
@@ -51,6 +67,7 @@ impl fmt::Debug for Options<'_> {
             .field("fuel", &self.fuel)
             .field("threads", &self.threads)
             .field("progress", &self.progress.is_some())
+            .field("trace", &self.trace.is_some())
             .finish()
     }
 }

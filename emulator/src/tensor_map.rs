@@ -119,6 +119,16 @@ impl Map {
             end: usize::try_from(last * element).ok()?,
         })
     }
+
+    /// Where a store writes row `row` of the box at `start`: up to the end of the 16-byte chunk in which the tensor's
+    /// inner extent ends, as an H200 was seen to do.
+    pub(crate) fn stored_row(&self, start: &[i64; 5], row: u32) -> Option<Row> {
+        let inside = self.row(start, row)?;
+        let extent = self.dims[0].checked_mul(u64::from(self.element))?.checked_next_multiple_of(16)?;
+        let from_start = i64::try_from(extent).ok()? - start[0] * i64::from(self.element);
+        let end = usize::try_from(from_start).ok()?.clamp(inside.end, self.row_bytes() as usize);
+        Some(Row { end, ..inside })
+    }
 }
 
 #[cfg(test)]
@@ -178,6 +188,23 @@ mod tests {
         ] {
             assert_eq!(map.row(&start, index), want, "{why}");
         }
+    }
+
+    #[test]
+    fn stores_end_at_whole_chunks() {
+        // 100 elements of 2 bytes end in the middle of the thirteenth chunk.
+        let map = decode(&encode(&description())).unwrap();
+        for (why, first, read, stored) in [
+            ("inside", 0, (0, 128), (0, 128)),
+            ("over the end", 64, (0, 72), (0, 80)),
+            ("over the end, from inside its chunk", 98, (0, 4), (0, 12)),
+        ] {
+            let ends = |row: Option<Row>| row.map(|row| (row.start, row.end));
+            let start = [first, 1, 0, 0, 0];
+            assert_eq!(ends(map.row(&start, 0)), Some(read), "{why}");
+            assert_eq!(ends(map.stored_row(&start, 0)), Some(stored), "{why}");
+        }
+        assert_eq!(map.stored_row(&[100, 0, 0, 0, 0], 0), None, "nothing inside, nothing written");
     }
 
     #[test]

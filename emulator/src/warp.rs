@@ -142,6 +142,22 @@ impl<'p> Registers<'p> {
         })
     }
 
+    /// Looks at a value of up to 32 bits without reading it.
+    pub(crate) fn peek(&self, operand: Operand) -> Lanes<u32> {
+        match operand {
+            Operand::Imm(bits) => [bits as u32; 32],
+            Operand::Reg(reg) => self.narrow.get(self.slot(reg)).copied().unwrap_or([0; 32]),
+        }
+    }
+
+    /// Looks at a value of 64 bits without reading it.
+    pub(crate) fn peek_wide(&self, operand: Operand) -> Lanes<u64> {
+        match operand {
+            Operand::Imm(bits) => [bits; 32],
+            Operand::Reg(reg) => self.wide.get(self.slot(reg)).copied().unwrap_or([0; 32]),
+        }
+    }
+
     /// A value that has to be the same in every active lane.
     pub(crate) fn uniform(&mut self, operand: Operand, name: &'static str) -> Result<u32, Fault> {
         let values = self.read(operand)?;

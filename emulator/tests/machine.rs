@@ -264,7 +264,14 @@ fn images_of_tensor_loads() {
             (0..depth).flat_map(|z| (0..height).flat_map(move |y| (0..stride / 2).map(move |x| (z, y, x))))
         {
             let at = ((z * height + y) * stride + x * 2) as usize;
-            let want = if z == 1 && x < width { value(x, y, z) } else { 0xAAAA };
+            // The box reaches two elements past the tensor; a store goes on to the end of the chunk of 16 bytes in which
+            // the tensor ends, with the zeros that the load has put there.
+            let want = match x {
+                _ if z != 1 => 0xAAAA,
+                _ if x < width => value(x, y, z),
+                _ if x < (width + 2).min(width.next_multiple_of(8)) => 0,
+                _ => 0xAAAA,
+            };
             assert_eq!(
                 u16::from_le_bytes([written[at], written[at + 1]]),
                 want,

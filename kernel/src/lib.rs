@@ -56,8 +56,8 @@
 //! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
 
 mod catalogue;
-mod config;
 pub mod ceiling;
+mod config;
 pub mod driver;
 mod emulated;
 mod engine;

@@ -47,6 +47,7 @@ mod builder;
 mod fold;
 mod function;
 pub mod inst;
+pub mod mutate;
 mod print;
 mod target;
 mod types;

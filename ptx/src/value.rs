@@ -262,6 +262,14 @@ impl<T: Integer> Shl<u32> for Value<'_, T> {
     }
 }
 
+impl<'f, T: Integer> Shl<Value<'f, u32>> for Value<'f, T> {
+    type Output = Self;
+    #[track_caller]
+    fn shl(self, count: Value<'f, u32>) -> Self {
+        self.builder.binary(BinaryOp::Shl, self.operand, count.operand)
+    }
+}
+
 impl<T: Integer> Shr<u32> for Value<'_, T> {
     type Output = Self;
     #[track_caller]

@@ -24,18 +24,30 @@ const COMPLETE: u64 = 1 << 33;
 const SAMPLE: u32 = 96;
 
 impl Sums {
+    /// How many rows of a product (M, N, K) are computed.
+    pub fn rows_of(product: [u128; 3]) -> u128 {
+        if complete(product) { product[0] } else { product[0].min(SAMPLE.into()) }
+    }
+
+    /// How many columns of a product (M, N, K) are computed.
+    pub fn columns_of(product: [u128; 3]) -> u128 {
+        if complete(product) { product[1] } else { product[1].min(SAMPLE.into()) }
+    }
+
     /// Computes the sums of `A (M, K) * B (K, N)`; `step` is told after each row how many there are.
     ///
     /// Above 2^33 products a sample of 96 rows and 96 columns is computed, the first and the last among them.
     pub fn of(a: &HostMatrix, b: &HostMatrix, step: &(dyn Fn(u64) + Sync)) -> Self {
         let (m, n, k) = (a.rows, b.columns, a.columns);
-        let complete = u64::from(m) * u64::from(n) * u64::from(k) <= COMPLETE;
+        let complete = complete([m, n, k].map(u128::from));
         let pick = |extent: u32| -> Vec<u32> {
             if complete || extent <= SAMPLE {
                 return (0..extent).collect();
             }
             // Evenly spread with the ends; the odd stride visits every position inside a tile.
-            (0..SAMPLE).map(|i| (u64::from(i) * u64::from(extent - 1) / u64::from(SAMPLE - 1)) as u32).collect()
+            (0..SAMPLE)
+                .map(|i| (u64::from(i) * u64::from(extent - 1) / u64::from(SAMPLE - 1)) as u32)
+                .collect()
         };
         let (rows, columns) = (pick(m), pick(n));
         let lines: Vec<Vec<f64>> =
@@ -52,6 +64,11 @@ impl Sums {
             .collect();
         Self { rows, columns, sums, complete }
     }
+}
+
+/// Whether so few products are computed all.
+fn complete([m, n, k]: [u128; 3]) -> bool {
+    m * n * k <= u128::from(COMPLETE)
 }
 
 /// The sum of products and of their magnitudes, in four independent chains.

@@ -1,5 +1,6 @@
 //! One product: its matrices on the host, run on an engine, and compared.
 
+use core::fmt;
 use std::time::Duration;
 
 use kernel::{AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, MatrixRef, Program};
@@ -28,17 +29,51 @@ pub struct Product {
     pub in_place: bool,
 }
 
-/// The first element that is wrong.
+/// The first thing that is wrong with D.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Mismatch {
-    /// Its row.
-    pub row: u32,
-    /// Its column; beyond N where memory beside D was written.
-    pub column: u32,
-    /// What is there.
-    pub got: f64,
-    /// What should be there.
-    pub expected: Expected,
+pub enum Mismatch {
+    /// An element is further from the oracle's than its bound.
+    Value {
+        /// Its row.
+        row: u32,
+        /// Its column.
+        column: u32,
+        /// What is there.
+        got: f64,
+        /// What should be there.
+        expected: Expected,
+    },
+    /// An element still holds what it was poisoned with.
+    Unwritten {
+        /// Its row.
+        row: u32,
+        /// Its column.
+        column: u32,
+    },
+    /// Memory outside D's rows and columns was written.
+    Beside {
+        /// Elements from D's first one, in memory.
+        place: i64,
+        /// What is there.
+        got: f64,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Value { row, column, got, expected: Expected { value, bound } } => {
+                write!(f, "D({row}, {column}) is {got}, {value} within {bound:e} was expected")
+            }
+            Self::Unwritten { row, column } => write!(f, "D({row}, {column}) was not written"),
+            Self::Beside { place, got } => {
+                write!(
+                    f,
+                    "the element {place} places from D's first is outside D and was overwritten with {got}"
+                )
+            }
+        }
+    }
 }
 
 /// How a run ended.
@@ -54,7 +89,7 @@ pub struct Outcome {
     pub bound: f64,
     /// Elements compared.
     pub compared: usize,
-    /// The first wrong element.
+    /// What is wrong first.
     pub mismatch: Option<Mismatch>,
     /// D as it came back, `M` rows of `d_pitch` elements.
     pub d: Vec<u16>,
@@ -120,7 +155,8 @@ impl Product {
         let b = upload(engine, &self.b.bytes())?;
         let before = self.d_before();
         let d = upload(engine, &before.iter().flat_map(|bits| bits.to_le_bytes()).collect::<Vec<u8>>())?;
-        let d_ref = MatrixRef { address: d.address + u64::from(self.d_offset) * 2, pitch: self.d_pitch.into() };
+        let d_ref =
+            MatrixRef { address: d.address + u64::from(self.d_offset) * 2, pitch: self.d_pitch.into() };
         let c = match &self.c {
             Some(_) if self.in_place => Some(d_ref),
             Some(c) => {
@@ -141,7 +177,8 @@ impl Product {
             None => None,
         };
         let bytes = engine.read(d)?;
-        let after: Vec<u16> = bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let after: Vec<u16> =
+            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
         Ok(self.compare(sums, time, &before, &after))
     }
 
@@ -173,7 +210,7 @@ impl Product {
             let got = format.widen(outcome.d[row as usize * pitch + column as usize]);
             outcome.compared += 1;
             if !expected.admits(format, got) && outcome.mismatch.is_none() {
-                outcome.mismatch = Some(Mismatch { row, column, got, expected });
+                outcome.mismatch = Some(Mismatch::Value { row, column, got, expected });
             }
             let ratio = expected.ratio(got);
             if ratio >= outcome.ratio {
@@ -181,19 +218,20 @@ impl Product {
                 (outcome.error, outcome.bound) = ((got - expected.value).abs(), expected.bound);
             }
         }
+        // The poison is a NaN: where the oracle expects one, or where it did not look, it would pass for a result.
+        let unwritten = (0..m).find_map(|row| {
+            let line = &outcome.d[row as usize * pitch..][..n as usize];
+            let column = line.iter().position(|&bits| bits == POISON)?;
+            Some(Mismatch::Unwritten { row, column: column as u32 })
+        });
         let inside = |i: usize| {
-            i >= offset && (i - offset) / pitch.max(1) < m as usize && (i - offset) % pitch.max(1) < n as usize
+            i.checked_sub(offset)
+                .is_some_and(|i| pitch > 0 && i / pitch < m as usize && i % pitch < n as usize)
         };
-        let beside = (0..after.len()).find(|&i| !inside(i) && before[i] != after[i]);
-        if let (Some(i), None) = (beside, outcome.mismatch) {
-            let place = i.saturating_sub(offset);
-            outcome.mismatch = Some(Mismatch {
-                row: (place / pitch.max(1)) as u32,
-                column: (place % pitch.max(1)) as u32,
-                got: format.widen(after[i]),
-                expected: Expected { value: format.widen(before[i]), bound: 0.0 },
-            });
-        }
+        let beside = before.iter().zip(after).enumerate().find(|&(i, (was, is))| !inside(i) && was != is);
+        let beside = beside
+            .map(|(i, (_, &is))| Mismatch::Beside { place: i as i64 - offset as i64, got: format.widen(is) });
+        outcome.mismatch = unwritten.or(outcome.mismatch).or(beside);
         outcome
     }
 }
@@ -205,4 +243,91 @@ pub fn orders(entry: &dyn AnyGemm) -> [Order; 2] {
     let a = if spec.a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
     let b = if spec.b_major == Major::K { Order::ColumnMajor } else { Order::RowMajor };
     [a, b]
+}
+
+#[cfg(test)]
+mod tests {
+    use ptx::abi::{Argument, Grid};
+
+    use super::*;
+    use crate::verify::matrix::Fill;
+    use crate::verify::{Format, HostMatrix};
+
+    /// A machine that writes `writes` to places of D, the third buffer, and computes nothing.
+    struct Sloppy {
+        buffers: Vec<Vec<u8>>,
+        writes: Vec<(usize, u16)>,
+    }
+
+    impl Engine for Sloppy {
+        fn describe(&self) -> String {
+            "one that computes nothing".to_owned()
+        }
+
+        fn multiprocessors(&self) -> u32 {
+            1
+        }
+
+        fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
+            self.buffers.push(vec![0; bytes]);
+            Ok(Buffer { address: 256 * self.buffers.len() as u64, bytes })
+        }
+
+        fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
+            self.buffers[buffer.address as usize / 256 - 1][..bytes.len()].copy_from_slice(bytes);
+            Ok(())
+        }
+
+        fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
+            Ok(self.buffers[buffer.address as usize / 256 - 1].clone())
+        }
+
+        fn free(&mut self, _: Buffer) -> Result<(), EngineError> {
+            Ok(())
+        }
+
+        fn launch(&mut self, _: &Program, _: Grid, _: &[Argument]) -> Result<Duration, EngineError> {
+            for &(place, bits) in &self.writes {
+                self.buffers[2][place * 2..place * 2 + 2].copy_from_slice(&bits.to_le_bytes());
+            }
+            Ok(Duration::ZERO)
+        }
+    }
+
+    /// A 2 x 8 product whose D is NaN everywhere, eight elements from an aligned address in rows of ten.
+    fn mismatch(writes: Vec<(usize, u16)>) -> Option<Mismatch> {
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut fill =
+            |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Nan, &mut random);
+        let (a, b) = (fill([2, 8], Order::RowMajor), fill([8, 8], Order::ColumnMajor));
+        let sums = Sums::of(&a, &b, &|_| ());
+        let product =
+            Product { a, b, c: None, alpha: 1.0, beta: 0.0, d_pitch: 10, d_offset: 8, in_place: false };
+        let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
+        let program = entry.program().expect("a legal program");
+        let mut engine = Sloppy { buffers: Vec::new(), writes };
+        product.run(entry.as_ref(), &program, &mut engine, &sums).expect("runs").mismatch
+    }
+
+    #[test]
+    fn what_was_not_written_or_should_not_have_been() {
+        const NAN: u16 = 0x7fff;
+        let all: Vec<_> =
+            (0..2).flat_map(|row| (0..8).map(move |column| (8 + row * 10 + column, NAN))).collect();
+        let with = |place, bits| [&all[..], &[(place, bits)]].concat();
+        let beside = |place, got| Some(Mismatch::Beside { place, got });
+        for (why, writes, want) in [
+            ("NaN where NaN is expected", all.clone(), None),
+            ("nothing written", Vec::new(), Some(Mismatch::Unwritten { row: 0, column: 0 })),
+            ("all but the last", all[..15].to_vec(), Some(Mismatch::Unwritten { row: 1, column: 7 })),
+            ("just before D", with(7, 0x3f80), beside(-1, 1.0)),
+            ("in a row's padding", with(8 + 9, 0x3f80), beside(9, 1.0)),
+            ("behind D", with(8 + 20, 0x4000), beside(20, 2.0)),
+        ] {
+            assert_eq!(mismatch(writes), want, "{why}");
+        }
+        let Some(Mismatch::Value { row: 1, column: 2, .. }) = mismatch(with(8 + 12, 0x3f80)) else {
+            panic!("a number for NaN is a wrong value");
+        };
+    }
 }

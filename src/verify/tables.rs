@@ -180,23 +180,16 @@ impl Share<'_> {
         verdict: &mut Verdict,
     ) {
         let case = self.case;
-        let mut random = fastrand::Rng::with_seed(seed ^ u64::from(m) << 40 ^ u64::from(n) << 20 ^ u64::from(k));
+        let mut random =
+            fastrand::Rng::with_seed(seed ^ u64::from(m) << 40 ^ u64::from(n) << 20 ^ u64::from(k));
         let [a_order, b_order] = orders(entry);
         let a = HostMatrix::random(self.format, [m, k], a_order, 8, case.a, &mut random);
         let b = HostMatrix::random(self.format, [k, n], b_order, 8, case.b, &mut random);
         let c = HostMatrix::random(self.format, [m, n], Order::RowMajor, 1, case.c, &mut random);
         let sums = Sums::of(&a, &b, &|_| ());
         let (d_pitch, d_offset) = (n + case.d_padding, case.d_offset);
-        let mut product = Product {
-            a,
-            b,
-            c: Some(c),
-            alpha: 1.0,
-            beta: 0.0,
-            d_pitch,
-            d_offset,
-            in_place: case.in_place,
-        };
+        let mut product =
+            Product { a, b, c: Some(c), alpha: 1.0, beta: 0.0, d_pitch, d_offset, in_place: case.in_place };
         for &[alpha, beta] in &case.factors {
             (product.alpha, product.beta) = (alpha, beta);
             let place = format!("{m} x {n} x {k}, alpha {alpha}, beta {beta}");
@@ -205,11 +198,7 @@ impl Share<'_> {
                     verdict.products += 1;
                     verdict.ratio = verdict.ratio.max(outcome.ratio);
                     if let Some(wrong) = outcome.mismatch {
-                        let (value, bound) = (wrong.expected.value, wrong.expected.bound);
-                        verdict.failure = Some(format!(
-                            "{place}: D({}, {}) is {}, {value} within {bound:e} was expected",
-                            wrong.row, wrong.column, wrong.got
-                        ));
+                        verdict.failure = Some(format!("{place}: {wrong}"));
                     }
                 }
                 Err(RunError::Launch(error)) => verdict.failure = Some(format!("{place}: refused: {error}")),

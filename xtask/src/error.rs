@@ -25,12 +25,16 @@ pub(crate) enum Error {
     PtxasMissing { cause: String },
     /// There is a file where the assembler should be, or its path was given, but it does not run.
     PtxasUnusable { path: PathBuf, given: bool, cause: String },
+    /// The mutation proof found a hole, or could not be made.
+    #[cfg_attr(not(feature = "proof"), expect(dead_code, reason = "only the proof fails this way"))]
+    Proof(String),
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let variable = ptxas::VARIABLE;
         match self {
+            Self::Proof(problem) => f.write_str(problem),
             Self::CannotStart { command, source } => {
                 write!(f, "`{command}` could not be started: {source}")
             }

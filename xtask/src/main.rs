@@ -4,6 +4,7 @@
 //!   runs every test of the workspace.
 //! - `check` judges what a compiler can judge without running anything: format, lints, documentation, and the
 //!   Rust version that the dependencies need.
+//! - `mutate` breaks every kernel's synchronisation in every way it knows and demands that the emulator notices.
 //! - `ptxas` fetches the assembler alone and prints where it lies.
 //!
 //! The tasks run cargo in the caller's folder and environment, and change only what each task names.
@@ -14,6 +15,7 @@ mod cargo;
 mod check;
 mod error;
 mod msrv;
+mod mutate;
 mod ptxas;
 mod test;
 
@@ -41,6 +43,8 @@ enum Task {
     },
     /// Check format, lints, documentation and the Rust version that dependencies need
     Check,
+    /// Break every kernel's synchronisation, step by step, and see the emulator find each break
+    Mutate(mutate::Mutate),
     /// Fetch ptxas and print its path
     Ptxas,
 }
@@ -60,6 +64,7 @@ fn perform(task: &Task) -> Result<(), Error> {
         Task::Test { no_ptxas: true } => test::without_ptxas(),
         Task::Test { no_ptxas: false } => test::with_ptxas(),
         Task::Check => check::all(),
+        Task::Mutate(arguments) => mutate::run(arguments),
         Task::Ptxas => {
             println!("{}", ptxas::ensure()?.path.display());
             Ok(())

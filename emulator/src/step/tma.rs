@@ -18,9 +18,9 @@ const BOX_ALIGNMENT: u32 = 128;
 pub(crate) struct Load {
     /// The CTA that receives the box.
     pub(crate) cta: usize,
-    target: u32,
-    barrier: u32,
-    map: Map,
+    pub(crate) target: u32,
+    pub(crate) barrier: u32,
+    pub(crate) map: Map,
     start: [i64; 5],
     /// The warp that issued it, its operation, and the lane.
     pub(crate) by: (usize, usize, usize),
@@ -127,7 +127,9 @@ impl Machine<'_> {
             let load = Load { cta, target, barrier: barrier_offset, map: map.clone(), start, by };
             match self.options.schedule {
                 Schedule::Earliest => self.land(load)?,
-                Schedule::Default | Schedule::Latest | Schedule::Random => self.loads.push_back(load),
+                Schedule::Default | Schedule::Latest | Schedule::Paced | Schedule::Random => {
+                    self.loads.push_back(load);
+                }
             }
         }
         Ok(())
@@ -192,7 +194,7 @@ impl Machine<'_> {
         let row_bytes = map.row_bytes();
         self.buffer.resize(row_bytes as usize, 0);
         for index in 0..map.rows() {
-            let Some(row) = map.row(start, index) else { continue };
+            let Some(row) = map.stored_row(start, index) else { continue };
             let at = source + index * row_bytes;
             for (chunk, bytes) in (at..).step_by(16).zip(self.buffer.chunks_exact_mut(16)) {
                 bytes.copy_from_slice(&shared.chunk(swizzled(chunk, map.swizzle)));

@@ -55,6 +55,11 @@ impl Warpgroup {
     pub(crate) fn done(&self) -> u64 {
         self.done
     }
+
+    /// The operation of the first multiply that is not done.
+    pub(crate) fn next(&self) -> Option<usize> {
+        self.multiplies.get((self.done - self.first) as usize).map(|multiply| multiply.pc)
+    }
 }
 
 /// Operands of a multiply as floats, laid out as the accumulators are.

@@ -19,7 +19,7 @@ fn bytes(values: &[bf16]) -> Vec<u8> {
 }
 
 /// Runs `D = 1.5 * A * B - 0.5 * C` and `D = 1.5 * A * B`, and compares every element and the memory around D.
-pub fn check<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem) {
+pub(crate) fn check<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem) {
     check_with::<C>(engine, problem, -0.5);
     check_with::<C>(engine, problem, 0.0);
 }

@@ -101,7 +101,9 @@ impl BenchArgs {
         let shapes = match self.suite.as_deref() {
             None => vec![[self.m, self.n, self.k]],
             Some("public") => PUBLIC.to_vec(),
-            Some(other) => return Err(Failure::usage(format!("there is no suite `{other}`; there is: public"))),
+            Some(other) => {
+                return Err(Failure::usage(format!("there is no suite `{other}`; there is: public")));
+            }
         };
         let mut gpu = Gpu::new(0)?;
         println!("{}", gpu.describe());
@@ -170,9 +172,13 @@ impl BenchArgs {
                 Err(_) => {}
             }
         }
-        let plan = peer.map(|peer| peer.plan(&product(problem, &self.dtype, kernels.first()))).transpose()?;
+        let plan = peer
+            .map(|peer| peer.plan(&product(problem, &self.dtype, kernels.first().map(AsRef::as_ref))))
+            .transpose()?;
         let fastest = match (&plan, sets.first()) {
-            (Some(plan), Some(set)) => Some(plan.fastest(gpu, set.a.address, set.b.address, set.d.address)?),
+            (Some(plan), Some(set)) => {
+                Some(plan.fastest(gpu, set.a.address, set.b.address, set.d.address)?)
+            }
             _ => None,
         };
         let limit = Ceiling::new(gpu, data, &self.dtype)?;
@@ -282,7 +288,7 @@ fn call(problem: GemmProblem, entry: &dyn AnyGemm, set: &Set) -> Call {
 }
 
 /// The peer's product in the directions of the first of our kernels.
-fn product(size: GemmProblem, dtype: &str, first: Option<&Box<dyn AnyGemm>>) -> Product {
+fn product(size: GemmProblem, dtype: &str, first: Option<&dyn AnyGemm>) -> Product {
     let precision = if dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
     let majors = first.map(|entry| entry.plan().mainloop);
     let [a, b] = majors.map_or([Major::K; 2], |spec| [spec.a_major, spec.b_major]);
@@ -362,7 +368,10 @@ fn report(
         candidates.iter().position(|candidate| candidate.name == name).map_or(f64::NAN, |i| spreads[i][1])
     };
     let (limit, first, fastest) = (median("ceiling"), median("cuBLASLt first"), median("cuBLASLt fastest"));
-    println!("{state:10} {:20} {:>10} {:>8}  spread     % ceiling  x Lt first  x Lt fastest", "", "us", "TFLOP/s");
+    println!(
+        "{state:10} {:20} {:>10} {:>8}  spread     % ceiling  x Lt first  x Lt fastest",
+        "", "us", "TFLOP/s"
+    );
     for (candidate, [least, median, most]) in candidates.iter().zip(spreads) {
         let microseconds = candidate.operations / median / 1e6;
         println!(

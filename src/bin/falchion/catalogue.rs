@@ -1,5 +1,6 @@
 //! `falchion configs`, `plan` and `emit`: what there is, in numbers and in PTX.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use collective::Plan;
@@ -10,6 +11,7 @@ use crate::Failure;
 
 /// Print every number that follows from a configuration.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Example:\n  falchion plan large-bf16-kk")]
 pub(crate) struct PlanArgs {
     /// A name from `falchion configs`.
     name: String,
@@ -17,6 +19,7 @@ pub(crate) struct PlanArgs {
 
 /// Print a kernel as PTX.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  falchion emit small-f16-mn\n  falchion emit large-bf16-kk -o large.ptx")]
 pub(crate) struct EmitArgs {
     /// A name from `falchion configs`.
     name: String,
@@ -39,13 +42,19 @@ fn direction(major: Major, other: &'static str) -> &'static str {
 }
 
 pub(crate) fn configs() -> Result<(), Failure> {
-    println!(
+    Failure::unless_read(list(&mut io::stdout().lock()))
+}
+
+fn list(out: &mut impl Write) -> io::Result<()> {
+    writeln!(
+        out,
         "{:16} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
-    );
+    )?;
     for entry in kernel::catalogue() {
         let plan = entry.plan();
-        println!(
+        writeln!(
+            out,
             "{:16} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
             entry.name(),
             entry.element(),
@@ -56,45 +65,49 @@ pub(crate) fn configs() -> Result<(), Failure> {
             plan.shared_bytes,
             plan.threads,
             entry.schedule(),
-        );
+        )?;
     }
-    Ok(())
+    out.flush()
 }
 
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let entry = kernel::find(&self.name)?;
         let program = entry.program()?;
-        let plan = entry.plan();
-        let stage = plan.stage;
-        let row = |what: &str, value: String, why: &str| println!("{what:24} {value:>12}  {why}");
-        println!("{} ({})", entry.name(), program.name());
-        row("element type", entry.element().to_owned(), "of A, B, C and D; accumulators are f32");
-        row(
-            "contiguous directions",
-            format!("{}, {}", direction(plan.mainloop.a_major, "M"), direction(plan.mainloop.b_major, "N")),
-            "of A and of B",
-        );
-        row("tile", tile(&plan), "M x N x K elements a CTA computes at a time");
-        let [m, n] = plan.mainloop.cluster;
-        row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast");
-        row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup");
-        row("threads", plan.threads.to_string(), "of a CTA");
-        row("stages", plan.stages.to_string(), "of the ring between producer and consumers");
-        row("bytes a stage", stage.bytes.to_string(), "one A tile and one B tile");
-        row("A tile bytes", stage.a_bytes.to_string(), swizzle(stage.a_swizzle.bytes()));
-        row("B tile bytes", stage.b_bytes.to_string(), swizzle(stage.b_swizzle.bytes()));
-        row("bytes announced", plan.transaction_bytes().to_string(), "to each full barrier");
-        row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged");
-        row("barrier offset", plan.barrier_offset.to_string(), "where the mbarriers are");
-        row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have");
-        row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most");
-        row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg");
-        row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg");
-        row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread");
-        println!("tiles are dealt to {}", entry.schedule());
-        Ok(())
+        Failure::unless_read(explain(&mut io::stdout().lock(), entry.as_ref(), program.name()))
     }
+}
+
+fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Result<()> {
+    let plan = entry.plan();
+    let stage = plan.stage;
+    writeln!(out, "{} ({program})", entry.name())?;
+    let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
+    row("element type", entry.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
+    row(
+        "contiguous directions",
+        format!("{}, {}", direction(plan.mainloop.a_major, "M"), direction(plan.mainloop.b_major, "N")),
+        "of A and of B",
+    )?;
+    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
+    let [m, n] = plan.mainloop.cluster;
+    row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
+    row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup")?;
+    row("threads", plan.threads.to_string(), "of a CTA")?;
+    row("stages", plan.stages.to_string(), "of the ring between producer and consumers")?;
+    row("bytes a stage", stage.bytes.to_string(), "one A tile and one B tile")?;
+    row("A tile bytes", stage.a_bytes.to_string(), swizzle(stage.a_swizzle.bytes()))?;
+    row("B tile bytes", stage.b_bytes.to_string(), swizzle(stage.b_swizzle.bytes()))?;
+    row("bytes announced", plan.transaction_bytes().to_string(), "to each full barrier")?;
+    row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged")?;
+    row("barrier offset", plan.barrier_offset.to_string(), "where the mbarriers are")?;
+    row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have")?;
+    row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most")?;
+    row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
+    row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
+    row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
+    writeln!(out, "tiles are dealt to {}", entry.schedule())?;
+    out.flush()
 }
 
 fn swizzle(bytes: u32) -> &'static str {
@@ -111,8 +124,8 @@ impl EmitArgs {
         let program = kernel::find(&self.name)?.program()?;
         match &self.output {
             None => {
-                print!("{}", program.text());
-                Ok(())
+                let mut out = io::stdout().lock();
+                Failure::unless_read(out.write_all(program.text().as_bytes()).and_then(|()| out.flush()))
             }
             Some(path) => std::fs::write(path, program.text())
                 .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display()))),

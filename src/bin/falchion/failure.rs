@@ -1,6 +1,7 @@
 //! How a command fails: one paragraph on standard error and an exit code.
 
 use std::fmt::Display;
+use std::io;
 use std::process::ExitCode;
 
 /// Why a command did not end well.
@@ -23,6 +24,14 @@ impl Failure {
         Self::Environment(message.to_string())
     }
 
+    /// The outcome of printing a listing: a reader who has seen enough is no failure.
+    pub(crate) fn unless_read(printed: io::Result<()>) -> Result<(), Self> {
+        match printed {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
     /// Says why and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {
@@ -32,6 +41,13 @@ impl Failure {
                 ExitCode::from(2)
             }
         }
+    }
+}
+
+/// Of standard output: errors of files are reported with their paths.
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Environment(format!("cannot write to standard output: {error}"))
     }
 }
 

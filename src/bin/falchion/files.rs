@@ -3,8 +3,8 @@
 //! Files are read as users have them: f16, bf16, f32 or f64, rows or columns contiguous. Values are rounded to the
 //! nearest element of the type that is asked for, ties to even.
 
-use std::fs::File;
-use std::io::{BufReader, BufWriter, Read};
+use std::fs::{self, File};
+use std::io::BufWriter;
 use std::path::Path;
 
 use falchion::verify::{Format, HostMatrix, Order};
@@ -72,9 +72,19 @@ pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
     }
 }
 
-fn open(path: &Path) -> Result<BufReader<File>, Failure> {
-    let file = File::open(path);
-    file.map(BufReader::new).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+fn whole(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+}
+
+/// Writes the type that `ml_dtypes` calls `bfloat16` as the two raw bytes that it is: the reader knows NumPy's own
+/// types only. The header keeps its length.
+fn name_raw(bytes: &mut [u8]) {
+    const NAMED: &[u8] = b"'bfloat16'";
+    const RAW: &[u8] = b"'<V2'     ";
+    let header = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(0);
+    if let Some(at) = bytes[..header].windows(NAMED.len()).position(|window| window == NAMED) {
+        bytes[at..at + RAW.len()].copy_from_slice(RAW);
+    }
 }
 
 fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
@@ -87,16 +97,17 @@ fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
 }
 
 fn npy(path: &Path) -> Result<Matrix, Failure> {
-    let mut reader = open(path)?;
-    let unreadable =
-        |error: std::io::Error| Failure::usage(format!("{} is no .npy file: {error}", path.display()));
-    let header = npyz::NpyHeader::from_reader(&mut reader).map_err(unreadable)?;
+    let mut bytes = whole(path)?;
+    name_raw(&mut bytes);
+    let mut reader = bytes.as_slice();
+    let header = npyz::NpyHeader::from_reader(&mut reader)
+        .map_err(|error| Failure::usage(format!("{} is no .npy file: {error}", path.display())))?;
     let [rows, columns] = extents(path, header.shape())?;
     let described = header.dtype().descr();
     let described = described.trim_matches('\'');
     let kind = match described.trim_start_matches(['<', '>', '|', '=']) {
         "f2" => Kind::F16,
-        "V2" | "bfloat16" => Kind::Bf16,
+        "V2" => Kind::Bf16,
         "f4" => Kind::F32,
         "f8" => Kind::F64,
         _ => {
@@ -106,29 +117,24 @@ fn npy(path: &Path) -> Result<Matrix, Failure> {
             )));
         }
     };
-    let needed = rows as usize * columns as usize * kind.bytes();
-    let mut bytes = Vec::new();
-    reader.read_to_end(&mut bytes).map_err(unreadable)?;
-    if bytes.len() < needed {
+    let needed = u128::from(rows) * u128::from(columns) * kind.bytes() as u128;
+    let Some(elements) = usize::try_from(needed).ok().and_then(|needed| reader.get(..needed)) else {
         return Err(Failure::usage(format!(
             "{} is truncated: {rows} x {columns} elements are {needed} B, {} B are there",
             path.display(),
-            bytes.len()
+            reader.len()
         )));
-    }
+    };
     let order = match header.order() {
         npyz::Order::C => Order::RowMajor,
         npyz::Order::Fortran => Order::ColumnMajor,
     };
-    let values = kind.read(&bytes[..needed], described.starts_with('>'));
+    let values = kind.read(elements, described.starts_with('>'));
     Ok(Matrix { rows, columns, order, values })
 }
 
 fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
-    let mut bytes = Vec::new();
-    open(path)?
-        .read_to_end(&mut bytes)
-        .map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))?;
+    let bytes = whole(path)?;
     let file = SafeTensors::deserialize(&bytes)
         .map_err(|error| Failure::usage(format!("{} is no .safetensors file: {error}", path.display())))?;
     let mut names = file.names();
@@ -151,17 +157,18 @@ fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
     })?;
     let shape: Vec<u64> = tensor.shape().iter().map(|&extent| extent as u64).collect();
     let [rows, columns] = extents(path, &shape)?;
-    let kind = match tensor.dtype() {
-        Dtype::F16 => Kind::F16,
-        Dtype::BF16 => Kind::Bf16,
-        Dtype::F32 => Kind::F32,
-        Dtype::F64 => Kind::F64,
-        other => {
-            return Err(Failure::usage(format!(
-                "tensor `{name}` of {} holds elements of type {other:?}; F16, BF16, F32 or F64 was needed",
-                path.display()
-            )));
-        }
+    let kinds = [
+        (Dtype::F16, Kind::F16),
+        (Dtype::BF16, Kind::Bf16),
+        (Dtype::F32, Kind::F32),
+        (Dtype::F64, Kind::F64),
+    ];
+    let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype()) else {
+        return Err(Failure::usage(format!(
+            "tensor `{name}` of {} holds elements of type {:?}; F16, BF16, F32 or F64 was needed",
+            path.display(),
+            tensor.dtype()
+        )));
     };
     Ok(Matrix { rows, columns, order: Order::RowMajor, values: kind.read(tensor.data(), false) })
 }
@@ -185,19 +192,35 @@ impl Matrix {
 }
 
 /// Writes a row-major matrix: f16 as f16, bf16 as f32, which holds every bf16 exactly.
-pub(crate) fn write(path: &Path, format: Format, [rows, columns]: [u32; 2], bits: &[u16]) -> Result<(), Failure> {
+pub(crate) fn write(
+    path: &Path,
+    format: Format,
+    [rows, columns]: [u32; 2],
+    bits: &[u16],
+) -> Result<(), Failure> {
     use npyz::WriterBuilder;
-    let failed = |error: std::io::Error| Failure::environment(format!("cannot write {}: {error}", path.display()));
+    let failed =
+        |error: std::io::Error| Failure::environment(format!("cannot write {}: {error}", path.display()));
     let file = BufWriter::new(File::create(path).map_err(failed)?);
     let shape = [u64::from(rows), u64::from(columns)];
     match format {
         Format::F16 => {
-            let mut writer = npyz::WriteOptions::new().shape(&shape).default_dtype().writer(file).begin_nd().map_err(failed)?;
+            let mut writer = npyz::WriteOptions::new()
+                .shape(&shape)
+                .default_dtype()
+                .writer(file)
+                .begin_nd()
+                .map_err(failed)?;
             writer.extend(bits.iter().map(|&bits| f16::from_bits(bits))).map_err(failed)?;
             writer.finish().map_err(failed)
         }
         Format::Bf16 => {
-            let mut writer = npyz::WriteOptions::new().shape(&shape).default_dtype().writer(file).begin_nd().map_err(failed)?;
+            let mut writer = npyz::WriteOptions::new()
+                .shape(&shape)
+                .default_dtype()
+                .writer(file)
+                .begin_nd()
+                .map_err(failed)?;
             writer.extend(bits.iter().map(|&bits| bf16::from_bits(bits).to_f32())).map_err(failed)?;
             writer.finish().map_err(failed)
         }

@@ -1,11 +1,12 @@
 //! `falchion gemm`: one product, run and checked.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
-use falchion::verify::{Format, HostMatrix, Mismatch, Order, Outcome, Product, RunError, Sums};
+use falchion::verify::{Format, HostMatrix, Order, Outcome, Product, RunError, Sums};
 use kernel::{AnyGemm, GemmProblem};
 
 use crate::engine::{Choice, Chosen, Progress};
@@ -16,8 +17,10 @@ use crate::{Failure, catalogue};
 ///
 /// Without files the matrices are random. The last line is `verified`, or `WRONG` with the element that is.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
-                        falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16")]
+#[command(
+    after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
+                        falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
+)]
 pub(crate) struct GemmArgs {
     /// Rows of A and D [default: 256, or the files'].
     #[arg(long)]
@@ -80,10 +83,18 @@ impl GemmArgs {
         let program = entry.program()?;
         let plan = entry.plan();
         let GemmProblem { m, n, k } = inputs.problem;
-        println!("engine    {} ({why})", engine.describe());
-        println!("product   {m} x {n} x {k} {}, alpha {}, beta {}", format.name(), self.alpha, self.beta);
-        println!("kernel    {} ({})", entry.name(), program.name());
-        println!(
+        let mut out = io::stdout().lock();
+        writeln!(out, "engine    {} ({why})", engine.describe())?;
+        writeln!(
+            out,
+            "product   {m} x {n} x {k} {}, alpha {}, beta {}",
+            format.name(),
+            self.alpha,
+            self.beta
+        )?;
+        writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
+        writeln!(
+            out,
             "plan      tile {}, {} stages, {} B shared, {} threads, {} + {} registers, {}",
             catalogue::tile(&plan),
             plan.stages,
@@ -92,32 +103,30 @@ impl GemmArgs {
             plan.registers.producer,
             plan.registers.consumer,
             entry.schedule(),
-        );
+        )?;
 
         let progress = Progress::new("reference");
         let rows = AtomicU64::new(0);
         let sums = Sums::of(&product.a, &product.b, &|total| {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
-        let outcome = product.run(entry.as_ref(), &program, engine.as_mut(), &sums).map_err(|error| match error {
-            RunError::Launch(error) => Failure::from(error),
-            RunError::Engine(error) => Failure::from(error),
-        })?;
-        report(&outcome, &sums, inputs.problem, emulated);
+        let outcome =
+            product.run(entry.as_ref(), &program, engine.as_mut(), &sums).map_err(|error| match error {
+                RunError::Launch(error) => Failure::from(error),
+                RunError::Engine(error) => Failure::from(error),
+            })?;
+        report(&mut out, &outcome, &sums, inputs.problem, emulated)?;
         if let Some(path) = &self.out {
             files::write(path, format, [m, n], &outcome.d)?;
-            println!("written   {}", path.display());
+            writeln!(out, "written   {}", path.display())?;
         }
         match outcome.mismatch {
             None => {
-                println!("verified");
-                Ok(())
+                writeln!(out, "verified")?;
+                Ok(out.flush()?)
             }
-            Some(Mismatch { row, column, got, expected }) => {
-                println!(
-                    "WRONG D({row}, {column}) is {got}, {} within {:e} was expected",
-                    expected.value, expected.bound
-                );
+            Some(mismatch) => {
+                writeln!(out, "WRONG {mismatch}")?;
                 Err(Failure::Wrong)
             }
         }
@@ -155,6 +164,7 @@ impl GemmArgs {
                 return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
             }
         }
+        enough_memory(problem)?;
         if let Some(c) = c.as_ref().filter(|c| [c.rows, c.columns] != [m, n]) {
             return Err(Failure::usage(format!("C is {}, D is {m} x {n}: they must be the same", shape(c))));
         }
@@ -201,7 +211,8 @@ impl GemmArgs {
         let GemmProblem { m, n, k } = inputs.problem;
         let [a_order, b_order] = orders(entry);
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut fill = |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+        let mut fill =
+            |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
         let (a, b) = match &inputs.files {
             None => (fill([m, k], a_order), fill([k, n], b_order)),
             Some([a, b]) => (a.to_host(format, a_order), b.to_host(format, b_order)),
@@ -215,23 +226,61 @@ impl GemmArgs {
     }
 }
 
-fn report(outcome: &Outcome, sums: &Sums, problem: GemmProblem, emulated: bool) {
+/// Refuses extents whose matrices this machine cannot hold, before anything is filled.
+fn enough_memory(GemmProblem { m, n, k }: GemmProblem) -> Result<(), Failure> {
+    let [m, n, k] = [m, n, k].map(u128::from);
+    // A, B, C and D: as they are here, as bytes on their way, and on the engine.
+    let matrices = 3 * 2 * (m * k + k * n + 2 * m * n);
+    // The oracle's columns in f64 and its pairs of sums.
+    let oracle =
+        8 * Sums::columns_of([m, n, k]) * k + 16 * Sums::rows_of([m, n, k]) * Sums::columns_of([m, n, k]);
+    let needed = matrices + oracle;
+    // A vector that nobody fills is not allocated at all where the optimiser can tell.
+    let mut trial = std::hint::black_box(Vec::<u8>::new());
+    let there = usize::try_from(needed).is_ok_and(|needed| trial.try_reserve_exact(needed).is_ok());
+    drop(std::hint::black_box(trial));
+    if there {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "{m} x {n} x {k} needs {:.1} GB of memory, more than this machine gives: lower --m, --n or --k",
+        needed as f64 / 1e9
+    )))
+}
+
+fn report(
+    out: &mut impl Write,
+    outcome: &Outcome,
+    sums: &Sums,
+    problem: GemmProblem,
+    emulated: bool,
+) -> io::Result<()> {
     if let Some(time) = outcome.time {
         let seconds = time.as_secs_f64();
         if emulated {
-            println!("time      {:.3} s on this machine's CPU; it says nothing about a GPU", seconds);
+            writeln!(out, "time      {seconds:.3} s on this machine's CPU; it says nothing about a GPU")?;
         } else {
             let rate = problem.operations() / seconds / 1e12;
-            println!("time      {:.1} us on the device, {rate:.1} TFLOP/s (one cold run)", seconds * 1e6);
+            writeln!(
+                out,
+                "time      {:.1} us on the device, {rate:.1} TFLOP/s (one cold run)",
+                seconds * 1e6
+            )?;
         }
     }
     let which = if sums.complete {
         "of all elements".to_owned()
     } else {
-        format!("of {} elements in {} rows and {} columns", outcome.compared, sums.rows.len(), sums.columns.len())
+        format!(
+            "of {} elements in {} rows and {} columns",
+            outcome.compared,
+            sums.rows.len(),
+            sums.columns.len()
+        )
     };
-    println!(
+    writeln!(
+        out,
         "error     {:.3e} at most, where {:.3e} is the bound ({:.2} of it), {which}",
         outcome.error, outcome.bound, outcome.ratio
-    );
+    )
 }

@@ -4,17 +4,17 @@ use std::fmt::Display;
 use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use cute_rs::draw::{Access, Atom, Picture, Walk};
 use cute_rs::expr::{Value, evaluate, operations};
 use cute_rs::{ComposedLayout, ThreadValue};
 
+use crate::Failure;
+
 /// Evaluate a layout expression, or name an instruction's layout, and draw it.
 ///
-/// The last line of the output is the result in CuTe's notation. Exit codes: 0 done, 1 a file cannot be written, 2 a bad
-/// expression or a result that cannot be drawn as asked.
+/// The last line of the output is the result in CuTe's notation.
 #[derive(Debug, Args)]
 #[command(after_long_help = help())]
 pub(crate) struct LayoutArgs {
@@ -55,37 +55,19 @@ enum Subject {
     Atom(Atom),
 }
 
-/// Why the command ends early.
-#[derive(Debug)]
-enum Failure {
-    /// The expression or what is asked of it.
-    Request(String),
-    /// Printing or writing.
-    Output(io::Error),
-}
-
 impl LayoutArgs {
-    /// Runs the command.
-    pub(crate) fn run(&self) -> ExitCode {
-        match self.execute(&mut io::stdout().lock()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(Failure::Request(message)) => {
-                eprintln!("error: {message}");
-                ExitCode::from(2)
-            }
-            // The reader has seen enough.
-            Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(Failure::Output(error)) => {
-                eprintln!("error: {error}");
-                ExitCode::FAILURE
-            }
-        }
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        self.execute(&mut io::stdout().lock())
     }
 
     fn execute(&self, out: &mut impl Write) -> Result<(), Failure> {
-        let subject = self.subject().map_err(Failure::Request)?;
-        let picture = self.picture(&subject).map_err(Failure::Request)?;
-        self.write(out, picture.as_ref(), &subject).map_err(Failure::Output)
+        let subject = self.subject().map_err(Failure::Usage)?;
+        let picture = self.picture(&subject).map_err(Failure::Usage)?;
+        match self.write(out, picture.as_ref(), &subject) {
+            // The reader has seen enough.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result.map_err(Failure::environment),
+        }
     }
 
     fn subject(&self) -> Result<Subject, String> {
@@ -206,8 +188,8 @@ fn help() -> String {
     let lines: Vec<_> = usages.chunks(4).map(|line| format!("  {}", line.join("  "))).collect();
     format!(
         "Expressions:\n  (4,(2,3)):(1,(4,8))   a layout; without `:` and stride it is column-major\n  \
-         Sw<3,4,3> o 16 o L     a layout, an offset and a swizzle after it\n  \
-         <B0,_,B2>              a tiler that treats mode by mode; `_` keeps a mode\n\nOperations:\n{}",
+         Sw<3,4,3> o 16 o L    a layout, an offset and a swizzle after it\n  \
+         <B0,_,B2>             a tiler that treats mode by mode; `_` keeps a mode\n\nOperations:\n{}",
         lines.join("\n")
     )
 }
@@ -229,8 +211,8 @@ mod tests {
         let mut out = Vec::new();
         match cli.args.execute(&mut out) {
             Ok(()) => String::from_utf8(out).map_err(text),
-            Err(Failure::Request(message)) => Err(message),
-            Err(Failure::Output(error)) => Err(format!("output: {error}")),
+            Err(Failure::Usage(message) | Failure::Environment(message)) => Err(message),
+            Err(Failure::Wrong) => Err("a wrong result".into()),
         }
     }
 

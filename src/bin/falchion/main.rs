@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod gemm;
 mod layout;
+mod trace;
 mod verify;
 
 use std::process::ExitCode;
@@ -37,6 +38,7 @@ enum Command {
     Plan(catalogue::PlanArgs),
     Emit(catalogue::EmitArgs),
     Verify(verify::VerifyArgs),
+    Trace(trace::TraceArgs),
     Bench(bench::BenchArgs),
     Layout(layout::LayoutArgs),
 }
@@ -48,8 +50,9 @@ fn main() -> ExitCode {
         Command::Plan(args) => args.run(),
         Command::Emit(args) => args.run(),
         Command::Verify(args) => args.run(),
+        Command::Trace(args) => args.run(),
         Command::Bench(args) => args.run(),
-        Command::Layout(args) => return args.run(),
+        Command::Layout(args) => args.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

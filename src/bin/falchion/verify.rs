@@ -1,14 +1,21 @@
 //! `falchion verify`: the embedded case tables, on the engines there are.
 
+use std::io::{self, Write};
+
 use clap::ValueEnum;
-use falchion::verify::tables::{Case, tables};
+use falchion::verify::tables::{Case, Share, Verdict, tables};
 use kernel::{Emulator, Engine, Gpu};
 use rayon::prelude::*;
 
 use crate::Failure;
 
 /// Run the embedded case tables and close with `N passed, N failed, N skipped`.
+///
+/// A case is skipped where its engine is not there. In the emulator `quick` takes about half a minute
+/// on two cores, `full` about three minutes.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
+                        falchion verify --filter special-values")]
 pub(crate) struct VerifyArgs {
     /// Where to run.
     #[arg(long, value_enum, default_value = "auto")]
@@ -46,12 +53,13 @@ struct Count {
 
 impl VerifyArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let cases: Vec<Case> = tables()?
-            .into_iter()
-            .filter(|case| self.suite == "all" || case.suite == self.suite)
-            .collect();
+        let cases: Vec<Case> =
+            tables()?.into_iter().filter(|case| self.suite == "all" || case.suite == self.suite).collect();
         if cases.is_empty() {
-            return Err(Failure::usage(format!("--suite is `{}`, one of quick, full and all was needed", self.suite)));
+            return Err(Failure::usage(format!(
+                "--suite is `{}`, one of quick, full and all was needed",
+                self.suite
+            )));
         }
         let shares: Vec<_> = cases
             .iter()
@@ -61,37 +69,46 @@ impl VerifyArgs {
         if shares.is_empty() {
             return Err(Failure::usage(format!("no case or kernel has `{}` in its name", self.filter)));
         }
+        let mut why = "as asked".to_owned();
         let gpu = match self.engine {
             Engines::Emulator => None,
             Engines::Gpu => Some(Ok(Gpu::new(0)?)),
-            Engines::Auto => Gpu::new(0).ok().map(Ok),
+            Engines::Auto => match Gpu::new(0) {
+                Ok(gpu) => Some(Ok(gpu)),
+                Err(error) => {
+                    why = format!("no usable GPU here: {error}");
+                    None
+                }
+            },
             Engines::All => Some(Gpu::new(0)),
         };
         let emulate = matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none();
         let mut count = Count::default();
+        let mut out = io::stdout().lock();
         if emulate {
-            println!("engine: {}", Emulator::new().describe());
+            writeln!(out, "engine: {} ({why})", Emulator::new().describe())?;
             let verdicts: Vec<_> =
                 shares.par_iter().map(|share| share.run(&mut Emulator::new(), self.seed)).collect();
             for (share, verdict) in shares.iter().zip(verdicts) {
-                count.line("emulator", share, &verdict);
+                count.line(&mut out, "emulator", share, &verdict)?;
             }
         }
         match gpu {
             None => {}
             Some(Ok(mut gpu)) => {
-                println!("engine: {}", gpu.describe());
+                writeln!(out, "engine: {}", gpu.describe())?;
                 for share in &shares {
                     let verdict = share.run(&mut gpu, self.seed);
-                    count.line("gpu", share, &verdict);
+                    count.line(&mut out, "gpu", share, &verdict)?;
                 }
             }
             Some(Err(error)) => {
-                println!("skip {} cases on a GPU: {error}", shares.len());
+                writeln!(out, "skip {} cases on a GPU: {error}", shares.len())?;
                 count.skipped += shares.len();
             }
         }
-        println!("{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
+        writeln!(out, "{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped)?;
+        out.flush()?;
         if count.failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
     }
 }
@@ -99,19 +116,20 @@ impl VerifyArgs {
 impl Count {
     fn line(
         &mut self,
+        out: &mut impl Write,
         engine: &str,
-        share: &falchion::verify::tables::Share<'_>,
-        verdict: &falchion::verify::tables::Verdict,
-    ) {
+        share: &Share<'_>,
+        verdict: &Verdict,
+    ) -> io::Result<()> {
         let what = format!("{} {} on {engine}", share.case.name, share.kernel);
         match &verdict.failure {
             None => {
                 self.passed += 1;
-                println!("ok   {what}: {} products, {:.2} of the bound", verdict.products, verdict.ratio);
+                writeln!(out, "ok   {what}: {} products, {:.2} of the bound", verdict.products, verdict.ratio)
             }
             Some(failure) => {
                 self.failed += 1;
-                println!("FAIL {what}: {failure}");
+                writeln!(out, "FAIL {what}: {failure}")
             }
         }
     }

@@ -1,0 +1,170 @@
+//! The paced schedule: warps go on side by side, and asynchronous work takes a while.
+//!
+//! The durations are round numbers of the right order for the steps of one instruction each: they make what overlaps
+//! on a GPU overlap here, and promise nothing more.
+
+use std::collections::{HashMap, VecDeque};
+
+use ptx::inst::Inst;
+
+use super::{Completion, IDLE_ROUNDS, Machine, Turn};
+use crate::program::Action;
+use crate::trap::Trap;
+
+/// Steps before the first byte of a copy arrives.
+const LATENCY: u64 = 400;
+/// Bytes that a copy then brings in a step.
+const BYTES: u64 = 64;
+/// Columns of D that a matrix multiply finishes in a step.
+const COLUMNS: u64 = 2;
+
+/// When the asynchronous work in flight will be done.
+#[derive(Default)]
+struct Pace {
+    now: u64,
+    /// One for each load in flight, oldest first.
+    loads: VecDeque<u64>,
+    /// The next multiply of each CTA's warpgroups.
+    multiplies: HashMap<(usize, usize), u64>,
+    /// The tensor cores of each CTA are busy until then.
+    busy: HashMap<usize, u64>,
+    /// By warp, operation, lane and group.
+    stores: HashMap<(usize, usize, usize, u64), u64>,
+}
+
+impl Machine<'_> {
+    pub(super) fn run_paced(&mut self) -> Result<(), Box<Trap>> {
+        let mut pace = Pace::default();
+        let mut idle = 0;
+        while self.warps.iter().any(|warp| !warp.exited) {
+            let (mut moved, mut polled) = (false, false);
+            for warp in 0..self.warps.len() {
+                if self.ready(warp) {
+                    match self.turn(warp, 1)? {
+                        Turn::Progress | Turn::Long => moved = true,
+                        Turn::Idle => polled |= self.warps[warp].blocked.is_none(),
+                    }
+                }
+            }
+            self.step_to(&mut pace, 1);
+            let mut happened = self.complete(&mut pace)?;
+            if !moved && !happened {
+                match pace.next(self) {
+                    Some(due) => {
+                        self.step_to(&mut pace, due);
+                        happened = self.complete(&mut pace)?;
+                    }
+                    None if polled && idle < IDLE_ROUNDS => idle += 1,
+                    None => return Err(self.hang()),
+                }
+            }
+            if moved || happened {
+                idle = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on by some steps.
+    fn step_to(&mut self, pace: &mut Pace, steps: u64) {
+        pace.now += steps;
+        if let Some(tracer) = &mut self.tracer {
+            tracer.now = pace.now;
+        }
+    }
+
+    /// Does all the work that is due.
+    fn complete(&mut self, pace: &mut Pace) -> Result<bool, Box<Trap>> {
+        pace.notice(self);
+        let mut happened = false;
+        while let Some((_, completion)) = pace.due(self).filter(|(due, _)| *due <= pace.now) {
+            pace.forget(self, &completion);
+            self.happen(completion)?;
+            happened = true;
+            pace.notice(self);
+        }
+        Ok(happened)
+    }
+}
+
+impl Pace {
+    /// Gives everything new its time.
+    fn notice(&mut self, machine: &Machine<'_>) {
+        let copied = |bytes: u32| LATENCY + u64::from(bytes) / BYTES;
+        for load in machine.loads.iter().skip(self.loads.len()) {
+            self.loads.push_back(self.now + copied(load.map.box_bytes()));
+        }
+        for completion in machine.completions() {
+            match completion {
+                Completion::Load(_) => {}
+                Completion::Multiply { cta, group } => {
+                    let busy = self.busy.entry(cta).or_default();
+                    self.multiplies.entry((cta, group)).or_insert_with(|| {
+                        *busy = self.now.max(*busy) + columns(machine, cta, group) / COLUMNS;
+                        *busy
+                    });
+                }
+                Completion::Store { warp, index } => {
+                    let store = &machine.warps[warp].stores[index];
+                    let due = self.now + copied(store.map.box_bytes());
+                    self.stores.entry((warp, store.pc, store.lane, store.group)).or_insert(due);
+                }
+            }
+        }
+    }
+
+    /// When a piece of work will be done.
+    fn time(&self, machine: &Machine<'_>, completion: &Completion) -> u64 {
+        let known = match *completion {
+            Completion::Load(index) => self.loads.get(index),
+            Completion::Multiply { cta, group } => self.multiplies.get(&(cta, group)),
+            Completion::Store { warp, index } => {
+                let store = &machine.warps[warp].stores[index];
+                self.stores.get(&(warp, store.pc, store.lane, store.group))
+            }
+        };
+        known.copied().unwrap_or(self.now)
+    }
+
+    /// The work that will be done first.
+    fn due(&self, machine: &Machine<'_>) -> Option<(u64, Completion)> {
+        let timed = machine.completions().map(|completion| (self.time(machine, &completion), completion));
+        timed.min_by_key(|(due, _)| *due)
+    }
+
+    /// How long nothing will happen.
+    fn next(&self, machine: &Machine<'_>) -> Option<u64> {
+        self.due(machine).map(|(due, _)| due.saturating_sub(self.now))
+    }
+
+    fn forget(&mut self, machine: &Machine<'_>, completion: &Completion) {
+        match *completion {
+            Completion::Load(index) => {
+                self.loads.remove(index);
+            }
+            Completion::Multiply { cta, group } => {
+                self.multiplies.remove(&(cta, group));
+            }
+            // Other stores of the same group by the same statement, as from a loop, are as old.
+            Completion::Store { warp, index } => {
+                let store = &machine.warps[warp].stores[index];
+                let alike = machine.warps[warp].stores.iter().filter(|other| {
+                    !other.done && (other.pc, other.lane, other.group) == (store.pc, store.lane, store.group)
+                });
+                if alike.count() == 1 {
+                    self.stores.remove(&(warp, store.pc, store.lane, store.group));
+                }
+            }
+        }
+    }
+}
+
+/// Columns of the next multiply of a warpgroup.
+fn columns(machine: &Machine<'_>, cta: usize, group: usize) -> u64 {
+    let pc = machine.ctas[cta].warpgroups[group].next();
+    if let Some(Action::Inst(Inst::Wgmma { n, .. })) = pc.map(|pc| &machine.program.ops[pc].action) {
+        (*n).into()
+    } else {
+        0
+    }
+}

@@ -1,0 +1,333 @@
+//! Recording: the machine's loop calls these at each operation, wait and completion. They only look.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::PoisonError;
+
+use ptx::inst::Inst;
+use ptx::{Space, Type};
+
+use super::banks::{together, wavefronts};
+use super::{Activity, Class, Event, Recorder, SharedAccess, Track};
+use crate::machine::{Completion, Machine};
+use crate::program::Action;
+use crate::trap::Wait;
+use crate::warp::{Store, lanes};
+
+/// What one cluster has done so far.
+#[derive(Debug, Default)]
+pub(crate) struct Tracer {
+    /// The current step.
+    pub(crate) now: u64,
+    /// Whether each operation is a step, as where warps take turns.
+    pub(crate) serial: bool,
+    events: Vec<Event>,
+    warps: Vec<WarpState>,
+    /// When the copies in flight were issued: by warp, operation, lane and receiving CTA.
+    copies: HashMap<(usize, usize, usize, usize), VecDeque<u64>>,
+    /// Multiplies not done, by CTA and warpgroup, and the step in which the last one was done.
+    multiplies: HashMap<(usize, usize), (VecDeque<Issued>, u64)>,
+    /// What loads have brought: by CTA and offset, the bytes and the stage.
+    landed: BTreeMap<(usize, u32), (u32, Option<u32>)>,
+    /// By operation: executions, wavefronts, ideal wavefronts.
+    shared: BTreeMap<usize, [u64; 3]>,
+    /// Loads and stores in flight before the current operation.
+    before: [usize; 2],
+}
+
+#[derive(Debug, Default)]
+struct WarpState {
+    run: Option<Run>,
+    waiting: Option<(u64, usize, Wait, Option<u32>)>,
+}
+
+/// Instructions in a row.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    class: Class,
+    scope: usize,
+    pc: usize,
+    start: u64,
+    end: u64,
+    instructions: u64,
+}
+
+/// A multiply that a warpgroup has begun to issue.
+#[derive(Clone, Copy, Debug)]
+struct Issued {
+    pc: usize,
+    start: u64,
+    stage: Option<u32>,
+}
+
+impl Tracer {
+    pub(crate) fn new(warps: usize, serial: bool) -> Self {
+        let warps = (0..warps).map(|_| WarpState::default()).collect();
+        Self { serial, warps, ..Self::default() }
+    }
+}
+
+/// The class of an operation, from its name.
+fn class(action: &Action) -> Class {
+    let Action::Inst(inst) = action else { return Class::Compute };
+    let name = inst.name();
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    match () {
+        () if name == "wgmma.mma_async" => Class::Multiply,
+        () if begins(&["wgmma", "mbarrier", "bar.", "barrier", "fence", "setmaxnreg"]) => Class::Synchronise,
+        () if name.contains("commit_group") || name.contains("wait_group") => Class::Synchronise,
+        () if begins(&["cp.", "prefetch"]) => Class::Copy,
+        () if begins(&["ld.global", "st.global", "atom", "red"]) => Class::Global,
+        () if begins(&["ld.shared", "st.shared", "ldmatrix", "stmatrix"]) => Class::Shared,
+        () => Class::Compute,
+    }
+}
+
+impl Machine<'_> {
+    /// Before a warp's operation.
+    pub(crate) fn observe(&mut self, warp: usize) {
+        let Some(tracer) = &mut self.tracer else { return };
+        tracer.now += u64::from(tracer.serial);
+        tracer.before = [self.loads.len(), self.warps[warp].stores.len()];
+        let pc = self.warps[warp].pc;
+        if let Action::Inst(inst) = &self.program.ops[pc].action
+            && let Some((taken, ideal)) = self.conflicts(warp, inst)
+            && let Some(tracer) = &mut self.tracer
+        {
+            let counts = tracer.shared.entry(pc).or_default();
+            for (count, more) in counts.iter_mut().zip([1, taken, ideal]) {
+                *count += more;
+            }
+        }
+    }
+
+    /// After a warp's operation at `pc` that went through.
+    pub(crate) fn observed(&mut self, warp: usize, pc: usize) {
+        if self.tracer.is_none() {
+            return;
+        }
+        self.end_wait(warp);
+        let operation = &self.program.ops[pc];
+        let (scope, class) = (operation.scope, class(&operation.action));
+        if let Some(tracer) = &mut self.tracer {
+            let now = tracer.now;
+            let run = &mut tracer.warps[warp].run;
+            let new = Run { class, scope, pc, start: now, end: now + 1, instructions: 1 };
+            // Arithmetic joins whatever stands beside it.
+            let joins = |open: &Run| {
+                let alike = open.class == class || class == Class::Compute || open.class == Class::Compute;
+                open.end == now && open.scope == scope && alike
+            };
+            let closed = match run {
+                Some(open) if joins(open) => {
+                    (open.end, open.instructions) = (now + 1, open.instructions + 1);
+                    open.class = open.class.max(class);
+                    None
+                }
+                Some(_) | None => run.replace(new),
+            };
+            if let Some(closed) = closed {
+                self.end_run(warp, closed);
+            }
+        }
+        self.observe_issue(warp, pc);
+    }
+
+    /// Asynchronous work that the operation has just started.
+    fn observe_issue(&mut self, warp: usize, pc: usize) {
+        let state = &self.warps[warp];
+        let (cta, group) = (state.cta, (state.index / 4) as usize);
+        let mut stage = None;
+        if let Action::Inst(Inst::Wgmma { b, .. }) = &self.program.ops[pc].action {
+            let descriptor = state.registers.peek_wide(*b)[0];
+            let start = ((descriptor & 0x3FFF) as u32) << 4;
+            let landed = self.tracer.as_ref().map(|tracer| &tracer.landed);
+            let below = landed.and_then(|landed| landed.range((cta, 0)..=(cta, start)).next_back());
+            stage =
+                below.filter(|((_, at), (bytes, _))| start - at < *bytes).and_then(|(_, (_, stage))| *stage);
+        }
+        let Some(tracer) = &mut self.tracer else { return };
+        let [loads, stores] = tracer.before;
+        for load in self.loads.iter().skip(loads) {
+            let (warp, pc, lane) = load.by;
+            tracer.copies.entry((warp, pc, lane, load.cta)).or_default().push_back(tracer.now);
+        }
+        for store in state.stores.iter().skip(stores) {
+            tracer.copies.entry((warp, pc, store.lane, cta)).or_default().push_back(tracer.now);
+        }
+        let multiplies = matches!(&self.program.ops[pc].action, Action::Inst(Inst::Wgmma { .. }));
+        if multiplies && state.index.is_multiple_of(4) {
+            let issued = Issued { pc, start: tracer.now, stage };
+            tracer.multiplies.entry((cta, group)).or_default().0.push_back(issued);
+        }
+    }
+
+    /// A warp has to wait.
+    pub(crate) fn observe_wait(&mut self, warp: usize, pc: usize) {
+        if self.tracer.is_none() {
+            return;
+        }
+        let on = self.reasons(warp).into_iter().next().unwrap_or(Wait::Polling);
+        let stage = if let Wait::Mbarrier { offset, .. } = on {
+            self.stage(self.warps[warp].cta, offset + crate::shared::BASE)
+        } else {
+            None
+        };
+        let Some(tracer) = &mut self.tracer else { return };
+        let (now, state) = (tracer.now, &mut tracer.warps[warp]);
+        if state.waiting.is_none() {
+            state.waiting = Some((now, pc, on, stage));
+        }
+        if let Some(run) = state.run.take() {
+            self.end_run(warp, run);
+        }
+    }
+
+    /// Asynchronous work is about to be done.
+    pub(crate) fn observe_completion(&mut self, completion: &Completion) {
+        let Some(tracer) = &self.tracer else { return };
+        let now = tracer.now;
+        match *completion {
+            Completion::Load(index) => {
+                let Some(load) = self.loads.get(index) else { return };
+                let (warp, pc, lane) = load.by;
+                let (cta, target, bytes) = (load.cta, load.target, load.map.box_bytes());
+                let stage = self.stage(cta, load.barrier);
+                let Some(tracer) = &mut self.tracer else { return };
+                tracer.landed.insert((cta, target), (bytes, stage));
+                let start = tracer.issued((warp, pc, lane, cta));
+                self.record(cta, Track::Loads, Activity::Load { bytes }, pc, (start, now), stage);
+            }
+            Completion::Multiply { cta, group } => {
+                let Some(tracer) = &mut self.tracer else { return };
+                let (waiting, last) = tracer.multiplies.entry((cta, group)).or_default();
+                let Some(Issued { pc, start, stage }) = waiting.pop_front() else { return };
+                let start = start.max(*last);
+                *last = now;
+                if let Action::Inst(Inst::Wgmma { n, .. }) = &self.program.ops[pc].action {
+                    let track = Track::Multiplies(u32::try_from(group).unwrap_or(u32::MAX));
+                    self.record(cta, track, Activity::Multiply { n: *n }, pc, (start, now), stage);
+                }
+            }
+            Completion::Store { warp, index } => {
+                let cta = self.warps[warp].cta;
+                let Store { pc, lane, map, .. } = &self.warps[warp].stores[index];
+                let (pc, lane, bytes) = (*pc, *lane, map.box_bytes());
+                let Some(tracer) = &mut self.tracer else { return };
+                let start = tracer.issued((warp, pc, lane, cta));
+                self.record(cta, Track::Stores, Activity::Store { bytes }, pc, (start, now), None);
+            }
+        }
+    }
+
+    /// The cluster has come to its end, or has trapped: hands everything over.
+    pub(crate) fn observe_end(&mut self, recorder: &Recorder) {
+        for warp in 0..self.warps.len() {
+            self.end_wait(warp);
+            let run = self.tracer.as_mut().and_then(|tracer| tracer.warps[warp].run.take());
+            if let Some(run) = run {
+                self.end_run(warp, run);
+            }
+        }
+        let Some(tracer) = self.tracer.take() else { return };
+        let mut recorded = recorder.0.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded.kernel.clone_from(&self.program.function.name);
+        recorded.events.extend(tracer.events);
+        for (pc, [executed, wavefronts, ideal]) in tracer.shared {
+            let operation = &self.program.ops[pc];
+            let access = recorded.shared.entry(pc).or_insert_with(|| SharedAccess {
+                site: operation.site,
+                instruction: operation.action.name(),
+                scopes: self.program.scope_path(operation),
+                executed: 0,
+                wavefronts: 0,
+                ideal: 0,
+            });
+            access.executed += executed;
+            access.wavefronts += wavefronts;
+            access.ideal += ideal;
+        }
+    }
+
+    fn end_run(&mut self, warp: usize, run: Run) {
+        let track = Track::Warp(self.warps[warp].index);
+        let activity = Activity::Run { class: run.class, instructions: run.instructions };
+        self.record(self.warps[warp].cta, track, activity, run.pc, (run.start, run.end), None);
+    }
+
+    fn end_wait(&mut self, warp: usize) {
+        let Some(tracer) = &mut self.tracer else { return };
+        let Some((start, pc, on, stage)) = tracer.warps[warp].waiting.take() else { return };
+        let now = tracer.now;
+        let track = Track::Warp(self.warps[warp].index);
+        self.record(self.warps[warp].cta, track, Activity::Wait(on), pc, (start, now), stage);
+    }
+
+    fn record(
+        &mut self,
+        cta: usize,
+        track: Track,
+        activity: Activity,
+        pc: usize,
+        (start, end): (u64, u64),
+        stage: Option<u32>,
+    ) {
+        let operation = &self.program.ops[pc];
+        let (scopes, site) = (self.program.scope_path(operation), operation.site);
+        let cta = self.ctas[cta].id;
+        if let Some(tracer) = &mut self.tracer
+            && end > start
+        {
+            tracer.events.push(Event { cta, track, activity, stage, scopes, site, start, end });
+        }
+    }
+
+    /// The position of an mbarrier among the neighbours below it that count as many arrivals.
+    fn stage(&self, cta: usize, offset: u32) -> Option<u32> {
+        let barriers = &self.ctas[cta].shared.barriers;
+        let count = barriers.get(&offset)?.expected;
+        let below = (1u32..).take_while(|index| {
+            let neighbour = offset.checked_sub(index * 8).and_then(|at| barriers.get(&at));
+            neighbour.is_some_and(|neighbour| neighbour.expected == count)
+        });
+        u32::try_from(below.count()).ok()
+    }
+
+    /// How an instruction's accesses to shared memory fall on the banks; `None` where it makes none.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the others do not go through the banks by lanes")]
+    fn conflicts(&self, warp: usize, inst: &Inst) -> Option<(u64, u64)> {
+        let registers = &self.warps[warp].registers;
+        let vector = |ty: &Type, count: usize| ty.bytes() * u32::try_from(count).unwrap_or(0);
+        let (base, offset, bytes) = match inst {
+            Inst::Load { space: Space::Shared, ty, dst, address } => {
+                (address.base, address.offset, vector(ty, dst.len()))
+            }
+            Inst::Store { space: Space::Shared, ty, src, address } => {
+                (address.base, address.offset, vector(ty, src.len()))
+            }
+            Inst::StoreMatrix { address, src, .. } => return Some(self.matrices(warp, *address, src.len())),
+            _ => return None,
+        };
+        let addresses = registers.peek(base);
+        let mut places = [None; 32];
+        for lane in lanes(registers.active) {
+            places[lane] = Some(addresses[lane].wrapping_add_signed(offset) & 0xFF_FFFF);
+        }
+        Some(wavefronts(&places, bytes, together(bytes)))
+    }
+
+    /// Matrices of eight rows of 16 bytes, each row's address from another lane.
+    fn matrices(&self, warp: usize, address: ptx::Operand, count: usize) -> (u64, u64) {
+        let addresses = self.warps[warp].registers.peek(address);
+        let rows: Vec<Option<u32>> =
+            addresses.iter().take(count * 8).map(|address| Some(address & 0xFF_FFFF)).collect();
+        wavefronts(&rows, 16, 8)
+    }
+}
+
+impl Tracer {
+    /// When a copy that is done now was issued.
+    fn issued(&mut self, key: (usize, usize, usize, usize)) -> u64 {
+        let queue = self.copies.get_mut(&key);
+        queue.and_then(VecDeque::pop_front).unwrap_or(self.now)
+    }
+}

@@ -1,0 +1,271 @@
+//! Mutants: programs that differ from a given one in a single step of synchronisation.
+//!
+//! A tool that claims to find hangs and races has to find them where they are known to be. [`mutations`] lists
+//! every way to break one synchronising statement of a function: to leave it out, or to change the number that it
+//! depends on. [`Mutation::apply`] gives the broken function, which is verified and run as any other.
+//!
+//! What counts as synchronising:
+//! * mbarriers (initialisation, arrivals, announced bytes, waits), named barriers, the cluster's and the warp's;
+//! * fences of memory, proxies, barrier initialisation and matrix multiplies;
+//! * groups of asynchronous work: commits and waits;
+//! * who executes them: the conditions on lane, thread or warp around such a statement;
+//! * where in a ring they happen: every variable that an mbarrier's address or parity is computed from;
+//! * the register budgets, as one role waits for the registers of another.
+
+mod changes;
+mod flow;
+
+use core::fmt;
+
+use crate::function::{Function, Site, Statement};
+use crate::inst::{BinaryOp, Inst, Operand};
+use crate::types::Type;
+
+use flow::Flow;
+
+/// What is done to a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// It is left out.
+    Delete,
+    /// The condition of an `if` holds in every thread, or in none.
+    Force(bool),
+    /// An operand `x` becomes `x op by`.
+    Operand {
+        /// The operand's name.
+        name: &'static str,
+        /// What is done with it.
+        op: BinaryOp,
+        /// The second operand.
+        by: u32,
+    },
+    /// A number of the instruction itself grows by this much.
+    Field {
+        /// The number's name.
+        name: &'static str,
+        /// How much is added.
+        by: i32,
+    },
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Delete => f.write_str("deleted"),
+            Self::Force(true) => f.write_str("in every thread"),
+            Self::Force(false) => f.write_str("in no thread"),
+            Self::Operand { name, op: BinaryOp::Xor, by } => write!(f, "{name} ^ {by}"),
+            Self::Operand { name, op: BinaryOp::Sub, by } => write!(f, "{name} - {by}"),
+            Self::Operand { name, op: BinaryOp::Mul, by } => write!(f, "{name} * {by}"),
+            Self::Operand { name, op: BinaryOp::Add, by } => write!(f, "{name} + {by}"),
+            Self::Operand { name, op, by } => write!(f, "{op:?} of {name} and {by}"),
+            Self::Field { name, by } if *by < 0 => write!(f, "{name} - {}", by.unsigned_abs()),
+            Self::Field { name, by } => write!(f, "{name} + {by}"),
+        }
+    }
+}
+
+/// One way to break a function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mutation {
+    /// What the statement is: an instruction's name, `if` or `position`, a variable that leads to an mbarrier.
+    pub target: &'static str,
+    /// What is done to it.
+    pub change: Change,
+    /// The scopes around it, outermost first.
+    pub scopes: Vec<&'static str>,
+    /// Who asked for the statement.
+    pub site: Site,
+    /// The statement's number in the function, each before those inside it.
+    pub index: usize,
+    /// The number of the innermost loop around it, if there is one.
+    pub within: Option<usize>,
+}
+
+impl fmt::Display for Mutation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.target, self.change)?;
+        if !self.scopes.is_empty() {
+            write!(f, " in {}", self.scopes.join(" / "))?;
+        }
+        write!(f, " ({}:{})", self.site.file(), self.site.line())
+    }
+}
+
+/// Every way to break one step of a function's synchronisation.
+pub fn mutations(function: &Function) -> Vec<Mutation> {
+    let flow = Flow::new(function);
+    let mut found = Vec::new();
+    let mut walk = Walk { index: 0, within: None, scopes: Vec::new(), flow: &flow, found: &mut found };
+    walk.block(&function.body);
+    found
+}
+
+struct Walk<'a> {
+    index: usize,
+    within: Option<usize>,
+    scopes: Vec<&'static str>,
+    flow: &'a Flow,
+    found: &'a mut Vec<Mutation>,
+}
+
+impl Walk<'_> {
+    fn add(&mut self, target: &'static str, site: Site, changes: &[Change]) {
+        let (index, within) = (self.index, self.within);
+        for &change in changes {
+            self.found.push(Mutation { target, change, scopes: self.scopes.clone(), site, index, within });
+        }
+    }
+
+    fn block(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Inst { inst, site } => {
+                    self.add(inst.name(), site, changes::of(inst));
+                    if self.flow.leads_to_barrier(inst) {
+                        self.add("position", site, changes::of_position(inst));
+                    }
+                    self.index += 1;
+                }
+                Statement::If { cond, then, otherwise, site } => {
+                    if self.flow.chooses_threads(*cond) && (synchronises(then) || synchronises(otherwise)) {
+                        self.add("if", site, &[Change::Force(true), Change::Force(false)]);
+                    }
+                    self.index += 1;
+                    self.block(then);
+                    self.block(otherwise);
+                }
+                Statement::Loop { body, .. } => {
+                    let outer = self.within.replace(self.index);
+                    self.index += 1;
+                    self.block(body);
+                    self.within = outer;
+                }
+                Statement::Break { .. } => self.index += 1,
+                Statement::Scope { name, body } => {
+                    self.index += 1;
+                    self.scopes.push(name);
+                    self.block(body);
+                    self.scopes.pop();
+                }
+            }
+        }
+    }
+}
+
+/// Whether some statement synchronises, or starts work that others wait for.
+fn synchronises(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Inst { inst, .. } => changes::starts_work(inst) || !changes::of(inst).is_empty(),
+        Statement::If { then, otherwise, .. } => synchronises(then) || synchronises(otherwise),
+        Statement::Loop { body, .. } | Statement::Scope { body, .. } => synchronises(body),
+        Statement::Break { .. } => false,
+    })
+}
+
+/// Every statement of a function with its number.
+pub fn numbered(function: &Function) -> Vec<&Statement> {
+    fn push<'a>(statements: &'a [Statement], all: &mut Vec<&'a Statement>) {
+        for statement in statements {
+            all.push(statement);
+            match statement {
+                Statement::If { then, otherwise, .. } => {
+                    push(then, all);
+                    push(otherwise, all);
+                }
+                Statement::Loop { body, .. } | Statement::Scope { body, .. } => push(body, all),
+                Statement::Inst { .. } | Statement::Break { .. } => {}
+            }
+        }
+    }
+    let mut all = Vec::new();
+    push(&function.body, &mut all);
+    all
+}
+
+impl Mutation {
+    /// The broken function; `function` is the one that [`mutations`] was asked about.
+    #[must_use]
+    pub fn apply(&self, function: &Function) -> Function {
+        let mut mutant = function.clone();
+        let mut left = self.index;
+        replace(&mut mutant.body, &mut left, self.change, &mut mutant.registers);
+        mutant
+    }
+}
+
+/// Changes statement number `left` of a block and of those inside it; says whether it was there.
+fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registers: &mut Vec<Type>) -> bool {
+    for at in 0..block.len() {
+        if *left == 0 {
+            let statement = block.remove(at);
+            block.splice(at..at, changed(statement, change, registers));
+            return true;
+        }
+        *left -= 1;
+        let found = match &mut block[at] {
+            Statement::If { then, otherwise, .. } => {
+                replace(then, left, change, registers) || replace(otherwise, left, change, registers)
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
+                replace(body, left, change, registers)
+            }
+            Statement::Inst { .. } | Statement::Break { .. } => false,
+        };
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+/// What stands in a statement's place.
+fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) -> Vec<Statement> {
+    match (&mut statement, change) {
+        (_, Change::Delete) => return Vec::new(),
+        (Statement::If { cond, .. }, Change::Force(holds)) => *cond = Operand::Imm(holds.into()),
+        (Statement::Inst { inst, .. }, Change::Field { name, by }) => {
+            if let Some(field) = changes::field(inst, name) {
+                *field = field.saturating_add_signed(by);
+            }
+        }
+        (Statement::Inst { inst, site }, Change::Operand { name, op, by }) => {
+            let ty = changes::operand_type(inst, name, registers);
+            let site = *site;
+            if let Some(operand) = changes::operand(inst, name) {
+                match *operand {
+                    Operand::Imm(bits) => *operand = Operand::Imm(fold(op, ty, bits, by.into())),
+                    Operand::Reg(_) => {
+                        let dst = crate::inst::Reg(u32::try_from(registers.len()).unwrap_or(u32::MAX));
+                        registers.push(ty);
+                        let old = core::mem::replace(operand, Operand::Reg(dst));
+                        let inst = Inst::Binary { op, ty, dst, a: old, b: Operand::Imm(by.into()) };
+                        return vec![Statement::Inst { inst, site }, statement];
+                    }
+                }
+            }
+        }
+        (
+            Statement::Inst { .. }
+            | Statement::If { .. }
+            | Statement::Loop { .. }
+            | Statement::Break { .. }
+            | Statement::Scope { .. },
+            Change::Force(_) | Change::Field { .. } | Change::Operand { .. },
+        ) => {}
+    }
+    vec![statement]
+}
+
+/// `a op b` on constants.
+fn fold(op: BinaryOp, ty: Type, a: u64, b: u64) -> u64 {
+    match crate::fold::binary(op, ty, Operand::Imm(a), Operand::Imm(b)) {
+        crate::fold::Folded::Operand(Operand::Imm(value)) => value,
+        crate::fold::Folded::Operand(Operand::Reg(_))
+        | crate::fold::Folded::Cheaper(..)
+        | crate::fold::Folded::No => a,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,136 @@
+//! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
+
+use crate::inst::{BinaryOp, Inst, Operand};
+use crate::types::Type;
+
+use super::Change;
+
+const fn plus(name: &'static str, by: u32) -> Change {
+    Change::Operand { name, op: BinaryOp::Add, by }
+}
+
+const fn minus(name: &'static str, by: u32) -> Change {
+    Change::Operand { name, op: BinaryOp::Sub, by }
+}
+
+const fn grow(name: &'static str, by: i32) -> Change {
+    Change::Field { name, by }
+}
+
+const FLIP: Change = Change::Operand { name: "parity", op: BinaryOp::Xor, by: 1 };
+const COUNTED: &[Change] = &[Change::Delete, plus("count", 1), minus("count", 1)];
+const ANNOUNCED: &[Change] = &[
+    Change::Delete,
+    plus("bytes", 16),
+    minus("bytes", 16),
+    Change::Operand { name: "bytes", op: BinaryOp::Mul, by: 2 },
+];
+const WAITED: &[Change] = &[Change::Delete, FLIP];
+const NAMED: &[Change] = &[Change::Delete, plus("id", 1), grow("threads", 32), grow("threads", -32)];
+const PENDING: &[Change] = &[Change::Delete, grow("pending", 1), grow("pending", -1)];
+const LAST: &[Change] = &[Change::Delete, grow("pending", 1)];
+const END: &[Change] = &[plus("end", 1), minus("end", 1)];
+const BUDGET: &[Change] = &[Change::Delete, grow("count", 8), grow("count", -8)];
+
+/// The ways to break an instruction's part in the synchronisation; none where it has none.
+pub(super) fn of(inst: &Inst) -> &'static [Change] {
+    match inst {
+        Inst::MbarrierInit { .. } | Inst::MbarrierArrive { .. } => COUNTED,
+        Inst::MbarrierArriveExpectTx { .. } | Inst::MbarrierExpectTx { .. } => ANNOUNCED,
+        Inst::MbarrierWait { .. } => WAITED,
+        // Leaving a single try out would leave its answer undefined, which the verifier refuses.
+        Inst::MbarrierTryWait { .. } => &[FLIP],
+        Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } => NAMED,
+        Inst::BulkWait { pending: 0, .. } | Inst::WgmmaWait { pending: 0 } => LAST,
+        Inst::BulkWait { .. } | Inst::WgmmaWait { .. } => PENDING,
+        Inst::SetMaxRegisters { .. } => BUDGET,
+        Inst::WarpSync
+        | Inst::ClusterArrive { .. }
+        | Inst::ClusterWait
+        | Inst::MbarrierInvalidate { .. }
+        | Inst::FenceMbarrierInit
+        | Inst::FenceProxyAsync { .. }
+        | Inst::Fence { .. }
+        | Inst::BulkCommit
+        | Inst::WgmmaFence
+        | Inst::WgmmaCommit => &[Change::Delete],
+        Inst::Trap
+        | Inst::Move { .. }
+        | Inst::Binary { .. }
+        | Inst::MulAdd { .. }
+        | Inst::MulWide { .. }
+        | Inst::Unary { .. }
+        | Inst::Compare { .. }
+        | Inst::Select { .. }
+        | Inst::Convert { .. }
+        | Inst::Pack { .. }
+        | Inst::Unpack { .. }
+        | Inst::ReadSpecial { .. }
+        | Inst::ShuffleIndex { .. }
+        | Inst::ShuffleXor { .. }
+        | Inst::Elect { .. }
+        | Inst::LoadParam { .. }
+        | Inst::ParamAddress { .. }
+        | Inst::SharedBase { .. }
+        | Inst::Load { .. }
+        | Inst::Store { .. }
+        | Inst::MapShared { .. }
+        | Inst::TensorLoad { .. }
+        | Inst::TensorStore { .. }
+        | Inst::PrefetchTensorMap { .. }
+        | Inst::Wgmma { .. }
+        | Inst::StoreMatrix { .. } => &[],
+    }
+}
+
+/// The ways to break the update of a position in a ring.
+#[expect(clippy::wildcard_enum_match_arm, reason = "positions are kept by these two alone")]
+pub(super) fn of_position(inst: &Inst) -> &'static [Change] {
+    match inst {
+        Inst::Move { .. } => &[Change::Delete, Change::Operand { name: "src", op: BinaryOp::Xor, by: 1 }],
+        Inst::Compare { .. } => END,
+        _ => &[],
+    }
+}
+
+/// Whether the instruction starts something that others wait for.
+pub(super) fn starts_work(inst: &Inst) -> bool {
+    matches!(inst, Inst::TensorLoad { .. } | Inst::TensorStore { .. } | Inst::Wgmma { .. })
+}
+
+/// The operand of a name.
+pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Operand> {
+    match (inst, name) {
+        (Inst::MbarrierInit { count, .. } | Inst::MbarrierArrive { count, .. }, "count") => Some(count),
+        (Inst::MbarrierArriveExpectTx { bytes, .. } | Inst::MbarrierExpectTx { bytes, .. }, "bytes") => {
+            Some(bytes)
+        }
+        (Inst::MbarrierWait { parity, .. } | Inst::MbarrierTryWait { parity, .. }, "parity") => Some(parity),
+        (Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, "id") => Some(id),
+        (Inst::Move { src, .. }, "src") => Some(src),
+        (Inst::Compare { b, .. }, "end") => Some(b),
+        _ => None,
+    }
+}
+
+/// The type of the operand of a name.
+#[expect(clippy::wildcard_enum_match_arm, reason = "every other operand is a .u32")]
+pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type {
+    match inst {
+        Inst::Move { dst, .. } if name == "src" => {
+            registers.get(dst.0 as usize).copied().unwrap_or(Type::U32)
+        }
+        Inst::Compare { ty, .. } => *ty,
+        _ => Type::U32,
+    }
+}
+
+/// The number of a name.
+pub(super) fn field<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut u32> {
+    match (inst, name) {
+        (Inst::BarrierSync { threads, .. } | Inst::BarrierArrive { threads, .. }, "threads") => Some(threads),
+        (Inst::BulkWait { pending, .. } | Inst::WgmmaWait { pending }, "pending") => Some(pending),
+        (Inst::SetMaxRegisters { count, .. }, "count") => Some(count),
+        _ => None,
+    }
+}

@@ -1,0 +1,128 @@
+//! Which registers matter: where the addresses and parities of mbarriers come from, and which values differ
+//! between the threads of a CTA.
+//!
+//! Both are sets of registers closed under data flow. Control flow is left out: a loop's trip count decides how
+//! often a barrier is used, not which one.
+
+use crate::function::{Function, Statement};
+use crate::inst::{Inst, Operand, Special};
+
+/// What is known of each register.
+pub(super) struct Flow {
+    /// Some mbarrier's address or parity, or the target of a copy, is computed from it.
+    feeds: Vec<bool>,
+    /// It is a variable: more than one `mov` writes it.
+    variable: Vec<bool>,
+    /// It depends on lane, thread or election.
+    thread: Vec<bool>,
+}
+
+impl Flow {
+    pub(super) fn new(function: &Function) -> Self {
+        let mut instructions = Vec::new();
+        collect(&function.body, &mut instructions);
+        let registers = function.registers.len();
+        let edges: Vec<(Vec<usize>, Vec<usize>)> = instructions
+            .iter()
+            .map(|inst| {
+                let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+                let reads = operands.reads.iter().filter_map(|(operand, _)| index(*operand, registers));
+                let writes = operands.writes.iter().map(|(reg, _)| reg.0 as usize);
+                (reads.collect(), writes.filter(|&reg| reg < registers).collect())
+            })
+            .collect();
+
+        let mut feeds = vec![false; registers];
+        let mut thread = vec![false; registers];
+        let mut moves = vec![0u32; registers];
+        for (inst, (_, writes)) in instructions.iter().zip(&edges) {
+            for reg in places(inst).into_iter().flatten().filter_map(|operand| index(operand, registers)) {
+                feeds[reg] = true;
+            }
+            for &reg in writes {
+                moves[reg] += u32::from(matches!(inst, Inst::Move { .. }));
+                thread[reg] |= differs(inst);
+            }
+        }
+        // Variables make cycles, so both closures are repeated until nothing changes.
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for (reads, writes) in &edges {
+                if writes.iter().any(|&reg| feeds[reg]) {
+                    changed |= mark(&mut feeds, reads);
+                }
+                if reads.iter().any(|&reg| thread[reg]) {
+                    changed |= mark(&mut thread, writes);
+                }
+            }
+        }
+        Self { feeds, variable: moves.iter().map(|&count| count > 1).collect(), thread }
+    }
+
+    /// Whether the instruction moves a position in a ring: it writes a variable that leads to an mbarrier, or it
+    /// is the comparison that says where the ring ends.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "positions are kept by these two alone")]
+    pub(super) fn leads_to_barrier(&self, inst: &Inst) -> bool {
+        let known = |set: &[bool], reg: crate::inst::Reg| set.get(reg.0 as usize).copied().unwrap_or(false);
+        match inst {
+            Inst::Move { dst, .. } => known(&self.feeds, *dst) && known(&self.variable, *dst),
+            Inst::Compare { dst, b: Operand::Imm(_), .. } => known(&self.feeds, *dst),
+            _ => false,
+        }
+    }
+
+    /// Whether a condition may differ between the threads of a CTA.
+    pub(super) fn chooses_threads(&self, cond: Operand) -> bool {
+        index(cond, self.thread.len()).is_some_and(|reg| self.thread[reg])
+    }
+}
+
+fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
+    for statement in statements {
+        match statement {
+            Statement::Inst { inst, .. } => into.push(inst),
+            Statement::If { then, otherwise, .. } => {
+                collect(then, into);
+                collect(otherwise, into);
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => collect(body, into),
+            Statement::Break { .. } => {}
+        }
+    }
+}
+
+fn index(operand: Operand, registers: usize) -> Option<usize> {
+    match operand {
+        Operand::Reg(reg) => Some(reg.0 as usize).filter(|&reg| reg < registers),
+        Operand::Imm(_) => None,
+    }
+}
+
+fn mark(set: &mut [bool], registers: &[usize]) -> bool {
+    let before = registers.iter().filter(|&&reg| set[reg]).count();
+    for &reg in registers {
+        set[reg] = true;
+    }
+    before != registers.len()
+}
+
+/// The operands that say which barrier, which parity and which stage.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction names an mbarrier's place")]
+fn places(inst: &Inst) -> [Option<Operand>; 2] {
+    match inst {
+        Inst::MbarrierArrive { barrier, .. }
+        | Inst::MbarrierArriveExpectTx { barrier, .. }
+        | Inst::MbarrierExpectTx { barrier, .. } => [Some(*barrier), None],
+        Inst::MbarrierTryWait { barrier, parity, .. } | Inst::MbarrierWait { barrier, parity } => {
+            [Some(*barrier), Some(*parity)]
+        }
+        Inst::TensorLoad { dst, barrier, .. } => [Some(*dst), Some(*barrier)],
+        _ => [None, None],
+    }
+}
+
+/// Whether an instruction's result differs between threads by itself.
+fn differs(inst: &Inst) -> bool {
+    matches!(inst, Inst::Elect { .. } | Inst::ReadSpecial { special: Special::ThreadX | Special::Lane, .. })
+}

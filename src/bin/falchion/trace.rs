@@ -1,0 +1,198 @@
+//! `falchion trace`: what a kernel does in the emulator, as a timeline.
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
+use falchion::verify::matrix::Fill;
+use falchion::verify::product::orders;
+use falchion::verify::{Format, HostMatrix, Order};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef};
+
+use crate::Failure;
+
+/// Run a kernel in the emulator and write down what each warp and each asynchronous machine did.
+///
+/// The file opens in https://ui.perfetto.dev. Its unit is a step of the emulator, which is not time: the picture shows
+/// who waits for whom and what overlaps. Shared-memory bank conflicts are listed for each instruction.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Example:\n  falchion trace large-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
+)]
+pub(crate) struct TraceArgs {
+    /// A name from `falchion configs`.
+    name: String,
+    /// Rows of A and D.
+    #[arg(long, default_value_t = 256)]
+    m: u32,
+    /// Columns of B and D.
+    #[arg(long, default_value_t = 256)]
+    n: u32,
+    /// Columns of A, rows of B.
+    #[arg(long, default_value_t = 512)]
+    k: u32,
+    /// Factor of C.
+    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    beta: f32,
+    /// Write the timeline to this file, for Perfetto or Chrome.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Write a picture of it to this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// Clusters that run at once: a persistent kernel launches that many.
+    #[arg(long, default_value_t = 1)]
+    clusters: u32,
+    /// Which warp goes on, and when asynchronous work is done.
+    #[arg(long, value_enum, default_value = "paced")]
+    schedule: Pace,
+    /// Seed of the random schedule.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+/// The emulator's schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Pace {
+    /// Side by side, and asynchronous work takes a nominal number of steps.
+    Paced,
+    /// In turns; asynchronous work is done when nobody can go on.
+    Default,
+    /// In turns, all in reverse.
+    Latest,
+    /// At random.
+    Random,
+}
+
+impl Pace {
+    fn schedule(self) -> Schedule {
+        match self {
+            Self::Paced => Schedule::Paced,
+            Self::Default => Schedule::Default,
+            Self::Latest => Schedule::Latest,
+            Self::Random => Schedule::Random,
+        }
+    }
+}
+
+impl TraceArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let entry = kernel::find(&self.name)?;
+        let program = entry.program()?;
+        let mut memory = Memory::new();
+        let Some(launch) = self.launch(entry.as_ref(), &mut memory)? else {
+            return Err(Failure::usage("--m and --n must be at least 1"));
+        };
+        let recorder = Recorder::default();
+        let options = Options {
+            schedule: self.schedule.schedule(),
+            seed: self.seed,
+            trace: Some(&recorder),
+            ..Options::default()
+        };
+        let lowered = Program::new(program.function());
+        let outcome = lowered.launch(launch.grid, &launch.arguments, &memory, &options);
+        let trace = recorder.into_trace();
+        self.show(&trace);
+        if let Some(path) = &self.output {
+            write(path, &trace.chrome_json())?;
+        }
+        if let Some(path) = &self.svg {
+            write(path, &trace.svg())?;
+        }
+        // A trace that ends in a trap is the more worth having.
+        outcome.map(|_| ()).map_err(|failure| Failure::environment(format!("{failure}")))
+    }
+
+    /// Random matrices in the emulator's memory, and the call on them.
+    fn launch(&self, entry: &dyn AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
+        let Self { m, n, k, beta, .. } = *self;
+        let format = Format::named(entry.element())
+            .ok_or_else(|| Failure::environment(format!("there are no matrices of {}", entry.element())))?;
+        let mut random = fastrand::Rng::with_seed(0);
+        let mut place = |extents, order| {
+            let matrix = HostMatrix::random(format, extents, order, 8, Fill::Normal, &mut random);
+            MatrixRef { address: memory.upload(&matrix.bytes()), pitch: matrix.pitch.into() }
+        };
+        let [a, b] = orders(entry);
+        let (a, b) = (place([m, k], a), place([k, n], b));
+        let (c, d) = (place([m, n], Order::RowMajor), place([m, n], Order::RowMajor));
+        let call = Call { problem: GemmProblem { m, n, k }, a, b, c: Some(c), d, alpha: 1.0, beta };
+        Ok(entry.launch(&call, self.clusters)?)
+    }
+
+    fn show(&self, trace: &Trace) {
+        println!("kernel    {}", trace.kernel);
+        println!(
+            "events    {} in {} steps of the emulator, which are not time",
+            trace.events.len(),
+            trace.steps()
+        );
+        for (words, share) in waits(&trace.events) {
+            println!("waits     {:>5.1} % of the warps' steps: {words}", share * 100.0);
+        }
+        if trace.shared.is_empty() {
+            println!("banks     no warp accesses shared memory by itself");
+        }
+        for (access, instructions) in by_statement(&trace.shared) {
+            println!("banks     {}", conflicts(&access, instructions));
+        }
+    }
+}
+
+/// What share of all warps' steps each kind of wait takes, the largest first.
+fn waits(events: &[Event]) -> Vec<(&'static str, f64)> {
+    let mut all = 0u64;
+    let mut sums: Vec<(&'static str, u64)> = Vec::new();
+    for event in events.iter().filter(|event| matches!(event.track, emulator::Track::Warp(_))) {
+        let steps = event.end - event.start;
+        all += steps;
+        if matches!(event.activity, emulator::Activity::Wait(_)) {
+            match sums.iter_mut().find(|(label, _)| *label == event.label()) {
+                Some((_, sum)) => *sum += steps,
+                None => sums.push((event.label(), steps)),
+            }
+        }
+    }
+    sums.sort_by_key(|(_, sum)| core::cmp::Reverse(*sum));
+    sums.into_iter().map(|(label, sum)| (label, sum as f64 / all.max(1) as f64)).collect()
+}
+
+/// The accesses of each statement: one line of a kernel's source builds many instructions.
+fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
+    let mut sums: Vec<(SharedAccess, u64)> = Vec::new();
+    for access in accesses {
+        let same = |(sum, _): &&mut (SharedAccess, u64)| {
+            (sum.site, sum.instruction, &sum.scopes) == (access.site, access.instruction, &access.scopes)
+        };
+        match sums.iter_mut().find(same) {
+            Some((sum, instructions)) => {
+                sum.executed += access.executed;
+                sum.wavefronts += access.wavefronts;
+                sum.ideal += access.ideal;
+                *instructions += 1;
+            }
+            None => sums.push((access.clone(), 1)),
+        }
+    }
+    sums
+}
+
+/// One statement's line.
+fn conflicts(access: &SharedAccess, instructions: u64) -> String {
+    let SharedAccess { instruction, executed, wavefronts, ideal, scopes, site } = access;
+    let factor = *wavefronts as f64 / (*ideal).max(1) as f64;
+    let place = site.map_or(String::new(), |site| format!(" ({}:{})", site.file(), site.line()));
+    let scopes = scopes.join(" / ");
+    format!(
+        "{factor:.2} x the wavefronts without conflicts ({wavefronts} of {ideal}): {instructions} {instruction} in \
+         {scopes}{place}, {executed} executed"
+    )
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text)
+        .map_err(|error| Failure::environment(format!("{} could not be written: {error}", path.display())))?;
+    println!("written   {}", path.display());
+    Ok(())
+}

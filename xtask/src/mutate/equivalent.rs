@@ -1,0 +1,195 @@
+//! Mutants that are no different from their origin, each kind with the argument why.
+//!
+//! An entry says what it covers, and, where that depends on the program, checks that it holds there. It is asked
+//! only about mutants that nothing has killed.
+
+use ptx::inst::{BinaryOp, Inst, Operand, Reg, WgmmaA};
+use ptx::mutate::{Change, Mutation, numbered};
+use ptx::{Function, Statement};
+
+/// One kind of equivalent mutant.
+struct Entry {
+    target: &'static str,
+    /// Whether the mutant is of the kind, and what the argument rests on holds.
+    covers: fn(&Function, &Mutation) -> bool,
+    why: &'static str,
+}
+
+const ENTRIES: &[Entry] = &[
+    Entry {
+        target: "wgmma.wait_group",
+        covers: |_, mutation| waits_longer(mutation),
+        why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
+    },
+    Entry {
+        target: "cp.async.bulk.wait_group",
+        covers: |_, mutation| waits_longer(mutation),
+        why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
+    },
+    Entry {
+        target: "wgmma.fence",
+        covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
+        why: "Between the multiplies that the fence stands between, nothing but multiplies of the same shape uses \
+              their registers; PTX orders these by itself. The first multiply has a fence of its own.",
+    },
+    Entry {
+        target: "setmaxnreg",
+        covers: |_, _| true,
+        why: "The warps of the CTA get their registers with these numbers too, or nothing would have run to its \
+              end. A budget limits the registers that ptxas may use; it orders nothing.",
+    },
+    Entry {
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && only_use(function, mutation),
+        why: "The barrier has this one use, and no other statement uses the number that it gets instead.",
+    },
+    Entry {
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
+        why: "Every thread of the CTA comes to it, and comes to it first: it is over before the other barrier of its \
+              new number begins.",
+    },
+    Entry {
+        target: "position",
+        covers: |_, mutation| mutation.within.is_none() && advances(mutation),
+        why: "It is executed once, on the first stage, and a ring has more than one: nothing wraps there.",
+    },
+    Entry { target: "mbarrier.arrive", covers: |_, mutation| mutation.within.is_none(), why: LAST_ARRIVAL },
+    Entry {
+        target: "if",
+        covers: |function, mutation| {
+            mutation.change == Change::Force(true)
+                && only(function, mutation, |inst| matches!(inst, Inst::BulkWait { .. }))
+        },
+        why: NO_COPIES,
+    },
+    Entry {
+        target: "if",
+        covers: |function, mutation| {
+            mutation.within.is_none()
+                && only(function, mutation, |inst| {
+                    matches!(inst, Inst::MbarrierArrive { .. } | Inst::Binary { .. })
+                })
+        },
+        why: LAST_ARRIVAL,
+    },
+];
+
+const NO_COPIES: &str = "The threads that it adds have started no copies, so they have nothing to wait for.";
+const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
+const LAST_ARRIVAL: &str = "It gives back the last stage of the only tile. The producer has nothing left to put there, \
+                            so nobody waits for that phase.";
+
+/// Why a mutant that nothing has killed cannot be killed.
+pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
+    let covers = |entry: &&Entry| entry.target == mutation.target && (entry.covers)(function, mutation);
+    ENTRIES.iter().find(covers).map(|entry| entry.why)
+}
+
+fn waits_longer(mutation: &Mutation) -> bool {
+    matches!(mutation.change, Change::Field { name: "pending", by: -1 })
+}
+
+/// Whether the mutant leaves an update out or moves the ring's end, rather than changing a first value.
+fn advances(mutation: &Mutation) -> bool {
+    matches!(mutation.change, Change::Delete | Change::Operand { name: "end", .. })
+}
+
+/// Whether the accumulators of the loop around the statement are used by multiplies of one shape alone.
+fn untouched(function: &Function, mutation: &Mutation) -> bool {
+    let Some(Statement::Loop { body, .. }) =
+        mutation.within.and_then(|at| numbered(function).get(at).copied())
+    else {
+        return false;
+    };
+    let mut instructions = Vec::new();
+    collect(body, &mut instructions);
+    let accumulators: Vec<(Reg, u32)> = instructions
+        .iter()
+        .flat_map(|inst| {
+            let (accumulators, n) =
+                if let Inst::Wgmma { d, n, .. } = inst { (&d[..], *n) } else { (&[][..], 0) };
+            accumulators.iter().map(move |&reg| (reg, n))
+        })
+        .collect();
+    let shape = |reg: Reg| accumulators.iter().find(|(known, _)| *known == reg).map(|(_, n)| *n);
+    !accumulators.is_empty()
+        && instructions.iter().all(|inst| {
+            if let Inst::Wgmma { n, d, a, .. } = inst {
+                // Fragments of A are loaded by somebody.
+                matches!(a, WgmmaA::Shared(_)) && d.iter().all(|&reg| shape(reg) == Some(*n))
+            } else {
+                uses(function, inst).into_iter().all(|reg| shape(reg).is_none())
+            }
+        })
+}
+
+fn uses(function: &Function, inst: &Inst) -> Vec<Reg> {
+    let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+    let reads = operands.reads.iter().filter_map(|(operand, _)| match operand {
+        Operand::Reg(reg) => Some(*reg),
+        Operand::Imm(_) => None,
+    });
+    reads.chain(operands.writes.iter().map(|(reg, _)| *reg)).collect()
+}
+
+fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
+    for statement in statements {
+        match statement {
+            Statement::Inst { inst, .. } => into.push(inst),
+            Statement::If { then, otherwise, .. } => {
+                collect(then, into);
+                collect(otherwise, into);
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => collect(body, into),
+            Statement::Break { .. } => {}
+        }
+    }
+}
+
+/// Whether the barrier that the statement names is used by no other statement, and neither is the next one.
+fn only_use(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let barrier = |statement: &Statement| {
+        let Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. } =
+            statement
+        else {
+            return None;
+        };
+        Some(*id)
+    };
+    let Some(Some(Operand::Imm(own))) = all.get(mutation.index).map(|statement| barrier(statement)) else {
+        return false;
+    };
+    let others = all.iter().enumerate().filter(|(index, _)| *index != mutation.index);
+    others.filter_map(|(_, statement)| barrier(statement)).all(|id| match id {
+        Operand::Imm(id) => id != own && id != own + 1,
+        Operand::Reg(_) => false,
+    })
+}
+
+/// Whether the whole CTA comes to a barrier before anybody comes to another.
+fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let barrier = |statement: &&Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { .. } | Inst::BarrierArrive { .. }, .. }
+        )
+    };
+    let Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) = all.get(mutation.index)
+    else {
+        return false;
+    };
+    // A statement of the body itself, under no condition.
+    let unconditional = function.body.iter().any(|statement| core::ptr::eq(statement, all[mutation.index]));
+    *threads == function.threads && unconditional && !all[..mutation.index].iter().any(barrier)
+}
+
+/// Whether an `if` does nothing but this.
+fn only(function: &Function, mutation: &Mutation, this: fn(&Inst) -> bool) -> bool {
+    let all = numbered(function);
+    let Some(Statement::If { then, otherwise, .. }) = all.get(mutation.index) else { return false };
+    let does = |statement: &Statement| matches!(statement, Statement::Inst { inst, .. } if this(inst));
+    otherwise.is_empty() && then.iter().all(does)
+}

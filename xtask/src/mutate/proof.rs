@@ -1,0 +1,120 @@
+//! Runs all mutants of all kernels, or all kernels as they are.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use emulator::Schedule;
+use kernel::AnyGemm;
+use ptx::mutate::mutations;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use super::report::{self, Row};
+use super::trial::{Specimen, Verdict};
+use super::{Mutate, equivalent, extra};
+use crate::error::Error;
+
+/// Runs the task.
+pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
+    let chosen =
+        |name: &str| arguments.kernel.is_empty() || arguments.kernel.iter().any(|part| name.contains(part));
+    let all = kernel::catalogue().into_iter().chain(extra::kernels());
+    let kernels: Vec<_> = all.filter(|gemm| chosen(gemm.name())).collect();
+    if kernels.is_empty() {
+        return Err(Error::Proof(format!("no kernel's name contains {:?}", arguments.kernel)));
+    }
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.unwrap_or(0)).build();
+    let pool = pool.map_err(|error| Error::Proof(format!("the host started no threads: {error}")))?;
+    match arguments.false_alarms {
+        Some(random) => pool.install(|| false_alarms(&kernels, random)),
+        None => pool.install(|| mutants(&kernels, arguments)),
+    }
+}
+
+/// Every unbroken kernel under many schedules: no trap, and every time the same output.
+fn false_alarms(kernels: &[Box<dyn AnyGemm>], random: u64) -> Result<(), Error> {
+    let schedules: Vec<_> = Schedule::sweep(random).collect();
+    let mut alarms = Vec::new();
+    for gemm in kernels {
+        let (name, start) = (gemm.name(), Instant::now());
+        let specimen = Specimen::new(gemm.as_ref()).map_err(Error::Proof)?;
+        let alarm = |schedule| {
+            let verdict = specimen.judge(specimen.function().clone(), &[schedule]);
+            (!matches!(verdict, Verdict::Alive)).then(|| format!("{name}: {verdict}"))
+        };
+        let found: Vec<String> = schedules.clone().into_par_iter().filter_map(alarm).collect();
+        let (count, seconds) = (schedules.len(), start.elapsed().as_secs_f64());
+        eprintln!("{name}: {count} schedules, {} false alarms, {seconds:.1} s", found.len());
+        alarms.extend(found);
+    }
+    let (count, each) = (kernels.len(), schedules.len());
+    println!("{count} kernels, {each} schedules each: {} false alarms", alarms.len());
+    if alarms.is_empty() { Ok(()) } else { Err(Error::Proof(alarms.join("\n"))) }
+}
+
+/// Every mutant of every kernel.
+fn mutants(kernels: &[Box<dyn AnyGemm>], arguments: &Mutate) -> Result<(), Error> {
+    let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
+    let mut rows = Vec::new();
+    for gemm in kernels {
+        let row = prove(gemm.as_ref(), &schedules, arguments.every)?;
+        eprintln!("\r{row}");
+        rows.push(row);
+    }
+    let text = report::markdown(&rows, &schedules);
+    println!("{text}");
+    if arguments.write {
+        report::write(&text)?;
+    }
+    match rows.iter().map(Row::survived).sum::<usize>() {
+        0 => Ok(()),
+        survived => Err(Error::Proof(format!("{survived} mutants survived"))),
+    }
+}
+
+/// Every mutant, or every n-th, of one kernel.
+fn prove(gemm: &dyn AnyGemm, schedules: &[(Schedule, u64)], every: usize) -> Result<Row, Error> {
+    let start = Instant::now();
+    let specimen = Specimen::new(gemm).map_err(Error::Proof)?;
+    let function = specimen.function();
+    let chosen: Vec<_> = mutations(function).into_iter().step_by(every.max(1)).collect();
+    let (done, all) = (AtomicUsize::new(0), chosen.len());
+    let results = chosen.into_par_iter().map(|mutation| {
+        let mut verdict = specimen.judge(mutation.apply(function), schedules);
+        if let (Verdict::Alive, Some(reason)) = (&verdict, equivalent::reason(function, &mutation)) {
+            verdict = Verdict::Equivalent(reason);
+        }
+        let done = done.fetch_add(1, Ordering::Relaxed) + 1;
+        if done.is_multiple_of(32) {
+            eprint!("\r{}: {done} of {all}", gemm.name());
+        }
+        (mutation, verdict)
+    });
+    Ok(Row::new(gemm.name(), results.collect(), start.elapsed()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole proof of one small kernel: in some seconds, so that every change of the emulator is held to it.
+    #[test]
+    fn every_mutant_of_a_small_kernel_is_killed() {
+        let gemm = kernel::find("small-bf16-kk").expect("a catalogue name");
+        let schedules: Vec<_> = Schedule::sweep(2).collect();
+        let row = prove(gemm.as_ref(), &schedules, 1).expect("the kernel itself is right");
+        assert_eq!(row.survived(), 0, "{row}");
+        assert!(row.killed() > 100, "{row}");
+    }
+
+    /// The other sizes' and the clusters' protocols, every fifth mutant.
+    #[test]
+    fn a_sample_of_the_larger_kernels_mutants_is_killed() {
+        let schedules: Vec<_> = Schedule::sweep(1).collect();
+        for gemm in
+            extra::kernels().into_iter().chain([kernel::find("medium-f16-mn").expect("a catalogue name")])
+        {
+            let row = prove(gemm.as_ref(), &schedules, 5).expect("the kernel itself is right");
+            assert_eq!(row.survived(), 0, "{row}");
+        }
+    }
+}

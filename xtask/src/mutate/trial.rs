@@ -1,0 +1,277 @@
+//! One kernel on its problems: what the unbroken program computes, and whether a mutant does the same.
+
+use core::fmt;
+
+use collective::Plan;
+use cute_rs::atom::Major;
+use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
+use half::{bf16, f16};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef};
+use ptx::inst::{Inst, Operand};
+use ptx::{Function, Statement};
+
+/// Clusters that run at once: few, so that persistent kernels compute several tiles each.
+const SLOTS: u32 = 2;
+/// Uses of each stage beyond the arrivals that its barriers count: one arrival too many or too few a use adds up to
+/// a whole phase within that many.
+const SPARE_USES: u32 = 2;
+/// Bytes of an element of any matrix.
+const BYTES: usize = 2;
+
+/// What became of a mutant.
+#[derive(Clone, Debug)]
+pub(super) enum Verdict {
+    /// The verifier refused it.
+    Refused,
+    /// It trapped, hung or computed something else, under this schedule.
+    Killed {
+        /// How.
+        by: &'static str,
+        /// Where it was noticed.
+        schedule: (Schedule, u64),
+        /// The emulator's whole report, or what differs.
+        report: String,
+    },
+    /// It behaved as its origin on every problem under every schedule.
+    Alive,
+    /// As [`Verdict::Alive`], and it has to, for this reason.
+    Equivalent(&'static str),
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused => f.write_str("refused by the verifier"),
+            Self::Killed { by, schedule: (schedule, seed), report } => {
+                write!(f, "{by} under {schedule:?} (seed {seed}): {report}")
+            }
+            Self::Alive => f.write_str("survived"),
+            Self::Equivalent(reason) => write!(f, "equivalent: {reason}"),
+        }
+    }
+}
+
+/// One problem of a kernel.
+struct Case {
+    launch: Launch,
+    /// What A, B, C and D hold before the launch.
+    contents: [Vec<u8>; 4],
+    /// What D holds after the unbroken launch.
+    expected: Vec<u8>,
+    fuel: u64,
+}
+
+/// What a case is for.
+#[derive(Clone, Copy)]
+struct Purpose {
+    /// Whether C is read.
+    beta: f32,
+    /// Whether nothing lies so that two columns can be moved at once: C's pitch is odd, and N where a kernel stores
+    /// such an output.
+    odd: bool,
+    size: Size,
+}
+
+/// How many tiles, and how long K is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    /// Four tiles of a few stages each.
+    Small,
+    /// Tiles of one stage each, and so many of them for each CTA that every stage is the first of a tile twice.
+    /// Only for kernels that compute more than one tile in a CTA.
+    OneStageTiles,
+    /// Four tiles, and K is long enough for the ring to go round and round.
+    Long,
+}
+
+/// The cheap ones first: most mutants die there. The last two exercise the ring, the others the epilogue's variants.
+const PURPOSES: [Purpose; 6] = [
+    Purpose { beta: 1.0, odd: false, size: Size::Small },
+    Purpose { beta: 0.0, odd: false, size: Size::Small },
+    Purpose { beta: 1.0, odd: true, size: Size::Small },
+    Purpose { beta: 0.0, odd: true, size: Size::Small },
+    Purpose { beta: 1.0, odd: false, size: Size::OneStageTiles },
+    Purpose { beta: 1.0, odd: false, size: Size::Long },
+];
+
+/// A kernel and the problems that its mutants are tried on.
+pub(super) struct Specimen {
+    function: Function,
+    cases: Vec<Case>,
+}
+
+impl Specimen {
+    /// Builds a kernel and runs it on its problems.
+    pub(super) fn new(gemm: &dyn AnyGemm) -> Result<Self, String> {
+        let failed = |error: &dyn fmt::Display| format!("{}: {error}", gemm.name());
+        let program = gemm.program().map_err(|error| failed(&error))?;
+        let lowered = Program::new(program.function());
+        let function: Function = (**program.function()).clone();
+        let mut cases = Vec::new();
+        for purpose in PURPOSES {
+            let Some(mut case) = Case::new(gemm, &function, purpose).map_err(|error| failed(&error))? else {
+                continue;
+            };
+            let (outcome, output) = case.run(&lowered, (Schedule::Default, 0));
+            case.fuel = outcome.map_err(|failure| failed(&failure))? * 16 + (1 << 16);
+            case.expected = output;
+            cases.push(case);
+        }
+        Ok(Self { function, cases })
+    }
+
+    /// The unbroken program.
+    pub(super) fn function(&self) -> &Function {
+        &self.function
+    }
+
+    /// Runs a program on every problem under these schedules until it shows that it is not the unbroken one.
+    pub(super) fn judge(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
+        let Ok(verified) = mutant.verify() else { return Verdict::Refused };
+        let program = Program::new(&verified);
+        for case in &self.cases {
+            for &schedule in schedules {
+                let (by, report) = match case.run(&program, schedule) {
+                    (Ok(_), output) if output == case.expected => continue,
+                    (Ok(_), output) => ("wrong output", difference(&output, &case.expected)),
+                    (Err(failure), _) => (class(&failure), failure.to_string()),
+                };
+                return Verdict::Killed { by, schedule, report };
+            }
+        }
+        Verdict::Alive
+    }
+}
+
+impl Case {
+    /// A problem of a few tiles; `None` where the kernel does not take such a problem.
+    fn new(gemm: &dyn AnyGemm, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
+        let plan = gemm.plan();
+        let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
+        let [cluster_m, cluster_n] = plan.mainloop.cluster;
+        let [cluster_tile_m, cluster_tile_n] = [tile_m * cluster_m, tile_n * cluster_n];
+        // The last row and column of tiles are not whole.
+        let (m, n) = match purpose.size {
+            Size::Small | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
+            Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
+        };
+        let mut problem = GemmProblem { m, n: if purpose.odd { n - 1 } else { n }, k: tile_k };
+        if gemm.launch(&call(&plan, problem, purpose).0, SLOTS).is_err() {
+            problem.n = n;
+        }
+        let launch =
+            gemm.launch(&call(&plan, problem, purpose).0, SLOTS).map_err(|error| error.to_string())?;
+        let Some(launch) = launch else { return Ok(None) };
+        let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
+        let tiles_each = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) / clusters.max(1);
+        problem.k = tile_k
+            * match purpose.size {
+                Size::Small => 4u32.div_ceil(tiles_each.max(1)),
+                Size::OneStageTiles if tiles_each < 2 => return Ok(None),
+                Size::OneStageTiles => 1,
+                Size::Long => {
+                    (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1))
+                }
+            }
+            - 8;
+        let (call, extents) = call(&plan, problem, purpose);
+        let Some(launch) = gemm.launch(&call, SLOTS).map_err(|error| error.to_string())? else {
+            return Ok(None);
+        };
+        let mut random = Random(0x5EED);
+        let mut contents = extents.map(|elements| random.matrix(gemm.element(), elements));
+        // What is left of this in D was never computed.
+        contents[3].fill(0xA5);
+        Ok(Some(Self { launch, contents, expected: Vec::new(), fuel: Options::default().fuel }))
+    }
+
+    /// Runs a program: how many instructions it executed, and what D holds then.
+    fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
+        let mut memory = Memory::new();
+        let addresses = [0, 1, 2, 3].map(|matrix| memory.upload(&self.contents[matrix]));
+        let options = Options { schedule, seed, fuel: self.fuel, threads: 1, ..Options::default() };
+        let outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
+        let output = memory.read(addresses[3], self.contents[3].len()).unwrap_or_default();
+        (outcome.map(|report| report.instructions), output)
+    }
+}
+
+/// The call of a problem, all matrices packed with rows of whole 16-byte units, and the elements of each matrix.
+fn call(plan: &Plan, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 4]) {
+    let GemmProblem { m, n, k } = problem;
+    let pitch = |extent: u32| extent.next_multiple_of(16);
+    let shape = |major, mn| match major {
+        Major::K => [mn, pitch(k)],
+        Major::Mn => [k, pitch(mn)],
+    };
+    let c = [m, pitch(n) + u32::from(purpose.odd)];
+    let shapes = [shape(plan.mainloop.a_major, m), shape(plan.mainloop.b_major, n), c, [m, pitch(n)]];
+    let elements = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
+    // The emulator's memory gives the same addresses to the same sizes in the same order.
+    let mut memory = Memory::new();
+    let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| MatrixRef {
+        address: memory.allocate(elements[matrix] * BYTES),
+        pitch: shapes[matrix][1].into(),
+    });
+    (Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta: purpose.beta }, elements)
+}
+
+/// The most arrivals that a barrier of the program counts.
+fn most_arrivals(function: &Function) -> u32 {
+    fn search(statements: &[Statement]) -> u32 {
+        let most = statements.iter().map(|statement| match statement {
+            Statement::Inst { inst: Inst::MbarrierInit { count: Operand::Imm(count), .. }, .. } => {
+                u32::try_from(*count).unwrap_or(0)
+            }
+            Statement::If { then, otherwise, .. } => search(then).max(search(otherwise)),
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => search(body),
+            Statement::Inst { .. } | Statement::Break { .. } => 0,
+        });
+        most.max().unwrap_or(0)
+    }
+    search(&function.body)
+}
+
+/// SplitMix64, by S. Vigna.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Elements between -1 and 1.
+    fn matrix(&mut self, element: &str, elements: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(elements * BYTES);
+        for _ in 0..elements {
+            let value = (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            let bits = if element == "f16" {
+                f16::from_f32(value).to_bits()
+            } else {
+                bf16::from_f32(value).to_bits()
+            };
+            bytes.extend(bits.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+fn difference(output: &[u8], expected: &[u8]) -> String {
+    let wrong = output.iter().zip(expected).filter(|(a, b)| a != b).count();
+    format!("{wrong} of {} bytes of D differ", expected.len())
+}
+
+/// What kind of failure it is, in the words of the table.
+fn class(failure: &Failure) -> &'static str {
+    let Failure::Trap(trap) = failure else { return "refused launch" };
+    if matches!(trap.fault, Fault::Hang { .. }) {
+        "hang"
+    } else if matches!(trap.fault, Fault::Fuel { .. }) {
+        "livelock"
+    } else {
+        "trap"
+    }
+}
