@@ -112,6 +112,85 @@ pub enum LayoutError {
         /// The largest legal value.
         high: u32,
     },
+    /// A mode that does not exist.
+    Mode {
+        /// The mode.
+        mode: usize,
+        /// How many modes there are.
+        rank: usize,
+    },
+    /// A tuple is not nested as it has to be.
+    Profile {
+        /// The tuple.
+        tuple: IntTuple,
+        /// The nesting that is asked for.
+        profile: IntTuple,
+    },
+    /// Of an extent and a divisor neither divides the other.
+    Indivisible {
+        /// The shape that is divided.
+        shape: IntTuple,
+        /// The extent the division ends at.
+        extent: i64,
+        /// What is left of the divisor there.
+        divisor: i64,
+    },
+    /// Sizes or offsets leave 64 bits.
+    Overflow {
+        /// The shape.
+        shape: IntTuple,
+        /// The stride.
+        stride: IntTuple,
+    },
+    /// Steps forwards and backwards together, so that their sum borrows from another mode.
+    MixedSigns {
+        /// The stride of the second layout that runs the other way.
+        stride: i64,
+    },
+    /// A stride that counts along a component of a coordinate, where an integer is needed or the component is missing.
+    Basis {
+        /// The stride's value.
+        scale: i64,
+        /// How many components there are.
+        components: usize,
+    },
+    /// Elements of a layout cannot be joined to larger ones.
+    Recast {
+        /// Extent of the mode in the way.
+        shape: i64,
+        /// Its stride.
+        stride: i64,
+        /// How many elements one larger element would hold.
+        factor: i64,
+    },
+    /// A swizzle whose bits overlap or leave 64.
+    SwizzleBits {
+        /// How many bits.
+        bits: u32,
+        /// The lowest bit that changes.
+        base: u32,
+        /// How far away the source bits are.
+        shift: i32,
+    },
+    /// Swizzles whose sequence is no swizzle.
+    SwizzlePair {
+        /// Bits that the one reads or writes.
+        first: u64,
+        /// Bits that the other reads or writes.
+        second: u64,
+    },
+    /// A number that must be a power of two.
+    PowerOfTwo {
+        /// The number.
+        value: i64,
+    },
+    /// A swizzle reads bits of offsets that the layout does not reach.
+    SwizzleReach {
+        /// One past the highest bit that the swizzle reads or changes.
+        bits: u32,
+        /// One past the largest offset of the layout.
+        cosize: i64,
+    },
     /// A thread-value mode, with those before it, crosses from one column of the tile to the next.
     Straddles {
         /// The mode's extent.
@@ -187,6 +266,59 @@ impl LayoutError {
                 .number(low as i64)
                 .text("..=")
                 .number(high as i64),
+            Self::Mode { mode, rank } => {
+                say.text("there is no mode ").count(mode).text(" among ").count(rank)
+            }
+            Self::Profile { tuple, profile } => {
+                say.tuple(&tuple).text(" is not nested as ").tuple(&profile).text(" asks")
+            }
+            Self::Indivisible { shape, extent, divisor } => say
+                .text("in ")
+                .tuple(&shape)
+                .text(", of extent ")
+                .number(extent)
+                .text(" and divisor ")
+                .number(divisor)
+                .text(" neither divides the other"),
+            Self::Overflow { shape, stride } => {
+                say.tuple(&shape).text(":").tuple(&stride).text(" reaches beyond 2^62")
+            }
+            Self::MixedSigns { stride } => {
+                say.text("stride ").number(stride).text(" walks against the other modes, so that sums borrow")
+            }
+            Self::Basis { scale, components } => say
+                .text("a stride of ")
+                .number(scale)
+                .text(" along a component that does not exist among ")
+                .count(components),
+            Self::Recast { shape, stride, factor } => say
+                .text("mode ")
+                .number(shape)
+                .text(":")
+                .number(stride)
+                .text(" cuts through groups of ")
+                .number(factor)
+                .text(" elements"),
+            Self::SwizzleBits { bits, base, shift } => say
+                .text("Sw<")
+                .number(bits as i64)
+                .text(",")
+                .number(base as i64)
+                .text(",")
+                .number(shift as i64)
+                .text("> has overlapping bits or bits above 62"),
+            Self::SwizzlePair { first, second } => say
+                .text("swizzles on bits ")
+                .number(first.cast_signed())
+                .text(" and ")
+                .number(second.cast_signed())
+                .text(" do not join to one"),
+            Self::PowerOfTwo { value } => say.number(value).text(" is no power of two"),
+            Self::SwizzleReach { bits, cosize } => say
+                .text("the swizzle acts on ")
+                .number(bits as i64)
+                .text(" bits, the layout's offsets end at ")
+                .number(cosize),
             Self::Straddles { shape, stride, rows } => say
                 .text("mode ")
                 .number(shape)
@@ -219,6 +351,21 @@ impl LayoutError {
             Self::Order { .. } => "name each mode once",
             Self::Extents { .. } => "choose a multiple",
             Self::Range { .. } => "choose a number within the range",
+            Self::Mode { .. } => "name a mode that exists, counting from 0",
+            Self::Profile { .. } => "nest the tuple alike",
+            Self::Indivisible { .. } => "choose a divisor whose factors come in the order of the extents",
+            Self::Overflow { .. } => "use smaller extents or strides",
+            Self::MixedSigns { .. } => {
+                "walk all modes in one direction, or coalesce the first layout to one mode"
+            }
+            Self::Basis { .. } => "name a component of the coordinate's profile",
+            Self::Recast { .. } => {
+                "make the contiguous mode a multiple of the factor long, and all other strides multiples of it"
+            }
+            Self::SwizzleBits { .. } => "choose a shift of at least the bits, in either direction",
+            Self::SwizzlePair { .. } => "join swizzles of one shift whose bits are neighbours",
+            Self::PowerOfTwo { .. } => "choose a power of two",
+            Self::SwizzleReach { .. } => "use fewer bits, a lower base, or a larger layout",
             Self::Straddles { .. } => "choose modes that stay within one column",
         }
     }
@@ -275,6 +422,38 @@ mod tests {
                 "N of wgmma is 12, not a positive multiple of 8",
             ),
             (LayoutError::Range { name, value: 264, low: 8, high: 256 }, "N of wgmma is 264, not in 8..=256"),
+            (LayoutError::Mode { mode: 3, rank: 2 }, "there is no mode 3 among 2"),
+            (
+                LayoutError::Profile { tuple: stride, profile: shape },
+                "(1,4,8) is not nested as (4,(2,2)) asks",
+            ),
+            (
+                LayoutError::Indivisible { shape, extent: 4, divisor: 3 },
+                "in (4,(2,2)), of extent 4 and divisor 3 neither divides the other",
+            ),
+            (LayoutError::Overflow { shape, stride }, "(4,(2,2)):(1,4,8) reaches beyond 2^62"),
+            (
+                LayoutError::MixedSigns { stride: -2 },
+                "stride -2 walks against the other modes, so that sums borrow",
+            ),
+            (
+                LayoutError::Basis { scale: 2, components: 1 },
+                "a stride of 2 along a component that does not exist among 1",
+            ),
+            (
+                LayoutError::Recast { shape: 3, stride: 1, factor: 2 },
+                "mode 3:1 cuts through groups of 2 elements",
+            ),
+            (
+                LayoutError::SwizzleBits { bits: 3, base: 4, shift: 2 },
+                "Sw<3,4,2> has overlapping bits or bits above 62",
+            ),
+            (LayoutError::SwizzlePair { first: 3, second: 6 }, "swizzles on bits 3 and 6 do not join to one"),
+            (LayoutError::PowerOfTwo { value: 6 }, "6 is no power of two"),
+            (
+                LayoutError::SwizzleReach { bits: 9, cosize: 64 },
+                "the swizzle acts on 9 bits, the layout's offsets end at 64",
+            ),
             (
                 LayoutError::Straddles { shape: 4, stride: 3, rows: 8 },
                 "mode 4:3 crosses columns of a tile of 8 rows",

@@ -3,9 +3,16 @@
 //! A tuple is a flat list of leaves and, for each leaf, how many parentheses open before it and close behind it.
 //! That makes it a `Copy` value without a heap that constants can be computed from.
 
+mod arithmetic;
+mod coordinates;
+mod edit;
+mod order;
+
 use core::fmt;
 
 use crate::error::LayoutError;
+
+pub(crate) use arithmetic::{div_up, gcd};
 
 /// Most leaves of one tuple.
 pub const MAX_LEAVES: usize = 32;
@@ -27,13 +34,21 @@ pub struct IntTuple {
     leaves: [i64; MAX_LEAVES],
     opens: [u8; MAX_LEAVES],
     closes: [u8; MAX_LEAVES],
+    /// Which component of a coordinate a leaf counts along, from 1; 0 for a plain integer. Only the strides of a
+    /// [`CoordLayout`](crate::CoordLayout) have components.
+    axes: [u8; MAX_LEAVES],
     len: u8,
 }
 
 impl IntTuple {
     /// The empty tuple `()`.
-    pub const EMPTY: Self =
-        Self { leaves: [0; MAX_LEAVES], opens: [0; MAX_LEAVES], closes: [0; MAX_LEAVES], len: 0 };
+    pub const EMPTY: Self = Self {
+        leaves: [0; MAX_LEAVES],
+        opens: [0; MAX_LEAVES],
+        closes: [0; MAX_LEAVES],
+        axes: [0; MAX_LEAVES],
+        len: 0,
+    };
 
     /// One integer.
     pub const fn int(value: i64) -> Self {
@@ -90,6 +105,14 @@ impl IntTuple {
 
     /// The leaves of `self` then those of `other`, with the parentheses each has.
     const fn followed_by(mut self, other: &Self) -> Result<Self, LayoutError> {
+        match self.extend(other) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds the leaves of `other` with their parentheses: the next member of a tuple that is still open.
+    pub(crate) const fn extend(&mut self, other: &Self) -> Result<(), LayoutError> {
         let start = self.len as usize;
         let end = start + other.len as usize;
         if end > MAX_LEAVES {
@@ -100,10 +123,69 @@ impl IntTuple {
             self.leaves[i] = other.leaves[i - start];
             self.opens[i] = other.opens[i - start];
             self.closes[i] = other.closes[i - start];
+            self.axes[i] = other.axes[i - start];
             i += 1;
         }
         self.len = end as u8;
-        Ok(self)
+        Ok(())
+    }
+
+    /// Adds one leaf: the next member of a tuple that is still open.
+    pub(crate) const fn push(&mut self, value: i64, axis: u8) -> Result<(), LayoutError> {
+        let i = self.len as usize;
+        if i == MAX_LEAVES {
+            return Err(LayoutError::Capacity { leaves: i + 1 });
+        }
+        self.leaves[i] = value;
+        self.opens[i] = 0;
+        self.closes[i] = 0;
+        self.axes[i] = axis;
+        self.len += 1;
+        Ok(())
+    }
+
+    /// Puts more parentheses around leaves `start..end`, which must not be empty.
+    pub(crate) const fn wrap_leaves(
+        &mut self,
+        start: usize,
+        end: usize,
+        opens: usize,
+        closes: usize,
+    ) -> Result<(), LayoutError> {
+        let limit = u8::MAX as usize;
+        let (opened, closed) = (self.opens[start] as usize + opens, self.closes[end - 1] as usize + closes);
+        if opened > limit || closed > limit {
+            return Err(LayoutError::Depth { limit });
+        }
+        self.opens[start] = opened as u8;
+        self.closes[end - 1] = closed as u8;
+        Ok(())
+    }
+
+    /// Closes the tuple that [`extend`](Self::extend) and [`push`](Self::push) have filled.
+    pub(crate) const fn close(mut self) -> Result<Self, LayoutError> {
+        if self.len == 0 {
+            return Ok(self);
+        }
+        match self.wrap_leaves(0, self.len as usize, 1, 1) {
+            Ok(()) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Which component leaf `i` counts along, from 1; 0 for an integer.
+    pub(crate) const fn axis(&self, i: usize) -> u8 {
+        if i < self.len() { self.axes[i] } else { 0 }
+    }
+
+    /// The same tuple whose leaves count along these components.
+    pub(crate) const fn with_axes(mut self, axes: &[u8; MAX_LEAVES]) -> Self {
+        let mut i = 0;
+        while i < self.len() {
+            self.axes[i] = if self.leaves[i] == 0 { 0 } else { axes[i] };
+            i += 1;
+        }
+        self
     }
 
     const fn enclosed(mut self) -> Self {
@@ -167,7 +249,7 @@ impl IntTuple {
     }
 
     /// The leaves `start..end` of mode `mode`.
-    const fn mode_range(&self, mode: usize) -> (usize, usize) {
+    pub(crate) const fn mode_range(&self, mode: usize) -> (usize, usize) {
         let mut start = 0;
         let mut i = 0;
         while i < mode && start < self.len() {
@@ -186,6 +268,7 @@ impl IntTuple {
             tuple.leaves[leaf - start] = self.leaves[leaf];
             tuple.opens[leaf - start] = self.opens[leaf];
             tuple.closes[leaf - start] = self.closes[leaf];
+            tuple.axes[leaf - start] = self.axes[leaf];
             leaf += 1;
         }
         tuple.len = (end - start) as u8;
@@ -223,16 +306,17 @@ impl IntTuple {
         }
         let mut tuple = Self::EMPTY;
         tuple.leaves = self.leaves;
+        tuple.axes = self.axes;
         tuple.len = self.len;
         tuple.enclosed()
     }
 
-    /// The product of all leaves: the size of a shape. 1 for `()`.
+    /// The product of all leaves: the size of a shape. 1 for `()`; a product beyond 64 bits saturates.
     pub const fn product(&self) -> i64 {
-        let mut product = 1;
+        let mut product: i64 = 1;
         let mut i = 0;
         while i < self.len() {
-            product *= self.leaves[i];
+            product = product.saturating_mul(self.leaves[i]);
             i += 1;
         }
         product
@@ -278,11 +362,12 @@ impl IntTuple {
         true
     }
 
-    /// The same nesting with other leaves.
+    /// The same nesting with other leaves, which are plain integers.
     pub(crate) const fn with_leaves(mut self, leaves: &[i64; MAX_LEAVES]) -> Self {
         let mut i = 0;
         while i < self.len() {
             self.leaves[i] = leaves[i];
+            self.axes[i] = 0;
             i += 1;
         }
         self

@@ -1,9 +1,15 @@
 //! Layouts: functions from coordinates to offsets, given by a shape and a congruent stride.
 
+mod compact;
+mod edit;
+mod slice;
+
 use core::fmt;
 
 use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
+
+pub use slice::Coord;
 
 /// A function from coordinates to offsets, written `shape:stride`, such as `(4,(2,2)):(2,(1,8))`.
 ///
@@ -20,7 +26,8 @@ impl Layout {
     /// The layout `shape:stride`.
     ///
     /// # Errors
-    /// [`LayoutError::Congruence`] where the nesting differs, [`LayoutError::Extent`] for an extent below 1.
+    /// [`LayoutError::Congruence`] where the nesting differs, [`LayoutError::Extent`] for an extent below 1,
+    /// [`LayoutError::Overflow`] where the size or an offset exceeds 2^62.
     pub const fn new(shape: IntTuple, stride: IntTuple) -> Result<Self, LayoutError> {
         if !shape.congruent(&stride) {
             return Err(LayoutError::Congruence { shape, stride });
@@ -32,7 +39,29 @@ impl Layout {
             }
             i += 1;
         }
+        Self::bounded(shape, stride)
+    }
+
+    /// The layout of a legal shape and a congruent stride, if its numbers stay below 2^62.
+    pub(crate) const fn bounded(shape: IntTuple, stride: IntTuple) -> Result<Self, LayoutError> {
+        const LIMIT: i64 = 1 << 62;
+        let mut reach: i64 = 0;
+        let mut i = 0;
+        while i < shape.len() {
+            // The walk of one leaf, and one extent more, may be evaluated.
+            let walk = shape.leaf(i).saturating_mul(stride.leaf(i)).saturating_abs();
+            reach = reach.saturating_add(walk);
+            i += 1;
+        }
+        if reach > LIMIT || shape.product() > LIMIT {
+            return Err(LayoutError::Overflow { shape, stride });
+        }
         Ok(Self { shape, stride })
+    }
+
+    /// A legal shape and a congruent stride.
+    pub(crate) const fn from_parts(shape: IntTuple, stride: IntTuple) -> Self {
+        Self { shape, stride }
     }
 
     /// The flat layout `(s0,s1,…):(d0,d1,…)`.
@@ -57,11 +86,11 @@ impl Layout {
     /// [`LayoutError::Extent`] for an extent below 1.
     pub const fn column_major(shape: IntTuple) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
-        let mut stride = 1;
+        let mut stride: i64 = 1;
         let mut i = 0;
         while i < shape.len() {
             strides[i] = stride;
-            stride *= shape.leaf(i);
+            stride = shape.leaf(i).saturating_mul(stride);
             i += 1;
         }
         Self::new(shape, shape.with_leaves(&strides))
@@ -73,12 +102,12 @@ impl Layout {
     /// [`LayoutError::Extent`] for an extent below 1.
     pub const fn row_major(shape: IntTuple) -> Result<Self, LayoutError> {
         let mut strides = [0; MAX_LEAVES];
-        let mut stride = 1;
+        let mut stride: i64 = 1;
         let mut i = shape.len();
         while i > 0 {
             i -= 1;
             strides[i] = stride;
-            stride *= shape.leaf(i);
+            stride = shape.leaf(i).saturating_mul(stride);
         }
         Self::new(shape, shape.with_leaves(&strides))
     }
@@ -88,27 +117,99 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves.
     pub const fn concat(modes: &[Self]) -> Result<Self, LayoutError> {
-        let mut shapes = [IntTuple::EMPTY; MAX_LEAVES];
-        let mut strides = [IntTuple::EMPTY; MAX_LEAVES];
-        if modes.len() > MAX_LEAVES {
-            return Err(LayoutError::Capacity { leaves: modes.len() });
-        }
+        let mut joined = Self::EMPTY;
         let mut i = 0;
         while i < modes.len() {
-            shapes[i] = modes[i].shape;
-            strides[i] = modes[i].stride;
+            if let Err(error) = joined.extend(&modes[i]) {
+                return Err(error);
+            }
             i += 1;
         }
-        let (shapes, strides) = (shapes.split_at(modes.len()).0, strides.split_at(modes.len()).0);
-        match (IntTuple::tuple(shapes), IntTuple::tuple(strides)) {
+        joined.close()
+    }
+
+    /// Adds a mode: the next member of a tuple that is still open.
+    pub(crate) const fn extend(&mut self, mode: &Self) -> Result<(), LayoutError> {
+        if mode.shape.is_empty() {
+            return Err(LayoutError::EmptyMode { mode: self.shape.len() });
+        }
+        match (self.shape.extend(&mode.shape), self.stride.extend(&mode.stride)) {
+            (Ok(()), Ok(())) => Ok(()),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Adds all modes of a layout, one by one.
+    pub(crate) const fn extend_modes(&mut self, modes: &Self) -> Result<(), LayoutError> {
+        let rank = modes.rank();
+        let mut i = 0;
+        while i < rank {
+            if let Err(error) = self.extend(&modes.mode(i)) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
+    /// Adds a leaf: the next member of a tuple that is still open.
+    pub(crate) const fn push(&mut self, shape: i64, stride: i64, axis: u8) -> Result<(), LayoutError> {
+        match self.shape.push(shape, 0) {
+            Ok(()) => self.stride.push(stride, axis),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts more parentheses around leaves `start..end`.
+    pub(crate) const fn wrap_leaves(
+        &mut self,
+        start: usize,
+        end: usize,
+        opens: usize,
+        closes: usize,
+    ) -> Result<(), LayoutError> {
+        match self.shape.wrap_leaves(start, end, opens, closes) {
+            Ok(()) => self.stride.wrap_leaves(start, end, opens, closes),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The layout as the only mode of another: `R((c)) = L(c)`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// assert_eq!(Layout::new(IntTuple::int(8), IntTuple::int(2))?.wrap()?.to_string(), "(8):(2)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Depth`] above 255 levels.
+    pub const fn wrap(&self) -> Result<Self, LayoutError> {
+        self.close()
+    }
+
+    /// Closes the tuple that [`extend`](Self::extend) has filled.
+    pub(crate) const fn close(&self) -> Result<Self, LayoutError> {
+        match (self.shape.close(), self.stride.close()) {
             (Ok(shape), Ok(stride)) => Ok(Self { shape, stride }),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
 
+    /// The layout `()`, which is also a tuple that is still open and has no member.
+    pub(crate) const EMPTY: Self = Self { shape: IntTuple::EMPTY, stride: IntTuple::EMPTY };
+
     /// The shape.
     pub const fn shape(&self) -> IntTuple {
         self.shape
+    }
+
+    pub(crate) const fn shape_ref(&self) -> &IntTuple {
+        &self.shape
+    }
+
+    pub(crate) const fn stride_ref(&self) -> &IntTuple {
+        &self.stride
     }
 
     /// The stride, congruent to the shape.
@@ -151,7 +252,8 @@ impl Layout {
     }
 
     /// The offset of an integer coordinate: `sum over leaves of c_i * d_i`, where `c_i` are the digits of
-    /// `coord` in the mixed radix of the shape, leftmost first. Beyond the size the last leaf goes on.
+    /// `coord` in the mixed radix of the shape, leftmost first. Beyond the size the last leaf goes on, and a negative
+    /// coordinate has negative digits: `L(-c) = -L(c)`. Offsets of coordinates that far out may wrap around.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -161,15 +263,12 @@ impl Layout {
     /// ```
     pub const fn at(&self, coord: i64) -> i64 {
         let mut rest = coord;
-        let mut offset = 0;
+        let mut offset: i64 = 0;
         let mut i = 0;
         while i < self.shape.len() {
-            if i + 1 == self.shape.len() {
-                offset += rest * self.stride.leaf(i);
-            } else {
-                offset += rest % self.shape.leaf(i) * self.stride.leaf(i);
-                rest /= self.shape.leaf(i);
-            }
+            let digit = if i + 1 == self.shape.len() { rest } else { rest % self.shape.leaf(i) };
+            offset = offset.wrapping_add(digit.wrapping_mul(self.stride.leaf(i)));
+            rest /= self.shape.leaf(i);
             i += 1;
         }
         offset
@@ -183,10 +282,11 @@ impl Layout {
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     pub const fn at_modes(&self, coords: &[i64]) -> i64 {
-        let mut offset = 0;
+        let mut offset: i64 = 0;
         let mut i = 0;
-        while i < coords.len() && i < self.rank() {
-            offset += self.mode(i).at(coords[i]);
+        let rank = self.rank();
+        while i < coords.len() && i < rank {
+            offset = offset.wrapping_add(self.mode(i).at(coords[i]));
             i += 1;
         }
         offset
@@ -203,11 +303,11 @@ impl Layout {
         if self.shape.is_int() || coord.rank() != self.rank() {
             return Err(LayoutError::Rank { needed: self.rank(), given: coord.rank() });
         }
-        let mut offset = 0;
+        let mut offset: i64 = 0;
         let mut i = 0;
         while i < self.rank() {
             match self.mode(i).at_coord(&coord.mode(i)) {
-                Ok(part) => offset += part,
+                Ok(part) => offset = offset.wrapping_add(part),
                 Err(error) => return Err(error),
             }
             i += 1;
@@ -217,19 +317,7 @@ impl Layout {
 
     /// The coordinate, nested like the shape, that an integer coordinate stands for.
     pub const fn coord(&self, coord: i64) -> IntTuple {
-        let mut digits = [0; MAX_LEAVES];
-        let mut rest = coord;
-        let mut i = 0;
-        while i < self.shape.len() {
-            if i + 1 == self.shape.len() {
-                digits[i] = rest;
-            } else {
-                digits[i] = rest % self.shape.leaf(i);
-                rest /= self.shape.leaf(i);
-            }
-            i += 1;
-        }
-        self.shape.with_leaves(&digits)
+        self.shape.idx2crd(coord)
     }
 
     /// The same function of integer coordinates with all nesting removed.
@@ -250,66 +338,9 @@ impl Layout {
     /// # Errors
     /// [`LayoutError::Rank`] where `end` is beyond the rank, [`LayoutError::EmptyMode`] unless `begin < end`.
     pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
-        let rank = self.rank();
-        if end > rank {
-            return Err(LayoutError::Rank { needed: end, given: rank });
-        }
-        if begin >= end {
-            return Err(LayoutError::EmptyMode { mode: begin });
-        }
-        let mut modes = [Self::leaf(1, 0); MAX_LEAVES];
-        let mut i = 0;
-        while i < rank {
-            modes[i] = self.mode(i);
-            i += 1;
-        }
-        let group = match Self::concat(modes.split_at(end).0.split_at(begin).1) {
-            Ok(group) => group,
-            Err(error) => return Err(error),
-        };
-        modes[begin] = group;
-        let mut i = end;
-        while i < rank {
-            modes[begin + 1 + i - end] = self.mode(i);
-            i += 1;
-        }
-        Self::concat(modes.split_at(rank + 1 - (end - begin)).0)
-    }
-
-    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it. Returns the layout of the kept modes and
-    /// the offset of the fixed ones: `L(c) = offset + R(kept coordinates)`.
-    ///
-    /// ```
-    /// # use cute_rs::Layout;
-    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
-    /// let (row_2, offset) = rows.slice(&[Some(2), None])?;
-    /// assert_eq!((row_2.to_string().as_str(), offset), ("(8):(1)", 16));
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`LayoutError::Rank`] where there is not one entry a mode.
-    pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, i64), LayoutError> {
-        if coord.len() != self.rank() {
-            return Err(LayoutError::Rank { needed: self.rank(), given: coord.len() });
-        }
-        let mut kept = [Self::leaf(1, 0); MAX_LEAVES];
-        let mut count = 0;
-        let mut offset = 0;
-        let mut i = 0;
-        while i < coord.len() {
-            match coord[i] {
-                None => {
-                    kept[count] = self.mode(i);
-                    count += 1;
-                }
-                Some(c) => offset += self.mode(i).at(c),
-            }
-            i += 1;
-        }
-        match Self::concat(kept.split_at(count).0) {
-            Ok(layout) => Ok((layout, offset)),
-            Err(error) => Err(error),
+        match (self.shape.group(begin, end), self.stride.group(begin, end)) {
+            (Ok(shape), Ok(stride)) => Ok(Self { shape, stride }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
 }

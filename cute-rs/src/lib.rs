@@ -119,13 +119,18 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
 mod algebra;
 pub mod atom;
+mod composed;
+mod coord_layout;
+pub mod draw;
 mod error;
 mod evaluate;
+pub mod expr;
 mod int_tuple;
 mod layout;
 mod nest;
@@ -134,12 +139,17 @@ mod swizzle;
 mod thread_value;
 pub mod types;
 
+pub use algebra::Tiler;
+pub use composed::{ComposedLayout, SwizzledInverse};
+pub use coord_layout::{Basis, CoordLayout};
 pub use error::LayoutError;
 pub use evaluate::Arithmetic;
 pub use int_tuple::{IntTuple, MAX_LEAVES};
-pub use layout::Layout;
+pub use layout::{Coord, Layout};
 pub use nest::Nest;
-pub use swizzle::{ComposedLayout, Swizzle};
+pub use swizzle::Swizzle;
 pub use thread_value::ThreadValue;
 pub use typenum;
-pub use types::{StaticComposed, StaticLayout, StaticTuple};
+pub use types::{
+    StaticComposed, StaticCoord, StaticCoords, StaticLayout, StaticSwizzle, StaticTiler, StaticTuple,
+};

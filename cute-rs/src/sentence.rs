@@ -1,7 +1,9 @@
 //! Sentences that can be built in a constant, so that a refused layout names its numbers in the compiler's output.
 
+use crate::algebra::Tiler;
 use crate::int_tuple::IntTuple;
-use crate::layout::Layout;
+use crate::layout::{Coord, Layout};
+use crate::swizzle::Swizzle;
 
 /// Room for the texts of several layouts; what does not fit is cut off.
 const CAPACITY: usize = 2048;
@@ -77,6 +79,47 @@ impl Sentence {
 
     pub(crate) const fn layout(self, layout: &Layout) -> Self {
         self.tuple(&layout.shape()).text(":").tuple(&layout.stride())
+    }
+
+    pub(crate) const fn swizzle(self, swizzle: Swizzle) -> Self {
+        let name = self.text("Sw<").number(swizzle.bits as i64).text(",").number(swizzle.base as i64);
+        name.text(",").number(swizzle.shift as i64).text(">")
+    }
+
+    pub(crate) const fn tiler(self, tiler: &Tiler<'_>) -> Self {
+        match *tiler {
+            Tiler::Keep => self.text("_"),
+            Tiler::By(layout) => self.layout(layout),
+            Tiler::Shape(shape) if shape.is_int() => self.tuple(shape).text(":1"),
+            Tiler::Shape(shape) => self.text("the shape ").tuple(shape),
+            Tiler::Modes(tilers) => {
+                let mut say = self.text("<");
+                let mut i = 0;
+                while i < tilers.len() {
+                    say = if i > 0 { say.text(",") } else { say };
+                    say = say.tiler(&tilers[i]);
+                    i += 1;
+                }
+                say.text(">")
+            }
+        }
+    }
+
+    pub(crate) const fn coord(self, coord: &Coord<'_>) -> Self {
+        match *coord {
+            Coord::Keep => self.text("_"),
+            Coord::At(c) => self.number(c),
+            Coord::Modes(modes) => {
+                let mut say = self.text("(");
+                let mut i = 0;
+                while i < modes.len() {
+                    say = if i > 0 { say.text(",") } else { say };
+                    say = say.coord(&modes[i]);
+                    i += 1;
+                }
+                say.text(")")
+            }
+        }
     }
 
     /// Another sentence's text.

@@ -2,38 +2,270 @@
 
 use core::fmt;
 
+use crate::composed::ComposedLayout;
 use crate::error::LayoutError;
-use crate::evaluate::{Arithmetic, unsigned};
+use crate::evaluate::Arithmetic;
 use crate::layout::Layout;
 
-/// `Sw<B,M,S>`: `x ^ (((x >> S) & (2^B - 1) << M))`. The `bits` bits above bit `base + shift` are XORed onto the
-/// `bits` bits above bit `base`. It is its own inverse.
+/// Bits of an offset that a swizzle can reach: offsets are positive 64-bit numbers.
+const WIDTH: u32 = 62;
+
+/// `Sw<B,M,S>`: B bits of an offset are XORed onto B others. Where S is positive, the bits from `M + S` up go onto those
+/// from M up; where S is negative, those from M up go onto those from `M - S` up. With `|S| >= B` it is its own inverse:
+/// `Sw(Sw(x)) = x`.
+///
+/// ```
+/// # use cute_rs::Swizzle;
+/// let swizzle = Swizzle::new(2, 0, 3)?;
+/// assert_eq!(swizzle.to_string(), "Sw<2,0,3>");
+/// assert_eq!(swizzle.apply(0b01_000), 0b01_001);
+/// assert_eq!(swizzle.apply(swizzle.apply(29)), 29);
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Swizzle {
     /// B: how many bits.
     pub bits: u32,
-    /// M: the lowest bit that changes; runs of `2^M` stay together.
+    /// M: the lowest bit that takes part; runs of `2^M` stay together.
     pub base: u32,
-    /// S: how far above the changed bits the source bits are; at least B.
-    pub shift: u32,
+    /// S: how far above the changed bits the source bits are, negative for below; at least B in size.
+    pub shift: i32,
 }
 
 impl Swizzle {
     /// The identity.
     pub const NONE: Self = Self { bits: 0, base: 0, shift: 0 };
 
-    const fn mask(self) -> u32 {
-        ((1 << self.bits) - 1) << self.base
+    /// The swizzle `Sw<B,M,S>`.
+    ///
+    /// # Errors
+    /// [`LayoutError::SwizzleBits`] where source and target bits overlap (`|S| < B`) or reach above bit 62.
+    pub const fn new(bits: u32, base: u32, shift: i32) -> Result<Self, LayoutError> {
+        let span = bits.saturating_add(base).saturating_add(shift.unsigned_abs());
+        if bits > shift.unsigned_abs() || span > WIDTH {
+            return Err(LayoutError::SwizzleBits { bits, base, shift });
+        }
+        Ok(Self { bits, base, shift })
+    }
+
+    /// The swizzle that XORs the bits of the mask `source` onto those of the mask `target`. Each is one run of bits,
+    /// equally long.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::from_masks(0b11_1000_0000, 0b111_0000)?.to_string(), "Sw<3,4,3>");
+    /// assert_eq!(Swizzle::from_masks(0b0011, 0b1100)?.to_string(), "Sw<2,0,-2>");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::SwizzlePair`] for masks with gaps or of unequal lengths, and those of [`new`](Self::new).
+    pub const fn from_masks(source: u64, target: u64) -> Result<Self, LayoutError> {
+        if source == 0 && target == 0 {
+            return Ok(Self::NONE);
+        }
+        let (from, to) = (source.trailing_zeros(), target.trailing_zeros());
+        let bits = source.count_ones();
+        if bits != target.count_ones() || ones(bits, from) != source || ones(bits, to) != target {
+            return Err(LayoutError::SwizzlePair { first: source, second: target });
+        }
+        Self::new(bits, if from < to { from } else { to }, from.cast_signed() - to.cast_signed())
+    }
+
+    /// The bits that are read.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 4, 3)?.source_mask(), 0b11_1000_0000);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn source_mask(self) -> u64 {
+        ones(
+            self.bits,
+            if self.shift > 0 { self.base.saturating_add(self.shift.unsigned_abs()) } else { self.base },
+        )
+    }
+
+    /// The bits that change.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 4, 3)?.target_mask(), 0b111_0000);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn target_mask(self) -> u64 {
+        ones(
+            self.bits,
+            if self.shift < 0 { self.base.saturating_add(self.shift.unsigned_abs()) } else { self.base },
+        )
     }
 
     /// The swizzled offset.
     pub const fn apply(self, offset: u64) -> u64 {
-        offset ^ ((offset >> self.shift) & self.mask() as u64)
+        let (source, by) = (offset & self.source_mask(), self.shift.unsigned_abs());
+        if source == 0 {
+            return offset;
+        }
+        offset ^ if self.shift >= 0 { source >> by } else { source << by }
     }
 
-    /// The swizzled offset, computed with `V`'s operators.
+    /// The swizzled offset, computed with `V`'s operators: equals [`apply`](Self::apply) within 32 bits.
     pub fn apply_to<V: Arithmetic>(self, offset: V) -> V {
-        if self.bits == 0 { offset } else { offset ^ ((offset >> self.shift) & self.mask()) }
+        let by = self.shift.unsigned_abs();
+        match self.shift {
+            _ if self.bits == 0 => offset,
+            0.. => offset ^ ((offset >> by) & self.target_mask() as u32),
+            ..0 => offset ^ ((offset & self.source_mask() as u32) << by),
+        }
+    }
+
+    /// The layout `c -> Sw(L(c))`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.to_string(), "Sw<3,3,3> o 0 o (8,64):(64,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn after(self, layout: Layout) -> ComposedLayout {
+        ComposedLayout { swizzle: self, offset: 0, layout }
+    }
+
+    /// One swizzle after another as a swizzle: `R(x) = A(B(x))`.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// let (low, high) = (Swizzle::new(1, 4, 3)?, Swizzle::new(2, 5, 3)?);
+    /// assert_eq!(low.composition(high)?.to_string(), "Sw<3,4,3>");
+    /// assert_eq!(high.composition(high)?.to_string(), "Sw<0,0,0>");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::SwizzlePair`] where the shifts differ, where the bits do not join to one run, or where A reads what B
+    /// changes.
+    pub const fn composition(self, other: Self) -> Result<Self, LayoutError> {
+        if self.bits == 0 {
+            return Ok(other);
+        }
+        if other.bits == 0 {
+            return Ok(self);
+        }
+        let (first, second) = (self.source_mask(), other.source_mask());
+        if self.shift != other.shift || first & other.target_mask() != 0 {
+            return Err(LayoutError::SwizzlePair { first, second });
+        }
+        // Bits that both XOR cancel out.
+        match Self::from_masks(first ^ second, self.target_mask() ^ other.target_mask()) {
+            Ok(swizzle) => Ok(swizzle),
+            Err(_) => Err(LayoutError::SwizzlePair { first, second }),
+        }
+    }
+
+    /// The swizzle that undoes this one: itself. `R(Sw(x)) = x`.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// let swizzle = Swizzle::new(3, 4, 3)?;
+    /// assert_eq!(swizzle.inverse().apply(swizzle.apply(1234)), 1234);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    #[must_use]
+    pub const fn inverse(self) -> Self {
+        self
+    }
+
+    /// The swizzle of elements that are `n` times as large: `R(x) = floor(Sw(n * x) / n)`.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 4, 3)?.upcast(2)?.to_string(), "Sw<3,3,3>");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::PowerOfTwo`] for another `n`.
+    pub const fn upcast(self, n: i64) -> Result<Self, LayoutError> {
+        let by = match log2(n) {
+            Ok(by) => by,
+            Err(error) => return Err(error),
+        };
+        if self.bits == 0 {
+            return Ok(self);
+        }
+        // Bits that now lie inside an element take no part.
+        let lost = by.saturating_sub(self.base);
+        let bits = self.bits.saturating_sub(lost);
+        if bits == 0 {
+            return Ok(Self::NONE);
+        }
+        let base = self.base.saturating_sub(by);
+        Ok(Self { bits, base, shift: self.shift })
+    }
+
+    /// The swizzle of elements of which `n` make up one: `R(n * x + j) = n * Sw(x) + j` for `0 <= j < n`.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 3, 3)?.downcast(2)?.to_string(), "Sw<3,4,3>");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::PowerOfTwo`] for another `n`; [`LayoutError::SwizzleBits`] above bit 62.
+    pub const fn downcast(self, n: i64) -> Result<Self, LayoutError> {
+        match log2(n) {
+            Ok(_) if self.bits == 0 => Ok(self),
+            Ok(by) => Self::new(self.bits, self.base.saturating_add(by), self.shift),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many neighbours stay together, `2^M`: runs of that many elements that begin at a multiple of it move as one.
+    /// The identity keeps runs of `2^62`.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 4, 3)?.max_alignment(), 16);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn max_alignment(self) -> i64 {
+        1 << if self.bits == 0 || self.base > WIDTH { WIDTH } else { self.base }
+    }
+
+    /// After how many offsets the pattern repeats: `Sw(x + R) = Sw(x) + R` for every `x`.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 4, 3)?.period(), 1024);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn period(self) -> i64 {
+        let span = self.bits.saturating_add(self.base).saturating_add(self.shift.unsigned_abs());
+        1 << if self.bits == 0 {
+            0
+        } else if span > WIDTH {
+            WIDTH
+        } else {
+            span
+        }
+    }
+}
+
+/// A run of ones from bit `from` up.
+const fn ones(bits: u32, from: u32) -> u64 {
+    if bits == 0 || from > 63 {
+        return 0;
+    }
+    (if bits > 63 { u64::MAX } else { (1 << bits) - 1 }) << from
+}
+
+/// The exponent of a power of two.
+const fn log2(n: i64) -> Result<u32, LayoutError> {
+    if n > 0 && n.cast_unsigned().is_power_of_two() {
+        Ok(n.trailing_zeros())
+    } else {
+        Err(LayoutError::PowerOfTwo { value: n })
     }
 }
 
@@ -43,60 +275,9 @@ impl fmt::Display for Swizzle {
     }
 }
 
-/// A swizzled layout: `c -> swizzle(offset + layout(c))`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ComposedLayout {
-    /// Applied last.
-    pub swizzle: Swizzle,
-    /// Added before the swizzle.
-    pub offset: i64,
-    /// Applied first.
-    pub layout: Layout,
-}
-
-impl ComposedLayout {
-    /// Number of coordinates.
-    pub const fn size(&self) -> i64 {
-        self.layout.size()
-    }
-
-    /// The offset of an integer coordinate.
-    pub const fn at(&self, coord: i64) -> i64 {
-        self.swizzled(self.layout.at(coord))
-    }
-
-    /// The offset of one integer coordinate a mode.
-    pub const fn at_modes(&self, coords: &[i64]) -> i64 {
-        self.swizzled(self.layout.at_modes(coords))
-    }
-
-    const fn swizzled(&self, offset: i64) -> i64 {
-        self.swizzle.apply((self.offset + offset).cast_unsigned()).cast_signed()
-    }
-
-    /// The offset of one coordinate a mode, computed with `V`'s operators.
-    ///
-    /// # Errors
-    /// Those of [`Layout::apply_modes`]; [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset
-    /// that is no `u32`.
-    pub fn apply_modes<V: Arithmetic>(&self, coords: &[V]) -> Result<V, LayoutError> {
-        let start = unsigned(self.offset)?;
-        let inner = self.layout.apply_modes(coords)?;
-        Ok(self.swizzle.apply_to(if start == 0 { inner } else { inner + start }))
-    }
-}
-
-impl fmt::Display for ComposedLayout {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} o {} o {}", self.swizzle, self.offset, self.layout)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::string::ToString;
-    use std::vec::Vec;
 
     #[test]
     fn bits_move_onto_lower_bits() {
@@ -107,38 +288,12 @@ mod tests {
             ("bits 7..10 go onto bits 4..7", swizzle(3, 4, 3), 0x280, 0x280 ^ 0x50),
             ("bit 10 is no source", swizzle(3, 4, 3), 0x400, 0x400),
             ("one bit", swizzle(1, 4, 3), 0x180, 0x180 ^ 0x10),
+            ("a negative shift goes up", swizzle(2, 1, -3), 0b110, 0b110_110),
             ("a shift above the width", swizzle(2, 0, 5), 0b11_00000, 0b11_00011),
         ] {
             assert_eq!(swizzle.apply(offset), want, "{why}");
             assert_eq!(u64::from(swizzle.apply_to(offset as u32)), want, "{why}, with operators");
             assert_eq!(swizzle.apply(want), offset, "{why}, undone");
-        }
-    }
-
-    #[test]
-    fn swizzled_layouts_add_then_permute() {
-        let layout = Layout::flat(&[8, 8], &[8, 1]).unwrap();
-        let tile = ComposedLayout { swizzle: Swizzle { bits: 3, base: 0, shift: 3 }, offset: 64, layout };
-        assert_eq!((tile.to_string().as_str(), tile.size()), ("Sw<3,0,3> o 64 o (8,8):(8,1)", 64));
-        for row in 0..8_u32 {
-            let columns: Vec<_> = (0..8_u32).map(|c| tile.apply_modes(&[row, c]).unwrap()).collect();
-            for (column, &offset) in (0..8).zip(&columns) {
-                assert_eq!(offset, 64 + 8 * row + (column ^ row), "element ({row},{column})");
-                assert_eq!(tile.at_modes(&[row.into(), column.into()]), offset.into());
-                assert_eq!(tile.at((row + 8 * column).into()), offset.into());
-            }
-        }
-    }
-
-    #[test]
-    fn offsets_need_32_bits() {
-        let layout = Layout::flat(&[2], &[1]).unwrap();
-        for (why, offset, want) in [
-            ("negative", -1, LayoutError::NegativeStride { stride: -1 }),
-            ("too wide", 1 << 32, LayoutError::Width { value: 1 << 32 }),
-        ] {
-            let tile = ComposedLayout { swizzle: Swizzle::NONE, offset, layout };
-            assert_eq!(tile.apply_modes(&[0_u32]), Err(want), "{why}");
         }
     }
 }

@@ -23,21 +23,41 @@
 //! there: `const _: Layout = Tiles::LAYOUT;`.
 
 mod combinators;
+mod coords;
+mod edit;
+mod operation;
+mod slice;
 mod swizzled;
+mod tiler;
+mod tiling;
 
 use core::marker::PhantomData;
 
-use typenum::{Bit, UInt, UTerm, Unsigned};
+use typenum::{Bit, NInt, NonZero, PInt, UInt, UTerm, Unsigned, Z0};
 
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::sentence::Sentence;
 
-pub use combinators::{BlockedProduct, Coalesce, Complement, Compose, LogicalDivide, LogicalProduct};
-pub use swizzled::{StaticComposed, Sw, Swizzled};
+pub use combinators::{
+    Coalesce, CoalesceBy, CoalesceX, Complement, ComplementAll, Compose, ComposeBy, Downcast, Filter,
+    FilterBy, FilterZeros, LeftInverse, MaxCommon, Nullspace, Recast, RightInverse, Upcast,
+};
+pub use coords::{Identity, StaticCoords};
+pub use edit::{
+    Append, CompactLike, DomainDistribute, Flatten, FragmentLike, Group, Mode, Ordered, Prepend, Replace,
+    Reverse, Select, Take, Unflatten, WithShape, Zip,
+};
+pub use slice::{Dice, Slice, StaticCoord};
+pub use swizzled::{StaticComposed, StaticSwizzle, Sw, Swizzled};
+pub use tiler::{Keep, StaticTiler};
+pub use tiling::{
+    BlockedProduct, FlatDivide, FlatProduct, LogicalDivide, LogicalDivideBy, LogicalProduct,
+    LogicalProductBy, RakedProduct, TileToShape, TiledDivide, TiledProduct, ZippedDivide, ZippedProduct,
+};
 
-/// A type that names an integer tuple: a [`typenum`] number, or a tuple of 1 to 6 of such types.
+/// A type that names an integer tuple: a [`typenum`] number, be it unsigned as `U8` or signed as `N8`, or a tuple of 1 to 6 of such types.
 ///
 /// ```
 /// use cute_rs::StaticTuple;
@@ -62,6 +82,18 @@ impl<U: Unsigned, B: Bit> StaticTuple for UInt<U, B> {
         assert!(<Self as Unsigned>::U64 <= i64::MAX.cast_unsigned(), "the number exceeds 2^63 - 1");
         IntTuple::int(<Self as Unsigned>::U64.cast_signed())
     };
+}
+
+impl StaticTuple for Z0 {
+    const TUPLE: IntTuple = IntTuple::int(0);
+}
+
+impl<U: Unsigned + NonZero> StaticTuple for PInt<U> {
+    const TUPLE: IntTuple = IntTuple::int(U::I64);
+}
+
+impl<U: Unsigned + NonZero> StaticTuple for NInt<U> {
+    const TUPLE: IntTuple = IntTuple::int(-U::I64);
 }
 
 /// Implements [`StaticTuple`] for tuples of these members.
@@ -142,7 +174,7 @@ const fn refuse(tried: Sentence, error: &LayoutError) -> ! {
 mod tests {
     use super::*;
     use std::string::ToString;
-    use typenum::{U0, U1, U2, U3, U4, U6, U8, U32};
+    use typenum::{N2, U0, U1, U2, U3, U4, U6, U8, U32};
 
     #[test]
     fn types_name_tuples() {
@@ -163,6 +195,7 @@ mod tests {
         for (why, got, want) in [
             ("any stride", Strided::<Shape, (U1, (U8, U32))>::LAYOUT, "(8,(4,2)):(1,(8,32))"),
             ("an integer layout", Strided::<U4, U2>::LAYOUT, "4:2"),
+            ("backwards", Strided::<(U4, U2), (N2, U8)>::LAYOUT, "(4,2):(-2,8)"),
             ("a broadcast", Strided::<(U4, U2), (U0, U1)>::LAYOUT, "(4,2):(0,1)"),
             ("leftmost contiguous", ColumnMajor::<Shape>::LAYOUT, "(8,(4,2)):(1,(8,32))"),
             ("rightmost contiguous", RowMajor::<Shape>::LAYOUT, "(8,(4,2)):(8,(2,1))"),

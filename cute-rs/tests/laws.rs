@@ -567,12 +567,13 @@ fn swizzles_are_their_own_inverses() {
     holds(100, |choices| {
         let bits = choices.below(5) as u32;
         let base = choices.below(4) as u32;
-        let swizzle = Swizzle { bits, base, shift: bits + choices.below(3) as u32 };
-        let period = 1_u64 << (bits + base + swizzle.shift);
+        let shift = bits + choices.below(3) as u32;
+        let swizzle = Swizzle { bits, base, shift: shift.cast_signed() };
+        let period = 1_u64 << (bits + base + shift);
         let image: HashSet<_> = (0..period).map(|offset| swizzle.apply(offset)).collect();
         assert_eq!(image.len() as u64, period, "{swizzle} is a bijection");
         for offset in 0..period {
-            let field = (offset >> (base + swizzle.shift)) % (1 << bits);
+            let field = (offset >> (base + shift)) % (1 << bits);
             let want = (0..bits).fold(offset, |o, bit| match field >> bit & 1 {
                 0 => o,
                 _ if o >> (base + bit) & 1 == 0 => o + (1 << (base + bit)),

@@ -6,9 +6,9 @@
 //! Source: PTX ISA "Shared Memory Matrix Layout", canonical layouts.
 
 use super::{Major, SwizzleMode};
+use crate::composed::ComposedLayout;
 use crate::error::LayoutError;
 use crate::layout::Layout;
-use crate::swizzle::ComposedLayout;
 
 /// The widest swizzle whose rows divide the tile's contiguous extent.
 pub const fn widest_mode(major: Major, element_bits: u32, mn: u32, k: u32) -> SwizzleMode {

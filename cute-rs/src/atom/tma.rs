@@ -54,7 +54,14 @@ impl TmaTiles {
         if other > 256 {
             return Err(LayoutError::Range { name: "a box extent", value: other, low: 1, high: 256 });
         }
-        Ok(Self { major, box_dims: [width, other], count: contiguous / width, slices: 1, layout, element_bits })
+        Ok(Self {
+            major,
+            box_dims: [width, other],
+            count: contiguous / width,
+            slices: 1,
+            layout,
+            element_bits,
+        })
     }
 
     /// The `i`-th box.
@@ -81,7 +88,11 @@ impl TmaTiles {
     pub const fn sliced(mut self, slices: u32) -> Result<Self, LayoutError> {
         let [_, extent] = self.box_dims;
         if slices == 0 || !extent.is_multiple_of(8 * slices) {
-            return Err(LayoutError::Extents { name: "the extent that is sliced", extent, multiple: 8 * slices });
+            return Err(LayoutError::Extents {
+                name: "the extent that is sliced",
+                extent,
+                multiple: 8 * slices,
+            });
         }
         self.box_dims[1] = extent / slices;
         self.slices = slices;
@@ -162,7 +173,11 @@ mod tests {
             let Ok(whole) = TmaTiles::new(major, mode, bits, mn, k) else { continue };
             for slices in [1, 2, 4] {
                 let Ok(sliced) = whole.sliced(slices) else {
-                    assert_ne!(whole.box_dims[1] % (8 * slices), 0, "only slices without whole patterns are refused");
+                    assert_ne!(
+                        whole.box_dims[1] % (8 * slices),
+                        0,
+                        "only slices without whole patterns are refused"
+                    );
                     continue;
                 };
                 assert_eq!(sliced.bytes() * slices, whole.bytes());

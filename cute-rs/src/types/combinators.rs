@@ -1,120 +1,114 @@
-//! Operations on layouts as types.
+//! The algebra on layouts as types.
 
 use core::marker::PhantomData;
 
 use typenum::Unsigned;
 
-use super::{StaticLayout, refuse};
-use crate::error::LayoutError;
+use super::operation::operations;
+use super::{StaticLayout, StaticTiler, StaticTuple, refuse};
 use crate::layout::Layout;
 use crate::sentence::Sentence;
 
-/// `A o B`: [`Layout::composition`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Compose<A, B>(PhantomData<(A, B)>);
+operations! {
+    /// `A o B`: [`Layout::composition`].
+    Compose<A: StaticLayout, B: StaticLayout> = A::LAYOUT.composition(&B::LAYOUT),
+        Sentence::new().text("cannot compose ").layout(&A::LAYOUT).text(" with ").layout(&B::LAYOUT);
 
-impl<A: StaticLayout, B: StaticLayout> StaticLayout for Compose<A, B> {
-    const LAYOUT: Layout =
-        settle(A::LAYOUT.composition(&B::LAYOUT), ["cannot compose ", " with "], &A::LAYOUT, &B::LAYOUT);
-}
+    /// A in each mode after the tiler's: [`Layout::composition_by`].
+    ComposeBy<A: StaticLayout, T: StaticTiler> = A::LAYOUT.composition_by(&T::TILER),
+        Sentence::new().text("cannot compose ").layout(&A::LAYOUT).text(" with ").tiler(&T::TILER);
 
-/// A in tiles that B picks: [`Layout::logical_divide`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogicalDivide<A, B>(PhantomData<(A, B)>);
+    /// What A leaves out up to N: [`Layout::complement`].
+    Complement<A: StaticLayout, N: Unsigned> = A::LAYOUT.complement(N::I64),
+        Sentence::new().layout(&A::LAYOUT).text(" has no complement up to ").number(N::I64);
 
-impl<A: StaticLayout, B: StaticLayout> StaticLayout for LogicalDivide<A, B> {
-    const LAYOUT: Layout =
-        settle(A::LAYOUT.logical_divide(&B::LAYOUT), ["cannot divide ", " by "], &A::LAYOUT, &B::LAYOUT);
-}
+    /// What A leaves out below its own end: [`Layout::complement_all`].
+    ComplementAll<A: StaticLayout> = A::LAYOUT.complement_all(), Sentence::new().layout(&A::LAYOUT).text(" has no complement");
 
-/// Copies of A as B arranges them: [`Layout::logical_product`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct LogicalProduct<A, B>(PhantomData<(A, B)>);
+    /// The R with `A(R(i)) = i`: [`Layout::right_inverse`].
+    RightInverse<A: StaticLayout> = A::LAYOUT.right_inverse(), Sentence::new().layout(&A::LAYOUT).text(" has no right inverse");
 
-impl<A: StaticLayout, B: StaticLayout> StaticLayout for LogicalProduct<A, B> {
-    const LAYOUT: Layout =
-        settle(A::LAYOUT.logical_product(&B::LAYOUT), ["cannot repeat ", " over "], &A::LAYOUT, &B::LAYOUT);
-}
+    /// The R with `R(A(i)) = i`: [`Layout::left_inverse`].
+    LeftInverse<A: StaticLayout> = A::LAYOUT.left_inverse(), Sentence::new().layout(&A::LAYOUT).text(" has no left inverse");
 
-/// The block A over the grid B, mode by mode: [`Layout::blocked_product`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct BlockedProduct<A, B>(PhantomData<(A, B)>);
+    /// The coordinates that A maps to 0 by broadcasting: [`Layout::nullspace`].
+    Nullspace<A: StaticLayout> = A::LAYOUT.nullspace(), Sentence::new().layout(&A::LAYOUT).text(" has no nullspace");
 
-impl<A: StaticLayout, B: StaticLayout> StaticLayout for BlockedProduct<A, B> {
-    const LAYOUT: Layout = settle(
-        A::LAYOUT.blocked_product(&B::LAYOUT),
-        ["cannot repeat the block ", " over the grid "],
-        &A::LAYOUT,
-        &B::LAYOUT,
-    );
-}
+    /// The longest run that A and B hold in the same order: [`Layout::max_common_layout`].
+    MaxCommon<A: StaticLayout, B: StaticLayout> = A::LAYOUT.max_common_layout(&B::LAYOUT),
+        Sentence::new().text("no common layout of ").layout(&A::LAYOUT).text(" and ").layout(&B::LAYOUT);
 
-/// What A leaves out up to N: [`Layout::complement`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Complement<A, N>(PhantomData<(A, N)>);
+    /// A with as few leaves as it takes: [`Layout::coalesce`].
+    Coalesce<A: StaticLayout> = Ok(A::LAYOUT.coalesce()), Sentence::new().layout(&A::LAYOUT).text(" does not coalesce");
 
-impl<A: StaticLayout, N: Unsigned> StaticLayout for Complement<A, N> {
-    const LAYOUT: Layout = match A::LAYOUT.complement(N::I64) {
-        Ok(layout) => layout,
-        Err(error) => {
-            let tried = Sentence::new().layout(&A::LAYOUT).text(" has no complement up to ").number(N::I64);
-            refuse(tried.text(": "), &error)
-        }
-    };
-}
+    /// A with as few leaves as it takes, also beyond its size: [`Layout::coalesce_x`].
+    CoalesceX<A: StaticLayout> = Ok(A::LAYOUT.coalesce_x()), Sentence::new().layout(&A::LAYOUT).text(" does not coalesce");
 
-/// A with as few leaves as it takes: [`Layout::coalesce`].
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Coalesce<A>(PhantomData<A>);
+    /// A coalesced at the leaves of a profile: [`Layout::coalesce_by`].
+    CoalesceBy<A: StaticLayout, Profile: StaticTuple> = A::LAYOUT.coalesce_by(&Profile::TUPLE),
+        Sentence::new().layout(&A::LAYOUT).text(" does not coalesce like ").tuple(&Profile::TUPLE);
 
-impl<A: StaticLayout> StaticLayout for Coalesce<A> {
-    const LAYOUT: Layout = A::LAYOUT.coalesce();
-}
+    /// A with extent 1 where the stride is 0: [`Layout::filter_zeros`].
+    FilterZeros<A: StaticLayout> = Ok(A::LAYOUT.filter_zeros()), Sentence::new().layout(&A::LAYOUT).text(" cannot be filtered");
 
-/// The result, or the end of the build with the words around both layouts.
-#[track_caller]
-const fn settle(result: Result<Layout, LayoutError>, words: [&str; 2], a: &Layout, b: &Layout) -> Layout {
-    match result {
-        Ok(layout) => layout,
-        Err(error) => {
-            let tried = Sentence::new().text(words[0]).layout(a).text(words[1]).layout(b);
-            refuse(tried.text(": "), &error)
-        }
-    }
+    /// A without broadcasts, coalesced: [`Layout::filter`].
+    Filter<A: StaticLayout> = Ok(A::LAYOUT.filter()), Sentence::new().layout(&A::LAYOUT).text(" cannot be filtered");
+
+    /// A filtered at the leaves of a profile: [`Layout::filter_by`].
+    FilterBy<A: StaticLayout, Profile: StaticTuple> = A::LAYOUT.filter_by(&Profile::TUPLE),
+        Sentence::new().layout(&A::LAYOUT).text(" cannot be filtered like ").tuple(&Profile::TUPLE);
+
+    /// A in elements that are N times as large: [`Layout::upcast`].
+    Upcast<A: StaticLayout, N: Unsigned> = A::LAYOUT.upcast(N::I64),
+        Sentence::new().layout(&A::LAYOUT).text(" has no elements joined by ").number(N::I64);
+
+    /// A in elements of which N make up one: [`Layout::downcast`].
+    Downcast<A: StaticLayout, N: Unsigned> = A::LAYOUT.downcast(N::I64),
+        Sentence::new().layout(&A::LAYOUT).text(" has no elements split by ").number(N::I64);
+
+    /// A, of elements of `Old` bits, in elements of `New` bits: [`Layout::recast`].
+    Recast<A: StaticLayout, Old: Unsigned, New: Unsigned> = A::LAYOUT.recast(Old::I64, New::I64),
+        Sentence::new()
+            .layout(&A::LAYOUT)
+            .text(" of ")
+            .number(Old::I64)
+            .text("-bit elements is no layout of ")
+            .number(New::I64)
+            .text("-bit ones");
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{ColumnMajor, RowMajor, Strided};
     use super::*;
-    use typenum::{U1, U2, U3, U4, U5, U6, U8, U24};
+    use std::string::ToString;
+    use typenum::{U1, U2, U3, U4, U6, U8, U16, U24, U32};
 
     #[test]
     fn constants_are_those_of_the_value_operations() {
         type A = Strided<(U6, U2), (U8, U2)>;
         type B = Strided<(U4, U3), (U3, U1)>;
         type Rows = RowMajor<(U4, U6)>;
-        type Half = Strided<U2, U2>;
-        type Block = RowMajor<(U2, U5)>;
-        type Grid = ColumnMajor<(U3, U4)>;
         type Gaps = Strided<(U2, U2), (U1, U6)>;
-        let [a, b, rows, half] = [A::LAYOUT, B::LAYOUT, Rows::LAYOUT, Half::LAYOUT];
-        let [block, grid, gaps] = [Block::LAYOUT, Grid::LAYOUT, Gaps::LAYOUT];
+        type Bytes = ColumnMajor<(U32, U8)>;
+        let [a, b, rows, gaps, bytes] = [A::LAYOUT, B::LAYOUT, Rows::LAYOUT, Gaps::LAYOUT, Bytes::LAYOUT];
         for (why, got, want) in [
             ("composition", Compose::<A, B>::LAYOUT, a.composition(&b)),
-            ("divide", LogicalDivide::<Rows, Half>::LAYOUT, rows.logical_divide(&half)),
-            (
-                "product",
-                LogicalProduct::<Half, Strided<U4, U1>>::LAYOUT,
-                half.logical_product(&Layout::leaf(4, 1)),
-            ),
-            ("blocked product", BlockedProduct::<Block, Grid>::LAYOUT, block.blocked_product(&grid)),
             ("complement", Complement::<Gaps, U24>::LAYOUT, gaps.complement(24)),
+            ("gaps", ComplementAll::<Gaps>::LAYOUT, gaps.complement_all()),
+            ("right inverse", RightInverse::<Rows>::LAYOUT, rows.right_inverse()),
+            ("left inverse", LeftInverse::<Gaps>::LAYOUT, gaps.left_inverse()),
+            ("common", MaxCommon::<Rows, Rows>::LAYOUT, rows.max_common_layout(&rows)),
             ("coalesce", Coalesce::<ColumnMajor<(U8, U3)>>::LAYOUT, Ok(Layout::leaf(24, 1))),
+            ("upcast", Upcast::<Bytes, U4>::LAYOUT, bytes.upcast(4)),
+            ("downcast", Downcast::<Bytes, U4>::LAYOUT, bytes.downcast(4)),
+            ("recast", Recast::<Bytes, U8, U16>::LAYOUT, bytes.recast(8, 16)),
         ] {
             assert_eq!(Ok(got), want, "{why}");
         }
-        let nested = Compose::<Rows, LogicalDivide<ColumnMajor<U24>, Strided<U2, U4>>>::LAYOUT;
-        assert_eq!(nested.size(), 24, "combinators nest");
+        assert_eq!(
+            CoalesceBy::<Strided<(U2, (U1, U6)), (U1, (U6, U2))>, (U1, U1)>::LAYOUT.to_string(),
+            "(2,6):(1,2)"
+        );
     }
 }

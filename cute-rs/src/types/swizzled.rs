@@ -4,9 +4,15 @@ use core::marker::PhantomData;
 
 use typenum::Unsigned;
 
-use super::StaticLayout;
+use super::{
+    BlockedProduct, Compose, ComposeBy, Downcast, FlatDivide, LogicalDivide, LogicalDivideBy, LogicalProduct,
+    RakedProduct, Slice, StaticCoord, StaticLayout, StaticTiler, StaticTuple, TiledDivide, Upcast,
+    ZippedDivide, refuse,
+};
+use crate::composed::ComposedLayout;
+use crate::error::LayoutError;
 use crate::sentence::Sentence;
-use crate::swizzle::{ComposedLayout, Swizzle};
+use crate::swizzle::Swizzle;
 
 /// A type that names a swizzled layout.
 #[diagnostic::on_unimplemented(
@@ -18,22 +24,41 @@ pub trait StaticComposed {
     const COMPOSED: ComposedLayout;
 }
 
-/// The swizzle `Sw<B,M,S>`: B bits from S above bit M are XORed onto those above bit M.
+/// A type that names a swizzle: `Sw<B, M, S>`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no swizzle",
+    note = "a swizzle is `Sw<B, M, S>` of `typenum` numbers; S may be a signed one, such as `N3`"
+)]
+pub trait StaticSwizzle {
+    /// The swizzle.
+    const SWIZZLE: Swizzle;
+}
+
+/// The swizzle `Sw<B,M,S>`: B bits from S above bit M are XORed onto those above bit M; a negative S reads below.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sw<B, M, S>(PhantomData<(B, M, S)>);
 
-impl<B: Unsigned, M: Unsigned, S: Unsigned> Sw<B, M, S> {
-    /// The swizzle. Stops the build unless `B <= S` and all bits lie within 32.
+impl<B: Unsigned, M: Unsigned, S: StaticTuple> StaticSwizzle for Sw<B, M, S> {
+    const SWIZZLE: Swizzle = Self::SWIZZLE;
+}
+
+impl<B: Unsigned, M: Unsigned, S: StaticTuple> Sw<B, M, S> {
+    /// The swizzle. Stops the build unless `B <= |S|` and all bits lie within 32.
     pub const SWIZZLE: Swizzle = {
+        let shift = S::TUPLE.leaf(0);
         let name =
-            Sentence::new().text("Sw<").number(B::I64).text(",").number(M::I64).text(",").number(S::I64);
-        if B::U64 > S::U64 {
+            Sentence::new().text("Sw<").number(B::I64).text(",").number(M::I64).text(",").number(shift);
+        if B::U64 > shift.unsigned_abs() {
             panic!("{}", name.text("> is not its own inverse; choose a shift of at least the bits").as_str());
         }
-        if B::U64 > 32 || M::U64 > 32 || S::U64 > 32 || B::U64 + M::U64 + S::U64 > 32 {
+        if B::U64 > 32
+            || M::U64 > 32
+            || shift.unsigned_abs() > 32
+            || B::U64 + M::U64 + shift.unsigned_abs() > 32
+        {
             panic!("{}", name.text("> reads bits above 31; choose numbers whose sum is at most 32").as_str());
         }
-        Swizzle { bits: B::U32, base: M::U32, shift: S::U32 }
+        Swizzle { bits: B::U32, base: M::U32, shift: shift as i32 }
     };
 }
 
@@ -51,17 +76,58 @@ impl<B: Unsigned, M: Unsigned, S: Unsigned> Sw<B, M, S> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Swizzled<S, A>(PhantomData<(S, A)>);
 
-impl<B: Unsigned, M: Unsigned, S: Unsigned, A: StaticLayout> StaticComposed for Swizzled<Sw<B, M, S>, A> {
-    const COMPOSED: ComposedLayout =
-        ComposedLayout { swizzle: Sw::<B, M, S>::SWIZZLE, offset: 0, layout: A::LAYOUT };
+impl<S: StaticSwizzle, A: StaticLayout> StaticComposed for Swizzled<S, A> {
+    const COMPOSED: ComposedLayout = {
+        let (swizzle, layout) = (S::SWIZZLE, A::LAYOUT);
+        let period = swizzle.period();
+        // The pattern fits into the power of two that holds the layout's offsets.
+        if period / 2 >= layout.cosize() && period > 1 {
+            let error = LayoutError::SwizzleReach { bits: period.trailing_zeros(), cosize: layout.cosize() };
+            let tried = Sentence::new().swizzle(swizzle).text(" is wider than ").layout(&layout);
+            refuse(tried.text(": "), &error)
+        }
+        swizzle.after(layout)
+    };
+}
+
+/// Implements [`StaticComposed`] for operations on swizzled layouts.
+macro_rules! composed {
+    ($($name:ident<$($member:ident: $bound:ident),*> = $method:ident($($argument:expr),*), $words:literal;)+) => {$(
+        impl<A: StaticComposed, $($member: $bound),*> StaticComposed for $name<A, $($member),*> {
+            const COMPOSED: ComposedLayout = match A::COMPOSED.$method($($argument),*) {
+                Ok(composed) => composed,
+                Err(error) => {
+                    let tried = Sentence::new().text($words).swizzle(A::COMPOSED.swizzle).text(" o ");
+                    refuse(tried.layout(&A::COMPOSED.layout).text(": "), &error)
+                }
+            };
+        }
+    )+};
+}
+
+composed! {
+    Compose<B: StaticLayout> = composition(&B::LAYOUT), "cannot compose ";
+    ComposeBy<T: StaticTiler> = composition_by(&T::TILER), "cannot compose ";
+    LogicalDivide<B: StaticLayout> = logical_divide(&B::LAYOUT), "cannot divide ";
+    LogicalDivideBy<T: StaticTiler> = logical_divide_by(&T::TILER), "cannot divide ";
+    ZippedDivide<T: StaticTiler> = zipped_divide_by(&T::TILER), "cannot divide ";
+    TiledDivide<T: StaticTiler> = tiled_divide(&T::TILER), "cannot divide ";
+    FlatDivide<T: StaticTiler> = flat_divide(&T::TILER), "cannot divide ";
+    LogicalProduct<B: StaticLayout> = logical_product(&B::LAYOUT), "cannot repeat ";
+    BlockedProduct<B: StaticLayout> = blocked_product(&B::LAYOUT), "cannot repeat ";
+    RakedProduct<B: StaticLayout> = raked_product(&B::LAYOUT), "cannot repeat ";
+    Slice<C: StaticCoord> = slice_at(&C::COORD), "cannot slice ";
+    Upcast<N: Unsigned> = upcast(N::I64), "cannot join elements of ";
+    Downcast<N: Unsigned> = downcast(N::I64), "cannot split elements of ";
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::RowMajor;
+    use super::super::{Keep, RowMajor};
     use super::*;
     use crate::atom::SwizzleMode;
-    use typenum::{U0, U1, U2, U3, U4, U8, U16};
+    use std::string::ToString;
+    use typenum::{U0, U1, U2, U3, U4, U8, U16, U128};
 
     #[test]
     fn types_name_swizzles() {
@@ -78,7 +144,11 @@ mod tests {
 
     #[test]
     fn the_swizzle_comes_last() {
-        let tile = Swizzled::<Sw<U3, U4, U3>, RowMajor<(U8, U16)>>::COMPOSED;
-        assert_eq!(tile.at(3), Sw::<U3, U4, U3>::SWIZZLE.apply(48).cast_signed());
+        let tile = Swizzled::<Sw<U3, U4, U3>, RowMajor<(U8, U128)>>::COMPOSED;
+        assert_eq!(tile.at(3), Sw::<U3, U4, U3>::SWIZZLE.apply(384).cast_signed());
+        type Columns = TiledDivide<Swizzled<Sw<U3, U4, U3>, RowMajor<(U8, U128)>>, (U8, U16)>;
+        assert_eq!(Columns::COMPOSED.to_string(), "Sw<3,4,3> o 0 o ((8,16),1,8):((128,1),0,16)");
+        type Third = Slice<Columns, (Keep, U0, U2)>;
+        assert_eq!(Third::COMPOSED.offset, 32);
     }
 }

@@ -1,74 +1,12 @@
-//! Cutting layouts into tiles and repeating them as blocks.
+//! Repeating layouts as blocks.
 
+use super::Tiler;
+use super::tiler::{Arrangement, Operation, arranged};
 use crate::error::LayoutError;
 use crate::int_tuple::MAX_LEAVES;
 use crate::layout::Layout;
 
 impl Layout {
-    /// Divides L by a tiler T: `R = L o (T, complement(T, size(L)))`. Mode 0 of R walks inside a tile, mode 1
-    /// from tile to tile. A last tile may reach beyond the size of L.
-    ///
-    /// ```
-    /// # use cute_rs::Layout;
-    /// let layout = Layout::flat(&[4, 6], &[6, 1])?;
-    /// let pairs_of_rows = Layout::flat(&[2], &[2])?;
-    /// assert_eq!(layout.logical_divide(&pairs_of_rows)?.to_string(), "((2),(2,6)):((12),(6,1))");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// Those of [`Layout::composition`] and [`Layout::complement`].
-    pub const fn logical_divide(&self, tiler: &Self) -> Result<Self, LayoutError> {
-        let rest = match tiler.complement(self.size()) {
-            Ok(rest) => rest,
-            Err(error) => return Err(error),
-        };
-        match Self::concat(&[*tiler, rest]) {
-            Ok(both) => self.composition(&both),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Divides mode by mode and gathers: with `(A_i, B_i) = logical_divide(L_i, T_i)` this is
-    /// `R = ((A_0,A_1,…),(B_0,B_1,…))`. Mode 0 of R walks inside a tile, mode 1 from tile to tile. A mode that has
-    /// no tiler goes to mode 1 whole.
-    ///
-    /// ```
-    /// # use cute_rs::Layout;
-    /// let matrix = Layout::flat(&[8, 6], &[1, 8])?;
-    /// let (rows, columns) = (Layout::flat(&[4], &[1])?, Layout::flat(&[2], &[1])?);
-    /// let tiles = matrix.zipped_divide(&[rows, columns])?;
-    /// assert_eq!(tiles.to_string(), "(((4),(2)),(2,3)):(((1),(8)),(4,16))");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`LayoutError::Rank`] with no tiler or more tilers than modes, and those of [`Layout::logical_divide`].
-    pub const fn zipped_divide(&self, tilers: &[Self]) -> Result<Self, LayoutError> {
-        let rank = self.rank();
-        if tilers.is_empty() || tilers.len() > rank {
-            return Err(LayoutError::Rank { needed: rank, given: tilers.len() });
-        }
-        let mut tiles = [Self::leaf(1, 0); MAX_LEAVES];
-        let mut rests = [Self::leaf(1, 0); MAX_LEAVES];
-        let mut i = 0;
-        while i < rank {
-            rests[i] = self.mode(i);
-            if i < tilers.len() {
-                let divided = match rests[i].logical_divide(&tilers[i]) {
-                    Ok(divided) => divided,
-                    Err(error) => return Err(error),
-                };
-                (tiles[i], rests[i]) = (divided.mode(0), divided.mode(1));
-            }
-            i += 1;
-        }
-        match (Self::concat(tiles.split_at(tilers.len()).0), Self::concat(rests.split_at(rank).0)) {
-            (Ok(tiles), Ok(rests)) => Self::concat(&[tiles, rests]),
-            (Err(error), _) | (_, Err(error)) => Err(error),
-        }
-    }
-
     /// Repeats L as T arranges it: `R = (L, complement(L, size(L) * cosize(T)) o T)`. Mode 0 of R is L, mode 1
     /// walks over its copies.
     ///
@@ -83,7 +21,7 @@ impl Layout {
     /// # Errors
     /// Those of [`Layout::composition`] and [`Layout::complement`].
     pub const fn logical_product(&self, tiler: &Self) -> Result<Self, LayoutError> {
-        let rest = match self.complement(self.size() * tiler.cosize()) {
+        let rest = match self.complement(self.size().saturating_mul(tiler.cosize())) {
             Ok(rest) => rest,
             Err(error) => return Err(error),
         };
@@ -115,19 +53,114 @@ impl Layout {
             Ok(product) => product,
             Err(error) => return Err(error),
         };
-        let (block, copies) = (product.mode(0), product.mode(1));
-        let mut modes = [Self::leaf(1, 0); MAX_LEAVES];
-        let mut i = 0;
-        while i < rank {
-            // The copies refine the grid, so an integer grid may have become a tuple that is one mode still.
-            let copies = if grid.shape().is_int() { copies } else { copies.mode(i) };
-            modes[i] = match Self::concat(&[block.mode(i), copies]) {
-                Ok(mode) => mode,
-                Err(error) => return Err(error),
-            };
-            i += 1;
+        // The copies refine the grid, so an integer grid may have become a tuple that is one mode still.
+        let copies = if grid.shape_ref().is_int() { product.mode(1).wrap() } else { Ok(product.mode(1)) };
+        let block = if self.shape_ref().is_int() { product.mode(0).wrap() } else { Ok(product.mode(0)) };
+        match (block, copies) {
+            (Ok(block), Ok(copies)) => block.zip(&copies),
+            (Err(error), _) | (_, Err(error)) => Err(error),
         }
-        Self::concat(modes.split_at(rank).0)
+    }
+
+    /// Repeats a block over a grid of blocks, mode by mode, interleaved: mode `i` of R is `(copies_i, block_i)`, where
+    /// [`blocked_product`](Self::blocked_product) has `(block_i, copies_i)`. Neighbours in a mode of R are the same
+    /// element of neighbouring copies.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let block = Layout::flat(&[2, 5], &[5, 1])?;
+    /// let grid = Layout::flat(&[3, 4], &[1, 3])?;
+    /// assert_eq!(block.raked_product(&grid)?.to_string(), "((3,2),(4,5)):((10,5),(30,1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`blocked_product`](Self::blocked_product).
+    pub const fn raked_product(&self, grid: &Self) -> Result<Self, LayoutError> {
+        let rank = self.rank();
+        if grid.rank() != rank {
+            return Err(LayoutError::Rank { needed: rank, given: grid.rank() });
+        }
+        let product = match self.logical_product(grid) {
+            Ok(product) => product,
+            Err(error) => return Err(error),
+        };
+        let copies = if grid.shape_ref().is_int() { product.mode(1).wrap() } else { Ok(product.mode(1)) };
+        let block = if self.shape_ref().is_int() { product.mode(0).wrap() } else { Ok(product.mode(0)) };
+        match (copies, block) {
+            (Ok(copies), Ok(block)) => copies.zip(&block),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Multiplies mode by mode: mode `i` of R is `logical_product(L_i, T_i)`. `_` and modes without a tiler stay.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Tiler};
+    /// let block = Layout::flat(&[2, 5], &[5, 1])?;
+    /// let (rows, columns) = (Layout::flat(&[3], &[5])?.mode(0), Layout::flat(&[4], &[6])?.mode(0));
+    /// let tiled = block.logical_product_by(&Tiler::Modes(&[Tiler::By(&rows), Tiler::By(&columns)]))?;
+    /// assert_eq!(tiled.to_string(), "((2,3),(5,4)):((5,10),(1,30))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the tiler has more modes, and those of [`logical_product`](Self::logical_product).
+    pub const fn logical_product_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.by_mode(tiler, Operation::Product)
+    }
+
+    /// Multiplies mode by mode and gathers: `R = ((block, block, …), (copies, copies, …))`. What the tiler keeps goes to
+    /// the copies whole; a tiler that is one layout repeats the whole: `R = logical_product(L, T)`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Tiler};
+    /// let block = Layout::flat(&[2, 5], &[5, 1])?;
+    /// let (rows, columns) = (Layout::flat(&[3], &[5])?.mode(0), Layout::flat(&[4], &[6])?.mode(0));
+    /// let tiled = block.zipped_product(&Tiler::Modes(&[Tiler::By(&rows), Tiler::By(&columns)]))?;
+    /// assert_eq!(tiled.to_string(), "((2,5),(3,4)):((5,1),(10,30))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`logical_product_by`](Self::logical_product_by).
+    pub const fn zipped_product(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        arranged(self.split(tiler, Operation::Product), Arrangement::Zipped)
+    }
+
+    /// [`zipped_product`](Self::zipped_product) with the copies as modes of their own:
+    /// `R = ((block, block, …), copies, copies, …)`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Tiler};
+    /// let block = Layout::flat(&[2, 5], &[1, 2])?;
+    /// let tiled = block.tiled_product(&Tiler::Modes(&[Tiler::Keep, Tiler::Shape(&IntTuple::int(4))]))?;
+    /// assert_eq!(tiled.to_string(), "((5),2,(2,2)):((2),1,(1,10))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`logical_product_by`](Self::logical_product_by).
+    pub const fn tiled_product(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        arranged(self.split(tiler, Operation::Product), Arrangement::Tiled)
+    }
+
+    /// [`zipped_product`](Self::zipped_product) with blocks and copies as modes of their own:
+    /// `R = (block, block, …, copies, copies, …)`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Tiler};
+    /// let block = Layout::flat(&[2, 5], &[5, 1])?;
+    /// let (rows, columns) = (Layout::flat(&[3], &[5])?.mode(0), Layout::flat(&[4], &[6])?.mode(0));
+    /// let tiled = block.flat_product(&Tiler::Modes(&[Tiler::By(&rows), Tiler::By(&columns)]))?;
+    /// assert_eq!(tiled.to_string(), "(2,5,3,4):(5,1,10,30)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`logical_product_by`](Self::logical_product_by).
+    pub const fn flat_product(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        arranged(self.split(tiler, Operation::Product), Arrangement::Flat)
     }
 
     /// Repeats a block until it fills a shape: the blocked product of L with a compact grid of
@@ -156,7 +189,7 @@ impl Layout {
         }
         let mut counts = [0; MAX_LEAVES];
         let mut strides = [0; MAX_LEAVES];
-        let mut stride = 1;
+        let mut stride: i64 = 1;
         let mut i = 0;
         while i < rank {
             let mode = order[i];
@@ -169,7 +202,7 @@ impl Layout {
             }
             counts[mode] = wanted / offered;
             strides[mode] = stride;
-            stride *= counts[mode];
+            stride = stride.saturating_mul(counts[mode]);
             i += 1;
         }
         match Self::flat(counts.split_at(rank).0, strides.split_at(rank).0) {
@@ -187,34 +220,6 @@ mod tests {
 
     fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {
         Layout::new(shape.into(), stride.into()).unwrap()
-    }
-
-    #[test]
-    fn divides_into_tiles() {
-        let nested = layout((4, 2, 3), (2, 1, 8));
-        for (why, a, tiler, want) in [
-            ("a tile that is spread out", nested, layout(4, 2), "((2,2),(2,3)):((4,1),(2,8))"),
-            ("a run", layout(12, 5), layout(4, 1), "(4,3):(5,20)"),
-            ("the last tile is padded", layout(10, 1), layout(4, 1), "(4,3):(1,4)"),
-            ("a tile larger than all", layout(10, 1), layout(16, 1), "(16,1):(1,0)"),
-            ("a tile of two modes", layout(24, 1), layout((2, 3), (1, 8)), "((2,3),4):((1,8),2)"),
-        ] {
-            assert_eq!(a.logical_divide(&tiler).map(|r| r.to_string()), Ok(want.into()), "{why}");
-        }
-    }
-
-    #[test]
-    fn divides_mode_by_mode() {
-        let matrix = layout((8, 6), (6, 1));
-        let all = [layout(4, 1), layout(3, 2)];
-        for (why, tilers, want) in [
-            ("every mode", &all[..], Ok("((4,3),(2,2)):((6,2),(24,1))")),
-            ("a mode without a tiler goes on whole", &all[..1], Ok("((4),(2,6)):((6),(24,1))")),
-            ("no tiler at all", &[], Err(LayoutError::Rank { needed: 2, given: 0 })),
-            ("too many tilers", &[all[0]; 3], Err(LayoutError::Rank { needed: 2, given: 3 })),
-        ] {
-            assert_eq!(matrix.zipped_divide(tilers).map(|r| r.to_string()), want.map(Into::into), "{why}");
-        }
     }
 
     #[test]

@@ -1,0 +1,169 @@
+//! The same function with fewer leaves.
+
+use super::Modes;
+use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::layout::Layout;
+
+impl Layout {
+    /// The same function with as few leaves as it takes: `R(i) = L(i)` for every `i < size(L)`, and
+    /// `depth(R) <= 1`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((2, (1, 6))), IntTuple::from((1, (6, 2))))?;
+    /// assert_eq!(layout.coalesce().to_string(), "12:1");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn coalesce(&self) -> Self {
+        match self.merged(false).layout() {
+            Ok(layout) => layout,
+            Err(_) => *self,
+        }
+    }
+
+    /// The same function of *all* integers with as few leaves as it takes: `R(i) = L(i)` for every `i`. A last leaf of
+    /// extent 1 stays, because from the size on, the last leaf goes on.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let layout = Layout::flat(&[4, 1], &[1, 10])?;
+    /// assert_eq!(layout.coalesce_x().to_string(), "(4,1):(1,10)");
+    /// assert_eq!((layout.at(5), layout.coalesce_x().at(5), layout.coalesce().at(5)), (11, 11, 5));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn coalesce_x(&self) -> Self {
+        match self.merged(true).layout() {
+            Ok(layout) => layout,
+            Err(_) => *self,
+        }
+    }
+
+    /// Coalesces each part of the layout that belongs to a leaf of `profile` on its own: `R(c) = L(c)` for every
+    /// coordinate `c` nested like the profile. Modes that the profile lacks stay.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((2, (1, 6))), IntTuple::from((1, (6, 2))))?;
+    /// assert_eq!(layout.coalesce_by(&IntTuple::from((1, 1)))?.to_string(), "(2,6):(1,2)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the profile has more modes or is finer than the layout.
+    pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
+        if profile.is_int() {
+            return Ok(self.coalesce());
+        }
+        let rank = self.rank();
+        if self.shape().is_int() || profile.rank() > rank {
+            return Err(LayoutError::Profile { tuple: self.shape(), profile: *profile });
+        }
+        let mut result = Self::EMPTY;
+        let mut i = 0;
+        while i < rank {
+            let mut mode = self.mode(i);
+            if i < profile.rank() {
+                mode = match mode.coalesce_by(&profile.mode(i)) {
+                    Ok(mode) => mode,
+                    Err(error) => return Err(error),
+                };
+            }
+            if let Err(error) = result.extend(&mode) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        result.close()
+    }
+
+    /// Leaves of stride 0 with extent 1, so that nothing is repeated: R has the nesting and the offsets of L.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 3, 2], &[1, 0, 4])?.filter_zeros().to_string(), "(4,1,2):(1,0,4)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn filter_zeros(&self) -> Self {
+        let (shape, stride) = (self.shape(), self.stride());
+        let mut extents = [1; MAX_LEAVES];
+        let mut i = 0;
+        while i < shape.len() {
+            if stride.leaf(i) != 0 {
+                extents[i] = shape.leaf(i);
+            }
+            i += 1;
+        }
+        Self::from_parts(shape.with_leaves(&extents), stride)
+    }
+
+    /// Without leaves of stride 0 and of extent 1, and coalesced: the offsets of L in the order in which they come, each
+    /// repetition by a broadcast left out.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 3, 2], &[1, 0, 4])?.filter().to_string(), "8:1");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn filter(&self) -> Self {
+        self.filter_zeros().coalesce()
+    }
+
+    /// Filters each part that belongs to a leaf of `profile` on its own.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let layout = Layout::flat(&[4, 3, 2], &[1, 0, 4])?;
+    /// assert_eq!(layout.filter_by(&IntTuple::from((1, 1, 1)))?.to_string(), "(4,1,2):(1,0,4)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`coalesce_by`](Self::coalesce_by).
+    pub const fn filter_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
+        self.filter_zeros().coalesce_by(profile)
+    }
+
+    /// The merged leaves. `endless` keeps a last leaf of extent 1, so that `R(i) = L(i)` also from `size(L)` on, where the
+    /// last leaf goes on.
+    pub(super) const fn merged(&self, endless: bool) -> Modes {
+        let (shape, stride) = (self.shape_ref(), self.stride_ref());
+        let mut modes = Modes::new();
+        let mut i = 0;
+        while i < shape.len() {
+            if shape.leaf(i) > 1 || endless && i + 1 == shape.len() {
+                // There are no more modes than leaves, so there is room.
+                let _ = modes.push(shape.leaf(i), stride.leaf(i), stride.axis(i));
+            }
+            i += 1;
+        }
+        modes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::int_tuple::IntTuple;
+    use std::string::ToString;
+
+    fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {
+        Layout::new(shape.into(), stride.into()).unwrap()
+    }
+
+    #[test]
+    fn coalesce_merges_what_continues() {
+        for (why, layout, want) in [
+            ("a gap stays", layout((2, 6), (1, 4)), "(2,6):(1,4)"),
+            ("continuing modes merge", layout((2, 6), (1, 2)), "12:1"),
+            ("extent 1 vanishes whatever its stride", layout((2, (1, 6)), (1, (6, 2))), "12:1"),
+            ("nothing but extent 1", layout((1, 1), (3, 5)), "1:0"),
+            ("broadcasts merge", layout((2, 3), (0, 0)), "6:0"),
+            ("order matters", layout((4, 8), (8, 1)), "(4,8):(8,1)"),
+            ("a broken run in the middle", layout((2, 2, 2, 2), (1, 2, 8, 16)), "(4,4):(1,8)"),
+            ("the empty layout is a point", layout(IntTuple::EMPTY, IntTuple::EMPTY), "1:0"),
+        ] {
+            assert_eq!(layout.coalesce().to_string(), want, "{why}");
+        }
+    }
+}

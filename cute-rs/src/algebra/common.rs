@@ -1,0 +1,161 @@
+//! What layouts have in common, and how large a piece an access may take.
+
+use super::Modes;
+use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES, gcd};
+use crate::layout::Layout;
+
+impl Layout {
+    /// The longest run that two layouts of one size hold in the same order, as coordinates of both:
+    /// `A(R(i)) = B(R(i)) = i` for every `i < size(R)`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
+    /// let padded = Layout::flat(&[4, 8], &[12, 1])?;
+    /// assert_eq!(rows.max_common_layout(&padded)?.to_string(), "8:4");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the sizes differ.
+    pub const fn max_common_layout(&self, other: &Self) -> Result<Self, LayoutError> {
+        if self.size() != other.size() {
+            return Err(LayoutError::Profile { tuple: other.shape(), profile: self.shape() });
+        }
+        let inverse = match other.right_inverse() {
+            Ok(inverse) => inverse.merged(false),
+            Err(error) => return Err(error),
+        };
+        let run = self.merged(false);
+        let mut modes = Modes::new();
+        let mut reach: i64 = 1;
+        // Along each mode of the inverse, the steps of A must go on where the run has come to.
+        let mut i = 0;
+        while i < inverse.len {
+            let (mut visited, mut step) = (inverse.shape[i], inverse.stride[i]);
+            // The modes of A that these coordinates cross, as in a composition.
+            let (mut k, mut before) = (0, 1);
+            while visited > 1 && k < run.len {
+                let extent = run.shape[k];
+                if step % (before * extent) == 0 {
+                    before *= extent;
+                    k += 1;
+                    continue;
+                }
+                let inner = step / before;
+                let offered = if step % before != 0 || extent % inner != 0 { 1 } else { extent / inner };
+                if offered == 1 || inner.saturating_mul(run.stride[k]) != reach {
+                    return modes.layout();
+                }
+                let taken = if visited < offered { visited } else { gcd(visited, offered) };
+                if let Err(error) = modes.push(taken, step, 0) {
+                    return Err(error);
+                }
+                reach = reach.saturating_mul(taken);
+                if visited % offered != 0 && visited > offered {
+                    return modes.layout();
+                }
+                visited /= taken;
+                step = step.saturating_mul(taken);
+            }
+            i += 1;
+        }
+        modes.layout()
+    }
+
+    /// How many elements of two layouts of one size follow each other in both: the widest vector that a copy between them
+    /// can move at once.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
+    /// assert_eq!(rows.max_common_vector(&Layout::flat(&[4, 8], &[12, 1])?)?, 8);
+    /// assert_eq!(rows.max_common_vector(&Layout::flat(&[4, 8], &[1, 4])?)?, 1);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`max_common_layout`](Self::max_common_layout).
+    pub const fn max_common_vector(&self, other: &Self) -> Result<i64, LayoutError> {
+        match self.max_common_layout(other) {
+            Ok(common) => Ok(common.size()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The largest number of elements that can be joined to one throughout: N divides the contiguous run that L builds up
+    /// from offset 0 and every stride beyond it, so that offsets come in whole groups `kN, kN + 1, …, kN + N - 1`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[8, 4], &[1, 12])?.max_alignment(), 4);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn max_alignment(&self) -> i64 {
+        let flat = self.merged(false);
+        // The run 0, 1, 2, …, mode by mode.
+        let mut taken = [false; MAX_LEAVES];
+        let mut run: i64 = 1;
+        let mut i = 0;
+        while i < flat.len {
+            if !taken[i] && flat.stride[i] == run {
+                taken[i] = true;
+                run = run.saturating_mul(flat.shape[i]);
+                i = 0;
+            } else {
+                i += 1;
+            }
+        }
+        let mut alignment = run;
+        let mut i = 0;
+        while i < flat.len {
+            if !taken[i] {
+                alignment = gcd(alignment, flat.stride[i]);
+            }
+            i += 1;
+        }
+        alignment
+    }
+
+    /// Spreads `n` items over a shape: a layout of size at most `n` into the integer coordinates of the shape that is
+    /// increasing and whose steps go along whole modes. Its size is `n` where the factors of `n` come in the order of the
+    /// extents.
+    ///
+    /// `R(i) < R(i + 1)`, and each leaf of R walks within one leaf of the shape.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let threads = Layout::domain_distribute(IntTuple::from((4, 6, 8)), 8)?;
+    /// assert_eq!(threads.to_string(), "8:1");
+    /// let spread = Layout::domain_distribute(IntTuple::from((3, 8)), 4)?;
+    /// assert_eq!(spread.to_string(), "4:3");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Extent`] for an extent or an `n` below 1.
+    pub const fn domain_distribute(shape: IntTuple, n: i64) -> Result<Self, LayoutError> {
+        let walk = match Self::column_major(shape) {
+            Ok(walk) => walk,
+            Err(error) => return Err(error),
+        };
+        if n < 1 {
+            return Err(LayoutError::Extent { shape: IntTuple::int(n) });
+        }
+        let mut modes = Modes::new();
+        let mut rest = n;
+        let mut i = 0;
+        while i < shape.len() {
+            let part = gcd(shape.leaf(i), rest);
+            if part > 1 {
+                if let Err(error) = modes.push(part, walk.stride_ref().leaf(i), 0) {
+                    return Err(error);
+                }
+            }
+            rest /= part;
+            i += 1;
+        }
+        modes.layout()
+    }
+}

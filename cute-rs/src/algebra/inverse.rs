@@ -1,0 +1,138 @@
+//! Layouts that undo others.
+
+use super::Modes;
+use crate::error::LayoutError;
+use crate::layout::Layout;
+
+impl Layout {
+    /// The inverse on the run of offsets `0, 1, 2, …` that modes of L build up, each beginning where the one before
+    /// ends: `L(R(i)) = i` for `i < size(R)`. If L is a permutation, the run is all of it.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
+    /// assert_eq!(rows.right_inverse()?.to_string(), "(8,4):(4,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None today; the `Result` leaves room for layouts that are refused.
+    pub const fn right_inverse(&self) -> Result<Self, LayoutError> {
+        let flat = self.merged(false);
+        let mut modes = Modes::new();
+        let mut reach: i64 = 1;
+        loop {
+            // The mode that begins where the run ends, and the integer coordinate that steps along it.
+            let mut i = 0;
+            let mut step = 1;
+            while i < flat.len && flat.stride[i] != reach {
+                step *= flat.shape[i];
+                i += 1;
+            }
+            if i == flat.len {
+                break;
+            }
+            if let Err(error) = modes.push(flat.shape[i], step, 0) {
+                return Err(error);
+            }
+            reach = flat.shape[i].saturating_mul(reach);
+        }
+        modes.layout()
+    }
+
+    /// The inverse of an injective L: `R(L(i)) = i` for every `i < size(L)`. Offsets that L leaves out are mapped
+    /// to coordinates from `size(L)` on.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let padded = Layout::flat(&[4, 3], &[1, 8])?;
+    /// let inverse = padded.left_inverse()?;
+    /// assert_eq!(inverse.to_string(), "(4,2,3):(1,12,4)");
+    /// assert_eq!(inverse.at(padded.at(7)), 7);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::NotInjective`] where L repeats an offset, and those of [`Layout::complement`].
+    pub const fn left_inverse(&self) -> Result<Self, LayoutError> {
+        let mut i = 0;
+        while i < self.shape().len() {
+            if self.shape().leaf(i) > 1 && self.stride().leaf(i) == 0 {
+                return Err(LayoutError::NotInjective { stride: 0, reach: 1 });
+            }
+            i += 1;
+        }
+        let flat = self.coalesce();
+        let rest = match flat.complement(flat.cosize()) {
+            Ok(rest) => rest,
+            Err(error) => return Err(error),
+        };
+        // With its complement L is a permutation, and the right inverse of a permutation is its inverse.
+        match Self::concat(&[flat, rest]) {
+            Ok(permutation) => permutation.right_inverse(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The coordinates that L maps to 0 by broadcasting: `L(R(i)) = 0` for every `i < size(R)`, and `size(R)` is the
+    /// product of all extents with stride 0. Where no other leaves cancel out, these are all such coordinates.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let broadcast = Layout::flat(&[4, 3, 2], &[1, 0, 0])?;
+    /// assert_eq!(broadcast.nullspace()?.to_string(), "6:4");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// None today; the `Result` leaves room for layouts that are refused.
+    pub const fn nullspace(&self) -> Result<Self, LayoutError> {
+        let flat = self.merged(false);
+        let mut modes = Modes::new();
+        let mut step = 1;
+        let mut i = 0;
+        while i < flat.len {
+            if flat.stride[i] == 0 {
+                if let Err(error) = modes.push(flat.shape[i], step, 0) {
+                    return Err(error);
+                }
+            }
+            step *= flat.shape[i];
+            i += 1;
+        }
+        modes.layout()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::int_tuple::IntTuple;
+    use std::string::ToString;
+
+    fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {
+        Layout::new(shape.into(), stride.into()).unwrap()
+    }
+
+    #[test]
+    fn inverses() {
+        for (why, a, want) in [
+            ("row-major", layout((4, 8), (8, 1)), "(8,4):(4,1)"),
+            ("column-major is its own inverse", layout((4, 8), (1, 4)), "32:1"),
+            ("the run ends at a gap", layout((4, 2), (1, 8)), "4:1"),
+            ("no offset 1, no run", layout(4, 2), "1:0"),
+            ("a broadcast is stepped over", layout((3, 4), (0, 1)), "4:3"),
+        ] {
+            assert_eq!(a.right_inverse().map(|r| r.to_string()), Ok(want.into()), "right: {why}");
+        }
+        for (why, a, want) in [
+            ("row-major", layout((4, 8), (8, 1)), Ok("(8,4):(4,1)")),
+            ("a gap", layout(4, 2), Ok("(2,4):(4,1)")),
+            ("a point", layout(1, 7), Ok("1:0")),
+            ("a broadcast", layout((3, 4), (0, 1)), Err(LayoutError::NotInjective { stride: 0, reach: 1 })),
+            ("a repetition", layout((2, 2), (1, 1)), Err(LayoutError::NotInjective { stride: 1, reach: 2 })),
+        ] {
+            assert_eq!(a.left_inverse().map(|r| r.to_string()), want.map(Into::into), "left: {why}");
+        }
+    }
+}

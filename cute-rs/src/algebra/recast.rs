@@ -1,0 +1,110 @@
+//! Layouts of larger or smaller elements.
+
+use crate::error::LayoutError;
+use crate::int_tuple::{MAX_LEAVES, gcd};
+use crate::layout::Layout;
+
+impl Layout {
+    /// The layout of elements that are `n` times as large: `R(c') = floor(L(c) / n)`, where a leaf of stride `d < n` has
+    /// `n / d` coordinates joined to one, `c'_i = floor(c_i * d / n)`, and the other leaves keep theirs.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let bytes = Layout::flat(&[64, 4], &[1, 128])?;
+    /// assert_eq!(bytes.upcast(4)?.to_string(), "(16,4):(1,32)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Recast`] where a mode cuts through a group; [`LayoutError::Extent`] for `n` below 1.
+    pub const fn upcast(&self, n: i64) -> Result<Self, LayoutError> {
+        if n < 1 {
+            return Err(LayoutError::Extent { shape: crate::int_tuple::IntTuple::int(n) });
+        }
+        let (shape, stride) = (self.shape_ref(), self.stride_ref());
+        let (mut extents, mut strides) = ([1; MAX_LEAVES], [0; MAX_LEAVES]);
+        // The largest offset inside a group.
+        let mut inside: i64 = 0;
+        let mut i = 0;
+        while i < shape.len() {
+            let (s, d) = (shape.leaf(i), stride.leaf(i));
+            if d % n == 0 {
+                (extents[i], strides[i]) = (s, d / n);
+            } else if s > 1 {
+                let refused = Err(LayoutError::Recast { shape: s, stride: d, factor: n });
+                if d < 0 || n % d != 0 {
+                    return refused;
+                }
+                // How many coordinates lie in one group.
+                let joined = n / d;
+                if s % joined == 0 {
+                    (extents[i], strides[i]) = (s / joined, if s == joined { 0 } else { 1 });
+                    inside += (joined - 1) * d;
+                } else if joined % s == 0 {
+                    inside += (s - 1) * d;
+                } else {
+                    return refused;
+                }
+                if inside >= n {
+                    return refused;
+                }
+            }
+            i += 1;
+        }
+        Ok(Self::from_parts(shape.with_leaves(&extents), shape.with_leaves(&strides)))
+    }
+
+    /// The layout of elements of which `n` make up one of L: a leaf of stride 1 is `n` times as long, and
+    /// `R(c') = n * L(c) + j` where its coordinate is `c'_i = n * c_i + j`, for `0 <= j < n`. Without a leaf of stride 1,
+    /// only the first part of each element is reached: `R(c) = n * L(c)`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let words = Layout::flat(&[16, 4], &[1, 32])?;
+    /// assert_eq!(words.downcast(4)?.to_string(), "(64,4):(1,128)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Extent`] for `n` below 1; [`LayoutError::Overflow`].
+    pub const fn downcast(&self, n: i64) -> Result<Self, LayoutError> {
+        if n < 1 {
+            return Err(LayoutError::Extent { shape: crate::int_tuple::IntTuple::int(n) });
+        }
+        let (shape, stride) = (self.shape_ref(), self.stride_ref());
+        let (mut extents, mut strides) = ([1; MAX_LEAVES], [0; MAX_LEAVES]);
+        let mut i = 0;
+        while i < shape.len() {
+            let (s, d) = (shape.leaf(i), stride.leaf(i));
+            (extents[i], strides[i]) =
+                if d == 1 { (s.saturating_mul(n), 1) } else { (s, d.saturating_mul(n)) };
+            i += 1;
+        }
+        Self::bounded(shape.with_leaves(&extents), shape.with_leaves(&strides))
+    }
+
+    /// The layout of the same bits in elements of another width: with `new / old = n / d` in lowest terms,
+    /// `upcast(downcast(L, d), n)`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let halves = Layout::flat(&[64, 8], &[1, 64])?;
+    /// assert_eq!(halves.recast(16, 8)?.to_string(), "(128,8):(1,128)");
+    /// assert_eq!(halves.recast(16, 128)?.to_string(), "(8,8):(1,8)");
+    /// assert_eq!(Layout::flat(&[8, 4], &[1, 8])?.recast(6, 4)?.to_string(), "(12,4):(1,12)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`upcast`](Self::upcast) and [`downcast`](Self::downcast).
+    pub const fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Self, LayoutError> {
+        let common = gcd(old_bits, new_bits);
+        if old_bits < 1 || new_bits < 1 {
+            return self.upcast(0);
+        }
+        match self.downcast(old_bits / common) {
+            Ok(parts) => parts.upcast(new_bits / common),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Tilers: what an operation does to each mode.
+
+use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+
+/// What an operation does to each mode of a layout, written `<4:1,_,<2:1,8:2>>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tiler<'a> {
+    /// `_`: the mode stays.
+    Keep,
+    /// The whole part, as a function of integers, with this layout.
+    By(&'a Layout),
+    /// A shape stands for the tiler whose leaves `s` are the layouts `s:1`: `(4,8)` is `<4:1,8:1>`.
+    Shape(&'a IntTuple),
+    /// One tiler a mode; modes beyond the last tiler stay.
+    Modes(&'a [Self]),
+}
+
+/// What is done where the tiler has a layout.
+#[derive(Clone, Copy)]
+pub(super) enum Operation {
+    Compose,
+    Divide,
+    Product,
+}
+
+impl Operation {
+    const fn of(self, layout: &Layout, tiler: &Layout) -> Result<Layout, LayoutError> {
+        match self {
+            Self::Compose => layout.composition(tiler),
+            Self::Divide => layout.logical_divide(tiler),
+            Self::Product => layout.logical_product(tiler),
+        }
+    }
+}
+
+/// A tiler's shape, layout, or number of modes.
+enum Part<'a> {
+    Keep,
+    By(Layout),
+    Modes(Modes<'a>),
+}
+
+/// The tilers of the modes of a part.
+#[derive(Clone, Copy)]
+enum Modes<'a> {
+    Tilers(&'a [Tiler<'a>]),
+    Shape(&'a IntTuple),
+}
+
+impl<'a> Tiler<'a> {
+    const fn part(&self) -> Result<Part<'a>, LayoutError> {
+        match *self {
+            Self::Keep => Ok(Part::Keep),
+            Self::By(layout) => Ok(Part::By(*layout)),
+            Self::Shape(shape) if shape.is_int() => match Layout::new(*shape, IntTuple::int(1)) {
+                Ok(run) => Ok(Part::By(run)),
+                Err(error) => Err(error),
+            },
+            Self::Shape(shape) => Ok(Part::Modes(Modes::Shape(shape))),
+            Self::Modes(tilers) => Ok(Part::Modes(Modes::Tilers(tilers))),
+        }
+    }
+}
+
+impl Modes<'_> {
+    const fn len(self) -> usize {
+        match self {
+            Self::Tilers(tilers) => tilers.len(),
+            Self::Shape(shape) => shape.rank(),
+        }
+    }
+
+    /// Refuses more tilers than modes.
+    const fn fit(self, layout: &Layout) -> Result<(), LayoutError> {
+        let rank = layout.rank();
+        if self.len() > rank { Err(LayoutError::Rank { needed: rank, given: self.len() }) } else { Ok(()) }
+    }
+}
+
+/// Tile and rest; no tile where the tiler keeps everything.
+type Split = (Option<Layout>, Layout);
+
+impl Layout {
+    /// The operation in every mode that has a tiler.
+    pub(super) const fn by_mode(&self, tiler: &Tiler<'_>, operation: Operation) -> Result<Self, LayoutError> {
+        let modes = match tiler.part() {
+            Ok(Part::Keep) => return Ok(*self),
+            Ok(Part::By(layout)) => return operation.of(self, &layout),
+            Ok(Part::Modes(modes)) => modes,
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = modes.fit(self) {
+            return Err(error);
+        }
+        let mut result = Self::EMPTY;
+        let rank = self.rank();
+        let mut i = 0;
+        while i < rank {
+            let mode = match modes {
+                _ if i >= modes.len() => Ok(self.mode(i)),
+                Modes::Tilers(tilers) => self.mode(i).by_mode(&tilers[i], operation),
+                Modes::Shape(shape) => self.mode(i).by_mode(&Tiler::Shape(&shape.mode(i)), operation),
+            };
+            match mode {
+                Ok(mode) => {
+                    if let Err(error) = result.extend(&mode) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            i += 1;
+        }
+        result.close()
+    }
+
+    /// The operation in every mode that has a tiler, with the first halves and the second halves gathered.
+    pub(super) const fn split(&self, tiler: &Tiler<'_>, operation: Operation) -> Result<Split, LayoutError> {
+        let modes = match tiler.part() {
+            Ok(Part::Keep) => return Ok((None, *self)),
+            Ok(Part::By(layout)) => {
+                return match operation.of(self, &layout) {
+                    Ok(both) => Ok((Some(both.mode(0)), both.mode(1))),
+                    Err(error) => Err(error),
+                };
+            }
+            Ok(Part::Modes(modes)) => modes,
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = modes.fit(self) {
+            return Err(error);
+        }
+        let (mut tiles, mut rests) = (Self::EMPTY, Self::EMPTY);
+        let rank = self.rank();
+        let mut i = 0;
+        while i < rank {
+            let parts = match modes {
+                _ if i >= modes.len() => Ok((None, self.mode(i))),
+                Modes::Tilers(tilers) => self.mode(i).split(&tilers[i], operation),
+                Modes::Shape(shape) => self.mode(i).split(&Tiler::Shape(&shape.mode(i)), operation),
+            };
+            let (tile, rest) = match parts {
+                Ok(parts) => parts,
+                Err(error) => return Err(error),
+            };
+            if let Some(tile) = tile {
+                if let Err(error) = tiles.extend(&tile) {
+                    return Err(error);
+                }
+            }
+            if let Err(error) = rests.extend(&rest) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        let tile = if tiles.shape_ref().is_empty() { Ok(None) } else { some(tiles.close()) };
+        match (tile, rests.close()) {
+            (Ok(tile), Ok(rest)) => Ok((tile, rest)),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// Gathers the halves of pairs: `((A0,B0),(A1,B1),C,…)` becomes `((A0,A1),(B0,B1,C,…))`, for the first `count` modes.
+    ///
+    /// `R(((a0,a1),(b0,b1,c))) = L(((a0,b0),(a1,b1),c))`
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let pairs = Layout::new(IntTuple::from(((2, 3), (4, 5), 6)), IntTuple::from(((1, 2), (6, 24), 120)))?;
+    /// assert_eq!(pairs.tile_unzip(2)?.to_string(), "((2,4),(3,5,6)):((1,6),(2,24,120))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where there are fewer modes, or one of these is no pair.
+    pub const fn tile_unzip(&self, count: usize) -> Result<Self, LayoutError> {
+        let rank = self.rank();
+        if count > rank || count == 0 {
+            return Err(LayoutError::Rank { needed: count, given: rank });
+        }
+        let (mut tiles, mut rests) = (Self::EMPTY, Self::EMPTY);
+        let mut i = 0;
+        while i < rank {
+            let mode = self.mode(i);
+            let mut rest = mode;
+            if i < count {
+                if mode.rank() != 2 {
+                    return Err(LayoutError::Rank { needed: 2, given: mode.rank() });
+                }
+                if let Err(error) = tiles.extend(&mode.mode(0)) {
+                    return Err(error);
+                }
+                rest = mode.mode(1);
+            }
+            if let Err(error) = rests.extend(&rest) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        match (tiles.close(), rests.close()) {
+            (Ok(tiles), Ok(rests)) => Self::concat(&[tiles, rests]),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+}
+
+/// Which parentheses of `(tile, rest)` come off.
+#[derive(Clone, Copy)]
+pub(super) enum Arrangement {
+    /// `((t0,t1),(r0,r1))`
+    Zipped,
+    /// `((t0,t1),r0,r1)`
+    Tiled,
+    /// `(t0,t1,r0,r1)`
+    Flat,
+}
+
+/// Tile and rest as one layout.
+pub(super) const fn arranged(
+    split: Result<Split, LayoutError>,
+    arrangement: Arrangement,
+) -> Result<Layout, LayoutError> {
+    let (tile, rest) = match split {
+        Ok((Some(tile), rest)) => (tile, rest),
+        Ok((None, rest)) => (Layout::leaf(1, 0), rest),
+        Err(error) => return Err(error),
+    };
+    let mut result = Layout::EMPTY;
+    let added = match arrangement {
+        Arrangement::Flat => result.extend_modes(&tile),
+        Arrangement::Zipped | Arrangement::Tiled => result.extend(&tile),
+    };
+    if let Err(error) = added {
+        return Err(error);
+    }
+    let added = match arrangement {
+        Arrangement::Zipped => result.extend(&rest),
+        Arrangement::Tiled | Arrangement::Flat => result.extend_modes(&rest),
+    };
+    match added {
+        Ok(()) => result.close(),
+        Err(error) => Err(error),
+    }
+}
+
+const fn some(layout: Result<Layout, LayoutError>) -> Result<Option<Layout>, LayoutError> {
+    match layout {
+        Ok(layout) => Ok(Some(layout)),
+        Err(error) => Err(error),
+    }
+}

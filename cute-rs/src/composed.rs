@@ -1,0 +1,539 @@
+//! Layouts with a swizzle after them, through the whole algebra.
+//!
+//! All operations on coordinates act on the layout before the swizzle, since `C = Sw o offset o L` and
+//! `C o B = Sw o offset o (L o B)`. Those on offsets, such as inverses and recasts, know the swizzle.
+
+use core::fmt;
+
+use crate::algebra::Tiler;
+use crate::error::LayoutError;
+use crate::evaluate::{Arithmetic, unsigned};
+use crate::int_tuple::{IntTuple, gcd};
+use crate::layout::{Coord, Layout};
+use crate::swizzle::Swizzle;
+
+/// A swizzled layout: `c -> swizzle(offset + layout(c))`, written `Sw<B,M,S> o offset o shape:stride`.
+///
+/// Offsets before the swizzle must not be negative. In the equations below, C is the composed layout, L the layout in it.
+///
+/// ```
+/// # use cute_rs::{Layout, Swizzle};
+/// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+/// let columns = tile.zipped_divide(&[Layout::flat(&[8], &[1])?, Layout::flat(&[8], &[1])?])?;
+/// let (third, _) = (columns.slice(&[None, Some(2)])?, ());
+/// assert_eq!(third.to_string(), "Sw<3,3,3> o 16 o (((8),(8))):(((64),(1)))");
+/// assert_eq!(third.at(1), tile.at_modes(&[1, 16]));
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ComposedLayout {
+    /// Applied last.
+    pub swizzle: Swizzle,
+    /// Added before the swizzle.
+    pub offset: i64,
+    /// Applied first.
+    pub layout: Layout,
+}
+
+/// A layout before which an offset is subtracted and a swizzle undone: `i -> layout(swizzle(i) - offset)`, the inverse of
+/// a [`ComposedLayout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SwizzledInverse {
+    /// Applied last.
+    pub layout: Layout,
+    /// Subtracted after the swizzle.
+    pub offset: i64,
+    /// Applied first.
+    pub swizzle: Swizzle,
+}
+
+impl SwizzledInverse {
+    /// The coordinate of an offset.
+    pub const fn at(&self, offset: i64) -> i64 {
+        let swizzled = self.swizzle.apply(offset.cast_unsigned()).cast_signed();
+        self.layout.at(swizzled.wrapping_sub(self.offset))
+    }
+}
+
+impl fmt::Display for SwizzledInverse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} o {} o {}", self.layout, self.offset.wrapping_neg(), self.swizzle)
+    }
+}
+
+impl ComposedLayout {
+    /// The shape: that of the layout.
+    pub const fn shape(&self) -> IntTuple {
+        self.layout.shape()
+    }
+
+    /// Number of modes.
+    pub const fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// Number of coordinates.
+    pub const fn size(&self) -> i64 {
+        self.layout.size()
+    }
+
+    /// Mode `i` as a layout of its own, with the offset: the offsets where all other coordinates are 0.
+    pub const fn mode(&self, i: usize) -> Self {
+        Self { layout: self.layout.mode(i), ..*self }
+    }
+
+    /// The offset of an integer coordinate.
+    pub const fn at(&self, coord: i64) -> i64 {
+        self.swizzled(self.layout.at(coord))
+    }
+
+    /// The offset of one integer coordinate a mode.
+    pub const fn at_modes(&self, coords: &[i64]) -> i64 {
+        self.swizzled(self.layout.at_modes(coords))
+    }
+
+    /// The offset of a coordinate that is nested like the shape or coarser.
+    ///
+    /// # Errors
+    /// Those of [`Layout::at_coord`].
+    pub const fn at_coord(&self, coord: &IntTuple) -> Result<i64, LayoutError> {
+        match self.layout.at_coord(coord) {
+            Ok(offset) => Ok(self.swizzled(offset)),
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn swizzled(&self, offset: i64) -> i64 {
+        self.swizzle.apply(self.offset.wrapping_add(offset).cast_unsigned()).cast_signed()
+    }
+
+    /// The offset of one coordinate a mode, computed with `V`'s operators.
+    ///
+    /// # Errors
+    /// Those of [`Layout::apply_modes`]; [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset
+    /// that is no `u32`.
+    pub fn apply_modes<V: Arithmetic>(&self, coords: &[V]) -> Result<V, LayoutError> {
+        let start = unsigned(self.offset)?;
+        let inner = self.layout.apply_modes(coords)?;
+        Ok(self.swizzle.apply_to(if start == 0 { inner } else { inner + start }))
+    }
+
+    /// With another layout before the swizzle.
+    const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
+        match layout {
+            Ok(layout) => Ok(Self { layout, ..*self }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same function with as few leaves as it takes: `R(i) = C(i)`. See [`Layout::coalesce`].
+    #[must_use]
+    pub const fn coalesce(&self) -> Self {
+        Self { layout: self.layout.coalesce(), ..*self }
+    }
+
+    /// The same function without nesting: `R(i) = C(i)`. See [`Layout::flatten`].
+    #[must_use]
+    pub const fn flatten(&self) -> Self {
+        Self { layout: self.layout.flatten(), ..*self }
+    }
+
+    /// `R(c) = C(B(c))`. See [`Layout::composition`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::composition`].
+    pub const fn composition(&self, b: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.composition(b))
+    }
+
+    /// `R((c0,c1,…)) = C((T0(c0),T1(c1),…))`. See [`Layout::composition_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::composition_by`].
+    pub const fn composition_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.composition_by(tiler))
+    }
+
+    /// The same elements in another shape: `R(i) = C(i)`. See [`Layout::with_shape`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::with_shape`].
+    pub const fn with_shape(&self, shape: IntTuple) -> Result<Self, LayoutError> {
+        self.with(self.layout.with_shape(shape))
+    }
+
+    /// `R(c) = C(c)` for coordinates nested like the profile. See [`Layout::coalesce_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::coalesce_by`].
+    pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
+        self.with(self.layout.coalesce_by(profile))
+    }
+
+    /// Modes `begin..end` as one mode: `R(i) = C(i)`. See [`Layout::group`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::group`].
+    pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        self.with(self.layout.group(begin, end))
+    }
+
+    /// The modes that are named, in that order. See [`Layout::select`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::select`].
+    pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
+        self.with(self.layout.select(modes))
+    }
+
+    /// Modes `begin..end`. See [`Layout::take`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::take`].
+    pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        self.with(self.layout.take(begin, end))
+    }
+
+    /// Another mode at the end, before the swizzle: `R((c,b)) = Sw(offset + L(c) + B(b))`. See [`Layout::append`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::append`].
+    pub const fn append(&self, mode: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.append(mode))
+    }
+
+    /// `R = C o (T, complement(T, size(C)))`. See [`Layout::logical_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::logical_divide`].
+    pub const fn logical_divide(&self, tiler: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.logical_divide(tiler))
+    }
+
+    /// [`logical_divide`](Self::logical_divide) mode by mode. See [`Layout::logical_divide_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::logical_divide_by`].
+    pub const fn logical_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.logical_divide_by(tiler))
+    }
+
+    /// Mode by mode, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::zipped_divide`].
+    pub const fn zipped_divide(&self, tilers: &[Layout]) -> Result<Self, LayoutError> {
+        self.with(self.layout.zipped_divide(tilers))
+    }
+
+    /// Nested as the tiler is, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::zipped_divide_by`].
+    pub const fn zipped_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.zipped_divide_by(tiler))
+    }
+
+    /// `R = ((tile, tile, …), rest, rest, …)`. See [`Layout::tiled_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::tiled_divide`].
+    pub const fn tiled_divide(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.tiled_divide(tiler))
+    }
+
+    /// `R = (tile, tile, …, rest, rest, …)`. See [`Layout::flat_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::flat_divide`].
+    pub const fn flat_divide(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.flat_divide(tiler))
+    }
+
+    /// Copies of L, all swizzled by where they lie: `R(c) = Sw(offset + (L x T)(c))`. See [`Layout::logical_product`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::logical_product`].
+    pub const fn logical_product(&self, tiler: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.logical_product(tiler))
+    }
+
+    /// Copies mode by mode, swizzled by where they lie: `R(c) = Sw(offset + blocked_product(L,T)(c))`. See [`Layout::blocked_product`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::blocked_product`].
+    pub const fn blocked_product(&self, grid: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.blocked_product(grid))
+    }
+
+    /// Interleaved copies, swizzled by where they lie: `R(c) = Sw(offset + raked_product(L,T)(c))`. See [`Layout::raked_product`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::raked_product`].
+    pub const fn raked_product(&self, grid: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.raked_product(grid))
+    }
+
+    /// Copies that fill a shape, swizzled by where they lie: `R(c) = Sw(offset + tile_to_shape(L)(c))`. See [`Layout::tile_to_shape`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::tile_to_shape`].
+    pub const fn tile_to_shape(&self, shape: &[i64], order: &[usize]) -> Result<Self, LayoutError> {
+        self.with(self.layout.tile_to_shape(shape, order))
+    }
+
+    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it and adds it to the offset:
+    /// `R(kept coordinates) = C(c)`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 0, 3)?.after(Layout::flat(&[8, 8], &[8, 1])?);
+    /// let row_5 = tile.slice(&[Some(5), None])?;
+    /// assert_eq!(row_5.to_string(), "Sw<3,0,3> o 40 o (8):(1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::slice`].
+    pub const fn slice(&self, coord: &[Option<i64>]) -> Result<Self, LayoutError> {
+        self.moved(self.layout.slice(coord))
+    }
+
+    /// Fixes modes at any depth, as [`slice`](Self::slice) does: `R(kept coordinates) = C(c)`.
+    ///
+    /// # Errors
+    /// Those of [`Layout::slice_at`].
+    pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<Self, LayoutError> {
+        self.moved(self.layout.slice_at(coord))
+    }
+
+    /// The layout that begins at a coordinate: `R(x) = C(c + x)` wherever no digit carries.
+    ///
+    /// # Errors
+    /// Those of [`Layout::at_coord`].
+    pub const fn domain_offset(&self, coord: &IntTuple) -> Result<Self, LayoutError> {
+        self.moved(self.layout.domain_offset(coord))
+    }
+
+    const fn moved(&self, part: Result<(Layout, i64), LayoutError>) -> Result<Self, LayoutError> {
+        match part {
+            Ok((layout, offset)) => {
+                Ok(Self { layout, offset: self.offset.wrapping_add(offset), swizzle: self.swizzle })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The plain layout and offset that the composed layout equals, where the bits that the coordinates change take no
+    /// part in the swizzle: `C(c) = offset + R(c)`. It is how a slice of a swizzled tile becomes ordinary strides.
+    /// `None` where the bits collide, or might.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4, 8], &[4, 1, 16])?);
+    /// let element = tile.slice(&[Some(3), Some(1), None])?;
+    /// let (layout, offset) = element.decay().expect("bits above the swizzle");
+    /// assert_eq!((layout.to_string().as_str(), offset), ("(8):(16)", 12 + (1 ^ 3)));
+    /// assert_eq!(tile.slice(&[Some(3), None, None])?.decay(), None);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn decay(&self) -> Option<(Layout, i64)> {
+        let (shape, stride) = (self.layout.shape_ref(), self.layout.stride_ref());
+        let start = self.offset.cast_unsigned();
+        let swizzled = self.swizzle.apply(start);
+        if self.swizzle.bits == 0 {
+            return Some((self.layout, self.offset));
+        }
+        // Bits that must stay as they are: those read, and those that already hold something.
+        let mut busy = self.swizzle.source_mask() | start | swizzled;
+        let mut i = 0;
+        while i < shape.len() {
+            let d = stride.leaf(i);
+            let last = (shape.leaf(i) - 1).wrapping_mul(d);
+            if last < 0 || self.offset < 0 {
+                return None;
+            }
+            if last > 0 {
+                // From the lowest bit of the stride to the highest of the last offset.
+                let bits = (u64::MAX >> last.leading_zeros()) & !((1 << d.trailing_zeros()) - 1);
+                if bits & busy != 0 {
+                    return None;
+                }
+                busy |= bits;
+            }
+            i += 1;
+        }
+        Some((self.layout, swizzled.cast_signed()))
+    }
+
+    /// The inverse on the run of offsets that L builds up: `C(R(i)) = i` for every `i` with
+    /// `0 <= Sw(i) - offset < size(right_inverse(L))`. For a compact L without an offset whose size is a multiple of the
+    /// swizzle's period, these are all of its offsets.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4], &[4, 1])?);
+    /// let inverse = tile.right_inverse()?;
+    /// assert_eq!(inverse.to_string(), "(4,4):(4,1) o 0 o Sw<2,0,2>");
+    /// assert!((0..16).all(|i| tile.at(inverse.at(i)) == i));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::right_inverse`].
+    pub const fn right_inverse(&self) -> Result<SwizzledInverse, LayoutError> {
+        self.undone(self.layout.right_inverse())
+    }
+
+    /// The inverse of an injective C: `R(C(i)) = i` for every `i < size(C)`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4], &[8, 1])?);
+    /// let inverse = tile.left_inverse()?;
+    /// assert!((0..16).all(|i| inverse.at(tile.at(i)) == i));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::left_inverse`].
+    pub const fn left_inverse(&self) -> Result<SwizzledInverse, LayoutError> {
+        self.undone(self.layout.left_inverse())
+    }
+
+    const fn undone(&self, inverse: Result<Layout, LayoutError>) -> Result<SwizzledInverse, LayoutError> {
+        match inverse {
+            Ok(layout) => {
+                Ok(SwizzledInverse { layout, offset: self.offset, swizzle: self.swizzle.inverse() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many elements follow each other in both this and a plain layout of the same size: with R the
+    /// [`max_common_layout`](Layout::max_common_layout) of L and B, `C(R(i)) = C(R(0)) + i` and `B(R(i)) = i` below it.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Layout::flat(&[8, 64], &[64, 1])?;
+    /// assert_eq!(Swizzle::new(3, 3, 3)?.after(rows).max_common_vector(&rows)?, 8);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::max_common_vector`].
+    pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
+        match self.layout.max_common_vector(other) {
+            Ok(common) => Ok(gcd(gcd(common, self.swizzle.max_alignment()), self.offset)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The largest number of elements that can be joined to one throughout: that of L, of the swizzle, and of the offset.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Layout::flat(&[8, 64], &[64, 1])?;
+    /// assert_eq!(Swizzle::new(3, 3, 3)?.after(rows).max_alignment(), 8);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn max_alignment(&self) -> i64 {
+        gcd(gcd(self.layout.max_alignment(), self.swizzle.max_alignment()), self.offset)
+    }
+
+    /// The layout of elements that are `n` times as large: `R(c') = floor(C(c) / n)`, with `c'` as in
+    /// [`Layout::upcast`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let bytes = Swizzle::new(3, 4, 3)?.after(Layout::flat(&[8, 128], &[128, 1])?);
+    /// assert_eq!(bytes.upcast(2)?.to_string(), "Sw<3,3,3> o 0 o (8,64):(64,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::upcast`] and [`Swizzle::upcast`]; [`LayoutError::Recast`] for an offset inside an element.
+    pub const fn upcast(&self, n: i64) -> Result<Self, LayoutError> {
+        if n > 0 && self.offset % n != 0 {
+            return Err(LayoutError::Recast { shape: 1, stride: self.offset, factor: n });
+        }
+        match (self.swizzle.upcast(n), self.layout.upcast(n)) {
+            (Ok(swizzle), Ok(layout)) => Ok(Self { swizzle, offset: self.offset / n, layout }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// The layout of elements of which `n` make up one: `R(c') = n * C(c) + j`, with `c'` as in [`Layout::downcast`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let halves = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(halves.downcast(2)?.to_string(), "Sw<3,4,3> o 0 o (8,128):(128,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::downcast`] and [`Swizzle::downcast`].
+    pub const fn downcast(&self, n: i64) -> Result<Self, LayoutError> {
+        match (self.swizzle.downcast(n), self.layout.downcast(n)) {
+            (Ok(swizzle), Ok(layout)) => Ok(Self { swizzle, offset: self.offset.saturating_mul(n), layout }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// The layout of the same bits in elements of another width: `upcast(downcast(C, d), n)` with `new / old = n / d` in
+    /// lowest terms. See [`Layout::recast`].
+    ///
+    /// # Errors
+    /// Those of [`upcast`](Self::upcast) and [`downcast`](Self::downcast).
+    pub const fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Self, LayoutError> {
+        let common = gcd(old_bits, new_bits);
+        if old_bits < 1 || new_bits < 1 {
+            return self.upcast(0);
+        }
+        match self.downcast(old_bits / common) {
+            Ok(parts) => parts.upcast(new_bits / common),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl fmt::Display for ComposedLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} o {} o {}", self.swizzle, self.offset, self.layout)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::string::ToString;
+    use std::vec::Vec;
+
+    #[test]
+    fn swizzled_layouts_add_then_permute() {
+        let layout = Layout::flat(&[8, 8], &[8, 1]).unwrap();
+        let tile = ComposedLayout { swizzle: Swizzle { bits: 3, base: 0, shift: 3 }, offset: 64, layout };
+        assert_eq!((tile.to_string().as_str(), tile.size()), ("Sw<3,0,3> o 64 o (8,8):(8,1)", 64));
+        for row in 0..8_u32 {
+            let columns: Vec<_> = (0..8_u32).map(|c| tile.apply_modes(&[row, c]).unwrap()).collect();
+            for (column, &offset) in (0..8).zip(&columns) {
+                assert_eq!(offset, 64 + 8 * row + (column ^ row), "element ({row},{column})");
+                assert_eq!(tile.at_modes(&[row.into(), column.into()]), offset.into());
+                assert_eq!(tile.at((row + 8 * column).into()), offset.into());
+            }
+        }
+    }
+
+    #[test]
+    fn offsets_need_32_bits() {
+        let layout = Layout::flat(&[2], &[1]).unwrap();
+        for (why, offset, want) in [
+            ("negative", -1, LayoutError::NegativeStride { stride: -1 }),
+            ("too wide", 1 << 32, LayoutError::Width { value: 1 << 32 }),
+        ] {
+            let tile = ComposedLayout { swizzle: Swizzle::NONE, offset, layout };
+            assert_eq!(tile.apply_modes(&[0_u32]), Err(want), "{why}");
+        }
+    }
+}

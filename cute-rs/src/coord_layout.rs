@@ -1,0 +1,536 @@
+//! Coordinate layouts: layouts whose strides count along components, so that they yield coordinates.
+//!
+//! A type of its own rather than a [`Layout`] with other strides: `Layout::at` is then always an integer, and nobody has to
+//! ask. Both are computed by the same code, since a stride's component travels along with its value.
+
+use core::fmt;
+
+use crate::algebra::{Tiler, walk_components};
+use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::layout::{Coord, Layout};
+
+/// How deep a component's path can be.
+const DEPTH: usize = 6;
+
+/// A stride along one component of a coordinate: a value and a mode path. CuTe writes `2*E<0,1>` for the value 2 at mode 1
+/// of mode 0, and prints it innermost first: `2@1@0`.
+///
+/// ```
+/// # use cute_rs::Basis;
+/// assert_eq!(Basis::new(2, &[0, 1])?.to_string(), "2@1@0");
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Basis {
+    scale: i64,
+    path: [u8; DEPTH],
+    len: u8,
+}
+
+impl Basis {
+    /// `scale * E<path…>`.
+    ///
+    /// # Errors
+    /// [`LayoutError::Depth`] for a path of more than 6 modes; [`LayoutError::Capacity`] for a mode above 255.
+    pub const fn new(scale: i64, path: &[usize]) -> Result<Self, LayoutError> {
+        if path.len() > DEPTH {
+            return Err(LayoutError::Depth { limit: DEPTH });
+        }
+        let mut basis = Self { scale, path: [0; DEPTH], len: path.len() as u8 };
+        let mut i = 0;
+        while i < path.len() {
+            if path[i] > u8::MAX as usize {
+                return Err(LayoutError::Capacity { leaves: path[i] });
+            }
+            basis.path[i] = path[i] as u8;
+            i += 1;
+        }
+        Ok(basis)
+    }
+
+    /// The value.
+    pub const fn scale(&self) -> i64 {
+        self.scale
+    }
+
+    /// The mode path, outermost first.
+    pub fn path(&self) -> impl Iterator<Item = usize> + '_ {
+        self.path.iter().take(self.len.into()).map(|&mode| mode.into())
+    }
+
+    /// Which leaf of a profile the path leads to.
+    const fn leaf(&self, profile: &IntTuple) -> Option<usize> {
+        let (mut part, mut leaf) = (*profile, 0);
+        let mut i = 0;
+        while i < self.len as usize {
+            let mode = self.path[i] as usize;
+            if part.is_int() || mode >= part.rank() {
+                return None;
+            }
+            leaf += part.mode_range(mode).0;
+            part = part.mode(mode);
+            i += 1;
+        }
+        if part.is_int() { Some(leaf) } else { None }
+    }
+
+    /// The stride `scale` along leaf `leaf` of a profile.
+    fn of_leaf(scale: i64, profile: &IntTuple, leaf: usize) -> Self {
+        let mut basis = Self { scale, path: [0; DEPTH], len: 0 };
+        let (mut part, mut leaf) = (*profile, leaf);
+        while !part.is_int() && usize::from(basis.len) < DEPTH {
+            let mut mode = 0;
+            while leaf >= part.mode(mode).len() {
+                leaf -= part.mode(mode).len();
+                mode += 1;
+            }
+            basis.path[usize::from(basis.len)] = mode as u8;
+            basis.len += 1;
+            part = part.mode(mode);
+        }
+        basis
+    }
+}
+
+impl fmt::Display for Basis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.scale)?;
+        self.path[..self.len.into()].iter().rev().try_for_each(|mode| write!(f, "@{mode}"))
+    }
+}
+
+/// A function from coordinates to coordinates: a shape, and a congruent stride whose leaves count along components of a
+/// coordinate that is nested like a *profile*.
+///
+/// Tiled, sliced and partitioned like the layout of a tensor, an [identity](Self::identity) layout says which element of
+/// the tensor is meant: what a tensor copy's instruction takes for its coordinates, and what a predicate compares with the
+/// tensor's shape.
+///
+/// ```
+/// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+/// let identity = CoordLayout::identity(IntTuple::from((100, 60)))?;
+/// assert_eq!(identity.to_string(), "(100,60):(1@0,1@1)");
+///
+/// // The 64 x 32 tiles of a 100 x 60 matrix: which elements of tile (1,1) are inside?
+/// let tiles = identity.tiled_divide(&Tiler::Shape(&IntTuple::from((64, 32))))?;
+/// let inside = |element| tiles.at_modes(&[element, 1, 1]).elem_less(&IntTuple::from((100, 60)));
+/// assert_eq!(tiles.at_modes(&[64 * 2 + 5, 1, 1]).to_string(), "(69,34)");
+/// assert_eq!((0..64 * 32).filter(|&element| inside(element)).count(), 36 * 28);
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CoordLayout {
+    /// Strides carry their components.
+    layout: Layout,
+    profile: IntTuple,
+}
+
+impl CoordLayout {
+    /// The layout that yields its own coordinates: `L(c) = c`.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((4, (2, 3))))?;
+    /// assert_eq!(identity.to_string(), "(4,(2,3)):(1@0,(1@0@1,1@1@1))");
+    /// assert_eq!(identity.at(17).to_string(), "(1,(0,2))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Extent`] for an extent below 1; [`LayoutError::Overflow`].
+    pub const fn identity(shape: IntTuple) -> Result<Self, LayoutError> {
+        let mut axes = [0; MAX_LEAVES];
+        let mut i = 0;
+        while i < shape.len() {
+            axes[i] = i as u8 + 1;
+            i += 1;
+        }
+        match Layout::new(shape, shape.filled(1).with_axes(&axes)) {
+            Ok(layout) => Ok(Self { layout, profile: shape.filled(0) }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The layout of a shape whose leaves have these strides, from the left, into coordinates nested like `profile`.
+    ///
+    /// ```
+    /// # use cute_rs::{Basis, CoordLayout, IntTuple};
+    /// let profile = IntTuple::from((0, 0));
+    /// let strides = [Basis::new(1, &[1])?, Basis::new(64, &[0])?];
+    /// let swapped = CoordLayout::new(IntTuple::from((4, 5)), &strides, profile)?;
+    /// assert_eq!(swapped.to_string(), "(4,5):(1@1,64@0)");
+    /// assert_eq!(swapped.at_modes(&[3, 2]).to_string(), "(128,3)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] without one stride a leaf; [`LayoutError::Basis`] for a path that leads to no leaf of the
+    /// profile; those of [`Layout::new`].
+    pub const fn new(shape: IntTuple, strides: &[Basis], profile: IntTuple) -> Result<Self, LayoutError> {
+        if strides.len() != shape.len() {
+            return Err(LayoutError::Rank { needed: shape.len(), given: strides.len() });
+        }
+        let (mut scales, mut axes) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
+        let mut i = 0;
+        while i < strides.len() {
+            let scale = strides[i].scale;
+            scales[i] = scale;
+            axes[i] = match strides[i].leaf(&profile) {
+                Some(leaf) => leaf as u8 + 1,
+                None if scale == 0 => 0,
+                None => return Err(LayoutError::Basis { scale, components: profile.len() }),
+            };
+            i += 1;
+        }
+        match Layout::new(shape, shape.with_leaves(&scales).with_axes(&axes)) {
+            Ok(layout) => Ok(Self { layout, profile: profile.filled(0) }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The shape.
+    pub const fn shape(&self) -> IntTuple {
+        self.layout.shape()
+    }
+
+    /// The nesting of the coordinates that the layout yields, with zeros for leaves.
+    pub const fn profile(&self) -> IntTuple {
+        self.profile
+    }
+
+    /// The stride of leaf `i`; 0 along no component beyond the last leaf and for broadcasts.
+    pub fn stride(&self, i: usize) -> Basis {
+        let (scale, axis) = (self.layout.stride_ref().leaf(i), self.layout.stride_ref().axis(i));
+        match axis {
+            0 => Basis { scale, path: [0; DEPTH], len: 0 },
+            axis => Basis::of_leaf(scale, &self.profile, usize::from(axis) - 1),
+        }
+    }
+
+    /// Number of modes.
+    pub const fn rank(&self) -> usize {
+        self.layout.rank()
+    }
+
+    /// Number of coordinates of the domain.
+    pub const fn size(&self) -> i64 {
+        self.layout.size()
+    }
+
+    /// Mode `i` as a layout of its own.
+    pub const fn mode(&self, i: usize) -> Self {
+        Self { layout: self.layout.mode(i), ..*self }
+    }
+
+    /// The coordinate at an integer coordinate: each component is the sum of digits times strides along it.
+    pub const fn at(&self, coord: i64) -> IntTuple {
+        let mut sums = [0; MAX_LEAVES];
+        self.add(&self.layout.shape_ref().idx2crd(coord), &mut sums);
+        self.profile.with_leaves(&sums)
+    }
+
+    /// The coordinate at one integer coordinate a mode; missing ones count as zero.
+    pub const fn at_modes(&self, coords: &[i64]) -> IntTuple {
+        let mut sums = [0; MAX_LEAVES];
+        let rank = self.rank();
+        let mut i = 0;
+        while i < rank && i < coords.len() {
+            let mode = self.mode(i);
+            mode.add(&mode.layout.shape_ref().idx2crd(coords[i]), &mut sums);
+            i += 1;
+        }
+        self.profile.with_leaves(&sums)
+    }
+
+    /// The coordinate at a coordinate that is nested like the shape or coarser.
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    pub const fn at_coord(&self, coord: &IntTuple) -> Result<IntTuple, LayoutError> {
+        match self.layout.shape_ref().crd2idx(coord) {
+            // Digits of a coarse coordinate are those of its part of the shape, so that none carries into another part.
+            Ok(_) => {
+                let mut sums = [0; MAX_LEAVES];
+                self.add_coord(coord, &mut sums);
+                Ok(self.profile.with_leaves(&sums))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn add_coord(&self, coord: &IntTuple, sums: &mut [i64; MAX_LEAVES]) {
+        if coord.is_int() {
+            self.add(&self.layout.shape_ref().idx2crd(coord.leaf(0)), sums);
+            return;
+        }
+        let mut i = 0;
+        while i < coord.rank() {
+            self.mode(i).add_coord(&coord.mode(i), sums);
+            i += 1;
+        }
+    }
+
+    /// Adds digits times strides to the components.
+    const fn add(&self, digits: &IntTuple, sums: &mut [i64; MAX_LEAVES]) {
+        let stride = self.layout.stride_ref();
+        let mut i = 0;
+        while i < digits.len() {
+            let axis = stride.axis(i) as usize;
+            if axis > 0 {
+                let part = digits.leaf(i).wrapping_mul(stride.leaf(i));
+                sums[axis - 1] = sums[axis - 1].wrapping_add(part);
+            }
+            i += 1;
+        }
+    }
+
+    /// With another layout.
+    const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
+        match layout {
+            Ok(layout) => Ok(Self { layout, ..*self }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same function with as few leaves as it takes: `R(i) = L(i)`. Leaves along different components stay apart.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.logical_divide_by(&Tiler::Shape(&IntTuple::from((2, 6))))?;
+    /// assert_eq!(tiles.to_string(), "((2,4),(6,1)):((1@0,2@0),(1@1,0))");
+    /// assert_eq!(tiles.coalesce(), identity);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    #[must_use]
+    pub const fn coalesce(&self) -> Self {
+        Self { layout: self.layout.coalesce(), ..*self }
+    }
+
+    /// The same function without nesting: `R(i) = L(i)`.
+    #[must_use]
+    pub const fn flatten(&self) -> Self {
+        Self { layout: self.layout.flatten(), ..*self }
+    }
+
+    /// `R(c) = L(B(c))`. See [`Layout::composition`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::composition`].
+    pub const fn composition(&self, b: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.composition(b))
+    }
+
+    /// `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`. See [`Layout::composition_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::composition_by`].
+    pub const fn composition_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.composition_by(tiler))
+    }
+
+    /// The same elements in another shape: `R(i) = L(i)`. See [`Layout::with_shape`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::with_shape`].
+    pub const fn with_shape(&self, shape: IntTuple) -> Result<Self, LayoutError> {
+        self.with(self.layout.with_shape(shape))
+    }
+
+    /// `R(c) = L(c)` for coordinates nested like the profile. See [`Layout::coalesce_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::coalesce_by`].
+    pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
+        self.with(self.layout.coalesce_by(profile))
+    }
+
+    /// Modes `begin..end` as one mode: `R(i) = L(i)`. See [`Layout::group`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::group`].
+    pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        self.with(self.layout.group(begin, end))
+    }
+
+    /// The modes that are named, in that order. See [`Layout::select`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::select`].
+    pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
+        self.with(self.layout.select(modes))
+    }
+
+    /// Modes `begin..end`. See [`Layout::take`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::take`].
+    pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        self.with(self.layout.take(begin, end))
+    }
+
+    /// `R = L o (T, complement(T, size(L)))`. See [`Layout::logical_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::logical_divide`].
+    pub const fn logical_divide(&self, tiler: &Layout) -> Result<Self, LayoutError> {
+        self.with(self.layout.logical_divide(tiler))
+    }
+
+    /// [`logical_divide`](Self::logical_divide) mode by mode. See [`Layout::logical_divide_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::logical_divide_by`].
+    pub const fn logical_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.logical_divide_by(tiler))
+    }
+
+    /// Mode by mode, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::zipped_divide`].
+    pub const fn zipped_divide(&self, tilers: &[Layout]) -> Result<Self, LayoutError> {
+        self.with(self.layout.zipped_divide(tilers))
+    }
+
+    /// Nested as the tiler is, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide_by`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::zipped_divide_by`].
+    pub const fn zipped_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.zipped_divide_by(tiler))
+    }
+
+    /// `R = ((tile, tile, …), rest, rest, …)`. See [`Layout::tiled_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::tiled_divide`].
+    pub const fn tiled_divide(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.tiled_divide(tiler))
+    }
+
+    /// `R = (tile, tile, …, rest, rest, …)`. See [`Layout::flat_divide`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::flat_divide`].
+    pub const fn flat_divide(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
+        self.with(self.layout.flat_divide(tiler))
+    }
+
+    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it. Returns the layout of the kept modes and the
+    /// coordinate of the fixed ones: `L(c) = offset + R(kept coordinates)`.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((128, 64)))?;
+    /// let tiles = identity.zipped_divide_by(&Tiler::Shape(&IntTuple::from((32, 16))))?;
+    /// let (tile, start) = tiles.slice(&[None, Some(1 + 4 * 2)])?;
+    /// assert_eq!(start.to_string(), "(32,32)");
+    /// assert_eq!(tile.to_string(), "((32,16)):((1@0,1@1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::slice`].
+    pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, IntTuple), LayoutError> {
+        match self.layout.slice(coord) {
+            Ok((layout, _)) => {
+                let mut sums = [0; MAX_LEAVES];
+                let mut i = 0;
+                while i < coord.len() {
+                    if let Some(c) = coord[i] {
+                        self.mode(i).add_coord(&IntTuple::int(c), &mut sums);
+                    }
+                    i += 1;
+                }
+                Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Fixes modes at any depth, as [`slice`](Self::slice) does: `L(c) = offset + R(kept coordinates)`.
+    ///
+    /// # Errors
+    /// Those of [`Layout::slice_at`].
+    pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<(Self, IntTuple), LayoutError> {
+        match self.layout.slice_at(coord) {
+            Ok((layout, _)) => {
+                let mut sums = [0; MAX_LEAVES];
+                self.add_fixed(coord, &mut sums);
+                Ok((Self { layout, ..*self }, self.profile.with_leaves(&sums)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn add_fixed(&self, coord: &Coord<'_>, sums: &mut [i64; MAX_LEAVES]) {
+        match *coord {
+            Coord::Keep => {}
+            Coord::At(c) => self.add_coord(&IntTuple::int(c), sums),
+            Coord::Modes(modes) => {
+                let mut i = 0;
+                while i < modes.len() {
+                    self.mode(i).add_fixed(&modes[i], sums);
+                    i += 1;
+                }
+            }
+        }
+    }
+
+    /// Another coordinate layout after this one: `R(c) = A(L(c))`.
+    ///
+    /// # Errors
+    /// As [`Layout::composition_coords`].
+    pub const fn then(&self, a: &Self) -> Result<Self, LayoutError> {
+        a.with(walk_components(&a.layout, &self.layout, &self.profile))
+    }
+}
+
+impl Layout {
+    /// A layout at the coordinates that another yields: `R(c) = A(B(c))`. A stride of B along the component at a path
+    /// walks through the mode of A at that path, which may be nested: the component is its integer coordinate.
+    ///
+    /// ```
+    /// # use cute_rs::{Basis, CoordLayout, IntTuple, Layout};
+    /// let rows = Layout::flat(&[8, 16], &[16, 1])?;
+    /// let strides = [Basis::new(4, &[1])?, Basis::new(2, &[0])?];
+    /// let sampled = CoordLayout::new(IntTuple::from((4, 4)), &strides, IntTuple::from((0, 0)))?;
+    /// assert_eq!(rows.composition_coords(&sampled)?.to_string(), "(4,4):(4,32)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the shape of A does not refine the profile of B, and those of
+    /// [`composition`](Self::composition), for each component.
+    pub const fn composition_coords(&self, b: &CoordLayout) -> Result<Self, LayoutError> {
+        walk_components(self, &b.layout, &b.profile)
+    }
+}
+
+impl fmt::Display for CoordLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shape = self.layout.shape_ref();
+        write!(f, "{shape}:")?;
+        if shape.is_empty() {
+            return f.write_str("()");
+        }
+        for i in 0..shape.len() {
+            if i > 0 {
+                f.write_str(",")?;
+            }
+            let (opens, closes) = shape.parentheses(i);
+            (0..opens).try_for_each(|_| f.write_str("("))?;
+            write!(f, "{}", self.stride(i))?;
+            (0..closes).try_for_each(|_| f.write_str(")"))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CoordLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,93 @@
+//! Numbers that the algebra can compute with.
+//!
+//! The algebra does not check its sums and products, since its layouts are planned by people and the compiler. An
+//! expression is any text, so its numbers are checked here, before they are used: layouts reach at most `2^40` elements,
+//! and no product of two of them leaves 64 bits.
+
+use alloc::format;
+use alloc::string::String;
+
+use super::Value;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+use crate::swizzle::Swizzle;
+
+/// Most elements that a layout of an expression has or reaches over.
+pub(super) const LIMIT: i64 = 1 << 40;
+
+/// Where intermediate results end.
+const WIDEST: i128 = 1 << 62;
+
+/// The product of the leaves of a shape, if it is legal.
+pub(super) fn size(shape: &IntTuple) -> Option<i64> {
+    let mut size: i64 = 1;
+    for i in 0..shape.len() {
+        size = size.checked_mul(shape.leaf(i))?;
+    }
+    (-LIMIT..=LIMIT).contains(&size).then_some(size)
+}
+
+/// How far a layout reaches in either direction: the sum of extents times strides.
+fn reach(layout: &Layout) -> Option<i64> {
+    let mut reach: i64 = 0;
+    for i in 0..layout.shape().len() {
+        let step = layout.stride().leaf(i).checked_abs()?;
+        reach = reach.checked_add(layout.shape().leaf(i).checked_mul(step)?)?;
+    }
+    (reach <= LIMIT).then_some(reach)
+}
+
+/// The larger of size and reach of a layout that is in range.
+pub(super) fn span(layout: &Layout) -> i64 {
+    reach(layout).unwrap_or(LIMIT).max(layout.size())
+}
+
+/// Whether A can be evaluated up to `reach`, in its last leaf beyond its size.
+pub(super) fn evaluates(a: &Layout, reach: i64) -> bool {
+    let last = a.shape().len().saturating_sub(1);
+    let before: i64 = (0..last).map(|i| a.shape().leaf(i)).product();
+    let digits = i128::from(reach / before.max(1)) + 1;
+    digits * i128::from(a.stride().leaf(last).abs()) <= WIDEST
+}
+
+/// Whether a layout can be evaluated at a coordinate, which may lie beyond its size.
+pub(super) fn reaches(layout: &Layout, coord: i64) -> bool {
+    let steps = (0..layout.stride().len()).map(|i| layout.stride().leaf(i).abs());
+    i128::from(coord).abs() * i128::from(steps.max().unwrap_or(0)) <= WIDEST >> 6
+}
+
+/// Whether copies of one layout over the other stay in range.
+pub(super) fn multiplies(a: i64, b: i64) -> bool {
+    i128::from(a) * i128::from(b) <= WIDEST
+}
+
+/// Whether a value is one that operations may be given; else what is wrong with it.
+pub(super) fn check(value: &Value) -> Result<(), String> {
+    let fits = |layout: &Layout| size(&layout.shape()).is_some() && reach(layout).is_some();
+    match value {
+        Value::Int(_) | Value::Tuple(_) => Ok(()),
+        Value::Layout(layout) if fits(layout) => Ok(()),
+        Value::Composed(composed)
+            if fits(&composed.layout) && composed.offset.unsigned_abs() <= LIMIT.unsigned_abs() =>
+        {
+            check_swizzle(composed.swizzle)
+        }
+        Value::Layout(_) | Value::Composed(_) => {
+            Err(format!("a layout of an expression has and reaches over at most {LIMIT} elements"))
+        }
+        Value::Swizzle(swizzle) => check_swizzle(*swizzle),
+    }
+}
+
+/// Whether a swizzle's bits exist and none is both read and changed.
+fn check_swizzle(swizzle: Swizzle) -> Result<(), String> {
+    let (bits, base) = (u64::from(swizzle.bits), u64::from(swizzle.base));
+    let shift = i64::from(swizzle.shift).unsigned_abs();
+    if bits > shift {
+        Err(format!("{swizzle} reads bits that it changes; choose S of at least B"))
+    } else if bits + base + shift > 32 {
+        Err(format!("{swizzle} reads bits above bit 31; choose numbers whose sum is at most 32"))
+    } else {
+        Ok(())
+    }
+}

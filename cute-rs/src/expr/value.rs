@@ -1,0 +1,123 @@
+//! What an expression evaluates to.
+
+use core::fmt;
+use core::str::FromStr;
+
+use super::{Expr, ExprError};
+use crate::composed::ComposedLayout;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+use crate::swizzle::Swizzle;
+
+/// What an expression evaluates to.
+///
+/// Its text is CuTe's notation, and reading the text gives the value back:
+///
+/// ```
+/// use cute_rs::IntTuple;
+/// use cute_rs::expr::{Value, evaluate};
+///
+/// let composed = evaluate("Sw<2,4,3> o composition((6,2):(8,2), (4,3):(3,1))")?;
+/// assert_eq!(composed.to_string(), "Sw<2,4,3> o 0 o ((2,2),3):((24,2),8)");
+/// assert_eq!(composed.to_string().parse(), Ok(composed));
+/// assert_eq!("(4,8)".parse(), Ok(Value::Tuple(IntTuple::from((4, 8))))); // Not a layout: no operation asked for one.
+/// # Ok::<(), cute_rs::expr::ExprError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant, reason = "values of the algebra are `Copy` and have no heap")]
+#[non_exhaustive]
+pub enum Value {
+    /// An integer.
+    Int(i64),
+    /// An integer tuple that is no integer.
+    Tuple(IntTuple),
+    /// A layout.
+    Layout(Layout),
+    /// A swizzle.
+    Swizzle(Swizzle),
+    /// A layout with an offset or a swizzle after it.
+    Composed(ComposedLayout),
+}
+
+impl Value {
+    /// The layout with what comes after it, if this is a layout. A plain layout has nothing after it.
+    ///
+    /// ```
+    /// # use cute_rs::{Swizzle, expr::{Value, evaluate}};
+    /// let rows = evaluate("(8,8):(8,1)")?.composed();
+    /// assert!(rows.is_some_and(|rows| rows.swizzle == Swizzle::NONE && rows.at_modes(&[1, 2]) == 10));
+    /// assert_eq!(Value::Int(8).composed(), None);
+    /// # Ok::<(), cute_rs::expr::ExprError>(())
+    /// ```
+    pub const fn composed(&self) -> Option<ComposedLayout> {
+        match *self {
+            Self::Layout(layout) => Some(ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout }),
+            Self::Composed(composed) => Some(composed),
+            Self::Int(_) | Self::Tuple(_) | Self::Swizzle(_) => None,
+        }
+    }
+
+    /// What it is, for messages.
+    pub(super) const fn noun(&self) -> &'static str {
+        match self {
+            Self::Int(_) => "an integer",
+            Self::Tuple(_) => "a tuple",
+            Self::Layout(_) => "a layout",
+            Self::Swizzle(_) => "a swizzle",
+            Self::Composed(_) => "a composed layout",
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Int(value) => value.fmt(f),
+            Self::Tuple(tuple) => tuple.fmt(f),
+            Self::Layout(layout) => layout.fmt(f),
+            Self::Swizzle(swizzle) => swizzle.fmt(f),
+            Self::Composed(composed) => composed.fmt(f),
+        }
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<IntTuple> for Value {
+    /// An integer becomes [`Value::Int`].
+    fn from(tuple: IntTuple) -> Self {
+        if tuple.is_int() { Self::Int(tuple.leaf(0)) } else { Self::Tuple(tuple) }
+    }
+}
+
+impl From<Layout> for Value {
+    fn from(layout: Layout) -> Self {
+        Self::Layout(layout)
+    }
+}
+
+impl From<Swizzle> for Value {
+    fn from(swizzle: Swizzle) -> Self {
+        Self::Swizzle(swizzle)
+    }
+}
+
+impl From<ComposedLayout> for Value {
+    fn from(composed: ComposedLayout) -> Self {
+        Self::Composed(composed)
+    }
+}
+
+impl FromStr for Value {
+    type Err = ExprError;
+
+    /// Reads what `Display` prints, or any expression; a tuple stays a tuple.
+    fn from_str(source: &str) -> Result<Self, ExprError> {
+        let expr: Expr = source.parse()?;
+        expr.value().map_err(|fault| fault.within(source))
+    }
+}

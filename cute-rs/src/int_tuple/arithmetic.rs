@@ -1,0 +1,465 @@
+//! Arithmetic on the leaves of integer tuples.
+//!
+//! Sums and products beyond 64 bits saturate, so nothing here panics.
+
+use super::{IntTuple, MAX_LEAVES};
+use crate::error::LayoutError;
+
+/// The greatest common divisor, 0 or more.
+pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
+    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    while b != 0 {
+        (a, b) = (b, a % b);
+    }
+    if a > i64::MAX as u64 { i64::MAX } else { a as i64 }
+}
+
+/// `a / b`, rounded up, for `b > 0`.
+pub(crate) const fn div_up(a: i64, b: i64) -> i64 {
+    a / b + if a % b > 0 { 1 } else { 0 }
+}
+
+/// What is done to a pair of leaves.
+#[derive(Clone, Copy)]
+enum Pairwise {
+    CeilDiv,
+    RoundUp,
+    Scale,
+    Max,
+    Min,
+}
+
+impl Pairwise {
+    /// `None` for a division by less than 1.
+    const fn of(self, a: i64, b: i64) -> Option<i64> {
+        match self {
+            Self::CeilDiv if b < 1 => None,
+            Self::CeilDiv => Some(div_up(a, b)),
+            Self::RoundUp if b < 1 => None,
+            Self::RoundUp => Some(div_up(a, b).saturating_mul(b)),
+            Self::Scale => Some(a.saturating_mul(b)),
+            Self::Max => Some(if a > b { a } else { b }),
+            Self::Min => Some(if a < b { a } else { b }),
+        }
+    }
+}
+
+impl IntTuple {
+    /// The product of each mode: `(2,(3,4))` gives `(2,12)`, an integer stays.
+    ///
+    /// `R_i = product(T_i)`
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).product_each().to_string(), "(2,12)");
+    /// ```
+    pub const fn product_each(&self) -> Self {
+        if self.is_int() {
+            return *self;
+        }
+        let mut products = Self::EMPTY;
+        let mut i = 0;
+        while i < self.rank() {
+            products.leaves[i] = self.mode(i).product();
+            i += 1;
+        }
+        products.len = i as u8;
+        products.enclosed()
+    }
+
+    /// The products at the leaves of `profile`: `(2,((3,4),5))` like `(0,(0,0))` gives `(2,(12,5))`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let profile = IntTuple::from((0, (0, 0)));
+    /// assert_eq!(IntTuple::from((2, ((3, 4), 5))).product_like(&profile)?.to_string(), "(2,(12,5))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] unless `profile` is as coarse as the tuple or coarser.
+    pub const fn product_like(&self, profile: &Self) -> Result<Self, LayoutError> {
+        if !profile.weakly_congruent(self) {
+            return Err(LayoutError::Profile { tuple: *self, profile: *profile });
+        }
+        if self.is_empty() {
+            return Ok(profile.filled(1));
+        }
+        // Each leaf of the profile takes leaves of the tuple until the parentheses it closes are closed.
+        let mut products = [1_i64; MAX_LEAVES];
+        let (mut i, mut from) = (0, 0);
+        while i < profile.len() {
+            // How many parentheses of the tuple belong to this leaf alone.
+            let mut depth = self.opens[from] as i32 - profile.opens[i] as i32;
+            loop {
+                products[i] = products[i].saturating_mul(self.leaves[from]);
+                depth -= self.closes[from] as i32;
+                from += 1;
+                if depth <= 0 || from == self.len() {
+                    break;
+                }
+                depth += self.opens[from] as i32;
+            }
+            i += 1;
+        }
+        Ok(profile.with_leaves(&products))
+    }
+
+    /// The sum of all leaves.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).sum(), 9);
+    /// ```
+    pub const fn sum(&self) -> i64 {
+        let mut sum: i64 = 0;
+        let mut i = 0;
+        while i < self.len() {
+            sum = sum.saturating_add(self.leaves[i]);
+            i += 1;
+        }
+        sum
+    }
+
+    /// The largest leaf; 0 for `()`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (7, 4))).max(), 7);
+    /// ```
+    pub const fn max(&self) -> i64 {
+        let mut max = self.leaf(0);
+        let mut i = 1;
+        while i < self.len() {
+            if self.leaves[i] > max {
+                max = self.leaves[i];
+            }
+            i += 1;
+        }
+        max
+    }
+
+    /// The smallest leaf; 0 for `()`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((3, (7, 2))).min(), 2);
+    /// ```
+    pub const fn min(&self) -> i64 {
+        let mut min = self.leaf(0);
+        let mut i = 1;
+        while i < self.len() {
+            if self.leaves[i] < min {
+                min = self.leaves[i];
+            }
+            i += 1;
+        }
+        min
+    }
+
+    /// The greatest common divisor of all leaves, 0 or more.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((12, (8, 20))).gcd(), 4);
+    /// ```
+    pub const fn gcd(&self) -> i64 {
+        let mut all = 0;
+        let mut i = 0;
+        while i < self.len() {
+            all = gcd(all, self.leaves[i]);
+            i += 1;
+        }
+        all
+    }
+
+    /// The least common multiple of all leaves, 0 or more.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((4, (6, 10))).lcm(), 60);
+    /// ```
+    pub const fn lcm(&self) -> i64 {
+        let mut all: i64 = 1;
+        let mut i = 0;
+        while i < self.len() {
+            let leaf = self.leaves[i].saturating_abs();
+            if leaf == 0 {
+                return 0;
+            }
+            all = (all / gcd(all, leaf)).saturating_mul(leaf);
+            i += 1;
+        }
+        all
+    }
+
+    /// The absolute value of each leaf.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((-2, (3, -4))).abs().to_string(), "(2,(3,4))");
+    /// ```
+    pub const fn abs(&self) -> Self {
+        let mut leaves = self.leaves;
+        let mut i = 0;
+        while i < self.len() {
+            leaves[i] = leaves[i].saturating_abs();
+            i += 1;
+        }
+        self.with_leaves(&leaves)
+    }
+
+    /// The sign of each leaf: -1, 0 or 1.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((-2, (0, 4))).signum().to_string(), "(-1,(0,1))");
+    /// ```
+    pub const fn signum(&self) -> Self {
+        let mut leaves = self.leaves;
+        let mut i = 0;
+        while i < self.len() {
+            leaves[i] = leaves[i].signum();
+            i += 1;
+        }
+        self.with_leaves(&leaves)
+    }
+
+    /// `sum over leaves of a_i * b_i`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).inner_product(&IntTuple::from((1, (10, 100))))?, 432);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the nesting differs.
+    pub const fn inner_product(&self, other: &Self) -> Result<i64, LayoutError> {
+        match self.pairwise(other, Pairwise::Scale) {
+            Ok(products) => Ok(products.sum()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `R_i = a_i * b_i`, leaf by leaf.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).elem_scale(&IntTuple::from((5, (6, 7))))?.to_string(), "(10,(18,28))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the nesting differs.
+    pub const fn elem_scale(&self, other: &Self) -> Result<Self, LayoutError> {
+        self.pairwise(other, Pairwise::Scale)
+    }
+
+    /// `R_i = max(a_i, b_i)`, leaf by leaf.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 8)).elem_max(&IntTuple::from((5, 6)))?.to_string(), "(5,8)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the nesting differs.
+    pub const fn elem_max(&self, other: &Self) -> Result<Self, LayoutError> {
+        self.pairwise(other, Pairwise::Max)
+    }
+
+    /// `R_i = min(a_i, b_i)`, leaf by leaf.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 8)).elem_min(&IntTuple::from((5, 6)))?.to_string(), "(2,6)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the nesting differs.
+    pub const fn elem_min(&self, other: &Self) -> Result<Self, LayoutError> {
+        self.pairwise(other, Pairwise::Min)
+    }
+
+    /// `R_i = ceil(product(a_i) / b_i)`, at the leaves of the divisor; modes that it lacks stay. With a tile's shape,
+    /// this is the shape of the grid of tiles.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let grid = IntTuple::from((1000, 512, 3)).ceil_div(&IntTuple::from((128, 256)))?;
+    /// assert_eq!(grid.to_string(), "(8,2,3)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the divisor is finer than the tuple; [`LayoutError::Extent`] for a divisor below 1.
+    pub const fn ceil_div(&self, divisor: &Self) -> Result<Self, LayoutError> {
+        self.padded_pairwise(divisor, Pairwise::CeilDiv)
+    }
+
+    /// `R_i = ceil(product(a_i) / b_i) * b_i`, at the leaves of the divisor; modes that it lacks stay.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((1000, 512)).round_up(&IntTuple::from((128, 256)))?.to_string(), "(1024,512)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ceil_div`](Self::ceil_div).
+    pub const fn round_up(&self, divisor: &Self) -> Result<Self, LayoutError> {
+        self.padded_pairwise(divisor, Pairwise::RoundUp)
+    }
+
+    /// What remains of a shape after its leftmost elements are divided away: an integer divisor `b` is spread over the
+    /// leaves from the left, `R_i = a_i / b` where `b` divides `a_i`, and 1 where `a_i` divides `b`, which goes on as
+    /// `b / a_i`. A tuple divides mode by mode.
+    ///
+    /// `product(R) = product(a) / product(b)` where the division is even, and where the divisor exceeds the leaf it is
+    /// spent on, all that is left is 1: `product(R) = ceil(product(a) / product(b))`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let shape = IntTuple::from((3, 6, 2, 8));
+    /// assert_eq!(shape.shape_div(&IntTuple::int(3))?.to_string(), "(1,6,2,8)");
+    /// assert_eq!(shape.shape_div(&IntTuple::int(9))?.to_string(), "(1,2,2,8)");
+    /// assert_eq!(shape.shape_div(&IntTuple::int(72))?.to_string(), "(1,1,1,4)");
+    /// assert_eq!(IntTuple::from((8, 6)).shape_div(&IntTuple::from((4, 3)))?.to_string(), "(2,2)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Indivisible`] where neither divides the other; [`LayoutError::Extent`] below 1;
+    /// [`LayoutError::Profile`] for a tuple that is nested differently.
+    pub const fn shape_div(&self, divisor: &Self) -> Result<Self, LayoutError> {
+        let low = if self.min() < 1 { self } else { divisor };
+        if low.min() < 1 && !low.is_empty() {
+            return Err(LayoutError::Extent { shape: *low });
+        }
+        if !divisor.is_int() && !divisor.weakly_congruent(self) && !self.weakly_congruent(divisor) {
+            return Err(LayoutError::Profile { tuple: *self, profile: *divisor });
+        }
+        self.divided(divisor)
+    }
+
+    const fn divided(&self, divisor: &Self) -> Result<Self, LayoutError> {
+        if self.is_int() || divisor.is_int() {
+            let mut quotients = self.leaves;
+            let mut rest = divisor.product();
+            let mut i = 0;
+            while i < self.len() {
+                let a = self.leaves[i];
+                if a % rest == 0 {
+                    (quotients[i], rest) = (a / rest, 1);
+                } else if rest % a == 0 {
+                    (quotients[i], rest) = (1, rest / a);
+                } else {
+                    return Err(LayoutError::Indivisible { shape: *self, extent: a, divisor: rest });
+                }
+                i += 1;
+            }
+            return Ok(self.with_leaves(&quotients));
+        }
+        let mut quotients = Self::EMPTY;
+        let mut i = 0;
+        while i < self.rank() {
+            match self.mode(i).divided(&divisor.mode(i)) {
+                Ok(mode) => {
+                    if let Err(error) = quotients.extend(&mode) {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+            i += 1;
+        }
+        quotients.close()
+    }
+
+    /// The coordinates below `count` of a shape, from the left: an integer is spread over the leaves, `R_i = min(a_i, b)`
+    /// with `b` going on as `b / R_i`. It is what [`shape_div`](Self::shape_div) takes away.
+    ///
+    /// `product(R) = count`, and `R` refines `count`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let shape = IntTuple::from((3, 6, 2, 8));
+    /// assert_eq!(shape.shape_mod(6)?.to_string(), "(3,2,1,1)");
+    /// assert_eq!(shape.shape_mod(9)?.to_string(), "(3,3,1,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Indivisible`] where neither of a leaf and what is left of `count` divides the other, or where the
+    /// shape has fewer elements; [`LayoutError::Extent`] below 1.
+    pub const fn shape_mod(&self, count: i64) -> Result<Self, LayoutError> {
+        if count < 1 || self.min() < 1 && !self.is_empty() {
+            return Err(LayoutError::Extent { shape: if count < 1 { Self::int(count) } else { *self } });
+        }
+        let mut taken = self.leaves;
+        let mut rest = count;
+        let mut i = 0;
+        while i < self.len() {
+            let a = self.leaves[i];
+            if a % rest == 0 {
+                (taken[i], rest) = (rest, 1);
+            } else if rest % a == 0 {
+                (taken[i], rest) = (a, rest / a);
+            } else {
+                return Err(LayoutError::Indivisible { shape: *self, extent: a, divisor: rest });
+            }
+            i += 1;
+        }
+        if rest > 1 {
+            return Err(LayoutError::Indivisible { shape: *self, extent: self.product(), divisor: count });
+        }
+        Ok(self.with_leaves(&taken))
+    }
+
+    const fn pairwise(&self, other: &Self, operation: Pairwise) -> Result<Self, LayoutError> {
+        if !self.congruent(other) {
+            return Err(LayoutError::Profile { tuple: *self, profile: *other });
+        }
+        let mut leaves = self.leaves;
+        let mut i = 0;
+        while i < self.len() {
+            leaves[i] = match operation.of(leaves[i], other.leaves[i]) {
+                Some(leaf) => leaf,
+                None => return Err(LayoutError::Extent { shape: *other }),
+            };
+            i += 1;
+        }
+        Ok(self.with_leaves(&leaves))
+    }
+
+    /// With a divisor of fewer or coarser modes.
+    const fn padded_pairwise(&self, divisor: &Self, operation: Pairwise) -> Result<Self, LayoutError> {
+        if divisor.is_int() {
+            return Self::int(self.product()).pairwise(divisor, operation);
+        }
+        if self.is_int() || divisor.rank() > self.rank() {
+            return Err(LayoutError::Profile { tuple: *self, profile: *divisor });
+        }
+        let mut result = Self::EMPTY;
+        let mut i = 0;
+        while i < self.rank() {
+            let mode = self.mode(i);
+            let mode = if i < divisor.rank() {
+                match mode.padded_pairwise(&divisor.mode(i), operation) {
+                    Ok(mode) => mode,
+                    Err(error) => return Err(error),
+                }
+            } else {
+                mode
+            };
+            if let Err(error) = result.extend(&mode) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        result.close()
+    }
+}

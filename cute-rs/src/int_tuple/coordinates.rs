@@ -1,0 +1,136 @@
+//! Coordinates of a shape, and the integers that stand for them.
+
+use super::{IntTuple, MAX_LEAVES};
+use crate::error::LayoutError;
+
+impl IntTuple {
+    /// The integer that a coordinate of the shape `self` stands for: leftmost fastest,
+    /// `sum over leaves of c_i * (a_0 * … * a_{i-1})`. The coordinate may be coarser than the shape.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let shape = IntTuple::from((3, (2, 3)));
+    /// for coord in [IntTuple::int(16), IntTuple::from((1, 5)), IntTuple::from((1, (1, 2)))] {
+    ///     assert_eq!(shape.crd2idx(&coord)?, 16);
+    /// }
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    pub const fn crd2idx(&self, coord: &Self) -> Result<i64, LayoutError> {
+        let (index, _) = match self.indexed(coord, 1) {
+            Ok(index) => index,
+            Err(error) => return Err(error),
+        };
+        Ok(index)
+    }
+
+    /// The index of `coord` in steps of `step`, and the step behind the shape.
+    const fn indexed(&self, coord: &Self, step: i64) -> Result<(i64, i64), LayoutError> {
+        if coord.is_int() {
+            return Ok((coord.leaf(0).wrapping_mul(step), step.saturating_mul(self.product())));
+        }
+        if self.is_int() || self.rank() != coord.rank() {
+            return Err(LayoutError::Rank { needed: self.rank(), given: coord.rank() });
+        }
+        let mut index: i64 = 0;
+        let mut step = step;
+        let mut i = 0;
+        while i < self.rank() {
+            match self.mode(i).indexed(&coord.mode(i), step) {
+                Ok((part, next)) => {
+                    index = index.wrapping_add(part);
+                    step = next;
+                }
+                Err(error) => return Err(error),
+            }
+            i += 1;
+        }
+        Ok((index, step))
+    }
+
+    /// The coordinate, nested like the shape `self`, that an integer stands for: the inverse of
+    /// [`crd2idx`](Self::crd2idx). Beyond the size the last leaf goes on; a negative integer has negative digits.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((3, (2, 3))).idx2crd(16).to_string(), "(1,(1,2))");
+    /// ```
+    pub const fn idx2crd(&self, index: i64) -> Self {
+        let mut digits = [0; MAX_LEAVES];
+        let mut rest = index;
+        let mut i = 0;
+        while i < self.len() {
+            let extent = self.leaves[i];
+            if i + 1 == self.len() || extent < 1 {
+                digits[i] = rest;
+                rest = 0;
+            } else {
+                digits[i] = rest % extent;
+                rest /= extent;
+            }
+            i += 1;
+        }
+        self.with_leaves(&digits)
+    }
+
+    /// The coordinate of the shape `to` that stands for the same integer as `coord` does in the shape `self`.
+    ///
+    /// `idx2crd(crd2idx(coord, from), to)`
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let (from, to) = (IntTuple::from((3, 6)), IntTuple::from((9, 2)));
+    /// assert_eq!(from.crd2crd(&IntTuple::from((1, 5)), &to)?.to_string(), "(7,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`crd2idx`](Self::crd2idx).
+    pub const fn crd2crd(&self, coord: &Self, to: &Self) -> Result<Self, LayoutError> {
+        match self.crd2idx(coord) {
+            Ok(index) => Ok(to.idx2crd(index)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The next coordinate of the shape `self`, the leftmost leaf first, or `None` behind the last. The coordinate must be
+    /// nested like the shape, or there is no next one.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let shape = IntTuple::from((2, (1, 3)));
+    /// assert_eq!(shape.increment(&IntTuple::from((1, (0, 1)))), Some(IntTuple::from((0, (0, 2)))));
+    /// assert_eq!(shape.increment(&IntTuple::from((1, (0, 2)))), None);
+    /// ```
+    pub const fn increment(&self, coord: &Self) -> Option<Self> {
+        if !self.congruent(coord) {
+            return None;
+        }
+        let mut digits = coord.leaves;
+        let mut i = 0;
+        while i < self.len() {
+            if digits[i] < self.leaves[i] - 1 {
+                digits[i] += 1;
+                return Some(self.with_leaves(&digits));
+            }
+            digits[i] = 0;
+            i += 1;
+        }
+        None
+    }
+
+    /// All coordinates of the shape `self`, in the order of their integers.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let coords: Vec<_> = IntTuple::from((2, 2)).coords().map(|coord| coord.to_string()).collect();
+    /// assert_eq!(coords, ["(0,0)", "(1,0)", "(0,1)", "(1,1)"]);
+    /// ```
+    pub fn coords(&self) -> impl Iterator<Item = Self> + use<> {
+        let shape = *self;
+        let first = (shape.is_empty() || shape.min() > 0).then(|| shape.filled(0));
+        core::iter::successors(first, move |coord| shape.increment(coord))
+    }
+}

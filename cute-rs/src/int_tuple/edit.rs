@@ -1,0 +1,363 @@
+//! Tuples from the modes of others.
+
+use super::{IntTuple, MAX_LEAVES};
+use crate::error::LayoutError;
+
+/// Refuses a mode beyond the rank.
+pub(crate) const fn mode_exists(mode: usize, rank: usize) -> Result<(), LayoutError> {
+    if mode < rank { Ok(()) } else { Err(LayoutError::Mode { mode, rank }) }
+}
+
+impl IntTuple {
+    /// The part at a mode path: `get(&[1, 0])` is mode 0 of mode 1, `get(&[])` the whole.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).get(&[1, 0])?, IntTuple::int(3));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] where the path leaves the tuple.
+    pub const fn get(&self, path: &[usize]) -> Result<Self, LayoutError> {
+        let mut part = *self;
+        let mut i = 0;
+        while i < path.len() {
+            if part.is_int() {
+                return Err(LayoutError::Mode { mode: path[i], rank: 0 });
+            }
+            if let Err(error) = mode_exists(path[i], part.rank()) {
+                return Err(error);
+            }
+            part = part.mode(path[i]);
+            i += 1;
+        }
+        Ok(part)
+    }
+
+    /// Another mode at the end: `(2,3)` and `4` give `(2,3,4)`. An integer counts as its own only mode.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3)).append(&IntTuple::int(4))?.to_string(), "(2,3,4)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`]; [`LayoutError::EmptyMode`] for a mode `()`.
+    pub const fn append(&self, mode: &Self) -> Result<Self, LayoutError> {
+        self.insert(self.rank(), mode)
+    }
+
+    /// Another mode in front: `(2,3)` and `4` give `(4,2,3)`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3)).prepend(&IntTuple::int(4))?.to_string(), "(4,2,3)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub const fn prepend(&self, mode: &Self) -> Result<Self, LayoutError> {
+        self.insert(0, mode)
+    }
+
+    /// Another mode before mode `at`, or behind the last.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3)).insert(1, &IntTuple::int(4))?.to_string(), "(2,4,3)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    pub const fn insert(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
+        self.splice(at, at, mode, true)
+    }
+
+    /// Without mode `at`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3, 4)).remove(1)?.to_string(), "(2,4)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank.
+    pub const fn remove(&self, at: usize) -> Result<Self, LayoutError> {
+        match mode_exists(at, self.rank()) {
+            Ok(()) => self.splice(at, at + 1, &Self::EMPTY, false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// With another mode in place of mode `at`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3, 4)).replace(1, &IntTuple::from((5, 6)))?.to_string(), "(2,(5,6),4)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    pub const fn replace(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
+        match mode_exists(at, self.rank()) {
+            Ok(()) if self.is_int() => Ok(*mode),
+            Ok(()) => self.splice(at, at + 1, mode, true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Modes `begin..end` as a tuple.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3, 4)).take(1, 3)?.to_string(), "(3,4)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank.
+    pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        if end > self.rank() {
+            return Err(LayoutError::Mode { mode: end - 1, rank: self.rank() });
+        }
+        let mut taken = Self::EMPTY;
+        let mut i = begin;
+        while i < end {
+            if let Err(error) = taken.extend(&self.mode(i)) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        taken.close()
+    }
+
+    /// The modes that are named, in that order; a mode may be named twice.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3, 4)).select(&[2, 0])?.to_string(), "(4,2)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank; [`LayoutError::Capacity`].
+    pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
+        let mut selected = Self::EMPTY;
+        let mut i = 0;
+        while i < modes.len() {
+            if let Err(error) = mode_exists(modes[i], self.rank()) {
+                return Err(error);
+            }
+            if let Err(error) = selected.extend(&self.mode(modes[i])) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        selected.close()
+    }
+
+    /// Modes `begin..end` as one mode: `group(1, 3)` makes `(2,(3,4),5)` of `(2,3,4,5)`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3, 4, 5)).group(1, 3)?.to_string(), "(2,(3,4),5)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where `end` is beyond the rank, [`LayoutError::EmptyMode`] unless `begin < end`.
+    pub const fn group(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        let rank = self.rank();
+        if end > rank {
+            return Err(LayoutError::Rank { needed: end, given: rank });
+        }
+        if begin >= end {
+            return Err(LayoutError::EmptyMode { mode: begin });
+        }
+        let mut grouped = *self;
+        if self.is_int() {
+            return grouped.close();
+        }
+        // The outer parentheses come off, so that the group's own lie inside them.
+        let last = self.len() - 1;
+        grouped.opens[0] -= 1;
+        grouped.closes[last] -= 1;
+        let (start, stop) = (self.mode_range(begin).0, self.mode_range(end - 1).1);
+        match grouped.wrap_leaves(start, stop, 1, 1) {
+            Ok(()) => grouped.close(),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `count` times the same mode.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3)).repeat(2)?.to_string(), "((2,3),(2,3))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`]; [`LayoutError::EmptyMode`] for copies of `()`.
+    pub const fn repeat(&self, count: usize) -> Result<Self, LayoutError> {
+        let mut repeated = Self::EMPTY;
+        if self.is_empty() && count > 0 {
+            return Err(LayoutError::EmptyMode { mode: 0 });
+        }
+        let mut i = 0;
+        while i < count {
+            if let Err(error) = repeated.extend(self) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        repeated.close()
+    }
+
+    /// The same nesting with one value in every leaf.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).filled(1).to_string(), "(1,(1,1))");
+    /// ```
+    pub const fn filled(&self, value: i64) -> Self {
+        self.with_leaves(&[value; MAX_LEAVES])
+    }
+
+    /// The modes in opposite order, at every depth.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).reverse().to_string(), "((4,3),2)");
+    /// ```
+    pub const fn reverse(&self) -> Self {
+        let mut reversed = *self;
+        let mut i = 0;
+        while i < self.len() {
+            let from = self.len() - 1 - i;
+            reversed.leaves[i] = self.leaves[from];
+            reversed.axes[i] = self.axes[from];
+            reversed.opens[i] = self.closes[from];
+            reversed.closes[i] = self.opens[from];
+            i += 1;
+        }
+        reversed
+    }
+
+    /// The leaves nested as `profile` is.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let nested = IntTuple::from((2, 3, 4)).unflatten(&IntTuple::from((0, (0, 0))))?;
+    /// assert_eq!(nested.to_string(), "(2,(3,4))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the numbers of leaves differ.
+    pub const fn unflatten(&self, profile: &Self) -> Result<Self, LayoutError> {
+        if self.len != profile.len {
+            return Err(LayoutError::Profile { tuple: *self, profile: *profile });
+        }
+        Ok(profile.with_leaves(&self.leaves).with_axes(&self.axes))
+    }
+
+    /// The tuple as the only mode of another: `6` gives `(6)`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::int(6).wrap()?.to_string(), "(6)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Depth`] above 255 levels.
+    pub const fn wrap(&self) -> Result<Self, LayoutError> {
+        self.close()
+    }
+
+    /// The tuple without the parentheses around a single mode: `((6))` gives `6`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from(((2, 3),)).unwrap_modes().to_string(), "(2,3)");
+    /// ```
+    pub const fn unwrap_modes(&self) -> Self {
+        let mut inner = *self;
+        while !inner.is_int() && inner.rank() == 1 {
+            inner = inner.mode(0);
+        }
+        inner
+    }
+
+    /// Mode `i` of the result is the pair of modes `i`: `(a,b)` and `(c,d)` give `((a,c),(b,d))`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, 3)).zip(&IntTuple::from((4, 5)))?.to_string(), "((2,4),(3,5))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the ranks differ; [`LayoutError::Capacity`].
+    pub const fn zip(&self, other: &Self) -> Result<Self, LayoutError> {
+        if self.rank() != other.rank() {
+            return Err(LayoutError::Rank { needed: self.rank(), given: other.rank() });
+        }
+        let mut zipped = Self::EMPTY;
+        let mut i = 0;
+        while i < self.rank() {
+            let start = zipped.len();
+            if let Err(error) = zipped.extend(&self.mode(i)) {
+                return Err(error);
+            }
+            if let Err(error) = zipped.extend(&other.mode(i)) {
+                return Err(error);
+            }
+            if let Err(error) = zipped.wrap_leaves(start, zipped.len(), 1, 1) {
+                return Err(error);
+            }
+            i += 1;
+        }
+        zipped.close()
+    }
+
+    /// Modes `begin..end` exchanged for one mode, or for none.
+    const fn splice(
+        &self,
+        begin: usize,
+        end: usize,
+        mode: &Self,
+        with_mode: bool,
+    ) -> Result<Self, LayoutError> {
+        let rank = self.rank();
+        if begin > rank {
+            return Err(LayoutError::Mode { mode: begin, rank });
+        }
+        if with_mode && mode.is_empty() {
+            return Err(LayoutError::EmptyMode { mode: begin });
+        }
+        let mut spliced = Self::EMPTY;
+        let mut i = 0;
+        while i <= rank {
+            if i == begin && with_mode {
+                if let Err(error) = spliced.extend(mode) {
+                    return Err(error);
+                }
+            }
+            if i < rank && (i < begin || i >= end) {
+                if let Err(error) = spliced.extend(&self.mode(i)) {
+                    return Err(error);
+                }
+            }
+            i += 1;
+        }
+        spliced.close()
+    }
+}

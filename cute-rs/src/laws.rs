@@ -1,0 +1,149 @@
+//! The laws of the algebra as checks. Needs the cargo feature `proptest`.
+//!
+//! A law is a function of the arguments of an operation. It computes the operation, reads the result as text, and compares
+//! it, coordinate by coordinate, with what the operation's equation says in plain integer arithmetic. No operation of the
+//! algebra takes part in that: [`Oracle`] parses `shape:stride` and adds up digits times strides.
+//!
+//! [`check`] runs a law on many cases, shrinks a case that breaks it, and panics with the layouts and the path of a picture
+//! of them. In a `proptest!` block, `?` does, since [`Broken`] converts into its error.
+
+mod algebra;
+mod coordinates;
+mod edits;
+mod oracle;
+mod swizzles;
+mod tiling;
+mod tuples;
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::fmt;
+use std::path::PathBuf;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+
+use crate::draw::Picture;
+use crate::layout::Layout;
+
+pub use algebra::*;
+pub use coordinates::*;
+pub use edits::*;
+pub use oracle::Oracle;
+pub use swizzles::*;
+pub use tiling::*;
+pub use tuples::*;
+
+/// What a law found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The equation holds.
+    Held,
+    /// The operation has no result, so there is nothing to hold.
+    NoResult,
+}
+
+/// An equation that does not hold.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    message: String,
+    layouts: Vec<Layout>,
+}
+
+impl Broken {
+    /// The layouts that the equation is about.
+    pub fn layouts(&self) -> &[Layout] {
+        &self.layouts
+    }
+
+    /// Draws the layouts that can be drawn as SVG files beside the build's other temporary files; returns their paths.
+    fn draw(&self) -> Vec<PathBuf> {
+        let folder = std::env::temp_dir().join("cute-rs-laws");
+        let drawn = |(i, layout): (usize, &Layout)| {
+            let picture = Picture::of_layout(layout).ok()?.titled(&layout.to_string());
+            let path = folder.join(format!("{}-{i}.svg", std::process::id()));
+            std::fs::create_dir_all(&folder).ok()?;
+            std::fs::write(&path, picture.svg()).ok()?;
+            Some(path)
+        };
+        self.layouts.iter().enumerate().filter_map(drawn).collect()
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl core::error::Error for Broken {}
+
+/// Whether the law holds for these layouts, and the sentence to say if it does not.
+fn ensure(holds: bool, layouts: &[&Layout], sentence: impl FnOnce() -> String) -> Result<(), Broken> {
+    if holds {
+        return Ok(());
+    }
+    Err(Broken { message: sentence(), layouts: layouts.iter().map(|&layout| *layout).collect() })
+}
+
+/// Whether two tables or texts are equal.
+fn equal<T: PartialEq + fmt::Debug>(got: &T, want: &T, layouts: &[&Layout], what: &str) -> Result<(), Broken> {
+    ensure(got == want, layouts, || {
+        let layouts: Vec<_> = layouts.iter().map(ToString::to_string).collect();
+        format!("{what} of {}: got {got:?}, want {want:?}", layouts.join(" and "))
+    })
+}
+
+/// Checks a law on `cases` random cases, of which at least `accepted` per cent must have a result.
+///
+/// ```
+/// use cute_rs::laws::{check, composition};
+/// use cute_rs::strategies::composable_pairs;
+///
+/// check(100, 100, composable_pairs(), |(a, b)| composition(&a, &b));
+/// ```
+///
+/// # Panics
+/// For a case that breaks the law, shrunk, with the layouts and the paths of their pictures; and where too few cases have a
+/// result.
+pub fn check<S: Strategy>(
+    cases: u32,
+    accepted: u32,
+    strategy: S,
+    law: impl Fn(S::Value) -> Result<Verdict, Broken>,
+) {
+    let (held, last) = (Cell::new(0_u32), Cell::new(None));
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 10_000, ..Config::default() };
+    let result = TestRunner::new(config).run(&strategy, |case| match law(case) {
+        Ok(verdict) => {
+            held.set(held.get() + u32::from(verdict == Verdict::Held));
+            Ok(())
+        }
+        Err(broken) => {
+            let failure = TestCaseError::fail(broken.message.clone());
+            last.set(Some(broken));
+            Err(failure)
+        }
+    });
+    match result {
+        Ok(()) => {}
+        Err(TestError::Fail(reason, case)) => {
+            let pictures = last.take().map(|broken| broken.draw()).unwrap_or_default();
+            panic!("{reason}\n  the case: {case:?}\n  pictures: {pictures:?}")
+        }
+        Err(TestError::Abort(reason)) => panic!("{reason}"),
+    }
+    let held = held.get();
+    assert!(
+        u64::from(held) * 100 >= u64::from(accepted) * u64::from(cases),
+        "only {held} of {cases} cases had a result"
+    );
+}
+
+/// The paths of pictures are named in the message, so that the message of a law is owned text.
+fn text(value: &impl fmt::Display) -> String {
+    value.to_string().as_str().to_owned()
+}

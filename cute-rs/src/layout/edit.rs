@@ -1,0 +1,215 @@
+//! Layouts from the modes of others.
+
+use super::Layout;
+use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
+
+/// The layout of a shape and a stride that were edited alike.
+const fn both(
+    shape: Result<IntTuple, LayoutError>,
+    stride: Result<IntTuple, LayoutError>,
+) -> Result<Layout, LayoutError> {
+    match (shape, stride) {
+        (Ok(shape), Ok(stride)) => Layout::bounded(shape, stride),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+impl Layout {
+    /// The part at a mode path: `get(&[1, 0])` is mode 0 of mode 1.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((4, (2, 3))), IntTuple::from((6, (3, 1))))?;
+    /// assert_eq!(layout.get(&[1, 0])?.to_string(), "2:3");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] where the path leaves the layout.
+    pub const fn get(&self, path: &[usize]) -> Result<Self, LayoutError> {
+        both(self.shape.get(path), self.stride.get(path))
+    }
+
+    /// Another mode at the end: `R((a,b)) = A(a) + B(b)`. An integer layout counts as its own only mode.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let layout = Layout::flat(&[2, 3], &[1, 2])?.append(&Layout::flat(&[4], &[6])?.mode(0))?;
+    /// assert_eq!(layout.to_string(), "(2,3,4):(1,2,6)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`]; [`LayoutError::EmptyMode`] for a mode `():()`.
+    pub const fn append(&self, mode: &Self) -> Result<Self, LayoutError> {
+        both(self.shape.append(&mode.shape), self.stride.append(&mode.stride))
+    }
+
+    /// Another mode in front: `R((b,a)) = A(a) + B(b)`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let layout = Layout::flat(&[2, 3], &[4, 8])?.prepend(&Layout::flat(&[4], &[1])?.mode(0))?;
+    /// assert_eq!(layout.to_string(), "(4,2,3):(1,4,8)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`append`](Self::append).
+    pub const fn prepend(&self, mode: &Self) -> Result<Self, LayoutError> {
+        both(self.shape.prepend(&mode.shape), self.stride.prepend(&mode.stride))
+    }
+
+    /// With modes `1:0` at the end until there are `rank`, so that ranks agree: `R(i) = L(i)` within the size.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[8], &[2])?.padded(2)?.to_string(), "(8,1):(2,0)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`].
+    pub const fn padded(&self, rank: usize) -> Result<Self, LayoutError> {
+        let mut padded = *self;
+        while padded.rank() < rank {
+            padded = match padded.append(&Self::leaf(1, 0)) {
+                Ok(padded) => padded,
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(padded)
+    }
+
+    /// Another mode before mode `at`, or behind the last.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let layout = Layout::flat(&[2, 3], &[1, 8])?.insert(1, &Layout::flat(&[4], &[2])?.mode(0))?;
+    /// assert_eq!(layout.to_string(), "(2,4,3):(1,2,8)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    pub const fn insert(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
+        both(self.shape.insert(at, &mode.shape), self.stride.insert(at, &mode.stride))
+    }
+
+    /// Without mode `at`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[2, 3, 4], &[1, 2, 6])?.remove(1)?.to_string(), "(2,4):(1,6)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank.
+    pub const fn remove(&self, at: usize) -> Result<Self, LayoutError> {
+        both(self.shape.remove(at), self.stride.remove(at))
+    }
+
+    /// With another layout in place of mode `at`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let layout = Layout::flat(&[2, 3], &[1, 2])?;
+    /// assert_eq!(layout.replace(1, &Layout::flat(&[5, 6], &[7, 8])?)?.to_string(), "(2,(5,6)):(1,(7,8))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank, and those of [`append`](Self::append).
+    pub const fn replace(&self, at: usize, mode: &Self) -> Result<Self, LayoutError> {
+        both(self.shape.replace(at, &mode.shape), self.stride.replace(at, &mode.stride))
+    }
+
+    /// Modes `begin..end` as the modes of a layout.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[2, 3, 4], &[1, 2, 6])?.take(1, 3)?.to_string(), "(3,4):(2,6)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank.
+    pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
+        both(self.shape.take(begin, end), self.stride.take(begin, end))
+    }
+
+    /// The modes that are named, in that order: mode `k` of R is mode `modes[k]` of L.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[2, 3, 4], &[1, 2, 6])?.select(&[2, 0])?.to_string(), "(4,2):(6,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Mode`] beyond the rank; [`LayoutError::Capacity`].
+    pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
+        both(self.shape.select(modes), self.stride.select(modes))
+    }
+
+    /// The leaves nested as `profile` is: `R(i) = L(i)`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let nested = Layout::flat(&[2, 3, 4], &[1, 2, 6])?.unflatten(&IntTuple::from((0, (0, 0))))?;
+    /// assert_eq!(nested.to_string(), "(2,(3,4)):(1,(2,6))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the numbers of leaves differ.
+    pub const fn unflatten(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
+        both(self.shape.unflatten(profile), self.stride.unflatten(profile))
+    }
+
+    /// The modes in opposite order, at every depth: mode `k` of R is mode `rank - 1 - k` of L, reversed.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[2, 3], &[1, 2])?.reverse().to_string(), "(3,2):(2,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn reverse(&self) -> Self {
+        Self { shape: self.shape.reverse(), stride: self.stride.reverse() }
+    }
+
+    /// Mode `i` of the result is the pair of modes `i`: `R(((a0,b0),(a1,b1),…)) = A((a0,a1,…)) + B((b0,b1,…))`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let (tile, rest) = (Layout::flat(&[2, 4], &[1, 2])?, Layout::flat(&[3, 5], &[8, 24])?);
+    /// assert_eq!(tile.zip(&rest)?.to_string(), "((2,3),(4,5)):((1,8),(2,24))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the ranks differ; [`LayoutError::Capacity`].
+    pub const fn zip(&self, other: &Self) -> Result<Self, LayoutError> {
+        both(self.shape.zip(&other.shape), self.stride.zip(&other.stride))
+    }
+
+    /// The same elements in the shape `shape`, counted in the same order: `R(i) = L(i)`, with `R` compatible to `shape`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let rows = Layout::flat(&[4, 6], &[6, 1])?;
+    /// assert_eq!(rows.with_shape(IntTuple::from((2, 12)))?.to_string(), "(2,(2,6)):(6,(12,1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::composition`]; [`LayoutError::Extent`].
+    pub const fn with_shape(&self, shape: IntTuple) -> Result<Self, LayoutError> {
+        match Self::column_major(shape) {
+            Ok(walk) => self.composition(&walk),
+            Err(error) => Err(error),
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Parts of a layout at fixed coordinates.
+
+use super::Layout;
+use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
+
+/// A coordinate that leaves some modes open, as `(2,_)` does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coord<'a> {
+    /// `_`: the whole mode.
+    Keep,
+    /// One integer coordinate.
+    At(i64),
+    /// One coordinate a mode.
+    Modes(&'a [Self]),
+}
+
+impl Layout {
+    /// Fixes some modes: `None` keeps a mode, `Some(c)` evaluates it. Returns the layout of the kept modes and
+    /// the offset of the fixed ones: `L(c) = offset + R(kept coordinates)`.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
+    /// let (row_2, offset) = rows.slice(&[Some(2), None])?;
+    /// assert_eq!((row_2.to_string().as_str(), offset), ("(8):(1)", 16));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where there is not one entry a mode.
+    pub const fn slice(&self, coord: &[Option<i64>]) -> Result<(Self, i64), LayoutError> {
+        let mut kept = Self::EMPTY;
+        let mut offset = 0;
+        match self.part(coord, true, &mut kept, &mut offset) {
+            Ok(()) => closed(kept, offset),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The modes that [`slice`](Self::slice) fixes: `Some` keeps a mode, `None` drops it.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let layout = Layout::flat(&[4, 8, 2], &[8, 1, 32])?;
+    /// assert_eq!(layout.dice(&[Some(2), None, Some(0)])?.to_string(), "(4,2):(8,32)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where there is not one entry a mode.
+    pub const fn dice(&self, coord: &[Option<i64>]) -> Result<Self, LayoutError> {
+        let mut kept = Self::EMPTY;
+        match self.part(coord, false, &mut kept, &mut 0) {
+            Ok(()) => kept.close(),
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn part(
+        &self,
+        coord: &[Option<i64>],
+        open: bool,
+        kept: &mut Self,
+        offset: &mut i64,
+    ) -> Result<(), LayoutError> {
+        let rank = self.rank();
+        if coord.len() != rank {
+            return Err(LayoutError::Rank { needed: rank, given: coord.len() });
+        }
+        let mut i = 0;
+        while i < rank {
+            let mode = self.mode(i);
+            if let Some(c) = coord[i] {
+                *offset = offset.wrapping_add(mode.at(c));
+            }
+            if coord[i].is_none() == open {
+                if let Err(error) = kept.extend(&mode) {
+                    return Err(error);
+                }
+            }
+            i += 1;
+        }
+        Ok(())
+    }
+
+    /// Fixes modes at any depth, as `L(2,(_,1))` does. The kept modes become the modes of the result, in order and
+    /// without the nesting around them: `L(c) = offset + R(kept coordinates)`.
+    ///
+    /// ```
+    /// # use cute_rs::{Coord, IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((3, (2, 3))), IntTuple::from((3, (12, 1))))?;
+    /// let (part, offset) = layout.slice_at(&Coord::Modes(&[
+    ///     Coord::Keep,
+    ///     Coord::Modes(&[Coord::At(1), Coord::Keep]),
+    /// ]))?;
+    /// assert_eq!((part.to_string().as_str(), offset), ("(3,3):(3,1)", 12));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<(Self, i64), LayoutError> {
+        let mut kept = Self::EMPTY;
+        let mut offset = 0;
+        match self.part_at(coord, true, &mut kept, &mut offset) {
+            // What is kept whole keeps its own parentheses.
+            Ok(()) if matches!(coord, Coord::Keep) => Ok((*self, 0)),
+            Ok(()) => closed(kept, offset),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The modes that [`slice_at`](Self::slice_at) fixes, at any depth.
+    ///
+    /// ```
+    /// # use cute_rs::{Coord, IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((3, (2, 3))), IntTuple::from((3, (12, 1))))?;
+    /// let coord = [Coord::Keep, Coord::Modes(&[Coord::At(1), Coord::Keep])];
+    /// assert_eq!(layout.dice_at(&Coord::Modes(&coord))?.to_string(), "(2):(12)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`slice_at`](Self::slice_at).
+    pub const fn dice_at(&self, coord: &Coord<'_>) -> Result<Self, LayoutError> {
+        let mut kept = Self::EMPTY;
+        match self.part_at(coord, false, &mut kept, &mut 0) {
+            Ok(()) if matches!(coord, Coord::At(_)) => Ok(*self),
+            Ok(()) => kept.close(),
+            Err(error) => Err(error),
+        }
+    }
+
+    const fn part_at(
+        &self,
+        coord: &Coord<'_>,
+        open: bool,
+        kept: &mut Self,
+        offset: &mut i64,
+    ) -> Result<(), LayoutError> {
+        match *coord {
+            Coord::Keep if open => kept.extend(self),
+            Coord::Keep => Ok(()),
+            Coord::At(c) => {
+                *offset = offset.wrapping_add(self.at(c));
+                if open { Ok(()) } else { kept.extend(self) }
+            }
+            Coord::Modes(modes) => {
+                let rank = self.rank();
+                if self.shape.is_int() || modes.len() != rank {
+                    return Err(LayoutError::Rank { needed: rank, given: modes.len() });
+                }
+                let mut i = 0;
+                while i < rank {
+                    if let Err(error) = self.mode(i).part_at(&modes[i], open, kept, offset) {
+                        return Err(error);
+                    }
+                    i += 1;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// The layout that begins at a coordinate, and the offset where it begins: `L(c + x) = offset + R(x)` wherever no digit
+    /// of `c + x` carries.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
+    /// let (from_there, offset) = rows.domain_offset(&IntTuple::from((1, 2)))?;
+    /// assert_eq!(offset + from_there.at_modes(&[2, 3]), rows.at_modes(&[3, 5]));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::at_coord`].
+    pub const fn domain_offset(&self, coord: &IntTuple) -> Result<(Self, i64), LayoutError> {
+        match self.at_coord(coord) {
+            Ok(offset) => Ok((*self, offset)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The coordinate, nested like the shape, at which a layout has an offset: `L(R) = offset`, or `None`. Found for
+    /// every offset of a layout whose modes each step over all smaller ones, as compact layouts do; leaves of stride 0
+    /// have coordinate 0.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// let rows = Layout::flat(&[4, 8], &[8, 1])?;
+    /// assert_eq!(rows.coord_of(19).map(|coord| coord.to_string()).as_deref(), Some("(2,3)"));
+    /// assert_eq!(rows.coord_of(32), None);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn coord_of(&self, offset: i64) -> Option<IntTuple> {
+        let mut digits = [0; crate::int_tuple::MAX_LEAVES];
+        let mut i = 0;
+        while i < self.shape.len() {
+            let d = self.stride.leaf(i);
+            if d != 0 {
+                digits[i] = offset.wrapping_div(d) % self.shape.leaf(i);
+            }
+            i += 1;
+        }
+        let coord = self.shape.with_leaves(&digits);
+        match self.at_coord(&coord) {
+            Ok(found) if found == offset && coord.min() >= 0 => Some(coord),
+            _ => None,
+        }
+    }
+
+    /// The integer coordinate at which a layout has an offset: [`coord_of`](Self::coord_of) as one number.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.index_of(19), Some(2 + 4 * 3));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn index_of(&self, offset: i64) -> Option<i64> {
+        match self.coord_of(offset) {
+            Some(coord) => match self.shape.crd2idx(&coord) {
+                Ok(index) => Some(index),
+                Err(_) => None,
+            },
+            None => None,
+        }
+    }
+}
+
+const fn closed(kept: Layout, offset: i64) -> Result<(Layout, i64), LayoutError> {
+    match kept.close() {
+        Ok(layout) => Ok((layout, offset)),
+        Err(error) => Err(error),
+    }
+}

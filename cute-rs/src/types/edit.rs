@@ -1,0 +1,130 @@
+//! Edited layouts as types.
+
+use core::marker::PhantomData;
+
+use typenum::Unsigned;
+
+use super::operation::operations;
+use super::{StaticLayout, StaticTuple, refuse};
+use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::layout::Layout;
+use crate::sentence::Sentence;
+
+operations! {
+    /// Mode `I` of A: [`Layout::get`].
+    Mode<A: StaticLayout, I: Unsigned> = A::LAYOUT.get(&[I::USIZE]),
+        Sentence::new().layout(&A::LAYOUT).text(" has no mode ").number(I::I64);
+
+    /// A with B as another mode at the end: [`Layout::append`].
+    Append<A: StaticLayout, B: StaticLayout> = A::LAYOUT.append(&B::LAYOUT),
+        Sentence::new().text("cannot append to ").layout(&A::LAYOUT).text(" the mode ").layout(&B::LAYOUT);
+
+    /// A with B as another mode in front: [`Layout::prepend`].
+    Prepend<A: StaticLayout, B: StaticLayout> = A::LAYOUT.prepend(&B::LAYOUT),
+        Sentence::new().text("cannot put in front of ").layout(&A::LAYOUT).text(" the mode ").layout(&B::LAYOUT);
+
+    /// Pairs of modes of A and B: [`Layout::zip`].
+    Zip<A: StaticLayout, B: StaticLayout> = A::LAYOUT.zip(&B::LAYOUT),
+        Sentence::new().text("cannot zip ").layout(&A::LAYOUT).text(" with ").layout(&B::LAYOUT);
+
+    /// A with B in place of mode `I`: [`Layout::replace`].
+    Replace<A: StaticLayout, I: Unsigned, B: StaticLayout> = A::LAYOUT.replace(I::USIZE, &B::LAYOUT),
+        Sentence::new().text("cannot replace mode ").number(I::I64).text(" of ").layout(&A::LAYOUT);
+
+    /// Modes `Begin..End` of A as one mode: [`Layout::group`].
+    Group<A: StaticLayout, Begin: Unsigned, End: Unsigned> = A::LAYOUT.group(Begin::USIZE, End::USIZE),
+        Sentence::new()
+            .text("cannot group modes ")
+            .number(Begin::I64)
+            .text("..")
+            .number(End::I64)
+            .text(" of ")
+            .layout(&A::LAYOUT);
+
+    /// Modes `Begin..End` of A: [`Layout::take`].
+    Take<A: StaticLayout, Begin: Unsigned, End: Unsigned> = A::LAYOUT.take(Begin::USIZE, End::USIZE),
+        Sentence::new()
+            .text("cannot take modes ")
+            .number(Begin::I64)
+            .text("..")
+            .number(End::I64)
+            .text(" of ")
+            .layout(&A::LAYOUT);
+
+    /// The modes of A that a tuple of numbers names: [`Layout::select`].
+    Select<A: StaticLayout, Modes: StaticTuple> = selected(&A::LAYOUT, &Modes::TUPLE),
+        Sentence::new().text("cannot select ").tuple(&Modes::TUPLE).text(" from ").layout(&A::LAYOUT);
+
+    /// A without nesting: [`Layout::flatten`].
+    Flatten<A: StaticLayout> = Ok(A::LAYOUT.flatten()), Sentence::new().layout(&A::LAYOUT);
+
+    /// The modes of A in opposite order: [`Layout::reverse`].
+    Reverse<A: StaticLayout> = Ok(A::LAYOUT.reverse()), Sentence::new().layout(&A::LAYOUT);
+
+    /// The leaves of A nested as a profile is: [`Layout::unflatten`].
+    Unflatten<A: StaticLayout, Profile: StaticTuple> = A::LAYOUT.unflatten(&Profile::TUPLE),
+        Sentence::new().layout(&A::LAYOUT).text(" cannot be nested as ").tuple(&Profile::TUPLE);
+
+    /// A in another shape, counted in the same order: [`Layout::with_shape`].
+    WithShape<A: StaticLayout, Shape: StaticTuple> = A::LAYOUT.with_shape(Shape::TUPLE),
+        Sentence::new().layout(&A::LAYOUT).text(" cannot take the shape ").tuple(&Shape::TUPLE);
+
+    /// A compact layout like A: [`Layout::compact_like`].
+    CompactLike<A: StaticLayout> = A::LAYOUT.compact_like(), Sentence::new().layout(&A::LAYOUT);
+
+    /// A compact layout for registers like A: [`Layout::fragment_like`].
+    FragmentLike<A: StaticLayout> = A::LAYOUT.fragment_like(), Sentence::new().layout(&A::LAYOUT);
+
+    /// The compact layout of a shape in an order: [`Layout::ordered`].
+    Ordered<Shape: StaticTuple, Order: StaticTuple> = Layout::ordered(Shape::TUPLE, &Order::TUPLE),
+        Sentence::new().text("no layout of ").tuple(&Shape::TUPLE).text(" in the order ").tuple(&Order::TUPLE);
+
+    /// N items spread over a shape: [`Layout::domain_distribute`].
+    DomainDistribute<Shape: StaticTuple, N: Unsigned> = Layout::domain_distribute(Shape::TUPLE, N::I64),
+        Sentence::new().text("cannot spread ").number(N::I64).text(" items over ").tuple(&Shape::TUPLE);
+}
+
+const fn selected(layout: &Layout, names: &IntTuple) -> Result<Layout, LayoutError> {
+    let mut modes = [0; MAX_LEAVES];
+    let mut i = 0;
+    while i < names.len() {
+        let mode = names.leaf(i);
+        modes[i] = if mode < 0 { usize::MAX } else { mode as usize };
+        i += 1;
+    }
+    layout.select(modes.split_at(i).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ColumnMajor, RowMajor, Strided};
+    use super::*;
+    use std::string::ToString;
+    use typenum::{U0, U1, U2, U3, U4, U6, U8, U12, U100};
+
+    #[test]
+    fn constants_are_those_of_the_value_operations() {
+        type A = ColumnMajor<(U2, U3, U4)>;
+        for (why, got, want) in [
+            ("mode", Mode::<A, U1>::LAYOUT, "3:2"),
+            ("append", Append::<A, Strided<U8, U100>>::LAYOUT, "(2,3,4,8):(1,2,6,100)"),
+            ("prepend", Prepend::<A, Strided<U8, U100>>::LAYOUT, "(8,2,3,4):(100,1,2,6)"),
+            ("zip", Zip::<ColumnMajor<(U2, U3)>, RowMajor<(U2, U3)>>::LAYOUT, "((2,2),(3,3)):((1,3),(2,1))"),
+            ("replace", Replace::<A, U0, Strided<U8, U0>>::LAYOUT, "(8,3,4):(0,2,6)"),
+            ("group", Group::<A, U0, U2>::LAYOUT, "((2,3),4):((1,2),6)"),
+            ("take", Take::<A, U1, U3>::LAYOUT, "(3,4):(2,6)"),
+            ("select", Select::<A, (U2, U0)>::LAYOUT, "(4,2):(6,1)"),
+            ("flatten", Flatten::<Group<A, U0, U2>>::LAYOUT, "(2,3,4):(1,2,6)"),
+            ("reverse", Reverse::<A>::LAYOUT, "(4,3,2):(6,2,1)"),
+            ("unflatten", Unflatten::<A, (U0, (U0, U0))>::LAYOUT, "(2,(3,4)):(1,(2,6))"),
+            ("with a shape", WithShape::<RowMajor<(U4, U6)>, (U2, U12)>::LAYOUT, "(2,(2,6)):(6,(12,1))"),
+            ("compact", CompactLike::<Strided<(U4, U8), (U100, U2)>>::LAYOUT, "(4,8):(8,1)"),
+            ("fragment", FragmentLike::<Strided<(U4, U8), (U100, U2)>>::LAYOUT, "(4,8):(1,4)"),
+            ("ordered", Ordered::<(U3, U4), (U1, U0)>::LAYOUT, "(3,4):(4,1)"),
+            ("spread", DomainDistribute::<(U4, U6, U8), U8>::LAYOUT, "8:1"),
+        ] {
+            assert_eq!(got.to_string(), want, "{why}");
+        }
+    }
+}

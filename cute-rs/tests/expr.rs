@@ -1,0 +1,327 @@
+//! Layout expressions: results as CuTe's documentation has them, errors at their characters, and no text that panics.
+
+use cute_rs::expr::{ExprError, Value, evaluate, operations};
+use cute_rs::{ComposedLayout, IntTuple, Layout, Swizzle};
+use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
+use proptest::sample::select;
+use proptest::test_runner::Config;
+
+#[test]
+fn values() {
+    for (why, source, want) in [
+        ("a layout", "(4,(2,3)) : (1,(4,8))", "(4,(2,3)):(1,(4,8))"),
+        ("a bare shape is column-major", "(4,(2,3))", "(4,(2,3)):(1,(4,8))"),
+        ("a bare integer, too", "8", "8:1"),
+        ("a rank of one is kept", "(8):(-3)", "(8):(-3)"),
+        ("the layout without modes", "():()", "():()"),
+        ("static integers as CuTe prints them", "(_4,_8):(_1,_-4)", "(4,8):(1,-4)"),
+        ("a shape in a call is a layout", "coalesce((4,8))", "32:1"),
+        ("numbers of a shape", "size((4,8))", "32"),
+        ("a tuple that is computed stays one", "shape((4,8):(8,1))", "(4,8)"),
+        ("and can be used again", "shape((4,8):(8,1)):stride((4,8))", "(4,8):(1,4)"),
+        ("layouts side by side", "(4:2, (3,2):(8,24))", "(4,(3,2)):(2,(8,24))"),
+        ("a swizzle", "Sw<3, 4, 3>", "Sw<3,4,3>"),
+        ("a composed layout", "Sw<3,4,3> o 16 o (8,8):(8,1)", "Sw<3,4,3> o 16 o (8,8):(8,1)"),
+        ("an offset of zero may be left out", "Sw<3,4,3> o (8,8):(8,1)", "Sw<3,4,3> o 0 o (8,8):(8,1)"),
+        ("`o` composes layouts", "(6,2):(8,2) o (4,3):(3,1)", "((2,2),3):((24,2),8)"),
+        ("as does the sign", "20:2 ∘ (5,4):(4,1)", "(5,4):(8,2)"),
+        ("`o` is right-associative", "64:1 o 8:2 o 4:2", "4:4"),
+        ("calls nest", "size(complement(composition(24:1, 4:2), 24))", "6"),
+        ("lines and spaces do not matter", " composition (\n\t20:2 ,\n\t(4,5):(1,4) ) ", "(4,5):(2,8)"),
+    ] {
+        assert_eq!(evaluate(source).map(|v| v.to_string()), Ok(want.into()), "{why}");
+    }
+}
+
+#[test]
+fn operations_as_cute_documents_them() {
+    for (source, want) in [
+        ("coalesce((2,(1,6)):(1,(6,2)))", "12:1"),
+        ("composition((10,2):(16,4), (5,4):(1,5))", "(5,(2,2)):(16,(80,4))"),
+        ("composition((12,(4,8)):(59,(13,1)), <3:4,8:2>)", "(3,(2,4)):(236,(26,1))"),
+        ("composition((12,(4,8)):(59,(13,1)), <3,8>)", "(3,(4,2)):(59,(13,1))"),
+        ("complement(4:1, 24)", "6:4"),
+        ("complement(6:4, 24)", "4:1"),
+        ("complement((4,6):(1,4), 24)", "1:0"),
+        ("complement(4:2, 24)", "(2,3):(1,8)"),
+        ("complement((2,4):(1,6), 24)", "3:2"),
+        ("complement((2,2):(1,6), 24)", "(3,2):(2,12)"),
+        ("logical_divide((4,2,3):(2,1,8), 4:2)", "((2,2),(2,3)):((4,1),(2,8))"),
+        (
+            "logical_divide((9,(4,8)):(59,(13,1)), <3:3,(2,4):(1,8)>)",
+            "((3,3),((2,4),(2,2))):((177,59),((13,2),(26,1)))",
+        ),
+        (
+            "zipped_divide((9,(4,8)):(59,(13,1)), <3:3,(2,4):(1,8)>)",
+            "((3,(2,4)),(3,(2,2))):((177,(13,2)),(59,(26,1)))",
+        ),
+        ("zipped_divide((8,6):(6,1), <4,_>)", "((4,6),(2,1)):((6,1),(24,0))"),
+        ("zipped_divide((4,2,3):(2,1,8), 4:2)", "((2,2),(2,3)):((4,1),(2,8))"),
+        ("tiled_divide((8,6):(6,1), <4,2>)", "((4,2),2,3):((6,1),24,2)"),
+        ("tiled_divide((8,6):(6,1), <4>)", "((4),2,6):((6),24,1)"),
+        ("flat_divide((8,6):(6,1), <4,2>)", "(4,2,2,3):(6,1,24,2)"),
+        ("logical_divide((8,6):(6,1), <4,_>)", "((4,2),6):((6,24),1)"),
+        ("logical_divide((8,(6,4)), <_,<2,_>>)", "(8,((2,3),4)):(1,((8,16),48))"),
+        ("filter((2,4,3):(0,1,4))", "12:1"),
+        ("raked_product((2,5):(5,1), (3,4):(1,3))", "((3,2),(4,5)):((10,5),(30,1))"),
+        ("logical_product((2,2):(4,1), 6:1)", "((2,2),(2,3)):((4,1),(2,8))"),
+        ("logical_product((2,2):(4,1), (4,2):(2,1))", "((2,2),(4,2)):((4,1),(8,2))"),
+        ("blocked_product((2,5):(5,1), (3,4):(1,3))", "((2,3),(5,4)):((5,10),(1,30))"),
+        (
+            "tile_to_shape(Sw<3,3,3> o 0 o (8,64):(64,1), (128,128), (2,1))",
+            "Sw<3,3,3> o 0 o ((8,16),(64,2)):((64,1024),(1,512))",
+        ),
+        ("right_inverse((4,8):(8,1))", "(8,4):(4,1)"),
+        ("left_inverse((4,3):(1,8))", "(4,2,3):(1,12,4)"),
+        ("slice((2,_), (4,8):(8,1))", "(8):(1)"),
+        ("slice((4,8):(8,1), (_,3))", "(4):(8)"),
+        ("slice((2,_), Sw<3,0,3> o 0 o (8,8):(8,1))", "Sw<3,0,3> o 16 o (8):(1)"),
+        ("slice((_,(1,_)), (3,(2,3)):(3,(12,1)))", "(3,3):(3,1)"),
+        ("slice((_,(1,_)), Sw<0,0,0> o 0 o (3,(2,3)):(3,(12,1)))", "Sw<0,0,0> o 12 o (3,3):(3,1)"),
+        ("slice(_, (4,8):(8,1))", "(4,8):(8,1)"),
+        ("slice((1,2), (4,8):(8,1))", "():()"),
+        ("dice((1,_), (4,8):(8,1))", "(4):(8)"),
+        ("dice((1,2), (4,8):(8,1))", "(4,8):(8,1)"),
+        ("take((2,3,4), 1, 3)", "(3,4):(2,6)"),
+        ("select((2,3,4), 2, 0)", "(4,2):(6,1)"),
+        ("append((2,3), 4:9)", "(2,3,4):(1,2,9)"),
+        ("prepend((2,3), 4:9)", "(4,2,3):(9,1,2)"),
+        ("replace((2,3), 1, 4:9)", "(2,4):(1,9)"),
+        ("reverse((2,3))", "(3,2):(2,1)"),
+        ("zip((2,4), (3,5):(8,24))", "((2,3),(4,5)):((1,8),(2,24))"),
+        ("with_shape((4,6):(6,1), (2,12))", "(2,(2,6)):(6,(12,1))"),
+        ("make_ordered_layout((3,(2,4)), (2,(3,1)))", "(3,(2,4)):(4,(12,1))"),
+        ("make_layout_like((4,8):(100,2))", "(4,8):(8,1)"),
+        ("shape_div((3,6,2,8), 9)", "(1,2,2,8)"),
+        ("ceil_div((1000,512), (128,256))", "(8,2)"),
+        ("at((4,8):(8,1), (2,3))", "19"),
+        ("crd2idx((2,(1,3)), (4,(2,4)):(2,(1,8)))", "29"),
+        ("idx2crd(23, (4,(2,4)))", "(3,(1,2))"),
+        ("group((2,3,5,7), 1, 3)", "(2,(3,5),7):(1,(2,6),30)"),
+        ("get((2,(3,5)):(1,(2,6)), 1)", "(3,5):(2,6)"),
+        ("flatten((2,(3,5)):(1,(2,6)))", "(2,3,5):(1,2,6)"),
+        ("row_major((2,3))", "(2,3):(3,1)"),
+        ("cosize((4,8):(1,16))", "116"),
+        ("rank((4,(2,3)))", "2"),
+        ("depth((4,(2,3)))", "2"),
+    ] {
+        assert_eq!(evaluate(source).map(|v| v.to_string()), Ok(want.into()), "{source}");
+    }
+}
+
+#[test]
+fn errors_point_at_characters() {
+    for (source, marked, message) in [
+        ("", "", "the expression ends where a layout"),
+        ("(4,8", "(", "`(` is never closed by `)`"),
+        ("(4,,8)", ",", "found `,` where a layout"),
+        ("(4 8)", "8", "found 8 where `,` or `)` should follow"),
+        ("4:1 5", "5", "found 5 where the end of the expression"),
+        ("4:1:2", ":", "found `:` where the end"),
+        ("(4,8):(1", "(", "never closed"),
+        ("4x8", "4x8", "`4x8` is no number"),
+        ("99999999999999999999", "99999999999999999999", "does not fit into 64 bits"),
+        ("(4,8):(1,%)", "%", "`%` has no meaning here"),
+        ("size", "size", "`size` is no value; an operation is written `size(…)`"),
+        ("o 4", "o", "found `o` where a layout"),
+        ("Sw<3,4>", ">", "found `>` where `,` of a swizzle"),
+        ("Sw<3,4,2>", "Sw<3,4,2>", "choose S of at least B"),
+        ("Sw<9,16,9>", "Sw<9,16,9>", "sum is at most 32"),
+        ("Sw<-1,4,3>", "Sw<-1,4,3>", "from 0 to 32"),
+        ("size(compositon(4,2))", "compositon", "did you mean `composition`?"),
+        ("frobnicate(4)", "frobnicate", "there is no operation `frobnicate`; there are append, at, "),
+        ("size(4, composition(4))", "composition(4)", "has 1 argument; it is written `composition(A,T)`"),
+        ("composition(4:1, Sw<1,0,1>)", "Sw<1,0,1>", "a swizzle where a layout or a shape is needed"),
+        ("complement(Sw<1,0,1> o 8:1, 4)", "Sw<1,0,1> o 8:1", "a composed layout where a layout without"),
+        ("(4,Sw<1,0,1>)", "Sw<1,0,1>", "where an integer or a tuple of integers is needed"),
+        ("<4,2>", "<4,2>", "a tiler where a value is needed"),
+        ("(4,_)", "(4,_)", "a tuple with `_` where a value is needed"),
+        ("(4,8):(1,(4,8))", "(4,8):(1,(4,8))", "are nested differently; nest the stride"),
+        ("size((4,0))", "(4,0)", "shape (4,0) has an extent below 1"),
+        ("(4,-8)", "(4,-8)", "has an extent below 1"),
+        ("get((4,8), 2)", "get((4,8), 2)", "2 modes where 3 are needed"),
+        (
+            "size(composition((6,2):(8,2), 4:4))",
+            "composition((6,2):(8,2), 4:4)",
+            "stride 4 neither divides the extent 6",
+        ),
+        ("2:1 o (6,2):(8,2) o 4:4", "(6,2):(8,2) o 4:4", "stride 4 neither divides"),
+        ("(1000000,1000000,1000000)", "(1000000,1000000,1000000)", "has more than 1099511627776 elements"),
+        ("2:1099511627776", "2:1099511627776", "reaches over at most"),
+        ("logical_divide((8,8), <4,4,4>)", "logical_divide((8,8), <4,4,4>)", "3 modes where 2"),
+        ("∘", "∘", "found `o` where"),
+        ("ä", "ä", "`ä` has no meaning here"),
+    ] {
+        let error = evaluate(source).expect_err(source);
+        assert_eq!(&source[error.span()], marked, "{source}: {error}");
+        assert!(error.message().contains(message), "{source}: {error}");
+    }
+}
+
+#[test]
+fn carets_stand_under_the_span() {
+    let error = evaluate("coalesce(\n\tähm(4), 3)").unwrap_err();
+    assert_eq!(error.position(), (2, 2));
+    assert_eq!(error.to_string(), "line 2, column 2: `ä` has no meaning here\n  \tähm(4), 3)\n  \t^");
+    let error = evaluate("size(4 o\n  Sw<1,0,1>)").unwrap_err();
+    assert_eq!(error.position(), (2, 3));
+    let error = evaluate("complement(\n (2,2):(1,1),\n 4)").unwrap_err();
+    let last = error.to_string().lines().last().map(String::from);
+    assert_eq!(last.as_deref(), Some("  ^^^^^^^^^^^"), "of several lines the first is marked");
+    let error = evaluate("coalesce(4").unwrap_err().to_string();
+    assert!(error.ends_with("\n  coalesce(4\n          ^"), "{error}");
+}
+
+#[test]
+fn deep_nesting_is_an_error_and_not_an_overflow() {
+    for (open, close) in [("(", ")"), ("<", ">"), ("size(", ")")] {
+        let source = format!("{}4{}", open.repeat(100_000), close.repeat(100_000));
+        let error = evaluate(&source).unwrap_err();
+        assert!(error.message().contains("nested deeper than"), "{error:?}");
+    }
+    let deep = format!("{}4{}", "(".repeat(60), ")".repeat(60));
+    assert_eq!(deep.parse().map(|v: Value| v.to_string()), Ok(deep));
+    assert!(evaluate(&"4 o ".repeat(10_000)).is_err());
+}
+
+#[test]
+fn every_operation_is_named_by_its_usage() {
+    for operation in operations() {
+        assert!(operation.usage.starts_with(&format!("{}(", operation.name)));
+        let error = evaluate(&format!("{}()", operation.name)).unwrap_err();
+        assert!(error.message().contains(operation.usage), "{error}");
+    }
+}
+
+// Random texts and values.
+
+/// Nested extents and strides, as many of each.
+fn nested() -> impl Strategy<Value = (IntTuple, IntTuple)> {
+    let leaf = (1i64..9, -20i64..200).prop_map(|(s, d)| (IntTuple::int(s), IntTuple::int(d)));
+    leaf.prop_recursive(3, 12, 4, |inner| {
+        proptest::collection::vec(inner, 1..4).prop_map(|modes| {
+            let (shapes, strides): (Vec<_>, Vec<_>) = modes.into_iter().unzip();
+            let few = "at most 12 leaves";
+            (IntTuple::tuple(&shapes).expect(few), IntTuple::tuple(&strides).expect(few))
+        })
+    })
+}
+
+fn layouts() -> impl Strategy<Value = Layout> {
+    nested().prop_map(|(shape, stride)| Layout::new(shape, stride).expect("nested alike"))
+}
+
+fn swizzles() -> impl Strategy<Value = Swizzle> {
+    (0u32..6, 0u32..8, 0u32..4).prop_map(|(bits, base, more)| Swizzle {
+        bits,
+        base,
+        shift: (bits + more).cast_signed(),
+    })
+}
+
+fn values_of_every_kind() -> impl Strategy<Value = Value> {
+    proptest::prop_oneof![
+        any::<i64>().prop_map(Value::from),
+        nested().prop_map(|(_, stride)| Value::from(stride)),
+        layouts().prop_map(Value::from),
+        swizzles().prop_map(Value::from),
+        (swizzles(), -9i64..99, layouts())
+            .prop_map(|(swizzle, offset, layout)| Value::from(ComposedLayout { swizzle, offset, layout })),
+    ]
+}
+
+/// Pieces that expressions are made of.
+fn pieces() -> impl Strategy<Value = String> {
+    let names: Vec<_> = operations().iter().map(|operation| format!("{}(", operation.name)).collect();
+    let signs =
+        ["(", ")", "<", ">", ",", ":", "_", " o ", "Sw<", "-", "\n", "é", "0", "1", "2", "4:1", "(4,8)"];
+    let numbers = ["9223372036854775807", "-9223372036854775808", "1099511627776", "65536", "7"];
+    proptest::prop_oneof![
+        select(names),
+        select(signs.map(String::from).to_vec()),
+        select(signs.map(String::from).to_vec()),
+        select(numbers.map(String::from).to_vec()),
+        layouts().prop_map(|layout| layout.to_string()),
+        any::<char>().prop_map(String::from),
+    ]
+}
+
+const SEEDS: [&str; 9] = [
+    "composition((6,2):(8,2), (4,3):(3,1))",
+    "logical_divide((9,(4,8)):(59,(13,1)), <3:3,(2,4):(1,8)>)",
+    "zipped_divide((64,128):(128,1), <16,(8,2):(1,16)>)",
+    "tile_to_shape(Sw<3,3,3> o 0 o (8,64):(64,1), (128,64), (2,1))",
+    "blocked_product((2,5):(5,1), (3,4):(1,3))",
+    "left_inverse(complement((2,2):(1,6), 24))",
+    "slice((2,_), Sw<2,4,3> o 16 o (4,8):(8,1))",
+    "at(right_inverse((4,8):(8,1)), (2,3))",
+    "crd2idx((1,(0,2)), (4,(2,3)):(-1,(4,8)))",
+];
+
+/// The text is a value that can be printed and read again, or an error whose carets stand under the text.
+fn examine(source: &str) {
+    match evaluate(source) {
+        Ok(value) => assert_eq!(value.to_string().parse::<Value>(), Ok(value), "{source}"),
+        Err(error) => examine_error(source, &error),
+    }
+}
+
+fn examine_error(source: &str, error: &ExprError) {
+    let span = error.span();
+    assert!(span.start <= span.end && source.get(span).is_some(), "{source:?}: {error:?}");
+    let (line, column) = error.position();
+    assert!(line >= 1 && column >= 1);
+    assert!(error.to_string().ends_with('^'));
+    assert!(!error.message().is_empty());
+}
+
+proptest! {
+    #![proptest_config(Config { cases: 4000, failure_persistence: None, ..Config::default() })]
+
+    #[test]
+    fn printing_and_reading_gives_the_value_back(value in values_of_every_kind()) {
+        prop_assert_eq!(value.to_string().parse::<Value>(), Ok(value));
+    }
+
+    #[test]
+    fn no_text_panics(source in any::<String>()) {
+        examine(&source);
+    }
+
+    #[test]
+    fn no_sequence_of_pieces_panics(pieces in proptest::collection::vec(pieces(), 0..24)) {
+        examine(&pieces.concat());
+    }
+
+    #[test]
+    fn no_edit_of_an_expression_panics(
+        seed in select(SEEDS.to_vec()),
+        edits in proptest::collection::vec((any::<usize>(), 0usize..3, pieces()), 1..4),
+    ) {
+        let mut characters: Vec<char> = seed.chars().collect();
+        for (at, removed, piece) in edits {
+            let at = at % (characters.len() + 1);
+            let end = (at + removed).min(characters.len());
+            characters.splice(at..end, piece.chars());
+        }
+        examine(&characters.into_iter().collect::<String>());
+    }
+
+    #[test]
+    fn no_call_panics(
+        name in select(operations().iter().map(|operation| operation.name).collect::<Vec<_>>()),
+        arguments in proptest::collection::vec(
+            proptest::prop_oneof![
+                layouts().prop_map(|layout| layout.to_string()),
+                nested().prop_map(|(shape, _)| shape.to_string()),
+                values_of_every_kind().prop_map(|value| value.to_string()),
+                (layouts(), layouts()).prop_map(|(a, b)| format!("<{a},_,{b}>")),
+                (0i64..64, select([1i64, 1 << 20, 1 << 39].to_vec())).prop_map(|(n, by)| (n * by).to_string()),
+                (select([1i64, 1 << 20, 1 << 39].to_vec()), -9i64..9).prop_map(|(s, d)| format!("(2,{s}):({d},{d})")),
+            ],
+            1..4,
+        ),
+    ) {
+        examine(&format!("{name}({})", arguments.join(",")));
+    }
+}
