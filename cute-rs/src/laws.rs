@@ -15,7 +15,6 @@ mod swizzles;
 mod tiling;
 mod tuples;
 
-use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -141,9 +140,4 @@ pub fn check<S: Strategy>(
         u64::from(held) * 100 >= u64::from(accepted) * u64::from(cases),
         "only {held} of {cases} cases had a result"
     );
-}
-
-/// The paths of pictures are named in the message, so that the message of a law is owned text.
-fn text(value: &impl fmt::Display) -> String {
-    value.to_string().as_str().to_owned()
 }

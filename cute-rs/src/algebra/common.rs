@@ -148,10 +148,10 @@ impl Layout {
         let mut i = 0;
         while i < shape.len() {
             let part = gcd(shape.leaf(i), rest);
-            if part > 1 {
-                if let Err(error) = modes.push(part, walk.stride_ref().leaf(i), 0) {
-                    return Err(error);
-                }
+            if part > 1
+                && let Err(error) = modes.push(part, walk.stride_ref().leaf(i), 0)
+            {
+                return Err(error);
             }
             rest /= part;
             i += 1;

@@ -48,18 +48,18 @@ impl Layout {
             if d < reach || d % reach != 0 {
                 return Err(LayoutError::NotInjective { stride: d, reach });
             }
-            if d > reach {
-                if let Err(error) = modes.push(d / reach, reach, 0) {
-                    return Err(error);
-                }
+            if d > reach
+                && let Err(error) = modes.push(d / reach, reach, 0)
+            {
+                return Err(error);
             }
             reach = d.saturating_mul(s);
         }
         let rest = div_up(cotarget, reach);
-        if rest > 1 {
-            if let Err(error) = modes.push(rest, reach, 0) {
-                return Err(error);
-            }
+        if rest > 1
+            && let Err(error) = modes.push(rest, reach, 0)
+        {
+            return Err(error);
         }
         modes.layout()
     }

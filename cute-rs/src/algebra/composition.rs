@@ -88,10 +88,11 @@ pub(crate) const fn walk_components(
         let mut scratch = Layout::EMPTY;
         let mut other = 0;
         while other < b.shape_ref().len() {
-            if other != i && b.stride_ref().axis(other) == b.stride_ref().axis(i) {
-                if let Err(error) = compose_leaf(&component, b, other, &mut scratch, &mut reach) {
-                    return Err(error);
-                }
+            if other != i
+                && b.stride_ref().axis(other) == b.stride_ref().axis(i)
+                && let Err(error) = compose_leaf(&component, b, other, &mut scratch, &mut reach)
+            {
+                return Err(error);
             }
             other += 1;
         }

@@ -92,10 +92,10 @@ impl Layout {
         let mut step = 1;
         let mut i = 0;
         while i < flat.len {
-            if flat.stride[i] == 0 {
-                if let Err(error) = modes.push(flat.shape[i], step, 0) {
-                    return Err(error);
-                }
+            if flat.stride[i] == 0
+                && let Err(error) = modes.push(flat.shape[i], step, 0)
+            {
+                return Err(error);
             }
             step *= flat.shape[i];
             i += 1;

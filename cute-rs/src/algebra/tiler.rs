@@ -36,6 +36,7 @@ impl Operation {
 }
 
 /// A tiler's shape, layout, or number of modes.
+#[expect(clippy::large_enum_variant, reason = "short-lived, and nothing here may allocate")]
 enum Part<'a> {
     Keep,
     By(Layout),
@@ -145,10 +146,10 @@ impl Layout {
                 Ok(parts) => parts,
                 Err(error) => return Err(error),
             };
-            if let Some(tile) = tile {
-                if let Err(error) = tiles.extend(&tile) {
-                    return Err(error);
-                }
+            if let Some(tile) = tile
+                && let Err(error) = tiles.extend(&tile)
+            {
+                return Err(error);
             }
             if let Err(error) = rests.extend(&rest) {
                 return Err(error);

@@ -346,15 +346,17 @@ impl IntTuple {
         let mut spliced = Self::EMPTY;
         let mut i = 0;
         while i <= rank {
-            if i == begin && with_mode {
-                if let Err(error) = spliced.extend(mode) {
-                    return Err(error);
-                }
+            if i == begin
+                && with_mode
+                && let Err(error) = spliced.extend(mode)
+            {
+                return Err(error);
             }
-            if i < rank && (i < begin || i >= end) {
-                if let Err(error) = spliced.extend(&self.mode(i)) {
-                    return Err(error);
-                }
+            if i < rank
+                && (i < begin || i >= end)
+                && let Err(error) = spliced.extend(&self.mode(i))
+            {
+                return Err(error);
             }
             i += 1;
         }

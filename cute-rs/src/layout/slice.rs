@@ -74,10 +74,10 @@ impl Layout {
             if let Some(c) = coord[i] {
                 *offset = offset.wrapping_add(mode.at(c));
             }
-            if coord[i].is_none() == open {
-                if let Err(error) = kept.extend(&mode) {
-                    return Err(error);
-                }
+            if coord[i].is_none() == open
+                && let Err(error) = kept.extend(&mode)
+            {
+                return Err(error);
             }
             i += 1;
         }

@@ -1,0 +1,261 @@
+//! Laws of divides and products.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::oracle::{digits, shifts};
+use super::{Broken, Oracle, Verdict, ensure, equal};
+use crate::algebra::Tiler;
+use crate::layout::Layout;
+
+/// The offsets of a tile and those of the starts of all tiles that cover L, from the definition. `None` where the tiler repeats
+/// elements, so that it has no copies.
+fn tiles(layout: &Oracle, tiler: &Oracle) -> Option<(Vec<i64>, Vec<i64>)> {
+    let inside = tiler.offsets();
+    if tiler.leaves().iter().any(|leaf| leaf.1 == 0 && leaf.0 > 1) {
+        return None;
+    }
+    // Starts fill the gaps of a tile, then follow each other, until all of L is covered.
+    let span = inside.iter().max().copied().unwrap_or(0) + 1;
+    let gaps = (span + inside.len() as i64 - 1) / inside.len() as i64;
+    let blocks = (layout.size() + span - 1) / span.max(1);
+    let (starts, _) = shifts(&inside, (gaps * blocks.max(1)) as usize);
+    Some((inside, starts))
+}
+
+/// `R = L o (T, complement(T, size(L)))`: mode 0 walks inside a tile, mode 1 from tile to tile.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn logical_divide(layout: &Layout, tiler: &Layout) -> Result<Verdict, Broken> {
+    let Ok(r) = layout.logical_divide(tiler) else { return Ok(Verdict::NoResult) };
+    let (of_l, of_t, of_r) = (Oracle::of(layout), Oracle::of(tiler), Oracle::of(&r));
+    let Some((inside, starts)) = tiles(&of_l, &of_t) else { return Ok(Verdict::NoResult) };
+    divided(&of_l, &inside, &starts, &of_r.modes(), &[layout, tiler, &r])?;
+    ensure(r.size() >= layout.size(), &[layout, tiler, &r], || format!("{layout} / {tiler} = {r} reaches all"))?;
+    Ok(Verdict::Held)
+}
+
+/// Tile and rest of a part are those of the definition.
+fn divided(
+    layout: &Oracle,
+    inside: &[i64],
+    starts: &[i64],
+    parts: &[Oracle],
+    layouts: &[&Layout],
+) -> Result<(), Broken> {
+    let [tile, rest] = parts else { return equal(&parts.len(), &2, layouts, "tile and rest") };
+    let at = |coords: &[i64]| coords.iter().map(|&c| layout.at(c)).collect::<Vec<_>>();
+    equal(&tile.offsets(), &at(inside), layouts, "the tile")?;
+    let rests = rest.offsets();
+    ensure(rests.len() <= starts.len(), layouts, || format!("{} tiles where {} cover", rests.len(), starts.len()))?;
+    equal(&rests, &at(&starts[..rests.len()]), layouts, "the starts of tiles")?;
+    let (count, size) = (rests.len() * inside.len(), layout.size());
+    ensure(count as i64 >= size, layouts, || format!("{count} elements in tiles, of {size}"))
+}
+
+/// Divides of all four arrangements hold the tile and the rest of every mode; what has no tiler stays whole.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn divides_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Verdict, Broken> {
+    let list: Vec<_> = tilers.iter().map(|tiler| tiler.as_ref().map_or(Tiler::Keep, Tiler::By)).collect();
+    let tiler = Tiler::Modes(&list);
+    let Ok(logical) = layout.logical_divide_by(&tiler) else { return Ok(Verdict::NoResult) };
+    let whole = Oracle::of(layout).modes();
+    let parts = Oracle::of(&logical).modes();
+    for (i, (mode, part)) in whole.iter().zip(&parts).enumerate() {
+        match tilers.get(i).copied().flatten() {
+            None => equal(part, mode, &[layout, &logical], "a mode that is kept")?,
+            Some(by) => {
+                let Some((inside, starts)) = tiles(mode, &Oracle::of(&by)) else { return Ok(Verdict::NoResult) };
+                divided(mode, &inside, &starts, &part.modes(), &[layout, &by, &logical])?;
+            }
+        }
+    }
+    equal(&parts.len(), &whole.len(), &[layout, &logical], "modes of logical_divide_by")?;
+    let has_tiler = |i: usize| tilers.get(i).copied().flatten().is_some();
+    arranged(layout, &parts, has_tiler, &[
+        layout.zipped_divide_by(&tiler),
+        layout.tiled_divide(&tiler),
+        layout.flat_divide(&tiler),
+    ])?;
+    let front = tilers.iter().take_while(|tiler| tiler.is_some()).count();
+    let only: Vec<_> = tilers[..front].iter().flatten().copied().collect();
+    if front > 0 {
+        let of_slice = layout.zipped_divide(&only);
+        let list: Vec<_> = only.iter().map(Tiler::By).collect();
+        equal(&of_slice, &layout.zipped_divide_by(&Tiler::Modes(&list)), &[layout], "tilers as a list")?;
+        let logical = layout.logical_divide_by(&Tiler::Modes(&list));
+        let unzipped = logical.and_then(|logical| logical.tile_unzip(front));
+        equal(&unzipped, &of_slice, &[layout], "tile_unzip")?;
+    }
+    Ok(Verdict::Held)
+}
+
+/// Halves of modes, arranged as zipped, tiled and flat.
+fn arranged(
+    layout: &Layout,
+    modes: &[Oracle],
+    halved: impl Fn(usize) -> bool,
+    results: &[Result<Layout, crate::LayoutError>; 3],
+) -> Result<(), Broken> {
+    let (mut firsts, mut rests) = (Vec::new(), Vec::new());
+    for (i, mode) in modes.iter().enumerate() {
+        match &mode.modes()[..] {
+            [first, rest] if halved(i) => {
+                firsts.push(first.clone());
+                rests.push(rest.clone());
+            }
+            _ => rests.push(mode.clone()),
+        }
+    }
+    if firsts.is_empty() {
+        return Ok(());
+    }
+    let [Ok(zipped), Ok(tiled), Ok(flat)] = results else {
+        return equal(&results.iter().all(Result::is_ok), &true, &[layout], "all arrangements have a result");
+    };
+    let zipped = Oracle::of(zipped).modes();
+    equal(&zipped[0].modes(), &firsts, &[layout], "zipped tiles")?;
+    equal(&zipped[1].modes(), &rests, &[layout], "zipped rests")?;
+    let tiled = Oracle::of(tiled).modes();
+    equal(&tiled[0].modes(), &firsts, &[layout], "tiled tiles")?;
+    equal(&tiled[1..].to_vec(), &rests, &[layout], "tiled rests")?;
+    firsts.extend(rests);
+    equal(&Oracle::of(flat).modes(), &firsts, &[layout], "flat tiles and rests")
+}
+
+/// `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn composition_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Verdict, Broken> {
+    let list: Vec<_> = tilers.iter().map(|tiler| tiler.as_ref().map_or(Tiler::Keep, Tiler::By)).collect();
+    let Ok(r) = layout.composition_by(&Tiler::Modes(&list)) else { return Ok(Verdict::NoResult) };
+    let (whole, parts) = (Oracle::of(layout).modes(), Oracle::of(&r).modes());
+    equal(&parts.len(), &whole.len(), &[layout, &r], "modes")?;
+    for (i, (mode, part)) in whole.iter().zip(&parts).enumerate() {
+        match tilers.get(i).copied().flatten() {
+            None => equal(part, mode, &[layout, &r], "a mode that is kept")?,
+            Some(by) => {
+                let want: Vec<_> = Oracle::of(&by).offsets().iter().map(|&c| mode.at(c)).collect();
+                equal(&part.offsets(), &want, &[layout, &by, &r], "a mode")?;
+            }
+        }
+    }
+    Ok(Verdict::Held)
+}
+
+/// `R = (L, complement(L, size(L) * cosize(T)) o T)`: mode 0 is the block, mode 1 the copies in the order of T.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn logical_product(block: &Layout, grid: &Layout) -> Result<Verdict, Broken> {
+    let Ok(r) = block.logical_product(grid) else { return Ok(Verdict::NoResult) };
+    let parts = Oracle::of(&r).modes();
+    repeated(&Oracle::of(block), &Oracle::of(grid), &parts, &[block, grid, &r])?;
+    Ok(Verdict::Held)
+}
+
+/// Block and copies of a part are those of the definition.
+fn repeated(block: &Oracle, grid: &Oracle, parts: &[Oracle], layouts: &[&Layout]) -> Result<(), Broken> {
+    let [same, copies] = parts else { return equal(&parts.len(), &2, layouts, "block and copies") };
+    equal(same, block, layouts, "the block")?;
+    let order = grid.offsets();
+    let mut tile = block.offsets();
+    tile.sort_unstable();
+    tile.dedup();
+    let (starts, _) = shifts(&tile, order.iter().max().map_or(1, |&last| last as usize + 1));
+    let want: Vec<_> = order.iter().map(|&copy| starts[copy as usize]).collect();
+    equal(&copies.offsets(), &want, layouts, "the copies")?;
+    ensure(grid.shape.refined_by(&copies.shape, true), layouts, || format!("{:?}", copies.shape))
+}
+
+/// Products of all four arrangements hold the block and the copies of every mode.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn products_by_mode(block: &Layout, grids: &[Option<Layout>]) -> Result<Verdict, Broken> {
+    let list: Vec<_> = grids.iter().map(|grid| grid.as_ref().map_or(Tiler::Keep, Tiler::By)).collect();
+    let tiler = Tiler::Modes(&list);
+    let Ok(logical) = block.logical_product_by(&tiler) else { return Ok(Verdict::NoResult) };
+    let (whole, parts) = (Oracle::of(block).modes(), Oracle::of(&logical).modes());
+    equal(&parts.len(), &whole.len(), &[block, &logical], "modes")?;
+    for (i, (mode, part)) in whole.iter().zip(&parts).enumerate() {
+        match grids.get(i).copied().flatten() {
+            None => equal(part, mode, &[block, &logical], "a mode that is kept")?,
+            Some(grid) => repeated(mode, &Oracle::of(&grid), &part.modes(), &[block, &grid, &logical])?,
+        }
+    }
+    let has_grid = |i: usize| grids.get(i).copied().flatten().is_some();
+    arranged(block, &parts, has_grid, &[
+        block.zipped_product(&tiler),
+        block.tiled_product(&tiler),
+        block.flat_product(&tiler),
+    ])?;
+    Ok(Verdict::Held)
+}
+
+/// Mode by mode, a blocked product has the block inside the copies, a raked one the copies inside the block.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn blocked_and_raked(block: &Layout, grid: &Layout) -> Result<Verdict, Broken> {
+    let (Ok(blocked), Ok(raked)) = (block.blocked_product(grid), block.raked_product(grid)) else {
+        return Ok(Verdict::NoResult);
+    };
+    let counts: Vec<_> = Oracle::of(grid).modes().iter().map(Oracle::size).collect();
+    let steps: Vec<_> = Oracle::of(grid).modes();
+    let number = |place: &[i64]| place.iter().zip(&steps).map(|(&c, mode)| mode.at(c)).sum();
+    assembled(block, &counts, number, &blocked, false)?;
+    assembled(block, &counts, number, &raked, true)?;
+    Ok(Verdict::Held)
+}
+
+/// A block fills a shape, copies following each other first along mode `order[0]`.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn filled_shape(block: &Layout, counts: &[i64], order: &[usize]) -> Result<Verdict, Broken> {
+    let sizes: Vec<_> = Oracle::of(block).modes().iter().map(Oracle::size).collect();
+    let shape: Vec<_> = sizes.iter().zip(counts).map(|(s, n)| s * n).collect();
+    let Ok(r) = block.tile_to_shape(&shape, order) else { return Ok(Verdict::NoResult) };
+    let number = |place: &[i64]| {
+        let digits = order.iter().rev().map(|&mode| (place[mode], counts[mode]));
+        digits.fold(0, |number, (digit, count)| number * count + digit)
+    };
+    assembled(block, counts, number, &r, false)?;
+    Ok(Verdict::Held)
+}
+
+/// `r` is copies of `block`, `counts[i]` along mode `i`, and the copy at a place of the grid is the `number`-th.
+fn assembled(
+    block: &Layout,
+    counts: &[i64],
+    number: impl Fn(&[i64]) -> i64,
+    r: &Layout,
+    raked: bool,
+) -> Result<(), Broken> {
+    let of_block = Oracle::of(block);
+    let (tile, sizes) = (of_block.offsets(), of_block.modes().iter().map(Oracle::size).collect::<Vec<_>>());
+    let (starts, _) = shifts(&tile, counts.iter().product::<i64>() as usize);
+    let whole: Vec<_> = sizes.iter().zip(counts).map(|(s, n)| s * n).collect();
+    let places = Oracle::of(r).modes();
+    equal(&places.iter().map(Oracle::size).collect::<Vec<_>>(), &whole, &[block, r], "extents")?;
+    for i in 0..whole.iter().product() {
+        let coord = digits(&whole, i);
+        let (mut inside, mut step) = (0, 1);
+        let mut place = Vec::new();
+        for ((c, s), n) in coord.iter().zip(&sizes).zip(counts) {
+            let (within, copy) = if raked { (c / n, c % n) } else { (c % s, c / s) };
+            inside += within * step;
+            step *= s;
+            place.push(copy);
+        }
+        let want = tile[inside as usize] + starts[number(&place) as usize];
+        let got: i64 = places.iter().zip(&coord).map(|(mode, &c)| mode.at(c)).sum();
+        equal(&got, &want, &[block, r], &format!("the element at {coord:?}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,239 @@
+//! Laws of integer tuples.
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+
+use super::oracle::{Tree, digits};
+use super::{Broken, Verdict, equal};
+use crate::int_tuple::IntTuple;
+
+/// Rank, depth, modes, paths, nesting and arithmetic on leaves are those of the tree that the text shows.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn tuple_structure(tuple: &IntTuple) -> Result<Verdict, Broken> {
+    let tree = Tree::of(tuple);
+    let (modes, leaves) = (tree.modes(), tree.leaves());
+    equal(&(tuple.rank(), tuple.depth(), tuple.len()), &(modes.len(), tree.depth(), leaves.len()), &[], "structure")?;
+    for (i, mode) in modes.iter().enumerate() {
+        equal(&tuple.mode(i).to_string(), &mode.to_string(), &[], "a mode")?;
+        if matches!(tree, Tree::Node(_)) {
+            equal(&tuple.get(&[i]).map(|part| part.to_string()), &Ok(mode.to_string()), &[], "a path")?;
+        }
+    }
+    let flat: Vec<_> = leaves.iter().map(ToString::to_string).collect();
+    let flat = if matches!(tree, Tree::Leaf(_)) { flat.concat() } else { format!("({})", flat.join(",")) };
+    equal(&tuple.flatten().to_string(), &flat, &[], "flattened")?;
+    let each = modes.iter().map(Tree::product).collect::<Vec<_>>();
+    equal(&Tree::of(&tuple.product_each()).leaves(), &each, &[], "product_each")?;
+    let ints = (tuple.product(), tuple.sum(), tuple.max(), tuple.min());
+    let (max, min) = (leaves.iter().copied().max(), leaves.iter().copied().min());
+    let want = (leaves.iter().product(), leaves.iter().sum(), max.unwrap_or(0), min.unwrap_or(0));
+    equal(&ints, &want, &[], "product, sum, max and min")?;
+    let absolute: Vec<_> = leaves.iter().map(|leaf| leaf.abs()).collect();
+    equal(&Tree::of(&tuple.abs()).leaves(), &absolute, &[], "absolute values")?;
+    let signs: Vec<_> = leaves.iter().map(|leaf| leaf.signum()).collect();
+    equal(&Tree::of(&tuple.signum()).leaves(), &signs, &[], "signs")?;
+    let top = absolute.iter().copied().max().unwrap_or(0);
+    let gcd = (1..=top).rev().find(|d| leaves.iter().all(|leaf| leaf % d == 0)).unwrap_or(0);
+    equal(&tuple.gcd(), &gcd, &[], "gcd")?;
+    let lcm = tuple.lcm();
+    let zero = leaves.contains(&0);
+    let multiple = if zero { lcm == 0 } else { lcm > 0 && leaves.iter().all(|leaf| lcm % leaf == 0) };
+    equal(&multiple, &true, &[], "a common multiple")?;
+    if !zero && lcm <= 5000 {
+        let smaller = (1..lcm).any(|m| leaves.iter().all(|leaf| m % leaf == 0));
+        equal(&smaller, &false, &[], "no smaller common multiple")?;
+    }
+    Ok(Verdict::Held)
+}
+
+/// Congruence, weak congruence, compatibility and the three orders are those of the trees.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
+    let (x, y) = (Tree::of(a), Tree::of(b));
+    let of_trees = (x.congruent(&y), x.refined_by(&y, false), x.refined_by(&y, true));
+    equal(&(a.congruent(b), a.weakly_congruent(b), a.compatible(b)), &of_trees, &[], "relations")?;
+    let (u, v) = (x.leaves(), y.leaves());
+    let reversed = |leaves: &[i64]| leaves.iter().rev().copied().collect::<Vec<_>>();
+    let (ru, rv) = (reversed(&u), reversed(&v));
+    let alike = x.congruent(&y);
+    let got = [
+        a.elem_less(b),
+        a.elem_leq(b),
+        a.lex_less(b),
+        a.lex_leq(b),
+        a.colex_less(b),
+        a.colex_leq(b),
+    ];
+    let want = [
+        u.iter().zip(&v).all(|(a, b)| a < b),
+        u.iter().zip(&v).all(|(a, b)| a <= b),
+        u < v,
+        u <= v,
+        ru < rv,
+        ru <= rv,
+    ];
+    equal(&got, &want.map(|holds| alike && holds), &[], &format!("orders of {a} and {b}"))?;
+    if alike {
+        let each = |f: fn(i64, i64) -> i64| u.iter().zip(&v).map(|(&a, &b)| f(a, b)).collect::<Vec<_>>();
+        let leaves = |tuple: Result<IntTuple, _>| tuple.map(|tuple| Tree::of(&tuple).leaves());
+        equal(&leaves(a.elem_scale(b)), &Ok(each(|a, b| a * b)), &[], "elem_scale")?;
+        equal(&leaves(a.elem_max(b)), &Ok(each(Ord::max)), &[], "elem_max")?;
+        equal(&leaves(a.elem_min(b)), &Ok(each(Ord::min)), &[], "elem_min")?;
+        equal(&a.inner_product(b), &Ok(each(|a, b| a * b).iter().sum()), &[], "inner_product")?;
+        let mut even = true;
+        for (a, b) in u.iter().zip(&v) {
+            even &= *b != 0 && a % b == 0;
+        }
+        equal(&a.evenly_divides(b), &even, &[], "evenly_divides")?;
+    }
+    Ok(Verdict::Held)
+}
+
+/// Integer, flat and nested coordinates of a shape stand for each other, in the order of their integers.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken> {
+    let tree = Tree::of(shape);
+    let (leaves, sizes) = (tree.leaves(), tree.modes().iter().map(Tree::product).collect::<Vec<_>>());
+    let size: i64 = leaves.iter().product();
+    let nested = |values: &[i64]| {
+        let mut text = Tree::of(&shape.filled(0));
+        fill(&mut text, &mut values.iter().copied());
+        text.to_string()
+    };
+    let mut next = Some(shape.filled(0));
+    for i in 0..size {
+        let coord = shape.idx2crd(i);
+        equal(&coord.to_string(), &nested(&digits(&leaves, i)), &[], &format!("coordinate {i} of {shape}"))?;
+        equal(&next, &Some(coord), &[], &format!("the coordinate behind {} of {shape}", i - 1))?;
+        next = next.and_then(|coord| shape.increment(&coord));
+        let by_mode = IntTuple::flat(&digits(&sizes, i)).map(|flat| if shape.is_int() { coord } else { flat });
+        let index = by_mode.and_then(|by_mode| shape.crd2idx(&by_mode));
+        equal(&(shape.crd2idx(&coord), index), &(Ok(i), Ok(i)), &[], &format!("index {i} of {shape}"))?;
+        let there = Tree::of(other).leaves();
+        let (last, front) = (there.len() - 1, &there[..there.len() - 1]);
+        let mut want = digits(&there, i);
+        want[last] = i / front.iter().product::<i64>();
+        let got = shape.crd2crd(&coord, other).map(|coord| Tree::of(&coord).leaves());
+        equal(&got, &Ok(want), &[], &format!("coordinate {coord} of {shape} in {other}"))?;
+    }
+    equal(&next, &None, &[], &format!("the coordinate behind the last of {shape}"))?;
+    equal(&(shape.coords().count() as i64), &size, &[], "coords")?;
+    Ok(Verdict::Held)
+}
+
+/// Puts values into the leaves of a tree.
+fn fill(tree: &mut Tree, values: &mut impl Iterator<Item = i64>) {
+    match tree {
+        Tree::Leaf(leaf) => *leaf = values.next().unwrap_or(*leaf),
+        Tree::Node(members) => members.iter_mut().for_each(|member| fill(member, values)),
+    }
+}
+
+/// `shape_div` takes a divisor away from the left, `shape_mod` keeps what it takes, and `ceil_div` and `round_up` round.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn shape_division(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
+    let leaves = Tree::of(shape).leaves();
+    let size: i64 = leaves.iter().product();
+    let up = |a: i64| (0..).find(|q| q * n >= a).unwrap_or(0);
+    equal(&shape.ceil_div(&IntTuple::int(n)), &Ok(IntTuple::int(up(size))), &[], "ceil_div")?;
+    equal(&shape.round_up(&IntTuple::int(n)), &Ok(IntTuple::int(up(size) * n)), &[], "round_up")?;
+    let divisors = IntTuple::flat(&alloc::vec![n; shape.rank()]).unwrap_or(IntTuple::EMPTY);
+    if !shape.is_int() {
+        let each: Vec<_> = Tree::of(shape).modes().iter().map(|mode| up(mode.product())).collect();
+        let got = shape.ceil_div(&divisors).map(|grid| Tree::of(&grid).leaves());
+        equal(&got, &Ok(each), &[], "ceil_div mode by mode")?;
+    }
+    let Ok(rest) = shape.shape_div(&IntTuple::int(n)) else { return Ok(Verdict::NoResult) };
+    let rests = Tree::of(&rest).leaves();
+    let what = format!("{shape} / {n} = {rest}");
+    equal(&Tree::of(shape).congruent(&Tree::of(&rest)), &true, &[], &what)?;
+    let even = leaves.iter().zip(&rests).all(|(a, r)| a % r == 0);
+    let taken: Vec<_> = leaves.iter().zip(&rests).map(|(a, r)| a / r).collect();
+    let count: i64 = taken.iter().product();
+    equal(&(even, rests.iter().product::<i64>()), &(true, up(size)), &[], &what)?;
+    // From the left: nothing remains before the last extent that is divided.
+    let last = taken.iter().rposition(|&q| q > 1).unwrap_or(0);
+    equal(&rests[..last].iter().all(|&r| r == 1), &true, &[], &what)?;
+    if count == n {
+        let kept = shape.shape_mod(n).map(|kept| Tree::of(&kept).leaves());
+        equal(&kept, &Ok(taken), &[], &format!("{shape} % {n}"))?;
+    }
+    Ok(Verdict::Held)
+}
+
+/// Editing a tuple does to its modes what it says.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn tuple_edits(a: &IntTuple, b: &IntTuple, i: usize, j: usize) -> Result<Verdict, Broken> {
+    let (x, y) = (Tree::of(a), Tree::of(b));
+    let modes = x.modes();
+    let (i, j) = (i % modes.len(), j % modes.len());
+    let (low, high) = (i.min(j), i.max(j) + 1);
+    let node = |modes: Vec<Tree>| Ok(Tree::Node(modes).to_string());
+    let with = |edit: &dyn Fn(&mut Vec<Tree>)| {
+        let mut edited = modes.clone();
+        edit(&mut edited);
+        node(edited)
+    };
+    let text = |tuple: Result<IntTuple, crate::LayoutError>| tuple.map(|tuple| tuple.to_string());
+    let (int, one) = (matches!(x, Tree::Leaf(_)), Ok(y.to_string()));
+    for (what, got, want) in [
+        ("append", text(a.append(b)), with(&|modes| modes.push(y.clone()))),
+        ("prepend", text(a.prepend(b)), with(&|modes| modes.insert(0, y.clone()))),
+        ("insert", text(a.insert(i, b)), with(&|modes| modes.insert(i, y.clone()))),
+        ("replace", text(a.replace(i, b)), if int { one } else { with(&|modes| modes[i] = y.clone()) }),
+        ("take", text(a.take(low, high)), node(modes[low..high].to_vec())),
+        ("select", text(a.select(&[j, i])), node(Vec::from([modes[j].clone(), modes[i].clone()]))),
+        (
+            "group",
+            text(a.group(low, high)),
+            if int {
+                node(modes.clone())
+            } else {
+                with(&|modes| {
+                    let group = modes.drain(low..high).collect();
+                    modes.insert(low, Tree::Node(group));
+                })
+            },
+        ),
+        ("repeat", text(a.repeat(2)), node(Vec::from([x.clone(), x.clone()]))),
+        ("wrap", text(a.wrap()), node(Vec::from([x.clone()]))),
+        ("unflatten", text(a.flatten().unflatten(a)), Ok(x.to_string())),
+    ] {
+        equal(&got, &want, &[], &format!("{what} of {a} and {b} at {i}, {j}"))?;
+    }
+    if modes.len() > 1 {
+        equal(&text(a.remove(i)), &with(&|modes| drop(modes.remove(i))), &[], "remove")?;
+    }
+    equal(&a.reverse().to_string(), &mirrored(&x).to_string(), &[], &format!("reverse of {a}"))?;
+    if modes.len() == y.modes().len() {
+        let pairs = modes.iter().cloned().zip(y.modes()).map(|(a, b)| Tree::Node(Vec::from([a, b])));
+        equal(&text(a.zip(b)), &node(pairs.collect()), &[], &format!("zip of {a} and {b}"))?;
+    }
+    // The profile that has an integer for one of the modes.
+    if !int {
+        let mut coarse = modes.clone();
+        coarse[i] = Tree::Leaf(modes[i].product());
+        let profile = a.replace(i, &IntTuple::int(0));
+        let got = profile.and_then(|profile| a.product_like(&profile));
+        equal(&text(got), &node(coarse), &[], &format!("product_like of {a}, mode {i}"))?;
+    }
+    Ok(Verdict::Held)
+}
+
+fn mirrored(tree: &Tree) -> Tree {
+    match tree {
+        Tree::Leaf(value) => Tree::Leaf(*value),
+        Tree::Node(members) => Tree::Node(members.iter().rev().map(mirrored).collect()),
+    }
+}
