@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use emulator::Schedule;
 use falchion::verify::tables::{Case, Share, Verdict, tables};
+
 use kernel::{Emulator, Engine, Gpu};
 use rayon::prelude::*;
 
@@ -26,6 +28,10 @@ pub(crate) struct VerifyArgs {
     /// `quick`, `full`, or `all`.
     #[arg(long, default_value = "quick")]
     suite: String,
+    /// In the emulator, run each case under every fixed schedule of warps and asynchronous work, and under this
+    /// many random ones; a failure names the schedule and seed that repeat it.
+    #[arg(long, value_name = "N")]
+    schedules: Option<u64>,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -87,8 +93,7 @@ impl VerifyArgs {
         let mut out = io::stdout().lock();
         if emulate {
             writeln!(out, "engine: {} ({why})", Emulator::new().describe())?;
-            let verdicts: Vec<_> =
-                shares.par_iter().map(|share| share.run(&mut Emulator::new(), self.seed)).collect();
+            let verdicts: Vec<_> = shares.par_iter().map(|share| self.emulate(share)).collect();
             for (share, verdict) in shares.iter().zip(verdicts) {
                 count.line(&mut out, "emulator", share, &verdict)?;
             }
@@ -110,6 +115,24 @@ impl VerifyArgs {
         writeln!(out, "{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped)?;
         out.flush()?;
         if count.failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
+    }
+}
+
+impl VerifyArgs {
+    /// Runs a share under the default schedule, or under every fixed one and `--schedules` random ones.
+    fn emulate(&self, share: &Share<'_>) -> Verdict {
+        let Some(random) = self.schedules else { return share.run(&mut Emulator::new(), self.seed) };
+        let mut all = Verdict { products: 0, ratio: 0.0, failure: None };
+        for (schedule, seed) in Schedule::sweep(random) {
+            let verdict = share.run(&mut Emulator::new().with_schedule(schedule, seed), self.seed);
+            all.products += verdict.products;
+            all.ratio = all.ratio.max(verdict.ratio);
+            if let Some(failure) = verdict.failure {
+                all.failure = Some(format!("{schedule:?} schedule, seed {seed}: {failure}"));
+                break;
+            }
+        }
+        all
     }
 }
 
