@@ -89,7 +89,12 @@ fn ensure(holds: bool, layouts: &[&Layout], sentence: impl FnOnce() -> String) -
 }
 
 /// Whether two tables or texts are equal.
-fn equal<T: PartialEq + fmt::Debug>(got: &T, want: &T, layouts: &[&Layout], what: &str) -> Result<(), Broken> {
+fn equal<T: PartialEq + fmt::Debug>(
+    got: &T,
+    want: &T,
+    layouts: &[&Layout],
+    what: &str,
+) -> Result<(), Broken> {
     ensure(got == want, layouts, || {
         let layouts: Vec<_> = layouts.iter().map(ToString::to_string).collect();
         format!("{what} of {}: got {got:?}, want {want:?}", layouts.join(" and "))

@@ -120,7 +120,7 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(test, feature = "proptest"))]
 extern crate std;
 
 mod algebra;
@@ -132,9 +132,13 @@ mod error;
 mod evaluate;
 pub mod expr;
 mod int_tuple;
+#[cfg(feature = "proptest")]
+pub mod laws;
 mod layout;
 mod nest;
 mod sentence;
+#[cfg(feature = "proptest")]
+pub mod strategies;
 mod swizzle;
 mod thread_value;
 pub mod types;

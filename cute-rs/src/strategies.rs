@@ -69,7 +69,7 @@ impl<T: fmt::Debug, F: Fn(&mut Choices) -> T + Clone> Strategy for Chosen<F> {
 
 /// One random number below [`RANGE`].
 fn pick(runner: &mut TestRunner) -> u32 {
-    use proptest::prelude::RngCore as _;
+    use proptest::prelude::Rng as _;
     runner.rng().next_u32() % RANGE
 }
 
@@ -285,7 +285,7 @@ impl Choices {
             let most = rest.len().min(room);
             let (mode, others) = rest.split_at(least + self.index(most - least + 1));
             modes.push(match mode {
-                &[only] if depth == 1 || self.below(3) > 0 => leaf(only),
+                &[only] if depth == 1 || self.below(3) < 2 => leaf(only),
                 _ => self.group(mode, depth - 1),
             });
             rest = others;

@@ -54,9 +54,9 @@ impl Layout {
         Ok(Self::from_parts(shape.with_leaves(&extents), shape.with_leaves(&strides)))
     }
 
-    /// The layout of elements of which `n` make up one of L: a leaf of stride 1 is `n` times as long, and
-    /// `R(c') = n * L(c) + j` where its coordinate is `c'_i = n * c_i + j`, for `0 <= j < n`. Without a leaf of stride 1,
-    /// only the first part of each element is reached: `R(c) = n * L(c)`.
+    /// The layout of elements of which `n` make up one of L: the first leaf of stride 1, one of extent 2 and more if there is
+    /// one, is `n` times as long, and `R(c') = n * L(c) + j` where its coordinate is `c'_i = n * c_i + j`, for
+    /// `0 <= j < n`. Without a leaf of stride 1, only the first part of each element is reached: `R(c) = n * L(c)`.
     ///
     /// ```
     /// # use cute_rs::Layout;
@@ -73,11 +73,20 @@ impl Layout {
         }
         let (shape, stride) = (self.shape_ref(), self.stride_ref());
         let (mut extents, mut strides) = ([1; MAX_LEAVES], [0; MAX_LEAVES]);
+        let mut unit = MAX_LEAVES;
+        let mut i = 0;
+        while i < shape.len() {
+            let better = unit == MAX_LEAVES || shape.leaf(unit) == 1 && shape.leaf(i) > 1;
+            if stride.leaf(i) == 1 && better {
+                unit = i;
+            }
+            i += 1;
+        }
         let mut i = 0;
         while i < shape.len() {
             let (s, d) = (shape.leaf(i), stride.leaf(i));
             (extents[i], strides[i]) =
-                if d == 1 { (s.saturating_mul(n), 1) } else { (s, d.saturating_mul(n)) };
+                if i == unit { (s.saturating_mul(n), 1) } else { (s, d.saturating_mul(n)) };
             i += 1;
         }
         Self::bounded(shape.with_leaves(&extents), shape.with_leaves(&strides))

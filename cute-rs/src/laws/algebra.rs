@@ -3,7 +3,7 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::oracle::{fewest_modes, shifts};
+use super::oracle::{covers, fewest_modes, shifts};
 use super::{Broken, Oracle, Verdict, ensure, equal};
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
@@ -23,7 +23,12 @@ pub fn evaluation(layout: &Layout) -> Result<Verdict, Broken> {
         let coords = super::oracle::digits(&sizes, i);
         let got = [layout.at(i), layout.at_modes(&coords), layout.flatten().at(i), -layout.at(-i)];
         equal(&got, &[want; 4], &[layout], &format!("offset {i}"))?;
-        equal(&layout.at_coord(&layout.coord(i)), &Ok(want), &[layout], &format!("offset {}", layout.coord(i)))?;
+        equal(
+            &layout.at_coord(&layout.coord(i)),
+            &Ok(want),
+            &[layout],
+            &format!("offset {}", layout.coord(i)),
+        )?;
         if forwards {
             let unsigned: Vec<_> = coords.iter().map(|&c| c as u32).collect();
             let got = (layout.apply(i as u32), layout.apply_modes(&unsigned));
@@ -54,11 +59,17 @@ pub fn coalesce(layout: &Layout) -> Result<Verdict, Broken> {
     for i in (-size..3 * size).step_by(1 + size as usize / 24) {
         equal(&of.at(i), &oracle.at(i), &[layout, &endless], &format!("coalesce_x at {i}"))?;
     }
-    equal(&of.shape.leaves().len().saturating_sub(modes + 1), &0, &[layout, &endless], "leaves of coalesce_x")?;
+    equal(
+        &of.shape.leaves().len().saturating_sub(modes + 1),
+        &0,
+        &[layout, &endless],
+        "leaves of coalesce_x",
+    )?;
     let profile = IntTuple::flat(&alloc::vec![0; layout.rank()]).unwrap_or(IntTuple::EMPTY);
     if !layout.shape().is_int() {
         let by_mode = layout.coalesce_by(&profile);
-        for (got, want) in by_mode.iter().flat_map(|by_mode| Oracle::of(by_mode).modes()).zip(oracle.modes()) {
+        for (got, want) in by_mode.iter().flat_map(|by_mode| Oracle::of(by_mode).modes()).zip(oracle.modes())
+        {
             equal(&got.offsets(), &want.offsets(), &[layout], "coalesce_by")?;
             let leaves = got.leaves().iter().filter(|leaf| leaf.0 > 1).count();
             equal(&Some(leaves), &fewest_modes(&want.offsets()), &[layout], "leaves of coalesce_by")?;
@@ -129,11 +140,8 @@ pub fn complement(layout: &Layout, cotarget: i64) -> Result<Verdict, Broken> {
     let (want, disjoint) = shifts(&tile, copies.len());
     equal(&copies, &want, &[layout, &rest], &what)?;
     ensure(disjoint, &[layout, &rest], || format!("{what}: copies of {layout} at {rest} overlap"))?;
-    let covered = copies.len() * tile.len();
-    ensure(covered as i64 >= cotarget, &[layout, &rest], || format!("{what}: {covered} of {layout} and {rest}"))?;
-    let last = copies.last().copied().unwrap_or(0);
-    ensure(last < cotarget.max(1), &[layout, &rest], || format!("{what}: {rest} begins a copy beyond it"))?;
-    // One copy less would not do, unless the gaps hold copies, too.
+    let fits = covers(&tile, &copies, cotarget);
+    ensure(fits, &[layout, &rest], || format!("{what}: {} copies of {layout}", copies.len()))?;
     let all = layout.complement_all().map(|all| Oracle::of(&all).offsets());
     let gaps = layout.complement(layout.cosize()).map(|all| Oracle::of(&all).offsets());
     equal(&all, &gaps, &[layout], "complement_all")?;
@@ -151,7 +159,12 @@ pub fn inverses(layout: &Layout) -> Result<Verdict, Broken> {
     let right = layout.right_inverse().unwrap_or(Layout::EMPTY);
     let of_right = Oracle::of(&right).offsets();
     for (i, &c) in (0..).zip(&of_right) {
-        equal(&table.get(c as usize).copied(), &Some(i), &[layout, &right], &format!("right inverse at {i}"))?;
+        equal(
+            &table.get(c as usize).copied(),
+            &Some(i),
+            &[layout, &right],
+            &format!("right inverse at {i}"),
+        )?;
     }
     let mut sorted = table.clone();
     sorted.sort_unstable();
@@ -167,7 +180,9 @@ pub fn inverses(layout: &Layout) -> Result<Verdict, Broken> {
     let all_zero = zeros.is_sorted_by(|a, b| a < b) && zeros.iter().all(|&c| oracle.at(c) == 0);
     ensure(all_zero, &[layout, &null], || format!("nullspace {null} of {layout}"))?;
     let Ok(left) = layout.left_inverse() else { return Ok(Verdict::NoResult) };
-    ensure(distinct, &[layout, &left], || format!("{layout} repeats offsets and has no left inverse {left}"))?;
+    ensure(distinct, &[layout, &left], || {
+        format!("{layout} repeats offsets and has no left inverse {left}")
+    })?;
     let of_left = Oracle::of(&left);
     for (i, &offset) in (0..).zip(&table) {
         equal(&of_left.at(offset), &i, &[layout, &left], &format!("left inverse at {offset}"))?;
@@ -211,7 +226,9 @@ pub fn alignment(layout: &Layout) -> Result<Verdict, Broken> {
     offsets.dedup();
     let whole = offsets.chunks(n as usize).all(|group| {
         let first = group[0];
-        group.len() as i64 == n && first % n == 0 && (first..).zip(group).all(|(want, &offset)| want == offset)
+        group.len() as i64 == n
+            && first % n == 0
+            && (first..).zip(group).all(|(want, &offset)| want == offset)
     });
     ensure(whole, &[layout], || format!("{layout} has no groups of {n} elements"))?;
     Ok(Verdict::Held)

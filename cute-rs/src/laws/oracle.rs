@@ -70,7 +70,9 @@ impl Tree {
     pub(super) fn congruent(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Leaf(_), Self::Leaf(_)) => true,
-            (Self::Node(a), Self::Node(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.congruent(b)),
+            (Self::Node(a), Self::Node(b)) => {
+                a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.congruent(b))
+            }
             _ => false,
         }
     }
@@ -210,6 +212,16 @@ pub(super) fn shifts(tile: &[i64], count: usize) -> (Vec<i64>, bool) {
         shift += 1;
     }
     (shifts, disjoint)
+}
+
+/// Whether copies at these starts cover the numbers below `target`, and a block fewer would not: a block is as many copies
+/// as fill each other's gaps.
+pub(super) fn covers(tile: &[i64], starts: &[i64], target: i64) -> bool {
+    let each = tile.len() as i64;
+    let closed = |&k: &usize| starts[k] == k as i64 * each;
+    let block = (1..starts.len()).find(closed).unwrap_or(starts.len());
+    let (all, fewer) = (starts.len() as i64 * each, (starts.len() - block) as i64 * each);
+    all >= target && (fewer == 0 || fewer < target)
 }
 
 /// The fewest modes of any flat layout with these offsets.

@@ -3,25 +3,10 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::oracle::{digits, shifts};
+use super::oracle::{covers, digits, shifts};
 use super::{Broken, Oracle, Verdict, ensure, equal};
 use crate::algebra::Tiler;
 use crate::layout::Layout;
-
-/// The offsets of a tile and those of the starts of all tiles that cover L, from the definition. `None` where the tiler repeats
-/// elements, so that it has no copies.
-fn tiles(layout: &Oracle, tiler: &Oracle) -> Option<(Vec<i64>, Vec<i64>)> {
-    let inside = tiler.offsets();
-    if tiler.leaves().iter().any(|leaf| leaf.1 == 0 && leaf.0 > 1) {
-        return None;
-    }
-    // Starts fill the gaps of a tile, then follow each other, until all of L is covered.
-    let span = inside.iter().max().copied().unwrap_or(0) + 1;
-    let gaps = (span + inside.len() as i64 - 1) / inside.len() as i64;
-    let blocks = (layout.size() + span - 1) / span.max(1);
-    let (starts, _) = shifts(&inside, (gaps * blocks.max(1)) as usize);
-    Some((inside, starts))
-}
 
 /// `R = L o (T, complement(T, size(L)))`: mode 0 walks inside a tile, mode 1 from tile to tile.
 ///
@@ -30,28 +15,27 @@ fn tiles(layout: &Oracle, tiler: &Oracle) -> Option<(Vec<i64>, Vec<i64>)> {
 pub fn logical_divide(layout: &Layout, tiler: &Layout) -> Result<Verdict, Broken> {
     let Ok(r) = layout.logical_divide(tiler) else { return Ok(Verdict::NoResult) };
     let (of_l, of_t, of_r) = (Oracle::of(layout), Oracle::of(tiler), Oracle::of(&r));
-    let Some((inside, starts)) = tiles(&of_l, &of_t) else { return Ok(Verdict::NoResult) };
-    divided(&of_l, &inside, &starts, &of_r.modes(), &[layout, tiler, &r])?;
-    ensure(r.size() >= layout.size(), &[layout, tiler, &r], || format!("{layout} / {tiler} = {r} reaches all"))?;
+    divided(&of_l, &of_t, &of_r.modes(), &[layout, tiler, &r])?;
+    ensure(r.size() >= layout.size(), &[layout, tiler, &r], || {
+        format!("{layout} / {tiler} = {r} reaches all")
+    })?;
     Ok(Verdict::Held)
 }
 
-/// Tile and rest of a part are those of the definition.
-fn divided(
-    layout: &Oracle,
-    inside: &[i64],
-    starts: &[i64],
-    parts: &[Oracle],
-    layouts: &[&Layout],
-) -> Result<(), Broken> {
+/// Tile and rest of a part are those of the definition: starts of tiles fill the gaps of a tile, then follow each other,
+/// until all of the layout is covered.
+fn divided(layout: &Oracle, tiler: &Oracle, parts: &[Oracle], layouts: &[&Layout]) -> Result<(), Broken> {
     let [tile, rest] = parts else { return equal(&parts.len(), &2, layouts, "tile and rest") };
     let at = |coords: &[i64]| coords.iter().map(|&c| layout.at(c)).collect::<Vec<_>>();
-    equal(&tile.offsets(), &at(inside), layouts, "the tile")?;
-    let rests = rest.offsets();
-    ensure(rests.len() <= starts.len(), layouts, || format!("{} tiles where {} cover", rests.len(), starts.len()))?;
-    equal(&rests, &at(&starts[..rests.len()]), layouts, "the starts of tiles")?;
-    let (count, size) = (rests.len() * inside.len(), layout.size());
-    ensure(count as i64 >= size, layouts, || format!("{count} elements in tiles, of {size}"))
+    let (mut inside, rests) = (tiler.offsets(), rest.offsets());
+    equal(&tile.offsets(), &at(&inside), layouts, "the tile")?;
+    inside.sort_unstable();
+    inside.dedup();
+    let (starts, disjoint) = shifts(&inside, rests.len());
+    ensure(disjoint, layouts, || "tiles overlap".into())?;
+    equal(&rests, &at(&starts), layouts, "the starts of tiles")?;
+    let fits = covers(&inside, &starts, layout.size());
+    ensure(fits, layouts, || format!("{} tiles of {} for {}", starts.len(), inside.len(), layout.size()))
 }
 
 /// Divides of all four arrangements hold the tile and the rest of every mode; what has no tiler stays whole.
@@ -68,18 +52,18 @@ pub fn divides_by_mode(layout: &Layout, tilers: &[Option<Layout>]) -> Result<Ver
         match tilers.get(i).copied().flatten() {
             None => equal(part, mode, &[layout, &logical], "a mode that is kept")?,
             Some(by) => {
-                let Some((inside, starts)) = tiles(mode, &Oracle::of(&by)) else { return Ok(Verdict::NoResult) };
-                divided(mode, &inside, &starts, &part.modes(), &[layout, &by, &logical])?;
+                divided(mode, &Oracle::of(&by), &part.modes(), &[layout, &by, &logical])?;
             }
         }
     }
     equal(&parts.len(), &whole.len(), &[layout, &logical], "modes of logical_divide_by")?;
     let has_tiler = |i: usize| tilers.get(i).copied().flatten().is_some();
-    arranged(layout, &parts, has_tiler, &[
-        layout.zipped_divide_by(&tiler),
-        layout.tiled_divide(&tiler),
-        layout.flat_divide(&tiler),
-    ])?;
+    arranged(
+        layout,
+        &parts,
+        has_tiler,
+        &[layout.zipped_divide_by(&tiler), layout.tiled_divide(&tiler), layout.flat_divide(&tiler)],
+    )?;
     let front = tilers.iter().take_while(|tiler| tiler.is_some()).count();
     let only: Vec<_> = tilers[..front].iter().flatten().copied().collect();
     if front > 0 {
@@ -189,11 +173,12 @@ pub fn products_by_mode(block: &Layout, grids: &[Option<Layout>]) -> Result<Verd
         }
     }
     let has_grid = |i: usize| grids.get(i).copied().flatten().is_some();
-    arranged(block, &parts, has_grid, &[
-        block.zipped_product(&tiler),
-        block.tiled_product(&tiler),
-        block.flat_product(&tiler),
-    ])?;
+    arranged(
+        block,
+        &parts,
+        has_grid,
+        &[block.zipped_product(&tiler), block.tiled_product(&tiler), block.flat_product(&tiler)],
+    )?;
     Ok(Verdict::Held)
 }
 

@@ -15,7 +15,12 @@ use crate::int_tuple::IntTuple;
 pub fn tuple_structure(tuple: &IntTuple) -> Result<Verdict, Broken> {
     let tree = Tree::of(tuple);
     let (modes, leaves) = (tree.modes(), tree.leaves());
-    equal(&(tuple.rank(), tuple.depth(), tuple.len()), &(modes.len(), tree.depth(), leaves.len()), &[], "structure")?;
+    equal(
+        &(tuple.rank(), tuple.depth(), tuple.len()),
+        &(modes.len(), tree.depth(), leaves.len()),
+        &[],
+        "structure",
+    )?;
     for (i, mode) in modes.iter().enumerate() {
         equal(&tuple.mode(i).to_string(), &mode.to_string(), &[], "a mode")?;
         if matches!(tree, Tree::Node(_)) {
@@ -61,14 +66,7 @@ pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
     let reversed = |leaves: &[i64]| leaves.iter().rev().copied().collect::<Vec<_>>();
     let (ru, rv) = (reversed(&u), reversed(&v));
     let alike = x.congruent(&y);
-    let got = [
-        a.elem_less(b),
-        a.elem_leq(b),
-        a.lex_less(b),
-        a.lex_leq(b),
-        a.colex_less(b),
-        a.colex_leq(b),
-    ];
+    let got = [a.elem_less(b), a.elem_leq(b), a.lex_less(b), a.lex_leq(b), a.colex_less(b), a.colex_leq(b)];
     let want = [
         u.iter().zip(&v).all(|(a, b)| a < b),
         u.iter().zip(&v).all(|(a, b)| a <= b),
@@ -113,7 +111,8 @@ pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken
         equal(&coord.to_string(), &nested(&digits(&leaves, i)), &[], &format!("coordinate {i} of {shape}"))?;
         equal(&next, &Some(coord), &[], &format!("the coordinate behind {} of {shape}", i - 1))?;
         next = next.and_then(|coord| shape.increment(&coord));
-        let by_mode = IntTuple::flat(&digits(&sizes, i)).map(|flat| if shape.is_int() { coord } else { flat });
+        let by_mode =
+            IntTuple::flat(&digits(&sizes, i)).map(|flat| if shape.is_int() { coord } else { flat });
         let index = by_mode.and_then(|by_mode| shape.crd2idx(&by_mode));
         equal(&(shape.crd2idx(&coord), index), &(Ok(i), Ok(i)), &[], &format!("index {i} of {shape}"))?;
         let there = Tree::of(other).leaves();

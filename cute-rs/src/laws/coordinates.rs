@@ -1,0 +1,122 @@
+//! Laws of coordinate layouts.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::oracle::{Tree, digits};
+use super::{Broken, Oracle, Verdict, equal};
+use crate::algebra::Tiler;
+use crate::coord_layout::CoordLayout;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+
+/// The leaves of a coordinate layout, read from its text: extent, stride, and the text of the component.
+fn leaves(coords: &CoordLayout) -> Vec<(i64, i64, String)> {
+    let text = coords.to_string();
+    let (shape, stride) = text.split_once(':').unwrap_or((&text, ""));
+    let strides = stride.split(['(', ')', ',']).filter(|part| !part.is_empty());
+    let read = |(extent, stride): (i64, &str)| {
+        let (scale, component) = stride.split_once('@').unwrap_or((stride, ""));
+        (extent, scale.parse().unwrap_or(i64::MIN), component.to_string())
+    };
+    Tree::of(&shape).leaves().into_iter().zip(strides).map(read).collect()
+}
+
+/// The components of a profile, as the text of a stride names them: the innermost mode first.
+fn components(profile: &Tree, outer: &str) -> Vec<String> {
+    match profile {
+        Tree::Leaf(_) => Vec::from([outer.to_string()]),
+        Tree::Node(members) => {
+            let inner = |(i, member): (usize, &Tree)| {
+                components(member, &if outer.is_empty() { i.to_string() } else { format!("{i}@{outer}") })
+            };
+            members.iter().enumerate().flat_map(inner).collect()
+        }
+    }
+}
+
+/// The coordinate, component by component: digits times strides.
+fn evaluated(coords: &CoordLayout, coord: i64) -> Vec<i64> {
+    let leaves = leaves(coords);
+    let names = components(&Tree::of(&coords.profile()), "");
+    let (last, mut rest) = (leaves.len().saturating_sub(1), coord);
+    let mut sums = alloc::vec![0; names.len()];
+    for (i, (extent, scale, component)) in leaves.iter().enumerate() {
+        let digit = if i == last { rest } else { rest % extent };
+        rest /= extent;
+        if let Some(name) = names.iter().position(|name| name == component) {
+            sums[name] += digit * scale;
+        }
+    }
+    sums
+}
+
+/// An identity yields its own coordinates, in tiles as well as whole.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
+    let Ok(identity) = CoordLayout::identity(*shape) else { return Ok(Verdict::NoResult) };
+    let extents = Tree::of(shape).leaves();
+    let size: i64 = extents.iter().product();
+    for i in 0..size {
+        let got = Tree::of(&identity.at(i)).leaves();
+        equal(&got, &digits(&extents, i), &[], &format!("{identity} at {i}"))?;
+        equal(&got, &evaluated(&identity, i), &[], &format!("{identity} at {i}"))?;
+        equal(&identity.at_coord(&identity.at(i)), &Ok(identity.at(i)), &[], &format!("{identity} at {i}"))?;
+    }
+    equal(&Tree::of(&identity.profile()).congruent(&Tree::of(shape)), &true, &[], "profile")?;
+    // Tile `c` of a flat shape begins at `c` times the tile's extents.
+    let modes: Vec<_> = Tree::of(shape).modes().iter().map(Tree::product).collect();
+    let tile: Vec<_> = modes.iter().zip(tile).map(|(m, t)| (1 + t % m).min(*m)).collect();
+    let flat = IntTuple::flat(&modes).and_then(CoordLayout::identity);
+    let tiler = IntTuple::flat(&tile).unwrap_or(IntTuple::EMPTY);
+    let tiles = flat.and_then(|flat| flat.zipped_divide_by(&Tiler::Shape(&tiler)));
+    let Ok(tiles) = tiles else { return Ok(Verdict::NoResult) };
+    let counts: Vec<_> = modes.iter().zip(&tile).map(|(m, t)| m / t + i64::from(m % t > 0)).collect();
+    for c in 0..counts.iter().product() {
+        for i in [0, tile.iter().product::<i64>() - 1] {
+            let want: Vec<_> = digits(&counts, c)
+                .iter()
+                .zip(&tile)
+                .zip(digits(&tile, i))
+                .map(|((c, t), i)| c * t + i)
+                .collect();
+            let got = Tree::of(&tiles.at_modes(&[i, c])).leaves();
+            equal(&got, &want, &[], &format!("{tiles} at ({i},{c})"))?;
+            let sliced = tiles.slice(&[None, Some(c)]).map(|(part, start)| {
+                let (part, start) = (Tree::of(&part.at(i)).leaves(), Tree::of(&start).leaves());
+                part.iter().zip(&start).map(|(p, s)| p + s).collect::<Vec<_>>()
+            });
+            equal(&sliced, &Ok(want), &[], &format!("slice {c} of {tiles}"))?;
+        }
+    }
+    Ok(Verdict::Held)
+}
+
+/// A coordinate layout sums digits times strides in each component; its compositions walk through it; and a layout of the
+/// profile's shape after it is evaluated at the coordinates it yields.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result<Verdict, Broken> {
+    let what = format!("{coords}");
+    for i in 0..coords.size() {
+        equal(&Tree::of(&coords.at(i)).leaves(), &evaluated(coords, i), &[], &what)?;
+        equal(&evaluated(&coords.coalesce(), i), &evaluated(coords, i), &[], &what)?;
+    }
+    if let Ok(walked) = coords.composition(b) {
+        for (i, &c) in (0..).zip(&Oracle::of(b).offsets()) {
+            equal(&evaluated(&walked, i), &evaluated(coords, c), &[b], &format!("{what} o {b}"))?;
+        }
+    }
+    let Ok(after) = a.composition_coords(coords) else { return Ok(Verdict::NoResult) };
+    // The layout of the profile's shape has one leaf a component.
+    let steps: Vec<_> = Oracle::of(a).leaves().iter().map(|leaf| leaf.1).collect();
+    for i in 0..coords.size() {
+        let want: i64 = evaluated(coords, i).iter().zip(&steps).map(|(c, step)| c * step).sum();
+        equal(&Oracle::of(&after).at(i), &want, &[a, &after], &format!("{a} o {what} at {i}"))?;
+    }
+    Ok(Verdict::Held)
+}

@@ -1,0 +1,174 @@
+//! Laws of swizzles and of layouts with one after them.
+
+use alloc::format;
+use alloc::vec::Vec;
+
+use super::oracle::shifts;
+use super::{Broken, Oracle, Verdict, ensure, equal};
+use crate::composed::ComposedLayout;
+use crate::layout::Layout;
+use crate::swizzle::Swizzle;
+
+/// The swizzle bit by bit: bit `M + i` is XORed with bit `M + S + i`, or bit `M - S + i` with bit `M + i`.
+fn swizzled(swizzle: Swizzle, x: i64) -> i64 {
+    let bit = |i: i64| (x >> i) & 1;
+    let (base, shift) = (i64::from(swizzle.base), i64::from(swizzle.shift));
+    let (from, to) = if shift >= 0 { (base + shift, base) } else { (base, base - shift) };
+    (0..i64::from(swizzle.bits)).fold(x, |y, i| y ^ (bit(from + i) << (to + i)))
+}
+
+/// A swizzle is what its bits say, its own inverse, made of its masks, periodic, and joined with others and recast right.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn swizzle(a: Swizzle, b: Swizzle, x: i64) -> Result<Verdict, Broken> {
+    let apply = |swizzle: Swizzle, x: i64| swizzle.apply(x.cast_unsigned()).cast_signed();
+    let what = format!("{a} and {b} at {x}");
+    let want = swizzled(a, x);
+    equal(&(apply(a, x), i64::from(a.apply_to(x as u32))), &(want, want), &[], &what)?;
+    equal(&apply(a.inverse(), want), &x, &[], &format!("undone: {what}"))?;
+    let of_masks = Swizzle::from_masks(a.source_mask(), a.target_mask());
+    let same = of_masks.map(|same| swizzled(same, x));
+    equal(&same, &Ok(want), &[], &format!("from masks: {what}"))?;
+    let made = Swizzle::new(a.bits, a.base, a.shift);
+    equal(&made, &Ok(a), &[], &what)?;
+    equal(&swizzled(a, x + a.period()), &(want + a.period()), &[], &format!("period: {what}"))?;
+    if a.bits > 0 {
+        let group = a.max_alignment();
+        let start = x / group * group;
+        equal(&want, &(swizzled(a, start) + x % group), &[], &format!("alignment: {what}"))?;
+    }
+    for n in [1, 2, 4, 8, 16] {
+        let up = a.upcast(n).map(|up| swizzled(up, x));
+        equal(&up, &Ok(swizzled(a, n * x) / n), &[], &format!("upcast by {n}: {what}"))?;
+        let down = a.downcast(n).map(|down| swizzled(down, n * x + x % n));
+        equal(&down, &Ok(n * want + x % n), &[], &format!("downcast by {n}: {what}"))?;
+    }
+    let Ok(both) = a.composition(b) else { return Ok(Verdict::NoResult) };
+    equal(&swizzled(both, x), &swizzled(a, swizzled(b, x)), &[], &format!("one after the other: {what}"))?;
+    Ok(Verdict::Held)
+}
+
+/// Offsets of a composed layout from the definition.
+fn table(composed: &ComposedLayout, layout: &Oracle) -> Vec<i64> {
+    layout.offsets().iter().map(|&offset| swizzled(composed.swizzle, composed.offset + offset)).collect()
+}
+
+/// A composed layout is `Sw(offset + L(c))`, its inverses undo it, its slices and its plain form are parts of it, its vectors
+/// stay together, and recasts change the size of its elements.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) -> Result<Verdict, Broken> {
+    let oracle = Oracle::of(&composed.layout);
+    let offsets = table(composed, &oracle);
+    let layouts: &[&Layout] = &[&composed.layout];
+    let what = format!("{composed}");
+    for (i, &want) in (0..).zip(&offsets) {
+        let got = (composed.at(i), composed.at_coord(&composed.layout.coord(i)));
+        equal(&got, &(want, Ok(want)), layouts, &what)?;
+        equal(&composed.coalesce().at(i), &want, layouts, &what)?;
+    }
+    if let Ok(walked) = composed.composition(b) {
+        let want: Vec<_> = Oracle::of(b)
+            .offsets()
+            .iter()
+            .map(|&c| swizzled(composed.swizzle, composed.offset + oracle.at(c)))
+            .collect();
+        equal(&table(&walked, &Oracle::of(&walked.layout)), &want, layouts, &format!("{what} o {b}"))?;
+        if let Ok(divided) = composed.logical_divide(b) {
+            let tile = divided.mode(0);
+            equal(&table(&tile, &Oracle::of(&tile.layout)), &want, layouts, &format!("{what} / {b}"))?;
+        }
+    }
+    // Inverses.
+    if let Ok(left) = composed.left_inverse() {
+        for (i, &offset) in (0..).zip(&offsets) {
+            equal(&left.at(offset), &i, layouts, &format!("left inverse of {what}"))?;
+        }
+    }
+    let compact = (0..).zip(&sorted(&offsets)).all(|(i, &offset)| i == offset);
+    if compact && composed.offset == 0 {
+        let right = composed.right_inverse();
+        for i in 0..offsets.len() as i64 {
+            let got = right.map(|right| offsets.get(right.at(i) as usize).copied());
+            equal(&got, &Ok(Some(i)), layouts, &format!("right inverse of {what} at {i}"))?;
+        }
+    }
+    // Slices, and what they decay to.
+    let modes = oracle.modes();
+    let fixed: Vec<_> = modes.iter().zip(fixed).map(|(mode, c)| c.map(|c| c % mode.size())).collect();
+    if let Ok(slice) = composed.slice(&fixed) {
+        let base: i64 = modes.iter().zip(&fixed).filter_map(|(mode, c)| c.map(|c| mode.at(c))).sum();
+        let kept = Oracle::of(&slice.layout).offsets();
+        let open: Vec<_> =
+            modes.iter().zip(&fixed).filter(|(_, c)| c.is_none()).map(|(mode, _)| mode.clone()).collect();
+        equal(&Oracle::of(&slice.layout).modes(), &open, layouts, &what)?;
+        let want: Vec<_> =
+            kept.iter().map(|&k| swizzled(composed.swizzle, composed.offset + base + k)).collect();
+        equal(&table(&slice, &Oracle::of(&slice.layout)), &want, layouts, &format!("{what} at {fixed:?}"))?;
+        if let Some((plain, offset)) = slice.decay() {
+            let got: Vec<_> = Oracle::of(&plain).offsets().iter().map(|&k| offset + k).collect();
+            equal(&got, &want, layouts, &format!("{slice} decays to {offset} + {plain}"))?;
+        }
+    }
+    // Vectors and groups.
+    let n = composed.max_alignment();
+    let mut rest = sorted(&offsets);
+    rest.dedup();
+    let whole = rest.chunks(n as usize).all(|group| {
+        group[0] % n == 0 && group.len() as i64 == n && (group[0]..).zip(group).all(|(want, &o)| want == o)
+    });
+    ensure(whole, layouts, || format!("{what} has no groups of {n}"))?;
+    let vector = composed.max_common_vector(&composed.layout).unwrap_or(0);
+    let run = composed.layout.right_inverse().map(|right| Oracle::of(&right).offsets()).unwrap_or_default();
+    let at = |i: usize| offsets[run[i] as usize];
+    let together = run.len() as i64 >= vector && (0..vector as usize).all(|i| at(i) == at(0) + i as i64);
+    ensure(together, layouts, || format!("{what} has no vector of {vector}"))?;
+    for n in [2, 4] {
+        if let Ok(up) = composed.upcast(n) {
+            // Elements of the larger kind are the distinct quotients.
+            let (mut got, mut want) = (table(&up, &Oracle::of(&up.layout)), offsets.clone());
+            want.iter_mut().for_each(|offset| *offset /= n);
+            (got, want) = (sorted(&got), sorted(&want));
+            got.dedup();
+            want.dedup();
+            equal(&got, &want, layouts, &format!("{what} in elements of {n}"))?;
+        }
+        if let Ok(down) = composed.downcast(n) {
+            if oracle.leaves().iter().any(|leaf| leaf.1 == 1) {
+                let got = sorted(&table(&down, &Oracle::of(&down.layout)));
+                let want: Vec<_> =
+                    offsets.iter().flat_map(|&offset| (0..n).map(move |j| n * offset + j)).collect();
+                equal(&got, &sorted(&want), layouts, &format!("{what} in parts of {n}"))?;
+            }
+        }
+    }
+    Ok(Verdict::Held)
+}
+
+/// Copies of a swizzled block are swizzled by where they lie.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn composed_products(block: &ComposedLayout, grid: &Layout) -> Result<Verdict, Broken> {
+    let Ok(r) = block.logical_product(grid) else { return Ok(Verdict::NoResult) };
+    let (tile, order) = (Oracle::of(&block.layout).offsets(), Oracle::of(grid).offsets());
+    let (starts, _) = shifts(&tile, order.iter().max().map_or(1, |&last| last as usize + 1));
+    let places = order.iter().flat_map(|&copy| {
+        tile.iter().map({
+            let start = starts[copy as usize];
+            move |t| t + start
+        })
+    });
+    let want: Vec<_> = places.map(|place| swizzled(block.swizzle, block.offset + place)).collect();
+    let got = table(&r, &Oracle::of(&r.layout));
+    equal(&got, &want, &[&block.layout, grid], &format!("{block} x {grid}"))?;
+    Ok(Verdict::Held)
+}
+
+fn sorted(offsets: &[i64]) -> Vec<i64> {
+    let mut offsets = offsets.to_vec();
+    offsets.sort_unstable();
+    offsets
+}
