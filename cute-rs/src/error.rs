@@ -240,6 +240,7 @@ impl LayoutError {
                 say.text("stride ").number(stride).text(" is negative, it must be 0 or more")
             }
             Self::Width { value } => say.number(value).text(" is no 32-bit unsigned integer"),
+            Self::NotInjective { stride: 0, .. } => say.text("a stride of 0 repeats offsets"),
             Self::NotInjective { stride, reach } => say
                 .text("stride ")
                 .number(stride)
@@ -247,7 +248,12 @@ impl LayoutError {
                 .number(reach)
                 .text(", where the modes of smaller stride end"),
             Self::Rank { needed, given } => {
-                say.count(given).text(" modes where ").count(needed).text(" are needed")
+                let modes = if given == 1 { " mode where " } else { " modes where " };
+                say.count(given).text(modes).count(needed).text(if needed == 1 {
+                    " is needed"
+                } else {
+                    " are needed"
+                })
             }
             Self::Order { mode, rank } => {
                 say.text("an order of ").count(rank).text(" modes must name each once, not mode ").count(mode)
@@ -344,6 +350,7 @@ impl LayoutError {
             Self::Carry { .. } => "choose modes of the second layout that do not overlap",
             Self::NegativeStride { .. } => "use strides of 0 and more",
             Self::Width { .. } => "use 32-bit numbers",
+            Self::NotInjective { stride: 0, .. } => "filter the layout, which takes broadcasts out",
             Self::NotInjective { .. } => {
                 "give each mode a stride that is a multiple of where the smaller modes end, or stride 0"
             }
@@ -415,7 +422,9 @@ mod tests {
                 LayoutError::NotInjective { stride: 3, reach: 2 },
                 "stride 3 is no positive multiple of 2, where the modes of smaller stride end",
             ),
+            (LayoutError::NotInjective { stride: 0, reach: 1 }, "a stride of 0 repeats offsets"),
             (LayoutError::Rank { needed: 2, given: 3 }, "3 modes where 2 are needed"),
+            (LayoutError::Rank { needed: 2, given: 1 }, "1 mode where 2 are needed"),
             (LayoutError::Order { mode: 1, rank: 2 }, "an order of 2 modes must name each once, not mode 1"),
             (
                 LayoutError::Extents { name, extent: 12, multiple: 8 },

@@ -175,7 +175,7 @@ impl Swizzle {
         self
     }
 
-    /// The swizzle of elements that are `n` times as large: `R(x) = floor(Sw(n * x) / n)`.
+    /// The swizzle of elements that are `n` times as large: `R(floor(x / n)) = floor(Sw(x) / n)`.
     ///
     /// ```
     /// # use cute_rs::Swizzle;
@@ -184,7 +184,8 @@ impl Swizzle {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::PowerOfTwo`] for another `n`.
+    /// [`LayoutError::PowerOfTwo`] for another `n`; [`LayoutError::Recast`] where bits inside an element are XORed onto bits
+    /// above, so that its parts go to different places.
     pub const fn upcast(self, n: i64) -> Result<Self, LayoutError> {
         let by = match log2(n) {
             Ok(by) => by,
@@ -194,13 +195,15 @@ impl Swizzle {
             return Ok(self);
         }
         // Bits that now lie inside an element take no part.
-        let lost = by.saturating_sub(self.base);
-        let bits = self.bits.saturating_sub(lost);
-        if bits == 0 {
+        let bits = self.bits.saturating_sub(by.saturating_sub(self.base));
+        let above = self.target_mask() >> by;
+        if self.shift < 0 && self.base < by && above != 0 {
+            return Err(LayoutError::Recast { shape: self.max_alignment(), stride: 1, factor: n });
+        }
+        if bits == 0 || above == 0 {
             return Ok(Self::NONE);
         }
-        let base = self.base.saturating_sub(by);
-        Ok(Self { bits, base, shift: self.shift })
+        Ok(Self { bits, base: self.base.saturating_sub(by), shift: self.shift })
     }
 
     /// The swizzle of elements of which `n` make up one: `R(n * x + j) = n * Sw(x) + j` for `0 <= j < n`.

@@ -226,12 +226,12 @@ pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
     equal(&layout.recast(8, 8 * n), &Ok(large), &[layout], "recast to larger elements")?;
     for i in 0..oracle.size() {
         let place = digits(&extents, i);
-        let joined = |((&c, leaf), wide): ((&i64, &(i64, i64)), &(i64, i64))| {
+        let mut got = 0;
+        for ((c, leaf), wide) in place.iter().zip(oracle.leaves()).zip(of_large.leaves()) {
             // How many coordinates became one.
             let each = if leaf.1 % n == 0 || leaf.0 == 1 { 1 } else { n / leaf.1 };
-            (c / each) * wide.1
-        };
-        let got: i64 = place.iter().zip(oracle.leaves()).zip(of_large.leaves()).map(joined).sum();
+            got += (c / each) * wide.1;
+        }
         equal(&got, &oracle.at(i).div_euclid(n), &[layout, &large], &format!("upcast by {n} at {place:?}"))?;
     }
     Ok(Verdict::Held)

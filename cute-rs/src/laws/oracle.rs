@@ -236,7 +236,7 @@ pub(super) fn fewest_modes(offsets: &[i64]) -> Option<usize> {
         if offsets[s - 1] != (s as i64 - 1) * offsets[1] {
             break;
         }
-        if n % s != 0 || !(0..n).all(|i| offsets[i] == offsets[i % s] + offsets[i - i % s]) {
+        if !n.is_multiple_of(s) || !(0..n).all(|i| offsets[i] == offsets[i % s] + offsets[i - i % s]) {
             continue;
         }
         let rest: Vec<_> = offsets.iter().copied().step_by(s).collect();

@@ -1,8 +1,12 @@
+use cute_rs::StaticLayout;
 use cute_rs::typenum::U8;
 use cute_rs::types::{ColumnMajor, Strided};
-use cute_rs::{Layout, StaticLayout};
 
-// A layout where a shape belongs.
-const _: Layout = ColumnMajor::<(U8, Strided<U8, U8>)>::LAYOUT;
+fn size<A: StaticLayout>() -> i64 {
+    A::LAYOUT.size()
+}
 
-fn main() {}
+fn main() {
+    // A layout where a shape belongs.
+    size::<ColumnMajor<(U8, Strided<U8, U8>)>>();
+}
