@@ -32,6 +32,11 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
+//! # Where to read on
+//!
+//! [`tutorial`] teaches the algebra by example; this page is its overview; with the cargo feature `proptest`,
+//! `guide` shows how to property-test a layout of your own.
+//!
 //! # The operations
 //!
 //! Each is a `const fn` that satisfies one equation; where no layout does, it returns a [`LayoutError`] with the numbers
@@ -39,21 +44,42 @@
 //!
 //! | operation | equation |
 //! |---|---|
-//! | [`coalesce`](Layout::coalesce) | `R(i) = L(i)`, with the fewest leaves |
-//! | [`flatten`](Layout::flatten) | `R(i) = L(i)`, without nesting |
-//! | [`group`](Layout::group) | `R(i) = L(i)`, some modes as one |
-//! | [`concat`](Layout::concat) | `R((a,b)) = A(a) + B(b)` |
-//! | [`slice`](Layout::slice) | `L(c) = offset + R(coordinates that are not fixed)` |
-//! | [`composition`](Layout::composition) | `R(c) = A(B(c))` |
-//! | [`complement`](Layout::complement) | `L(i) + R(j)` takes every value from 0 up once |
+//! | [`coalesce`](Layout::coalesce), [`coalesce_by`](Layout::coalesce_by) a profile | `R(i) = L(i)`, with the fewest leaves |
+//! | [`coalesce_x`](Layout::coalesce_x) | the same, also for `i` beyond the size |
+//! | [`filter_zeros`](Layout::filter_zeros), [`filter`](Layout::filter), [`filter_by`](Layout::filter_by) | L without its broadcasts |
+//! | [`flatten`](Layout::flatten), [`unflatten`](Layout::unflatten), [`group`](Layout::group), [`wrap`](Layout::wrap) | `R(i) = L(i)`, nested otherwise |
+//! | [`with_shape`](Layout::with_shape) | `R(i) = L(i)`, in another shape |
+//! | [`concat`](Layout::concat), [`append`](Layout::append), [`prepend`](Layout::prepend), [`insert`](Layout::insert) | `R((a,b)) = A(a) + B(b)` |
+//! | [`get`](Layout::get), [`take`](Layout::take), [`select`](Layout::select), [`replace`](Layout::replace), [`remove`](Layout::remove), [`reverse`](Layout::reverse), [`zip`](Layout::zip) | modes of L |
+//! | [`slice`](Layout::slice), [`slice_at`](Layout::slice_at) any depth | `L(c) = offset + R(coordinates that are not fixed)` |
+//! | [`dice`](Layout::dice), [`domain_offset`](Layout::domain_offset), [`coord_of`](Layout::coord_of) | the other modes; the start; the way back |
+//! | [`composition`](Layout::composition), [`composition_by`](Layout::composition_by) mode | `R(c) = A(B(c))` |
+//! | [`complement`](Layout::complement), [`complement_all`](Layout::complement_all) | `L(i) + R(j)` takes every value from 0 up once |
 //! | [`right_inverse`](Layout::right_inverse) | `L(R(i)) = i` |
 //! | [`left_inverse`](Layout::left_inverse) | `R(L(i)) = i` |
-//! | [`logical_divide`](Layout::logical_divide) | `R = L o (T, complement(T, size(L)))` |
-//! | [`zipped_divide`](Layout::zipped_divide) | the same in every mode, `R = ((tile, tile, …), (rest, rest, …))` |
-//! | [`logical_product`](Layout::logical_product) | `R = (L, complement(L, size(L) * cosize(T)) o T)` |
-//! | [`blocked_product`](Layout::blocked_product) | the same in every mode, `R = ((block, grid), (block, grid), …)` |
+//! | [`nullspace`](Layout::nullspace) | `L(R(i)) = 0` |
+//! | [`max_common_layout`](Layout::max_common_layout), [`max_common_vector`](Layout::max_common_vector) | `A(R(i)) = B(R(i)) = i` |
+//! | [`max_alignment`](Layout::max_alignment) | L in whole groups of R |
+//! | [`domain_distribute`](Layout::domain_distribute) | `R(i) < R(i + 1)`, along whole modes |
+//! | [`logical_divide`](Layout::logical_divide), [`logical_divide_by`](Layout::logical_divide_by) mode | `R = L o (T, complement(T, size(L)))` |
+//! | [`zipped_divide`](Layout::zipped_divide), [`zipped_divide_by`](Layout::zipped_divide_by) | `R = ((tile, tile, …), (rest, rest, …))` |
+//! | [`tiled_divide`](Layout::tiled_divide), [`flat_divide`](Layout::flat_divide) | `((tile, …), rest, …)` and `(tile, …, rest, …)` |
+//! | [`tile_unzip`](Layout::tile_unzip) | `((A0,B0),(A1,B1),C)` as `((A0,A1),(B0,B1,C))` |
+//! | [`logical_product`](Layout::logical_product), [`logical_product_by`](Layout::logical_product_by) mode | `R = (L, complement(L, size(L) * cosize(T)) o T)` |
+//! | [`zipped_product`](Layout::zipped_product), [`tiled_product`](Layout::tiled_product), [`flat_product`](Layout::flat_product) | the same, arranged as divides are |
+//! | [`blocked_product`](Layout::blocked_product) | `R = ((block, grid), (block, grid), …)` |
+//! | [`raked_product`](Layout::raked_product) | `R = ((grid, block), (grid, block), …)` |
 //! | [`tile_to_shape`](Layout::tile_to_shape) | a blocked product that fills a shape |
+//! | [`upcast`](Layout::upcast), [`downcast`](Layout::downcast), [`recast`](Layout::recast) | `R(c') = floor(L(c) / n)` and back |
+//! | [`column_major`](Layout::column_major), [`row_major`](Layout::row_major), [`ordered`](Layout::ordered) | every value below the size once |
+//! | [`compact_like`](Layout::compact_like), [`fragment_like`](Layout::fragment_like) | the same with the strides' order of L |
 //! | [`apply`](Layout::apply) | `L(i)`, computed with another type's operators |
+//!
+//! By-mode operations take a [`Tiler`]: a layout, a shape, `_`, or one tiler a mode. [`IntTuple`] has the arithmetic of
+//! shapes and coordinates: [`crd2idx`](IntTuple::crd2idx) and [`idx2crd`](IntTuple::idx2crd),
+//! [`compatible`](IntTuple::compatible) and its kin, the orders [`elem_less`](IntTuple::elem_less),
+//! [`lex_less`](IntTuple::lex_less) and [`colex_less`](IntTuple::colex_less), [`shape_div`](IntTuple::shape_div),
+//! [`ceil_div`](IntTuple::ceil_div), and edits.
 //!
 //! Two questions that come up in every kernel, answered by them:
 //!
@@ -75,12 +101,20 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
+//! # Coordinate layouts
+//!
+//! A [`CoordLayout`] has strides that count along components of a coordinate ([`Basis`], CuTe's `E<i…>`), so it maps
+//! coordinates to coordinates. Divided and sliced as the layout of a tensor is, an
+//! [identity](CoordLayout::identity) says which element is meant: the coordinates of a tensor copy, and with
+//! [`elem_less`](IntTuple::elem_less) the predicate of a tile that reaches beyond the tensor.
+//!
 //! # Swizzles
 //!
 //! Shared memory has 32 banks, and the elements of one column of a matrix would all lie in the same few. A [`Swizzle`],
-//! written `Sw<B,M,S>`, XORs B bits of an offset onto lower ones, which spreads a column over the banks and is its own
-//! inverse. A [`ComposedLayout`] is a layout with a swizzle after it: `c -> Sw(offset + L(c))`. It is no layout, since no
-//! strides produce it, so the algebra is done before the swizzle.
+//! written `Sw<B,M,S>`, XORs B bits of an offset onto others, which spreads a column over the banks and is its own
+//! inverse. A [`ComposedLayout`] is a layout with a swizzle after it: `c -> Sw(offset + L(c))`. No strides produce it, but the
+//! whole algebra of coordinates passes through to the layout before the swizzle; [slices](ComposedLayout::slice) keep
+//! their offset inside, and [`decay`](ComposedLayout::decay) to plain strides where the bits do not collide.
 //!
 //! # Thread-value layouts
 //!
@@ -109,12 +143,41 @@
 //! - Other numbers: [`Layout::apply`] evaluates a layout with anything that has [`Arithmetic`], such as the values of a
 //!   code generator, in few operations.
 //!
+//! # What it costs
+//!
+//! At run time, an operation takes no heap at all, and for layouts of rank 4 (release, one core of a server CPU,
+//! `cargo bench -p cute-rs --bench algebra`): complement 0.11 us, composition 0.15 us, logical_divide 0.45 us,
+//! logical_product 0.39 us, a zipped divide by four tilers 2.6 us, one evaluation 12 ns.
+//!
+//! At compile time, 200 static layouts, each of several nested operations, add 0.55 s to `cargo check`
+//! (`cargo test -p cute-rs --test compile_cost -- --ignored --nocapture`).
+//!
+//! # Compared with CuTe
+//!
+//! Names are CuTe's, except that methods which take a tiler of modes end in `_by` where there is one for a plain layout,
+//! and `compact_order`, `make_ordered_layout`, `make_layout_like` and `make_fragment_like` are
+//! [`ordered`](Layout::ordered), [`compact_like`](Layout::compact_like) and [`fragment_like`](Layout::fragment_like).
+//! Where it differs, and what it leaves out:
+//!
+//! - Integers are not static or dynamic one by one. A layout is a value, and a type of [`types`] is a constant value;
+//!   so results never depend on which numbers the compiler knew, extents of 1 always coalesce, and there are no `Int<N>`
+//!   or ratio types.
+//! - Composition is refused where CuTe's would be wrong or unchecked: where a sum of modes carries, and where modes run in
+//!   opposite directions over several modes. It is defined for negative strides in B by `A(-x) = -A(x)`.
+//! - [`blocked_product`](Layout::blocked_product) and [`tile_to_shape`](Layout::tile_to_shape) want equal ranks and do not
+//!   append modes `1:0` in silence; [`padded`](Layout::padded) does so on request. Their results are not coalesced.
+//! - A compact order with ties counts them from the left, so that the result is compact always.
+//! - Partially known integers (`MixedBits`): a slice of a swizzled layout is asked for its plain form with
+//!   [`decay`](ComposedLayout::decay) instead, and a code generator folds the rest.
+//! - Tuple algorithms (`transform`, `fold`, …): tuples are plain values here, and loops over leaves do.
+//! - Pointers, engines and data: the crate holds none, so recasting a tensor's pointer, and the offset that a negative
+//!   stride needs there, are not its business; [`upcast`](Layout::upcast) refuses to join elements along one.
+//!
 //! # When not to use it
 //!
 //! - The crate holds no data. For arrays with views and arithmetic take `ndarray`; a layout answers only where an
 //!   element lies.
-//! - A tuple has at most [`MAX_LEAVES`] integers, and they are `i64` without overflow checks of their own: sizes and
-//!   offsets beyond 2^63 are out of scope.
+//! - A tuple has at most [`MAX_LEAVES`] integers, and layouts whose sizes or offsets exceed 2^62 are refused.
 //! - A `Layout` is some 700 bytes and its operations are meant for planning. In an inner loop, use the strides.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -131,6 +194,8 @@ pub mod draw;
 mod error;
 mod evaluate;
 pub mod expr;
+#[cfg(feature = "proptest")]
+pub mod guide;
 mod int_tuple;
 #[cfg(feature = "proptest")]
 pub mod laws;
@@ -141,6 +206,7 @@ mod sentence;
 pub mod strategies;
 mod swizzle;
 mod thread_value;
+pub mod tutorial;
 pub mod types;
 
 pub use algebra::Tiler;

@@ -1,0 +1,264 @@
+//! A tutorial: layouts and their algebra by example, in the order in which one needs them.
+//!
+//! The examples are those by which CuTe's documentation teaches the algebra, so results can be compared line by line.
+//! They use [`expr::evaluate`](crate::expr::evaluate), which reads CuTe's notation; every function in them is the method
+//! of [`Layout`](crate::Layout) of the same name.
+//!
+//! # A layout is a function
+//!
+//! A shape and a stride of the same nesting. The offset of a coordinate is the sum of its digits times strides:
+//!
+//! ```
+//! use cute_rs::{IntTuple, Layout};
+//!
+//! let layout = Layout::new(IntTuple::from((2, (2, 2))), IntTuple::from((4, (2, 1))))?;
+//! let rows = [0, 1].map(|m| [0, 1, 2, 3].map(|n| layout.at_modes(&[m, n])));
+//! assert_eq!(rows, [[0, 2, 1, 3], [4, 6, 5, 7]]);
+//! assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|i| layout.at(i)), [0, 4, 2, 6, 1, 5, 3, 7]);
+//!
+//! // Left out, strides are generated: the leftmost contiguous, or the rightmost.
+//! let shape = IntTuple::from((2, (2, 2)));
+//! assert_eq!(Layout::column_major(shape)?.to_string(), "(2,(2,2)):(1,(2,4))");
+//! assert_eq!(Layout::row_major(shape)?.to_string(), "(2,(2,2)):(4,(2,1))");
+//!
+//! // A vector in pieces is a vector still: (4,2) elements in one mode.
+//! let vector = Layout::new(IntTuple::from(((4, 2),)), IntTuple::from(((2, 1),)))?;
+//! assert_eq!([0, 1, 2, 3, 4, 5, 6, 7].map(|i| vector.at(i)), [0, 2, 4, 6, 1, 3, 5, 7]);
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! # Coordinates come in all granularities
+//!
+//! A shape A is *compatible* with B if every coordinate of A is one of B: equal sizes wherever A has an integer. So every
+//! layout can be read as a vector, and a matrix of nested modes as a matrix.
+//!
+//! ```
+//! use cute_rs::{IntTuple, Layout};
+//!
+//! let (six_four, halves) = (IntTuple::from((4, 6)), IntTuple::from(((2, 2), 6)));
+//! for (a, b, compatible) in [
+//!     (IntTuple::int(24), IntTuple::int(32), false),
+//!     (IntTuple::int(24), six_four, true),
+//!     (six_four, halves, true),
+//!     (halves, IntTuple::from(((2, 2), (3, 2))), true),
+//!     (IntTuple::int(24), IntTuple::from(((2, 3), 4)), true),
+//!     (IntTuple::from(((2, 3), 4)), IntTuple::from(((2, 2), (3, 2))), false),
+//!     (IntTuple::int(24), IntTuple::from((24,)), true),
+//!     (IntTuple::from((24,)), IntTuple::int(24), false),
+//!     (IntTuple::from((24,)), six_four, false),
+//! ] {
+//!     assert_eq!(a.compatible(&b), compatible, "{a} and {b}");
+//! }
+//!
+//! // The same element of shape (3,(2,3)) by three coordinates, and its offset under strides (3,(12,1)).
+//! let layout = Layout::new(IntTuple::from((3, (2, 3))), IntTuple::from((3, (12, 1))))?;
+//! assert_eq!(layout.coord(16).to_string(), "(1,(1,2))");
+//! for coord in [IntTuple::int(16), IntTuple::from((1, 5)), IntTuple::from((1, (1, 2)))] {
+//!     assert_eq!((layout.shape().crd2idx(&coord)?, layout.at_coord(&coord)?), (16, 17));
+//! }
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! # Parts and unions
+//!
+//! ```
+//! use cute_rs::{IntTuple, Layout};
+//!
+//! let a = Layout::new(IntTuple::from((4, (3, 6))), IntTuple::from((1, (4, 12))))?;
+//! assert_eq!(a.mode(1).to_string(), "(3,6):(4,12)");
+//! assert_eq!((a.get(&[1, 0])?.to_string(), a.get(&[1, 1])?.to_string()), ("3:4".into(), "6:12".into()));
+//!
+//! let b = Layout::flat(&[2, 3, 5, 7], &[1, 2, 6, 30])?;
+//! assert_eq!(b.select(&[1, 3])?.to_string(), "(3,7):(2,30)");
+//! assert_eq!(b.select(&[0, 1, 3])?.to_string(), "(2,3,7):(1,2,30)");
+//! assert_eq!(b.take(1, 3)?.to_string(), "(3,5):(2,6)");
+//! assert_eq!(b.group(0, 2)?.to_string(), "((2,3),5,7):((1,2),6,30)");
+//! assert_eq!(b.group(0, 2)?.group(1, 3)?.to_string(), "((2,3),(5,7)):((1,2),(6,30))");
+//! assert_eq!(b.group(0, 2)?.group(1, 3)?.flatten(), b);
+//!
+//! let (three, four) = (Layout::flat(&[3], &[1])?.mode(0), Layout::flat(&[4], &[3])?.mode(0));
+//! assert_eq!(Layout::concat(&[three, four])?.to_string(), "(3,4):(1,3)");
+//! assert_eq!(Layout::concat(&[four, three])?.to_string(), "(4,3):(3,1)");
+//! assert_eq!(Layout::concat(&[three, four])?.append(&three)?.to_string(), "(3,4,3):(1,3,1)");
+//! assert_eq!(Layout::concat(&[three, four])?.replace(1, &three)?.to_string(), "(3,3):(1,1)");
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! # Coalesce
+//!
+//! The same function with fewer modes: extents of 1 vanish, and a mode that goes on where the last one ends joins it.
+//!
+//! ```
+//! use cute_rs::{IntTuple, Layout};
+//!
+//! let layout = Layout::new(IntTuple::from((2, (1, 6))), IntTuple::from((1, (6, 2))))?;
+//! assert_eq!(layout.coalesce().to_string(), "12:1");
+//! // Each mode on its own, to stay a matrix.
+//! assert_eq!(layout.coalesce_by(&IntTuple::from((1, 1)))?.to_string(), "(2,6):(1,2)");
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! # Composition
+//!
+//! `R = A o B` means `R(c) = A(B(c))`: B picks coordinates of A, and R has B's shape.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//!
+//! for (expression, result) in [
+//!     ("composition((6,2):(8,2), (4,3):(3,1))", "((2,2),3):((24,2),8)"),
+//!     // Its parts: every third element of A, and three neighbours.
+//!     ("composition((6,2):(8,2), 4:3)", "(2,2):(24,2)"),
+//!     ("composition((6,2):(8,2), 3:1)", "3:8"),
+//!     // A line as a row-major matrix, and a matrix as another one.
+//!     ("composition(20:2, (5,4):(4,1))", "(5,4):(8,2)"),
+//!     ("composition((10,2):(16,4), (5,4):(1,5))", "(5,(2,2)):(16,(80,4))"),
+//!     // Mode by mode: 3 rows that are 4 apart, 8 columns that are 2 apart; and a shape, which counts from 0.
+//!     ("composition((12,(4,8)):(59,(13,1)), <3:4,8:2>)", "(3,(2,4)):(236,(26,1))"),
+//!     ("composition((12,(4,8)):(59,(13,1)), <3,8>)", "(3,(4,2)):(59,(13,1))"),
+//! ] {
+//!     assert_eq!(evaluate(expression)?.to_string(), result);
+//! }
+//! # Ok::<(), cute_rs::expr::ExprError>(())
+//! ```
+//!
+//! The table behind the first: coordinates of B on the left, offsets on the right.
+//!
+//! ```
+//! use cute_rs::Layout;
+//!
+//! let (a, b) = (Layout::flat(&[6, 2], &[8, 2])?, Layout::flat(&[4, 3], &[3, 1])?);
+//! let r = a.composition(&b)?;
+//! let table: Vec<_> = (0..12).map(|c| r.at(c)).collect();
+//! assert_eq!(table, [0, 24, 2, 26, 8, 32, 10, 34, 16, 40, 18, 42]);
+//! assert!((0..12).all(|c| r.at(c) == a.at(b.at(c))));
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! How a stride is divided out of a shape, and an extent kept of it:
+//!
+//! ```
+//! use cute_rs::IntTuple;
+//!
+//! for (shape, n, rest) in [
+//!     (IntTuple::from((6, 2)), 2, "(3,2)"),
+//!     (IntTuple::from((6, 2)), 3, "(2,2)"),
+//!     (IntTuple::from((6, 2)), 6, "(1,2)"),
+//!     (IntTuple::from((6, 2)), 12, "(1,1)"),
+//!     (IntTuple::from((3, 6, 2, 8)), 6, "(1,3,2,8)"),
+//!     (IntTuple::from((3, 6, 2, 8)), 9, "(1,2,2,8)"),
+//!     (IntTuple::from((3, 6, 2, 8)), 72, "(1,1,1,4)"),
+//! ] {
+//!     assert_eq!(shape.shape_div(&IntTuple::int(n))?.to_string(), rest);
+//! }
+//! for (shape, n, kept) in [
+//!     (IntTuple::from((6, 2)), 2, "(2,1)"),
+//!     (IntTuple::from((6, 2)), 3, "(3,1)"),
+//!     (IntTuple::from((6, 2)), 6, "(6,1)"),
+//!     (IntTuple::from((6, 2)), 12, "(6,2)"),
+//!     (IntTuple::from((3, 6, 2, 8)), 9, "(3,3,1,1)"),
+//!     (IntTuple::from((1, 2, 2, 8)), 2, "(1,2,1,1)"),
+//!     (IntTuple::from((1, 2, 2, 8)), 16, "(1,2,2,4)"),
+//! ] {
+//!     assert_eq!(shape.shape_mod(n)?.to_string(), kept);
+//! }
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! # Complement
+//!
+//! What a layout leaves out, up to a size, as the layout of its repetitions.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//!
+//! for (layout, complement) in [
+//!     ("4:1", "6:4"),
+//!     ("6:4", "4:1"),
+//!     ("(4,6):(1,4)", "1:0"),
+//!     ("4:2", "(2,3):(1,8)"),
+//!     ("(2,4):(1,6)", "3:2"),
+//!     ("(2,2):(1,6)", "(3,2):(2,12)"),
+//! ] {
+//!     assert_eq!(evaluate(&format!("complement({layout}, 24)"))?.to_string(), complement);
+//! }
+//! # Ok::<(), cute_rs::expr::ExprError>(())
+//! ```
+//!
+//! # Divide
+//!
+//! A tile, and the tiles. `logical_divide(A, B) = A o (B, complement(B, size(A)))`.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//! use cute_rs::{IntTuple, Layout, Tiler};
+//!
+//! let line = evaluate("logical_divide((4,2,3):(2,1,8), 4:2)")?;
+//! assert_eq!(line.to_string(), "((2,2),(2,3)):((4,1),(2,8))");
+//!
+//! // A matrix by <3:3, (2,4):(1,8)>, in the four arrangements.
+//! let matrix = Layout::new(IntTuple::from((9, (4, 8))), IntTuple::from((59, (13, 1))))?;
+//! let (rows, columns) = (Layout::flat(&[3], &[3])?.mode(0), Layout::flat(&[2, 4], &[1, 8])?);
+//! let tilers = [Tiler::By(&rows), Tiler::By(&columns)];
+//! let tiler = Tiler::Modes(&tilers);
+//! for (tiles, shape) in [
+//!     (matrix.logical_divide_by(&tiler)?, "((3,3),((2,4),(2,2)))"),
+//!     (matrix.zipped_divide_by(&tiler)?, "((3,(2,4)),(3,(2,2)))"),
+//!     (matrix.tiled_divide(&tiler)?, "((3,(2,4)),3,(2,2))"),
+//!     (matrix.flat_divide(&tiler)?, "(3,(2,4),3,(2,2))"),
+//! ] {
+//!     assert_eq!(tiles.shape().to_string(), shape);
+//! }
+//! // The tile itself is what composition gives.
+//! assert_eq!(matrix.zipped_divide_by(&tiler)?.mode(0), matrix.composition_by(&tiler)?);
+//! assert_eq!(matrix.composition_by(&tiler)?.to_string(), "(3,(2,4)):(177,(13,2))");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Product
+//!
+//! A block, and its copies. `logical_product(A, B) = (A, complement(A, size(A) * cosize(B)) o B)`.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//!
+//! for (expression, result) in [
+//!     ("logical_product((2,2):(4,1), 6:1)", "((2,2),(2,3)):((4,1),(2,8))"),
+//!     ("logical_product((2,2):(4,1), (4,2):(2,1))", "((2,2),(4,2)):((4,1),(8,2))"),
+//!     // A row-major block of 2 x 5, copied over a column-major grid of 3 x 4: mode by mode.
+//!     ("blocked_product((2,5):(5,1), (3,4):(1,3))", "((2,3),(5,4)):((5,10),(1,30))"),
+//! ] {
+//!     assert_eq!(evaluate(expression)?.to_string(), result);
+//! }
+//!
+//! // Interleaved instead: neighbours are the same element of neighbouring blocks.
+//! use cute_rs::Layout;
+//! let (block, grid) = (Layout::flat(&[2, 5], &[5, 1])?, Layout::flat(&[3, 4], &[1, 3])?);
+//! assert_eq!(block.raked_product(&grid)?.to_string(), "((3,2),(4,5)):((10,5),(30,1))");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Coordinates as offsets
+//!
+//! A tensor copy wants coordinates, not addresses. A stride may count along one component of a coordinate: `2@1` is 2 in
+//! component 1, `2@1@0` is 2 in component 1 of component 0.
+//!
+//! ```
+//! use cute_rs::{Basis, CoordLayout, IntTuple};
+//!
+//! for (path, text) in [(&[][..], "1"), (&[0], "1@0"), (&[0, 1], "1@1@0"), (&[1, 0], "1@0@1")] {
+//!     assert_eq!(Basis::new(1, path)?.to_string(), text);
+//! }
+//! let profile = IntTuple::from((0, 0));
+//! let strides = [Basis::new(1, &[1])?, Basis::new(1, &[0])?];
+//! let swapped = CoordLayout::new(IntTuple::from((4, 5)), &strides, profile)?;
+//! assert_eq!(swapped.to_string(), "(4,5):(1@1,1@0)");
+//! assert_eq!(swapped.at_modes(&[3, 4]).to_string(), "(4,3)");
+//!
+//! // 2*2@1@0 + 3*1@1 + 4*5@1 + 7*1@0@0 is the coordinate ((7,4),23).
+//! let paths = [(2, &[0, 1][..]), (1, &[1]), (5, &[1]), (1, &[0, 0])];
+//! let strides = paths.map(|(scale, path)| Basis::new(scale, path)).into_iter().collect::<Result<Vec<_>, _>>()?;
+//! let sums = CoordLayout::new(IntTuple::from((8, 8, 8, 8)), &strides, IntTuple::from(((0, 0), 0)))?;
+//! assert_eq!(sums.at_modes(&[2, 3, 4, 7]).to_string(), "((7,4),23)");
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
