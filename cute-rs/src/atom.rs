@@ -58,9 +58,9 @@ impl SwizzleMode {
         }
     }
 
-    /// Elements of a contiguous row of the tile.
+    /// Elements of a contiguous row of the tile; 0 for elements of no bits.
     pub const fn elements(self, element_bits: u32) -> u32 {
-        self.bytes() * 8 / element_bits
+        if element_bits == 0 { 0 } else { self.bytes() * 8 / element_bits }
     }
 
     /// The permutation, on byte addresses.
@@ -80,7 +80,7 @@ impl SwizzleMode {
         if bytes.bits == 0 {
             return bytes;
         }
-        let base = bytes.base - (element_bits / 8).trailing_zeros();
+        let base = bytes.base.saturating_sub((element_bits / 8).trailing_zeros());
         Swizzle { bits: bytes.bits, base, shift: bytes.shift }
     }
 }

@@ -103,7 +103,7 @@ impl Swizzle {
     /// The swizzled offset.
     pub const fn apply(self, offset: u64) -> u64 {
         let (source, by) = (offset & self.source_mask(), self.shift.unsigned_abs());
-        if source == 0 {
+        if source == 0 || by > 63 {
             return offset;
         }
         offset ^ if self.shift >= 0 { source >> by } else { source << by }
@@ -113,7 +113,7 @@ impl Swizzle {
     pub fn apply_to<V: Arithmetic>(self, offset: V) -> V {
         let by = self.shift.unsigned_abs();
         match self.shift {
-            _ if self.bits == 0 => offset,
+            _ if self.bits == 0 || by > 31 => offset,
             0.. => offset ^ ((offset >> by) & self.target_mask() as u32),
             ..0 => offset ^ ((offset & self.source_mask() as u32) << by),
         }

@@ -17,8 +17,11 @@ impl ThreadValue {
     /// A thread-value layout.
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] if the layout has not two modes.
+    /// [`LayoutError::Rank`] if the layout has not two modes; [`LayoutError::Extent`] for a tile without rows or columns.
     pub const fn new(layout: Layout, rows: i64, columns: i64) -> Result<Self, LayoutError> {
+        if rows < 1 || columns < 1 {
+            return Err(LayoutError::Extent { shape: IntTuple::int(if rows < 1 { rows } else { columns }) });
+        }
         if layout.rank() == 2 {
             Ok(Self { layout, rows, columns })
         } else {

@@ -39,9 +39,9 @@ impl Layout {
                 let joined = n / d;
                 if s % joined == 0 {
                     (extents[i], strides[i]) = (s / joined, if s == joined { 0 } else { 1 });
-                    inside += (joined - 1) * d;
+                    inside = inside.saturating_add((joined - 1) * d);
                 } else if joined % s == 0 {
-                    inside += (s - 1) * d;
+                    inside = inside.saturating_add((s - 1) * d);
                 } else {
                     return refused;
                 }
