@@ -8,7 +8,7 @@ use std::process::Command;
 
 use ptx::{
     Builder, Entry, FenceScope, Function, Inst, ProxySpace, Space, Special, Target, TensorLoad,
-    WgmmaOperands, WgmmaTypes, inst::WgmmaA,
+    WgmmaOperands, WgmmaSource, WgmmaTypes,
 };
 
 /// What `ptxas -v` says about one kernel.
@@ -110,6 +110,75 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
     });
     let report = assemble("every", &ptx::module_text(&function.verify().expect("legal")));
     assert!(report.accepted, "{}", report.log);
+}
+
+/// Every type with every N; A from shared memory and from registers, dense and sparse, each modifier that the type has.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn every_form_of_wgmma_assembles() {
+    for types in WgmmaTypes::all() {
+        for sparse in [None, Some(0), Some(1)] {
+            if sparse > types.sparse_selectors() {
+                continue;
+            }
+            let widths: Vec<_> = (8..=256).filter(|&n| types.allows(n)).collect();
+            assert!(matches!(widths.len(), 32 | 18), "{types:?}: {widths:?}");
+            let name = types.suffix().replace('.', "_");
+            let entry = Entry {
+                name: format!("wgmma_{name}_{}", sparse.map_or("dense".to_owned(), |s| format!("sparse{s}"))),
+                target: Target::Sm90a,
+                threads: 128,
+                shared_bytes: 0,
+                cluster: [1; 3],
+            };
+            let kernel = entry.name.clone();
+            let function = Function::build(entry, |f| {
+                for &n in &widths {
+                    wgmma_forms(f, types, n, sparse);
+                }
+            });
+            let report = assemble(&kernel, &ptx::module_text(&function.verify().expect("legal")));
+            assert!(report.accepted, "{kernel}: {}", report.log);
+        }
+    }
+}
+
+/// The modifiers of one type and N, each alone and in both states.
+fn wgmma_forms(f: &Builder, types: WgmmaTypes, n: u32, sparse: Option<u32>) {
+    let descriptor = f.special(Special::CtaX).cast::<u64>();
+    let fragment: [_; 4] = core::array::from_fn(|_| f.variable(f.special(Special::Lane)));
+    let metadata = f.variable(f.special(Special::Lane));
+    let sums: Vec<_> = (0..types.accumulators(n)).map(|_| f.uninitialised::<u32>()).collect();
+    let mut forms = Vec::new();
+    for a in [WgmmaSource::Shared(descriptor), WgmmaSource::Registers(fragment)] {
+        let sparse = sparse.map(|selector| (metadata, selector));
+        let plain = WgmmaOperands { sparse, ..WgmmaOperands::new(types, n, a, descriptor) };
+        forms.extend([
+            WgmmaOperands { accumulate: f.constant(false), ..plain },
+            plain,
+            WgmmaOperands { accumulate: f.special(Special::CtaY).equals(0), ..plain },
+        ]);
+        if types.allows_negation() {
+            forms.push(WgmmaOperands { negate_a: true, ..plain });
+            forms.push(WgmmaOperands { negate_b: true, ..plain });
+        }
+        if types.allows_transpose() {
+            let shared = matches!(a, WgmmaSource::Shared(_));
+            forms.push(WgmmaOperands { transpose_a: shared, ..plain });
+            forms.push(WgmmaOperands { transpose_b: true, ..plain });
+        }
+    }
+    f.wgmma_fence();
+    for form in forms {
+        f.wgmma(form, &sums);
+    }
+    f.wgmma_commit();
+    f.wgmma_wait(0);
+    for sum in &sums {
+        keep(f, sum.get());
+    }
+    // Keeps one N's registers from living beside the next one's.
+    f.barrier_sync(0, 128);
 }
 
 /// Stores a value where the assembler must assume that somebody reads it.
@@ -257,14 +326,11 @@ fn matrix(f: &Builder) {
     f.set_max_registers(false, 40);
     f.set_max_registers(true, 96);
     let descriptor = f.param::<u64>("descriptor");
-    let operands = |types, n, accumulate, transpose| WgmmaOperands {
-        types,
-        n,
-        a: descriptor,
-        b: descriptor,
+    let operands = |types, n, accumulate, transpose: bool| WgmmaOperands {
         accumulate,
         transpose_a: transpose,
         transpose_b: !transpose,
+        ..WgmmaOperands::new(types, n, descriptor, descriptor)
     };
     let sums: Vec<_> = (0..8).map(|_| f.variable(0.0f32)).collect();
     let halves: Vec<_> = (0..4).map(|_| f.variable(0u32)).collect();
@@ -273,20 +339,15 @@ fn matrix(f: &Builder) {
     f.wgmma(operands(WgmmaTypes::Bf16F32, 16, f.constant(false), false), &sums);
     f.wgmma(operands(WgmmaTypes::F16F32, 16, some, true), &sums);
     f.wgmma(operands(WgmmaTypes::F16F16, 16, f.constant(true), true), &halves);
-    let fragment = core::array::from_fn(|_| f.variable(0u32).reg());
+    let fragment = core::array::from_fn(|_| f.variable(0u32));
     f.wgmma_fence();
-    f.emit(Inst::Wgmma {
-        types: WgmmaTypes::Bf16F32,
-        n: 16,
-        d: sums.iter().map(|var| var.reg()).collect(),
-        a: WgmmaA::Registers(fragment),
-        b: descriptor.operand(),
-        accumulate: ptx::Operand::Imm(1),
+    let from_registers = WgmmaOperands {
         negate_a: true,
         negate_b: true,
-        transpose_a: false,
         transpose_b: true,
-    });
+        ..WgmmaOperands::new(WgmmaTypes::Bf16F32, 16, fragment, descriptor)
+    };
+    f.wgmma(from_registers, &sums);
     f.wgmma_commit();
     f.wgmma_wait(0);
     for sum in &sums {

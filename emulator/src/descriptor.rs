@@ -11,7 +11,8 @@
 //! * no swizzle: `b * SBO + (k % 8) * 16 + (k / 8) * LBO`,
 //! * swizzled: `(b % W) * 16 + (b / W) * LBO + (k % 8) * 16W + (k / 8) * SBO`,
 //!
-//! from the start, whereupon the swizzle XORs bits of the absolute address.
+//! from the start, whereupon the swizzle XORs bits of the absolute address. A slice of K has two chunks a row; that of
+//! a sparse multiply's B has four.
 
 use crate::tensor_map::swizzled;
 use crate::trap::Fault;
@@ -28,12 +29,14 @@ pub(crate) struct Descriptor {
     swizzle: u32,
 }
 
-/// An operand of 16-bit elements: its descriptor, its extent along M or N, and its major.
+/// An operand: its descriptor, its extents, and its major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
     pub(crate) descriptor: Descriptor,
     /// 64 for A, N for B.
     pub(crate) extent: u32,
+    /// Chunks of 16 bytes that the slice of K has: 2, or 4 for the B of a sparse multiply.
+    pub(crate) units: u32,
     /// Whether M or N runs through a chunk, and not K.
     pub(crate) transposed: bool,
 }
@@ -55,23 +58,36 @@ impl Descriptor {
 }
 
 impl Tile {
-    /// How many chunks the operand has: 16 elements of K make two of them for each element of M or N.
-    pub(crate) fn chunks(&self) -> u32 {
-        self.extent * 2
+    /// The operand of a descriptor's bits.
+    pub(crate) fn new(bits: u64, extent: u32, units: u32, transposed: bool) -> Result<Self, Fault> {
+        let descriptor = Descriptor::decode(bits)?;
+        let span = 16 << descriptor.swizzle;
+        if descriptor.swizzle > 0 && !transposed && descriptor.start % span + 16 * units > span {
+            return Err(Fault::Descriptor {
+                descriptor: bits,
+                reason: "its slice of K leaves the span of its swizzle",
+            });
+        }
+        Ok(Self { descriptor, extent, units, transposed })
     }
 
-    /// The offset in shared memory of chunk `index`: (row, half of the K slice) for K-major operands, (k, block
-    /// of 8 rows) for MN-major ones, the latter of each pair running faster.
+    /// How many chunks the operand has.
+    pub(crate) fn chunks(&self) -> u32 {
+        self.extent * self.units
+    }
+
+    /// The offset in shared memory of chunk `index`: (row, chunk of the K slice) for K-major operands, (k, block
+    /// of 8 rows) for MN-major ones, which have 16 bits, the latter of each pair running faster.
     pub(crate) fn chunk(&self, index: u32) -> u32 {
         let Descriptor { start, leading, stride, swizzle } = self.descriptor;
         let width = 1 << swizzle;
         let offset = match (self.transposed, swizzle) {
             (false, 0) => {
-                let (row, j) = (index / 2, index % 2);
+                let (row, j) = (index / self.units, index % self.units);
                 (row % 8) * 16 + (row / 8) * stride + j * leading
             }
             (false, _) => {
-                let (row, j) = (index / 2, index % 2);
+                let (row, j) = (index / self.units, index % self.units);
                 (row % 8) * 16 * width + (row / 8) * stride + j * 16
             }
             (true, 0) => {
@@ -109,8 +125,7 @@ mod tests {
     #[test]
     fn k_major_128_byte_worked_example() {
         for step in 0..4 {
-            let descriptor = Descriptor::decode(0x4000_0040_0001_0040 + 2 * step).unwrap();
-            let tile = Tile { descriptor, extent: 64, transposed: false };
+            let tile = Tile::new(0x4000_0040_0001_0040 + 2 * step, 64, 2, false).unwrap();
             for m in 0..64 {
                 for slice in 0..16 {
                     let k = u32::try_from(step).unwrap() * 16 + slice;
@@ -125,7 +140,7 @@ mod tests {
     fn mn_major_128_byte_worked_example() {
         for step in 0..4u32 {
             let bits = 0x4000_0040_0200_0040 + u64::from(step) * 0x80;
-            let tile = Tile { descriptor: Descriptor::decode(bits).unwrap(), extent: 128, transposed: true };
+            let tile = Tile::new(bits, 128, 2, true).unwrap();
             for n in 0..128 {
                 for slice in 0..16 {
                     let k = step * 16 + slice;
@@ -140,10 +155,29 @@ mod tests {
     #[test]
     fn unswizzled_core_matrices() {
         let descriptor = Descriptor { start: 0x400, leading: 128, stride: 256, swizzle: 0 };
-        let k_major = Tile { descriptor, extent: 64, transposed: false };
+        let k_major = Tile { descriptor, extent: 64, units: 2, transposed: false };
         assert_eq!(element(k_major, 9, 10), 0x400 + 16 + 256 + 128 + 4);
-        let mn_major = Tile { descriptor, extent: 64, transposed: true };
+        let mn_major = Tile { descriptor, extent: 64, units: 2, transposed: true };
         assert_eq!(element(mn_major, 9, 10), 0x400 + 2 + 256 + 32 + 128);
+    }
+
+    #[test]
+    fn a_sparse_slice_is_four_chunks_long() {
+        // A tile of 128-byte rows at 0x400, second half of its K.
+        let tile = Tile::new(0x4000_0040_0001_0044, 16, 4, false).unwrap();
+        assert_eq!(tile.chunks(), 64);
+        for (row, j) in (0..16).flat_map(|row| (0..4).map(move |j| (row, j))) {
+            assert_eq!(
+                tile.chunk(row * 4 + j),
+                0x400 + row * 128 + (((4 + j) ^ (row & 7)) << 4),
+                "({row}, {j})"
+            );
+        }
+        let refused =
+            |bits, units| matches!(Tile::new(bits, 16, units, false), Err(Fault::Descriptor { .. }));
+        assert!(refused(0x4000_0040_0001_0046, 4), "32 bytes are left of the row");
+        assert!(!refused(0x4000_0040_0001_0046, 2));
+        assert!(refused(0xC000_0010_0001_0040, 4), "a 32-byte swizzle cannot hold 64 bytes of K");
     }
 
     #[test]

@@ -3,8 +3,10 @@
 //! Results that are NaN are canonical, as on the device: `0x7FFF_FFFF` for `.f32`, `0x7FFF` for `.f16` and
 //! `.bf16`. `.f64` keeps what the host computes. Subnormals are kept everywhere (no `.ftz`).
 
+use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use ptx::Type;
+use ptx::inst::{Fp8, Int8, WgmmaElement};
 
 /// The NaN that `.f32` instructions return.
 pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
@@ -40,6 +42,26 @@ pub(crate) fn from_f16(bits: u16) -> f32 {
 #[inline]
 pub(crate) fn from_bf16(bits: u16) -> f32 {
     f32::from_bits(u32::from(bits) << 16)
+}
+
+/// `.tf32` is a `.f32` whose low 13 bits are not read.
+#[inline]
+pub(crate) fn from_tf32(bits: u32) -> f32 {
+    f32::from_bits(bits & 0xFFFF_E000)
+}
+
+/// What turns an element of A or B into a float, exactly.
+pub(crate) fn element(format: WgmmaElement) -> fn(u32) -> f32 {
+    match format {
+        WgmmaElement::F16 => |bits| from_f16(bits as u16),
+        WgmmaElement::Bf16 => |bits| from_bf16(bits as u16),
+        WgmmaElement::Tf32 => from_tf32,
+        WgmmaElement::Fp8(Fp8::E4m3) => |bits| F8E4M3::from_bits(bits as u8).to_f32(),
+        WgmmaElement::Fp8(Fp8::E5m2) => |bits| F8E5M2::from_bits(bits as u8).to_f32(),
+        WgmmaElement::Int8(Int8::S8) => |bits| f32::from((bits as u8).cast_signed()),
+        WgmmaElement::Int8(Int8::U8) => |bits| f32::from(bits as u8),
+        WgmmaElement::B1 => |bits| f32::from(bits as u8 & 1),
+    }
 }
 
 /// Rounds to `.f32` so that a second rounding to a format at least two bits narrower is correct: an inexact

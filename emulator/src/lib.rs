@@ -32,15 +32,15 @@
 //!   `setmaxnreg`.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; bytes credited are the whole box.
-//! * Where `wgmma` finds its operands through matrix descriptors: every swizzle, both majors, and registers.
+//! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
+//!   by the metadata of a sparse A. Sums of integers.
+//! * The sums of floating-point `wgmma`s with [`Numerics::Exact`], which says by which rule.
 //!
 //! # What is bounded
 //!
-//! * `wgmma` adds its products to the accumulator one after the other along K, each addition rounded to nearest in
-//!   `.f32`. Products of 16-bit operands are exact there unless they leave its range. So
-//!   `|D - exact| <= K * 2^-24 * S / (1 - K * 2^-24)` where K counts all products of the chain and S is the sum of
-//!   their magnitudes and of the first accumulator's. Hardware aligns and truncates instead, inside a bound of the
-//!   same form. `.f16` accumulators are rounded once for each instruction.
+//! * The sums of floating-point `wgmma`s with [`Numerics::Fast`], the default, which says how far off they are.
+//!   Hardware aligns and truncates instead, for 16-bit types and `.tf32` inside a bound of the same form; its sums of
+//!   8-bit floats keep 13 fraction bits, so that a Fast sum is much nearer to the exact one there.
 //! * Branches of a warp run one after the other: a branch that waits for its own warp's other branch hangs here,
 //!   and might not on hardware.
 //! * Shared memory that asynchronous work owns is known in units of 16 bytes, and a store without a proxy fence is
@@ -74,6 +74,7 @@ mod launch;
 mod machine;
 mod mbarrier;
 mod memory;
+mod numerics;
 mod program;
 mod schedule;
 mod shared;
@@ -86,6 +87,7 @@ mod warp;
 pub use error::{EmulatorError, Failure};
 pub use launch::Report;
 pub use memory::Memory;
+pub use numerics::Numerics;
 pub use program::Program;
 pub use schedule::{Options, Schedule};
 pub use trace::{Activity, Class, Event, Recorder, SharedAccess, Trace, Track};

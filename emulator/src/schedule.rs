@@ -5,6 +5,7 @@
 
 use core::fmt;
 
+use crate::numerics::Numerics;
 use crate::trace::Recorder;
 
 /// When asynchronous work completes, and in which order warps take turns.
@@ -43,6 +44,8 @@ pub struct Options<'a> {
     pub seed: u64,
     /// The schedule.
     pub schedule: Schedule,
+    /// How floating-point `wgmma`s round.
+    pub numerics: Numerics,
     /// Most warp instructions that one cluster may execute before it counts as a livelock.
     pub fuel: u64,
     /// Host threads that run clusters: 0 for rayon's current pool, 1 for none but the caller's.
@@ -55,7 +58,15 @@ pub struct Options<'a> {
 
 impl Default for Options<'_> {
     fn default() -> Self {
-        Self { seed: 0, schedule: Schedule::Default, fuel: 1 << 32, threads: 0, progress: None, trace: None }
+        Self {
+            seed: 0,
+            schedule: Schedule::Default,
+            numerics: Numerics::Fast,
+            fuel: 1 << 32,
+            threads: 0,
+            progress: None,
+            trace: None,
+        }
     }
 }
 
@@ -64,6 +75,7 @@ impl fmt::Debug for Options<'_> {
         f.debug_struct("Options")
             .field("seed", &self.seed)
             .field("schedule", &self.schedule)
+            .field("numerics", &self.numerics)
             .field("fuel", &self.fuel)
             .field("threads", &self.threads)
             .field("progress", &self.progress.is_some())

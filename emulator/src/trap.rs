@@ -333,6 +333,15 @@ pub enum Fault {
         /// What is wrong.
         reason: &'static str,
     },
+    /// Metadata of a sparse `wgmma` that names no two places in order, or for `.tf32` neither place.
+    SparseMetadata {
+        /// Row of A.
+        row: u32,
+        /// Chunk of the slice of K.
+        chunk: u32,
+        /// The chunk's four bits.
+        bits: u32,
+    },
     /// `setmaxnreg` in the wrong direction.
     Registers {
         /// Whether it was to grow.

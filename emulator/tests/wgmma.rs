@@ -124,6 +124,7 @@ fn program(case: Case) -> Program {
                 Major::K | Major::Mn => WgmmaA::Shared(descriptor(case, case.a, M, base, step).operand()),
             };
             f.emit(Inst::Wgmma {
+                sparse: None,
                 types,
                 n,
                 d: d.iter().map(|one| one.reg()).collect(),
@@ -155,10 +156,9 @@ fn element(index: u32, seed: u32) -> f32 {
 }
 
 fn check(case: Case, options: &Options<'_>) {
-    let bits = |value: f32| match case.types {
-        WgmmaTypes::Bf16F32 => bf16::from_f32(value).to_bits(),
-        WgmmaTypes::F16F32 | WgmmaTypes::F16F16 => f16::from_f32(value).to_bits(),
-    };
+    let brain = case.types == WgmmaTypes::Bf16F32;
+    let bits =
+        |value: f32| if brain { bf16::from_f32(value).to_bits() } else { f16::from_f32(value).to_bits() };
     let mut memory = Memory::new();
     let (a, b) = (|m: u32, k: u32| element(m * K + k, 1), |n: u32, k: u32| element(n * K + k, 777));
     let mut upload = |extent: u32, major: Major, value: &dyn Fn(u32, u32) -> f32| {

@@ -83,16 +83,9 @@ fn emit(f: &Builder, types: WgmmaTypes) {
         let (a_start, b_start) = (at(&a, stage + own_rows), at(&b, stage + A_BYTES));
         f.wgmma_fence();
         for step in 0..K / types.k() {
-            let operands = WgmmaOperands {
-                types,
-                n: N,
-                a: a_start + u64::from(a.k_offset_bytes(step) / 16),
-                b: b_start + u64::from(b.k_offset_bytes(step) / 16),
-                accumulate: f.constant(true),
-                transpose_a: false,
-                transpose_b: false,
-            };
-            f.wgmma(operands, &accumulators);
+            let a = a_start + u64::from(a.k_offset_bytes(step) / 16);
+            let b = b_start + u64::from(b.k_offset_bytes(step) / 16);
+            f.wgmma(WgmmaOperands::new(types, N, a, b), &accumulators);
         }
         f.wgmma_commit();
         f.wgmma_wait(1);

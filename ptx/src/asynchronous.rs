@@ -1,7 +1,7 @@
 //! Building the asynchronous instructions: barriers, tensor copies and warpgroup matrix multiplies.
 
 use crate::builder::Builder;
-use crate::inst::{FenceScope, Inst, Operand, ProxySpace, Reg, WgmmaA, WgmmaTypes};
+use crate::inst::{FenceScope, Inst, Operand, ProxySpace, Reg, WgmmaA, WgmmaSparse, WgmmaTypes};
 use crate::types::{Scalar, Space};
 use crate::value::{Source, Value, Var};
 
@@ -12,8 +12,8 @@ pub struct WgmmaOperands<'f> {
     pub types: WgmmaTypes,
     /// N.
     pub n: u32,
-    /// A's matrix descriptor.
-    pub a: Value<'f, u64>,
+    /// A's matrix descriptor, or its fragments.
+    pub a: WgmmaSource<'f>,
     /// B's matrix descriptor.
     pub b: Value<'f, u64>,
     /// Whether the old accumulators are added.
@@ -22,6 +22,51 @@ pub struct WgmmaOperands<'f> {
     pub transpose_a: bool,
     /// B is MN-major.
     pub transpose_b: bool,
+    /// Use -A.
+    pub negate_a: bool,
+    /// Use -B.
+    pub negate_b: bool,
+    /// Metadata of a sparse A and its selector.
+    pub sparse: Option<(Var<'f, u32>, u32)>,
+}
+
+/// Where a `wgmma` takes A from.
+#[derive(Clone, Copy, Debug)]
+pub enum WgmmaSource<'f> {
+    /// Shared memory, through a matrix descriptor.
+    Shared(Value<'f, u64>),
+    /// This thread's fragment.
+    Registers([Var<'f, u32>; 4]),
+}
+
+impl<'f> From<Value<'f, u64>> for WgmmaSource<'f> {
+    fn from(descriptor: Value<'f, u64>) -> Self {
+        Self::Shared(descriptor)
+    }
+}
+
+impl<'f> From<[Var<'f, u32>; 4]> for WgmmaSource<'f> {
+    fn from(fragment: [Var<'f, u32>; 4]) -> Self {
+        Self::Registers(fragment)
+    }
+}
+
+impl<'f> WgmmaOperands<'f> {
+    /// A dense multiply of K-major operands that adds to the old accumulators: the fields to begin from.
+    pub fn new(types: WgmmaTypes, n: u32, a: impl Into<WgmmaSource<'f>>, b: Value<'f, u64>) -> Self {
+        Self {
+            types,
+            n,
+            a: a.into(),
+            b,
+            accumulate: b.builder().constant(true),
+            transpose_a: false,
+            transpose_b: false,
+            negate_a: false,
+            negate_b: false,
+            sparse: None,
+        }
+    }
 }
 
 /// One tensor copy from global to shared memory.
@@ -233,10 +278,10 @@ impl Builder {
         self.emit(Inst::WgmmaWait { pending });
     }
 
-    /// Starts `D = A * B (+ D)` on the warpgroup, A and B in shared memory.
+    /// Starts `D = A * B (+ D)` on the warpgroup.
     ///
     /// # Shapes
-    /// A `(64, K)`, B `(N, K)`, D `(64, N)` spread over the accumulators of 128 threads.
+    /// A `(64, K)`, B `(N, K)`, D `(64, N)` spread over the accumulators of 128 threads; a sparse A `(64, K/2)`.
     #[track_caller]
     pub fn wgmma<'f, T: Scalar>(&'f self, operands: WgmmaOperands<'f>, accumulators: &[Var<'f, T>]) {
         let d: Vec<Reg> = accumulators.iter().map(|var| var.reg()).collect();
@@ -244,11 +289,17 @@ impl Builder {
             types: operands.types,
             n: operands.n,
             d,
-            a: WgmmaA::Shared(operands.a.operand()),
+            sparse: operands
+                .sparse
+                .map(|(metadata, selector)| WgmmaSparse { metadata: metadata.reg(), selector }),
+            a: match operands.a {
+                WgmmaSource::Shared(descriptor) => WgmmaA::Shared(descriptor.operand()),
+                WgmmaSource::Registers(fragment) => WgmmaA::Registers(fragment.map(Var::reg)),
+            },
             b: operands.b.operand(),
             accumulate: operands.accumulate.operand(),
-            negate_a: false,
-            negate_b: false,
+            negate_a: operands.negate_a,
+            negate_b: operands.negate_b,
             transpose_a: operands.transpose_a,
             transpose_b: operands.transpose_b,
         });

@@ -16,7 +16,7 @@ pub use barrier::{FenceScope, ProxySpace};
 pub use control::Special;
 pub use memory::Address;
 pub use operands::{Expect, Operands};
-pub use wgmma::{WgmmaA, WgmmaTypes};
+pub use wgmma::{Fp8, Int8, WgmmaA, WgmmaElement, WgmmaSparse, WgmmaSum, WgmmaTypes};
 
 use crate::types::{Space, Type};
 
@@ -375,12 +375,14 @@ pub enum Inst {
         /// How many of the newest groups may stay pending, 0..=7.
         pending: u32,
     },
-    /// `wgmma.mma_async.sync.aligned.m64nNkK`. ISA "wgmma.mma_async".
+    /// `wgmma.mma_async{.sp}.sync.aligned.m64nNkK`. ISA "wgmma.mma_async", "wgmma.mma_async.sp".
     Wgmma {
         /// Element types; they fix K.
         types: WgmmaTypes,
         /// N, 8..=256.
         n: u32,
+        /// A is compressed, K is twice as long; `None` for a dense A.
+        sparse: Option<WgmmaSparse>,
         /// Accumulators of this thread: N/2 registers of 32-bit types, N/4 packed for `.f16`.
         d: Vec<Reg>,
         /// Where A comes from.
@@ -389,9 +391,9 @@ pub enum Inst {
         b: Operand,
         /// Predicate: whether the old D is added.
         accumulate: Operand,
-        /// Use -A.
+        /// Use -A (floating-point types only).
         negate_a: bool,
-        /// Use -B.
+        /// Use -B (floating-point types only).
         negate_b: bool,
         /// A is MN-major in shared memory (16-bit types only).
         transpose_a: bool,

@@ -54,10 +54,10 @@ mod types;
 mod value;
 mod verify;
 
-pub use asynchronous::{TensorLoad, WgmmaOperands};
+pub use asynchronous::{TensorLoad, WgmmaOperands, WgmmaSource};
 pub use builder::{Builder, Entry};
 pub use function::{Function, Param, ParamKind, Site, Statement};
-pub use inst::{FenceScope, Inst, Operand, ProxySpace, Reg, Special, WgmmaTypes};
+pub use inst::{FenceScope, Inst, Operand, ProxySpace, Reg, Special, WgmmaSparse, WgmmaTypes};
 pub use print::module_text;
 pub use target::{Limits, Target};
 pub use types::{Integer, Number, Scalar, Space, Type};

@@ -392,9 +392,24 @@ impl Printer<'_> {
             Inst::WgmmaFence => "wgmma.fence.sync.aligned;".to_owned(),
             Inst::WgmmaCommit => "wgmma.commit_group.sync.aligned;".to_owned(),
             Inst::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending};"),
-            Inst::Wgmma { types, n, d, a, b, accumulate, negate_a, negate_b, transpose_a, transpose_b } => {
+            Inst::Wgmma {
+                types,
+                n,
+                sparse,
+                d,
+                a,
+                b,
+                accumulate,
+                negate_a,
+                negate_b,
+                transpose_a,
+                transpose_b,
+            } => {
                 let sign = |negate: bool| if negate { -1 } else { 1 };
-                let mut tail = format!(", {}, {}", sign(*negate_a), sign(*negate_b));
+                let mut tail = String::new();
+                if types.allows_negation() {
+                    let _ = write!(tail, ", {}, {}", sign(*negate_a), sign(*negate_b));
+                }
                 let shared_a = matches!(a, WgmmaA::Shared(_));
                 if types.allows_transpose() {
                     if shared_a {
@@ -410,9 +425,15 @@ impl Printer<'_> {
                     Operand::Imm(bit) => bit.to_string(),
                     Operand::Reg(reg) => self.name(*reg),
                 };
+                let (sp, k, metadata) = match sparse {
+                    None => ("", types.k(), String::new()),
+                    Some(sparse) => {
+                        let metadata = format!("{}, {}, ", self.name(sparse.metadata), sparse.selector);
+                        (".sp", 2 * types.k(), metadata)
+                    }
+                };
                 format!(
-                    "wgmma.mma_async.sync.aligned.m64n{n}k{}.{} {{{}}}, {a}, {}, {accumulate}{tail};",
-                    types.k(),
+                    "wgmma.mma_async{sp}.sync.aligned.m64n{n}k{k}.{} {{{}}}, {a}, {}, {metadata}{accumulate}{tail};",
                     types.suffix(),
                     self.regs(d),
                     self.u64(*b),

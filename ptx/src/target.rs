@@ -36,7 +36,7 @@ impl Target {
     /// The PTX version the printer writes: the oldest that has every instruction of the set.
     pub const fn version(self) -> (u32, u32) {
         match self {
-            Self::Sm90a => (8, 3),
+            Self::Sm90a => (8, 4),
         }
     }
 

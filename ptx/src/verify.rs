@@ -15,7 +15,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, ParamKind, Site, Statement};
-use crate::inst::{BinaryOp, Expect, Inst, Operand, Reg, WgmmaA};
+use crate::inst::{BinaryOp, Expect, Inst, Operand, Reg};
 use crate::types::{Space, Type};
 
 /// A function that passed [`Function::verify`].
@@ -330,25 +330,7 @@ impl Checker<'_> {
             Inst::WgmmaWait { pending } => {
                 self.require(*pending <= 7, || format!("wgmma.wait_group {pending} is above 7"));
             }
-            Inst::Wgmma { types, n, d, a, transpose_a, transpose_b, .. } => {
-                self.require(types.allows(*n), || {
-                    format!("wgmma .{} has no N = {n}: 8..=256 in steps of 8", types.suffix())
-                });
-                let needed = types.accumulators(*n) as usize;
-                self.require(d.len() == needed, || {
-                    format!("{} accumulators for N = {n}, which has {needed}", d.len())
-                });
-                let mut sorted = d.clone();
-                sorted.sort_unstable();
-                sorted.dedup();
-                self.require(sorted.len() == d.len(), || "an accumulator is named twice".to_owned());
-                let shared_a = matches!(a, WgmmaA::Shared(_));
-                let legal = (!transpose_a || (types.allows_transpose() && shared_a))
-                    && (!transpose_b || types.allows_transpose());
-                self.require(legal, || {
-                    format!("wgmma .{} cannot read a transposed operand there", types.suffix())
-                });
-            }
+            Inst::Wgmma { .. } => self.wgmma(inst),
             Inst::StoreMatrix { src, .. } => {
                 let count = src.len();
                 self.require(matches!(count, 1 | 2 | 4), || {
@@ -391,6 +373,8 @@ impl Checker<'_> {
         self.require(legal, || format!("an access of {count} x .{ty}: 1, 2 or 4 elements in at most 16 B"));
     }
 }
+
+mod wgmma;
 
 #[cfg(test)]
 mod tests;

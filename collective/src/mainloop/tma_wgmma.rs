@@ -263,14 +263,13 @@ impl<'f, 'p> Multiplier<'f, 'p> {
             let accumulate = self.f.constant(accumulate || step > 0);
             for (block, accumulators) in (0u32..).zip(&self.accumulators) {
                 let block = self.a.descriptor.mn_offset_bytes(block * 64);
+                let a = a + u64::from((block + self.a.descriptor.k_offset_bytes(step)) / 16);
+                let b = b + u64::from(self.b.descriptor.k_offset_bytes(step) / 16);
                 let operands = WgmmaOperands {
-                    types,
-                    n: self.plan.mainloop.tile[1],
-                    a: a + u64::from((block + self.a.descriptor.k_offset_bytes(step)) / 16),
-                    b: b + u64::from(self.b.descriptor.k_offset_bytes(step) / 16),
                     accumulate,
                     transpose_a: self.a.major == Major::Mn,
                     transpose_b: self.b.major == Major::Mn,
+                    ..WgmmaOperands::new(types, self.plan.mainloop.tile[1], a, b)
                 };
                 self.f.wgmma(operands, accumulators);
             }

@@ -7,20 +7,23 @@
 
 use std::collections::VecDeque;
 
-use ptx::WgmmaTypes;
+mod fast;
+mod operands;
+
+use ptx::Operand;
 use ptx::inst::{Inst, Reg, WgmmaA};
 
+use self::fast::Fast;
+use self::operands::Matrices;
 use super::Flow;
-use crate::descriptor::{Descriptor, Tile};
-use crate::float::{NAN32, from_bf16, from_f16, to_f16};
+use crate::descriptor::Tile;
 use crate::machine::Machine;
+use crate::numerics::{Exact, Numerics};
 use crate::schedule::Schedule;
 use crate::shared::Shared;
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Registers};
+use crate::warp::{ALL, Blocked, Lanes};
 
-/// Elements of K in one multiply of 16-bit types.
-const K: usize = 16;
 /// Every warp of a warpgroup, a bit each.
 const WHOLE: u8 = 0xF;
 
@@ -32,6 +35,8 @@ struct Multiply {
     a: u64,
     b: u64,
     accumulate: bool,
+    /// The metadata register of each warp, for a sparse one.
+    metadata: Option<Box<[Lanes<u32>; 4]>>,
     /// Warps that have issued it and waited for it, a bit each.
     issued: u8,
     retired: u8,
@@ -62,27 +67,23 @@ impl Warpgroup {
     }
 }
 
-/// Operands of a multiply as floats, laid out as the accumulators are.
+/// What multiplies reuse: operands as they are stored, and as the arithmetic wants them.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// For each warp and each half of its rows: an element of A for each k and lane.
-    a: Vec<[[f32; 32]; K]>,
-    /// For each 8 columns and each parity of the column: an element of B for each k and each of 4 lanes.
-    b: Vec<[[f32; 4]; K]>,
+    matrices: Matrices,
+    fast: Fast,
+    exact: Exact,
 }
 
-/// The instruction's fields that its shared operands depend on.
-fn tiles(inst: &Inst, multiply: (u64, u64)) -> Result<(Option<Tile>, Option<Tile>), Fault> {
-    let Inst::Wgmma { n, a, transpose_a, transpose_b, .. } = inst else { return Ok((None, None)) };
+/// The operands in shared memory.
+fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<(Option<Tile>, Option<Tile>), Fault> {
+    let Inst::Wgmma { n, sparse, a, transpose_a, transpose_b, .. } = inst else { return Ok((None, None)) };
     let a = match a {
-        WgmmaA::Shared(_) => {
-            let descriptor = Descriptor::decode(multiply.0)?;
-            Some(Tile { descriptor, extent: 64, transposed: *transpose_a })
-        }
+        WgmmaA::Shared(_) => Some(Tile::new(descriptors.0, 64, 2, *transpose_a)?),
         WgmmaA::Registers(_) => None,
     };
-    let b = Tile { descriptor: Descriptor::decode(multiply.1)?, extent: *n, transposed: *transpose_b };
-    Ok((a, Some(b)))
+    let units = if sparse.is_some() { 4 } else { 2 };
+    Ok((a, Some(Tile::new(descriptors.1, *n, units, *transpose_b)?)))
 }
 
 /// Accumulators and fragments of a multiply.
@@ -142,7 +143,7 @@ impl Machine<'_> {
     }
 
     pub(super) fn wgmma(&mut self, index: usize, inst: &Inst) -> Result<Flow, Stop> {
-        let Inst::Wgmma { n, a, b, accumulate, .. } = inst else { return Ok(Flow::Next) };
+        let Inst::Wgmma { types, n, sparse, a, b, accumulate, .. } = inst else { return Ok(Flow::Next) };
         let (group, bit) = self.warpgroup(index)?;
         let warp = &mut self.warps[index];
         warp.converged()?;
@@ -156,15 +157,20 @@ impl Machine<'_> {
             ALL => true,
             _ => return Err(Fault::NotUniform { operand: "scale-d" }.into()),
         };
+        let metadata = match sparse {
+            Some(sparse) => Some(warp.registers.read(Operand::Reg(sparse.metadata))?),
+            None => None,
+        };
         let (accumulators, fragment) = lent(inst);
-        let shape = *n as u16;
+        let k = types.k().ilog2() as u16 + u16::from(sparse.is_some());
+        let shape = *n as u16 | k << 9;
         for &reg in accumulators {
             warp.registers.lend(reg, shape, accumulate)?;
         }
         for &reg in fragment {
             warp.registers.lend(reg, shape, true)?;
         }
-        let (pc, sequence, cta) = (warp.pc, warp.multiplies, warp.cta);
+        let (pc, sequence, cta, quarter) = (warp.pc, warp.multiplies, warp.cta, (warp.index % 4) as usize);
         warp.multiplies += 1;
         let cta = &mut self.ctas[cta];
         let warpgroup = &mut cta.warpgroups[group];
@@ -183,13 +189,21 @@ impl Machine<'_> {
                     return Err(Fault::WarpgroupDisagrees { sequence, other, operand }.into());
                 }
                 known.issued |= bit;
+                if let (Some(known), Some(metadata)) = (&mut known.metadata, metadata) {
+                    known[quarter] = metadata;
+                }
             }
             None => {
                 let (a_tile, b_tile) = tiles(inst, (a, b))?;
                 for tile in a_tile.into_iter().chain(b_tile) {
                     take(&mut cta.shared, tile)?;
                 }
-                let multiply = Multiply { pc, a, b, accumulate, issued: bit, retired: 0 };
+                let metadata = metadata.map(|own| {
+                    let mut all = Box::new([[0; 32]; 4]);
+                    all[quarter] = own;
+                    all
+                });
+                let multiply = Multiply { pc, a, b, accumulate, metadata, issued: bit, retired: 0 };
                 warpgroup.multiplies.push_back(multiply);
             }
         }
@@ -285,31 +299,53 @@ impl Machine<'_> {
             warpgroup.done += 1;
             let Some(multiply) = warpgroup.multiplies.get(at).cloned() else { return Ok(()) };
             let crate::program::Action::Inst(inst) = &program.ops[multiply.pc].action else { continue };
-            let Inst::Wgmma { types, n, d, a, negate_a, negate_b, .. } = inst else { continue };
+            let Inst::Wgmma { types, n, sparse, d, a, negate_a, negate_b, .. } = inst else { continue };
             let (a_tile, b_tile) = tiles(inst, (multiply.a, multiply.b))?;
-            let convert = match types {
-                WgmmaTypes::Bf16F32 => from_bf16,
-                WgmmaTypes::F16F32 | WgmmaTypes::F16F16 => from_f16,
-            };
             let shared = &self.ctas[cta].shared;
-            let scratch = &mut self.scratch;
-            if let Some(tile) = b_tile {
-                scratch.fill_b(shared, tile, convert);
-            }
-            scratch.a.resize(8, [[0.0; 32]; K]);
+            let Scratch { matrices, fast, exact } = &mut self.scratch;
+            matrices.begin(*types, *n, sparse.is_some());
             if let Some(tile) = a_tile {
-                scratch.fill_a(shared, tile, convert);
+                matrices.fill_a(shared, tile);
             }
-            for quarter in 0..4 {
-                let Some(warp) = self.warps.get_mut(first_warp + quarter) else { continue };
-                let registers = &mut warp.registers;
-                if let WgmmaA::Registers(fragment) = a {
-                    scratch.fill_fragment(registers, quarter, fragment, convert);
+            if let Some(tile) = b_tile {
+                matrices.fill_b(shared, tile);
+            }
+            let Some(warps) = self.warps.get_mut(first_warp..first_warp + 4) else { continue };
+            if let WgmmaA::Registers(fragment) = a {
+                for (quarter, warp) in warps.iter_mut().enumerate() {
+                    let fragment = fragment.map(|reg| *warp.registers.lent(reg));
+                    matrices.fill_fragment(quarter, &fragment);
                 }
-                if negate_a != negate_b {
-                    scratch.negate(quarter);
+            }
+            if let (Some(sparse), Some(metadata)) = (sparse, &multiply.metadata) {
+                matrices.select(sparse.selector, metadata)?;
+            }
+            let negate = negate_a != negate_b;
+            match self.options.numerics {
+                _ if !types.allows_negation() => {
+                    for (quarter, warp) in warps.iter_mut().enumerate() {
+                        matrices.each_sum(&mut warp.registers, quarter, d, |row, column, old| {
+                            let old = if multiply.accumulate { old } else { 0 };
+                            matrices.integer(row, column, old.cast_signed()).cast_unsigned()
+                        });
+                    }
                 }
-                scratch.multiply(registers, quarter, (*types, d), multiply.accumulate);
+                Numerics::Fast => {
+                    fast.begin(matrices, negate);
+                    for (quarter, warp) in warps.iter_mut().enumerate() {
+                        fast.multiply(matrices, &mut warp.registers, quarter, d, multiply.accumulate);
+                    }
+                }
+                Numerics::Exact => {
+                    exact.begin(matrices.types, negate, &matrices.a, &matrices.b);
+                    for (quarter, warp) in warps.iter_mut().enumerate() {
+                        matrices.each_sum(&mut warp.registers, quarter, d, |row, column, old| {
+                            let old = multiply.accumulate.then_some(old);
+                            let columns = (column * matrices.k_b)..((column + 1) * matrices.k_b);
+                            exact.sum(row * matrices.k_a, columns, matrices.places(row), old)
+                        });
+                    }
+                }
             }
             self.counts.wgmmas += 1;
             self.counts.multiply_adds += 64 * u64::from(*n) * u64::from(types.k());
@@ -345,126 +381,4 @@ fn take(shared: &mut Shared, tile: Tile) -> Result<(), Fault> {
         shared.take_read(chunk, true)?;
     }
     Ok(())
-}
-
-/// A chunk's 8 elements as floats.
-fn floats(bytes: [u8; 16], convert: impl Fn(u16) -> f32) -> [f32; 8] {
-    core::array::from_fn(|i| convert(u16::from_le_bytes([bytes[2 * i], bytes[2 * i + 1]])))
-}
-
-impl Scratch {
-    fn fill_b(&mut self, shared: &Shared, tile: Tile, convert: impl Fn(u16) -> f32 + Copy) {
-        self.b.resize((tile.extent / 4) as usize, [[0.0; 4]; K]);
-        for index in 0..tile.chunks() {
-            let values = floats(shared.chunk(tile.chunk(index)), convert);
-            if tile.transposed {
-                let (k, block) = tile.column(index);
-                for (i, value) in values.into_iter().enumerate() {
-                    self.b[block as usize * 2 + i % 2][k as usize][i / 2] = value;
-                }
-            } else {
-                let (row, half) = ((index / 2) as usize, (index % 2) as usize);
-                let column = &mut self.b[row / 8 * 2 + row % 2][half * 8..half * 8 + 8];
-                for (place, value) in column.iter_mut().zip(values) {
-                    place[row % 8 / 2] = value;
-                }
-            }
-        }
-    }
-
-    /// Puts an element of A where the four lanes of its row find it.
-    fn put_a(&mut self, row: usize, k: usize, value: f32) {
-        self.a[row / 8][k][row % 8 * 4..row % 8 * 4 + 4].fill(value);
-    }
-
-    fn fill_a(&mut self, shared: &Shared, tile: Tile, convert: impl Fn(u16) -> f32 + Copy) {
-        for index in 0..tile.chunks() {
-            let values = floats(shared.chunk(tile.chunk(index)), convert);
-            for (i, value) in values.into_iter().enumerate() {
-                if tile.transposed {
-                    let (k, block) = tile.column(index);
-                    self.put_a(block as usize * 8 + i, k as usize, value);
-                } else {
-                    self.put_a((index / 2) as usize, (index % 2) as usize * 8 + i, value);
-                }
-            }
-        }
-    }
-
-    /// Register r of lane 4g + c holds row g + 8 (r % 2), elements 2c and 2c + 1 of K half r / 2.
-    fn fill_fragment(
-        &mut self,
-        registers: &mut Registers<'_>,
-        quarter: usize,
-        fragment: &[Reg; 4],
-        convert: impl Fn(u16) -> f32,
-    ) {
-        for (r, &reg) in fragment.iter().enumerate() {
-            let values = *registers.lent(reg);
-            for (lane, bits) in values.into_iter().enumerate() {
-                let row = quarter * 16 + r % 2 * 8 + lane / 4;
-                let k = r / 2 * 8 + lane % 4 * 2;
-                self.put_a(row, k, convert(bits as u16));
-                self.put_a(row, k + 1, convert((bits >> 16) as u16));
-            }
-        }
-    }
-
-    fn negate(&mut self, quarter: usize) {
-        for half in &mut self.a[quarter * 2..quarter * 2 + 2] {
-            for value in half.iter_mut().flatten() {
-                *value = -*value;
-            }
-        }
-    }
-
-    /// Adds one warp's products to its accumulators: value v of lane 4g + c is row g + 8 (v / 2 % 2), column
-    /// 8 (v / 4) + 2c + v % 2.
-    fn multiply(
-        &self,
-        registers: &mut Registers<'_>,
-        quarter: usize,
-        (types, d): (WgmmaTypes, &[Reg]),
-        accumulate: bool,
-    ) {
-        match types {
-            WgmmaTypes::Bf16F32 | WgmmaTypes::F16F32 => {
-                for (v, &reg) in d.iter().enumerate() {
-                    let lanes = registers.lent(reg);
-                    let mut sums = if accumulate { lanes.map(f32::from_bits) } else { [0.0; 32] };
-                    add_products(&mut sums, &self.a[quarter * 2 + v / 2 % 2], &self.b[v / 4 * 2 + v % 2]);
-                    *lanes = sums.map(|sum| if sum.is_nan() { NAN32 } else { sum.to_bits() });
-                }
-            }
-            WgmmaTypes::F16F16 => {
-                for (r, &reg) in d.iter().enumerate() {
-                    let lanes = registers.lent(reg);
-                    let mut packed = [0u32; 32];
-                    for parity in 0..2 {
-                        let old = lanes.map(|bits| from_f16((bits >> (16 * parity)) as u16));
-                        let mut sums = if accumulate { old } else { [0.0; 32] };
-                        add_products(&mut sums, &self.a[quarter * 2 + r % 2], &self.b[r / 2 * 2 + parity]);
-                        for (packed, sum) in packed.iter_mut().zip(sums) {
-                            *packed |= u32::from(to_f16(sum)) << (16 * parity);
-                        }
-                    }
-                    *lanes = packed;
-                }
-            }
-        }
-    }
-}
-
-/// `sums[lane] += a[k][lane] * b[k][lane % 4]` for every k in order: the one loop that costs time.
-#[inline(never)]
-fn add_products(sums: &mut [f32; 32], a: &[[f32; 32]; K], b: &[[f32; 4]; K]) {
-    let mut total = *sums;
-    for (a, b) in a.iter().zip(b) {
-        for row in 0..8 {
-            for c in 0..4 {
-                total[row * 4 + c] += a[row * 4 + c] * b[c];
-            }
-        }
-    }
-    *sums = total;
 }

@@ -227,6 +227,12 @@ impl fmt::Display for Fault {
             Self::Descriptor { descriptor, reason } => {
                 write!(f, "matrix descriptor {descriptor:#018x}: {reason}")
             }
+            Self::SparseMetadata { row, chunk, bits } => {
+                write!(
+                    f,
+                    "metadata {bits:#06b} of chunk {chunk} of row {row}, which names no places in order"
+                )
+            }
             Self::Registers { grow, held, asked } => {
                 let verb = if *grow { "inc" } else { "dec" };
                 write!(f, "setmaxnreg.{verb} to {asked} registers where a thread holds {held}")

@@ -181,16 +181,8 @@ fn consume<'f>(f: &'f Builder, tile: Tile, defect: Defect, at: Places<'f>) {
             f.wgmma_fence();
         }
         for step in 0..4 {
-            let operands = WgmmaOperands {
-                types: WgmmaTypes::Bf16F32,
-                n,
-                a: descriptor(a + step * 32),
-                b: descriptor(b + step * 32),
-                accumulate: f.constant(true),
-                transpose_a: false,
-                transpose_b: false,
-            };
-            f.wgmma(operands, &accumulators);
+            let (a, b) = (descriptor(a + step * 32), descriptor(b + step * 32));
+            f.wgmma(WgmmaOperands::new(WgmmaTypes::Bf16F32, n, a, b), &accumulators);
         }
         f.wgmma_commit();
         let release = || {

@@ -126,13 +126,8 @@ impl<'f> Kernel<'f> {
         let start = ((self.base & 0x3_FFFF) >> 4).cast::<u64>() | (64u64 << 16 | 8 << 32);
         let a = flaw.into().map_or(start, |flaw| start ^ flaw);
         let operands = WgmmaOperands {
-            types: WgmmaTypes::Bf16F32,
-            n: 8,
-            a,
-            b: start,
             accumulate: self.f.constant(accumulate),
-            transpose_a: false,
-            transpose_b: false,
+            ..WgmmaOperands::new(WgmmaTypes::Bf16F32, 8, a, start)
         };
         self.f.wgmma(operands, accumulators);
     }

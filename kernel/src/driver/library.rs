@@ -13,8 +13,8 @@ use crate::error::EngineError;
 /// File names of the CUDA driver.
 const DRIVER: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.so.1", "libcuda.so"] };
 
-/// The oldest driver that takes the printed PTX version, as `cuDriverGetVersion` writes it: CUDA 12.3, PTX 8.3.
-const OLDEST_VERSION: i32 = 12_030;
+/// The oldest driver that takes the printed PTX version, as `cuDriverGetVersion` writes it: CUDA 12.4, PTX 8.4.
+const OLDEST_VERSION: i32 = 12_040;
 
 /// The CUDA driver of this process, once it is known to be there and new enough.
 pub(super) struct Driver {

@@ -121,14 +121,19 @@ impl Inst {
                 none.read(*map, Type::U64).read_all(coords, Type::S32).read(*src, Type::U32)
             }
             Self::PrefetchTensorMap { map } => none.read(*map, Type::U64),
-            Self::Wgmma { d, a, b, accumulate, .. } => {
+            Self::Wgmma { d, a, b, accumulate, sparse, .. } => {
                 let all = match a {
                     WgmmaA::Shared(descriptor) => none.read(*descriptor, Type::U64),
                     WgmmaA::Registers(regs) => {
                         regs.iter().fold(none, |all, &reg| all.read_bits(Operand::Reg(reg), 32))
                     }
                 };
-                all.read(*b, Type::U64).read(*accumulate, Type::Pred).writes(d, Expect::Accumulator)
+                let all = all.read(*b, Type::U64);
+                let all = match sparse {
+                    Some(sparse) => all.read(Operand::Reg(sparse.metadata), Type::U32),
+                    None => all,
+                };
+                all.read(*accumulate, Type::Pred).writes(d, Expect::Accumulator)
             }
             Self::StoreMatrix { address, src, .. } => none.read(*address, Type::U32).read_all(src, Type::U32),
             Self::SetMaxRegisters { .. }

@@ -4,7 +4,7 @@
 
 use super::{Operand, Reg};
 
-/// Element types of a dense `wgmma`: A and B, then D.
+/// Element types of a `wgmma`: A and B, then D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WgmmaTypes {
     /// `.f32.bf16.bf16`, K = 16.
@@ -13,34 +13,174 @@ pub enum WgmmaTypes {
     F16F32,
     /// `.f16.f16.f16`, K = 16.
     F16F16,
+    /// `.f32.tf32.tf32`, K = 8: `.f32` registers and memory whose low 13 bits are not read.
+    Tf32F32,
+    /// `.f32` sums of 8-bit floats, A's format then B's, K = 32.
+    Fp8F32(Fp8, Fp8),
+    /// `.f16` sums of 8-bit floats, A's format then B's, K = 32.
+    Fp8F16(Fp8, Fp8),
+    /// `.s32` sums of 8-bit integers, K = 32.
+    Int8 {
+        /// A's elements.
+        a: Int8,
+        /// B's elements.
+        b: Int8,
+        /// `.satfinite`: sums are clamped to the range of `.s32` and do not wrap.
+        saturate: bool,
+    },
+    /// `.s32.b1.b1.and.popc`, K = 256: how many bits are set in both operands.
+    B1,
+}
+
+/// An 8-bit floating-point format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fp8 {
+    /// 4 bits of exponent, 3 of significand; no infinities, largest 448.
+    E4m3,
+    /// 5 bits of exponent, 2 of significand; largest 57344.
+    E5m2,
+}
+
+/// An 8-bit integer format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Int8 {
+    /// Signed.
+    S8,
+    /// Unsigned.
+    U8,
+}
+
+/// The format of an element of A or B.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WgmmaElement {
+    /// IEEE binary16.
+    F16,
+    /// The upper half of a binary32.
+    Bf16,
+    /// The upper 19 bits of a binary32.
+    Tf32,
+    /// An 8-bit float.
+    Fp8(Fp8),
+    /// An 8-bit integer.
+    Int8(Int8),
+    /// One bit.
+    B1,
+}
+
+/// The format of an element of D.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WgmmaSum {
+    /// IEEE binary16, two in a register, the even column in the low half.
+    F16,
+    /// IEEE binary32.
+    F32,
+    /// A 32-bit integer.
+    S32,
+}
+
+impl WgmmaElement {
+    /// Width in bits.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::F16 | Self::Bf16 => 16,
+            Self::Tf32 => 32,
+            Self::Fp8(_) | Self::Int8(_) => 8,
+            Self::B1 => 1,
+        }
+    }
+
+    /// The suffix PTX writes, without its dot.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::Tf32 => "tf32",
+            Self::Fp8(Fp8::E4m3) => "e4m3",
+            Self::Fp8(Fp8::E5m2) => "e5m2",
+            Self::Int8(Int8::S8) => "s8",
+            Self::Int8(Int8::U8) => "u8",
+            Self::B1 => "b1",
+        }
+    }
+}
+
+impl WgmmaSum {
+    /// The suffix PTX writes, without its dot.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::F32 => "f32",
+            Self::S32 => "s32",
+        }
+    }
 }
 
 impl WgmmaTypes {
-    /// K of one instruction: as many elements as fill 32 bytes.
+    /// Every combination of types that exists.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let floats = [Fp8::E4m3, Fp8::E5m2];
+        let integers = [Int8::S8, Int8::U8];
+        let fp8 = floats.into_iter().flat_map(move |a| floats.map(|b| (a, b)));
+        let int8 = integers.into_iter().flat_map(move |a| integers.map(|b| (a, b)));
+        [Self::Bf16F32, Self::F16F32, Self::F16F16, Self::Tf32F32]
+            .into_iter()
+            .chain(fp8.flat_map(|(a, b)| [Self::Fp8F32(a, b), Self::Fp8F16(a, b)]))
+            .chain(int8.flat_map(|(a, b)| [false, true].map(|saturate| Self::Int8 { a, b, saturate })))
+            .chain([Self::B1])
+    }
+
+    /// The format of A's elements.
+    pub const fn a(self) -> WgmmaElement {
+        match self {
+            Self::Bf16F32 => WgmmaElement::Bf16,
+            Self::F16F32 | Self::F16F16 => WgmmaElement::F16,
+            Self::Tf32F32 => WgmmaElement::Tf32,
+            Self::Fp8F32(a, _) | Self::Fp8F16(a, _) => WgmmaElement::Fp8(a),
+            Self::Int8 { a, .. } => WgmmaElement::Int8(a),
+            Self::B1 => WgmmaElement::B1,
+        }
+    }
+
+    /// The format of B's elements.
+    pub const fn b(self) -> WgmmaElement {
+        match self {
+            Self::Bf16F32 | Self::F16F32 | Self::F16F16 | Self::Tf32F32 | Self::B1 => self.a(),
+            Self::Fp8F32(_, b) | Self::Fp8F16(_, b) => WgmmaElement::Fp8(b),
+            Self::Int8 { b, .. } => WgmmaElement::Int8(b),
+        }
+    }
+
+    /// The format of D's elements.
+    pub const fn d(self) -> WgmmaSum {
+        match self {
+            Self::Bf16F32 | Self::F16F32 | Self::Tf32F32 | Self::Fp8F32(..) => WgmmaSum::F32,
+            Self::F16F16 | Self::Fp8F16(..) => WgmmaSum::F16,
+            Self::Int8 { .. } | Self::B1 => WgmmaSum::S32,
+        }
+    }
+
+    /// K of one dense instruction: as many elements as fill 32 bytes. A sparse one has twice as many.
     pub const fn k(self) -> u32 {
         256 / self.element_bits()
     }
 
     /// Width of an element of A and B.
     pub const fn element_bits(self) -> u32 {
-        match self {
-            Self::Bf16F32 | Self::F16F32 | Self::F16F16 => 16,
-        }
+        self.a().bits()
     }
 
     /// 32-bit accumulator registers of a thread for a given N.
     pub const fn accumulators(self, n: u32) -> u32 {
-        match self {
-            Self::Bf16F32 | Self::F16F32 => n / 2,
-            Self::F16F16 => n / 4,
+        match self.d() {
+            WgmmaSum::F32 | WgmmaSum::S32 => n / 2,
+            WgmmaSum::F16 => n / 4,
         }
     }
 
-    /// Whether the instruction exists for this N.
+    /// Whether the instruction exists for this N: 8 to 256 in steps of 8, for `.s32` sums above 32 in steps of 16.
     pub const fn allows(self, n: u32) -> bool {
-        match self {
-            Self::Bf16F32 | Self::F16F32 | Self::F16F16 => n >= 8 && n <= 256 && n.is_multiple_of(8),
-        }
+        let step = if matches!(self.d(), WgmmaSum::S32) && n > 32 { 16 } else { 8 };
+        n >= 8 && n <= 256 && n.is_multiple_of(step)
     }
 
     /// Whether shared operands may be MN-major.
@@ -48,12 +188,33 @@ impl WgmmaTypes {
         self.element_bits() == 16
     }
 
-    /// D's type suffix, then A's and B's.
-    pub const fn suffix(self) -> &'static str {
+    /// Whether operands may be negated.
+    pub const fn allows_negation(self) -> bool {
+        !matches!(self.d(), WgmmaSum::S32)
+    }
+
+    /// The largest metadata selector of the sparse form; `None` where there is no such form.
+    pub const fn sparse_selectors(self) -> Option<u32> {
+        match self.element_bits() {
+            16 | 32 => Some(1),
+            8 => Some(0),
+            _ => None,
+        }
+    }
+
+    /// D's type, A's and B's as PTX writes them, without the first dot.
+    pub fn suffix(self) -> String {
+        let (d, a, b) = (self.d().suffix(), self.a().suffix(), self.b().suffix());
         match self {
-            Self::Bf16F32 => "f32.bf16.bf16",
-            Self::F16F32 => "f32.f16.f16",
-            Self::F16F16 => "f16.f16.f16",
+            Self::Int8 { saturate: true, .. } => format!("satfinite.{d}.{a}.{b}"),
+            Self::B1 => format!("{d}.{a}.{b}.and.popc"),
+            Self::Bf16F32
+            | Self::F16F32
+            | Self::F16F16
+            | Self::Tf32F32
+            | Self::Fp8F32(..)
+            | Self::Fp8F16(..)
+            | Self::Int8 { .. } => format!("{d}.{a}.{b}"),
         }
     }
 }
@@ -65,4 +226,23 @@ pub enum WgmmaA {
     Shared(Operand),
     /// This thread's fragment: four 32-bit registers.
     Registers([Reg; 4]),
+}
+
+/// What makes a `wgmma` sparse: A holds half of each chunk of K, and the metadata says which.
+///
+/// Of four neighbours along K, 16- and 8-bit types keep two; of two neighbours, `.tf32` keeps one. Each chunk has four
+/// bits of metadata: the places of the two kept, the lower in the low bits and first, or `0b0100` for the first and
+/// `0b1110` for the second of two. Chunk j of a register is in bits 4j.., and
+///
+/// * for 16- and 32-bit types, lanes 4g + 2 * selector + h hold the h-th half of K of row g of the warp's 16 in their
+///   low 16 bits, of row g + 8 in their high ones; the other lanes' registers are not read;
+/// * for 8-bit types, lane 4g + c holds the (c / 2)-th half of K of row g + 8 (c % 2).
+///
+/// Source: PTX ISA "Sparse matrix storage" of `wgmma.mma_async.sp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WgmmaSparse {
+    /// A `.u32` register.
+    pub metadata: Reg,
+    /// Which lanes' metadata is read: 0 or 1, for 8-bit types 0.
+    pub selector: u32,
 }

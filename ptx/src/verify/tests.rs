@@ -1,8 +1,8 @@
 //! Each invariant: a program that breaks it, and a twin that does not.
 
 use super::*;
-use crate::inst::Reg;
-use crate::{Builder, Entry, Special, Target, WgmmaOperands, WgmmaTypes};
+use crate::inst::{Fp8, Int8, Reg};
+use crate::{Builder, Entry, Special, Target, WgmmaOperands, WgmmaSource, WgmmaTypes};
 
 fn entry() -> Entry {
     Entry {
@@ -92,6 +92,42 @@ fn each_violation_is_found() {
             |f| wgmma(f, 24, 12),
         ),
         (
+            "an N that the integers do not have",
+            |f| form(f, WgmmaForm { types: S8, n: 40, ..WgmmaForm::default() }),
+            "has no N = 40: 8, 16, 24, 32 or 48..=256 in steps of 16",
+            |f| form(f, WgmmaForm { types: S8, n: 48, ..WgmmaForm::default() }),
+        ),
+        (
+            "a transposed operand of 8 bits",
+            |f| form(f, WgmmaForm { types: E4M3, transpose: [false, true], ..WgmmaForm::default() }),
+            "wgmma .f32.e4m3.e5m2 cannot read a transposed operand",
+            |f| form(f, WgmmaForm { transpose: [true, true], ..WgmmaForm::default() }),
+        ),
+        (
+            "transposed fragments",
+            |f| form(f, WgmmaForm { registers: true, transpose: [true, false], ..WgmmaForm::default() }),
+            "wgmma .f32.bf16.bf16 cannot read a transposed operand there",
+            |f| form(f, WgmmaForm { registers: true, transpose: [false, true], ..WgmmaForm::default() }),
+        ),
+        (
+            "a negated integer",
+            |f| form(f, WgmmaForm { types: S8, negate: true, ..WgmmaForm::default() }),
+            "wgmma .satfinite.s32.s8.u8 cannot negate",
+            |f| form(f, WgmmaForm { types: WgmmaTypes::Tf32F32, negate: true, ..WgmmaForm::default() }),
+        ),
+        (
+            "sparse bits",
+            |f| form(f, WgmmaForm { types: WgmmaTypes::B1, selector: Some(0), ..WgmmaForm::default() }),
+            "wgmma .s32.b1.b1.and.popc has no sparse form",
+            |f| form(f, WgmmaForm { types: WgmmaTypes::B1, ..WgmmaForm::default() }),
+        ),
+        (
+            "a selector that 8-bit types do not have",
+            |f| form(f, WgmmaForm { types: E4M3, selector: Some(1), ..WgmmaForm::default() }),
+            "wgmma.sp .f32.e4m3.e5m2 has no metadata selector 1: 0..=0",
+            |f| form(f, WgmmaForm { selector: Some(1), ..WgmmaForm::default() }),
+        ),
+        (
             "a vector wider than 16 bytes",
             |f| {
                 let address = f.param::<u64>("p");
@@ -163,19 +199,40 @@ fn each_violation_is_found() {
     }
 }
 
+const S8: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::U8, saturate: true };
+const E4M3: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E5m2);
+
+/// What one `wgmma` is made of.
+struct WgmmaForm {
+    types: WgmmaTypes,
+    n: u32,
+    registers: bool,
+    transpose: [bool; 2],
+    negate: bool,
+    selector: Option<u32>,
+}
+
+impl Default for WgmmaForm {
+    fn default() -> Self {
+        let (types, transpose) = (WgmmaTypes::Bf16F32, [false; 2]);
+        Self { types, n: 16, registers: false, transpose, negate: false, selector: None }
+    }
+}
+
+fn form(f: &Builder, form: WgmmaForm) {
+    let WgmmaForm { types, n, registers, transpose: [transpose_a, transpose_b], negate, selector } = form;
+    let (descriptor, fragment) = (f.constant(0u64), [0; 4].map(|zero| f.variable(zero)));
+    let a = if registers { WgmmaSource::Registers(fragment) } else { WgmmaSource::Shared(descriptor) };
+    let sparse = selector.map(|selector| (f.variable(0x4444_4444), selector));
+    let sums: Vec<_> = (0..types.accumulators(n)).map(|_| f.variable(0)).collect();
+    let dense = WgmmaOperands::new(types, n, a, descriptor);
+    f.wgmma(WgmmaOperands { transpose_a, transpose_b, negate_b: negate, sparse, ..dense }, &sums);
+}
+
 fn wgmma(f: &Builder, n: u32, accumulators: usize) {
     let registers: Vec<_> = (0..accumulators).map(|_| f.variable(0.0f32)).collect();
     let descriptor = f.constant(0u64);
-    let operands = WgmmaOperands {
-        types: WgmmaTypes::Bf16F32,
-        n,
-        a: descriptor,
-        b: descriptor,
-        accumulate: f.constant(true),
-        transpose_a: false,
-        transpose_b: false,
-    };
-    f.wgmma(operands, &registers);
+    f.wgmma(WgmmaOperands::new(WgmmaTypes::Bf16F32, n, descriptor, descriptor), &registers);
 }
 
 #[test]

@@ -1,0 +1,175 @@
+//! Operands of a multiply as matrices of raw elements, whatever they come from.
+
+use ptx::WgmmaTypes;
+use ptx::inst::{Int8, Reg, WgmmaElement, WgmmaSum};
+
+use crate::descriptor::Tile;
+use crate::shared::Shared;
+use crate::trap::Fault;
+use crate::warp::{Lanes, Registers};
+
+/// A `(64, k_a)` and B `(n, k_b)`, K running fastest; an element's bits are zero-extended. Single bits are kept in
+/// words of 32, which count as the elements then.
+#[derive(Debug)]
+pub(super) struct Matrices {
+    pub(super) types: WgmmaTypes,
+    pub(super) a: Vec<u32>,
+    pub(super) b: Vec<u32>,
+    pub(super) k_a: usize,
+    pub(super) k_b: usize,
+    /// For a sparse A the place along K of each of its elements; else nothing.
+    places: Vec<u16>,
+    /// Bytes of an element.
+    width: usize,
+}
+
+impl Default for Matrices {
+    fn default() -> Self {
+        let types = WgmmaTypes::Bf16F32;
+        Self { types, a: Vec::new(), b: Vec::new(), k_a: 0, k_b: 0, places: Vec::new(), width: 2 }
+    }
+}
+
+/// The elements of a chunk.
+fn elements(chunk: [u8; 16], width: usize) -> impl Iterator<Item = u32> {
+    (0..16).step_by(width).map(move |at| {
+        let bytes = chunk.into_iter().skip(at).take(width).enumerate();
+        bytes.fold(0, |bits, (i, byte)| bits | u32::from(byte) << (8 * i))
+    })
+}
+
+impl Matrices {
+    pub(super) fn begin(&mut self, types: WgmmaTypes, n: u32, sparse: bool) {
+        self.types = types;
+        self.width = if types.a() == WgmmaElement::B1 { 4 } else { types.element_bits() as usize / 8 };
+        self.k_a = 32 / self.width;
+        self.k_b = if sparse { 2 * self.k_a } else { self.k_a };
+        self.a.resize(64 * self.k_a, 0);
+        self.b.resize(n as usize * self.k_b, 0);
+        self.places.clear();
+    }
+
+    pub(super) fn fill_a(&mut self, shared: &Shared, tile: Tile) {
+        fill(&mut self.a, self.k_a, self.width, shared, tile);
+    }
+
+    pub(super) fn fill_b(&mut self, shared: &Shared, tile: Tile) {
+        fill(&mut self.b, self.k_b, self.width, shared, tile);
+    }
+
+    /// With p elements in a register, register r of lane 4g + c holds row g + 8 (r % 2) and elements pc.. of the half
+    /// r / 2 of the slice of K.
+    pub(super) fn fill_fragment(&mut self, quarter: usize, fragment: &[Lanes<u32>; 4]) {
+        let packed = 4 / self.width;
+        for (r, lanes) in fragment.iter().enumerate() {
+            for (lane, bits) in lanes.iter().enumerate() {
+                let row = quarter * 16 + r % 2 * 8 + lane / 4;
+                let k = r / 2 * self.k_a / 2 + lane % 4 * packed;
+                let place = &mut self.a[row * self.k_a + k..][..packed];
+                for (element, bytes) in place.iter_mut().zip(bits.to_le_bytes().chunks_exact(self.width)) {
+                    *element = bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+                }
+            }
+        }
+    }
+
+    /// Finds the place of every element of a sparse A; [`ptx::WgmmaSparse`] says where its metadata is.
+    pub(super) fn select(&mut self, selector: u32, metadata: &[Lanes<u32>; 4]) -> Result<(), Fault> {
+        let (kept, of) = if self.width == 4 { (1, 2) } else { (2, 4) };
+        let chunks = self.k_a / kept;
+        for row in 0..64 {
+            let (warp, g, upper) = (&metadata[row / 16], row % 8, row / 8 % 2);
+            for chunk in 0..chunks {
+                let (half, shift) = (chunk * 2 / chunks, chunk % (chunks / 2) * 4);
+                let bits = if self.width == 1 {
+                    warp[4 * g + 2 * half + upper] >> shift
+                } else {
+                    warp[4 * g + 2 * selector as usize + half] >> (shift + 16 * upper)
+                } & 0xF;
+                let (first, second) = (bits & 3, bits >> 2);
+                let start = (of * chunk) as u16;
+                match (kept, bits) {
+                    (1, 0b0100) => self.places.push(start),
+                    (1, 0b1110) => self.places.push(start + 1),
+                    (2, _) if first < second => {
+                        self.places.extend([start + first as u16, start + second as u16]);
+                    }
+                    _ => return Err(Fault::SparseMetadata { row: row as u32, chunk: chunk as u32, bits }),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Where along K the elements of a row of A lie, if it is sparse.
+    pub(super) fn places(&self, row: usize) -> Option<&[u16]> {
+        self.places.get(row * self.k_a..(row + 1) * self.k_a)
+    }
+
+    /// Pairs of elements that meet in an element of D.
+    fn pairs(&self, row: usize, column: usize) -> impl Iterator<Item = (u32, u32)> {
+        let a = &self.a[row * self.k_a..][..self.k_a];
+        let b = &self.b[column * self.k_b..][..self.k_b];
+        let places = self.places(row);
+        a.iter().enumerate().map(move |(i, &a)| (a, b[places.map_or(i, |places| places[i].into())]))
+    }
+
+    /// An element of D of integer types.
+    pub(super) fn integer(&self, row: usize, column: usize, old: i32) -> i32 {
+        let WgmmaTypes::Int8 { a: of_a, b: of_b, saturate } = self.types else {
+            let bits: u32 = self.pairs(row, column).map(|(a, b)| (a & b).count_ones()).sum();
+            return old.wrapping_add(bits.cast_signed());
+        };
+        let value = |bits: u32, format| match format {
+            Int8::S8 => i64::from((bits as u8).cast_signed()),
+            Int8::U8 => i64::from(bits),
+        };
+        let products: i64 = self.pairs(row, column).map(|(a, b)| value(a, of_a) * value(b, of_b)).sum();
+        let sum = i64::from(old) + products;
+        if saturate { sum.clamp(i32::MIN.into(), i32::MAX.into()) as i32 } else { sum as i32 }
+    }
+
+    /// Replaces each element of D that one warp holds, given its row, column and old bits: value v of lane 4g + c is
+    /// row g + 8 (v / 2 % 2), column 8 (v / 4) + 2c + v % 2.
+    pub(super) fn each_sum(
+        &self,
+        registers: &mut Registers<'_>,
+        quarter: usize,
+        d: &[Reg],
+        mut replace: impl FnMut(usize, usize, u32) -> u32,
+    ) {
+        let halves = self.types.d() == WgmmaSum::F16;
+        for (r, &reg) in d.iter().enumerate() {
+            for (lane, bits) in registers.lent(reg).iter_mut().enumerate() {
+                let row = |v: usize| quarter * 16 + v / 2 % 2 * 8 + lane / 4;
+                let column = |v: usize| v / 4 * 8 + lane % 4 * 2 + v % 2;
+                if halves {
+                    let v = 2 * r;
+                    let low = replace(row(v), column(v), *bits & 0xFFFF);
+                    let high = replace(row(v + 1), column(v + 1), *bits >> 16);
+                    *bits = low & 0xFFFF | high << 16;
+                } else {
+                    *bits = replace(row(r), column(r), *bits);
+                }
+            }
+        }
+    }
+}
+
+/// Reads an operand of `k` elements a row from shared memory.
+fn fill(matrix: &mut [u32], k: usize, width: usize, shared: &Shared, tile: Tile) {
+    for index in 0..tile.chunks() {
+        let values = elements(shared.chunk(tile.chunk(index)), width);
+        if tile.transposed {
+            let (at, block) = tile.column(index);
+            for (i, value) in values.enumerate() {
+                matrix[(block as usize * 8 + i) * k + at as usize] = value;
+            }
+        } else {
+            let start = index as usize * (16 / width);
+            for (place, value) in matrix[start..].iter_mut().zip(values) {
+                *place = value;
+            }
+        }
+    }
+}
