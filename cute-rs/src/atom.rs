@@ -60,7 +60,10 @@ impl SwizzleMode {
 
     /// Elements of a contiguous row of the tile; 0 for elements of no bits.
     pub const fn elements(self, element_bits: u32) -> u32 {
-        if element_bits == 0 { 0 } else { self.bytes() * 8 / element_bits }
+        match (self.bytes() * 8).checked_div(element_bits) {
+            Some(elements) => elements,
+            None => 0,
+        }
     }
 
     /// The permutation, on byte addresses.
