@@ -10,6 +10,9 @@ const E4M3: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3);
 const MIXED: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E5m2, Fp8::E4m3);
 const HALF: WgmmaTypes = WgmmaTypes::Fp8F16(Fp8::E5m2, Fp8::E5m2);
 
+/// Why, types, pairs of elements, the old D, and the new one.
+type Case<'a> = (&'a str, WgmmaTypes, &'a [(u32, u32)], Option<u32>, u32);
+
 fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], old: Option<u32>) -> u32 {
     let (a, b): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
     let mut exact = Exact::default();
@@ -36,7 +39,7 @@ fn sums_worked_out_by_hand() {
     use WgmmaTypes::{Bf16F32, F16F16, F16F32, Tf32F32};
     let one = b(1.0);
     let f = f32::to_bits;
-    let cases: &[(&str, WgmmaTypes, &[(u32, u32)], Option<u32>, u32)] = &[
+    let cases: &[Case<'_>] = &[
         ("one product", Bf16F32, &[(b(3.0), b(-0.5))], None, f(-1.5)),
         ("a product and the old D", Bf16F32, &[(b(3.0), b(2.0))], Some(f(0.25)), f(6.25)),
         ("nothing", Bf16F32, &[(b(0.0), b(-1.0))], None, 0),
@@ -169,7 +172,7 @@ fn smallest(element: WgmmaElement) -> i32 {
     match element {
         WgmmaElement::F16 | WgmmaElement::Fp8(Fp8::E5m2) => -14,
         WgmmaElement::Fp8(Fp8::E4m3) => -6,
-        _ => -126,
+        WgmmaElement::Bf16 | WgmmaElement::Tf32 | WgmmaElement::Int8(_) | WgmmaElement::B1 => -126,
     }
 }
 
@@ -221,7 +224,7 @@ fn random_sums_are_those_of_the_definition() {
                         if element == WgmmaElement::Bf16 { word >> 16 } else { word }
                     }
                     WgmmaElement::F16 => bits & 0xFFFF,
-                    _ => bits & 0xFF,
+                    WgmmaElement::Fp8(_) | WgmmaElement::Int8(_) | WgmmaElement::B1 => bits & 0xFF,
                 };
                 if value(element, bits).is_finite() {
                     break bits;
