@@ -259,6 +259,32 @@ fn a_gpu_that_is_not_there_is_an_error() {
     }
 }
 
+/// What `bench` cannot do is said before a GPU is looked for.
+#[test]
+fn bench_checks_its_arguments_first() {
+    let nowhere = folder("bench").join("no-folder").join("out");
+    let nowhere = nowhere.display().to_string();
+    for (why, arguments, words) in [
+        ("JSON into no folder", &["--json", &nowhere][..], &["cannot write", "no-folder"][..]),
+        ("CSV into no folder", &["--csv", &nowhere], &["cannot write", "no-folder"]),
+        ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
+        ("no suite", &["--suite", "secret"], &["secret", "public", "selection"]),
+        ("no type", &["--dtype", "f8"], &["`f8`", "bf16 and f16"]),
+        ("no layout", &["--layout", "xy"], &["xy", "kn"]),
+        ("no kernel", &["--config", "tiny"], &["`tiny`", "large-bf16-kk"]),
+        ("a kernel of another type", &["--config", "small-f16-kk"], &["for f16", "--dtype is bf16"]),
+        ("an empty product", &["--m", "0"], &["--m", "0"]),
+        ("a shape twice", &["--shape", "1x1x8", "--m", "5"], &["--shape", "--m"]),
+    ] {
+        let run = falchion(&[&["bench"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{why}: {}{}", run.stdout, run.stderr);
+        for word in words {
+            assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
+        }
+        assert!(!run.stderr.contains("panicked"), "{why}: {}", run.stderr);
+    }
+}
+
 #[test]
 fn the_catalogue_is_printed() {
     let list = falchion(&["configs"]);

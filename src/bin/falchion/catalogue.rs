@@ -133,6 +133,18 @@ impl EmitArgs {
     }
 }
 
+/// Contiguous directions of A and B, as in kernel names.
+pub(crate) fn layout(entry: &dyn AnyGemm) -> String {
+    let spec = entry.plan().mainloop;
+    format!("{}{}", direction(spec.a_major, "M"), direction(spec.b_major, "N")).to_lowercase()
+}
+
+/// Every kernel of an element type and of directions.
+pub(crate) fn of(element: &str, directions: &str) -> Vec<Box<dyn AnyGemm>> {
+    let fits = |entry: &dyn AnyGemm| entry.element() == element && layout(entry) == directions;
+    kernel::catalogue().into_iter().filter(|entry| fits(entry.as_ref())).collect()
+}
+
 /// The kernel for a product of `tiles_of(tile)` output tiles: the usual choice by size.
 pub(crate) fn choose(
     directions: &str,

@@ -80,4 +80,12 @@ impl Progress {
             bar.finish_and_clear();
         }
     }
+
+    /// Prints something while the bar is out of its way.
+    pub(crate) fn aside(&self, print: impl FnOnce()) {
+        match self.bar.get() {
+            Some(bar) => bar.suspend(print),
+            None => print(),
+        }
+    }
 }

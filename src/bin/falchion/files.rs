@@ -72,6 +72,18 @@ pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
     }
 }
 
+/// Fails unless a file can be written at that path, and leaves what is there as it is.
+pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
+    let there = path.exists();
+    let opened = fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display())))?;
+    if !there {
+        // Only what this function made: a run that fails leaves nothing behind.
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
 fn whole(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
 }

@@ -1,0 +1,348 @@
+//! `falchion bench`: our kernels beside cuBLASLt and the multiply-only ceiling, in one process and one power state.
+//!
+//! *Burst* is about ten milliseconds after a rest, *sustained* is the card kept busy for seconds, so that its power
+//! limit decides. In both, candidates take turns and the median over the turns counts. Inputs rotate over sets that
+//! do not fit the L2 cache together.
+
+mod arena;
+mod measure;
+mod report;
+mod suites;
+
+use std::cell::Cell;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cute_rs::atom::Major;
+use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
+use kernel::driver::{Enqueue, Prepared};
+use kernel::{AnyGemm, Buffer, Engine, GemmProblem, Gpu, Program, ceiling};
+use ptx::WgmmaTypes;
+
+use arena::{Arena, Set};
+use measure::{Candidate, Protocol, State};
+use report::{Figure, Record};
+use suites::Suite;
+
+use crate::engine::Progress;
+use crate::{Failure, catalogue, files};
+
+/// Time our kernels beside cuBLASLt and the ceiling, on the GPU.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
+                        falchion bench --suite public --json public.json --csv public.csv\n  \
+                        falchion bench --suite selection --all-configs --json table.json"
+)]
+pub(crate) struct BenchArgs {
+    /// Rows of A and D.
+    #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
+    m: u32,
+    /// Columns of B and D.
+    #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
+    n: u32,
+    /// Columns of A, rows of B.
+    #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
+    k: u32,
+    /// Shapes of your own, in place of --m --n --k.
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, conflicts_with_all = ["m", "n", "k"])]
+    shape: Vec<GemmProblem>,
+    /// A list of shapes.
+    #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
+    suite: Option<Suite>,
+    /// Kernels to time, from `falchion configs`.
+    #[arg(long, value_name = "NAME")]
+    config: Vec<String>,
+    /// Time every kernel of the type and the directions, at the shapes it can do.
+    #[arg(long, conflicts_with = "config")]
+    all_configs: bool,
+    /// Element type.
+    #[arg(long, default_value = "bf16")]
+    dtype: String,
+    /// Contiguous directions of A and B, as in kernel names: kk, kn, mk or mn.
+    #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
+    layout: String,
+    /// Turns that each candidate gets [default: 7; 3 for --suite selection].
+    #[arg(long)]
+    turns: Option<usize>,
+    /// Leave the sustained measurement out.
+    #[arg(long)]
+    burst_only: bool,
+    /// Write every figure to this JSON file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write every figure to this CSV file.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+}
+
+/// One of our kernels, ready to be launched.
+struct Ours {
+    entry: Box<dyn AnyGemm>,
+    program: Program,
+    slots: u32,
+}
+
+/// What all shapes are measured with.
+struct Bench {
+    gpu: Gpu,
+    peer: Option<CublasLt>,
+    arena: Arena,
+    ceiling: Option<Ceiling>,
+    ours: Vec<Ours>,
+    protocol: Protocol,
+    dtype: String,
+    majors: [Major; 2],
+    /// A kernel asked for by name that cannot do a shape is an error; others stay out.
+    named: bool,
+}
+
+impl BenchArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        for path in [&self.json, &self.csv].into_iter().flatten() {
+            files::writable(path)?;
+        }
+        let shapes = match self.suite {
+            Some(suite) => suite.shapes(),
+            None if !self.shape.is_empty() => self.shape.clone(),
+            None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
+        };
+        let data = arena::random(&self.dtype)?;
+        let kernels = self.kernels()?;
+        let mut gpu = Gpu::new(0)?;
+        println!("{}", gpu.describe());
+        // The selection chooses among our kernels, so nothing else is timed for it.
+        let alone = self.suite == Some(Suite::Selection);
+        let peer = if alone { None } else { peer(&gpu) };
+        let ours = kernels.into_iter().map(|entry| {
+            let program = entry.program()?;
+            let slots = gpu.slots(&program)?;
+            Ok(Ours { entry, program, slots })
+        });
+        let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
+        let directions = ours.first().map(|ours| ours.entry.plan().mainloop);
+        let majors = directions.map_or([Major::K; 2], |spec| [spec.a_major, spec.b_major]);
+        let arena = Arena::new(&mut gpu, &data, &shapes)?;
+        let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
+        let mut record = Record {
+            card: gpu.describe(),
+            cublaslt: peer.as_ref().map(CublasLt::version),
+            dtype: self.dtype.clone(),
+            layout: ours
+                .first()
+                .map_or_else(|| self.layout.clone(), |ours| catalogue::layout(ours.entry.as_ref())),
+            figures: Vec::new(),
+        };
+        let (protocol, dtype, named) = (self.protocol(alone), self.dtype.clone(), !self.config.is_empty());
+        let mut bench = Bench { gpu, peer, arena, ceiling, ours, protocol, dtype, majors, named };
+        bench.all(&shapes, &mut record.figures)?;
+        for &state in &bench.protocol.states {
+            report::print_means(&record.figures, state);
+        }
+        self.write(&record)?;
+        bench.close()
+    }
+
+    fn protocol(&self, alone: bool) -> Protocol {
+        let mut states = vec![State::Burst];
+        if !self.burst_only && !alone {
+            states.push(State::Sustained);
+        }
+        let (turns, rest, burst) = if alone { (3, 30, 0.004) } else { (7, 120, 0.010) };
+        let rest = Duration::from_millis(rest);
+        Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst }
+    }
+
+    fn kernels(&self) -> Result<Vec<Box<dyn AnyGemm>>, Failure> {
+        if self.config.is_empty() {
+            return Ok(catalogue::of(&self.dtype, &self.layout));
+        }
+        let kernel = |name: &String| {
+            let entry = kernel::find(name)?;
+            let (element, dtype) = (entry.element(), &self.dtype);
+            if element == dtype {
+                return Ok(entry);
+            }
+            Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
+        };
+        self.config.iter().map(kernel).collect()
+    }
+
+    fn write(&self, record: &Record) -> Result<(), Failure> {
+        let write = |path: &PathBuf, text: String| {
+            std::fs::write(path, text)
+                .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display())))
+        };
+        if let Some(path) = &self.json {
+            write(path, record.json()?)?;
+        }
+        if let Some(path) = &self.csv {
+            write(path, record.csv())?;
+        }
+        Ok(())
+    }
+}
+
+fn peer(gpu: &Gpu) -> Option<CublasLt> {
+    match CublasLt::new(gpu) {
+        Ok(peer) => {
+            println!("cuBLASLt {}", peer.version());
+            Some(peer)
+        }
+        Err(error) => {
+            println!("without cuBLASLt: {error}");
+            None
+        }
+    }
+}
+
+impl Bench {
+    fn all(&mut self, shapes: &[GemmProblem], figures: &mut Vec<Figure>) -> Result<(), Failure> {
+        let progress = Progress::new("measuring");
+        for (i, &shape) in shapes.iter().enumerate() {
+            let done = |part| progress.show((i * 1000 + part) as u64, (shapes.len() * 1000) as u64);
+            self.shape(shape, figures, &progress, &done)?;
+        }
+        progress.show(1, 1);
+        Ok(())
+    }
+
+    /// Measures one shape; `step` is told how many thousandths of it are done.
+    fn shape(
+        &mut self,
+        problem: GemmProblem,
+        figures: &mut Vec<Figure>,
+        progress: &Progress,
+        step: &dyn Fn(usize),
+    ) -> Result<(), Failure> {
+        let sets = self.arena.sets(problem);
+        let ours = self.prepared(problem, &sets)?;
+        let product = self.product(problem);
+        let plan = self.peer.as_ref().map(|peer| peer.plan(&product)).transpose()?;
+        let fastest = match (&plan, sets.first()) {
+            (Some(plan), Some(set)) => Some(plan.fastest(&mut self.gpu, set.a, set.b, set.d)?),
+            _ => None,
+        };
+        let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
+        let GemmProblem { m, n, k } = problem;
+        progress.aside(|| println!("\n{m} x {n} x {k} {}", self.dtype));
+        let whole = candidates.len() * self.protocol.turns.max(1) * self.protocol.states.len();
+        let done = Cell::new(0);
+        for &state in &self.protocol.states {
+            let turns = self.protocol.measure(&mut self.gpu, &candidates, state, &|| {
+                done.set(done.get() + 1);
+                step(done.get() * 1000 / whole.max(1));
+            })?;
+            let first = figures.len();
+            figures.extend(
+                candidates
+                    .iter()
+                    .zip(&turns)
+                    .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns)),
+            );
+            progress.aside(|| report::table(state, &figures[first..]));
+        }
+        Ok(())
+    }
+
+    /// Launches of our kernels, one a set.
+    fn prepared(&mut self, problem: GemmProblem, sets: &[Set]) -> Result<Vec<Candidate<'static>>, Failure> {
+        let mut all = Vec::new();
+        for Ours { entry, program, slots } in &self.ours {
+            let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
+                .iter()
+                .map(|set| {
+                    let launch = entry.launch(&set.call(problem, entry.as_ref()), *slots)?;
+                    let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
+                    let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
+                    Ok(Box::new(prepared) as Box<dyn Enqueue>)
+                })
+                .collect();
+            match launches {
+                Ok(launches) => all.push(Candidate {
+                    name: entry.name().to_owned(),
+                    launches,
+                    operations: problem.operations(),
+                    slots: Some(*slots),
+                }),
+                Err(error) if self.named => return Err(error),
+                Err(_) => {}
+            }
+        }
+        Ok(all)
+    }
+
+    /// The peer's product in the directions of our kernels.
+    fn product(&self, size: GemmProblem) -> Product {
+        let precision = if self.dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
+        let [a, b] = self.majors;
+        Product { size, precision, a, b }
+    }
+
+    fn close(mut self) -> Result<(), Failure> {
+        self.arena.free(&mut self.gpu)?;
+        match self.ceiling {
+            Some(ceiling) => ceiling.free(&mut self.gpu),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The multiply-only kernel with its operands on the device.
+struct Ceiling {
+    operands: Buffer,
+    sums: Buffer,
+    prepared: Prepared,
+    operations: f64,
+}
+
+impl Ceiling {
+    fn new(gpu: &mut Gpu, data: &[u8], dtype: &str) -> Result<Self, Failure> {
+        let rounds = 2000;
+        let multiprocessors = gpu.multiprocessors();
+        let types = if dtype == "f16" { WgmmaTypes::F16F32 } else { WgmmaTypes::Bf16F32 };
+        let operands = gpu.upload(&data[..ceiling::OPERAND_BYTES])?;
+        let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
+        let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, rounds);
+        let prepared = gpu.prepare(&ceiling::program(types)?, grid, &arguments)?;
+        Ok(Self { operands, sums, prepared, operations: ceiling::operations(multiprocessors, rounds) })
+    }
+
+    fn free(self, gpu: &mut Gpu) -> Result<(), Failure> {
+        gpu.free(self.operands)?;
+        Ok(gpu.free(self.sums)?)
+    }
+}
+
+/// Everything that takes turns at a shape: the ceiling, ours, the peer with its first and its fastest algorithm.
+fn candidates<'a>(
+    ours: Vec<Candidate<'a>>,
+    peer: Option<(&'a Plan, usize)>,
+    sets: &[Set],
+    problem: GemmProblem,
+    limit: Option<&'a Ceiling>,
+) -> Result<Vec<Candidate<'a>>, Failure> {
+    let mut candidates = Vec::new();
+    candidates.extend(limit.map(|limit| Candidate {
+        name: report::CEILING.to_owned(),
+        launches: vec![Box::new(&limit.prepared)],
+        operations: limit.operations,
+        slots: None,
+    }));
+    candidates.extend(ours);
+    if let Some((plan, fastest)) = peer {
+        for (name, algorithm) in [(report::FIRST, 0), (report::FASTEST, fastest)] {
+            let run = |set: &Set| plan.with(algorithm, set.a, set.b, set.d);
+            let launches: Result<Vec<Box<dyn Enqueue + 'a>>, Failure> =
+                sets.iter().map(|set| Ok(Box::new(run(set)?) as Box<dyn Enqueue + 'a>)).collect();
+            let operations = problem.operations();
+            candidates.push(Candidate {
+                name: name.to_owned(),
+                launches: launches?,
+                operations,
+                slots: None,
+            });
+        }
+    }
+    Ok(candidates)
+}

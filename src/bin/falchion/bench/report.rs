@@ -1,0 +1,295 @@
+//! What was measured: on the terminal, as JSON, as CSV.
+
+use std::fmt::Write as _;
+
+use kernel::GemmProblem;
+use serde::Serialize;
+
+use super::measure::{Candidate, State, Turns};
+use super::suites;
+use crate::Failure;
+
+/// The candidate that nothing can be faster than.
+pub(super) const CEILING: &str = "ceiling";
+/// The peer's first suggestion.
+pub(super) const FIRST: &str = "cuBLASLt first";
+/// The fastest of the peer's suggestions.
+pub(super) const FASTEST: &str = "cuBLASLt fastest";
+
+/// A whole run.
+#[derive(Debug, Serialize)]
+pub(super) struct Record {
+    /// The card, its driver and compute capability.
+    pub(super) card: String,
+    /// The peer's version.
+    pub(super) cublaslt: Option<String>,
+    pub(super) dtype: String,
+    /// Contiguous directions of A and B, as in kernel names.
+    pub(super) layout: String,
+    pub(super) figures: Vec<Figure>,
+}
+
+/// One candidate at one shape in one state.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Figure {
+    pub(super) m: u32,
+    pub(super) n: u32,
+    pub(super) k: u32,
+    pub(super) candidate: String,
+    pub(super) state: State,
+    /// Clusters that run at once, for our kernels.
+    pub(super) slots: Option<u32>,
+    /// TFLOP/s over the turns: least, median, most.
+    pub(super) tflops: [f64; 3],
+    pub(super) microseconds: f64,
+}
+
+impl Figure {
+    pub(super) fn new(shape: GemmProblem, state: State, candidate: &Candidate<'_>, turns: &Turns) -> Self {
+        let GemmProblem { m, n, k } = shape;
+        let tflops = turns.spread();
+        Self {
+            m,
+            n,
+            k,
+            candidate: candidate.name.clone(),
+            state,
+            slots: candidate.slots,
+            tflops,
+            microseconds: shape.operations() / tflops[1] / 1e6,
+        }
+    }
+
+    pub(super) fn shape(&self) -> GemmProblem {
+        GemmProblem { m: self.m, n: self.n, k: self.k }
+    }
+
+    /// Whether it is one of our kernels.
+    pub(super) fn ours(&self) -> bool {
+        self.slots.is_some()
+    }
+}
+
+/// A candidate's median by its name, among the figures of one shape in one state.
+fn median(figures: &[Figure], name: &str) -> Option<f64> {
+    figures.iter().find(|figure| figure.candidate == name).map(|figure| figure.tflops[1])
+}
+
+/// A ratio that may not be there, right-aligned.
+fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
+    match value {
+        Some(value) => format!("{value:width$.digits$}"),
+        None => format!("{:>width$}", "-"),
+    }
+}
+
+/// Prints the figures of one shape in one state.
+pub(super) fn table(state: State, figures: &[Figure]) {
+    let of = |name| median(figures, name);
+    let (ceiling, first, fastest) = (of(CEILING), of(FIRST), of(FASTEST));
+    println!(
+        "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13}",
+        state.name(),
+        "",
+        "us",
+        "TFLOP/s",
+        "spread",
+        "% ceiling",
+        "x Lt first",
+        "x Lt fastest"
+    );
+    for figure in figures {
+        let [least, median, most] = figure.tflops;
+        let over = |other: Option<f64>| other.map(|other| median / other);
+        println!(
+            "{:10} {:22} {:10.2} {median:8.1}  {:11} {} {} {}",
+            "",
+            figure.candidate,
+            figure.microseconds,
+            format!("{least:.0}..{most:.0}"),
+            cell(over(ceiling).map(|ratio| 100.0 * ratio), 9, 1),
+            cell(over(first), 11, 3),
+            cell(over(fastest), 13, 3),
+        );
+    }
+}
+
+/// A kernel's geometric means over shapes, against the peer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Mean {
+    pub(super) candidate: String,
+    pub(super) shapes: usize,
+    pub(super) first: f64,
+    pub(super) fastest: f64,
+}
+
+/// Geometric means of the speeds over the peer's, for each of our kernels and for the best of ours at each shape.
+pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
+    let groups = by_shape(figures, state);
+    let mut names: Vec<&str> = Vec::new();
+    for figure in figures.iter().filter(|figure| figure.ours()) {
+        if !names.contains(&figure.candidate.as_str()) {
+            names.push(&figure.candidate);
+        }
+    }
+    let best = |group: &[&Figure]| {
+        group.iter().filter(|figure| figure.ours()).map(|figure| figure.tflops[1]).max_by(f64::total_cmp)
+    };
+    let named = |group: &[&Figure], name: &str| {
+        group.iter().find(|figure| figure.candidate == name).map(|figure| figure.tflops[1])
+    };
+    let mean = |candidate: &str, speed: &dyn Fn(&[&Figure]) -> Option<f64>| {
+        let mut logs = [0.0; 2];
+        let mut shapes = 0;
+        for group in groups.iter().filter(|group| suites::counts(group[0].shape())) {
+            if let (Some(ours), Some(first), Some(fastest)) =
+                (speed(group), named(group, FIRST), named(group, FASTEST))
+            {
+                logs[0] += (ours / first).ln();
+                logs[1] += (ours / fastest).ln();
+                shapes += 1;
+            }
+        }
+        let [first, fastest] = logs.map(|log| (log / shapes as f64).exp());
+        Mean { candidate: candidate.to_owned(), shapes, first, fastest }
+    };
+    let mut means: Vec<Mean> = names.iter().map(|name| mean(name, &|group| named(group, name))).collect();
+    if names.len() > 1 {
+        means.push(mean("best of ours", &best));
+    }
+    means.retain(|mean| mean.shapes > 0);
+    means
+}
+
+/// Figures of a state, a shape at a time, in the order they were measured.
+fn by_shape(figures: &[Figure], state: State) -> Vec<Vec<&Figure>> {
+    let mut groups: Vec<Vec<&Figure>> = Vec::new();
+    for figure in figures.iter().filter(|figure| figure.state == state) {
+        match groups.iter_mut().find(|group| group[0].shape() == figure.shape()) {
+            Some(group) => group.push(figure),
+            None => groups.push(vec![figure]),
+        }
+    }
+    groups
+}
+
+/// Prints the geometric means of a state, where there are several shapes.
+pub(super) fn print_means(figures: &[Figure], state: State) {
+    let means = means(figures, state);
+    if means.iter().all(|mean| mean.shapes < 2) {
+        return;
+    }
+    println!("\n{} geometric means over shapes of at least 10 GFLOP", state.name());
+    println!("{:33} {:>7} {:>11} {:>13}", "", "shapes", "x Lt first", "x Lt fastest");
+    for Mean { candidate, shapes, first, fastest } in means {
+        println!("{:10} {candidate:22} {shapes:7} {first:11.3} {fastest:13.3}", "");
+    }
+}
+
+impl Record {
+    pub(super) fn json(&self) -> Result<String, Failure> {
+        serde_json::to_string_pretty(self)
+            .map_err(|error| Failure::environment(format!("the figures do not serialise: {error}")))
+    }
+
+    /// One line a figure, with the ratios that the table prints; a field that does not apply is empty.
+    pub(super) fn csv(&self) -> String {
+        let mut text = "m,n,k,dtype,layout,state,candidate,microseconds,tflops_least,tflops,tflops_most,\
+                        percent_ceiling,times_cublaslt_first,times_cublaslt_fastest\n"
+            .to_owned();
+        for figure in &self.figures {
+            let group: Vec<Figure> = by_shape(&self.figures, figure.state)
+                .into_iter()
+                .find(|group| group[0].shape() == figure.shape())
+                .unwrap_or_default()
+                .into_iter()
+                .cloned()
+                .collect();
+            let [least, tflops, most] = figure.tflops;
+            let over = |name, scale: f64| {
+                median(&group, name).map_or(String::new(), |other| format!("{:.4}", scale * tflops / other))
+            };
+            let GemmProblem { m, n, k } = figure.shape();
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{m},{n},{k},{},{},{},{},{:.3},{least:.2},{tflops:.2},{most:.2},{},{},{}",
+                self.dtype,
+                self.layout,
+                figure.state.name(),
+                figure.candidate,
+                figure.microseconds,
+                over(CEILING, 100.0),
+                over(FIRST, 1.0),
+                over(FASTEST, 1.0),
+            );
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::GemmProblem;
+
+    use super::{CEILING, FASTEST, FIRST, Figure, Mean, Record, State, means};
+
+    fn figure(extent: u32, candidate: &str, tflops: f64) -> Figure {
+        let slots = (!candidate.starts_with("cuBLASLt") && candidate != CEILING).then_some(132);
+        let shape = GemmProblem { m: extent, n: extent, k: extent };
+        Figure {
+            m: extent,
+            n: extent,
+            k: extent,
+            candidate: candidate.to_owned(),
+            state: State::Burst,
+            slots,
+            tflops: [tflops - 1.0, tflops, tflops + 1.0],
+            microseconds: shape.operations() / tflops / 1e6,
+        }
+    }
+
+    fn figures() -> Vec<Figure> {
+        let shape = |extent, speeds: [f64; 5]| {
+            let names = [CEILING, "one", "two", FIRST, FASTEST];
+            names.into_iter().zip(speeds).map(move |(name, tflops)| figure(extent, name, tflops))
+        };
+        // The last is too small to count.
+        let shapes = [
+            (4096, [900.0, 800.0, 400.0, 400.0, 800.0]),
+            (2048, [900.0, 200.0, 400.0, 800.0, 800.0]),
+            (64, [900.0, 1.0, 1.0, 100.0, 100.0]),
+        ];
+        shapes.into_iter().flat_map(|(extent, speeds)| shape(extent, speeds)).collect()
+    }
+
+    #[test]
+    fn means_are_geometric_and_leave_small_shapes_out() {
+        let near = |mean: &Mean, first: f64, fastest: f64| {
+            (mean.first - first).abs() < 1e-9 && (mean.fastest - fastest).abs() < 1e-9 && mean.shapes == 2
+        };
+        let all = means(&figures(), State::Burst);
+        let names: Vec<_> = all.iter().map(|mean| mean.candidate.as_str()).collect();
+        assert_eq!(names, ["one", "two", "best of ours"]);
+        // sqrt(2 * 1/4), sqrt(1 * 1/4); sqrt(1 * 1/2), sqrt(1/2 * 1/2); sqrt(2 * 1/2), sqrt(1 * 1/2).
+        assert!(near(&all[0], 0.5_f64.sqrt(), 0.5), "{all:?}");
+        assert!(near(&all[1], 0.5_f64.sqrt(), 0.5), "{all:?}");
+        assert!(near(&all[2], 1.0, 0.5_f64.sqrt()), "{all:?}");
+        assert_eq!(means(&figures(), State::Sustained), []);
+    }
+
+    #[test]
+    fn csv_has_the_ratios() {
+        let (dtype, layout) = ("bf16".to_owned(), "kk".to_owned());
+        let record = Record { card: String::new(), cublaslt: None, dtype, layout, figures: figures() };
+        let csv = record.csv();
+        let lines: Vec<_> = csv.lines().collect();
+        assert_eq!(lines.len(), 16);
+        let fields = lines[0].split(',').count();
+        assert!(lines.iter().all(|line| line.split(',').count() == fields), "{csv}");
+        assert_eq!(
+            lines[2],
+            "4096,4096,4096,bf16,kk,burst,one,171.799,799.00,800.00,801.00,88.8889,2.0000,1.0000"
+        );
+    }
+}

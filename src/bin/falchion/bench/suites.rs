@@ -1,0 +1,155 @@
+//! Which products are timed.
+
+use clap::ValueEnum;
+use kernel::GemmProblem;
+
+/// A list of shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Suite {
+    /// The shapes people compare GEMMs at.
+    Public,
+    /// Shapes that tell kernels apart, for the record that the selection is held against: burst only, short turns,
+    /// our kernels alone.
+    Selection,
+}
+
+/// M, N, K.
+const PUBLIC: [[u32; 3]; 16] = [
+    [2048, 2048, 2048],
+    [4096, 4096, 4096],
+    [8192, 8192, 8192],
+    [16384, 16384, 16384],
+    [4096, 14336, 4096],
+    [4096, 4096, 14336],
+    [8192, 28672, 8192],
+    [8192, 8192, 28672],
+    [32768, 1024, 1024],
+    [4096, 4096, 512],
+    [4000, 4000, 4000],
+    [3000, 5000, 1000],
+    [8191, 8192, 8192],
+    [2048, 6144, 2048],
+    [1024, 1024, 1024],
+    [512, 512, 512],
+];
+
+/// Every extent is a multiple of 8, so that every kernel takes every shape, but for the last few.
+const SELECTION: [[u32; 3]; 42] = [
+    // Squares.
+    [256, 256, 256],
+    [512, 512, 512],
+    [768, 768, 768],
+    [1024, 1024, 1024],
+    [1536, 1536, 1536],
+    [2048, 2048, 2048],
+    [2560, 2560, 2560],
+    [3072, 3072, 3072],
+    [4000, 4000, 4000],
+    [4096, 4096, 4096],
+    [5120, 5120, 5120],
+    [6144, 6144, 6144],
+    [8192, 8192, 8192],
+    // Few rows or columns.
+    [16, 4096, 4096],
+    [64, 4096, 4096],
+    [128, 8192, 8192],
+    [256, 14336, 4096],
+    [512, 4096, 14336],
+    [1024, 4096, 4096],
+    [8192, 128, 4096],
+    [8192, 256, 8192],
+    [16384, 512, 2048],
+    // Short reductions.
+    [4096, 4096, 64],
+    [4096, 4096, 128],
+    [4096, 4096, 256],
+    [4096, 4096, 512],
+    [8192, 8192, 512],
+    [32768, 1024, 1024],
+    [16384, 4096, 256],
+    // Long reductions.
+    [256, 256, 16384],
+    [512, 512, 32768],
+    [1024, 1024, 16384],
+    [2048, 2048, 16384],
+    // Layers of models.
+    [2048, 6144, 2048],
+    [2048, 11008, 4096],
+    [4096, 14336, 4096],
+    [4096, 4096, 14336],
+    [4096, 12288, 4096],
+    // Waves that do not fill.
+    [3000, 5000, 1000],
+    [2176, 4352, 1024],
+    [1000, 3304, 2000],
+    // Rows of D that are no whole 16 bytes.
+    [2047, 2047, 2048],
+];
+
+impl Suite {
+    pub(super) fn shapes(self) -> Vec<GemmProblem> {
+        let list: &[[u32; 3]] = match self {
+            Self::Public => &PUBLIC,
+            Self::Selection => &SELECTION,
+        };
+        list.iter().map(|&[m, n, k]| GemmProblem { m, n, k }).collect()
+    }
+}
+
+/// Whether a shape counts in geometric means: below, the time is that of launches.
+pub(super) fn counts(shape: GemmProblem) -> bool {
+    shape.operations() >= 1e10
+}
+
+/// Reads `4096x14336x4096`.
+pub(super) fn parse(text: &str) -> Result<GemmProblem, String> {
+    let extents: Vec<u32> = text
+        .split(['x', 'X'])
+        .map(|part| part.trim().parse().ok().filter(|&extent| extent > 0))
+        .collect::<Option<_>>()
+        .unwrap_or_default();
+    match extents[..] {
+        [m, n, k] => Ok(GemmProblem { m, n, k }),
+        _ => Err(format!("`{text}` is no shape; MxNxK was needed, as 4096x14336x4096")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum;
+    use kernel::GemmProblem;
+
+    use super::{Suite, counts, parse};
+
+    #[test]
+    fn shapes_are_read() {
+        let shape = |m, n, k| Some(GemmProblem { m, n, k });
+        for (text, want) in [
+            ("1x2x3", shape(1, 2, 3)),
+            ("4096X14336X64", shape(4096, 14336, 64)),
+            ("16 x 8 x 8", shape(16, 8, 8)),
+            ("1x2", None),
+            ("1x2x3x4", None),
+            ("0x2x3", None),
+            ("axbxc", None),
+            ("", None),
+            ("1x2x99999999999", None),
+        ] {
+            assert_eq!(parse(text).ok(), want, "`{text}`");
+        }
+    }
+
+    #[test]
+    fn suites_hold_each_shape_once() {
+        for suite in Suite::value_variants() {
+            let mut shapes: Vec<_> = suite.shapes().iter().map(|shape| [shape.m, shape.n, shape.k]).collect();
+            let count = shapes.len();
+            shapes.sort_unstable();
+            shapes.dedup();
+            assert_eq!(shapes.len(), count, "{suite:?}");
+        }
+        let small: Vec<_> = Suite::Public.shapes().into_iter().filter(|&shape| !counts(shape)).collect();
+        let cube = |extent| GemmProblem { m: extent, n: extent, k: extent };
+        assert_eq!(small, [cube(1024), cube(512)]);
+    }
+}
