@@ -49,6 +49,75 @@ impl Basis {
         Ok(basis)
     }
 
+    /// The coarsest profile in which each of these strides has a component: CuTe's `coprofile`. Strides of 0 need none.
+    ///
+    /// ```
+    /// # use cute_rs::Basis;
+    /// let strides = [Basis::new(1, &[0, 1])?, Basis::new(8, &[2])?];
+    /// assert_eq!(Basis::coprofile(&strides)?.to_string(), "((0,0),0,0)");
+    /// assert_eq!(Basis::coprofile(&[Basis::new(3, &[])?])?.to_string(), "0"); // A plain integer.
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::BasisSplit`] where one stride counts along a component that another goes into, as `1@0` and `1@1@0`
+    /// do; [`LayoutError::Capacity`] above [`MAX_LEAVES`] components.
+    pub const fn coprofile(strides: &[Self]) -> Result<IntTuple, LayoutError> {
+        Self::new_profile(strides, &Self { scale: 0, path: [0; DEPTH], len: 0 })
+    }
+
+    /// The profile below a path.
+    const fn new_profile(strides: &[Self], below: &Self) -> Result<IntTuple, LayoutError> {
+        let depth = below.len as usize;
+        // How many members the strides ask for, and one that ends here.
+        let (mut members, mut ends) = (0, None);
+        let mut i = 0;
+        while i < strides.len() {
+            let stride = &strides[i];
+            if stride.scale != 0 && stride.begins_with(below) {
+                if stride.len as usize == depth {
+                    ends = Some(stride.scale);
+                } else if stride.path[depth] as usize >= members {
+                    members = stride.path[depth] as usize + 1;
+                }
+            }
+            i += 1;
+        }
+        match ends {
+            Some(scale) if members > 0 => return Err(LayoutError::BasisSplit { scale }),
+            _ if members == 0 => return Ok(IntTuple::int(0)),
+            _ => {}
+        }
+        let mut profile = IntTuple::EMPTY;
+        let mut member = 0;
+        while member < members {
+            let mut inner = *below;
+            inner.path[depth] = member as u8;
+            inner.len += 1;
+            let part = match Self::new_profile(strides, &inner) {
+                Ok(part) => part,
+                Err(error) => return Err(error),
+            };
+            if let Err(error) = profile.extend(&part) {
+                return Err(error);
+            }
+            member += 1;
+        }
+        profile.close()
+    }
+
+    /// Whether the path begins with that of `other`.
+    const fn begins_with(&self, other: &Self) -> bool {
+        let mut i = 0;
+        while i < other.len as usize {
+            if i >= self.len as usize || self.path[i] != other.path[i] {
+                return false;
+            }
+            i += 1;
+        }
+        true
+    }
+
     /// The value.
     pub const fn scale(&self) -> i64 {
         self.scale
@@ -211,6 +280,35 @@ impl CoordLayout {
     /// Number of modes.
     pub const fn rank(&self) -> usize {
         self.layout.rank()
+    }
+
+    /// Nesting of the modes.
+    pub const fn depth(&self) -> usize {
+        self.layout.depth()
+    }
+
+    /// The smallest shape that has all coordinates the layout yields: one past the largest in each component. CuTe's
+    /// `coshape`; its product is the `cosize`.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Layout};
+    /// let identity = CoordLayout::identity(IntTuple::from((64, 32)))?;
+    /// let every_fourth_row = identity.composition(&Layout::flat(&[16, 32], &[4, 64])?)?;
+    /// assert_eq!(every_fourth_row.coshape().to_string(), "(61,32)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn coshape(&self) -> IntTuple {
+        let (shape, stride) = (self.layout.shape_ref(), self.layout.stride_ref());
+        let mut extents = [1; MAX_LEAVES];
+        let mut i = 0;
+        while i < shape.len() {
+            let reach = (shape.leaf(i) - 1) * stride.leaf(i);
+            if stride.axis(i) > 0 && reach > 0 {
+                extents[stride.axis(i) as usize - 1] += reach;
+            }
+            i += 1;
+        }
+        self.profile.with_leaves(&extents)
     }
 
     /// Number of coordinates of the domain.

@@ -154,6 +154,11 @@ pub enum LayoutError {
         /// How many components there are.
         components: usize,
     },
+    /// A stride counts along a component of a coordinate that another stride counts along a part of.
+    BasisSplit {
+        /// The stride's value.
+        scale: i64,
+    },
     /// Elements of a layout cannot be joined to larger ones.
     Recast {
         /// Extent of the mode in the way.
@@ -297,6 +302,10 @@ impl LayoutError {
                 .number(scale)
                 .text(" along a component that does not exist among ")
                 .count(components),
+            Self::BasisSplit { scale } => say
+                .text("a stride of ")
+                .number(scale)
+                .text(" along a component of which another stride takes a part"),
             Self::Recast { shape, stride, factor } => say
                 .text("mode ")
                 .number(shape)
@@ -366,6 +375,7 @@ impl LayoutError {
                 "walk all modes in one direction, or coalesce the first layout to one mode"
             }
             Self::Basis { .. } => "name a component of the coordinate's profile",
+            Self::BasisSplit { .. } => "give all strides along one component the same path",
             Self::Recast { .. } => {
                 "make the contiguous mode a multiple of the factor long, and all other strides multiples of it"
             }
@@ -448,6 +458,10 @@ mod tests {
             (
                 LayoutError::Basis { scale: 2, components: 1 },
                 "a stride of 2 along a component that does not exist among 1",
+            ),
+            (
+                LayoutError::BasisSplit { scale: 1 },
+                "a stride of 1 along a component of which another stride takes a part",
             ),
             (
                 LayoutError::Recast { shape: 3, stride: 1, factor: 2 },

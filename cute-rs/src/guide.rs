@@ -67,7 +67,7 @@
 //!
 //! | law | of |
 //! |---|---|
-//! | [`tuple_structure`](crate::laws::tuple_structure), [`tuple_relations`](crate::laws::tuple_relations), [`tuple_edits`](crate::laws::tuple_edits), [`coordinates`](crate::laws::coordinates), [`shape_division`](crate::laws::shape_division) | integer tuples |
+//! | [`tuple_structure`](crate::laws::tuple_structure), [`tuple_relations`](crate::laws::tuple_relations), [`tuple_edits`](crate::laws::tuple_edits), [`coordinates`](crate::laws::coordinates), [`ordered_coordinates`](crate::laws::ordered_coordinates), [`shape_division`](crate::laws::shape_division) | integer tuples |
 //! | [`evaluation`](crate::laws::evaluation), [`coalesce`](crate::laws::coalesce), [`slices`](crate::laws::slices), [`layout_edits`](crate::laws::layout_edits), [`generated_strides`](crate::laws::generated_strides) | one layout |
 //! | [`composition`](crate::laws::composition), [`composition_by_mode`](crate::laws::composition_by_mode), [`with_shape`](crate::laws::with_shape), [`complement`](crate::laws::complement), [`inverses`](crate::laws::inverses) | the algebra |
 //! | [`logical_divide`](crate::laws::logical_divide), [`divides_by_mode`](crate::laws::divides_by_mode) | divides of all arrangements |

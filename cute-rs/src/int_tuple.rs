@@ -3,6 +3,7 @@
 //! A tuple is a flat list of leaves and, for each leaf, how many parentheses open before it and close behind it.
 //! That makes it a `Copy` value without a heap that constants can be computed from.
 
+mod algorithms;
 mod arithmetic;
 mod coordinates;
 mod edit;

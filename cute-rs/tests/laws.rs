@@ -58,6 +58,17 @@ fn coordinates_stand_for_each_other() {
 }
 
 #[test]
+fn coordinates_come_in_any_order() {
+    let cases = choices(|choices| {
+        let shape = choices.layout().shape();
+        let places: Vec<_> = (0..shape.len()).map(|_| choices.below(4)).collect();
+        let order = IntTuple::flat(&places).and_then(|flat| flat.unflatten(&shape));
+        (shape, if choices.one_in(4) { IntTuple::int(0) } else { order.unwrap_or(shape) })
+    });
+    check(CASES, 100, cases, |(shape, order)| laws::ordered_coordinates(&shape, &order));
+}
+
+#[test]
 fn shapes_are_divided_from_the_left() {
     let divisors = choices(|choices| {
         let shape = choices.layout().shape();

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::oracle::{Tree, digits};
 use super::{Broken, Oracle, Verdict, equal};
 use crate::algebra::Tiler;
-use crate::coord_layout::CoordLayout;
+use crate::coord_layout::{Basis, CoordLayout};
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
@@ -106,6 +106,17 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
         equal(&Tree::of(&coords.at(i)).leaves(), &evaluated(coords, i), &[], &what)?;
         equal(&evaluated(&coords.coalesce(), i), &evaluated(coords, i), &[], &what)?;
     }
+    let names = components(&Tree::of(&coords.profile()), "");
+    let most = |k: usize| (0..coords.size()).map(|i| 1 + evaluated(coords, i)[k]).max().unwrap_or(1);
+    let extents: Vec<_> = (0..names.len()).map(most).collect();
+    equal(&Tree::of(&coords.coshape()).leaves(), &extents, &[], &format!("coshape of {what}"))?;
+    // The profile of the strides names all their components.
+    let strides: Vec<_> = (0..coords.shape().len()).map(|i| coords.stride(i)).collect();
+    let profile = Basis::coprofile(&strides).map(|profile| {
+        let own = components(&Tree::of(&profile), "");
+        leaves(coords).iter().all(|leaf| leaf.1 == 0 || own.contains(&leaf.2))
+    });
+    equal(&profile, &Ok(true), &[], &format!("coprofile of {what}"))?;
     if let Ok(walked) = coords.composition(b) {
         for (i, &c) in (0..).zip(&Oracle::of(b).offsets()) {
             equal(&evaluated(&walked, i), &evaluated(coords, c), &[b], &format!("{what} o {b}"))?;

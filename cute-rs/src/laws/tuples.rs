@@ -36,6 +36,15 @@ pub fn tuple_structure(tuple: &IntTuple) -> Result<Verdict, Broken> {
     let (max, min) = (leaves.iter().copied().max(), leaves.iter().copied().min());
     let want = (leaves.iter().product(), leaves.iter().sum(), max.unwrap_or(0), min.unwrap_or(0));
     equal(&ints, &want, &[], "product, sum, max and min")?;
+    let running: Vec<i64> = (0..leaves.len()).map(|i| leaves[..i].iter().product()).collect();
+    equal(&Tree::of(&tuple.prefix_product()).leaves(), &running, &[], "prefix_product")?;
+    let lists = (tuple.leaves().collect(), tuple.modes().map(|mode| mode.to_string()).collect());
+    let texts: Vec<_> = modes.iter().map(ToString::to_string).collect();
+    equal(&lists, &(leaves.clone(), texts), &[], "leaves and modes")?;
+    let doubled: Vec<_> = leaves.iter().map(|leaf| 2 * leaf + 1).collect();
+    let mapped = tuple.map(|leaf| 2 * leaf + 1);
+    let alike = Tree::of(&mapped).congruent(&tree);
+    equal(&(Tree::of(&mapped).leaves(), alike), &(doubled, true), &[], "map")?;
     let absolute: Vec<_> = leaves.iter().map(|leaf| leaf.abs()).collect();
     equal(&Tree::of(&tuple.abs()).leaves(), &absolute, &[], "absolute values")?;
     let signs: Vec<_> = leaves.iter().map(|leaf| leaf.signum()).collect();
@@ -127,6 +136,25 @@ pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken
     Ok(Verdict::Held)
 }
 
+/// The coordinates of a shape come in the order that is asked for: sorted by their digits, those of the leaf with the
+/// largest number first, of ties the rightmost.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn ordered_coordinates(shape: &IntTuple, order: &IntTuple) -> Result<Verdict, Broken> {
+    let Ok(coords) = shape.coords_in(order) else { return Ok(Verdict::NoResult) };
+    let (extents, numbers) = (Tree::of(shape).leaves(), Tree::of(order).leaves());
+    // Leaves that belong to a coarser entry of the order come in its place, the leftmost first.
+    let of_leaf = if numbers.len() == extents.len() { numbers } else { alloc::vec![0; extents.len()] };
+    let mut slowest: Vec<_> = (0..extents.len()).collect();
+    slowest.sort_by_key(|&leaf| core::cmp::Reverse((of_leaf[leaf], leaf)));
+    let mut all: Vec<_> = (0..extents.iter().product()).map(|i| digits(&extents, i)).collect();
+    all.sort_by_key(|coord| slowest.iter().map(|&leaf| coord[leaf]).collect::<Vec<_>>());
+    let got: Vec<_> = coords.map(|coord| Tree::of(&coord).leaves()).collect();
+    equal(&got, &all, &[], &format!("coordinates of {shape} in the order {order}"))?;
+    Ok(Verdict::Held)
+}
+
 /// Puts values into the leaves of a tree.
 fn fill(tree: &mut Tree, values: &mut impl Iterator<Item = i64>) {
     match tree {
@@ -204,6 +232,11 @@ pub fn tuple_edits(a: &IntTuple, b: &IntTuple, i: usize, j: usize) -> Result<Ver
                     modes.insert(low, Tree::Node(group));
                 })
             },
+        ),
+        (
+            "concat",
+            text(IntTuple::concat(&[*a, *b, *a])),
+            node([modes.clone(), y.modes(), modes.clone()].concat()),
         ),
         ("repeat", text(a.repeat(2)), node(Vec::from([x.clone(), x.clone()]))),
         ("wrap", text(a.wrap()), node(Vec::from([x.clone()]))),
