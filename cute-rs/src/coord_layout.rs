@@ -3,6 +3,7 @@
 //! A type of its own rather than a [`Layout`] with other strides: `Layout::at` is then always an integer, and nobody has to
 //! ask. Both are computed by the same code, since a stride's component travels along with its value.
 
+use alloc::vec::Vec;
 use core::fmt;
 
 use crate::algebra::{Tiler, walk_components};
@@ -381,6 +382,49 @@ impl CoordLayout {
             }
             i += 1;
         }
+    }
+
+    /// The layout whose strides carry their components.
+    pub(crate) const fn inner(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The same with another layout of strides that carry their components.
+    pub(crate) fn map_inner<E>(&self, change: impl FnOnce(&Layout) -> Result<Layout, E>) -> Result<Self, E> {
+        Ok(Self { layout: change(&self.layout)?, profile: self.profile })
+    }
+
+    /// The same strides with the coarsest profile that they allow; a plain layout where none counts along a component.
+    pub(crate) fn coarsest(&self) -> Result<Self, Layout> {
+        let shape = self.shape();
+        let strides: Vec<_> = (0..shape.len()).map(|i| self.stride(i)).collect();
+        match Basis::coprofile(&strides) {
+            Ok(profile) if !profile.is_int() => Ok(Self::new(shape, &strides, profile).unwrap_or(*self)),
+            // Strides of a legal layout do not take parts of each other's components.
+            _ => {
+                let mut scales = [0; MAX_LEAVES];
+                for (scale, stride) in scales.iter_mut().zip(&strides) {
+                    *scale = stride.scale;
+                }
+                Err(Layout::from_parts(shape, shape.with_leaves(&scales)))
+            }
+        }
+    }
+
+    /// The same strides with a profile that has all modes of `shape` where it goes into it.
+    pub(crate) fn covering(&self, shape: &IntTuple) -> Result<Self, LayoutError> {
+        fn cover(profile: &IntTuple, shape: &IntTuple) -> Result<IntTuple, LayoutError> {
+            if profile.is_int() || shape.is_int() {
+                return Ok(*profile);
+            }
+            let modes = (0..profile.rank().max(shape.rank())).map(|i| match i < profile.rank() {
+                true => cover(&profile.mode(i), &shape.mode(i)),
+                false => Ok(IntTuple::int(0)),
+            });
+            IntTuple::tuple(&modes.collect::<Result<Vec<_>, _>>()?)
+        }
+        let strides: Vec<_> = (0..self.shape().len()).map(|i| self.stride(i)).collect();
+        Self::new(self.shape(), &strides, cover(&self.profile, shape)?)
     }
 
     /// With another layout.

@@ -4,6 +4,7 @@
 //!
 //! - a layout ([`Picture::of_layout`], [`Picture::of_composed`]): the offset of each coordinate, darker from the
 //!   smallest to the largest, so that the order in memory shows;
+//! - a coordinate layout ([`Picture::of_coords`]): the coordinate that each coordinate leads to;
 //! - a thread-value layout ([`Picture::of_thread_value`]): the owner `T{thread}V{value}` of each element, coloured by
 //!   thread;
 //! - a tile in shared memory and an access to it ([`Picture::of_banks`]): the bank of each element, coloured by bank,
@@ -45,6 +46,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use crate::composed::ComposedLayout;
+use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
@@ -110,6 +112,33 @@ impl Picture {
     /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells.
     pub fn of_composed(composed: &ComposedLayout) -> Result<Self, DrawError> {
         Self::offsets(composed.to_string(), composed)
+    }
+
+    /// The coordinates that a coordinate layout yields, darker from the first to the last of its
+    /// [coshape](CoordLayout::coshape).
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, draw::Picture};
+    /// let identity = CoordLayout::identity(IntTuple::from((2, 3)))?;
+    /// let table = Picture::of_coords(&identity)?.table();
+    /// assert!(table.ends_with("0 | (0,0) (0,1) (0,2)\n1 | (1,0) (1,1) (1,2)\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells.
+    pub fn of_coords(coords: &CoordLayout) -> Result<Self, DrawError> {
+        let places = plain(coords.inner());
+        let grid = Grid::new(&places)?;
+        let shape = coords.coshape();
+        let last = shape.product() - 1;
+        let cell = |(row, column): (usize, usize)| {
+            // At most `MAX_CELLS`.
+            let coord = coords.at((row + grid.rows * column) as i64);
+            let index = shape.crd2idx(&coord).unwrap_or(0).clamp(0, last);
+            Cell { label: coord.to_string(), colour: Colour::along(index, 0, last) }
+        };
+        Ok(Self::new(coords.to_string(), (grid.rows, grid.columns), grid.coords().map(cell).collect()))
     }
 
     fn offsets(title: String, composed: &ComposedLayout) -> Result<Self, DrawError> {

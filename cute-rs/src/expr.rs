@@ -17,6 +17,8 @@
 //! | `(4,(2,3))` | an integer tuple |
 //! | `(4,(2,3)):(1,(4,8))` | the layout `shape:stride` |
 //! | `(A,B)` | layouts side by side, as the modes of one |
+//! | `2@1`, `2@1@0`, `E<0,1>` | a stride along a component of a coordinate: `E<0,1>` is `1@1@0` |
+//! | `(4,5):(1@1,1@0)` | a layout that yields coordinates |
 //! | `Sw<3,4,3>` | a swizzle |
 //! | `A o B` | A after B: layouts, swizzles, and an integer for an offset that is added |
 //! | `Sw<3,4,3> o 16 o L` | the composed layout `c -> Sw<3,4,3>(16 + L(c))` |
@@ -40,6 +42,7 @@
 
 mod apply;
 mod argument;
+mod calls;
 mod operations;
 mod parse;
 mod range;

@@ -34,8 +34,8 @@
 //!
 //! # Where to read on
 //!
-//! [`tutorial`] teaches the algebra by example; this page is its overview; with the cargo feature `proptest`,
-//! `guide` shows how to property-test a layout of your own.
+//! [`tutorial`] teaches the algebra by example; this page is its overview; [`checklist`] says for each of CuTe's names
+//! what it is called here; with the cargo feature `proptest`, `guide` shows how to property-test a layout of your own.
 //!
 //! # The operations
 //!
@@ -188,6 +188,7 @@ extern crate std;
 
 mod algebra;
 pub mod atom;
+pub mod checklist;
 mod composed;
 mod coord_layout;
 pub mod draw;

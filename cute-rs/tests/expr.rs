@@ -1,7 +1,7 @@
 //! Layout expressions: results as CuTe's documentation has them, errors at their characters, and no text that panics.
 
 use cute_rs::expr::{ExprError, Value, evaluate, operations};
-use cute_rs::{ComposedLayout, IntTuple, Layout, Swizzle};
+use cute_rs::{Basis, ComposedLayout, CoordLayout, IntTuple, Layout, Swizzle};
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use proptest::sample::select;
 use proptest::test_runner::Config;
@@ -55,7 +55,7 @@ fn operations_as_cute_documents_them() {
             "zipped_divide((9,(4,8)):(59,(13,1)), <3:3,(2,4):(1,8)>)",
             "((3,(2,4)),(3,(2,2))):((177,(13,2)),(59,(26,1)))",
         ),
-        ("zipped_divide((8,6):(6,1), <4,_>)", "((4,6),(2,1)):((6,1),(24,0))"),
+        ("zipped_divide((8,6):(6,1), <4,_>)", "((4),(2,6)):((6),(24,1))"),
         ("zipped_divide((4,2,3):(2,1,8), 4:2)", "((2,2),(2,3)):((4,1),(2,8))"),
         ("tiled_divide((8,6):(6,1), <4,2>)", "((4,2),2,3):((6,1),24,2)"),
         ("tiled_divide((8,6):(6,1), <4>)", "((4),2,6):((6),24,1)"),
@@ -102,10 +102,120 @@ fn operations_as_cute_documents_them() {
         ("flatten((2,(3,5)):(1,(2,6)))", "(2,3,5):(1,2,6)"),
         ("row_major((2,3))", "(2,3):(3,1)"),
         ("cosize((4,8):(1,16))", "116"),
+        ("flat_divide((8,(6,4)), <_,<2,_>>)", "((2),8,(3,4)):((8),1,(16,48))"),
+        ("coalesce((2,(1,6)):(1,(6,2)), (1,1))", "(2,6):(1,2)"),
+        ("coalesce_x((4,1):(1,10))", "(4,1):(1,10)"),
+        ("filter((4,3,2):(1,0,4), (1,1,1))", "(4,1,2):(1,0,4)"),
+        ("filter_zeros((4,3,2):(1,0,4))", "(4,1,2):(1,0,4)"),
+        ("unflatten((2,3,4), (0,(0,0)))", "(2,(3,4)):(1,(2,6))"),
+        ("wrap(8:2)", "(8):(2)"),
+        ("insert((2,3), 1, 4:9)", "(2,4,3):(1,9,2)"),
+        ("remove((2,3,4), 1)", "(2,4):(1,6)"),
+        ("padded((2,3), 4)", "(2,3,1,1):(1,2,0,0)"),
+        ("tile_unzip(((2,3),(4,5),6):((1,2),(6,24),120), 2)", "((2,4),(3,5,6)):((1,6),(2,24,120))"),
+        ("get((2,(3,5)):(1,(2,6)), 1, 0)", "3:2"),
+        ("make_fragment_like(((2,2),4,3):((8,1),64,16))", "((2,2),4,3):((1,2),12,4)"),
+        ("domain_distribute((3,8), 4)", "4:3"),
+        ("domain_offset((1,2), Sw<2,0,3> o (4,8):(8,1))", "Sw<2,0,3> o 10 o (4,8):(8,1)"),
+        ("domain_offset((1,2), (4,8):(8,1))", "Sw<0,0,0> o 10 o (4,8):(8,1)"),
+        ("nullspace((4,3):(1,0))", "3:4"),
+        ("max_common_layout((4,8):(8,1), (4,8):(12,1))", "8:4"),
+        ("max_common_vector((4,8):(8,1), (4,8):(12,1))", "8"),
+        ("max_common_vector(Sw<3,3,3> o (8,64):(64,1), (8,64):(64,1))", "8"),
+        ("max_alignment((8,4):(1,12))", "4"),
+        ("upcast((64,4):(1,128), 4)", "(16,4):(1,32)"),
+        ("downcast((16,4):(1,32), 4)", "(64,4):(1,128)"),
+        ("recast(Sw<3,4,3> o (8,128):(128,1), 8, 16)", "Sw<3,3,3> o 0 o (8,64):(64,1)"),
+        ("logical_product((2,2), <2:1,_>)", "((2,2),2):((1,2),2)"),
+        ("zipped_product((2,4), <2,4>)", "((2,4),(2,(2,2))):((1,2),(2,(1,8)))"),
+        ("tiled_product((2,4), <2,4>)", "((2,4),2,(2,2)):((1,2),2,(1,8))"),
+        ("flat_product((2,4), <2,4>)", "(2,4,2,(2,2)):(1,2,2,(1,8))"),
+        ("crd2crd((1,5), (3,6), (9,2))", "(7,1)"),
+        ("get_hier_coord(19, (4,8):(8,1))", "(2,3)"),
+        ("get_1d_coord(19, (4,8):(8,1))", "14"),
+        ("product((2,(3,4)))", "24"),
+        ("product_each((2,(3,4)))", "(2,12)"),
+        ("product_like((2,(3,4)), (0,0))", "(2,12)"),
+        ("prefix_product((2,(3,4)))", "(1,(2,6))"),
+        ("sum((2,(3,4)))", "9"),
+        ("max((2,(3,4)))", "4"),
+        ("min((2,(3,4)))", "2"),
+        ("gcd((4,(6,10)))", "2"),
+        ("lcm((4,(6,10)))", "60"),
+        ("inner_product((1,2), (3,4))", "11"),
+        ("elem_scale((1,2), (3,4))", "(3,8)"),
+        ("shape_mod((3,6,2,8), 9)", "(3,3,1,1)"),
+        ("round_up((1000,500), (128,256))", "(1024,512)"),
+        ("congruent((1,(2,3)), (4,(5,6)))", "1"),
+        ("weakly_congruent((1,2), (4,(5,6)))", "1"),
+        ("compatible((4,6), ((2,2),6))", "1"),
+        ("compatible(24, 32)", "0"),
+        ("evenly_divides((8,6), (4,3))", "1"),
+        ("elem_less((127,0), (128,64))", "1"),
+        ("lex_less((1,9), (2,0))", "1"),
+        ("colex_less((1,9), (2,0))", "0"),
         ("rank((4,(2,3)))", "2"),
         ("depth((4,(2,3)))", "2"),
     ] {
         assert_eq!(evaluate(source).map(|v| v.to_string()), Ok(want.into()), "{source}");
+    }
+}
+
+#[test]
+fn strides_along_components() {
+    for (source, want) in [
+        // An identity, and its tiles.
+        ("make_identity_layout((4,(2,3)))", "(4,(2,3)):(1@0,(1@0@1,1@1@1))"),
+        ("make_identity_layout(8)", "8:1"),
+        ("tiled_divide(make_identity_layout((32,8)), <8,4>)", "((8,4),4,2):((1@0,1@1),8@0,4@1)"),
+        ("at(make_identity_layout((4,(2,3))), 17)", "(1,(0,2))"),
+        ("at((4,5):(1@1,1@0), (3,4))", "(4,3)"),
+        ("shape((4,5):(1@1,1@0))", "(4,5)"),
+        ("coshape((4,5):(1@1,64@0))", "(257,4)"),
+        ("cosize((4,5):(1@1,64@0))", "1028"),
+        ("coshape((4,8):(8,1))", "32"),
+        // Both notations of a component; the coarsest profile.
+        ("(4,5):(E<1>,E<0,1>)", "(4,5):(1@1,1@1@0)"),
+        ("(4,5):(E<0>,E<0,1>)", "a component of which another stride takes a part"),
+        ("(4,5):(E<0>,E<1,1>)", "(4,5):(1@0,1@1@1)"),
+        ("at((4,5):(E<0>,3@1@1), (3,2))", "(3,(0,6))"),
+        ("(2,4):(0@0,2@1)", "(2,4):(0,2@1)"),
+        ("(2,4):(0@0,0@1)", "(2,4):(0,0)"),
+        // Modes.
+        ("(4:1@0, 5:1@1)", "(4,5):(1@0,1@1)"),
+        ("make_layout(4:1@0, (5,6):(0,1@1))", "(4,(5,6)):(1@0,(0,1@1))"),
+        ("(4:1@0, 5:1)", "a stride of 1 along a component"),
+        ("get((4,5):(1@0,1@1), 1)", "5:1@1"),
+        ("select((4,5):(1@0,1@1), 1, 0)", "(5,4):(1@1,1@0)"),
+        ("group((4,5,6):(1@0,1@1,1@2), 0, 2)", "((4,5),6):((1@0,1@1),1@2)"),
+        ("slice((_,2), (4,5):(1@0,1@1))", "(4):(1@0)"),
+        ("coalesce((2,4,6):(1@0,2@0,1@1))", "(8,6):(1@0,1@1)"),
+        ("coalesce((2,4):(1@0,2@1))", "(2,4):(1@0,2@1)"),
+        // Compositions: walked through, and walking.
+        ("composition(make_identity_layout((8,6)), 4:2)", "4:2@0"),
+        ("composition((8,16):(16,1), (4,4):(4@1,2@0))", "(4,4):(4,32)"),
+        ("(8,16):(16,1) o 4:2@0", "4:32"),
+        ("Sw<2,0,3> o (8,16):(16,1) o 4:2@0", "Sw<2,0,3> o 0 o 4:32"),
+        ("composition(Sw<2,0,3> o (8,16):(16,1), 4:2@0)", "Sw<2,0,3> o 0 o 4:32"),
+        ("(8,16):(1@1,1@0) o (4,2):(1@1,1@0)", "(4,2):(1@0,1@1)"),
+        // What they are not.
+        ("right_inverse((4,5):(1@0,1@1))", "a coordinate layout where a layout or a shape is needed"),
+        ("Sw<2,0,3> o 4:1@0", "a coordinate layout where a layout or a shape is needed"),
+        ("(4,5):(1@0,(1,1@1))", "are nested differently"),
+        ("1@0", "a stride along a component where a value is needed"),
+        ("4:1@", "the number of a mode, as in `2@1@0` should follow"),
+        ("4:E<>", "found `>` where the number of a mode"),
+        ("4:E<0", "where `,` of a component `E<i,j>` should follow"),
+        ("4:E", "where `<` of a component"),
+        ("4:1@-1", "mode numbers of 0 and more"),
+        ("4:1@0@0@0@0@0@0@0", "nested deeper than 6 levels"),
+        ("4:1@300", "300 leaves in one tuple"),
+        ("4:1@100", "33 leaves in one tuple"),
+        ("size(1@0)", "a stride along a component where a layout"),
+    ] {
+        let got = evaluate(source).map_or_else(|error| error.message().to_owned(), |v| v.to_string());
+        let refused = want.contains(' ');
+        assert!(if refused { got.contains(want) } else { got == want }, "{source}: {got}");
     }
 }
 
@@ -139,7 +249,15 @@ fn errors_point_at_characters() {
         ("(4,8):(1,(4,8))", "(4,8):(1,(4,8))", "are nested differently; nest the stride"),
         ("size((4,0))", "(4,0)", "shape (4,0) has an extent below 1"),
         ("(4,-8)", "(4,-8)", "has an extent below 1"),
-        ("get((4,8), 2)", "get((4,8), 2)", "2 modes where 3 are needed"),
+        ("get((4,8), 2)", "get((4,8), 2)", "there is no mode 2 among 2"),
+        ("get_hier_coord(33, (4,8):(8,1))", "33", "no coordinate of (4,8):(8,1) was found at offset 33"),
+        (
+            "coalesce((4,8):(1@0,1@1@0))",
+            "(4,8):(1@0,1@1@0)",
+            "give all strides along one component the same path",
+        ),
+        ("(4,8):(1@0,1@x)", "x", "found `x` where the number of a mode"),
+        ("at(4:E<0,-1>, 2)", "E<0,-1>", "mode numbers of 0 and more"),
         (
             "size(composition((6,2):(8,2), 4:4))",
             "composition((6,2):(8,2), 4:4)",
@@ -219,12 +337,25 @@ fn swizzles() -> impl Strategy<Value = Swizzle> {
     })
 }
 
+/// The identity of a shape, with multiples of its strides.
+fn coords() -> impl Strategy<Value = CoordLayout> {
+    (nested(), -3i64..9).prop_map(|((shape, _), scale)| {
+        let identity = CoordLayout::identity(shape).expect("positive extents");
+        let strides: Vec<_> = (0..shape.len()).map(|i| identity.stride(i)).collect();
+        let path = |basis: &Basis| basis.path().collect::<Vec<_>>();
+        let scaled: Vec<_> =
+            strides.iter().map(|basis| Basis::new(scale, &path(basis)).expect("short")).collect();
+        CoordLayout::new(shape, &scaled, identity.profile()).expect("a component each")
+    })
+}
+
 fn values_of_every_kind() -> impl Strategy<Value = Value> {
     proptest::prop_oneof![
         any::<i64>().prop_map(Value::from),
         nested().prop_map(|(_, stride)| Value::from(stride)),
         layouts().prop_map(Value::from),
         swizzles().prop_map(Value::from),
+        coords().prop_map(Value::from),
         (swizzles(), -9i64..99, layouts())
             .prop_map(|(swizzle, offset, layout)| Value::from(ComposedLayout { swizzle, offset, layout })),
     ]
@@ -233,8 +364,10 @@ fn values_of_every_kind() -> impl Strategy<Value = Value> {
 /// Pieces that expressions are made of.
 fn pieces() -> impl Strategy<Value = String> {
     let names: Vec<_> = operations().iter().map(|operation| format!("{}(", operation.name)).collect();
-    let signs =
-        ["(", ")", "<", ">", ",", ":", "_", " o ", "Sw<", "-", "\n", "é", "0", "1", "2", "4:1", "(4,8)"];
+    let signs = [
+        "(", ")", "<", ">", ",", ":", "_", " o ", "Sw<", "-", "\n", "é", "0", "1", "2", "4:1", "(4,8)", "@",
+        "E<", "1@0",
+    ];
     let numbers = ["9223372036854775807", "-9223372036854775808", "1099511627776", "65536", "7"];
     proptest::prop_oneof![
         select(names),
@@ -246,7 +379,7 @@ fn pieces() -> impl Strategy<Value = String> {
     ]
 }
 
-const SEEDS: [&str; 9] = [
+const SEEDS: [&str; 11] = [
     "composition((6,2):(8,2), (4,3):(3,1))",
     "logical_divide((9,(4,8)):(59,(13,1)), <3:3,(2,4):(1,8)>)",
     "zipped_divide((64,128):(128,1), <16,(8,2):(1,16)>)",
@@ -256,6 +389,8 @@ const SEEDS: [&str; 9] = [
     "slice((2,_), Sw<2,4,3> o 16 o (4,8):(8,1))",
     "at(right_inverse((4,8):(8,1)), (2,3))",
     "crd2idx((1,(0,2)), (4,(2,3)):(-1,(4,8)))",
+    "zipped_divide((64,(8,16)):(1@0,(E<0,1>,1@1@1)), <16,(8,2):(1,16)>)",
+    "composition((8,16):(16,1), (4,4):(4@1,2@0))",
 ];
 
 /// The text is a value that can be printed and read again, or an error whose carets stand under the text.
@@ -276,7 +411,7 @@ fn examine_error(source: &str, error: &ExprError) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 4000, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 10_000, failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn printing_and_reading_gives_the_value_back(value in values_of_every_kind()) {

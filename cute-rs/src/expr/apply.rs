@@ -10,6 +10,7 @@ use super::operations::{self, Failure, Operation};
 use super::parse::{Kind, Node};
 use super::{Fault, Value, range};
 use crate::composed::ComposedLayout;
+use crate::coord_layout::{Basis, CoordLayout};
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
@@ -45,8 +46,27 @@ fn operand(node: &Node) -> Result<Operand, Fault> {
         Kind::Tuple(members) => tuple(node.span.clone(), &arguments(members)?)?,
         Kind::Tiler(modes) => Operand::Tiler(arguments(modes)?),
         Kind::Layout(parts) => {
-            let (shape, stride) = (argument(&parts[0])?.shape()?, argument(&parts[1])?.tuple()?);
-            Value::Layout(Layout::new(shape, stride).map_err(|error| refused("a layout", error))?).into()
+            let (shape, stride) = (argument(&parts[0])?.shape()?, argument(&parts[1])?);
+            if matches!(stride.operand, Operand::Strides(..)) {
+                let (scales, strides) = stride.strides()?;
+                let coords = Layout::new(shape, scales)
+                    .and_then(|_| CoordLayout::new(shape, &strides, Basis::coprofile(&strides)?));
+                Value::from(coords.map_err(|error| refused("a coordinate layout", error))?).into()
+            } else {
+                let layout = Layout::new(shape, stride.tuple()?);
+                Value::Layout(layout.map_err(|error| refused("a layout", error))?).into()
+            }
+        }
+        Kind::Basis(scale, path) => {
+            let path: Option<Vec<usize>> = path.iter().map(|&mode| usize::try_from(mode).ok()).collect();
+            let Some(path) = path else {
+                return Err(Fault::new(
+                    node.span.clone(),
+                    "a component is named by mode numbers of 0 and more",
+                ));
+            };
+            let basis = Basis::new(*scale, &path).map_err(|error| refused("a stride", error))?;
+            Operand::Strides(IntTuple::int(*scale), Vec::from([basis]))
         }
         Kind::Swizzle([b, m, s]) => {
             let (Ok(bits), Ok(base), Ok(shift)) = ((*b).try_into(), (*m).try_into(), (*s).try_into()) else {
@@ -81,6 +101,13 @@ fn tuple(span: Range<usize>, members: &[Argument]) -> Result<Operand, Fault> {
             member.tuple()?;
         }
         Ok(Operand::Coord(members.iter().map(|member| member.operand.clone()).collect()))
+    } else if members.iter().any(|member| matches!(member.operand, Operand::Strides(..))) {
+        let parts = members.iter().map(Argument::strides).collect::<Result<Vec<_>, _>>()?;
+        let (scales, strides): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        Ok(Operand::Strides(IntTuple::tuple(&scales).map_err(refused)?, strides.concat()))
+    } else if members.iter().any(|member| member.coords().is_some()) {
+        let concat = operation("make_layout", &span)?;
+        call(concat, span, members.to_vec())
     } else if members.iter().any(is_layout) {
         let modes: Vec<_> = members.iter().map(Argument::layout).collect::<Result<_, _>>()?;
         Ok(Value::Layout(Layout::concat(&modes).map_err(refused)?).into())
@@ -114,15 +141,18 @@ fn after(a: &Argument, b: &Argument, span: Range<usize>) -> Result<Operand, Faul
     } else if let Operand::Value(Value::Swizzle(swizzle)) = a.operand {
         Ok(Value::Composed(ComposedLayout { swizzle, ..inner()? }).into())
     } else {
-        let composition = find("composition")
-            .ok_or_else(|| Fault::new(span.clone(), "`o` needs an operation `composition`"))?;
-        call(composition, span, Vec::from([a.clone(), b.clone()]))
+        call(operation("composition", &span)?, span, Vec::from([a.clone(), b.clone()]))
     }
 }
 
 /// The operation of that name.
 fn find(name: &str) -> Option<&'static Operation> {
     operations::operations().iter().find(|operation| operation.name == name)
+}
+
+/// The operation that a sign stands for.
+fn operation(name: &str, span: &Range<usize>) -> Result<&'static Operation, Fault> {
+    find(name).ok_or_else(|| Fault::new(span.clone(), format!("this needs an operation `{name}`")))
 }
 
 /// There is no operation of this name, but perhaps one that is meant.

@@ -5,7 +5,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::{Fault, Value, range};
+use crate::algebra::Tiler;
 use crate::composed::ComposedLayout;
+use crate::coord_layout::{Basis, CoordLayout};
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
@@ -22,6 +24,8 @@ pub(super) enum Operand {
     Coord(Vec<Operand>),
     /// `<…>`.
     Tiler(Vec<Argument>),
+    /// A stride along a component, or a tuple with one: the values as they are nested, and what each counts along.
+    Strides(IntTuple, Vec<Basis>),
 }
 
 impl From<Value> for Operand {
@@ -37,6 +41,7 @@ impl Operand {
             Self::Keep => "`_`",
             Self::Coord(_) => "a tuple with `_`",
             Self::Tiler(_) => "a tiler",
+            Self::Strides(..) => "a stride along a component",
         }
     }
 }
@@ -118,8 +123,75 @@ impl Argument {
         Ok(ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout: self.layout()? })
     }
 
+    /// No coordinate leads to this offset.
+    pub(super) fn nowhere(&self, offset: i64, layout: &Layout) -> Fault {
+        Fault::new(self.span.clone(), format!("no coordinate of {layout} was found at offset {offset}"))
+    }
+
+    /// A layout that yields coordinates.
+    pub(super) const fn coords(&self) -> Option<CoordLayout> {
+        if let Operand::Value(Value::Coords(coords)) = self.operand { Some(coords) } else { None }
+    }
+
+    /// The layout of the coordinates' leaves, whatever it yields.
+    pub(super) fn domain(&self) -> Result<Layout, Fault> {
+        match self.coords() {
+            Some(coords) => Ok(*coords.inner()),
+            None => Ok(self.composed()?.layout),
+        }
+    }
+
+    /// Strides, of which some may count along a component.
+    pub(super) fn strides(&self) -> Result<(IntTuple, Vec<Basis>), Fault> {
+        if let Operand::Strides(scales, strides) = &self.operand {
+            return Ok((*scales, strides.clone()));
+        }
+        let scales = self.tuple()?;
+        let plain = |scale| {
+            Basis::new(scale, &[]).map_err(|error| Fault::refused(self.span.clone(), "a stride", &error))
+        };
+        Ok((scales, scales.leaves().map(plain).collect::<Result<_, _>>()?))
+    }
+
+    /// A tiler of modes, or one layout for all.
+    pub(super) fn tiler(&self) -> Result<Tiles, Fault> {
+        match &self.operand {
+            Operand::Keep => Ok(Tiles::Keep),
+            Operand::Tiler(modes) => {
+                Ok(Tiles::Modes(modes.iter().map(Self::tiler).collect::<Result<_, _>>()?))
+            }
+            Operand::Value(_) | Operand::Coord(_) | Operand::Strides(..) => Ok(Tiles::By(self.layout()?)),
+        }
+    }
+
     /// Whether this is a layout with something after it.
     pub(super) const fn is_composed(&self) -> bool {
         matches!(self.operand, Operand::Value(Value::Composed(_)))
+    }
+}
+
+/// A [`Tiler`] that owns its layouts.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "most tilers are layouts")]
+pub(super) enum Tiles {
+    Keep,
+    By(Layout),
+    Modes(Vec<Tiles>),
+}
+
+impl Tiles {
+    /// Lends the tiler to an operation.
+    pub(super) fn lend(&self, operation: &mut dyn FnMut(&Tiler<'_>)) {
+        match self {
+            Self::Keep => operation(&Tiler::Keep),
+            Self::By(layout) => operation(&Tiler::By(layout)),
+            Self::Modes(modes) => Self::lend_modes(modes, &[], operation),
+        }
+    }
+
+    /// Lends the modes one by one, those before them at hand.
+    fn lend_modes(modes: &[Self], lent: &[Tiler<'_>], operation: &mut dyn FnMut(&Tiler<'_>)) {
+        let Some((first, rest)) = modes.split_first() else { return operation(&Tiler::Modes(lent)) };
+        first.lend(&mut |tiler| Self::lend_modes(rest, &[lent, &[*tiler]].concat(), operation));
     }
 }

@@ -34,6 +34,8 @@ pub(super) enum Kind {
     Layout(Box<[Node; 2]>),
     /// `Sw<b,m,s>`.
     Swizzle([i64; 3]),
+    /// `2@1@0` or `E<0,1>`: a value, and the path of its component from the outermost mode.
+    Basis(i64, Vec<i64>),
     /// `a o b o c`.
     Chain(Vec<Node>),
     /// `name(a,b)`.
@@ -50,6 +52,7 @@ impl Node {
             | Kind::Tiler(_)
             | Kind::Layout(_)
             | Kind::Swizzle(_)
+            | Kind::Basis(..)
             | Kind::Chain(_)
             | Kind::Call { .. } => false,
         }
@@ -58,7 +61,7 @@ impl Node {
 
 /// Reads an expression that takes up the whole text.
 pub(super) fn parse(source: &str) -> Result<Node, Fault> {
-    let mut parser = Parser { source, end: 0, token: Token::End, span: 0..0, depth: 0 };
+    let mut parser = Parser { source, end: 0, last: 0, token: Token::End, span: 0..0, depth: 0 };
     parser.advance()?;
     let node = parser.chain()?;
     if parser.token == Token::End {
@@ -80,6 +83,8 @@ struct Parser<'s> {
     source: &'s str,
     /// Where the current token ends.
     end: usize,
+    /// Where the token before it ends.
+    last: usize,
     token: Token<'s>,
     span: Range<usize>,
     depth: usize,
@@ -117,12 +122,13 @@ impl<'s> Parser<'s> {
                 (Token::Name(&rest[..length]), length)
             }
             Some('∘') => (Token::Name("o"), '∘'.len_utf8()),
-            Some(c @ ('(' | ')' | '<' | '>' | ',' | ':')) => (Token::Sign(c), 1),
+            Some(c @ ('(' | ')' | '<' | '>' | ',' | ':' | '@')) => (Token::Sign(c), 1),
             Some(c) => {
                 let message = format!("`{}` has no meaning here", c.escape_debug());
                 return Err(Fault::new(start..start + c.len_utf8(), message));
             }
         };
+        self.last = self.end;
         self.token = token;
         self.span = start..start + length;
         self.end = start + length;
@@ -192,7 +198,7 @@ impl<'s> Parser<'s> {
         match token {
             Token::Int(value) => {
                 self.advance()?;
-                Ok(Node { span, kind: Kind::Int(value) })
+                self.scaled(value, span)
             }
             Token::Name("_") => {
                 self.advance()?;
@@ -215,6 +221,10 @@ impl<'s> Parser<'s> {
             Token::Name("Sw") => {
                 self.advance()?;
                 self.swizzle(span)
+            }
+            Token::Name("E") => {
+                self.advance()?;
+                self.basis(span)
             }
             Token::Name("o") => Err(self.unexpected(token, wanted)),
             Token::Name(name) => {
@@ -255,6 +265,42 @@ impl<'s> Parser<'s> {
         }
     }
 
+    /// `12`, or `12@1@0`.
+    fn scaled(&mut self, value: i64, mut span: Range<usize>) -> Result<Node, Fault> {
+        let mut path = Vec::new();
+        while self.accept('@')? {
+            path.push(self.int("the number of a mode, as in `2@1@0`")?);
+            span.end = self.last;
+        }
+        if path.is_empty() {
+            return Ok(Node { span, kind: Kind::Int(value) });
+        }
+        path.reverse();
+        Ok(Node { span, kind: Kind::Basis(value, path) })
+    }
+
+    /// `<i,j,…>` after `E`.
+    fn basis(&mut self, name: Range<usize>) -> Result<Node, Fault> {
+        let mut path = Vec::new();
+        let mut sign = '<';
+        while path.is_empty() || self.token != Token::Sign('>') {
+            if !self.accept(sign)? {
+                return Err(self.unexpected(self.token, &format!("`{sign}` of a component `E<i,j>`")));
+            }
+            path.push(self.int("the number of a mode, as in `E<0,1>`")?);
+            sign = ',';
+        }
+        self.advance()?;
+        Ok(Node { span: name.start..self.last, kind: Kind::Basis(1, path) })
+    }
+
+    /// An integer, which is read over.
+    fn int(&mut self, wanted: &str) -> Result<i64, Fault> {
+        let Token::Int(value) = self.token else { return Err(self.unexpected(self.token, wanted)) };
+        self.advance()?;
+        Ok(value)
+    }
+
     /// `<b,m,s>` after `Sw`.
     fn swizzle(&mut self, name: Range<usize>) -> Result<Node, Fault> {
         let mut numbers = [0; 3];
@@ -263,11 +309,7 @@ impl<'s> Parser<'s> {
             if !self.accept(sign)? {
                 return Err(self.unexpected(self.token, &format!("`{sign}` of a swizzle `Sw<B,M,S>`")));
             }
-            let Token::Int(value) = self.token else {
-                return Err(self.unexpected(self.token, "a number of a swizzle `Sw<B,M,S>`"));
-            };
-            *number = value;
-            self.advance()?;
+            *number = self.int("a number of a swizzle `Sw<B,M,S>`")?;
             end = self.span.end;
         }
         if !self.accept('>')? {

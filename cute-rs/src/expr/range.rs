@@ -1,8 +1,7 @@
 //! Numbers that the algebra can compute with.
 //!
-//! The algebra does not check its sums and products, since its layouts are planned by people and the compiler. An
-//! expression is any text, so its numbers are checked here, before they are used: layouts reach at most `2^40` elements,
-//! and no product of two of them leaves 64 bits.
+//! The algebra computes up to `2^62`. An expression is any text, so its numbers are kept well below here, before and after
+//! each operation: layouts reach over at most `2^40` elements.
 
 use alloc::format;
 use alloc::string::String;
@@ -37,28 +36,10 @@ fn reach(layout: &Layout) -> Option<i64> {
     (reach <= LIMIT).then_some(reach)
 }
 
-/// The larger of size and reach of a layout that is in range.
-pub(super) fn span(layout: &Layout) -> i64 {
-    reach(layout).unwrap_or(LIMIT).max(layout.size())
-}
-
-/// Whether A can be evaluated up to `reach`, in its last leaf beyond its size.
-pub(super) fn evaluates(a: &Layout, reach: i64) -> bool {
-    let last = a.shape().len().saturating_sub(1);
-    let before: i64 = (0..last).map(|i| a.shape().leaf(i)).product();
-    let digits = i128::from(reach / before.max(1)) + 1;
-    digits * i128::from(a.stride().leaf(last).abs()) <= WIDEST
-}
-
 /// Whether a layout can be evaluated at a coordinate, which may lie beyond its size.
 pub(super) fn reaches(layout: &Layout, coord: i64) -> bool {
     let steps = (0..layout.stride().len()).map(|i| layout.stride().leaf(i).abs());
     i128::from(coord).abs() * i128::from(steps.max().unwrap_or(0)) <= WIDEST >> 6
-}
-
-/// Whether copies of one layout over the other stay in range.
-pub(super) fn multiplies(a: i64, b: i64) -> bool {
-    i128::from(a) * i128::from(b) <= WIDEST
 }
 
 /// Whether a value is one that operations may be given; else what is wrong with it.
@@ -67,12 +48,13 @@ pub(super) fn check(value: &Value) -> Result<(), String> {
     match value {
         Value::Int(_) | Value::Tuple(_) => Ok(()),
         Value::Layout(layout) if fits(layout) => Ok(()),
+        Value::Coords(coords) if fits(coords.inner()) => Ok(()),
         Value::Composed(composed)
             if fits(&composed.layout) && composed.offset.unsigned_abs() <= LIMIT.unsigned_abs() =>
         {
             check_swizzle(composed.swizzle)
         }
-        Value::Layout(_) | Value::Composed(_) => {
+        Value::Layout(_) | Value::Composed(_) | Value::Coords(_) => {
             Err(format!("a layout of an expression has and reaches over at most {LIMIT} elements"))
         }
         Value::Swizzle(swizzle) => check_swizzle(*swizzle),

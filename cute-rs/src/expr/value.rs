@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use super::{Expr, ExprError};
 use crate::composed::ComposedLayout;
+use crate::coord_layout::CoordLayout;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
@@ -37,6 +38,8 @@ pub enum Value {
     Swizzle(Swizzle),
     /// A layout with an offset or a swizzle after it.
     Composed(ComposedLayout),
+    /// A layout that yields coordinates, whose profile is the coarsest that its strides allow.
+    Coords(CoordLayout),
 }
 
 impl Value {
@@ -53,7 +56,7 @@ impl Value {
         match *self {
             Self::Layout(layout) => Some(ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout }),
             Self::Composed(composed) => Some(composed),
-            Self::Int(_) | Self::Tuple(_) | Self::Swizzle(_) => None,
+            Self::Int(_) | Self::Tuple(_) | Self::Swizzle(_) | Self::Coords(_) => None,
         }
     }
 
@@ -65,6 +68,7 @@ impl Value {
             Self::Layout(_) => "a layout",
             Self::Swizzle(_) => "a swizzle",
             Self::Composed(_) => "a composed layout",
+            Self::Coords(_) => "a coordinate layout",
         }
     }
 }
@@ -77,6 +81,7 @@ impl fmt::Display for Value {
             Self::Layout(layout) => layout.fmt(f),
             Self::Swizzle(swizzle) => swizzle.fmt(f),
             Self::Composed(composed) => composed.fmt(f),
+            Self::Coords(coords) => coords.fmt(f),
         }
     }
 }
@@ -109,6 +114,14 @@ impl From<Swizzle> for Value {
 impl From<ComposedLayout> for Value {
     fn from(composed: ComposedLayout) -> Self {
         Self::Composed(composed)
+    }
+}
+
+impl From<CoordLayout> for Value {
+    /// A layout without a stride along a component becomes [`Value::Layout`]; components behind the last that a stride
+    /// counts along are left out.
+    fn from(coords: CoordLayout) -> Self {
+        coords.coarsest().map_or_else(Self::Layout, Self::Coords)
     }
 }
 

@@ -103,6 +103,7 @@ impl LayoutArgs {
                 Picture::of_banks(&tile, bits, &self.access(element)?)
             }
             (Subject::Value(Value::Layout(layout)), None) => Picture::of_layout(layout),
+            (Subject::Value(Value::Coords(coords)), None) => Picture::of_coords(coords),
             (Subject::Value(value), None) => Picture::of_composed(&composed(value)?),
         };
         let picture = picture.map_err(text)?;

@@ -1,0 +1,186 @@
+//! What operations of expressions have in common: they act inside of composed and coordinate layouts.
+
+use alloc::vec::Vec;
+
+use super::argument::{Argument, Operand};
+use super::operations::Failure;
+use super::{Fault, Value, range};
+use crate::algebra::Tiler;
+use crate::composed::ComposedLayout;
+use crate::coord_layout::{Basis, CoordLayout};
+use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+
+type Changed = Result<Layout, LayoutError>;
+
+/// A number of modes or leaves as a value.
+pub(super) fn integer(value: usize) -> Result<Value, Failure> {
+    i64::try_from(value).map(Value::Int).map_err(|_| Failure::Large)
+}
+
+/// Layouts as the modes of one, of which some may yield coordinates.
+pub(super) fn side_by_side(a: &[Argument]) -> Result<Value, Failure> {
+    if a.iter().all(|mode| mode.coords().is_none()) {
+        let modes: Vec<_> = a.iter().map(Argument::layout).collect::<Result<_, _>>()?;
+        return Ok(Layout::concat(&modes)?.into());
+    }
+    let (mut shapes, mut strides) = (Vec::new(), Vec::new());
+    for mode in a {
+        let part = mode.domain()?;
+        shapes.push(part.shape());
+        for (i, scale) in part.stride().leaves().enumerate() {
+            let plain = || Basis::new(scale, &[]);
+            strides.push(mode.coords().map_or_else(plain, |coords| Ok(coords.stride(i)))?);
+        }
+    }
+    Ok(CoordLayout::new(IntTuple::tuple(&shapes)?, &strides, Basis::coprofile(&strides)?)?.into())
+}
+
+/// Whether a relation of two tuples holds, as 1 or 0.
+pub(super) fn relation(a: &[Argument], holds: fn(&IntTuple, &IntTuple) -> bool) -> Result<Value, Failure> {
+    Ok(i64::from(holds(&a[0].tuple()?, &a[1].tuple()?)).into())
+}
+
+/// Changes the coordinates of the first argument: what comes after the layout, and the components that its strides count
+/// along, stay.
+pub(super) fn inside(a: &[Argument], change: impl FnOnce(&Layout) -> Changed) -> Result<Value, Failure> {
+    if let Some(coords) = a[0].coords() {
+        return Ok(coords.map_inner(change)?.into());
+    }
+    let composed = a[0].composed()?;
+    let layout = change(&composed.layout)?;
+    Ok(if a[0].is_composed() { ComposedLayout { layout, ..composed }.into() } else { layout.into() })
+}
+
+/// An operation, or with a second argument its form that keeps a profile.
+pub(super) fn profiled(
+    a: &[Argument],
+    whole: fn(&Layout) -> Layout,
+    by: fn(&Layout, &IntTuple) -> Changed,
+) -> Result<Value, Failure> {
+    let profile = a.get(1).map(Argument::tuple).transpose()?;
+    inside(a, |layout| profile.map_or_else(|| Ok(whole(layout)), |profile| by(layout, &profile)))
+}
+
+/// An operation that takes a tiler.
+pub(super) fn tiled(a: &[Argument], operation: fn(&Layout, &Tiler<'_>) -> Changed) -> Result<Value, Failure> {
+    let tiles = a[1].tiler()?;
+    inside(a, |layout| {
+        let mut result = Ok(*layout);
+        tiles.lend(&mut |tiler| result = operation(layout, tiler));
+        result
+    })
+}
+
+/// The same for operations on offsets, which no swizzle may come after.
+pub(super) fn tiled_plain(
+    a: &[Argument],
+    operation: fn(&Layout, &Tiler<'_>) -> Changed,
+) -> Result<Value, Failure> {
+    a[0].layout()?;
+    tiled(a, operation)
+}
+
+/// A layout after another, which may yield the coordinates of its modes.
+pub(super) fn composed(a: &[Argument]) -> Result<Value, Failure> {
+    match a[1].coords() {
+        Some(coords) => inside(a, |l| l.composition_coords(&coords.covering(&l.shape())?)),
+        None => tiled(a, Layout::composition_by),
+    }
+}
+
+pub(super) fn at(layout: &Argument, coord: &Argument) -> Result<Value, Failure> {
+    let (inner, place) = (layout.domain()?, coord.tuple()?);
+    if !place.leaves().all(|c| range::reaches(&inner, c)) {
+        return Err(Failure::Large);
+    }
+    match layout.coords() {
+        Some(coords) => Ok(coords.at_coord(&place)?.into()),
+        None => Ok(layout.composed()?.at_coord(&place)?.into()),
+    }
+}
+
+/// The modes that a coordinate keeps open, or else those that it fixes.
+pub(super) fn part(a: &[Argument], open: bool) -> Result<Value, Failure> {
+    let is_layout = |argument: &Argument| {
+        argument.is_composed()
+            || matches!(argument.operand, Operand::Value(Value::Layout(_) | Value::Coords(_)))
+    };
+    // A layout first is read as well: `slice(L,C)`.
+    let (coord, target) = if is_layout(&a[0]) { (&a[1], &a[0]) } else { (&a[0], &a[1]) };
+    let one = core::slice::from_ref(target);
+    if matches!(coord.operand, Operand::Keep) && open {
+        return inside(one, |l| Ok(*l));
+    }
+    let mut cut = Cut { coord, open, kept: Vec::new(), offset: 0 };
+    cut.at(&target.domain()?, &coord.operand)?;
+    if target.is_composed() {
+        let composed = target.composed()?;
+        let offset = composed.offset + if open { cut.offset } else { 0 };
+        return Ok(ComposedLayout { layout: Layout::concat(&cut.kept)?, offset, ..composed }.into());
+    }
+    inside(one, |_| Layout::concat(&cut.kept))
+}
+
+/// A layout cut at a coordinate.
+struct Cut<'a> {
+    coord: &'a Argument,
+    /// Whether open modes are kept, or fixed ones.
+    open: bool,
+    kept: Vec<Layout>,
+    /// Of the fixed modes.
+    offset: i64,
+}
+
+impl Cut<'_> {
+    fn at(&mut self, layout: &Layout, coord: &Operand) -> Result<(), Failure> {
+        let mut each = |count: usize, member: &dyn Fn(usize) -> Operand| {
+            if count != layout.rank() || layout.shape().is_int() {
+                return Err(LayoutError::Rank { needed: layout.rank(), given: count }.into());
+            }
+            (0..count).try_for_each(|i| self.at(&layout.mode(i), &member(i)))
+        };
+        let is_open = match coord {
+            Operand::Coord(members) => return each(members.len(), &|i| members[i].clone()),
+            Operand::Value(Value::Tuple(tuple)) => {
+                return each(tuple.rank(), &|i| Value::from(tuple.mode(i)).into());
+            }
+            Operand::Value(Value::Int(c)) if range::reaches(layout, *c) => {
+                self.offset += layout.at(*c);
+                false
+            }
+            Operand::Value(Value::Int(_)) => return Err(Failure::Large),
+            Operand::Keep => true,
+            Operand::Value(_) | Operand::Tiler(_) | Operand::Strides(..) => {
+                return Err(self.coord.instead_of("a coordinate of integers and `_`").into());
+            }
+        };
+        if is_open == self.open {
+            self.kept.push(*layout);
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn complement(a: &[Argument]) -> Result<Value, Failure> {
+    let layout = a[0].layout()?;
+    let cotarget = match a.get(1) {
+        Some(shape) => range::size(&shape.shape()?).ok_or(Failure::Large)?,
+        None => layout.cosize(),
+    };
+    Ok(layout.complement(cotarget)?.into())
+}
+
+/// The size of each mode of a shape.
+pub(super) fn shaped(argument: &Argument) -> Result<Vec<i64>, Fault> {
+    Ok(argument.shape()?.modes().map(|mode| mode.product()).collect())
+}
+
+/// The modes of an order, as CuTe writes it (for each mode its place), in the order in which they come.
+pub(super) fn by_rank(order: &Argument) -> Result<Vec<usize>, Fault> {
+    let places = order.tuple()?;
+    let mut modes: Vec<_> = (0..places.rank()).collect();
+    modes.sort_by_key(|&mode| places.mode(mode).leaf(0));
+    Ok(modes)
+}
