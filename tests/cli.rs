@@ -296,13 +296,40 @@ fn the_catalogue_is_printed() {
     assert_eq!(plan.code, Some(0));
     assert!(plan.stdout.contains("128x256x64") && plan.stdout.contains("196672"), "{}", plan.stdout);
     let ptx = falchion(&["emit", "small-f16-kk"]);
-    assert!(ptx.stdout.starts_with(".version 8.3\n.target sm_90a"), "{}", &ptx.stdout[..80]);
+    assert!(ptx.stdout.starts_with(".version 8.4\n.target sm_90a"), "{}", &ptx.stdout[..80]);
     let file = folder("emit").join("kernel.ptx");
     let written = falchion(&["emit", "small-f16-kk", "-o", &file.display().to_string()]);
     assert_eq!(written.code, Some(0), "{}", written.stderr);
     assert_eq!(fs::read_to_string(&file).expect("written"), ptx.stdout);
     let unknown = falchion(&["plan", "nothing"]);
     assert_eq!(unknown.code, Some(2));
+}
+
+#[test]
+fn kernels_are_ranked_for_a_shape() {
+    let shape = ["--m", "4096", "--n", "4096", "--k", "512"];
+    let ranking = falchion(&[&["plan"], &shape[..], &["--dtype", "f16", "--layout", "kn"]].concat());
+    assert_eq!(ranking.code, Some(0), "{}", ranking.stderr);
+    for entry in kernel::catalogue() {
+        let fits = entry.name().ends_with("-f16-kn");
+        assert_eq!(ranking.stdout.contains(entry.name()), fits, "{}", entry.name());
+    }
+    let first = ranking.stdout.lines().nth(3).and_then(|line| line.split_whitespace().next()).unwrap_or("");
+    let named = kernel::find(first).expect("the first row is a kernel");
+    assert!(ranking.stdout.contains(&format!("type Kernel = Gemm<{}>;", named.rust_type())), "{first}");
+    for (why, arguments, words) in [
+        ("nothing to plan", &[][..], &["required", "NAME"][..]),
+        ("half a shape", &["--m", "5"], &["--n", "--k"]),
+        ("a name and a shape", &["large-bf16-kk", "--m", "5", "--n", "5", "--k", "8"], &["--m"]),
+        ("K of 10 bytes", &["--m", "8", "--n", "8", "--k", "5"], &["10 B", "multiple of 16 B"]),
+        ("an empty product", &["--m", "0", "--n", "8", "--k", "8"], &["--m", "0"]),
+    ] {
+        let run = falchion(&[&["plan"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{why}: {}", run.stdout);
+        for word in words {
+            assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
+        }
+    }
 }
 
 #[test]

@@ -8,13 +8,14 @@ use collective::{
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
-use scheduler::{AlongM, Grouped, OneTile, Persistent, TileScheduler};
+use scheduler::{AlongM, Grouped, OneTile, Persistent, TileScheduler, Tiles, Work};
 use typenum::{U1, U2, U8, U64, U128, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
-use crate::problem::{Call, Launch};
+use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
+use crate::rust_type;
 
 /// A GEMM kernel whose type has been forgotten.
 pub trait AnyGemm: Sync {
@@ -41,6 +42,18 @@ pub trait AnyGemm: Sync {
     /// # Errors
     /// The first argument that is illegal.
     fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError>;
+
+    /// The kernel's type as Rust, with the names that `collective`, `scheduler`, `half` and `typenum` export.
+    fn rust_type(&self) -> String;
+
+    /// The output tiles of a problem, one a cluster, and its reduction tiles.
+    fn tiles(&self, problem: GemmProblem) -> Tiles<u32>;
+
+    /// How many workers are launched where `slots` run at once.
+    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
+
+    /// What one worker computes, in order.
+    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 }
 
 struct Entry<C> {
@@ -72,6 +85,27 @@ impl<C: GemmConfig> AnyGemm for Entry<C> {
     fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
         Gemm::<C>::launch(call, slots)
     }
+
+    fn rust_type(&self) -> String {
+        rust_type::of::<C>()
+    }
+
+    fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
+        Gemm::<C>::tiles(problem)
+    }
+
+    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
+        C::Scheduler::workers(tiles, slots)
+    }
+
+    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        C::Scheduler::work(tiles, worker, workers)
+    }
+}
+
+/// Forgets a kernel's type: a kernel of your own beside those of the catalogue.
+pub fn erased<C: GemmConfig>(name: impl Into<String>) -> Box<dyn AnyGemm> {
+    Box::new(Entry::<C> { name: name.into(), config: PhantomData })
 }
 
 /// `D = alpha * A * B + beta * C` with all matrices of element type `T`.
@@ -136,7 +170,7 @@ fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm> {
     let direction = |major, mn| if major == Major::K { 'k' } else { mn };
     let (a, b) = (direction(spec.a_major, 'm'), direction(spec.b_major, 'n'));
     let element = <C::Mainloop as Mainloop>::A::NAME;
-    Box::new(Entry::<C> { name: format!("{size}-{element}-{a}{b}"), config: PhantomData })
+    erased::<C>(format!("{size}-{element}-{a}{b}"))
 }
 
 /// The kernel of a name.

@@ -3,10 +3,31 @@
 //! The messages are those of Rust 1.95; another compiler may word its own part differently.
 //! `TRYBUILD=overwrite cargo test -p falchion-kernel --test ui` rewrites the expected messages.
 
+use std::fmt::Write;
+use std::path::PathBuf;
+
+/// A program of the types that the catalogue prints: each must be the kernel it is printed for.
+fn every_catalogue_type() -> PathBuf {
+    let mut text = "#![allow(unused_imports)]\n\
+                    use collective::*;\nuse half::*;\nuse kernel::*;\nuse scheduler::*;\nuse typenum::*;\n\n\
+                    fn main() {\n"
+        .to_owned();
+    for entry in kernel::catalogue() {
+        let (ty, name) = (entry.rust_type(), entry.program().expect("legal").name().to_owned());
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "    assert_eq!(Gemm::<{ty}>::name(), {name:?});");
+    }
+    text.push_str("}\n");
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("catalogue.rs");
+    std::fs::write(&path, text).expect("a writable folder");
+    path
+}
+
 #[test]
 fn illegal_configurations_are_refused_with_a_reason() {
     let cases = trybuild::TestCases::new();
     // With a case that must run, trybuild builds instead of checks, so constants are evaluated.
     cases.pass("tests/ui/pass/*.rs");
     cases.compile_fail("tests/ui/fail/*.rs");
+    cases.pass(every_catalogue_type());
 }

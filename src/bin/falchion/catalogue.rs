@@ -5,16 +5,38 @@ use std::path::PathBuf;
 
 use collective::Plan;
 use cute_rs::atom::Major;
-use kernel::AnyGemm;
+use kernel::{AnyGemm, GemmProblem, Machine, Ranked, Refused, Request, Selection};
 
 use crate::Failure;
 
-/// Print every number that follows from a configuration.
+/// Print every number that follows from a configuration, or rank the kernels for a shape.
+///
+/// With a name: what the kernel consists of. With --m, --n and --k: every kernel of the type and the directions with the
+/// time that the model predicts for it, why, and the Rust type of the first.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Example:\n  falchion plan large-bf16-kk")]
+#[command(
+    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  \
+                  falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn"
+)]
 pub(crate) struct PlanArgs {
     /// A name from `falchion configs`.
-    name: String,
+    #[arg(required_unless_present = "m", conflicts_with_all = ["m", "n", "k", "dtype", "layout"])]
+    name: Option<String>,
+    /// Rows of A and D.
+    #[arg(long, requires = "n", requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
+    m: Option<u32>,
+    /// Columns of B and D.
+    #[arg(long, requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
+    n: Option<u32>,
+    /// Columns of A, rows of B.
+    #[arg(long, requires = "m", value_parser = clap::value_parser!(u32).range(1..))]
+    k: Option<u32>,
+    /// Element type.
+    #[arg(long, default_value = "bf16", value_parser = ["bf16", "f16"])]
+    dtype: String,
+    /// Contiguous directions of A and B, as in kernel names.
+    #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
+    layout: String,
 }
 
 /// Print a kernel as PTX.
@@ -72,10 +94,61 @@ fn list(out: &mut impl Write) -> io::Result<()> {
 
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let entry = kernel::find(&self.name)?;
+        let out = &mut io::stdout().lock();
+        if let (Some(m), Some(n), Some(k)) = (self.m, self.n, self.k) {
+            let majors = majors(&self.layout);
+            let request = Request::packed(&self.dtype, majors, GemmProblem { m, n, k });
+            let selection = kernel::select(&request, &Machine::h200());
+            first(&selection)?;
+            return Failure::unless_read(ranking(out, &request, &self.layout, &selection));
+        }
+        let entry = kernel::find(self.name.as_deref().unwrap_or_default())?;
         let program = entry.program()?;
-        Failure::unless_read(explain(&mut io::stdout().lock(), entry.as_ref(), program.name()))
+        Failure::unless_read(explain(out, entry.as_ref(), program.name()))
     }
+}
+
+/// Directions as in kernel names: `kn` is a K-major A and an N-major B.
+pub(crate) fn majors(layout: &str) -> [Major; 2] {
+    let major = |place: usize| if layout.as_bytes().get(place) == Some(&b'k') { Major::K } else { Major::Mn };
+    [major(0), major(1)]
+}
+
+/// The kernel that is predicted to be fastest, or why there is none.
+pub(crate) fn first(selection: &Selection) -> Result<&Ranked, Failure> {
+    let none = || match selection.refused.first() {
+        Some(Refused { error, .. }) => Failure::usage(error),
+        None => Failure::usage("the catalogue has no kernel of this element type and these directions"),
+    };
+    selection.ranked.first().ok_or_else(none)
+}
+
+fn ranking(
+    out: &mut impl Write,
+    request: &Request<'_>,
+    layout: &str,
+    selection: &Selection,
+) -> io::Result<()> {
+    let GemmProblem { m, n, k } = request.call.problem;
+    writeln!(out, "{m} x {n} x {k} {}, directions {layout}, predicted for an H200\n", request.element)?;
+    writeln!(out, "{:22} {:>10} {:>8} {:>6}  why", "name", "us", "TFLOP/s", "waves")?;
+    for Ranked { gemm, prediction, reason } in &selection.ranked {
+        let microseconds = prediction.microseconds;
+        writeln!(
+            out,
+            "{:22} {microseconds:10.1} {:8.0} {:6.2}  {reason}",
+            gemm.name(),
+            request.call.problem.operations() / microseconds / 1e6,
+            prediction.waves,
+        )?;
+    }
+    for Refused { name, error } in &selection.refused {
+        writeln!(out, "{name:22} {:>10} {:>8} {:>6}  {error}", "-", "-", "-")?;
+    }
+    if let Some(Ranked { gemm, .. }) = selection.ranked.first() {
+        writeln!(out, "\n{} as a type:\n\n    type Kernel = Gemm<{}>;", gemm.name(), gemm.rust_type())?;
+    }
+    out.flush()
 }
 
 fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Result<()> {
@@ -143,23 +216,4 @@ pub(crate) fn layout(entry: &dyn AnyGemm) -> String {
 pub(crate) fn of(element: &str, directions: &str) -> Vec<Box<dyn AnyGemm>> {
     let fits = |entry: &dyn AnyGemm| entry.element() == element && layout(entry) == directions;
     kernel::catalogue().into_iter().filter(|entry| fits(entry.as_ref())).collect()
-}
-
-/// The kernel for a product of `tiles_of(tile)` output tiles: the usual choice by size.
-pub(crate) fn choose(
-    directions: &str,
-    element: &str,
-    [m, n]: [u32; 2],
-    aligned: bool,
-) -> Result<Box<dyn AnyGemm>, Failure> {
-    let tiles = |tile_m: u32, tile_n: u32| u64::from(m.div_ceil(tile_m)) * u64::from(n.div_ceil(tile_n));
-    // A wave is 132 CTAs: below one, smaller tiles keep more multiprocessors busy.
-    let kind = if tiles(128, 256) >= 100 {
-        if aligned { "staged" } else { "large" }
-    } else if tiles(128, 128) >= 100 {
-        "medium"
-    } else {
-        "small"
-    };
-    Ok(kernel::find(&format!("{kind}-{element}-{directions}"))?)
 }

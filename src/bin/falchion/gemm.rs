@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
 use falchion::verify::{Format, HostMatrix, Order, Outcome, Product, RunError, Sums};
-use kernel::{AnyGemm, GemmProblem};
+use kernel::{AnyGemm, GemmProblem, Machine, Request};
 
 use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
@@ -46,7 +46,7 @@ pub(crate) struct GemmArgs {
     /// Element type of all matrices: bf16 or f16. Files of other types are rounded to it.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// A kernel from `falchion configs`; chosen by size otherwise.
+    /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`.
     #[arg(long, value_name = "NAME")]
     config: Option<String>,
     /// Factor of the product.
@@ -174,7 +174,7 @@ impl GemmArgs {
         Ok(Inputs { problem, files, c })
     }
 
-    /// The kernel that was named, or the usual one for the size and for how the files lie.
+    /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
     fn kernel(&self, format: Format, inputs: &Inputs) -> Result<Box<dyn AnyGemm>, Failure> {
         if let Some(name) = &self.config {
             let entry = kernel::find(name)?;
@@ -204,7 +204,13 @@ impl GemmArgs {
             Order::ColumnMajor if !whole(k) && whole(n) && inputs.files.is_some() => 'n',
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
-        catalogue::choose(&format!("{a_direction}{b_direction}"), format.name(), [m, n], whole(n))
+        let layout = format!("{a_direction}{b_direction}");
+        let mut request = Request::packed(format.name(), catalogue::majors(&layout), inputs.problem);
+        request.call.beta = self.beta;
+        request.call.c = Some(request.call.d);
+        let mut selection = kernel::select(&request, &Machine::h200());
+        catalogue::first(&selection)?;
+        Ok(selection.ranked.swap_remove(0).gemm)
     }
 
     fn product(&self, format: Format, inputs: &Inputs, entry: &dyn AnyGemm) -> Product {

@@ -1,12 +1,10 @@
 //! Kernels that the catalogue does not hold, for instructions that none of its kernels uses: clusters.
 
-use core::marker::PhantomData;
-
 use collective::{
     Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile, TmaStore, TmaWgmma,
 };
 use half::bf16;
-use kernel::{AnyGemm, Call, Composed, Gemm, GemmConfig, Launch, LaunchError, Program};
+use kernel::{AnyGemm, Composed, Gemm};
 use scheduler::{AlongM, OneTile, Persistent};
 use typenum::{U1, U2, U64, U128};
 
@@ -35,39 +33,11 @@ const _: Plan = Gemm::<Pair>::PLAN;
 const _: Plan = Gemm::<Square>::PLAN;
 const _: Plan = Gemm::<Single>::PLAN;
 
-struct Named<C>(&'static str, PhantomData<fn() -> C>);
-
-impl<C: GemmConfig> AnyGemm for Named<C> {
-    fn name(&self) -> &str {
-        self.0
-    }
-
-    fn element(&self) -> &'static str {
-        "bf16"
-    }
-
-    fn schedule(&self) -> String {
-        String::new()
-    }
-
-    fn plan(&self) -> Plan {
-        Gemm::<C>::PLAN
-    }
-
-    fn program(&self) -> Result<Program, ptx::VerifyError> {
-        Gemm::<C>::program()
-    }
-
-    fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        Gemm::<C>::launch(call, slots)
-    }
-}
-
 /// The kernels.
 pub(super) fn kernels() -> [Box<dyn AnyGemm>; 3] {
     [
-        Box::new(Named::<Pair>("cluster-2x1-staged", PhantomData)),
-        Box::new(Named::<Square>("cluster-2x2", PhantomData)),
-        Box::new(Named::<Single>("cluster-1x2-one-tile", PhantomData)),
+        kernel::erased::<Pair>("cluster-2x1-staged"),
+        kernel::erased::<Square>("cluster-2x2"),
+        kernel::erased::<Single>("cluster-1x2-one-tile"),
     ]
 }

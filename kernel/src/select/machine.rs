@@ -1,0 +1,93 @@
+//! The machine as the model sees it: a handful of measured numbers.
+
+use collective::Plan;
+
+/// What the time of a kernel is predicted from.
+///
+/// [`Machine::h200`] holds the numbers of one card; change a field for a card with another clock or memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Multiprocessors that clusters of more than two CTAs can use: the groups they must fit into are not all equal.
+    pub clustered_multiprocessors: u32,
+    /// Cycles of a multiprocessor in a microsecond while few of them multiply.
+    pub cycles: f64,
+    /// By how much a multiplication takes longer when all multiprocessors multiply without pause: power.
+    pub throttle: f64,
+    /// Microseconds from one k-tile to the next beside the multiplication, where one warpgroup works alone on a tile.
+    pub step_alone: f64,
+    /// The same where several warpgroups share a tile and cover each other's waits.
+    pub step_shared: f64,
+    /// Microseconds from asking for a tile to having it.
+    pub latency: f64,
+    /// Microseconds from one kernel of a stream to the first multiplication of the next.
+    pub launch: f64,
+    /// Microseconds that a CTA takes to begin where another has ended.
+    pub start: f64,
+    /// Bytes a microsecond from L2 to all multiprocessors.
+    pub l2: f64,
+    /// By how much longer L2 takes for an operand whose rows do not begin at multiples of 32 B.
+    pub part_sectors: f64,
+    /// Bytes that L2 keeps between waves.
+    pub l2_bytes: f64,
+    /// Bytes a microsecond between memory and L2.
+    pub dram: f64,
+    /// Elements of D a microsecond that one CTA converts and stores straight from registers.
+    pub direct: f64,
+    /// Bytes of D a microsecond that all CTAs store straight from registers: half-filled sectors.
+    pub direct_bytes: f64,
+    /// The part of both that is left where rows of D begin at odd elements and pairs cannot be stored.
+    pub odd_rows: f64,
+    /// Elements of D a microsecond that one CTA converts into shared memory, from where copies take them.
+    pub staged: f64,
+    /// How sharply the slowest resource decides: the exponent of the norm over the resources' times.
+    pub sharpness: f64,
+}
+
+/// Bytes of shared memory of a multiprocessor, and what the system takes of each CTA's part.
+const SHARED_BYTES: u32 = 228 << 10;
+const RESERVED_BYTES: u32 = 1 << 10;
+/// Registers and threads of a multiprocessor.
+const REGISTERS: u32 = 64 << 10;
+const THREADS: u32 = 2048;
+
+impl Machine {
+    /// An NVIDIA H200, fitted to the record `tests/selection/h200-bf16-kk.json` (driver 580.159.04, burst).
+    pub const fn h200() -> Self {
+        Self {
+            multiprocessors: 132,
+            clustered_multiprocessors: 120,
+            cycles: 1800.0,
+            throttle: 0.1,
+            step_alone: 0.021,
+            step_shared: 0.001,
+            latency: 1.05,
+            launch: 2.75,
+            start: 0.9,
+            l2: 11.4e6,
+            part_sectors: 2.0,
+            l2_bytes: 25e6,
+            dram: 3.6e6,
+            direct: 5400.0,
+            direct_bytes: 1.11e6,
+            odd_rows: 0.28,
+            staged: 25_500.0,
+            sharpness: 5.0,
+        }
+    }
+
+    /// CTAs of a kernel that one multiprocessor runs at once.
+    pub fn ctas(&self, plan: &Plan) -> u32 {
+        let shared = SHARED_BYTES / (plan.shared_bytes + RESERVED_BYTES);
+        let registers = REGISTERS / (plan.registers.launch * plan.threads).max(1);
+        shared.min(registers).min(THREADS / plan.threads.max(1)).max(1)
+    }
+
+    /// Clusters of a kernel that run at once: what [`Engine::slots`](crate::Engine::slots) says on such a card.
+    pub fn slots(&self, plan: &Plan) -> u32 {
+        let cluster = plan.cluster_size();
+        let usable = if cluster > 2 { self.clustered_multiprocessors } else { self.multiprocessors };
+        (usable * self.ctas(plan) / cluster).max(1)
+    }
+}

@@ -1,0 +1,206 @@
+//! Which kernel of the catalogue is best for a call.
+//!
+//! ```
+//! use cute_rs::atom::Major;
+//! use kernel::{GemmProblem, Machine, Request, select};
+//!
+//! let problem = GemmProblem { m: 4096, n: 4096, k: 4096 };
+//! let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &Machine::h200());
+//! for ranked in &selection.ranked {
+//!     println!("{:8.1} us  {}: {}", ranked.prediction.microseconds, ranked.gemm.name(), ranked.reason);
+//! }
+//! # assert!(selection.ranked.len() > 1);
+//! ```
+
+mod machine;
+mod model;
+mod reason;
+
+use core::fmt;
+
+use cute_rs::atom::Major;
+
+pub use machine::Machine;
+pub use model::Prediction;
+
+use crate::catalogue::{AnyGemm, catalogue};
+use crate::error::LaunchError;
+use crate::problem::{Call, GemmProblem, MatrixRef};
+
+/// A call and what its matrices are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request<'a> {
+    /// The element type's name: `bf16` or `f16`.
+    pub element: &'a str,
+    /// Contiguous directions of A and B.
+    pub majors: [Major; 2],
+    /// The call.
+    pub call: Call,
+}
+
+impl<'a> Request<'a> {
+    /// `D = A * B` with packed matrices that begin at aligned addresses.
+    pub fn packed(element: &'a str, majors: [Major; 2], problem: GemmProblem) -> Self {
+        // Nothing is read: the addresses only have to be legal.
+        let matrix = |pitch: u32| MatrixRef { address: 1 << 20, pitch: pitch.into() };
+        let pitch = |major, mn| if major == Major::K { problem.k } else { mn };
+        let call = Call {
+            problem,
+            a: matrix(pitch(majors[0], problem.m)),
+            b: matrix(pitch(majors[1], problem.n)),
+            c: None,
+            d: matrix(problem.n),
+            alpha: 1.0,
+            beta: 0.0,
+        };
+        Self { element, majors, call }
+    }
+}
+
+/// A kernel that can do a call, and how long it will take.
+pub struct Ranked {
+    /// The kernel.
+    pub gemm: Box<dyn AnyGemm>,
+    /// The model's times.
+    pub prediction: Prediction,
+    /// One sentence about what decides.
+    pub reason: String,
+}
+
+/// A kernel of the right type and directions that cannot do a call.
+#[derive(Debug)]
+pub struct Refused {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub error: LaunchError,
+}
+
+/// The catalogue, ordered for one call.
+#[derive(Debug)]
+pub struct Selection {
+    /// Kernels that can do it, the one that is predicted to be fastest first.
+    pub ranked: Vec<Ranked>,
+    /// Kernels that cannot.
+    pub refused: Vec<Refused>,
+}
+
+impl fmt::Debug for Ranked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { gemm, prediction, reason } = self;
+        let mut debug = f.debug_struct("Ranked");
+        debug.field("gemm", &gemm.name()).field("prediction", prediction).field("reason", reason).finish()
+    }
+}
+
+/// Ranks the catalogue for a call.
+pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
+    rank(catalogue(), request, machine)
+}
+
+/// Ranks kernels for a call; those of another element type or direction are left out.
+pub fn rank(kernels: Vec<Box<dyn AnyGemm>>, request: &Request<'_>, machine: &Machine) -> Selection {
+    let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
+    for gemm in kernels {
+        let plan = gemm.plan();
+        if gemm.element() != request.element
+            || [plan.mainloop.a_major, plan.mainloop.b_major] != request.majors
+        {
+            continue;
+        }
+        if let Err(error) = gemm.launch(&request.call, machine.slots(&plan)) {
+            selection.refused.push(Refused { name: gemm.name().to_owned(), error });
+            continue;
+        }
+        let prediction = machine.predict(gemm.as_ref(), &request.call);
+        let reason = reason::sentence(gemm.as_ref(), machine, &prediction);
+        selection.ranked.push(Ranked { gemm, prediction, reason });
+    }
+    selection.ranked.sort_by(|a, b| a.prediction.microseconds.total_cmp(&b.prediction.microseconds));
+    selection
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: Machine = Machine::h200();
+
+    fn names(selection: &Selection) -> Vec<&str> {
+        selection.ranked.iter().map(|ranked| ranked.gemm.name()).collect()
+    }
+
+    fn cube(extent: u32) -> GemmProblem {
+        GemmProblem { m: extent, n: extent, k: extent }
+    }
+
+    #[test]
+    fn only_kernels_that_fit_are_ranked() {
+        for (element, majors, end) in [
+            ("bf16", [Major::K, Major::K], "-bf16-kk"),
+            ("f16", [Major::K, Major::Mn], "-f16-kn"),
+            ("bf16", [Major::Mn, Major::K], "-bf16-mk"),
+        ] {
+            let selection = select(&Request::packed(element, majors, cube(1024)), &H200);
+            let names = names(&selection);
+            assert!(names.iter().all(|name| name.ends_with(end)), "{names:?}");
+            let all = catalogue().iter().filter(|gemm| gemm.name().ends_with(end)).count();
+            assert_eq!((names.len(), selection.refused.len()), (all, 0), "{end}");
+        }
+        let none = select(&Request::packed("f8", [Major::K, Major::K], cube(1024)), &H200);
+        assert!(none.ranked.is_empty() && none.refused.is_empty());
+    }
+
+    /// Rows of D of 2046 B: no tensor store can end there.
+    #[test]
+    fn kernels_that_cannot_do_a_call_say_why() {
+        let problem = GemmProblem { m: 1024, n: 1023, k: 1024 };
+        let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
+        assert!(!selection.ranked.is_empty());
+        let staged = selection.refused.iter().find(|refused| refused.name == "staged-bf16-kk");
+        let error = staged.expect("a kernel with tensor stores").error;
+        assert!(matches!(error, LaunchError::Pitch { name: "D", .. }), "{error}");
+        // Rows of A of 2 * 1023 B: no kernel can load them.
+        let problem = GemmProblem { m: 1024, n: 1024, k: 1023 };
+        let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
+        assert!(selection.ranked.is_empty());
+        assert!(selection.refused.iter().all(|refused| refused.error.to_string().contains("2046 B")));
+    }
+
+    /// Times that the model must be near, of kernels that one resource decides; the rest is measured in
+    /// `tests/selection.rs` of the workspace.
+    #[test]
+    fn what_decides_is_named() {
+        let first = |problem| {
+            let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
+            selection.ranked.into_iter().next().map(|ranked| ranked.reason).unwrap_or_default()
+        };
+        for (problem, words) in [
+            (cube(256), "launching"),
+            (cube(8192), "the tensor cores decide"),
+            (GemmProblem { m: 8, n: 32768, k: 32768 }, "memory decides"),
+        ] {
+            let reason = first(problem);
+            assert!(reason.contains(words), "{problem:?}: {reason}");
+        }
+    }
+
+    /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.
+    #[test]
+    fn times_grow_with_the_problem() {
+        for gemm in catalogue().iter().filter(|gemm| gemm.name().ends_with("bf16-kk")) {
+            let time = |m| {
+                let problem = GemmProblem { m, n: 16384, k: 4096 };
+                let request = Request::packed("bf16", [Major::K, Major::K], problem);
+                H200.predict(gemm.as_ref(), &request.call)
+            };
+            let (once, twice) = (time(16384), time(32768));
+            let (waves, times) = (twice.waves / once.waves, twice.microseconds / once.microseconds);
+            assert!((waves - 2.0).abs() < 1e-9, "{}: {waves}", gemm.name());
+            assert!((1.9..2.1).contains(&times), "{}: {times}", gemm.name());
+        }
+        let huge = GemmProblem { m: 1 << 21, n: 1 << 21, k: 1 << 20 };
+        let selection = select(&Request::packed("bf16", [Major::K, Major::K], huge), &H200);
+        assert!(selection.ranked.iter().all(|ranked| ranked.prediction.microseconds.is_finite()));
+    }
+}

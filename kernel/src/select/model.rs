@@ -1,0 +1,220 @@
+//! How long a kernel takes: an analytic model.
+//!
+//! Each multiprocessor's time follows from the tiles it is dealt: k-tiles times the cycles of their `wgmma`s (an
+//! m64nN instruction takes N / 2 cycles), and what of the epilogue nothing overlaps. Beside it stand the times that L2,
+//! memory and stores need for the whole product; the slowest of these decides, softly ([`Machine::sharpness`]).
+
+use std::collections::HashSet;
+
+use collective::Plan;
+use scheduler::{Tiles, Work};
+
+use super::Machine;
+use crate::catalogue::AnyGemm;
+use crate::problem::{Call, MatrixRef};
+
+/// The model's answer. Times are in microseconds; those of resources overlap, so they do not add up.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// From one launch to the next in a stream.
+    pub microseconds: f64,
+    /// Tiles for each that runs at once: 2.5 are two full waves and a half.
+    pub waves: f64,
+    /// Launch, and CTAs that begin where others have ended.
+    pub launch: f64,
+    /// The busiest multiprocessor's multiplications.
+    pub multiply: f64,
+    /// The busiest multiprocessor's epilogues, as far as nothing overlaps them.
+    pub epilogue: f64,
+    /// The part of multiplications and epilogues in which a multiprocessor on average has nothing to do.
+    pub idle: f64,
+    /// L2's time for the operands.
+    pub l2: f64,
+    /// Memory's time for operands and output.
+    pub dram: f64,
+    /// The time that stores straight from registers need in L2; zero for other kernels.
+    pub stores: f64,
+}
+
+/// Waves that are walked; what comes behind is taken to be like them.
+const WALKED_WAVES: usize = 48;
+
+/// What one slot does, wave by wave.
+struct Slot {
+    pieces: Vec<Work<u32>>,
+    /// CTAs that begin on it, one after the other.
+    starts: usize,
+}
+
+impl Machine {
+    /// Predicts the time of a kernel for a legal call whose matrices are not in L2. Addresses are not looked at.
+    pub fn predict(&self, gemm: &dyn AnyGemm, call: &Call) -> Prediction {
+        let (plan, problem, beta) = (&gemm.plan(), call.problem, call.beta != 0.0);
+        let tiles = gemm.tiles(problem);
+        let slots = self.slots(plan);
+        let lanes = walk(gemm, tiles, slots);
+        let walked: usize = lanes.iter().map(|lane| lane.pieces.len()).sum();
+        let all = f64::from(tiles.m) * f64::from(tiles.n);
+        let whole_lanes = lanes.iter().all(|lane| lane.pieces.len() < WALKED_WAVES);
+        let scale = if whole_lanes { 1.0 } else { (all / walked.max(1) as f64).max(1.0) };
+
+        let step = self.step(plan);
+        let epilogue = self.epilogue(plan, call);
+        let times: Vec<Lane> =
+            lanes.iter().map(|slot| Lane::of(plan, slot, tiles, step.seconds, epilogue)).collect();
+        let most = |part: fn(&Lane) -> f64| times.iter().map(part).fold(0.0, f64::max) * scale;
+        let total: f64 = times.iter().map(|lane| lane.multiply + lane.epilogue).sum::<f64>() * scale;
+        let busiest = most(|lane| lane.multiply + lane.epilogue);
+        let multiply = most(|lane| lane.multiply);
+        // What the tensor cores of the whole card do of what they could.
+        let lanes_at_once = f64::from(slots);
+        let math: f64 =
+            times.iter().map(|lane| lane.multiply).sum::<f64>() * scale * step.math / step.seconds;
+        let load = if busiest > 0.0 { math / (lanes_at_once * busiest) } else { 0.0 };
+        let slower = self.throttle * load * multiply;
+
+        let starts = most(|lane| lane.starts as f64 - 1.0).max(0.0) * self.start;
+        let traffic = traffic(self, plan, &lanes, call, tiles);
+        let d_bytes = f64::from(problem.m) * f64::from(problem.n) * 2.0;
+        let c_bytes = if beta { d_bytes } else { 0.0 };
+        let l2 = traffic.l2 * scale / self.l2;
+        let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
+        let stores = if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(call) } else { 0.0 };
+        let resources = [busiest + slower + starts, l2, dram, stores];
+        let norm: f64 = resources.iter().map(|time| time.powf(self.sharpness)).sum();
+        Prediction {
+            microseconds: self.launch + norm.powf(1.0 / self.sharpness),
+            waves: all / f64::from(slots),
+            launch: self.launch + starts,
+            multiply: multiply + slower,
+            epilogue: busiest - multiply,
+            idle: (busiest - total / lanes_at_once).max(0.0),
+            l2,
+            dram,
+            stores,
+        }
+    }
+
+    /// From one k-tile to the next.
+    fn step(&self, plan: &Plan) -> Step {
+        let [m, n, k] = plan.mainloop.tile;
+        let instructions = f64::from(m / 64) * f64::from(k) / f64::from(plan.mainloop.types.k());
+        // CTAs of one multiprocessor share its tensor cores.
+        let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
+        let wait = if plan.mainloop.consumers > 1 { self.step_shared } else { self.step_alone };
+        let seconds = (math + wait).max(self.latency / f64::from(plan.stages));
+        Step { math, seconds }
+    }
+
+    /// One CTA's epilogue.
+    fn epilogue(&self, plan: &Plan, call: &Call) -> f64 {
+        let [m, n, _] = plan.mainloop.tile;
+        let rate = if direct(plan) { self.direct * self.part_of_pairs(call) } else { self.staged };
+        // Reading C takes about as long as storing D.
+        f64::from(m * n) / rate * if call.beta == 0.0 { 1.0 } else { 2.0 }
+    }
+
+    /// The part of the speed of direct stores that is left for this D.
+    fn part_of_pairs(&self, call: &Call) -> f64 {
+        if call.d.pitch.is_multiple_of(2) { 1.0 } else { self.odd_rows }
+    }
+}
+
+/// Whether D is stored straight from registers.
+fn direct(plan: &Plan) -> bool {
+    plan.epilogue.staged_bits == 0
+}
+
+/// Microseconds of a k-tile: of its multiplications, and in all.
+struct Step {
+    math: f64,
+    seconds: f64,
+}
+
+/// A slot's times.
+struct Lane {
+    multiply: f64,
+    epilogue: f64,
+    starts: usize,
+}
+
+impl Lane {
+    fn of(_plan: &Plan, slot: &Slot, tiles: Tiles<u32>, step: f64, epilogue: f64) -> Self {
+        let k_tiles = |work: &Work<u32>| f64::from(work.k_end.saturating_sub(work.k_begin));
+        let multiply = slot.pieces.iter().map(k_tiles).sum::<f64>() * step;
+        // A part of a sum is exchanged with the others that have a part: about one more epilogue.
+        let epilogues = |work: &Work<u32>| if k_tiles(work) < f64::from(tiles.k) { 2.0 } else { 1.0 };
+        let stored = slot.pieces.iter().map(epilogues).sum::<f64>() * epilogue;
+        Self { multiply, epilogue: stored, starts: slot.starts }
+    }
+}
+
+/// What each slot computes. A scheduler that launches more workers than slots has them dealt out by the hardware.
+fn walk(gemm: &dyn AnyGemm, tiles: Tiles<u32>, slots: u32) -> Vec<Slot> {
+    let workers = gemm.workers(tiles, slots);
+    (0..workers.min(slots))
+        .map(|slot| {
+            let mut lane = Slot { pieces: Vec::new(), starts: 0 };
+            for worker in (slot..workers).step_by(slots.max(1) as usize) {
+                let room = WALKED_WAVES - lane.pieces.len();
+                if room == 0 {
+                    break;
+                }
+                lane.pieces.extend(gemm.work(tiles, worker, workers).take(room));
+                lane.starts += 1;
+            }
+            lane
+        })
+        .collect()
+}
+
+/// Bytes of operands: from L2 to the multiprocessors, and from memory to L2.
+struct Traffic {
+    l2: f64,
+    dram: f64,
+}
+
+/// Walks the waves: what the tiles of one wave share comes from memory once, and what the wave before has left in L2
+/// does not come again.
+fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, tiles: Tiles<u32>) -> Traffic {
+    let (spec, problem) = (&plan.mainloop, call.problem);
+    let bytes = f64::from(spec.types.element_bits()) / 8.0;
+    let (band_m, band_n) = (spec.tile[0] * spec.cluster[0], spec.tile[1] * spec.cluster[1]);
+    // Rows that begin inside a sector of 32 B make copies fetch more sectors than they fill.
+    let cost = |matrix: MatrixRef| {
+        let whole = (matrix.pitch as f64 * bytes) % 32.0 == 0.0;
+        if whole { 1.0 } else { machine.part_sectors }
+    };
+    let (a_cost, b_cost) = (cost(call.a), cost(call.b));
+    // Elements of a band that exist; the rest of a tile at the edge is not fetched.
+    let inside =
+        |band: u32, index: u32, extent: u32| f64::from(band.min(extent.saturating_sub(index * band)));
+    let mut traffic = Traffic { l2: 0.0, dram: 0.0 };
+    let waves = lanes.iter().map(|lane| lane.pieces.len()).max().unwrap_or(0);
+    let mut kept: HashSet<(bool, u32)> = HashSet::new();
+    for wave in 0..waves {
+        let mut now: HashSet<(bool, u32)> = HashSet::new();
+        let mut footprint = 0.0;
+        for work in lanes.iter().filter_map(|lane| lane.pieces.get(wave)) {
+            let part = f64::from(work.k_end - work.k_begin) / f64::from(tiles.k.max(1));
+            let k_bytes = f64::from(problem.k) * part * bytes;
+            let a = inside(band_m, work.m, problem.m) * k_bytes;
+            let b = inside(band_n, work.n, problem.n) * k_bytes;
+            traffic.l2 += a * a_cost + b * b_cost;
+            for (key, size) in [((true, work.m), a), ((false, work.n), b)] {
+                if now.insert(key) {
+                    footprint += size;
+                    if !kept.contains(&key) {
+                        traffic.dram += size;
+                    }
+                }
+            }
+        }
+        if footprint <= machine.l2_bytes {
+            kept = now;
+        } else {
+            kept.clear();
+        }
+    }
+    traffic
+}

@@ -1,0 +1,37 @@
+//! What decides a kernel's time, in a sentence.
+
+use super::{Machine, Prediction};
+use crate::catalogue::AnyGemm;
+
+/// For example `4 waves of 128x256 tiles, the last 88 % full; the tensor cores decide`.
+pub(super) fn sentence(gemm: &dyn AnyGemm, machine: &Machine, prediction: &Prediction) -> String {
+    let plan = gemm.plan();
+    let [m, n, _] = plan.mainloop.tile;
+    let tile = match plan.mainloop.cluster {
+        [1, 1] => format!("{m}x{n} tiles"),
+        [across, along] => format!("{m}x{n} tiles in clusters of {across}x{along}"),
+    };
+    let slots = f64::from(machine.slots(&plan));
+    let waves = prediction.waves;
+    let filling = if waves <= 1.0 {
+        format!("{:.0} {tile} for {slots:.0} places", waves * slots)
+    } else {
+        let last = waves - (waves.ceil() - 1.0);
+        format!("{:.0} waves of {tile}, the last {:.0} % full", waves.ceil(), 100.0 * last)
+    };
+    format!("{filling}; {}", bound(prediction))
+}
+
+/// What takes the most time.
+fn bound(prediction: &Prediction) -> &'static str {
+    let Prediction { launch, multiply, epilogue, l2, dram, stores, .. } = *prediction;
+    let bounds = [
+        (launch, "launching and filling the ring decide"),
+        (multiply, "the tensor cores decide"),
+        (epilogue, "the epilogue decides, which nothing overlaps"),
+        (l2, "reads from L2 decide"),
+        (dram, "memory decides"),
+        (stores, "stores from registers decide"),
+    ];
+    bounds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or("", |(_, words)| words)
+}
