@@ -4,10 +4,13 @@
 //! compares every element with the oracle ([`oracle`]), within a bound derived from K and the formats ([`bound`]). D is
 //! poisoned before the run, and the memory around it must come back as it was.
 //!
+//! [`instructions`] does the same for single instructions, bit by bit.
+//!
 //! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
 
 pub mod bound;
 pub mod format;
+pub mod instructions;
 pub mod matrix;
 pub mod oracle;
 pub mod product;

@@ -4,7 +4,7 @@ use core::fmt;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use emulator::{Failure, Memory, Options, Report, Schedule};
+use emulator::{Failure, Memory, Numerics, Options, Report, Schedule};
 use ptx::abi::{Argument, Grid};
 
 use crate::engine::{Buffer, Engine};
@@ -23,6 +23,7 @@ pub struct Emulator {
     multiprocessors: u32,
     schedule: Schedule,
     seed: u64,
+    numerics: Numerics,
     progress: Option<Progress>,
     report: Option<Report>,
 }
@@ -40,6 +41,7 @@ impl fmt::Debug for Emulator {
             .field("multiprocessors", &self.multiprocessors)
             .field("schedule", &self.schedule)
             .field("seed", &self.seed)
+            .field("numerics", &self.numerics)
             .finish_non_exhaustive()
     }
 }
@@ -53,6 +55,7 @@ impl Emulator {
             multiprocessors: 132,
             schedule: Schedule::Default,
             seed: 0,
+            numerics: Numerics::Fast,
             progress: None,
             report: None,
         }
@@ -69,6 +72,13 @@ impl Emulator {
     #[must_use]
     pub fn with_schedule(mut self, schedule: Schedule, seed: u64) -> Self {
         (self.schedule, self.seed) = (schedule, seed);
+        self
+    }
+
+    /// The same with another rounding of floating-point matrix multiplies.
+    #[must_use]
+    pub fn with_numerics(mut self, numerics: Numerics) -> Self {
+        self.numerics = numerics;
         self
     }
 
@@ -145,7 +155,13 @@ impl Engine for Emulator {
         let start = Instant::now();
         let lowered = emulator::Program::new(program.function());
         let progress = self.progress.as_ref().map(|progress| progress.as_ref() as _);
-        let options = Options { schedule: self.schedule, seed: self.seed, progress, ..Options::default() };
+        let options = Options {
+            schedule: self.schedule,
+            seed: self.seed,
+            numerics: self.numerics,
+            progress,
+            ..Options::default()
+        };
         let kernel = program.name().to_owned();
         match lowered.launch(grid, arguments, &self.memory, &options) {
             Ok(report) => {

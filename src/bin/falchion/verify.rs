@@ -1,6 +1,9 @@
 //! `falchion verify`: the embedded case tables, on the engines there are.
 
+mod instructions;
+
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use emulator::Schedule;
@@ -25,9 +28,19 @@ pub(crate) struct VerifyArgs {
     /// Only cases whose name or kernel contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// `quick`, `full`, or `all`.
+    /// `quick`, `full`, or `all` of the tables; `instructions` for one program for each form of an instruction,
+    /// compared bit by bit.
     #[arg(long, default_value = "quick")]
     suite: String,
+    /// Of `--suite instructions`: print the verdicts as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Of `--suite instructions`: write what the GPU computed to a file.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
+    /// Of `--suite instructions`: take such a file in place of a GPU.
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    replay: Option<PathBuf>,
     /// In the emulator, run each case under every fixed schedule of warps and asynchronous work, and under this
     /// many random ones; a failure names the schedule and seed that repeat it.
     #[arg(long, value_name = "N")]
@@ -59,11 +72,17 @@ struct Count {
 
 impl VerifyArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if self.suite == "instructions" {
+            return self.instructions();
+        }
+        if self.json || self.record.is_some() || self.replay.is_some() {
+            return Err(Failure::usage("--json, --record and --replay need --suite instructions"));
+        }
         let cases: Vec<Case> =
             tables()?.into_iter().filter(|case| self.suite == "all" || case.suite == self.suite).collect();
         if cases.is_empty() {
             return Err(Failure::usage(format!(
-                "--suite is `{}`, one of quick, full and all was needed",
+                "--suite is `{}`, one of quick, full, all and instructions was needed",
                 self.suite
             )));
         }

@@ -1,0 +1,203 @@
+//! `falchion verify --suite instructions`: forms of instructions, bit by bit.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write};
+use std::time::Instant;
+
+use falchion::verify::instructions::{Form, FormError, Prepared, Record, Reference, Verdict, forms};
+use kernel::{Emulator, Engine, Gpu};
+use rayon::prelude::*;
+use serde::Serialize;
+
+use super::{Engines, VerifyArgs};
+use crate::Failure;
+
+/// Forms that are in memory at a time.
+const BATCH: usize = 64;
+/// Failing forms that are told of one by one.
+const TOLD: usize = 40;
+
+/// Where the outputs of a GPU come from.
+enum Source {
+    /// There are none.
+    None,
+    Gpu(Box<Gpu>),
+    Record(Record),
+}
+
+impl Source {
+    fn outputs(&mut self, prepared: &Prepared<'_>) -> Result<Option<Vec<u8>>, FormError> {
+        Ok(match self {
+            Self::None => None,
+            Self::Gpu(gpu) => Some(prepared.run(gpu.as_mut())?),
+            Self::Record(record) => Some(record.get(&prepared.form().name)?.to_vec()),
+        })
+    }
+}
+
+/// All verdicts and what they are about.
+#[derive(Serialize)]
+struct Report {
+    engine: String,
+    seed: u64,
+    seconds: f64,
+    verdicts: Vec<Verdict>,
+    /// Forms that could not be run: name and reason.
+    errors: Vec<(String, String)>,
+}
+
+impl VerifyArgs {
+    pub(super) fn instructions(&self) -> Result<(), Failure> {
+        let forms: Vec<Form> = forms().into_iter().filter(|form| form.name.contains(&self.filter)).collect();
+        if forms.is_empty() {
+            return Err(Failure::usage(format!("no form has `{}` in its name", self.filter)));
+        }
+        let (mut source, engine) = self.source()?;
+        let start = Instant::now();
+        let mut report =
+            Report { engine, seed: self.seed, seconds: 0.0, verdicts: Vec::new(), errors: Vec::new() };
+        let mut record = Record::default();
+        for batch in forms.chunks(BATCH) {
+            let prepared: Vec<_> = batch.par_iter().map(|form| form.prepare(self.seed)).collect();
+            let outputs: Vec<_> = prepared
+                .into_iter()
+                .map(|prepared| {
+                    let prepared = prepared?;
+                    let outputs = source.outputs(&prepared)?;
+                    Ok::<_, FormError>((prepared, outputs))
+                })
+                .collect();
+            let judge = |ready: Result<(Prepared<'_>, Option<Vec<u8>>), FormError>| {
+                let (prepared, outputs) = ready?;
+                let verdict = prepared.judge(outputs.as_deref())?;
+                Ok::<_, FormError>((verdict, outputs))
+            };
+            let verdicts: Vec<_> = outputs.into_par_iter().map(judge).collect();
+            for (form, verdict) in batch.iter().zip(verdicts) {
+                match verdict {
+                    Ok((verdict, outputs)) => {
+                        if let Some(outputs) = outputs {
+                            record.insert(&form.name, outputs);
+                        }
+                        report.verdicts.push(verdict);
+                    }
+                    Err(error) => report.errors.push((form.name.clone(), error.to_string())),
+                }
+            }
+        }
+        report.seconds = start.elapsed().as_secs_f64();
+        if let Some(path) = &self.record {
+            if matches!(source, Source::None) {
+                return Err(Failure::usage("--record writes what a GPU computed, and there is none"));
+            }
+            let written = fs::write(path, record.to_bytes());
+            written.map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+        }
+        let mut out = io::stdout().lock();
+        if self.json {
+            let text = serde_json::to_string_pretty(&report).map_err(Failure::environment)?;
+            writeln!(out, "{text}")?;
+        } else {
+            report.print(&mut out)?;
+        }
+        out.flush()?;
+        let passed = report.errors.is_empty() && report.verdicts.iter().all(Verdict::passed);
+        if passed { Ok(()) } else { Err(Failure::Wrong) }
+    }
+
+    fn source(&self) -> Result<(Source, String), Failure> {
+        if let Some(path) = &self.replay {
+            let unreadable = |error: String| Failure::environment(format!("{}: {error}", path.display()));
+            let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
+            let record = Record::from_bytes(&bytes).map_err(|error| unreadable(error.to_string()))?;
+            return Ok((Source::Record(record), format!("a GPU's outputs in {}", path.display())));
+        }
+        let gpu = match self.engine {
+            Engines::Emulator => return Ok((Source::None, Emulator::new().describe())),
+            Engines::Gpu => Some(Gpu::new(0)?),
+            Engines::Auto | Engines::All => Gpu::new(0).ok(),
+        };
+        Ok(match gpu {
+            Some(gpu) => {
+                let engine = gpu.describe();
+                (Source::Gpu(Box::new(gpu)), engine)
+            }
+            None => (Source::None, Emulator::new().describe()),
+        })
+    }
+}
+
+/// What forms of a family have in common.
+#[derive(Default)]
+struct Sum {
+    forms: usize,
+    cases: usize,
+    elements: usize,
+    emulator: usize,
+    gpu: Option<usize>,
+}
+
+impl Report {
+    fn print(&self, out: &mut impl Write) -> io::Result<()> {
+        writeln!(out, "engine: {}", self.engine)?;
+        let failed = self.verdicts.iter().filter(|verdict| !verdict.passed());
+        for verdict in failed.clone().take(TOLD) {
+            let gpu = verdict.gpu_mismatches.unwrap_or(0);
+            let (form, expected) = (&verdict.form, verdict.emulator_mismatches);
+            writeln!(out, "FAIL {form}: {gpu} elements off the emulator, {expected} off the definition")?;
+            let mut seen: Vec<(Reference, &str)> = Vec::new();
+            for difference in &verdict.differences {
+                let key = (difference.reference, difference.case);
+                if !seen.contains(&key) {
+                    seen.push(key);
+                    let (engine, other) = match difference.reference {
+                        Reference::Expected => ("emulator", "definition"),
+                        Reference::Emulator => ("gpu", "emulator"),
+                    };
+                    writeln!(
+                        out,
+                        "     {}, element {}: {engine} {}, {other} {}: {}",
+                        difference.case,
+                        difference.element,
+                        difference.seen,
+                        difference.wanted,
+                        difference.inputs,
+                    )?;
+                }
+            }
+        }
+        let more = failed.count().saturating_sub(TOLD);
+        if more > 0 {
+            writeln!(out, "     and {more} forms more")?;
+        }
+        for (form, error) in self.errors.iter().take(TOLD) {
+            writeln!(out, "FAIL {form}: {error}")?;
+        }
+        let mut families: BTreeMap<&str, Sum> = BTreeMap::new();
+        for verdict in &self.verdicts {
+            let sum = families.entry(&verdict.family).or_default();
+            sum.forms += 1;
+            sum.cases += verdict.cases;
+            sum.elements += verdict.elements;
+            sum.emulator += verdict.emulator_mismatches;
+            if let Some(gpu) = verdict.gpu_mismatches {
+                *sum.gpu.get_or_insert(0) += gpu;
+            }
+        }
+        writeln!(
+            out,
+            "{:44} {:>6} {:>6} {:>10} {:>11} {:>11}",
+            "family", "forms", "cases", "elements", "gpu off", "model off"
+        )?;
+        for (family, sum) in families {
+            let gpu = sum.gpu.map_or("-".to_owned(), |gpu| gpu.to_string());
+            let Sum { forms, cases, elements, emulator, .. } = sum;
+            writeln!(out, "{family:44} {forms:6} {cases:6} {elements:10} {gpu:>11} {emulator:>11}")?;
+        }
+        let passed = self.verdicts.iter().filter(|verdict| verdict.passed()).count();
+        let failed = self.verdicts.len() - passed;
+        let errors = self.errors.len();
+        writeln!(out, "{passed} forms passed, {failed} failed, {errors} not run, in {:.1} s", self.seconds)
+    }
+}
