@@ -4,10 +4,10 @@
 //! each element of D all products and the old D are summed in one step. With `F` fraction bits,
 //!
 //! 1. each product is the exact product of two significands, in [0, 4), with the sum of the two exponents; a
-//!    subnormal operand has the smallest exponent of its format, a product of zero has exponent -126;
-//! 2. `M` is the largest exponent of all products and the old D (absent: -126);
+//!    subnormal operand has the smallest exponent of its format;
+//! 2. `M` is the largest exponent of all products and the old D that are not zero, and at least -133;
 //! 3. each term is truncated toward zero to a multiple of `2^(M - F)`;
-//! 4. the terms are added exactly, and the sum is rounded once.
+//! 4. the terms are added exactly, and the sum is rounded once; what rounds to zero is +0.
 //!
 //! | operands | F | `.f32` result | `.f16` result |
 //! |---|---|---|---|
@@ -16,7 +16,8 @@
 //!
 //! A NaN operand, an infinity times zero and infinities of both signs give the canonical NaN. A sparse multiply sums
 //! the products of the kept elements. Source: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix
-//! Cores" (2025), whose findings `falchion verify --suite instructions` compares with a GPU.
+//! Cores" (2025), corrected in the -133, the absence of zeros and the sign of zero by what an H200 answered to
+//! `falchion verify --suite instructions` (`docs/hardware.md`).
 
 mod sum;
 mod unpack;

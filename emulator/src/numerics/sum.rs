@@ -30,8 +30,8 @@ impl Default for Rounding {
     }
 }
 
-/// The exponent of a term that is zero: `.f32`'s smallest.
-const ZERO: i32 = -126;
+/// The least exponent that terms are aligned to, that of the smallest subnormal `.bf16`. Terms of zero have none.
+const FLOOR: i32 = -133;
 
 /// A significand in units of `2^(exponent - fraction)`, truncated to units of `2^(largest - kept)`.
 fn align(significand: u64, exponent: i32, fraction: u32, largest: i32, kept: u32) -> i64 {
@@ -50,7 +50,7 @@ fn align(significand: u64, exponent: i32, fraction: u32, largest: i32, kept: u32
 impl Rule {
     /// `a . b + old` as bits of D's format.
     pub(super) fn sum(&self, a: &[Unpacked], b: &[Unpacked], old: Option<Unpacked>) -> u32 {
-        let mut largest = ZERO;
+        let mut largest = FLOOR;
         let (mut nan, mut infinite) = (false, [false; 2]);
         let mut term = |class: Class, negative: bool, zero: bool, exponent: i32| match class {
             Class::Nan => nan = true,
@@ -109,7 +109,7 @@ impl Rounding {
         }
     }
 
-    /// `magnitude * 2^scale` as bits; a sum of zero is positive.
+    /// `magnitude * 2^scale` as bits; what rounds to zero is positive.
     pub(super) fn round(self, negative: bool, magnitude: u64, scale: i32) -> u32 {
         if magnitude == 0 {
             return 0;
@@ -123,6 +123,9 @@ impl Rounding {
                 let exponent = exponent.max(-126);
                 let unit = exponent - fraction.cast_signed();
                 let kept = align(magnitude, scale, 0, unit, 0).cast_unsigned() as u32;
+                if kept == 0 {
+                    return 0;
+                }
                 encode(negative, exponent + 127, kept << (23 - fraction), 23)
             }
             Self::Half => {
@@ -134,6 +137,9 @@ impl Rounding {
                 let half = if lost == 0 { u64::MAX } else { 1u64.checked_shl(lost - 1).unwrap_or(u64::MAX) };
                 let up = rest > half || (rest == half && kept & 1 == 1);
                 let bits = encode(false, exponent + 15, kept as u32, 10) + u32::from(up);
+                if bits == 0 {
+                    return 0;
+                }
                 if bits >= 0x7C00 { self.infinity(negative) } else { u32::from(negative) << 15 | bits }
             }
         }

@@ -88,6 +88,15 @@ fn sums_worked_out_by_hand() {
         ("subnormal .f16 operands", F16F32, &[(1, h(two(10)))], None, f(two(-14))),
         ("subnormal .bf16 operands", Bf16F32, &[(1, b(two(100)))], None, f(two(-33))),
         ("a subnormal result", Bf16F32, &[(b(two(-70)), b(two(-70)))], None, 1 << 9),
+        // Both products are 2^-140; aligned to 2^-133, a unit is 2^-158, and 2^-149 * 3 / 4 of each is kept.
+        ("products below the smallest .f32 add up", Bf16F32, &[(b(two(-75)), b(1.5 * two(-75))); 2], None, 1),
+        // 2^-157 twice is less than a unit of 2^-149, but 2^-158 times 2^8 + 2^8 is one; below 2^-158 nothing is kept.
+        ("down to 25 bits below 2^-133", Bf16F32, &[(b(two(-79)), b(two(-79))); 512], None, 1),
+        ("and no further", Bf16F32, &[(b(two(-79)), b(two(-80))); 1024], None, 0),
+        ("what is cut to zero is positive", Bf16F32, &[(b(-two(-75)), b(two(-75)))], None, 0),
+        ("what rounds to zero is positive", F16F16, &[(h(-two(-13)), h(two(-13)))], None, 0),
+        ("zeros have no exponent", Bf16F32, &[(b(two(100)), 0)], Some(1), 1),
+        ("zeros of one sign", Bf16F32, &[(0x8000, b(1.0))], Some(0x8000_0000), 0),
         ("a product below everything", Bf16F32, &[(b(two(-100)), b(two(-100)))], None, 0),
         ("overflow", Bf16F32, &[(b(two(100)), b(-two(100)))], None, f(f32::NEG_INFINITY)),
         ("the largest .f32 is no overflow", Bf16F32, &[(one, b(0.0))], Some(0x7F7F_FFFF), 0x7F7F_FFFF),
@@ -192,14 +201,16 @@ fn oracle(types: WgmmaTypes, pairs: &[(u32, u32)], old: u32) -> f64 {
     terms.push(split(old, least));
     let short = matches!(types.a(), WgmmaElement::Fp8(_));
     let fraction = if short { 13 } else { 25 };
-    let exponents = terms.iter().map(|&(s, e)| if s == 0.0 { -126 } else { e });
-    let largest = exponents.max().unwrap();
+    let exponents = terms.iter().map(|&(s, e)| if s == 0.0 { -133 } else { e });
+    let largest = exponents.fold(-133, i32::max);
     // In two steps, as one power alone may leave the range.
     let kept =
         terms.iter().map(|&(s, e)| (s * 2f64.powi((e - largest).max(-500)) * 2f64.powi(fraction)).trunc());
     let sum: f64 = kept.sum::<f64>() * 2f64.powi(largest - fraction);
     if half {
-        return f16::from_f64(sum).to_f64();
+        let (s, e) = split(sum, -14);
+        // `f16::from_f64` may round twice; what is rounded already it converts exactly.
+        return f16::from_f64((s * 1024.0).round_ties_even() / 1024.0 * 2f64.powi(e)).to_f64();
     }
     let (s, e) = split(sum, -126);
     let bits = 2f64.powi(if short { 13 } else { 23 });

@@ -7,8 +7,8 @@ use half::{bf16, f16};
 use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, Int8, WgmmaElement, WgmmaSum};
 
-/// The exponent of a term that is zero.
-const ZERO: i32 = -126;
+/// The least exponent that terms are aligned to.
+const FLOOR: i32 = -133;
 
 /// The bits of `old + sum of the pairs' products`; `negate` one factor.
 pub(super) fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<u32>) -> u32 {
@@ -86,16 +86,20 @@ fn float_sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<
     terms.extend(old.map(split));
     let short = matches!(types.a(), WgmmaElement::Fp8(_));
     let kept = if short { 13 } else { 25 };
-    let largest = terms.iter().filter(|(s, _)| *s != 0.0).map(|(_, e)| *e).fold(ZERO, i32::max);
+    let largest = terms.iter().filter(|(s, _)| *s != 0.0).map(|(_, e)| *e).fold(FLOOR, i32::max);
     let truncated = terms.iter().map(|&(s, e)| (s * two((e - largest).max(-200)) * two(kept)).trunc());
     let sum = truncated.sum::<f64>() * two(largest - kept);
     if half {
-        return f16::from_f64(sum).to_bits().into();
+        // To nearest even here: `f16::from_f64` may round twice. What is rounded already it converts exactly.
+        let (s, e) = split((sum, -14));
+        let rounded = (s * two(10)).round_ties_even() / two(10) * two(e);
+        let bits = f16::from_f64(rounded).to_bits();
+        return if bits == 0x8000 { 0 } else { bits.into() };
     }
     let bits = two(if short { 13 } else { 23 });
     let (s, e) = split((sum, -126));
     let sum = ((s * bits).trunc() / bits * two(e)) as f32;
-    // A sum of zero is positive.
+    // What is cut to zero is positive.
     (sum + 0.0).to_bits()
 }
 
