@@ -23,7 +23,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is exact
+//! # What is exact, what is bounded, what is not modelled
+//!
+//! Exact:
 //!
 //! * Integer, logic and single-precision arithmetic, `fma`, division and conversions: bit for bit what PTX defines,
 //!   with canonical NaNs. Division of integers by zero gives all ones.
@@ -36,7 +38,7 @@
 //!   by the metadata of a sparse A. Sums of integers.
 //! * The sums of floating-point `wgmma`s with [`Numerics::Exact`], which says by which rule.
 //!
-//! # What is bounded
+//! Bounded:
 //!
 //! * The sums of floating-point `wgmma`s with [`Numerics::Fast`], the default, which says how far off they are.
 //!   Hardware aligns and truncates instead, for 16-bit types and `.tf32` inside a bound of the same form; its sums of
@@ -46,7 +48,7 @@
 //! * Shared memory that asynchronous work owns is known in units of 16 bytes, and a store without a proxy fence is
 //!   known for the last thread that stored to each of them.
 //!
-//! # What is not modelled
+//! Not modelled:
 //!
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
 //! * Weak memory: generic accesses are sequentially consistent in a cluster and relaxed between clusters. A cluster
