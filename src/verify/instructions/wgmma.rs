@@ -179,13 +179,13 @@ impl Shape {
         let sums: Vec<Var<'f, u32>> =
             (0..self.sums()).map(|i| f.variable(word(places.old, self.sums(), i))).collect();
         let (first, count) = self.slices;
-        let steps: Vec<(WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>)> = (0..count)
+        let steps: Vec<_> = (0..count)
             .map(|step| {
-                let fragments = places.fragments + step * THREADS * 16;
-                let a = if self.registers {
-                    WgmmaSource::Registers([0, 1, 2, 3].map(|i| f.variable(word(fragments, 4, i))))
+                let a: WgmmaSource<'f> = if self.registers {
+                    let fragments = places.fragments + step * THREADS * 16;
+                    [0, 1, 2, 3].map(|i| f.variable(word(fragments, 4, i))).into()
                 } else {
-                    WgmmaSource::Shared(self.at(f, shared, 0, first + step))
+                    self.at(f, shared, 0, first + step).into()
                 };
                 let metadata = places.metadata + step * THREADS * 4;
                 (a, self.sparse.map(|selector| (f.variable(word(metadata, 1, 0)), selector)))
@@ -248,8 +248,7 @@ pub(super) fn forms() -> Vec<Form> {
         let sparse = selectors.filter(|_| types.sparse_selectors().is_some());
         for sparse in core::iter::once(None).chain(sparse) {
             let base = Shape { sparse, ..base };
-            let modes = SwizzleMode::ALL.into_iter().enumerate();
-            for (i, mode) in (0..).zip(modes.map(|(_, mode)| mode)) {
+            for (i, mode) in (0..).zip(SwizzleMode::ALL) {
                 let shape = Shape { mode, slices: (i, 1), ..base };
                 shapes.extend([shape, Shape { registers: true, n: 8, ..shape }]);
                 if types.allows_transpose() {

@@ -176,7 +176,7 @@ impl Problem {
                 let places = &self.places[step][row * k_a + chunk * kept..][..kept];
                 let nibble = match places {
                     [one] => [0b0100, 0b1110][(one % of) as usize],
-                    [low, high] => low % of | (high % of) << 2,
+                    [low, high] => (low % of) | ((high % of) << 2),
                     _ => 0,
                 };
                 let half = chunk / (chunks / 2);

@@ -201,7 +201,18 @@ impl Kind {
                 if random.bool() { i32::MAX.cast_unsigned() - near } else { i32::MIN.cast_unsigned() + near }
             }
             Self::Extreme => [0x7F, 0x80, 0xFF, 0x00, 0x81][random.usize(..5)],
-            _ => random.u32(..),
+            Self::Normal
+            | Self::Cancelling
+            | Self::Window
+            | Self::Wide
+            | Self::Spread
+            | Self::Subnormal
+            | Self::Huge
+            | Self::Tiny
+            | Self::Zeros
+            | Self::Infinite
+            | Self::Nan
+            | Self::Bits => random.u32(..),
         }
     }
 }
