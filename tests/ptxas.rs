@@ -2,51 +2,21 @@
 //!
 //! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
 
-use std::io::Write;
-use std::path::PathBuf;
-use std::process::Command;
+mod assembler;
 
+use assembler::{Report, assemble};
 use ptx::{
-    Builder, Entry, FenceScope, Function, Inst, ProxySpace, Space, Special, Target, TensorLoad,
-    WgmmaOperands, WgmmaSource, WgmmaTypes,
+    Builder, Entry, Function, Inst, ProxySpace, Scope, Space, Special, Target, TensorLoad, WgmmaOperands,
+    WgmmaSource, WgmmaTypes,
 };
 
-/// What `ptxas -v` says about one kernel.
-#[derive(Debug)]
-struct Report {
-    accepted: bool,
-    log: String,
-}
-
-impl Report {
-    /// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
-    fn complaints(&self) -> Vec<&str> {
-        let bad = |line: &str| {
-            let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
-            line.contains("(C75")
-                || line.contains("rror")
-                || (line.contains("spill") && !line.contains(clean))
-        };
-        self.log.lines().filter(|line| bad(line)).collect()
-    }
-}
-
-fn assemble(name: &str, text: &str) -> Report {
-    let ptxas =
-        std::env::var_os("FALCHION_PTXAS").expect("FALCHION_PTXAS names ptxas: run `cargo xtask test`");
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    let source = folder.join(format!("{name}.ptx"));
-    std::fs::File::create(&source)
-        .and_then(|mut file| file.write_all(text.as_bytes()))
-        .expect("a writable folder");
-    let output = Command::new(ptxas)
-        .args(["-arch=sm_90a", "-v", "-o"])
-        .arg(source.with_extension("cubin"))
-        .arg(&source)
-        .output()
-        .expect("FALCHION_PTXAS runs");
-    let log = [output.stdout, output.stderr].concat();
-    Report { accepted: output.status.success(), log: String::from_utf8_lossy(&log).into_owned() }
+/// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
+fn complaints(report: &Report) -> Vec<&str> {
+    let bad = |line: &str| {
+        let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+        line.contains("(C75") || line.contains("rror") || (line.contains("spill") && !line.contains(clean))
+    };
+    report.log.lines().filter(|line| bad(line)).collect()
 }
 
 #[test]
@@ -59,7 +29,7 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
         let report = assemble(entry.name(), program.text());
         assert!(report.accepted, "{}:\n{}", entry.name(), report.log);
         assert!(report.log.contains("bytes spill stores"), "no resource report: {}", report.log);
-        assert_eq!(report.complaints(), [""; 0], "{}", entry.name());
+        assert_eq!(complaints(&report), [""; 0], "{}", entry.name());
     }
 }
 
@@ -89,7 +59,7 @@ fn a_kernel_that_spills_or_serializes_is_noticed() {
     });
     let report = assemble("spills", &ptx::module_text(&function.verify().expect("legal")));
     assert!(report.accepted, "{}", report.log);
-    assert_ne!(report.complaints(), [""; 0], "{}", report.log);
+    assert_ne!(complaints(&report), [""; 0], "{}", report.log);
 }
 
 #[test]
@@ -289,11 +259,12 @@ fn memory_and_barriers(f: &Builder) {
     keep(f, f.constant(1u32).where_or(done, 2));
     f.mbarrier_wait(shared, 1);
     f.emit(Inst::MbarrierInvalidate { barrier: shared.operand() });
-    for space in [ProxySpace::Shared, ProxySpace::Global, ProxySpace::All] {
+    for space in [ProxySpace::Shared, ProxySpace::SharedCluster, ProxySpace::Global, ProxySpace::All] {
         f.fence_proxy_async(space);
     }
-    for scope in [FenceScope::Cta, FenceScope::Cluster, FenceScope::Gpu] {
+    for scope in Scope::ALL {
         f.fence(scope);
+        f.fence_sc(scope);
     }
 }
 

@@ -1,17 +1,15 @@
 //! Launching a program on a grid.
 
-use std::sync::{Mutex, PoisonError};
-
 use ptx::abi::{self, Argument, Grid};
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
 use crate::error::{EmulatorError, Failure};
-use crate::machine::{Counts, Machine};
+use crate::machine::Counts;
 use crate::memory::Memory;
 use crate::program::Program;
+use crate::race::Races;
+use crate::residents::{Progress, Residents};
 use crate::schedule::Options;
 use crate::tensor_map::{Map, decode, encode};
-use crate::trap::Trap;
 
 /// Generic address of the parameter block: nothing else lies up there.
 pub(crate) const PARAMETERS: u64 = 0xF000_0000_0000_0000;
@@ -25,6 +23,9 @@ pub(crate) struct Launch {
     pub(crate) block: Vec<u8>,
     /// The tensor maps of the block by their generic address.
     pub(crate) maps: Vec<(u64, Map)>,
+    /// Accesses to global memory.
+    pub(crate) races: Races,
+    pub(crate) progress: Progress,
 }
 
 /// What a launch did.
@@ -46,7 +47,7 @@ pub struct Report {
 }
 
 impl Report {
-    fn with(self, counts: Counts) -> Self {
+    pub(crate) fn with(self, counts: Counts) -> Self {
         Self {
             ctas: self.ctas + counts.ctas,
             instructions: self.instructions + counts.instructions,
@@ -61,8 +62,8 @@ impl Report {
 impl Program {
     /// Runs the program on every CTA of a grid.
     ///
-    /// Clusters run in parallel on [`Options::threads`] host threads; the failure returned is that of the first
-    /// cluster that fails.
+    /// Clusters run in parallel on [`Options::threads`] host threads, and may wait for each other; the failure
+    /// returned is that of the first cluster that fails.
     ///
     /// # Errors
     /// [`Failure::Argument`] for arguments that do not fit the parameters, [`Failure::Emulator`] for a grid that
@@ -79,39 +80,38 @@ impl Program {
             let map = decode(block.get(offset..offset + abi::TENSOR_MAP_BYTES)?)?;
             Some((PARAMETERS + offset as u64, map))
         });
-        let launch = Launch { grid: grid.ctas, maps: maps.collect(), block };
+        let launch = Launch {
+            grid: grid.ctas,
+            maps: maps.collect(),
+            block,
+            races: Races::new(),
+            progress: Progress::default(),
+        };
         let (ctas, cluster) = (grid.ctas, self.function.cluster);
         if ctas.iter().zip(cluster).any(|(&extent, by)| extent == 0 || by == 0 || extent % by != 0) {
             return Err(EmulatorError::Grid { ctas, cluster }.into());
         }
         let total: u64 = ctas.iter().map(|&extent| u64::from(extent)).product();
         let clusters = total / cluster.iter().map(|&extent| u64::from(extent)).product::<u64>();
-        let report = Mutex::new(Report::default());
-        let fails = |index: u64| -> Option<Box<Trap>> {
-            let counts = match Machine::new(self, &launch, memory, *options, index).run() {
-                Ok(counts) => counts,
-                Err(trap) => return Some(trap),
-            };
-            let mut report = report.lock().unwrap_or_else(PoisonError::into_inner);
-            *report = report.with(counts);
-            if let Some(progress) = options.progress {
-                progress(report.ctas, total);
-            }
-            None
+        let residents = Residents::new(self, &launch, memory, *options, (clusters, total));
+        let work = |threads: usize| {
+            rayon::scope(|scope| {
+                for _ in 1..threads.min(usize::try_from(clusters).unwrap_or(usize::MAX)) {
+                    scope.spawn(|_| residents.work());
+                }
+                residents.work();
+            });
         };
-        let failed = match options.threads {
-            1 => (0..clusters).find_map(fails),
-            0 => (0..clusters).into_par_iter().find_map_first(fails),
+        match options.threads {
+            1 => residents.work(),
+            0 => work(rayon::current_num_threads()),
             asked => {
                 let pool = rayon::ThreadPoolBuilder::new().num_threads(asked).build();
                 let pool =
                     pool.map_err(|error| EmulatorError::Threads { asked, reason: error.to_string() })?;
-                pool.install(|| (0..clusters).into_par_iter().find_map_first(fails))
+                pool.install(|| work(asked));
             }
-        };
-        match failed {
-            Some(trap) => Err(trap.into()),
-            None => Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner)),
         }
+        Ok(residents.outcome()?)
     }
 }

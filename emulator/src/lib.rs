@@ -32,6 +32,10 @@
 //! * Lanes, divergence and reconvergence of structured control flow; shuffles; `stmatrix`.
 //! * Named barriers, the cluster barrier, mbarriers with phases, arrivals and signed byte counts, registers of
 //!   `setmaxnreg`.
+//! * Atomics of every type, space, scope and order. What acquires and releases order, in global memory and between all
+//!   CTAs of the grid: vector clocks through barriers, mbarriers, fences, atomics and ordered accesses. Two accesses
+//!   that nothing orders trap, with both instructions in the report, as does asynchronous work that no proxy fence
+//!   separates from generic stores.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; bytes credited are the whole box.
 //! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
@@ -45,15 +49,16 @@
 //!   8-bit floats keep 13 fraction bits, so that a Fast sum is much nearer to the exact one there.
 //! * Branches of a warp run one after the other: a branch that waits for its own warp's other branch hangs here,
 //!   and might not on hardware.
+//! * Races in global memory are told by warps, not lanes, and from the last four accesses to each 16 bytes.
 //! * Shared memory that asynchronous work owns is known in units of 16 bytes, and a store without a proxy fence is
 //!   known for the last thread that stored to each of them.
 //!
 //! Not modelled:
 //!
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
-//! * Weak memory: generic accesses are sequentially consistent in a cluster and relaxed between clusters. A cluster
-//!   may wait through global memory for clusters before it in the grid; the others may not be running.
-//! * Proxies of global memory, L2 hints, `.read` apart from the full wait: a tensor store is finished by either.
+//! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
+//! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
+//! * L2 hints.
 //! * That a thread reads what a tensor load brought without having observed the barrier itself, or waits for a
 //!   phase that is two phases old.
 //!
@@ -69,6 +74,7 @@
 
 #![forbid(unsafe_code)]
 
+mod clock;
 mod descriptor;
 mod error;
 mod float;
@@ -78,6 +84,8 @@ mod mbarrier;
 mod memory;
 mod numerics;
 mod program;
+mod race;
+mod residents;
 mod schedule;
 mod shared;
 mod step;

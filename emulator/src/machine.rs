@@ -2,13 +2,17 @@
 
 mod pace;
 
+use pace::Pace;
+
 use std::collections::VecDeque;
 
 use ptx::inst::Inst;
 
+use crate::clock::{Team, View};
 use crate::launch::Launch;
 use crate::memory::Memory;
 use crate::program::{Action, Program};
+use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Shared, reported};
 use crate::step::Flow;
@@ -19,6 +23,8 @@ use crate::warp::{Blocked, Warp};
 
 /// Instructions of a warp's turn under the schedules that go round.
 const TURN: u32 = 4096;
+/// Looks in a row that found nothing new, after which a cluster lets others run.
+const LOOKS: u32 = 256;
 /// Rounds without progress after which polling warps count as hung.
 const IDLE_ROUNDS: u32 = 1 << 16;
 
@@ -59,6 +65,16 @@ pub(crate) struct Machine<'p> {
     /// Warps of all CTAs, CTA by CTA.
     pub(crate) warps: Vec<Warp<'p>>,
     pub(crate) cluster: ClusterBarrier,
+    /// Which warps of the grid these are.
+    pub(crate) team: Team,
+    /// What has been released through words of shared memory.
+    pub(crate) flags: View,
+    /// Looks in a row at words that others change, and have not changed.
+    pub(crate) fruitless: u32,
+    pub(crate) standing: Standing,
+    /// Rounds in which nothing but polling happened.
+    idle: u32,
+    pace: Pace,
     /// Tensor loads in flight, oldest first.
     pub(crate) loads: VecDeque<Load>,
     pub(crate) counts: Counts,
@@ -107,6 +123,18 @@ fn entry_registers(program: &Program) -> u32 {
     (all / 8 * 8).min(asked.max().unwrap_or(256)).min(256)
 }
 
+/// Coordinates in the grid of the CTA of rank `rank` in cluster `cluster`.
+fn coordinates([cx, cy, cz]: [u32; 3], grid: [u32; 3], cluster: u64, rank: u32) -> [u32; 3] {
+    let across = |extent: u32, by: u32| u64::from(extent / by.max(1)).max(1);
+    let (width, height) = (across(grid[0], cx), across(grid[1], cy));
+    let (x, y, z) = (cluster % width, cluster / width % height, cluster / width / height);
+    [
+        x as u32 * cx + rank % cx.max(1),
+        y as u32 * cy + rank / cx.max(1) % cy.max(1),
+        z as u32 * cz + rank / cx.max(1) / cy.max(1),
+    ]
+}
+
 impl<'p> Machine<'p> {
     /// The cluster at position `cluster` of the grid of clusters.
     pub(crate) fn new(
@@ -118,27 +146,25 @@ impl<'p> Machine<'p> {
     ) -> Self {
         let function = &program.function;
         let [cx, cy, cz] = function.cluster;
-        let across = |dim: usize| u64::from(launch.grid[dim] / function.cluster[dim].max(1)).max(1);
-        let (x, y) = (cluster % across(0), cluster / across(0) % across(1));
-        let z = cluster / across(0) / across(1);
         let held = entry_registers(program);
         let warps_per_cta = function.threads / 32;
         let cta = |rank: u32| Cta {
-            id: [
-                x as u32 * cx + rank % cx.max(1),
-                y as u32 * cy + rank / cx.max(1) % cy.max(1),
-                z as u32 * cz + rank / cx.max(1) / cy.max(1),
-            ],
+            id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
             shared: Shared::new(function.shared_bytes, function.threads),
-            named: [NamedBarrier::default(); 16],
+            named: Default::default(),
             warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
             free_registers: 0,
             exited: false,
         };
         let ctas: Vec<Cta> = (0..cx * cy * cz).map(cta).collect();
         let warp = |cta: usize| (0..warps_per_cta).map(move |index| Warp::new(program, cta, index, held));
-        let warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
+        let mut warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
+        for (index, warp) in warps.iter_mut().enumerate() {
+            warp.view.known.raise(index, 1);
+        }
+        let all = warps.len() as u32;
+        let team = Team { first: (cluster as u32).wrapping_mul(all), warps: all, per_cta: warps_per_cta };
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
         Self {
@@ -149,6 +175,12 @@ impl<'p> Machine<'p> {
             ctas,
             warps,
             cluster: ClusterBarrier::default(),
+            team,
+            flags: View::default(),
+            fruitless: 0,
+            standing: Standing::default(),
+            idle: 0,
+            pace: Pace::default(),
             loads: VecDeque::new(),
             counts: Counts::default(),
             scratch: Scratch::default(),
@@ -159,23 +191,33 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs every warp to its end.
-    pub(crate) fn run(mut self) -> Result<Counts, Box<Trap>> {
-        let outcome = match self.options.schedule {
+    /// Runs every warp to its end, or until all wait for other clusters; then it can run again.
+    pub(crate) fn run(&mut self) -> Result<Outcome, Box<Trap>> {
+        self.fruitless = 0;
+        match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
             Schedule::Paced => self.run_paced(),
             Schedule::Random => self.run_random(),
-        };
+        }
+    }
+
+    /// The last run is over, well or not.
+    pub(crate) fn finish(&mut self) {
         if let Some(recorder) = self.options.trace {
             self.observe_end(recorder);
         }
-        outcome.map(|()| self.counts)
     }
 
-    fn run_rounds(&mut self) -> Result<(), Box<Trap>> {
+    /// Something has happened that is no waiting.
+    fn goes_on(&mut self) {
+        self.fruitless = 0;
+        self.idle = 0;
+        self.launch.progress.goes_on(&mut self.standing);
+    }
+
+    fn run_rounds(&mut self) -> Result<Outcome, Box<Trap>> {
         let backwards = self.options.schedule == Schedule::Latest;
         let count = self.warps.len();
-        let mut idle = 0;
         while self.warps.iter().any(|warp| !warp.exited) {
             let (mut progress, mut long, mut polled) = (false, false, false);
             for position in 0..count {
@@ -189,22 +231,25 @@ impl<'p> Machine<'p> {
                 }
             }
             if progress {
-                idle = 0;
+                self.goes_on();
                 continue;
             }
             let completion = if backwards { self.last_completion() } else { self.first_completion() };
             match completion {
-                Some(completion) => self.happen(completion)?,
-                None if long => idle = 0,
-                None if polled && idle < IDLE_ROUNDS => idle += 1,
+                Some(completion) => {
+                    self.happen(completion)?;
+                    self.goes_on();
+                }
+                None if self.fruitless >= LOOKS => return Ok(Outcome::Waits),
+                None if long => self.idle = 0,
+                None if polled && self.idle < IDLE_ROUNDS => self.idle += 1,
                 None => return Err(self.hang()),
             }
         }
-        Ok(())
+        Ok(Outcome::Done)
     }
 
-    fn run_random(&mut self) -> Result<(), Box<Trap>> {
-        let mut idle = 0;
+    fn run_random(&mut self) -> Result<Outcome, Box<Trap>> {
         while self.warps.iter().any(|warp| !warp.exited) {
             let mut ready = Vec::with_capacity(self.warps.len());
             for warp in 0..self.warps.len() {
@@ -227,12 +272,18 @@ impl<'p> Machine<'p> {
                     happened = true;
                 }
             }
-            idle = if turn != Turn::Idle || happened { 0 } else { idle + 1 };
-            if (ready.is_empty() && !happened) || idle > IDLE_ROUNDS {
+            self.idle = if turn != Turn::Idle || happened { 0 } else { self.idle + 1 };
+            if turn == Turn::Progress || happened {
+                self.goes_on();
+            }
+            if (ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS {
                 return Err(self.hang());
             }
+            if self.fruitless >= LOOKS {
+                return Ok(Outcome::Waits);
+            }
         }
-        Ok(())
+        Ok(Outcome::Done)
     }
 
     // ---- asynchronous work ----
@@ -337,13 +388,32 @@ impl<'p> Machine<'p> {
         match &mut warp.blocked {
             None => true,
             Some(Blocked::Mbarrier(waiting)) => {
+                let view = &mut warp.view;
                 waiting.retain(|(offset, parity)| {
-                    cta.shared.barriers.get(offset).is_some_and(|barrier| !barrier.passed(*parity))
+                    let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
+                    let passed = barrier.passed(*parity);
+                    if passed {
+                        view.join(&barrier.released);
+                    }
+                    !passed
                 });
                 waiting.is_empty()
             }
-            Some(Blocked::Named { id, generation }) => cta.named[*id].generation != *generation,
-            Some(Blocked::Cluster { generation }) => self.cluster.generation != *generation,
+            Some(Blocked::Named { id, generation }) => {
+                let barrier = &cta.named[*id];
+                let passed = barrier.generation != *generation;
+                if passed {
+                    warp.view.join(&barrier.released);
+                }
+                passed
+            }
+            Some(Blocked::Cluster { generation }) => {
+                let passed = self.cluster.generation != *generation;
+                if passed {
+                    warp.view.join(&self.cluster.released);
+                }
+                passed
+            }
             Some(Blocked::Warpgroup { until }) => {
                 cta.warpgroups.get(group).is_some_and(|group| group.done() >= *until)
             }
@@ -372,13 +442,31 @@ impl<'p> Machine<'p> {
         }
     }
 
+    /// The place of an operation of any warp of the grid.
+    pub(crate) fn place_of(&self, warp: u32, pc: u32) -> Place {
+        let function = &self.program.function;
+        let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
+        let rank = index / self.team.per_cta.max(1);
+        let last = self.program.ops.len() - 1;
+        let operation = &self.program.ops[(pc as usize).min(last)];
+        Place {
+            site: operation.site,
+            instruction: operation.action.name(),
+            cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
+            rank,
+            warp: index % self.team.per_cta.max(1),
+            lane: None,
+            scopes: self.program.scope_path(operation),
+        }
+    }
+
     fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
         let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
         let place = Some(self.place(warp, pc, stop.lane));
         Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, place })
     }
 
-    fn hang(&self) -> Box<Trap> {
+    pub(crate) fn hang(&self) -> Box<Trap> {
         let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
         let fault = Fault::Hang { waiting: self.waiting(), exited };
         Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })

@@ -11,6 +11,7 @@
 //! where a phase completes when pending = 0 and tx = 0: the phase number grows and pending = expected again. The
 //! byte count is signed, so a copy may finish before it was announced as long as an arrival is still missing.
 
+use crate::clock::View;
 use crate::trap::Fault;
 
 /// Largest arrival count and largest magnitude of outstanding bytes.
@@ -33,6 +34,9 @@ pub(crate) struct Mbarrier {
     pub(crate) fenced: bool,
     /// Landed copies, offset and bytes, that belong to nobody until the phase completes.
     pub(crate) landed: Vec<(u32, u32)>,
+    /// What those who arrived in this phase know, and what those of completed phases knew.
+    gathered: View,
+    pub(crate) released: View,
 }
 
 impl Mbarrier {
@@ -42,7 +46,9 @@ impl Mbarrier {
             return Err(Fault::MbarrierCount { offset, count });
         }
         let (expected, pending) = (count, count);
-        Ok(Self { phase: 0, expected, pending, tx: 0, by, fenced: false, landed: Vec::new() })
+        let (gathered, released) = (View::default(), View::default());
+        let landed = Vec::new();
+        Ok(Self { phase: 0, expected, pending, tx: 0, by, fenced: false, landed, gathered, released })
     }
 
     /// Whether the phase of this parity has completed.
@@ -56,8 +62,15 @@ impl Mbarrier {
         if complete {
             self.phase += 1;
             self.pending = self.expected;
+            let gathered = core::mem::take(&mut self.gathered);
+            self.released.join(&gathered);
         }
         complete
+    }
+
+    /// Takes what an arriving warp knows for those who will wait.
+    pub(crate) fn gather(&mut self, view: &View) {
+        self.gathered.join(view);
     }
 
     fn transfer(&mut self, offset: u32, bytes: i64) -> Result<(), Fault> {

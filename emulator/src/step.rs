@@ -4,12 +4,14 @@
 //! submodules. A new instruction does not compile until it is given a meaning here.
 
 mod arith;
+mod atomic;
 mod barrier;
 mod control;
 mod memory;
 mod tma;
 mod wgmma;
 
+pub(crate) use atomic::Seen;
 pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
 pub(crate) use tma::Load;
 pub(crate) use wgmma::{Scratch, Warpgroup};
@@ -74,10 +76,11 @@ impl Machine<'_> {
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
             Inst::Elect { dst } => control::elect(state, *dst)?,
             Inst::WarpSync => state.converged()?,
-            // The emulated memory is sequentially consistent for generic accesses.
-            Inst::Fence { .. } => {}
+            Inst::Fence { sem: _, scope } => return Ok(self.fence(warp, *scope)),
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
+            Inst::Atomic(atomic) => return self.atomic(warp, atomic),
+            Inst::Ordered(access) => return self.ordered(warp, access),
             Inst::Trap => return Err(Fault::Trapped.into()),
             Inst::LoadParam { dst, param } => return self.load_param(warp, *dst, *param),
             Inst::ParamAddress { dst, param } => return self.param_address(warp, *dst, *param),
@@ -90,7 +93,7 @@ impl Machine<'_> {
             }
             Inst::BarrierSync { id, threads } => return self.named_barrier(warp, *id, *threads, true),
             Inst::BarrierArrive { id, threads } => return self.named_barrier(warp, *id, *threads, false),
-            Inst::ClusterArrive { .. } => return self.cluster_arrive(warp),
+            Inst::ClusterArrive { relaxed } => return self.cluster_arrive(warp, *relaxed),
             Inst::ClusterWait => return self.cluster_wait(warp),
             Inst::MbarrierInit { barrier, count } => return self.mbarrier_init(warp, *barrier, *count),
             Inst::MbarrierInvalidate { barrier } => return self.mbarrier_invalidate(warp, *barrier),
@@ -116,7 +119,7 @@ impl Machine<'_> {
                 return self.tensor_store(warp, *map, coords, *src);
             }
             Inst::BulkCommit => return self.bulk_commit(warp),
-            Inst::BulkWait { pending, read: _ } => return self.bulk_wait(warp, *pending),
+            Inst::BulkWait { pending, read } => return self.bulk_wait(warp, *pending, *read),
             Inst::PrefetchTensorMap { map } => return self.prefetch_tensor_map(warp, *map),
             Inst::WgmmaFence => return self.wgmma_fence(warp),
             Inst::WgmmaCommit => return self.wgmma_commit(warp),

@@ -140,6 +140,24 @@ pub enum Fault {
         /// How many.
         bytes: u32,
     },
+    /// Two accesses to global memory that nothing orders, of which one writes.
+    GlobalRace {
+        /// A byte of both.
+        address: u64,
+        /// Whether this access writes.
+        write: bool,
+        /// Whether the earlier one does.
+        other_write: bool,
+        /// The earlier access.
+        other: Box<Place>,
+    },
+    /// Asynchronous work reads or writes global memory that a generic access wrote, and no proxy fence stands between.
+    GlobalUnfenced {
+        /// A byte of both.
+        address: u64,
+        /// The write.
+        other: Box<Place>,
+    },
     /// Shared memory outside the CTA's.
     SharedOutOfBounds {
         /// First byte; negative before the beginning.

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 
 use ptx::inst::{Operand, Reg};
 
+use crate::clock::View;
 use crate::program::Program;
+use crate::step::Seen;
 use crate::trap::Fault;
 
 /// Every lane.
@@ -288,6 +290,16 @@ pub(crate) struct Warp<'p> {
     pub(crate) held: u32,
     /// The cluster barrier's generation in which the warp arrived and has not waited.
     pub(crate) cluster_arrival: Option<u64>,
+    /// What it knows to have happened.
+    pub(crate) view: View,
+    /// What its last memory fence published, and in which scope.
+    pub(crate) fence: Option<(ptx::Scope, View)>,
+    /// Releases that its relaxed reads have seen, by address, until a fence acquires them.
+    pub(crate) seen: Vec<(u64, Vec<Seen>)>,
+    /// Tensor stores whose sources have been waited for, and whose results have not.
+    pub(crate) unsettled: Vec<Store>,
+    /// Its last look at a word that others change: the operation and what it found.
+    pub(crate) look: Option<(usize, u64)>,
     /// The barrier and parity of the last poll that failed.
     pub(crate) polled: Option<(u32, u32)>,
 }
@@ -310,6 +322,11 @@ impl<'p> Warp<'p> {
             bulk_groups: [0; 32],
             held,
             cluster_arrival: None,
+            view: View::default(),
+            fence: None,
+            seen: Vec::new(),
+            unsettled: Vec::new(),
+            look: None,
             polled: None,
         }
     }

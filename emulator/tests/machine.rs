@@ -5,7 +5,7 @@
 use emulator::{EmulatorError, Failure, Memory, Options, Program, Report, Schedule};
 use ptx::abi::{Argument, ArgumentError, Grid, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
-use ptx::{Builder, Entry, Function, Special, Target, TensorLoad, Value};
+use ptx::{Builder, Entry, Function, LoadOrder, Location, Special, StoreOrder, Target, TensorLoad, Value};
 
 /// A kernel with `shared` bytes of shared memory.
 fn kernel(threads: u32, shared: u32, cluster: [u32; 3], body: impl FnOnce(&Builder)) -> Program {
@@ -418,7 +418,12 @@ fn a_poll_of_global_memory_does_not_hold_copies_up() {
         let (warp, barrier) = (f.warp_index(), base + 512);
         f.if_else(
             warp.equals(0),
-            || f.loop_(|| f.break_if(f.load_global::<u32>(flag, 0).equals(1))),
+            || {
+                f.loop_(|| {
+                    let [seen] = f.load_ordered::<u32, 1>(LoadOrder::Volatile, Location::global(flag, 0));
+                    f.break_if(seen.equals(1));
+                });
+            },
             || {
                 f.if_(thread.equals(32), || {
                     f.mbarrier_init(barrier, 1);
@@ -427,7 +432,7 @@ fn a_poll_of_global_memory_does_not_hold_copies_up() {
                     let load = TensorLoad { map, dst: base, barrier, multicast: None, hint: None };
                     f.tensor_load(load, [f.constant(0)]);
                     f.mbarrier_wait(barrier, 0);
-                    f.store_global(flag, 0, [f.constant(1u32)]);
+                    f.store_ordered(StoreOrder::Volatile, Location::global(flag, 0), [f.constant(1u32)]);
                 });
             },
         );

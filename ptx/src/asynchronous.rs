@@ -1,7 +1,7 @@
 //! Building the asynchronous instructions: barriers, tensor copies and warpgroup matrix multiplies.
 
 use crate::builder::Builder;
-use crate::inst::{FenceScope, Inst, Operand, ProxySpace, Reg, WgmmaA, WgmmaSparse, WgmmaTypes};
+use crate::inst::{FenceSem, Inst, Operand, ProxySpace, Reg, Scope, WgmmaA, WgmmaSparse, WgmmaTypes};
 use crate::types::{Scalar, Space};
 use crate::value::{Source, Value, Var};
 
@@ -177,8 +177,14 @@ impl Builder {
 
     /// `fence.acq_rel`.
     #[track_caller]
-    pub fn fence(&self, scope: FenceScope) {
-        self.emit(Inst::Fence { scope });
+    pub fn fence(&self, scope: Scope) {
+        self.emit(Inst::Fence { sem: FenceSem::AcquireRelease, scope });
+    }
+
+    /// `fence.sc`.
+    #[track_caller]
+    pub fn fence_sc(&self, scope: Scope) {
+        self.emit(Inst::Fence { sem: FenceSem::SequentiallyConsistent, scope });
     }
 
     /// The address of the same shared variable in the CTA of rank `rank` of the cluster.

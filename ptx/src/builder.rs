@@ -3,7 +3,11 @@
 //! Emitters are verbs. A host `for` unrolls, [`Builder::repeat`] emits a loop; closures open the blocks of the
 //! structured control flow, so a program cannot leave one by accident.
 
-use core::panic::Location;
+mod atomic;
+
+pub use atomic::Location;
+
+use core::panic::Location as Caller;
 use std::cell::RefCell;
 
 use crate::abi::TENSOR_MAP_BYTES;
@@ -83,7 +87,7 @@ impl Builder {
     /// Appends an instruction as it is; the typed methods are the usual way.
     #[track_caller]
     pub fn emit(&self, inst: Inst) {
-        self.push(Statement::Inst { inst, site: Location::caller() });
+        self.push(Statement::Inst { inst, site: Caller::caller() });
     }
 
     /// Appends an instruction that writes one new register.
@@ -162,7 +166,7 @@ impl Builder {
     /// Runs `then` in the threads where `cond` holds and `otherwise` in the others.
     #[track_caller]
     pub fn if_else(&self, cond: Value<'_, bool>, then: impl FnOnce(), otherwise: impl FnOnce()) {
-        let site = Location::caller();
+        let site = Caller::caller();
         match cond.operand() {
             Operand::Imm(0) => otherwise(),
             Operand::Imm(_) => then(),
@@ -177,7 +181,7 @@ impl Builder {
     /// Emits a loop that only [`Builder::break_if`] leaves.
     #[track_caller]
     pub fn loop_(&self, body: impl FnOnce()) {
-        let site = Location::caller();
+        let site = Caller::caller();
         let body = self.block(body);
         self.push(Statement::Loop { body, site });
     }
@@ -185,13 +189,13 @@ impl Builder {
     /// Leaves the innermost loop in the threads where `cond` holds.
     #[track_caller]
     pub fn break_if(&self, cond: Value<'_, bool>) {
-        self.push(Statement::Break { cond: cond.operand(), site: Location::caller() });
+        self.push(Statement::Break { cond: cond.operand(), site: Caller::caller() });
     }
 
     /// Emits a loop that runs while `cond` holds.
     #[track_caller]
     pub fn while_<'f>(&'f self, cond: impl FnOnce() -> Value<'f, bool>, body: impl FnOnce()) {
-        let site: Site = Location::caller();
+        let site: Site = Caller::caller();
         let body = self.block(|| {
             let stop = !cond();
             self.push(Statement::Break { cond: stop.operand(), site });

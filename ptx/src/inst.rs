@@ -4,6 +4,7 @@
 //! family. Whoever adds a variant is told by the compiler to teach the verifier, the printer and the emulator.
 
 pub mod arith;
+pub mod atomic;
 pub mod barrier;
 pub mod control;
 pub mod memory;
@@ -12,7 +13,8 @@ pub mod tma;
 pub mod wgmma;
 
 pub use arith::{BinaryOp, CompareOp, UnaryOp};
-pub use barrier::{FenceScope, ProxySpace};
+pub use atomic::{Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, StoreOrder};
+pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use control::Special;
 pub use memory::Address;
 pub use operands::{Expect, Operands};
@@ -318,11 +320,17 @@ pub enum Inst {
         /// Which memory.
         space: ProxySpace,
     },
-    /// `fence.acq_rel.<scope>`. ISA "membar/fence".
+    /// `fence.{acq_rel|sc}.<scope>`. ISA "membar/fence".
     Fence {
+        /// How accesses are ordered.
+        sem: FenceSem,
         /// Who is synchronised with.
-        scope: FenceScope,
+        scope: Scope,
     },
+    /// `atom` and `red`. ISA "atom", "red".
+    Atomic(Atomic),
+    /// Loads and stores with an order: `ld.acquire`, `st.release` and their kin. ISA "ld", "st".
+    Ordered(Ordered),
 
     /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`. ISA
     /// "cp.async.bulk.tensor".

@@ -55,9 +55,12 @@ mod value;
 mod verify;
 
 pub use asynchronous::{TensorLoad, WgmmaOperands, WgmmaSource};
-pub use builder::{Builder, Entry};
+pub use builder::{Builder, Entry, Location};
 pub use function::{Function, Param, ParamKind, Site, Statement};
-pub use inst::{FenceScope, Inst, Operand, ProxySpace, Reg, Special, WgmmaSparse, WgmmaTypes};
+pub use inst::{
+    AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, Operand, ProxySpace, Reg, Scope, Special, StoreOrder,
+    WgmmaSparse, WgmmaTypes,
+};
 pub use print::module_text;
 pub use target::{Limits, Target};
 pub use types::{Integer, Number, Scalar, Space, Type};

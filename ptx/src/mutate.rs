@@ -28,6 +28,8 @@ use flow::Flow;
 pub enum Change {
     /// It is left out.
     Delete,
+    /// Its order of accesses becomes `.relaxed`.
+    Relax,
     /// The condition of an `if` holds in every thread, or in none.
     Force(bool),
     /// An operand `x` becomes `x op by`.
@@ -52,6 +54,7 @@ impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Delete => f.write_str("deleted"),
+            Self::Relax => f.write_str("relaxed"),
             Self::Force(true) => f.write_str("in every thread"),
             Self::Force(false) => f.write_str("in no thread"),
             Self::Operand { name, op: BinaryOp::Xor, by } => write!(f, "{name} ^ {by}"),
@@ -224,6 +227,7 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
     match (&mut statement, change) {
         (_, Change::Delete) => return Vec::new(),
         (Statement::If { cond, .. }, Change::Force(holds)) => *cond = Operand::Imm(holds.into()),
+        (Statement::Inst { inst, .. }, Change::Relax) => changes::relax(inst),
         (Statement::Inst { inst, .. }, Change::Field { name, by }) => {
             if let Some(field) = changes::field(inst, name) {
                 *field = field.saturating_add_signed(by);
@@ -251,7 +255,7 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
             | Statement::Loop { .. }
             | Statement::Break { .. }
             | Statement::Scope { .. },
-            Change::Force(_) | Change::Field { .. } | Change::Operand { .. },
+            Change::Force(_) | Change::Relax | Change::Field { .. } | Change::Operand { .. },
         ) => {}
     }
     vec![statement]

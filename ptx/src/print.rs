@@ -3,12 +3,12 @@
 //! The printer trusts the verifier and decides nothing but spelling. A kernel with few lines of its own in the
 //! source stays readable in PTX: scopes become comments, and a block of one plain instruction becomes a guard.
 
+mod atomic;
+
 use core::fmt::Write;
 
 use crate::function::{Function, ParamKind, Statement};
-use crate::inst::{
-    Address, BinaryOp, CompareOp, FenceScope, Inst, Operand, ProxySpace, Reg, UnaryOp, WgmmaA,
-};
+use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, ProxySpace, Reg, UnaryOp, WgmmaA};
 use crate::types::{Space, Type};
 use crate::verify::Verified;
 
@@ -202,7 +202,9 @@ impl Printer<'_> {
             Inst::Move { dst, src } => {
                 let ty = self.ty(*dst);
                 match src {
-                    Operand::Imm(bits) => format!("mov.{ty} {}, {};", self.name(*dst), immediate(*bits, ty)),
+                    Operand::Imm(bits) => {
+                        format!("mov.{} {}, {};", memory_type(ty), self.name(*dst), immediate(*bits, ty))
+                    }
                     Operand::Reg(src) if ty == Type::Pred => {
                         format!("mov.pred {}, {};", self.name(*dst), self.name(*src))
                     }
@@ -347,14 +349,13 @@ impl Printer<'_> {
             Inst::FenceMbarrierInit => "fence.mbarrier_init.release.cluster;".to_owned(),
             Inst::FenceProxyAsync { space } => match space {
                 ProxySpace::Shared => "fence.proxy.async.shared::cta;".to_owned(),
+                ProxySpace::SharedCluster => "fence.proxy.async.shared::cluster;".to_owned(),
                 ProxySpace::Global => "fence.proxy.async.global;".to_owned(),
                 ProxySpace::All => "fence.proxy.async;".to_owned(),
             },
-            Inst::Fence { scope } => match scope {
-                FenceScope::Cta => "fence.acq_rel.cta;".to_owned(),
-                FenceScope::Cluster => "fence.acq_rel.cluster;".to_owned(),
-                FenceScope::Gpu => "fence.acq_rel.gpu;".to_owned(),
-            },
+            Inst::Fence { sem, scope } => format!("fence.{}.{};", sem.suffix(), scope.suffix()),
+            Inst::Atomic(atomic) => self.atomic(atomic),
+            Inst::Ordered(access) => self.ordered(access),
             Inst::TensorLoad { map, coords, dst, barrier, multicast, hint } => {
                 let mut name = format!(
                     "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",
@@ -498,7 +499,7 @@ fn signed_spelling(ty: Type) -> String {
     if ty.is_float() { ty.to_string() } else { format!("s{}", ty.bits()) }
 }
 
-/// 16-bit floats are loaded and stored as their bits.
+/// What has 16 bits is moved, loaded and stored as its bits.
 fn memory_type(ty: Type) -> String {
     if ty.bits() == 16 { "b16".to_owned() } else { ty.to_string() }
 }

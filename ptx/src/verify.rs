@@ -15,7 +15,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, ParamKind, Site, Statement};
-use crate::inst::{BinaryOp, Expect, Inst, Operand, Reg};
+use crate::inst::{BinaryOp, Expect, Inst, Operand, Ordered, Reg};
 use crate::types::{Space, Type};
 
 /// A function that passed [`Function::verify`].
@@ -318,6 +318,9 @@ impl Checker<'_> {
                     format!("{threads} threads at a barrier, not a multiple of 32 in 32..={all}")
                 });
             }
+            Inst::Atomic(atomic) => self.accept(atomic.check()),
+            Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
+            Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
             Inst::MbarrierArrive { space, .. } => {
                 self.require(*space != Space::Global, || "an mbarrier in global memory".to_owned());
             }
@@ -364,6 +367,12 @@ impl Checker<'_> {
             | Inst::PrefetchTensorMap { .. }
             | Inst::WgmmaFence
             | Inst::WgmmaCommit => {}
+        }
+    }
+
+    fn accept(&mut self, outcome: Result<(), String>) {
+        if let Err(message) = outcome {
+            self.fail(message);
         }
     }
 

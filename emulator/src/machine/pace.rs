@@ -7,8 +7,9 @@ use std::collections::{HashMap, VecDeque};
 
 use ptx::inst::Inst;
 
-use super::{Completion, IDLE_ROUNDS, Machine, Turn};
+use super::{Completion, IDLE_ROUNDS, LOOKS, Machine, Turn};
 use crate::program::Action;
+use crate::residents::Outcome;
 use crate::trap::Trap;
 
 /// Steps before the first byte of a copy arrives.
@@ -19,8 +20,8 @@ const BYTES: u64 = 64;
 const COLUMNS: u64 = 2;
 
 /// When the asynchronous work in flight will be done.
-#[derive(Default)]
-struct Pace {
+#[derive(Debug, Default)]
+pub(super) struct Pace {
     now: u64,
     /// One for each load in flight, oldest first.
     loads: VecDeque<u64>,
@@ -33,9 +34,14 @@ struct Pace {
 }
 
 impl Machine<'_> {
-    pub(super) fn run_paced(&mut self) -> Result<(), Box<Trap>> {
-        let mut pace = Pace::default();
-        let mut idle = 0;
+    pub(super) fn run_paced(&mut self) -> Result<Outcome, Box<Trap>> {
+        let mut pace = core::mem::take(&mut self.pace);
+        let outcome = self.run_with(&mut pace);
+        self.pace = pace;
+        outcome
+    }
+
+    fn run_with(&mut self, pace: &mut Pace) -> Result<Outcome, Box<Trap>> {
         while self.warps.iter().any(|warp| !warp.exited) {
             let (mut moved, mut polled) = (false, false);
             for warp in 0..self.warps.len() {
@@ -46,23 +52,29 @@ impl Machine<'_> {
                     }
                 }
             }
-            self.step_to(&mut pace, 1);
-            let mut happened = self.complete(&mut pace)?;
+            self.step_to(pace, 1);
+            let mut happened = self.complete(pace)?;
             if !moved && !happened {
                 match pace.next(self) {
                     Some(due) => {
-                        self.step_to(&mut pace, due);
-                        happened = self.complete(&mut pace)?;
+                        self.step_to(pace, due);
+                        happened = self.complete(pace)?;
                     }
-                    None if polled && idle < IDLE_ROUNDS => idle += 1,
+                    None if polled && self.idle < IDLE_ROUNDS => self.idle += 1,
                     None => return Err(self.hang()),
                 }
             }
             if moved || happened {
-                idle = 0;
+                self.idle = 0;
+            }
+            if happened {
+                self.goes_on();
+            }
+            if self.fruitless >= LOOKS * 16 {
+                return Ok(Outcome::Waits);
             }
         }
-        Ok(())
+        Ok(Outcome::Done)
     }
 
     /// Goes on by some steps.

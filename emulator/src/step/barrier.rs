@@ -4,13 +4,14 @@ use ptx::Space;
 use ptx::inst::{Operand, ProxySpace, Reg};
 
 use super::Flow;
+use crate::clock::View;
 use crate::machine::Machine;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
 use crate::warp::{Blocked, lanes};
 
 /// A named barrier of a CTA.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct NamedBarrier {
     /// How often it has completed.
     pub(crate) generation: u64,
@@ -20,15 +21,21 @@ pub(crate) struct NamedBarrier {
     pub(crate) arrived: u32,
     /// Warps that have come, a bit each.
     warps: u32,
+    /// What those who have come know, and what those of the last round knew.
+    gathered: View,
+    pub(crate) released: View,
 }
 
 /// The barrier of a cluster.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ClusterBarrier {
     /// How often it has completed.
     pub(crate) generation: u64,
     /// Warps that have arrived, not counting those that have exited.
     pub(crate) arrived: u32,
+    /// What those who have arrived know, and what those of the last round knew.
+    gathered: View,
+    pub(crate) released: View,
 }
 
 impl Machine<'_> {
@@ -40,9 +47,10 @@ impl Machine<'_> {
         threads: u32,
         wait: bool,
     ) -> Result<Flow, Stop> {
+        self.warps[warp].converged()?;
+        let id = self.warps[warp].registers.uniform(id, "barrier number")?;
+        let view = self.publish(warp);
         let warp = &mut self.warps[warp];
-        warp.converged()?;
-        let id = warp.registers.uniform(id, "barrier number")?;
         let barriers = &mut self.ctas[warp.cta].named;
         let barrier = barriers.get_mut(id as usize).ok_or(Fault::BarrierId { id })?;
         if barrier.arrived == 0 {
@@ -56,16 +64,21 @@ impl Machine<'_> {
         }
         barrier.warps |= bit;
         barrier.arrived += 32;
+        barrier.gathered.join(&view);
         let generation = barrier.generation;
         if barrier.arrived >= barrier.threads {
-            *barrier = NamedBarrier { generation: generation + 1, ..NamedBarrier::default() };
+            let released = core::mem::take(&mut barrier.gathered);
+            if wait {
+                warp.view.join(&released);
+            }
+            *barrier = NamedBarrier { generation: generation + 1, released, ..NamedBarrier::default() };
         } else if wait {
             return Ok(Flow::Block(Blocked::Named { id: id as usize, generation }));
         }
         Ok(Flow::Next)
     }
 
-    pub(super) fn cluster_arrive(&mut self, index: usize) -> Result<Flow, Stop> {
+    pub(super) fn cluster_arrive(&mut self, index: usize, relaxed: bool) -> Result<Flow, Stop> {
         let warp = &mut self.warps[index];
         warp.converged()?;
         if warp.cluster_arrival.is_some() {
@@ -73,6 +86,10 @@ impl Machine<'_> {
         }
         warp.cluster_arrival = Some(self.cluster.generation);
         self.cluster.arrived += 1;
+        if !relaxed {
+            let view = self.publish(index);
+            self.cluster.gathered.join(&view);
+        }
         self.cluster_check();
         Ok(Flow::Next)
     }
@@ -84,6 +101,7 @@ impl Machine<'_> {
         if generation == self.cluster.generation {
             Ok(Flow::Block(Blocked::Cluster { generation }))
         } else {
+            warp.view.join(&self.cluster.released);
             Ok(Flow::Next)
         }
     }
@@ -99,7 +117,9 @@ impl Machine<'_> {
         let generation = self.cluster.generation;
         let missing = |warp: &&crate::warp::Warp<'_>| !warp.exited && !arrived(warp, generation);
         if !self.warps.iter().any(|warp| missing(&warp)) {
-            self.cluster = ClusterBarrier { generation: generation + 1, arrived: 0 };
+            let released = core::mem::take(&mut self.cluster.gathered);
+            self.cluster =
+                ClusterBarrier { generation: generation + 1, released, ..ClusterBarrier::default() };
         }
     }
 
@@ -140,6 +160,7 @@ impl Machine<'_> {
         space: Space,
         count: Operand,
     ) -> Result<Flow, Stop> {
+        let view = self.publish(index);
         let warp = &mut self.warps[index];
         let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
         let (own, active) = (warp.cta, warp.registers.active);
@@ -152,6 +173,7 @@ impl Machine<'_> {
                 let shared = &mut self.ctas[cta].shared;
                 let barrier =
                     if cta == own { shared.barrier(offset)? } else { shared.fenced_barrier(offset)? };
+                barrier.gather(&view);
                 if barrier.arrive(reported(offset), counts[lane])? {
                     shared.phase_completed(offset);
                 }
@@ -170,6 +192,7 @@ impl Machine<'_> {
         bytes: Operand,
         arrive: bool,
     ) -> Result<Flow, Stop> {
+        let view = self.publish(warp);
         let warp = &mut self.warps[warp];
         let (barriers, bytes) = (warp.registers.read(barrier)?, warp.registers.read(bytes)?);
         let cta = &mut self.ctas[warp.cta];
@@ -178,6 +201,9 @@ impl Machine<'_> {
                 let offset = cta.own(barriers[lane])?;
                 let barrier = cta.shared.barrier(offset)?;
                 barrier.expect(reported(offset), bytes[lane])?;
+                if arrive {
+                    barrier.gather(&view);
+                }
                 if arrive && barrier.arrive(reported(offset), 1)? {
                     cta.shared.phase_completed(offset);
                 }
@@ -203,6 +229,7 @@ impl Machine<'_> {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parities[lane]) {
+                warp.view.join(&barrier.released);
                 passed |= 1 << lane;
             } else {
                 warp.polled = Some((offset, parities[lane] & 1));
@@ -229,7 +256,9 @@ impl Machine<'_> {
                 continue;
             }
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            if !barrier.passed(parity) {
+            if barrier.passed(parity) {
+                warp.view.join(&barrier.released);
+            } else {
                 waiting.push((offset, parity));
             }
         }
@@ -246,16 +275,18 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    pub(super) fn fence_proxy(&mut self, warp: usize, space: ProxySpace) -> Result<Flow, Stop> {
-        let warp = &self.warps[warp];
+    pub(super) fn fence_proxy(&mut self, index: usize, space: ProxySpace) -> Result<Flow, Stop> {
+        let warp = &self.warps[index];
         match space {
-            ProxySpace::Shared | ProxySpace::All => {
+            ProxySpace::Shared | ProxySpace::SharedCluster | ProxySpace::All => {
                 for lane in lanes(warp.registers.active) {
                     self.ctas[warp.cta].shared.fence(warp.thread(lane));
                 }
             }
-            // Global memory has one proxy here.
             ProxySpace::Global => {}
+        }
+        if matches!(space, ProxySpace::Global | ProxySpace::All) {
+            self.warps[index].view.fence_proxy();
         }
         Ok(Flow::Next)
     }

@@ -7,6 +7,7 @@ use super::Flow;
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::program::class;
+use crate::race::Kind;
 use crate::shared::{BASE, Shared};
 use crate::trap::{Fault, Stop};
 use crate::warp::{Lanes, lanes};
@@ -90,7 +91,12 @@ impl Machine<'_> {
     }
 
     /// The address that each lane accesses.
-    fn addresses(&mut self, warp: usize, space: Space, address: Address) -> Result<Lanes<u64>, Fault> {
+    pub(super) fn addresses(
+        &mut self,
+        warp: usize,
+        space: Space,
+        address: Address,
+    ) -> Result<Lanes<u64>, Fault> {
         let registers = &mut self.warps[warp].registers;
         Ok(match space {
             Space::Global => {
@@ -105,7 +111,7 @@ impl Machine<'_> {
     }
 
     /// The CTA and the offset of a lane's shared access.
-    fn shared_place(&self, cta: usize, space: Space, address: u64) -> Result<(usize, u32), Fault> {
+    pub(super) fn shared_place(&self, cta: usize, space: Space, address: u64) -> Result<(usize, u32), Fault> {
         let address = address as u32;
         match space {
             Space::Global | Space::Shared => Ok((cta, self.ctas[cta].own(address)?)),
@@ -126,12 +132,15 @@ impl Machine<'_> {
         let size = ty.bytes() as usize;
         let bytes = (size * dst.len()) as u32;
         let mut values = [[0u64; 32]; 4];
+        if space == Space::Global {
+            aligned_lanes(&addresses, bytes, active)?;
+            self.note_lanes(warp, &addresses, bytes.into(), Kind::READ)?;
+        }
         for lane in lanes(active) {
             let mut buffer = [0u8; 16];
             let buffer = &mut buffer[..bytes as usize];
             match space {
                 Space::Global => {
-                    aligned(addresses[lane], bytes).map_err(|fault| fault.lane(lane))?;
                     self.memory.load(addresses[lane], buffer).map_err(|fault| fault.lane(lane))?;
                 }
                 Space::Shared | Space::SharedCluster => {
@@ -164,6 +173,24 @@ impl Machine<'_> {
         src: &[Operand],
         address: Address,
     ) -> Result<Flow, Stop> {
+        if space == Space::Global {
+            let addresses = self.addresses(warp, space, address)?;
+            let bytes = ty.bytes() * src.len() as u32;
+            aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
+            self.note_lanes(warp, &addresses, bytes.into(), Kind::WRITE)?;
+        }
+        self.store_noted(warp, space, ty, src, address)
+    }
+
+    /// A store whose place in the order of accesses is known.
+    pub(super) fn store_noted(
+        &mut self,
+        warp: usize,
+        space: Space,
+        ty: Type,
+        src: &[Operand],
+        address: Address,
+    ) -> Result<Flow, Stop> {
         let addresses = self.addresses(warp, space, address)?;
         let registers = &mut self.warps[warp].registers;
         let mut values = [[0u64; 32]; 4];
@@ -185,7 +212,6 @@ impl Machine<'_> {
             }
             match space {
                 Space::Global => {
-                    aligned(addresses[lane], bytes).map_err(|fault| fault.lane(lane))?;
                     self.memory.store(addresses[lane], buffer).map_err(|fault| fault.lane(lane))?;
                 }
                 Space::Shared | Space::SharedCluster => {
@@ -236,6 +262,14 @@ fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], thread: u1
         (rank, offset) if rank == own => shared.store(offset, bytes, thread, true),
         (rank, _) => Err(Fault::SharedOtherCta { address, rank, own }),
     }
+}
+
+/// Refuses an address of an active lane that is not a multiple of the access.
+pub(super) fn aligned_lanes(addresses: &Lanes<u64>, alignment: u32, active: u32) -> Result<(), Stop> {
+    for lane in lanes(active) {
+        aligned(addresses[lane], alignment).map_err(|fault| fault.lane(lane))?;
+    }
+    Ok(())
 }
 
 fn aligned(address: u64, alignment: u32) -> Result<(), Fault> {

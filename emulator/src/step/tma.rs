@@ -3,7 +3,9 @@
 use ptx::inst::Operand;
 
 use super::Flow;
+use crate::clock::NEVER;
 use crate::machine::Machine;
+use crate::race::Kind;
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
 use crate::tensor_map::{Map, decode, swizzled};
@@ -124,6 +126,12 @@ impl Machine<'_> {
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
             self.counts.tensor_loads += 1;
+            for index in 0..map.rows() {
+                if let Some(row) = map.row(&start, index) {
+                    let bytes = (row.end - row.start) as u64;
+                    self.note(warp, row.address, bytes, Kind::READ.asynchronous())?;
+                }
+            }
             let load = Load { cta, target, barrier: barrier_offset, map: map.clone(), start, by };
             match self.options.schedule {
                 Schedule::Earliest => self.land(load)?,
@@ -177,6 +185,13 @@ impl Machine<'_> {
             take_box(shared, source, &map, &start).map_err(|fault| fault.lane(lane))?;
             self.counts.tensor_stores += 1;
             let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
+            for index in 0..map.rows() {
+                if let Some(row) = map.stored_row(&start, index) {
+                    let range = (row.address, (row.end - row.start) as u64);
+                    let noted = self.note_in(warp, pc, range, Kind::WRITE.asynchronous(), NEVER);
+                    noted.map_err(|fault| fault.lane(lane))?;
+                }
+            }
             let mut store = Store { lane, pc, group, source, map, start, done: false };
             if self.options.schedule == Schedule::Earliest {
                 self.write_box(cta, &store).map_err(|fault| fault.lane(lane))?;
@@ -213,7 +228,7 @@ impl Machine<'_> {
     }
 
     /// Waits for the stores that the wait covers and gives their sources back.
-    pub(super) fn bulk_wait(&mut self, index: usize, pending: u32) -> Result<Flow, Stop> {
+    pub(super) fn bulk_wait(&mut self, index: usize, pending: u32, read: bool) -> Result<Flow, Stop> {
         let warp = &mut self.warps[index];
         if !warp.stores_done(pending) {
             return Ok(Flow::Retry(Blocked::Stores { pending }));
@@ -227,6 +242,21 @@ impl Machine<'_> {
             let shared = &mut self.ctas[warp.cta].shared;
             for chunk in (store.source..store.source + store.map.box_bytes()).step_by(16) {
                 shared.release_read(chunk);
+            }
+            warp.unsettled.push(store);
+        }
+        if !read {
+            let (done, going) = core::mem::take(&mut warp.unsettled)
+                .into_iter()
+                .partition::<Vec<_>, _>(|store| warp.covers(pending, store));
+            warp.unsettled = going;
+            let (count, number) = (warp.view.known.local(index), self.number(index));
+            for store in done {
+                let pc = u32::try_from(store.pc).unwrap_or(u32::MAX);
+                for row in (0..store.map.rows()).filter_map(|row| store.map.stored_row(&store.start, row)) {
+                    let bytes = (row.end - row.start) as u64;
+                    self.launch.races.settle(row.address, bytes, (number, pc), count);
+                }
             }
         }
         Ok(Flow::Next)

@@ -107,6 +107,21 @@ impl fmt::Display for Fault {
             Self::SharedOutOfBounds { offset, bytes, size } => {
                 write!(f, "{bytes} B at byte {offset} of shared memory, which has {size} B")
             }
+            Self::GlobalRace { address, write, other_write, other } => {
+                let verb = |write: &bool| if *write { "writes" } else { "reads" };
+                write!(
+                    f,
+                    "a race at global address {address:#x}: this {} what another warp {} without an order between \
+                     them\n  the other is {other}",
+                    verb(write),
+                    verb(other_write),
+                )
+            }
+            Self::GlobalUnfenced { address, other } => write!(
+                f,
+                "global address {address:#x} is accessed by the async proxy, was written by generic stores, and no \
+                 fence.proxy.async stands between\n  it was written by {other}"
+            ),
             Self::SharedMisaligned { offset, alignment } => {
                 write!(f, "byte {offset} of shared memory has no address that is a multiple of {alignment}")
             }

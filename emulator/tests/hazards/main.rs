@@ -4,6 +4,7 @@
 
 mod asynchronous;
 mod barriers;
+mod global;
 mod memory;
 
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
@@ -19,6 +20,8 @@ struct Kernel<'f> {
     data: Value<'f, u64>,
     /// As much, not written.
     out: Value<'f, u64>,
+    /// A word that is zero.
+    flag: Value<'f, u64>,
     /// The tensor of `data`, one box.
     map: Value<'f, u64>,
     /// The tensor of `out`, one box.
@@ -34,6 +37,8 @@ struct Case {
     why: &'static str,
     threads: u32,
     cluster: u32,
+    /// CTAs of the grid.
+    ctas: u32,
     program: fn(Kernel<'_>),
     found: fn(&Fault) -> bool,
 }
@@ -51,15 +56,16 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         cluster: [case.cluster, 1, 1],
     };
     let function = Function::build(entry, |f| {
-        let (data, out) = (f.param("data"), f.param("out"));
+        let (data, out, flag) = (f.param("data"), f.param("out"), f.param("flag"));
         let (map, out_map) = (f.tensor_map("map"), f.tensor_map("out_map"));
         let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
-        (case.program)(Kernel { f, data, out, map, out_map, base, thread, broken });
+        (case.program)(Kernel { f, data, out, flag, map, out_map, base, thread, broken });
     });
     let program = Program::new(&function.verify().unwrap());
     let mut memory = Memory::new();
     let data = memory.upload(&[0x3F; BOX_BYTES as usize]);
     let out = memory.allocate(BOX_BYTES as usize);
+    let flag = memory.upload(&[0; 4]);
     let map = |address| TensorMap {
         element: TensorElement::Bf16,
         address,
@@ -68,8 +74,8 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
     };
-    let arguments = [data.into(), out.into(), map(data).into(), map(out).into()];
-    program.launch(Grid { ctas: [case.cluster, 1, 1] }, &arguments, &memory, options).map(drop)
+    let arguments = [data.into(), out.into(), flag.into(), map(data).into(), map(out).into()];
+    program.launch(Grid { ctas: [case.ctas, 1, 1] }, &arguments, &memory, options).map(drop)
 }
 
 impl<'f> Kernel<'f> {
@@ -147,17 +153,20 @@ impl<'f> Kernel<'f> {
 
 impl Case {
     fn new(why: &'static str, threads: u32, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Self {
-        Self { why, threads, cluster: 1, program, found }
+        Self { why, threads, cluster: 1, ctas: 1, program, found }
     }
 
     /// Two CTAs of one warp each.
     fn in_cluster(why: &'static str, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Self {
-        Self { why, threads: 32, cluster: 2, program, found }
+        Self { why, threads: 32, cluster: 2, ctas: 2, program, found }
     }
 }
 
 fn cases() -> Vec<Case> {
-    [memory::cases(), asynchronous::cases(), barriers::cases()].into_iter().flatten().collect()
+    [memory::cases(), asynchronous::cases(), barriers::cases(), global::cases()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 #[test]

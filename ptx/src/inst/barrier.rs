@@ -5,19 +5,57 @@
 pub enum ProxySpace {
     /// `.shared::cta`.
     Shared,
+    /// `.shared::cluster`.
+    SharedCluster,
     /// `.global`.
     Global,
     /// Every space (no qualifier).
     All,
 }
 
-/// The threads that a memory fence synchronises with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FenceScope {
+/// The threads that an access or a fence synchronises with. ISA 8.5 "Scope".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Scope {
     /// `.cta`.
     Cta,
     /// `.cluster`.
     Cluster,
     /// `.gpu`.
     Gpu,
+    /// `.sys`: the whole system, host and other devices included.
+    System,
+}
+
+impl Scope {
+    /// Every scope, the narrowest first.
+    pub const ALL: [Self; 4] = [Self::Cta, Self::Cluster, Self::Gpu, Self::System];
+
+    /// PTX's suffix.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Cta => "cta",
+            Self::Cluster => "cluster",
+            Self::Gpu => "gpu",
+            Self::System => "sys",
+        }
+    }
+}
+
+/// How a fence orders accesses. ISA "membar/fence".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FenceSem {
+    /// `.acq_rel`.
+    AcquireRelease,
+    /// `.sc`: besides, all such fences have one order.
+    SequentiallyConsistent,
+}
+
+impl FenceSem {
+    /// PTX's suffix.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::AcquireRelease => "acq_rel",
+            Self::SequentiallyConsistent => "sc",
+        }
+    }
 }

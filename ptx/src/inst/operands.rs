@@ -24,27 +24,27 @@ pub struct Operands {
 }
 
 impl Operands {
-    fn read(mut self, operand: Operand, ty: Type) -> Self {
+    pub(super) fn read(mut self, operand: Operand, ty: Type) -> Self {
         self.reads.push((operand, Expect::Type(ty)));
         self
     }
 
-    fn read_bits(mut self, operand: Operand, bits: u32) -> Self {
+    pub(super) fn read_bits(mut self, operand: Operand, bits: u32) -> Self {
         self.reads.push((operand, Expect::Bits(bits)));
         self
     }
 
-    fn read_all(mut self, operands: &[Operand], ty: Type) -> Self {
+    pub(super) fn read_all(mut self, operands: &[Operand], ty: Type) -> Self {
         self.reads.extend(operands.iter().map(|&operand| (operand, Expect::Type(ty))));
         self
     }
 
-    fn write(mut self, reg: Reg, ty: Type) -> Self {
+    pub(super) fn write(mut self, reg: Reg, ty: Type) -> Self {
         self.writes.push((reg, Expect::Type(ty)));
         self
     }
 
-    fn write_bits(mut self, reg: Reg, bits: u32) -> Self {
+    pub(super) fn write_bits(mut self, reg: Reg, bits: u32) -> Self {
         self.writes.push((reg, Expect::Bits(bits)));
         self
     }
@@ -135,6 +135,8 @@ impl Inst {
                 };
                 all.read(*accumulate, Type::Pred).writes(d, Expect::Accumulator)
             }
+            Self::Atomic(atomic) => atomic.operands(),
+            Self::Ordered(access) => access.operands(),
             Self::StoreMatrix { address, src, .. } => none.read(*address, Type::U32).read_all(src, Type::U32),
             Self::SetMaxRegisters { .. }
             | Self::Trap
@@ -198,6 +200,8 @@ impl Inst {
             Self::WgmmaCommit => "wgmma.commit_group",
             Self::WgmmaWait { .. } => "wgmma.wait_group",
             Self::Wgmma { .. } => "wgmma.mma_async",
+            Self::Atomic(atomic) => atomic.name(),
+            Self::Ordered(access) => access.name(),
             Self::StoreMatrix { .. } => "stmatrix",
         }
     }

@@ -1,6 +1,6 @@
 //! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
 
-use crate::inst::{BinaryOp, Inst, Operand};
+use crate::inst::{Atomic, AtomicSem, BinaryOp, Inst, LoadOrder, Operand, Ordered, StoreOrder};
 use crate::types::Type;
 
 use super::Change;
@@ -44,6 +44,17 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         Inst::BulkWait { pending: 0, .. } | Inst::WgmmaWait { pending: 0 } => LAST,
         Inst::BulkWait { .. } | Inst::WgmmaWait { .. } => PENDING,
         Inst::SetMaxRegisters { .. } => BUDGET,
+        Inst::Atomic(Atomic { sem: AtomicSem::Relaxed, dst, .. }) if dst.is_empty() => &[Change::Delete],
+        Inst::Atomic(Atomic { dst, .. }) if dst.is_empty() => &[Change::Delete, Change::Relax],
+        Inst::Atomic(Atomic { sem: AtomicSem::Relaxed, .. }) => &[],
+        Inst::Ordered(Ordered::Store { order: StoreOrder::Release(_), .. }) => {
+            &[Change::Delete, Change::Relax]
+        }
+        Inst::Ordered(Ordered::Store { .. }) => &[Change::Delete],
+        Inst::Atomic(_) | Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), .. }) => {
+            &[Change::Relax]
+        }
+        Inst::Ordered(Ordered::Load { .. }) => &[],
         Inst::WarpSync
         | Inst::ClusterArrive { .. }
         | Inst::ClusterWait
@@ -90,6 +101,17 @@ pub(super) fn of_position(inst: &Inst) -> &'static [Change] {
         Inst::Move { .. } => &[Change::Delete, Change::Operand { name: "src", op: BinaryOp::Xor, by: 1 }],
         Inst::Compare { .. } => END,
         _ => &[],
+    }
+}
+
+/// Takes the order of accesses away.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction has an order")]
+pub(super) fn relax(inst: &mut Inst) {
+    match inst {
+        Inst::Atomic(atomic) => atomic.sem = AtomicSem::Relaxed,
+        Inst::Ordered(Ordered::Load { order, .. }) => *order = LoadOrder::Relaxed(order.scope()),
+        Inst::Ordered(Ordered::Store { order, .. }) => *order = StoreOrder::Relaxed(order.scope()),
+        _ => {}
     }
 }
 

@@ -1,0 +1,177 @@
+//! What each warp knows to have happened: vector clocks.
+//!
+//! A warp counts the steps in which it publishes what it did. An access is known by its warp and that warp's count;
+//! another warp's access comes after it where its own clock has reached the count, which barriers, mbarriers and
+//! release-acquire pairs bring about. Source: PTX ISA 8.8 "Axioms", causality order.
+//!
+//! Lanes of a warp share one clock: what they do to each other is not told apart.
+
+use std::collections::BTreeMap;
+
+/// The count of work that nobody has waited for: no clock reaches it.
+pub(crate) const NEVER: u32 = u32::MAX;
+
+/// Counts of the cluster's warps, then of its mbarriers; and of the warps of other clusters by their number in the
+/// grid. What is missing is zero.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Clock {
+    local: Vec<u32>,
+    foreign: BTreeMap<u32, u32>,
+}
+
+impl Clock {
+    pub(crate) fn local(&self, index: usize) -> u32 {
+        self.local.get(index).copied().unwrap_or(0)
+    }
+
+    /// Raises one count to `at_least`.
+    pub(crate) fn raise(&mut self, index: usize, at_least: u32) {
+        if self.local.len() <= index {
+            self.local.resize(index + 1, 0);
+        }
+        self.local[index] = self.local[index].max(at_least);
+    }
+
+    /// Learns what another knows.
+    pub(crate) fn join(&mut self, other: &Self) {
+        if self.local.len() < other.local.len() {
+            self.local.resize(other.local.len(), 0);
+        }
+        for (mine, theirs) in self.local.iter_mut().zip(&other.local) {
+            *mine = (*mine).max(*theirs);
+        }
+        for (&warp, &count) in &other.foreign {
+            let mine = self.foreign.entry(warp).or_default();
+            *mine = (*mine).max(count);
+        }
+    }
+
+    /// The count of a warp of the grid.
+    pub(crate) fn of(&self, warp: u32, team: Team) -> u32 {
+        match team.local(warp) {
+            Some(index) => self.local(index),
+            None => self.foreign.get(&warp).copied().unwrap_or(0),
+        }
+    }
+
+    /// The counts of warps, for other clusters.
+    fn export(&self, team: Team) -> Vec<(u32, u32)> {
+        let own = (team.first..).zip(self.local.iter().copied().take(team.warps as usize));
+        own.filter(|(_, count)| *count > 0)
+            .chain(self.foreign.iter().map(|(&warp, &count)| (warp, count)))
+            .collect()
+    }
+
+    fn import(&mut self, counts: &[(u32, u32)], team: Team) {
+        for &(warp, count) in counts {
+            match team.local(warp) {
+                Some(index) => self.raise(index, count),
+                None => {
+                    let mine = self.foreign.entry(warp).or_default();
+                    *mine = (*mine).max(count);
+                }
+            }
+        }
+    }
+}
+
+/// The warps of one cluster among those of the grid.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Team {
+    pub(crate) first: u32,
+    pub(crate) warps: u32,
+    /// Warps of one CTA.
+    pub(crate) per_cta: u32,
+}
+
+impl Team {
+    fn local(self, warp: u32) -> Option<usize> {
+        let index = warp.checked_sub(self.first)?;
+        (index < self.warps).then_some(index as usize)
+    }
+}
+
+/// What a warp knows, and what of it asynchronous work may rely on: that which a proxy fence stands behind.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct View {
+    pub(crate) known: Clock,
+    pub(crate) fenced: Clock,
+}
+
+/// A view as it travels between clusters.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Letter {
+    known: Vec<(u32, u32)>,
+    fenced: Vec<(u32, u32)>,
+}
+
+impl View {
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.known.join(&other.known);
+        if other.fenced != Clock::default() {
+            self.fenced.join(&other.fenced);
+        }
+    }
+
+    /// Executes a proxy fence of global memory.
+    pub(crate) fn fence_proxy(&mut self) {
+        self.fenced.join(&self.known);
+    }
+
+    pub(crate) fn write(&self, team: Team) -> Letter {
+        Letter { known: self.known.export(team), fenced: self.fenced.export(team) }
+    }
+
+    pub(crate) fn read(&mut self, letter: &Letter, team: Team) {
+        self.known.import(&letter.known, team);
+        self.fenced.import(&letter.fenced, team);
+    }
+}
+
+impl Letter {
+    /// Adds what another letter says.
+    pub(crate) fn append(&mut self, other: &Self) {
+        for (mine, theirs) in [(&mut self.known, &other.known), (&mut self.fenced, &other.fenced)] {
+            let mut all: BTreeMap<u32, u32> = mine.iter().copied().collect();
+            for &(warp, count) in theirs {
+                let known = all.entry(warp).or_default();
+                *known = (*known).max(count);
+            }
+            *mine = all.into_iter().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_travels_and_nothing_else() {
+        let near = Team { first: 4, warps: 4, per_cta: 4 };
+        let far = Team { first: 8, warps: 4, per_cta: 4 };
+        let mut writer = View::default();
+        writer.known.raise(1, 7);
+        writer.known.raise(5, 3);
+        assert_eq!(
+            (writer.known.of(5, near), writer.known.of(9, near)),
+            (7, 0),
+            "a barrier's count is no warp's"
+        );
+        let mut reader = View::default();
+        reader.read(&writer.write(near), far);
+        assert_eq!((reader.known.of(5, far), reader.known.of(6, far)), (7, 0));
+        assert_eq!(reader.fenced.of(5, far), 0, "nobody has fenced");
+        reader.fence_proxy();
+        assert_eq!(reader.fenced.of(5, far), 7);
+        let mut back = View::default();
+        back.read(&reader.write(far), near);
+        assert_eq!((back.known.local(1), back.fenced.local(1)), (7, 7), "the way home");
+        let mut letter = Letter::default();
+        letter.append(&reader.write(far));
+        letter.append(&writer.write(near));
+        back = View::default();
+        back.read(&letter, near);
+        assert_eq!(back.known.local(1), 7);
+    }
+}

@@ -1,0 +1,475 @@
+//! Atomics, ordered accesses and fences; who comes after whom in global memory.
+//!
+//! Source: PTX ISA "atom", "red", "ld", "st", "fence" and chapter 8 "Memory Consistency Model". An acquire that reads
+//! what a release wrote brings its warp what the releasing one knew, within their scopes; a fence makes the relaxed
+//! accesses around it into such pairs.
+
+use ptx::inst::{Atomic, AtomicOp, AtomicType, LoadOrder, Ordered, Scope, StoreOrder};
+use ptx::{Space, Type};
+
+use super::Flow;
+use crate::clock::{Letter, View};
+use crate::float::{self, bits32, from_bf16, from_f16, max32, max64, min32, min64};
+use crate::machine::Machine;
+use crate::program::class;
+use crate::race::{Conflict, Kind, Who};
+use crate::trap::{Fault, Stop};
+use crate::warp::{Lanes, lanes};
+
+/// A release that a read has seen: its scope, the releasing warp and what it knew.
+pub(crate) type Seen = (Scope, u32, Letter);
+
+/// How an access to one word is ordered.
+#[derive(Clone, Copy, Debug)]
+struct Order {
+    scope: Scope,
+    acquires: bool,
+    releases: bool,
+}
+
+/// What is done to one word: takes the old one, and gives the new one where there is one.
+type Change<'c> = &'c dyn Fn(u64) -> Option<u64>;
+
+fn from_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
+}
+
+/// `.f32` with subnormals as zeros of their sign.
+fn flushed(value: f32) -> f32 {
+    if value.is_subnormal() { 0.0f32.copysign(value) } else { value }
+}
+
+/// The sum of two 16-bit floats, rounded once.
+fn add16(ty: AtomicType, a: u16, b: u16) -> u16 {
+    let (read, to): (fn(u16) -> f32, Type) = if matches!(ty, AtomicType::F16 | AtomicType::F16x2) {
+        (from_f16, Type::F16)
+    } else {
+        (from_bf16, Type::Bf16)
+    };
+    let sum = f64::from(read(a)) + f64::from(read(b));
+    float::convert(Type::F64, to, sum.to_bits()) as u16
+}
+
+/// The smaller or larger of two 16-bit floats.
+fn extreme16(ty: AtomicType, max: bool, a: u16, b: u16) -> u16 {
+    let half = matches!(ty, AtomicType::F16 | AtomicType::F16x2);
+    let read = if half { from_f16 } else { from_bf16 };
+    let write = if half { float::to_f16 } else { float::to_bf16 };
+    write(if max { max32(read(a), read(b)) } else { min32(read(a), read(b)) })
+}
+
+/// What one element becomes; `flush` where `.f32` additions lose subnormals.
+pub(crate) fn changed(op: AtomicOp, ty: AtomicType, flush: bool, old: u64, b: u64) -> u64 {
+    let (old32, b32) = (old as u32, b as u32);
+    let halves = |f: &dyn Fn(u16, u16) -> u16| {
+        let low = f(old32 as u16, b32 as u16);
+        let high = f((old32 >> 16) as u16, (b32 >> 16) as u16);
+        u64::from(u32::from(low) | u32::from(high) << 16)
+    };
+    match (op, ty) {
+        (AtomicOp::Add, AtomicType::U64 | AtomicType::S64) => old.wrapping_add(b),
+        (AtomicOp::Add, AtomicType::U32 | AtomicType::S32) => old32.wrapping_add(b32).into(),
+        (AtomicOp::Add, AtomicType::F32) => {
+            let keep = |value: f32| if flush { flushed(value) } else { value };
+            bits32(keep(keep(f32::from_bits(old32)) + keep(f32::from_bits(b32)))).into()
+        }
+        (AtomicOp::Add, AtomicType::F64) => (f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        (AtomicOp::Add, AtomicType::F16 | AtomicType::Bf16) => add16(ty, old as u16, b as u16).into(),
+        (AtomicOp::Add, AtomicType::F16x2 | AtomicType::Bf16x2) => halves(&|a, b| add16(ty, a, b)),
+        (AtomicOp::Min | AtomicOp::Max, _) => {
+            let max = op == AtomicOp::Max;
+            let pick = |first: bool| if first == max { b } else { old };
+            match ty {
+                AtomicType::U32 | AtomicType::U64 => pick(b > old),
+                AtomicType::S32 => pick(b32.cast_signed() > old32.cast_signed()),
+                AtomicType::S64 => pick(b.cast_signed() > old.cast_signed()),
+                AtomicType::F32 => {
+                    let (x, y) = (f32::from_bits(old32), f32::from_bits(b32));
+                    bits32(if max { max32(x, y) } else { min32(x, y) }).into()
+                }
+                AtomicType::F64 => {
+                    let (x, y) = (f64::from_bits(old), f64::from_bits(b));
+                    if max { max64(x, y) } else { min64(x, y) }.to_bits()
+                }
+                AtomicType::F16 | AtomicType::Bf16 => extreme16(ty, max, old as u16, b as u16).into(),
+                AtomicType::F16x2 | AtomicType::Bf16x2 => halves(&|a, b| extreme16(ty, max, a, b)),
+            }
+        }
+        (AtomicOp::Inc, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (AtomicOp::Dec, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
+        (AtomicOp::And, _) => old & b,
+        (AtomicOp::Or, _) => old | b,
+        (AtomicOp::Xor, _) => old ^ b,
+        (AtomicOp::Exchange | AtomicOp::CompareSwap, _) => b,
+    }
+}
+
+impl Machine<'_> {
+    /// What the warp knows, for others who will come after it; what it does from now on is not part of that.
+    pub(crate) fn publish(&mut self, warp: usize) -> View {
+        let view = self.warps[warp].view.clone();
+        let count = view.known.local(warp);
+        self.warps[warp].view.known.raise(warp, count + 1);
+        view
+    }
+
+    /// The warp's number in the grid.
+    pub(crate) fn number(&self, warp: usize) -> u32 {
+        self.team.first.wrapping_add(warp as u32)
+    }
+
+    /// Notes an access of a warp to global memory and refuses one that nothing orders.
+    pub(crate) fn note(&self, warp: usize, address: u64, bytes: u64, kind: Kind) -> Result<(), Fault> {
+        let view = &self.warps[warp].view;
+        self.note_in(warp, self.warps[warp].pc, (address, bytes), kind, view.known.local(warp))
+    }
+
+    /// As [`Machine::note`], in another step of the warp than the current one.
+    pub(crate) fn note_in(
+        &self,
+        warp: usize,
+        pc: usize,
+        (address, bytes): (u64, u64),
+        kind: Kind,
+        count: u32,
+    ) -> Result<(), Fault> {
+        let who = Who {
+            warp: self.number(warp),
+            pc: u32::try_from(pc).unwrap_or(u32::MAX),
+            count,
+            view: &self.warps[warp].view,
+            team: self.team,
+        };
+        self.launch.races.access(address, bytes, kind, who).map_err(|conflict| self.race(conflict, kind))
+    }
+
+    fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
+        let Conflict { address, warp, pc, wrote, unfenced } = conflict;
+        let other = Box::new(self.place_of(warp, pc));
+        if unfenced {
+            Fault::GlobalUnfenced { address, other }
+        } else {
+            Fault::GlobalRace { address, write: kind.write, other_write: wrote, other }
+        }
+    }
+
+    /// Notes the accesses of the active lanes, neighbours together.
+    pub(super) fn note_lanes(
+        &self,
+        warp: usize,
+        addresses: &Lanes<u64>,
+        bytes: u64,
+        kind: Kind,
+    ) -> Result<(), Fault> {
+        let mut run: Option<(u64, u64)> = None;
+        for lane in lanes(self.warps[warp].registers.active) {
+            let start = addresses[lane];
+            run = match run {
+                Some((first, end)) if end == start => Some((first, start.saturating_add(bytes))),
+                Some((first, end)) => {
+                    self.note(warp, first, end - first, kind)?;
+                    Some((start, start.saturating_add(bytes)))
+                }
+                None => Some((start, start.saturating_add(bytes))),
+            };
+        }
+        run.map_or(Ok(()), |(first, end)| self.note(warp, first, end - first, kind))
+    }
+
+    /// One access to one word of global memory, alone among all such accesses; the old word.
+    fn global_word(
+        &mut self,
+        warp: usize,
+        address: u64,
+        bytes: u32,
+        order: Order,
+        change: Change<'_>,
+    ) -> Result<u64, Fault> {
+        let mut buffer = [0u8; 8];
+        let size = bytes as usize;
+        let (team, number) = (self.team, self.number(warp));
+        let writes = change(0).is_some();
+        let letter = if !writes {
+            None
+        } else if order.releases {
+            Some((order.scope, number, self.publish(warp).write(team)))
+        } else {
+            let fence = self.warps[warp].fence.as_ref();
+            fence.map(|(scope, view)| (order.scope.min(*scope), number, view.write(team)))
+        };
+        let (memory, races) = (self.memory, &self.launch.races);
+        let state = &mut self.warps[warp];
+        races.word(address, |released| {
+            memory.load(address, &mut buffer[..size])?;
+            let old = from_bytes(&buffer);
+            if order.acquires {
+                for (_, _, letter) in released.read(order.scope, number, team) {
+                    state.view.read(letter, team);
+                }
+            } else {
+                let seen: Vec<Seen> = released.read(order.scope, number, team).cloned().collect();
+                state.seen.retain(|(at, _)| *at != address);
+                if !seen.is_empty() {
+                    state.seen.push((address, seen));
+                }
+            }
+            if let Some(new) = change(old) {
+                memory.store(address, &new.to_le_bytes()[..size])?;
+                released.write(letter, true);
+            }
+            Ok(old)
+        })
+    }
+
+    /// One access to one word of shared memory; the old word.
+    fn shared_word(
+        &mut self,
+        warp: usize,
+        lane: usize,
+        place: (usize, u32),
+        bytes: u32,
+        change: Change<'_>,
+    ) -> Result<u64, Fault> {
+        let (cta, offset) = place;
+        let (own, thread) = (self.warps[warp].cta, self.warps[warp].thread(lane));
+        let shared = &mut self.ctas[cta].shared;
+        let old = from_bytes(shared.load(offset, bytes)?);
+        if let Some(new) = change(old) {
+            shared.store(offset, &new.to_le_bytes()[..bytes as usize], thread, cta == own)?;
+        }
+        Ok(old)
+    }
+
+    pub(super) fn atomic(&mut self, warp: usize, atomic: &Atomic) -> Result<Flow, Stop> {
+        let Atomic { op, ty, space, sem, scope, dst, address, src, swap } = atomic;
+        let addresses = self.addresses(warp, *space, *address)?;
+        let wide = class(ty.register()) == 2;
+        let registers = &mut self.warps[warp].registers;
+        let mut read = |operand| -> Result<Lanes<u64>, Fault> {
+            if wide { registers.read_wide(operand) } else { Ok(registers.read(operand)?.map(u64::from)) }
+        };
+        let operands = src.iter().map(|&operand| read(operand)).collect::<Result<Vec<_>, _>>()?;
+        let swaps = swap.map(read).transpose()?;
+        let bytes = ty.bytes();
+        let order = Order { scope: *scope, acquires: sem.acquires(), releases: sem.releases() };
+        if *space == Space::Global {
+            super::memory::aligned_lanes(&addresses, atomic.bytes(), self.warps[warp].registers.active)?;
+            let kind = Kind::WRITE.atomic(*scope);
+            self.note_lanes(warp, &addresses, atomic.bytes().into(), kind)?;
+        }
+        let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
+        let mut old = vec![[0u64; 32]; operands.len()];
+        for lane in lanes(active) {
+            for (element, values) in operands.iter().enumerate() {
+                let b = values[lane];
+                let flush = *space == Space::Global;
+                let change = |old: u64| match swaps {
+                    Some(swaps) if old != b => Some(old).filter(|_| swaps.len() == 32),
+                    Some(swaps) => Some(swaps[lane]),
+                    None => Some(changed(*op, *ty, flush, old, b)),
+                };
+                let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
+                let word = if *space == Space::Global {
+                    self.global_word(warp, at, bytes, order, &change)
+                } else {
+                    self.shared_place(cta, *space, at)
+                        .and_then(|place| self.shared_word(warp, lane, place, bytes, &change))
+                };
+                old[element][lane] = word.map_err(|fault| fault.lane(lane))?;
+            }
+        }
+        if *space != Space::Global {
+            self.order_shared(warp, order);
+        }
+        if matches!(op, AtomicOp::CompareSwap | AtomicOp::Exchange) || sem.acquires() {
+            self.looked(warp, &old);
+        }
+        let registers = &mut self.warps[warp].registers;
+        for (&reg, values) in dst.iter().zip(&old) {
+            if wide {
+                registers.write_wide(reg, values)?;
+            } else {
+                registers.write(reg, &values.map(|value| value as u32))?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// In shared memory every ordered access of a cluster counts as one word's: what one releases all others acquire.
+    fn order_shared(&mut self, warp: usize, order: Order) {
+        if order.releases || self.warps[warp].fence.is_some() {
+            let view = self.publish(warp);
+            self.flags.join(&view);
+        }
+        if order.acquires {
+            self.warps[warp].view.join(&self.flags);
+        }
+    }
+
+    pub(super) fn ordered(&mut self, warp: usize, access: &Ordered) -> Result<Flow, Stop> {
+        match access {
+            Ordered::Load { order, space, ty, dst, address } => {
+                let acquires = matches!(order, LoadOrder::Acquire(_));
+                let order = Order { scope: order.scope(), acquires, releases: false };
+                if *space != Space::Global {
+                    let flow = self.load(warp, *space, *ty, dst, *address)?;
+                    self.order_shared(warp, order);
+                    return Ok(flow);
+                }
+                let addresses = self.addresses(warp, *space, *address)?;
+                let (bytes, active) = (ty.bytes(), self.warps[warp].registers.active);
+                let all = bytes * dst.len() as u32;
+                super::memory::aligned_lanes(&addresses, all, active)?;
+                self.note_lanes(warp, &addresses, all.into(), Kind::READ.atomic(order.scope))?;
+                let mut values = vec![[0u64; 32]; dst.len()];
+                for lane in lanes(active) {
+                    for (element, values) in values.iter_mut().enumerate() {
+                        let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
+                        let word = self.global_word(warp, at, bytes, order, &|_| None);
+                        values[lane] = word.map_err(|fault| fault.lane(lane))?;
+                    }
+                }
+                let registers = &mut self.warps[warp].registers;
+                for (&reg, values) in dst.iter().zip(&values) {
+                    if class(*ty) == 2 {
+                        registers.write_wide(reg, values)?;
+                    } else {
+                        registers.write(reg, &values.map(|value| value as u32))?;
+                    }
+                }
+                self.looked(warp, &values);
+                Ok(Flow::Next)
+            }
+            Ordered::Store { order, space, ty, src, address } => {
+                let releases = matches!(order, StoreOrder::Release(_));
+                let order = Order { scope: order.scope(), acquires: false, releases };
+                if *space != Space::Global {
+                    self.order_shared(warp, order);
+                    return self.store(warp, *space, *ty, src, *address);
+                }
+                let addresses = self.addresses(warp, *space, *address)?;
+                let kind = Kind::WRITE.atomic(order.scope);
+                let bytes = u64::from(ty.bytes());
+                self.note_lanes(warp, &addresses, bytes * src.len() as u64, kind)?;
+                let (team, number) = (self.team, self.number(warp));
+                let letter = if releases {
+                    Some((order.scope, number, self.publish(warp).write(team)))
+                } else {
+                    let fence = self.warps[warp].fence.as_ref();
+                    fence.map(|(scope, view)| (order.scope.min(*scope), number, view.write(team)))
+                };
+                for lane in lanes(self.warps[warp].registers.active) {
+                    for element in 0..src.len() as u64 {
+                        let at = addresses[lane].wrapping_add(element * bytes);
+                        self.launch.races.word(at, |released| released.write(letter.clone(), false));
+                    }
+                }
+                self.store_noted(warp, *space, *ty, src, *address)
+            }
+        }
+    }
+
+    /// `fence.acq_rel` and `fence.sc`.
+    pub(super) fn fence(&mut self, warp: usize, scope: Scope) -> Flow {
+        let (team, number) = (self.team, self.number(warp));
+        for (_, seen) in core::mem::take(&mut self.warps[warp].seen) {
+            for (by_scope, by, letter) in seen {
+                if crate::race::together(by_scope, scope, (by, number), team) {
+                    self.warps[warp].view.read(&letter, team);
+                }
+            }
+        }
+        let flags = self.flags.clone();
+        self.warps[warp].view.join(&flags);
+        let view = self.publish(warp);
+        let wider = self.warps[warp].fence.as_ref().map_or(scope, |(known, _)| scope.max(*known));
+        // A narrower fence behind a wider one publishes less to the wider scope; the older, wider one stands for it.
+        if wider == scope {
+            self.warps[warp].fence = Some((scope, view));
+        }
+        Flow::Next
+    }
+
+    /// A look at words that others change, and whether it found anything new.
+    fn looked(&mut self, warp: usize, values: &[Lanes<u64>]) {
+        let state = &mut self.warps[warp];
+        let active = state.registers.active;
+        let mix = |all: u64, value: u64| (all ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
+        let found = values.iter().fold(u64::from(active), |all, values| {
+            lanes(active).fold(all, |all, lane| mix(all, values[lane]))
+        });
+        let look = Some((state.pc, found));
+        self.fruitless = if state.look == look { self.fruitless + 1 } else { 0 };
+        state.look = look;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_change_as_the_manual_says() {
+        use AtomicOp::{Add, And, Dec, Exchange, Inc, Max, Min, Or, Xor};
+        use AtomicType::{Bf16, Bf16x2, F16, F16x2, F32, F64, S32, S64, U32, U64};
+        let f = |x: f32| u64::from(x.to_bits());
+        let minus = |n: u32| u64::from(n.wrapping_neg());
+        for (why, op, ty, old, b, want) in [
+            ("wraps at 32 bits", Add, U32, 0xFFFF_FFFF, 2, 1),
+            ("signed", Add, S32, minus(5), 3, minus(2)),
+            ("64 bits", Add, U64, u64::MAX, 2, 1),
+            ("unsigned minimum", Min, U32, minus(1), 1, 1),
+            ("signed minimum", Min, S32, minus(1), 1, minus(1)),
+            ("unsigned maximum", Max, U64, u64::MAX, 1, u64::MAX),
+            ("signed maximum", Max, S64, u64::MAX, 1, 1),
+            ("the increment wraps behind the bound", Inc, U32, 7, 7, 0),
+            ("the increment below the bound", Inc, U32, 6, 7, 7),
+            ("the decrement at zero", Dec, U32, 0, 7, 7),
+            ("the decrement above the bound", Dec, U32, 9, 7, 7),
+            ("the decrement inside", Dec, U32, 3, 7, 2),
+            ("and", And, U32, 0b1100, 0b1010, 0b1000),
+            ("or", Or, U64, 0b1100, 0b1010, 0b1110),
+            ("exclusive or", Xor, U32, 0b1100, 0b1010, 0b0110),
+            ("exchange", Exchange, U64, 1, 2, 2),
+            ("floats", Add, F32, f(1.5), f(2.25), f(3.75)),
+            ("doubles", Add, F64, 1.5f64.to_bits(), 2.25f64.to_bits(), 3.75f64.to_bits()),
+            ("a tie of halves goes to even", Add, F16, 0x6800, 0x3C00, 0x6800),
+            ("three halves of an ulp go up", Add, F16, 0x6800, 0x4200, 0x6802),
+            ("halves below normal are kept", Add, F16, 1, 2, 3),
+            ("brain floats round once", Add, Bf16, 0x4380, 0x3F80, 0x4380),
+            ("both halves of a pair", Add, F16x2, 0x3C00_4000, 0x4000_3C00, 0x4200_4200),
+            ("both brain floats of a pair", Add, Bf16x2, 0x3F80_4000, 0x4000_3F80, 0x4040_4040),
+            ("the larger half, NaN left out", Max, F16, 0x7E00, 0x3C00, 0x3C00),
+            ("the smaller of each pair", Min, Bf16x2, 0x3F80_4000, 0x4000_3F80, 0x3F80_3F80),
+        ] {
+            assert_eq!(changed(op, ty, true, old, b), want, "{why}: {op:?} {ty:?}");
+        }
+    }
+
+    #[test]
+    fn subnormals_are_lost_in_global_memory_only() {
+        let tiny = u64::from(f32::MIN_POSITIVE.to_bits() >> 1);
+        let negative = tiny | 0x8000_0000;
+        for (why, flush, old, b, want) in [
+            ("operand", true, 0, tiny, 0),
+            ("old value", true, tiny, 0x3F80_0000, 0x3F80_0000),
+            ("result keeps its sign", true, 0x8080_0001, 0x0080_0000, 0x8000_0000),
+            ("both negative", true, negative, negative, 0x8000_0000),
+            ("kept elsewhere", false, tiny, tiny, tiny * 2),
+        ] {
+            assert_eq!(changed(AtomicOp::Add, AtomicType::F32, flush, old, b), want, "{why}");
+        }
+    }
+}

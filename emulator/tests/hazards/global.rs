@@ -1,0 +1,192 @@
+//! Global memory between CTAs: who may rely on what another has written.
+
+use emulator::Fault;
+use ptx::inst::ProxySpace;
+use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Special, Value};
+
+use crate::{BOX_BYTES, Case, Kernel};
+
+/// The steps of a hand-over of data from CTA 0 to CTA 1, each as it should be.
+#[derive(Clone, Copy)]
+struct HandOver {
+    /// The writers come together before the flag is raised.
+    writers_meet: bool,
+    /// A fence stands before the flag is raised.
+    fence: Option<Scope>,
+    /// How the flag is read.
+    look: Option<LoadOrder>,
+    /// The readers come together after the flag was seen.
+    readers_meet: bool,
+}
+
+const SOUND: HandOver = HandOver {
+    writers_meet: true,
+    fence: Some(Scope::Gpu),
+    look: Some(LoadOrder::Acquire(Scope::Gpu)),
+    readers_meet: true,
+};
+
+impl<'f> Kernel<'f> {
+    fn in_cta(self, number: u32, body: impl FnOnce()) {
+        self.f.if_(self.f.special(Special::CtaX).equals(number), body);
+    }
+
+    fn word(self) -> Value<'f, u64> {
+        self.data + self.thread.mul_wide(4)
+    }
+
+    /// Thread 0 raises the flag.
+    fn raise(self) {
+        let (f, flag) = (self.f, Location::global(self.flag, 0));
+        self.once(|| f.reduce(AtomicOp::Add, flag, [f.constant(1u32)], (AtomicSem::Relaxed, Scope::Gpu)));
+    }
+
+    /// Thread 0 waits until the flag is raised.
+    fn await_flag(self, look: Option<LoadOrder>) {
+        let f = self.f;
+        self.once(|| {
+            f.loop_(|| {
+                let [seen] = match look {
+                    Some(order) => f.load_ordered::<u32, 1>(order, Location::global(self.flag, 0)),
+                    None => [f.load_global(self.flag, 0)],
+                };
+                f.break_if(seen.differs_from(0));
+            });
+        });
+    }
+
+    fn hand_over(self, how: HandOver) {
+        let f = self.f;
+        self.in_cta(0, || {
+            f.store_global(self.word(), 0, [self.thread]);
+            if how.writers_meet {
+                f.barrier_sync(0, 64);
+            }
+            if let Some(scope) = how.fence {
+                self.once(|| f.fence(scope));
+            }
+            self.raise();
+        });
+        self.in_cta(1, || {
+            self.await_flag(how.look);
+            if how.readers_meet {
+                f.barrier_sync(0, 64);
+            }
+            let value = f.load_global::<u32>(self.word(), 0);
+            f.store_global(self.out + self.thread.mul_wide(4), 0, [value]);
+        });
+    }
+}
+
+fn race(fault: &Fault) -> bool {
+    matches!(fault, Fault::GlobalRace { .. })
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    let two = |why, program| Case { ctas: 2, ..Case::new(why, 64, program, race) };
+    let cases = [
+        two("two CTAs that write one word", |k| {
+            let cta = k.f.special(Special::CtaX);
+            k.once(|| k.f.store_global(k.out + if k.broken { cta / 2 } else { cta }.mul_wide(4), 0, [cta]));
+        }),
+        two("two CTAs that add to one word, one of them plainly", |k| {
+            let f = k.f;
+            k.once(|| {
+                f.reduce(
+                    AtomicOp::Add,
+                    Location::global(k.data, 0),
+                    [k.thread],
+                    (AtomicSem::Relaxed, Scope::Gpu),
+                );
+                if k.broken {
+                    let _seen = f.load_global::<u32>(k.data, 0);
+                }
+            });
+        }),
+        two("atomics for the own CTA alone", |k| {
+            let scope = if k.broken { Scope::Cta } else { Scope::Gpu };
+            let at = Location::global(k.data, 0);
+            k.once(|| k.f.reduce(AtomicOp::Add, at, [k.thread], (AtomicSem::Relaxed, scope)));
+        }),
+        two("a flag raised before the other writers are done", |k| {
+            k.hand_over(HandOver { writers_meet: !k.broken, ..SOUND });
+        }),
+        two("a flag raised without a fence", |k| {
+            k.hand_over(HandOver { fence: (!k.broken).then_some(Scope::Gpu), ..SOUND });
+        }),
+        two("a fence for the own CTA alone", |k| {
+            let scope = if k.broken { Scope::Cta } else { Scope::Gpu };
+            k.hand_over(HandOver { fence: Some(scope), ..SOUND });
+        }),
+        two("a flag read without acquiring", |k| {
+            let relaxed = k.broken.then_some(LoadOrder::Relaxed(Scope::Gpu));
+            k.hand_over(HandOver { look: relaxed.or(SOUND.look), ..SOUND });
+        }),
+        two("a flag polled by plain loads", |k| {
+            k.hand_over(HandOver { look: SOUND.look.filter(|_| !k.broken), ..SOUND });
+        }),
+        two("readers that do not wait for the one who saw the flag", |k| {
+            k.hand_over(HandOver { readers_meet: !k.broken, ..SOUND });
+        }),
+        Case {
+            ctas: 2,
+            ..Case::new(
+                "a flag that nobody raises",
+                32,
+                |k| {
+                    k.in_cta(1, || {
+                        if !k.broken {
+                            k.raise();
+                        }
+                    });
+                    k.in_cta(0, || k.await_flag(SOUND.look));
+                },
+                |fault| matches!(fault, Fault::Hang { .. } | Fault::Fuel { .. }),
+            )
+        },
+        two("a tensor store whose source alone has been waited for", |k| {
+            let f = k.f;
+            k.in_cta(0, || {
+                k.zero(BOX_BYTES);
+                k.store(k.base);
+                k.once(|| {
+                    f.bulk_wait(0, k.broken);
+                    f.fence(Scope::Gpu);
+                });
+                k.raise();
+            });
+            k.in_cta(1, || {
+                k.await_flag(SOUND.look);
+                f.barrier_sync(0, 64);
+                let _value = f.load_global::<u32>(k.out + k.thread.mul_wide(4), 0);
+            });
+        }),
+        Case {
+            ctas: 2,
+            ..Case::new(
+                "a tensor load of what another CTA stored, without a proxy fence",
+                64,
+                |k| {
+                    let f = k.f;
+                    k.in_cta(0, || {
+                        f.store_global(k.word(), 0, [k.thread]);
+                        f.barrier_sync(0, 64);
+                        k.once(|| f.fence(Scope::Gpu));
+                        k.raise();
+                    });
+                    k.in_cta(1, || {
+                        k.init();
+                        k.await_flag(SOUND.look);
+                        if !k.broken {
+                            k.once(|| f.fence_proxy_async(ProxySpace::Global));
+                        }
+                        k.load(k.base);
+                        k.once(|| f.mbarrier_wait(k.barrier(), 0));
+                    });
+                },
+                |fault| matches!(fault, Fault::GlobalUnfenced { .. }),
+            )
+        },
+    ];
+    cases.into_iter().collect()
+}

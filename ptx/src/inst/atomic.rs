@@ -1,0 +1,391 @@
+//! Atomic operations, and loads and stores that take part in the memory model.
+//!
+//! Source: PTX ISA "atom", "red", "ld", "st" and chapter 8 "Memory Consistency Model".
+
+use super::operands::Operands;
+use super::{Address, Operand, Reg, Scope};
+use crate::types::{Space, Type};
+
+/// What an atomic operation does with the word `old` in memory and its operand `b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    /// `old + b`; integers wrap, floats round to nearest even.
+    Add,
+    /// The smaller.
+    Min,
+    /// The larger.
+    Max,
+    /// `old >= b ? 0 : old + 1`.
+    Inc,
+    /// `old == 0 || old > b ? b : old - 1`.
+    Dec,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+    /// `b`.
+    Exchange,
+    /// `old == b ? c : old`, with a second operand c.
+    CompareSwap,
+}
+
+/// The type of the word in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomicType {
+    /// `.u32`, or `.b32` for logic, exchange and compare-and-swap.
+    U32,
+    /// `.s32`.
+    S32,
+    /// `.u64`, or `.b64` for logic, exchange and compare-and-swap.
+    U64,
+    /// `.s64`.
+    S64,
+    /// `.f32`; an addition in global memory takes and gives subnormals as zeros.
+    F32,
+    /// `.f64`.
+    F64,
+    /// `.f16`, subnormals kept (`.noftz`).
+    F16,
+    /// `.bf16`, subnormals kept (`.noftz`).
+    Bf16,
+    /// Two `.f16` in a 32-bit register.
+    F16x2,
+    /// Two `.bf16` in a 32-bit register.
+    Bf16x2,
+}
+
+impl AtomicType {
+    /// Every type.
+    pub const ALL: [Self; 10] = [
+        Self::U32,
+        Self::S32,
+        Self::U64,
+        Self::S64,
+        Self::F32,
+        Self::F64,
+        Self::F16,
+        Self::Bf16,
+        Self::F16x2,
+        Self::Bf16x2,
+    ];
+
+    /// The type of a register that holds one element.
+    pub const fn register(self) -> Type {
+        match self {
+            Self::U32 | Self::F16x2 | Self::Bf16x2 => Type::U32,
+            Self::S32 => Type::S32,
+            Self::U64 => Type::U64,
+            Self::S64 => Type::S64,
+            Self::F32 => Type::F32,
+            Self::F64 => Type::F64,
+            Self::F16 => Type::F16,
+            Self::Bf16 => Type::Bf16,
+        }
+    }
+
+    /// Bytes of one element.
+    pub const fn bytes(self) -> u32 {
+        self.register().bytes()
+    }
+
+    const fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::Bf16 | Self::F16x2 | Self::Bf16x2)
+    }
+
+    /// PTX's suffix.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::F16x2 => "f16x2",
+            Self::Bf16x2 => "bf16x2",
+            Self::U32
+            | Self::S32
+            | Self::U64
+            | Self::S64
+            | Self::F32
+            | Self::F64
+            | Self::F16
+            | Self::Bf16 => self.register().suffix(),
+        }
+    }
+}
+
+impl AtomicOp {
+    /// Every operation.
+    pub const ALL: [Self; 10] = [
+        Self::Add,
+        Self::Min,
+        Self::Max,
+        Self::Inc,
+        Self::Dec,
+        Self::And,
+        Self::Or,
+        Self::Xor,
+        Self::Exchange,
+        Self::CompareSwap,
+    ];
+
+    /// PTX's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Inc => "inc",
+            Self::Dec => "dec",
+            Self::And => "and",
+            Self::Or => "or",
+            Self::Xor => "xor",
+            Self::Exchange => "exch",
+            Self::CompareSwap => "cas",
+        }
+    }
+
+    /// Whether the operation takes untyped bits.
+    pub const fn is_untyped(self) -> bool {
+        matches!(self, Self::And | Self::Or | Self::Xor | Self::Exchange | Self::CompareSwap)
+    }
+
+    /// Whether the operation exists for one element of this type.
+    pub const fn allows(self, ty: AtomicType) -> bool {
+        use AtomicType::{S32, S64, U32, U64};
+        match self {
+            Self::Add => !matches!(ty, S64),
+            Self::Min | Self::Max => matches!(ty, U32 | S32 | U64 | S64),
+            Self::Inc | Self::Dec => matches!(ty, U32),
+            Self::And | Self::Or | Self::Xor | Self::Exchange | Self::CompareSwap => matches!(ty, U32 | U64),
+        }
+    }
+
+    /// Whether the operation exists for a vector of this many elements, which only global memory has.
+    pub const fn allows_vector(self, ty: AtomicType, elements: usize) -> bool {
+        let add = matches!(self, Self::Add);
+        let extreme = matches!(self, Self::Min | Self::Max);
+        match ty {
+            AtomicType::F32 => add && matches!(elements, 2 | 4),
+            AtomicType::F16x2 | AtomicType::Bf16x2 => (add || extreme) && matches!(elements, 2 | 4),
+            AtomicType::F16 | AtomicType::Bf16 => (add || extreme) && matches!(elements, 2 | 4 | 8),
+            AtomicType::U32 | AtomicType::S32 | AtomicType::U64 | AtomicType::S64 | AtomicType::F64 => false,
+        }
+    }
+}
+
+/// How an atomic operation orders other accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomicSem {
+    /// Not at all.
+    Relaxed,
+    /// Later accesses come after it.
+    Acquire,
+    /// Earlier accesses come before it.
+    Release,
+    /// Both.
+    AcquireRelease,
+}
+
+impl AtomicSem {
+    /// Every ordering.
+    pub const ALL: [Self; 4] = [Self::Relaxed, Self::Acquire, Self::Release, Self::AcquireRelease];
+
+    /// PTX's suffix.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Relaxed => "relaxed",
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::AcquireRelease => "acq_rel",
+        }
+    }
+
+    /// Whether later accesses come after the operation.
+    pub const fn acquires(self) -> bool {
+        matches!(self, Self::Acquire | Self::AcquireRelease)
+    }
+
+    /// Whether earlier accesses come before the operation.
+    pub const fn releases(self) -> bool {
+        matches!(self, Self::Release | Self::AcquireRelease)
+    }
+}
+
+/// `atom` and `red`: a read, a change and a write of memory in one step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Atomic {
+    /// What is done.
+    pub op: AtomicOp,
+    /// The type of each element.
+    pub ty: AtomicType,
+    /// [`Space::Global`], or shared memory of the own CTA or of any of the cluster.
+    pub space: Space,
+    /// How it orders other accesses.
+    pub sem: AtomicSem,
+    /// Whom it is atomic and ordered for.
+    pub scope: Scope,
+    /// Registers that receive the old elements (`atom`), or none (`red`).
+    pub dst: Vec<Reg>,
+    /// Where; aligned to all the bytes accessed.
+    pub address: Address,
+    /// The operand for each element: 1, or 2 to 8 for a vector.
+    pub src: Vec<Operand>,
+    /// The second operand of [`AtomicOp::CompareSwap`]: what is stored where the first was found.
+    pub swap: Option<Operand>,
+}
+
+impl Atomic {
+    /// Bytes accessed.
+    pub fn bytes(&self) -> u32 {
+        self.ty.bytes() * u32::try_from(self.src.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn operands(&self) -> Operands {
+        let ty = self.ty.register();
+        let all = Operands::default().read(self.address.base, self.space.address_type());
+        let all = all.read_all(&self.src, ty);
+        let all = self.dst.iter().fold(all, |all, &reg| all.write(reg, ty));
+        match self.swap {
+            Some(swap) => all.read(swap, ty),
+            None => all,
+        }
+    }
+
+    pub(crate) const fn name(&self) -> &'static str {
+        if self.dst.is_empty() { "red" } else { "atom" }
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The first rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let (name, op, ty) = (self.name(), self.op.name(), self.ty.suffix());
+        let elements = self.src.len();
+        let exists =
+            if elements == 1 { self.op.allows(self.ty) } else { self.op.allows_vector(self.ty, elements) };
+        if !exists {
+            return Err(format!("{name}.{op} of {elements} x .{ty} does not exist"));
+        }
+        if elements > 1 && self.space != Space::Global {
+            return Err(format!("{name}.{op} of {elements} elements exists in global memory only"));
+        }
+        if !matches!(self.dst.len(), 0) && self.dst.len() != elements {
+            return Err(format!(
+                "{name}.{op} of {elements} elements returns as many, not {}",
+                self.dst.len()
+            ));
+        }
+        if self.dst.is_empty() && matches!(self.op, AtomicOp::Exchange | AtomicOp::CompareSwap) {
+            return Err(format!("{op} without a result: red has no {op}"));
+        }
+        if self.dst.is_empty() && self.sem.acquires() {
+            return Err(format!("red.{}: what returns nothing acquires nothing", self.sem.suffix()));
+        }
+        if self.swap.is_some() != matches!(self.op, AtomicOp::CompareSwap) {
+            return Err(format!("{op} with a second operand: cas has one, no other operation has"));
+        }
+        Ok(())
+    }
+
+    /// Whether the subnormals have to be named as kept.
+    pub(crate) const fn noftz(&self) -> bool {
+        self.ty.is_half()
+    }
+}
+
+/// The order of a load that other threads' stores are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LoadOrder {
+    /// `.volatile`: as relaxed in the widest scope, and never left out or repeated.
+    Volatile,
+    /// `.relaxed.<scope>`.
+    Relaxed(Scope),
+    /// `.acquire.<scope>`.
+    Acquire(Scope),
+}
+
+impl LoadOrder {
+    /// For whom the access is one step.
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::Volatile => Scope::System,
+            Self::Relaxed(scope) | Self::Acquire(scope) => scope,
+        }
+    }
+}
+
+/// The order of a store that other threads' loads are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StoreOrder {
+    /// `.volatile`: as relaxed in the widest scope, and never left out or repeated.
+    Volatile,
+    /// `.relaxed.<scope>`.
+    Relaxed(Scope),
+    /// `.release.<scope>`.
+    Release(Scope),
+}
+
+impl StoreOrder {
+    /// For whom the access is one step.
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::Volatile => Scope::System,
+            Self::Relaxed(scope) | Self::Release(scope) => scope,
+        }
+    }
+}
+
+/// A load or a store that takes part in the memory model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// `ld.{volatile|relaxed|acquire}`. ISA "ld".
+    Load {
+        /// How it is ordered.
+        order: LoadOrder,
+        /// Where to.
+        space: Space,
+        /// Element type.
+        ty: Type,
+        /// 1, 2 or 4 registers.
+        dst: Vec<Reg>,
+        /// From where; aligned to all the bytes loaded.
+        address: Address,
+    },
+    /// `st.{volatile|relaxed|release}`. ISA "st".
+    Store {
+        /// How it is ordered.
+        order: StoreOrder,
+        /// Where to.
+        space: Space,
+        /// Element type.
+        ty: Type,
+        /// 1, 2 or 4 operands.
+        src: Vec<Operand>,
+        /// To where; aligned to all the bytes stored.
+        address: Address,
+    },
+}
+
+impl Ordered {
+    pub(super) fn operands(&self) -> Operands {
+        match self {
+            Self::Load { space, ty, dst, address, .. } => {
+                let all = Operands::default().read(address.base, space.address_type());
+                dst.iter().fold(all, |all, &reg| all.write(reg, *ty))
+            }
+            Self::Store { space, ty, src, address, .. } => {
+                Operands::default().read(address.base, space.address_type()).read_all(src, *ty)
+            }
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Load { order: LoadOrder::Acquire(_), .. } => "ld.acquire",
+            Self::Load { order: LoadOrder::Relaxed(_), .. } => "ld.relaxed",
+            Self::Load { order: LoadOrder::Volatile, .. } => "ld.volatile",
+            Self::Store { order: StoreOrder::Release(_), .. } => "st.release",
+            Self::Store { order: StoreOrder::Relaxed(_), .. } => "st.relaxed",
+            Self::Store { order: StoreOrder::Volatile, .. } => "st.volatile",
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Every combination of an instruction's fields that the verifier accepts is one that NVIDIA's assembler accepts, and
+//! each family has as many forms as the ISA's tables say.
+//!
+//! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
+
+#[path = "../assembler/mod.rs"]
+mod assembler;
+mod atomics;
+
+use ptx::{Builder, Entry, Function, Inst, Reg, Scalar, Target};
+
+/// What the instructions of a family take their operands from.
+struct Forms<'f> {
+    f: &'f Builder,
+    /// Forms that the verifier accepts.
+    legal: Vec<Inst>,
+}
+
+/// Whether the verifier accepts a function with this instruction, its operands taken from `build`'s builder.
+fn entry(name: &str) -> Entry {
+    Entry { name: name.into(), target: Target::Sm90a, threads: 256, shared_bytes: 65536, cluster: [2, 1, 1] }
+}
+
+/// Registers that an instruction may write.
+fn fresh<T: Scalar>(f: &Builder, count: usize) -> Vec<Reg> {
+    (0..count).map(|_| f.uninitialised::<T>().reg()).collect()
+}
+
+impl Forms<'_> {
+    /// Adds an instruction if its own rules allow it.
+    fn add(&mut self, inst: Inst, rules: Result<(), String>) {
+        if rules.is_ok() {
+            self.f.emit(inst.clone());
+            self.legal.push(inst);
+        }
+    }
+}
+
+/// Lets `build` add a family's forms, assembles them all, and returns how many there are.
+fn assembled(name: &str, build: impl FnOnce(&mut Forms<'_>)) -> usize {
+    let mut count = 0;
+    let function = Function::build(entry(name), |f| {
+        let mut forms = Forms { f, legal: Vec::new() };
+        build(&mut forms);
+        count = forms.legal.len();
+    });
+    let verified = function.verify().unwrap_or_else(|error| panic!("{error}"));
+    let report = assembler::assemble(name, &ptx::module_text(&verified));
+    assert!(report.accepted, "{}", report.log);
+    count
+}
