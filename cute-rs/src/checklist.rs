@@ -70,7 +70,7 @@
 //!
 //! | CuTe | here |
 //! |---|---|
-//! | `Int<N>`, `C<v>`, `_4` | [`typenum`](crate::typenum) in [types], plain integers in values |
+//! | `Int<N>`, `C<v>`, `_4` | [`typenum`] in [types], plain integers in values |
 //! | static results of operations | constants: operations are `const fn`, and the combinators of [`types`] compute them |
 //! | `R<n,d>` | left out: [`recast`](Layout::recast) takes both widths |
 //! | `popcount`, `bit_width`, `rotl`, `has_single_bit`, … | left out: the standard library has them |

@@ -59,6 +59,38 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
+//! Integer coordinates count the others, the leftmost digit fastest:
+//!
+//! ```
+//! use cute_rs::IntTuple;
+//!
+//! let shape = IntTuple::from((3, (2, 3)));
+//! let natural: Vec<_> = shape.coords().map(|coord| coord.to_string()).collect();
+//! assert_eq!(natural[..5], ["(0,(0,0))", "(1,(0,0))", "(2,(0,0))", "(0,(1,0))", "(1,(1,0))"]);
+//! assert_eq!(natural[13..], ["(1,(0,2))", "(2,(0,2))", "(0,(1,2))", "(1,(1,2))", "(2,(1,2))"]);
+//! // One integer a mode: the same elements as a matrix of 3 x 6.
+//! let matrix = shape.product_each();
+//! assert_eq!(natural[13], shape.idx2crd(13).to_string());
+//! assert_eq!(matrix.idx2crd(13), IntTuple::from((1, 4)));
+//! ```
+//!
+//! The offsets as a picture; [`draw`](crate::draw) makes it, also as SVG and LaTeX:
+//!
+//! ```
+//! use cute_rs::draw::Picture;
+//! use cute_rs::{IntTuple, Layout};
+//!
+//! let layout = Layout::new(IntTuple::from((3, (2, 3))), IntTuple::from((3, (12, 1))))?;
+//! assert_eq!(Picture::of_layout(&layout)?.table(), "
+//!      0  1  2  3  4  5
+//!   +------------------
+//! 0 |  0 12  1 13  2 14
+//! 1 |  3 15  4 16  5 17
+//! 2 |  6 18  7 19  8 20
+//! ".trim_start_matches('\n'));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Parts and unions
 //!
 //! ```
@@ -81,6 +113,11 @@
 //! assert_eq!(Layout::concat(&[four, three])?.to_string(), "(4,3):(3,1)");
 //! assert_eq!(Layout::concat(&[three, four])?.append(&three)?.to_string(), "(3,4,3):(1,3,1)");
 //! assert_eq!(Layout::concat(&[three, four])?.replace(1, &three)?.to_string(), "(3,3):(1,1)");
+//! // One layout as the mode of another: parentheses more.
+//! let (row, column) = (Layout::concat(&[three, four])?, Layout::concat(&[four, three])?);
+//! assert_eq!(Layout::concat(&[row, column])?.to_string(), "((3,4),(4,3)):((1,3),(3,1))");
+//! assert_eq!(three.wrap()?.wrap()?.to_string(), "((3)):((1))");
+//! assert_eq!(Layout::concat(&[three, three.wrap()?, three])?.to_string(), "(3,(3),3):(1,(1),1)");
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
@@ -165,6 +202,20 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
+//! Together they compose with one mode: past 9 coordinates, then 16 of them.
+//!
+//! ```
+//! use cute_rs::Layout;
+//!
+//! let (w, x, y, z) = (1, 10, 100, 1000);
+//! let a = Layout::flat(&[3, 6, 2, 8], &[w, x, y, z])?;
+//! let r = a.composition(&Layout::flat(&[16], &[9])?.mode(0))?;
+//! assert_eq!(r.coalesce(), Layout::flat(&[2, 2, 4], &[3 * x, y, z])?);
+//! // Every 72nd coordinate is in the last mode.
+//! assert_eq!(a.composition(&Layout::flat(&[4], &[72])?)?.to_string(), "(4):(2000)");
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
 //! # Complement
 //!
 //! What a layout leaves out, up to a size, as the layout of its repetitions.
@@ -215,6 +266,71 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Tiles are numbered by the second mode of a zipped divide: the offset of tile 3, of tile 7, and of tile (1,2).
+//!
+//! ```
+//! use cute_rs::{IntTuple, Layout, Tiler};
+//!
+//! let matrix = Layout::new(IntTuple::from((9, (4, 8))), IntTuple::from((59, (13, 1))))?;
+//! let (rows, columns) = (Layout::flat(&[3], &[3])?.mode(0), Layout::flat(&[2, 4], &[1, 8])?);
+//! let tiles = matrix.zipped_divide_by(&Tiler::Modes(&[Tiler::By(&rows), Tiler::By(&columns)]))?;
+//! assert_eq!(tiles.to_string(), "((3,(2,4)),(3,(2,2))):((177,(13,2)),(59,(26,1)))");
+//! assert_eq!([3, 7].map(|tile| tiles.at_modes(&[0, tile])), [26, 59 + 1]);
+//! assert_eq!(tiles.at_coord(&IntTuple::from((0, (1, 2))))?, 59 + 1);
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! # Slices
+//!
+//! A slice fixes some modes and keeps those with `_`: the layout of what is kept, and the offset where it begins.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//!
+//! let tensor = "((3,2),(2,5,2)):((4,1),(2,13,100))";
+//! for (coord, part) in [
+//!     ("(2,_)", "((2,5,2)):((2,13,100))"),
+//!     ("(_,5)", "((3,2)):((4,1))"),
+//!     ("((_,_),5)", "(3,2):(4,1)"),
+//!     ("((_,1),(0,_,1))", "(3,5):(4,13)"),
+//!     ("((2,_),(_,3,_))", "(2,2,2):(1,2,100)"),
+//! ] {
+//!     assert_eq!(evaluate(&format!("slice({coord}, {tensor})"))?.to_string(), part);
+//! }
+//! // Where they begin: the integer 5 of the second mode is (1,2,0).
+//! assert_eq!(evaluate(&format!("at({tensor}, (0,5))"))?.to_string(), "28");
+//! assert_eq!(evaluate(&format!("at({tensor}, ((0,1),(0,0,1)))"))?.to_string(), "101");
+//! # Ok::<(), cute_rs::expr::ExprError>(())
+//! ```
+//!
+//! # Partitions
+//!
+//! A tensor is cut among workers by a divide and a slice. Fix the tile, and a worker has a tile; fix the place in the
+//! tile, and it has one element of each.
+//!
+//! ```
+//! use cute_rs::{IntTuple, Layout, Tiler};
+//!
+//! let tensor = Layout::column_major(IntTuple::from((8, 24)))?;
+//! let tiles = tensor.zipped_divide_by(&Tiler::Shape(&IntTuple::from((4, 8))))?;
+//! assert_eq!(tiles.shape().to_string(), "((4,8),(2,3))");
+//! // A block of threads at (1,2) has the tile from row 4, column 16.
+//! let (tile, start) = tiles.slice(&[None, Some(1 + 2 * 2)])?;
+//! assert_eq!((tile.to_string(), start), ("((4,8)):((1,8))".into(), 4 + 16 * 8));
+//! // Thread 9 of 32 has the element at row 1, column 2 of every tile.
+//! let (elements, start) = tiles.slice(&[Some(9), None])?;
+//! assert_eq!((elements.to_string(), start), ("((2,3)):((4,64))".into(), 1 + 2 * 8));
+//!
+//! // Or a layout says which values a thread has: (thread, value) -> element. Composed with it, the tensor's modes are
+//! // threads and values.
+//! let owners = Layout::new(IntTuple::from(((2, 4), (2, 2))), IntTuple::from(((8, 1), (4, 16))))?;
+//! let by_thread = Layout::row_major(IntTuple::from((4, 8)))?.composition(&owners)?;
+//! assert_eq!(by_thread.to_string(), "((2,4),(2,2)):((2,8),(1,4))");
+//! let (values, start) = by_thread.slice(&[Some(5), None])?;
+//! assert_eq!((values.to_string(), start), ("((2,2)):((1,4))".into(), 2 + 2 * 8));
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
 //! # Product
 //!
 //! A block, and its copies. `logical_product(A, B) = (A, complement(A, size(A) * cosize(B)) o B)`.
@@ -230,6 +346,12 @@
 //! ] {
 //!     assert_eq!(evaluate(expression)?.to_string(), result);
 //! }
+//!
+//! // The same by mode needs tilers that know the block's strides, and is not recommended.
+//! let by_mode = evaluate("logical_product((2,5):(5,1), <3:5,4:6>)")?;
+//! assert_eq!(by_mode.to_string(), "((2,3),(5,4)):((5,10),(1,30))");
+//! assert_eq!(evaluate("zipped_product((2,5):(5,1), <3:5,4:6>)")?.to_string(), "((2,5),(3,4)):((5,1),(10,30))");
+//! assert_eq!(evaluate("flat_product((2,5):(5,1), <3:5,4:6>)")?.to_string(), "(2,5,3,4):(5,1,10,30)");
 //!
 //! // Interleaved instead: neighbours are the same element of neighbouring blocks.
 //! use cute_rs::Layout;
@@ -261,4 +383,23 @@
 //! let sums = CoordLayout::new(IntTuple::from((8, 8, 8, 8)), &strides, IntTuple::from(((0, 0), 0)))?;
 //! assert_eq!(sums.at_modes(&[2, 3, 4, 7]).to_string(), "((7,4),23)");
 //! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! Tiles of an identity are what a kernel hands to the copy engine: here those of 128 x 64 elements of a tensor of
+//! 256 x 192 in one batch. Sliced at a tile, the second part of the result is the coordinate to copy from.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//! use cute_rs::{CoordLayout, IntTuple, Tiler};
+//!
+//! let tensor = CoordLayout::identity(IntTuple::from((256, 192, 1)))?;
+//! let tiles = tensor.tiled_divide(&Tiler::Shape(&IntTuple::from((128, 64))))?;
+//! assert_eq!(tiles.to_string(), "((128,64),2,3,1):((1@0,1@1),128@0,64@1,1@2)");
+//! let (_, start) = tiles.slice(&[None, Some(1), Some(2), Some(0)])?;
+//! assert_eq!(start, IntTuple::from((128, 128, 0)));
+//!
+//! // Rows and columns of a coordinate exchanged, as text.
+//! assert_eq!(evaluate("at((4,5):(1@1,1@0), (3,4))")?.to_string(), "(4,3)");
+//! assert_eq!(evaluate("(4,5):(E<1>,E<0>)")?.to_string(), "(4,5):(1@1,1@0)");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

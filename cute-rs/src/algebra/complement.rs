@@ -14,6 +14,9 @@ impl Layout {
     /// ```
     /// # use cute_rs::Layout;
     /// assert_eq!(Layout::flat(&[2, 2], &[1, 6])?.complement(24)?.to_string(), "(3,2):(2,12)");
+    /// assert_eq!(Layout::flat(&[2, 4], &[1, 6])?.complement(24)?.to_string(), "3:2");
+    /// assert_eq!(Layout::flat(&[4], &[2])?.complement(24)?.to_string(), "(2,3):(1,8)"); // The gaps, then copies.
+    /// assert_eq!(Layout::flat(&[4, 6], &[1, 4])?.complement(24)?.to_string(), "1:0"); // Nothing is left out.
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     ///
