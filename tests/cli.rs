@@ -267,6 +267,7 @@ fn bench_checks_its_arguments_first() {
     for (why, arguments, words) in [
         ("JSON into no folder", &["--json", &nowhere][..], &["cannot write", "no-folder"][..]),
         ("CSV into no folder", &["--csv", &nowhere], &["cannot write", "no-folder"]),
+        ("a picture into no folder", &["--plot", &nowhere], &["cannot write", "no-folder"]),
         ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
         ("no suite", &["--suite", "secret"], &["secret", "public", "selection"]),
         ("no type", &["--dtype", "f8"], &["`f8`", "bf16 and f16"]),

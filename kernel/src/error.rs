@@ -123,6 +123,12 @@ pub enum EngineError {
         /// The status it returned.
         status: String,
     },
+    /// NVML does not tell what was asked.
+    #[error("NVML: {reason}")]
+    Nvml {
+        /// NVML's words.
+        reason: String,
+    },
     /// A buffer is too small, or is not the engine's.
     #[error("buffer at {address:#x} holds {bytes} B; {needed} B were asked of it")]
     Buffer {

@@ -97,6 +97,24 @@ impl Gpu {
         &self.context
     }
 
+    /// The device's index.
+    pub(super) fn ordinal(&self) -> i32 {
+        i32::try_from(self.context.ordinal()).unwrap_or(i32::MAX)
+    }
+
+    /// Bytes a second that the card's memory moves at most: its clock, twice a cycle, times the width of its bus.
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn memory_bandwidth(&self) -> Result<f64, EngineError> {
+        let attribute = |attribute| {
+            call::driver("cuDeviceGetAttribute", self.context.attribute(attribute)).map(f64::from)
+        };
+        let kilohertz = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
+        let bits = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+        Ok(2.0 * kilohertz * 1e3 * bits / 8.0)
+    }
+
     /// The stream that launches, copies and timings go through, in order.
     pub fn stream(&self) -> &Arc<CudaStream> {
         &self.stream

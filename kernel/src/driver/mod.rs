@@ -45,11 +45,13 @@ mod gpu;
 mod kernel;
 mod library;
 mod module;
+mod monitor;
 mod tensor_map;
 mod timing;
 
 pub use cudarc::driver::{CudaContext, CudaStream};
 pub use gpu::Gpu;
 pub use kernel::{Kernel, parameter_block};
+pub use monitor::{Monitor, Readings};
 pub use tensor_map::encode_tensor_map;
 pub use timing::{Enqueue, Prepared};

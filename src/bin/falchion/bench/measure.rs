@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kernel::Gpu;
-use kernel::driver::Enqueue;
+use kernel::driver::{Enqueue, Monitor, Readings};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -60,6 +60,8 @@ pub(super) struct Candidate<'a> {
 pub(super) struct Turns {
     /// TFLOP/s of each turn.
     pub(super) tflops: Vec<f64>,
+    /// Clock and power in each sustained turn, where they can be read.
+    pub(super) readings: Vec<Readings>,
 }
 
 impl Turns {
@@ -70,6 +72,13 @@ impl Turns {
         let at = |i: usize| sorted.get(i).copied().unwrap_or(0.0);
         [at(0), at(sorted.len() / 2), at(sorted.len().saturating_sub(1))]
     }
+
+    /// MHz and watts, means over the turns.
+    pub(super) fn card(&self) -> Option<[f64; 2]> {
+        let count = self.readings.len() as f64;
+        let mean = |part: fn(&Readings) -> f64| self.readings.iter().map(part).sum::<f64>() / count;
+        (count > 0.0).then(|| [mean(|readings| readings.megahertz), mean(|readings| readings.watts)])
+    }
 }
 
 impl Protocol {
@@ -77,6 +86,7 @@ impl Protocol {
     pub(super) fn measure(
         &self,
         gpu: &mut Gpu,
+        monitor: Option<&Monitor>,
         candidates: &[Candidate<'_>],
         state: State,
         step: &dyn Fn(),
@@ -94,17 +104,22 @@ impl Protocol {
         for _ in 0..self.turns.max(1) {
             for (i, candidate) in candidates.iter().enumerate() {
                 let count = |span: f64| ((span / seconds[i]) as usize).clamp(3, 20_000);
-                let span = match state {
+                let each = match state {
                     State::Burst => {
                         std::thread::sleep(self.rest);
-                        self.burst
+                        gpu.time_many(&launches[i], count(self.burst))?
                     }
                     State::Sustained => {
                         gpu.time_many(&launches[i], count(WARM_UP))?;
-                        SUSTAINED
+                        let mut work = || gpu.time_many(&launches[i], count(SUSTAINED));
+                        let (each, readings) = match monitor {
+                            Some(monitor) => monitor.watch(work),
+                            None => (work(), None),
+                        };
+                        turns[i].readings.extend(readings);
+                        each?
                     }
                 };
-                let each = gpu.time_many(&launches[i], count(span))?;
                 turns[i].tflops.push(candidate.operations / each / 1e12);
                 step();
             }
@@ -115,6 +130,8 @@ impl Protocol {
 
 #[cfg(test)]
 mod tests {
+    use kernel::driver::Readings;
+
     use super::Turns;
 
     #[test]
@@ -125,7 +142,16 @@ mod tests {
             (vec![3.0, 1.0, 2.0], [1.0, 2.0, 3.0]),
             (vec![4.0, 1.0, 3.0, 2.0], [1.0, 3.0, 4.0]),
         ] {
-            assert_eq!(Turns { tflops: tflops.clone() }.spread(), want, "{tflops:?}");
+            assert_eq!(Turns { tflops: tflops.clone(), readings: vec![] }.spread(), want, "{tflops:?}");
         }
+    }
+
+    #[test]
+    fn the_card_is_averaged_over_the_turns() {
+        let readings = |megahertz, watts| Readings { megahertz, watts, count: 3 };
+        let turns =
+            Turns { tflops: vec![], readings: vec![readings(1000.0, 500.0), readings(1400.0, 700.0)] };
+        assert_eq!(turns.card(), Some([1200.0, 600.0]));
+        assert_eq!(Turns::default().card(), None);
     }
 }

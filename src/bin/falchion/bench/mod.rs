@@ -6,6 +6,7 @@
 
 mod arena;
 mod measure;
+mod plot;
 mod report;
 mod suites;
 
@@ -15,8 +16,8 @@ use std::time::Duration;
 
 use cute_rs::atom::Major;
 use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
-use kernel::driver::{Enqueue, Prepared};
-use kernel::{AnyGemm, Buffer, Engine, GemmProblem, Gpu, Program, ceiling};
+use kernel::driver::{Enqueue, Monitor, Prepared};
+use kernel::{AnyGemm, Buffer, Engine, GemmProblem, Gpu, Machine, Program, Request, ceiling};
 use ptx::WgmmaTypes;
 
 use arena::{Arena, Set};
@@ -50,7 +51,7 @@ pub(crate) struct BenchArgs {
     /// A list of shapes.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
-    /// Kernels to time, from `falchion configs`.
+    /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
     #[arg(long, value_name = "NAME")]
     config: Vec<String>,
     /// Time every kernel of the type and the directions, at the shapes it can do.
@@ -74,6 +75,9 @@ pub(crate) struct BenchArgs {
     /// Write every figure to this CSV file.
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw a roofline and the ratios to cuBLASLt into this SVG file.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// One of our kernels, ready to be launched.
@@ -87,19 +91,39 @@ struct Ours {
 struct Bench {
     gpu: Gpu,
     peer: Option<CublasLt>,
+    monitor: Option<Monitor>,
     arena: Arena,
     ceiling: Option<Ceiling>,
     ours: Vec<Ours>,
     protocol: Protocol,
     dtype: String,
     majors: [Major; 2],
-    /// A kernel asked for by name that cannot do a shape is an error; others stay out.
-    named: bool,
+    choice: Choice,
+}
+
+/// Which of the kernels are timed at a shape.
+#[derive(Clone, Debug)]
+enum Choice {
+    /// Those that were named; one that cannot do the shape is an error.
+    Named,
+    /// All that can do it.
+    All,
+    /// By shape, the name of the one that the model ranks first.
+    First(Vec<(GemmProblem, String)>),
+}
+
+impl Choice {
+    fn includes(&self, shape: GemmProblem, name: &str) -> bool {
+        match self {
+            Self::Named | Self::All => true,
+            Self::First(picks) => picks.iter().any(|(of, pick)| *of == shape && pick == name),
+        }
+    }
 }
 
 impl BenchArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        for path in [&self.json, &self.csv].into_iter().flatten() {
+        for path in [&self.json, &self.csv, &self.plot].into_iter().flatten() {
             files::writable(path)?;
         }
         let shapes = match self.suite {
@@ -108,7 +132,7 @@ impl BenchArgs {
             None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
         };
         let data = arena::random(&self.dtype)?;
-        let kernels = self.kernels()?;
+        let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         println!("{}", gpu.describe());
         // The selection chooses among our kernels, so nothing else is timed for it.
@@ -126,6 +150,7 @@ impl BenchArgs {
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
         let mut record = Record {
             card: gpu.describe(),
+            memory_bandwidth: gpu.memory_bandwidth()? / 1e12,
             cublaslt: peer.as_ref().map(CublasLt::version),
             dtype: self.dtype.clone(),
             layout: ours
@@ -133,8 +158,9 @@ impl BenchArgs {
                 .map_or_else(|| self.layout.clone(), |ours| catalogue::layout(ours.entry.as_ref())),
             figures: Vec::new(),
         };
-        let (protocol, dtype, named) = (self.protocol(alone), self.dtype.clone(), !self.config.is_empty());
-        let mut bench = Bench { gpu, peer, arena, ceiling, ours, protocol, dtype, majors, named };
+        let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
+        let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
+        let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
         bench.all(&shapes, &mut record.figures)?;
         for &state in &bench.protocol.states {
             report::print_means(&record.figures, state);
@@ -153,10 +179,7 @@ impl BenchArgs {
         Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst }
     }
 
-    fn kernels(&self) -> Result<Vec<Box<dyn AnyGemm>>, Failure> {
-        if self.config.is_empty() {
-            return Ok(catalogue::of(&self.dtype, &self.layout));
-        }
+    fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<Box<dyn AnyGemm>>, Choice), Failure> {
         let kernel = |name: &String| {
             let entry = kernel::find(name)?;
             let (element, dtype) = (entry.element(), &self.dtype);
@@ -165,7 +188,24 @@ impl BenchArgs {
             }
             Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
         };
-        self.config.iter().map(kernel).collect()
+        if !self.config.is_empty() {
+            let named: Result<Vec<_>, Failure> = self.config.iter().map(kernel).collect();
+            return Ok((named?, Choice::Named));
+        }
+        if self.all_configs {
+            return Ok((catalogue::of(&self.dtype, &self.layout), Choice::All));
+        }
+        let first = |&shape: &GemmProblem| {
+            let request = Request::packed(&self.dtype, catalogue::majors(&self.layout), shape);
+            let name = catalogue::first(&kernel::select(&request, &Machine::h200()))?.gemm.name().to_owned();
+            Ok((shape, name))
+        };
+        let picks = shapes.iter().map(first).collect::<Result<Vec<_>, Failure>>()?;
+        let mut names: Vec<&String> = picks.iter().map(|(_, name)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let kernels = names.into_iter().map(kernel).collect::<Result<Vec<_>, Failure>>()?;
+        Ok((kernels, Choice::First(picks)))
     }
 
     fn write(&self, record: &Record) -> Result<(), Failure> {
@@ -178,6 +218,9 @@ impl BenchArgs {
         }
         if let Some(path) = &self.csv {
             write(path, record.csv())?;
+        }
+        if let Some(path) = &self.plot {
+            write(path, plot::svg(record))?;
         }
         Ok(())
     }
@@ -194,6 +237,10 @@ fn peer(gpu: &Gpu) -> Option<CublasLt> {
             None
         }
     }
+}
+
+fn monitor(gpu: &Gpu) -> Option<Monitor> {
+    Monitor::new(gpu).map_err(|error| println!("without clock and power: {error}")).ok()
 }
 
 impl Bench {
@@ -229,7 +276,8 @@ impl Bench {
         let whole = candidates.len() * self.protocol.turns.max(1) * self.protocol.states.len();
         let done = Cell::new(0);
         for &state in &self.protocol.states {
-            let turns = self.protocol.measure(&mut self.gpu, &candidates, state, &|| {
+            let monitor = self.monitor.as_ref();
+            let turns = self.protocol.measure(&mut self.gpu, monitor, &candidates, state, &|| {
                 done.set(done.get() + 1);
                 step(done.get() * 1000 / whole.max(1));
             })?;
@@ -249,6 +297,9 @@ impl Bench {
     fn prepared(&mut self, problem: GemmProblem, sets: &[Set]) -> Result<Vec<Candidate<'static>>, Failure> {
         let mut all = Vec::new();
         for Ours { entry, program, slots } in &self.ours {
+            if !self.choice.includes(problem, entry.name()) {
+                continue;
+            }
             let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
                 .iter()
                 .map(|set| {
@@ -265,8 +316,8 @@ impl Bench {
                     operations: problem.operations(),
                     slots: Some(*slots),
                 }),
-                Err(error) if self.named => return Err(error),
-                Err(_) => {}
+                Err(_) if matches!(self.choice, Choice::All) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(all)

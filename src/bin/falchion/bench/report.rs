@@ -16,11 +16,16 @@ pub(super) const FIRST: &str = "cuBLASLt first";
 /// The fastest of the peer's suggestions.
 pub(super) const FASTEST: &str = "cuBLASLt fastest";
 
+/// The fastest of our kernels that were timed at each shape.
+const BEST: &str = "best of ours";
+
 /// A whole run.
 #[derive(Debug, Serialize)]
 pub(super) struct Record {
     /// The card, its driver and compute capability.
     pub(super) card: String,
+    /// TB/s that the card's memory moves at most.
+    pub(super) memory_bandwidth: f64,
     /// The peer's version.
     pub(super) cublaslt: Option<String>,
     pub(super) dtype: String,
@@ -41,13 +46,20 @@ pub(super) struct Figure {
     pub(super) slots: Option<u32>,
     /// TFLOP/s over the turns: least, median, most.
     pub(super) tflops: [f64; 3],
+    /// From one launch to the next; for the ceiling, what the shape would take at its speed.
     pub(super) microseconds: f64,
+    /// Clock of the multiprocessors, where it was read: in the sustained state.
+    pub(super) megahertz: Option<f64>,
+    /// Power of the card.
+    pub(super) watts: Option<f64>,
+    pub(super) tflops_per_watt: Option<f64>,
 }
 
 impl Figure {
     pub(super) fn new(shape: GemmProblem, state: State, candidate: &Candidate<'_>, turns: &Turns) -> Self {
         let GemmProblem { m, n, k } = shape;
         let tflops = turns.spread();
+        let card = turns.card();
         Self {
             m,
             n,
@@ -57,6 +69,9 @@ impl Figure {
             slots: candidate.slots,
             tflops,
             microseconds: shape.operations() / tflops[1] / 1e6,
+            megahertz: card.map(|[megahertz, _]| megahertz),
+            watts: card.map(|[_, watts]| watts),
+            tflops_per_watt: card.map(|[_, watts]| tflops[1] / watts),
         }
     }
 
@@ -88,7 +103,7 @@ pub(super) fn table(state: State, figures: &[Figure]) {
     let of = |name| median(figures, name);
     let (ceiling, first, fastest) = (of(CEILING), of(FIRST), of(FASTEST));
     println!(
-        "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13}",
+        "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13} {:>7} {:>5} {:>10}",
         state.name(),
         "",
         "us",
@@ -96,13 +111,16 @@ pub(super) fn table(state: State, figures: &[Figure]) {
         "spread",
         "% ceiling",
         "x Lt first",
-        "x Lt fastest"
+        "x Lt fastest",
+        "SM MHz",
+        "W",
+        "TFLOP/s/W"
     );
     for figure in figures {
         let [least, median, most] = figure.tflops;
         let over = |other: Option<f64>| other.map(|other| median / other);
         println!(
-            "{:10} {:22} {:10.2} {median:8.1}  {:11} {} {} {}",
+            "{:10} {:22} {:10.2} {median:8.1}  {:11} {} {} {} {} {} {}",
             "",
             figure.candidate,
             figure.microseconds,
@@ -110,6 +128,9 @@ pub(super) fn table(state: State, figures: &[Figure]) {
             cell(over(ceiling).map(|ratio| 100.0 * ratio), 9, 1),
             cell(over(first), 11, 3),
             cell(over(fastest), 13, 3),
+            cell(figure.megahertz, 7, 0),
+            cell(figure.watts, 5, 0),
+            cell(figure.tflops_per_watt, 10, 3),
         );
     }
 }
@@ -155,7 +176,7 @@ pub(super) fn means(figures: &[Figure], state: State) -> Vec<Mean> {
     };
     let mut means: Vec<Mean> = names.iter().map(|name| mean(name, &|group| named(group, name))).collect();
     if names.len() > 1 {
-        means.push(mean("best of ours", &best));
+        means.push(mean(BEST, &best));
     }
     means.retain(|mean| mean.shapes > 0);
     means
@@ -195,7 +216,7 @@ impl Record {
     /// One line a figure, with the ratios that the table prints; a field that does not apply is empty.
     pub(super) fn csv(&self) -> String {
         let mut text = "m,n,k,dtype,layout,state,candidate,microseconds,tflops_least,tflops,tflops_most,\
-                        percent_ceiling,times_cublaslt_first,times_cublaslt_fastest\n"
+                        percent_ceiling,times_cublaslt_first,times_cublaslt_fastest,sm_mhz,watts,tflops_per_watt\n"
             .to_owned();
         for figure in &self.figures {
             let group: Vec<Figure> = by_shape(&self.figures, figure.state)
@@ -209,11 +230,12 @@ impl Record {
             let over = |name, scale: f64| {
                 median(&group, name).map_or(String::new(), |other| format!("{:.4}", scale * tflops / other))
             };
+            let read = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.3}"));
             let GemmProblem { m, n, k } = figure.shape();
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "{m},{n},{k},{},{},{},{},{:.3},{least:.2},{tflops:.2},{most:.2},{},{},{}",
+                "{m},{n},{k},{},{},{},{},{:.3},{least:.2},{tflops:.2},{most:.2},{},{},{},{},{},{}",
                 self.dtype,
                 self.layout,
                 figure.state.name(),
@@ -222,6 +244,9 @@ impl Record {
                 over(CEILING, 100.0),
                 over(FIRST, 1.0),
                 over(FASTEST, 1.0),
+                read(figure.megahertz),
+                read(figure.watts),
+                read(figure.tflops_per_watt),
             );
         }
         text
@@ -246,6 +271,9 @@ mod tests {
             slots,
             tflops: [tflops - 1.0, tflops, tflops + 1.0],
             microseconds: shape.operations() / tflops / 1e6,
+            megahertz: None,
+            watts: (candidate == "two").then_some(500.0),
+            tflops_per_watt: (candidate == "two").then_some(tflops / 500.0),
         }
     }
 
@@ -281,7 +309,14 @@ mod tests {
     #[test]
     fn csv_has_the_ratios() {
         let (dtype, layout) = ("bf16".to_owned(), "kk".to_owned());
-        let record = Record { card: String::new(), cublaslt: None, dtype, layout, figures: figures() };
+        let record = Record {
+            card: String::new(),
+            memory_bandwidth: 4.8,
+            cublaslt: None,
+            dtype,
+            layout,
+            figures: figures(),
+        };
         let csv = record.csv();
         let lines: Vec<_> = csv.lines().collect();
         assert_eq!(lines.len(), 16);
@@ -289,7 +324,8 @@ mod tests {
         assert!(lines.iter().all(|line| line.split(',').count() == fields), "{csv}");
         assert_eq!(
             lines[2],
-            "4096,4096,4096,bf16,kk,burst,one,171.799,799.00,800.00,801.00,88.8889,2.0000,1.0000"
+            "4096,4096,4096,bf16,kk,burst,one,171.799,799.00,800.00,801.00,88.8889,2.0000,1.0000,,,"
         );
+        assert!(lines[3].ends_with(",,500.000,0.800"), "{}", lines[3]);
     }
 }
