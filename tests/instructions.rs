@@ -27,6 +27,36 @@ fn the_emulator_computes_what_is_defined_and_what_a_gpu_did() {
     }
 }
 
+/// The bound of `Numerics::Fast` with the hardware's own, for magnitudes of products and old D up to 16.
+#[test]
+fn fast_sums_are_near_the_exact_ones() {
+    let forms = forms();
+    let floats = forms.iter().filter(|form| !form.family.contains(".s32.")).step_by(7);
+    for form in floats {
+        let prepared = form.prepare(0).expect("legal");
+        let fast = prepared.run(&mut kernel::Emulator::new()).expect("it runs");
+        let exact = prepared.run(&mut exact()).expect("it runs");
+        let value = |bytes: &[u8]| match *bytes {
+            [a, b] => half::f16::from_le_bytes([a, b]).to_f32(),
+            [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+            _ => unreachable!("elements of 2 or 4 bytes"),
+        };
+        // The first case has magnitudes around one; its sums are far larger than the tolerance.
+        let size = form.element_bytes;
+        let pairs = fast[..form.output_bytes].chunks_exact(size).zip(exact.chunks_exact(size));
+        let mut large = 0;
+        for (i, (fast, exact)) in pairs.enumerate() {
+            let (fast, exact) = (value(fast), value(exact));
+            let short = form.name.contains("e4m3") || form.name.contains("e5m2");
+            let terms = if short { 65.0 * 16.0 / 8192.0 } else { 65.0 * 16.0 / 16_777_216.0 };
+            let rounding = if size == 2 { 2.0 / 1024.0 } else { 1.0 / 4096.0 } * exact.abs().max(16.0);
+            assert!((fast - exact).abs() <= terms + rounding, "{}, element {i}: {fast}, {exact}", form.name);
+            large += usize::from(exact.abs() > 0.5);
+        }
+        assert!(large > form.output_bytes / size / 2, "{}: {large}", form.name);
+    }
+}
+
 #[test]
 fn other_bits_are_noticed_and_explained() {
     let forms = forms();

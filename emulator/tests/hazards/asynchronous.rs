@@ -1,8 +1,8 @@
 //! Tensor copies and matrix multiplies.
 
 use emulator::{Fault, Owner, Wait};
-use ptx::TensorLoad;
 use ptx::inst::ProxySpace;
+use ptx::{TensorLoad, WgmmaOperands, WgmmaTypes};
 
 use crate::{BOX_BYTES, Case};
 
@@ -281,6 +281,78 @@ pub(crate) fn cases() -> Vec<Case> {
                 let d = k.accumulators();
                 k.ready_to_multiply();
                 k.wgmma(&d, false, k.broken.then(|| k.f.constant(1u64 << 49)));
+                k.finish();
+            },
+            |f| matches!(f, Fault::Descriptor { .. }),
+        ),
+        Case::new(
+            "metadata that names a place twice",
+            128,
+            |k| {
+                let d = k.accumulators();
+                let metadata = k.f.variable(if k.broken { 0x5555_5555 } else { 0x4444_4444 });
+                k.ready_to_multiply();
+                k.f.wgmma(WgmmaOperands { sparse: Some((metadata, 0)), ..k.operands() }, &d);
+                k.finish();
+            },
+            |f| matches!(f, Fault::SparseMetadata { row: 0, chunk: 0, bits: 0b0101 }),
+        ),
+        Case::new(
+            "metadata that names neither place of two",
+            128,
+            |k| {
+                let d = k.accumulators();
+                let metadata = k.f.variable(if k.broken { 0x4444_E4E0 } else { 0x4444_E4E4 });
+                k.ready_to_multiply();
+                let types = WgmmaTypes::Tf32F32;
+                k.f.wgmma(WgmmaOperands { types, sparse: Some((metadata, 0)), ..k.operands() }, &d);
+                k.finish();
+            },
+            |f| matches!(f, Fault::SparseMetadata { row: 0, chunk: 0, bits: 0 }),
+        ),
+        Case::new(
+            "a fragment of A written in flight",
+            128,
+            |k| {
+                let d = k.accumulators();
+                let a = [0; 4].map(|zero| k.f.variable(zero));
+                k.ready_to_multiply();
+                k.f.wgmma(WgmmaOperands { a: a.into(), ..k.operands() }, &d);
+                k.f.wgmma_commit();
+                if !k.broken {
+                    k.f.wgmma_wait(0);
+                }
+                a[3].set(k.thread);
+                k.f.wgmma_wait(0);
+            },
+            |f| matches!(f, Fault::RegisterInFlight { write: true, .. }),
+        ),
+        Case::new(
+            "accumulators of a multiply with another K in flight",
+            128,
+            |k| {
+                let d = k.accumulators();
+                k.ready_to_multiply();
+                k.f.wgmma(k.operands(), &d);
+                if !k.broken {
+                    k.f.wgmma_fence();
+                }
+                k.f.wgmma(WgmmaOperands { types: WgmmaTypes::Tf32F32, ..k.operands() }, &d);
+                k.finish();
+            },
+            |f| matches!(f, Fault::MissingWgmmaFence { .. }),
+        ),
+        Case::new(
+            "a slice of K that leaves its swizzle's span",
+            128,
+            |k| {
+                let d = k.accumulators();
+                let metadata = k.f.variable(0x4444_4444);
+                k.ready_to_multiply();
+                // 32 or 64 bytes; the rows of the latter take no more than there are zeros.
+                let mode: u64 = if k.broken { 3 << 62 } else { 2 << 62 };
+                let b = k.start() | mode;
+                k.f.wgmma(WgmmaOperands { b, sparse: Some((metadata, 0)), ..k.operands() }, &d);
                 k.finish();
             },
             |f| matches!(f, Fault::Descriptor { .. }),

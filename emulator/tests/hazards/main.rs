@@ -129,13 +129,21 @@ impl<'f> Kernel<'f> {
 
     /// A multiply of unswizzled operands at the beginning of shared memory: 2 KiB of A, 256 B of B.
     fn wgmma(self, accumulators: &[Var<'f, f32>], accumulate: bool, flaw: impl Into<Option<Value<'f, u64>>>) {
-        let start = ((self.base & 0x3_FFFF) >> 4).cast::<u64>() | (64u64 << 16 | 8 << 32);
-        let a = flaw.into().map_or(start, |flaw| start ^ flaw);
-        let operands = WgmmaOperands {
-            accumulate: self.f.constant(accumulate),
-            ..WgmmaOperands::new(WgmmaTypes::Bf16F32, 8, a, start)
-        };
-        self.f.wgmma(operands, accumulators);
+        let start = self.start();
+        let a = flaw.into().map_or(start, |flaw| start ^ flaw).into();
+        let accumulate = self.f.constant(accumulate);
+        self.f.wgmma(WgmmaOperands { a, accumulate, ..self.operands() }, accumulators);
+    }
+
+    /// The descriptor of an unswizzled operand at the beginning of shared memory.
+    fn start(self) -> Value<'f, u64> {
+        ((self.base & 0x3_FFFF) >> 4).cast::<u64>() | (64u64 << 16 | 8 << 32)
+    }
+
+    /// A multiply of such operands that overwrites its accumulators.
+    fn operands(self) -> WgmmaOperands<'f> {
+        let accumulate = self.f.constant(false);
+        WgmmaOperands { accumulate, ..WgmmaOperands::new(WgmmaTypes::Bf16F32, 8, self.start(), self.start()) }
     }
 
     /// Zeroed operands, and a fence.

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use emulator::Schedule;
+use emulator::{Numerics, Schedule};
 use falchion::verify::tables::{Case, Share, Verdict, tables};
 
 use kernel::{Emulator, Engine, Gpu};
@@ -45,6 +45,10 @@ pub(crate) struct VerifyArgs {
     /// many random ones; a failure names the schedule and seed that repeat it.
     #[arg(long, value_name = "N")]
     schedules: Option<u64>,
+    /// In the emulator, sum the products of the tables' kernels as the hardware does, bit for bit, at some ten times
+    /// the cost; the instructions always are.
+    #[arg(long)]
+    exact: bool,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -140,10 +144,12 @@ impl VerifyArgs {
 impl VerifyArgs {
     /// Runs a share under the default schedule, or under every fixed one and `--schedules` random ones.
     fn emulate(&self, share: &Share<'_>) -> Verdict {
-        let Some(random) = self.schedules else { return share.run(&mut Emulator::new(), self.seed) };
+        let numerics = if self.exact { Numerics::Exact } else { Numerics::Fast };
+        let emulator = || Emulator::new().with_numerics(numerics);
+        let Some(random) = self.schedules else { return share.run(&mut emulator(), self.seed) };
         let mut all = Verdict { products: 0, ratio: 0.0, failure: None };
         for (schedule, seed) in Schedule::sweep(random) {
-            let verdict = share.run(&mut Emulator::new().with_schedule(schedule, seed), self.seed);
+            let verdict = share.run(&mut emulator().with_schedule(schedule, seed), self.seed);
             all.products += verdict.products;
             all.ratio = all.ratio.max(verdict.ratio);
             if let Some(failure) = verdict.failure {

@@ -30,14 +30,6 @@ impl Default for Matrices {
     }
 }
 
-/// The elements of a chunk.
-fn elements(chunk: [u8; 16], width: usize) -> impl Iterator<Item = u32> {
-    (0..16).step_by(width).map(move |at| {
-        let bytes = chunk.into_iter().skip(at).take(width).enumerate();
-        bytes.fold(0, |bits, (i, byte)| bits | u32::from(byte) << (8 * i))
-    })
-}
-
 impl Matrices {
     pub(super) fn begin(&mut self, types: WgmmaTypes, n: u32, sparse: bool) {
         self.types = types;
@@ -158,18 +150,36 @@ impl Matrices {
 
 /// Reads an operand of `k` elements a row from shared memory.
 fn fill(matrix: &mut [u32], k: usize, width: usize, shared: &Shared, tile: Tile) {
+    match width {
+        1 => fill_with::<16>(matrix, k, shared, tile, |chunk| chunk.map(u32::from)),
+        2 => fill_with::<8>(matrix, k, shared, tile, |chunk| {
+            let (halves, _) = chunk.as_chunks::<2>();
+            core::array::from_fn(|i| u16::from_le_bytes(halves[i]).into())
+        }),
+        _ => fill_with::<4>(matrix, k, shared, tile, |chunk| {
+            let (words, _) = chunk.as_chunks::<4>();
+            core::array::from_fn(|i| u32::from_le_bytes(words[i]))
+        }),
+    }
+}
+
+/// The same with `E` elements in a chunk.
+fn fill_with<const E: usize>(
+    matrix: &mut [u32],
+    k: usize,
+    shared: &Shared,
+    tile: Tile,
+    elements: impl Fn([u8; 16]) -> [u32; E],
+) {
     for index in 0..tile.chunks() {
-        let values = elements(shared.chunk(tile.chunk(index)), width);
+        let values = elements(shared.chunk(tile.chunk(index)));
         if tile.transposed {
             let (at, block) = tile.column(index);
-            for (i, value) in values.enumerate() {
+            for (i, value) in values.into_iter().enumerate() {
                 matrix[(block as usize * 8 + i) * k + at as usize] = value;
             }
         } else {
-            let start = index as usize * (16 / width);
-            for (place, value) in matrix[start..].iter_mut().zip(values) {
-                *place = value;
-            }
+            matrix[index as usize * E..][..E].copy_from_slice(&values);
         }
     }
 }
