@@ -154,6 +154,13 @@ pub enum LayoutError {
         /// How many components there are.
         components: usize,
     },
+    /// Two layouts that must have as many elements do not.
+    Sizes {
+        /// The size of the one.
+        size: i64,
+        /// The size of the other.
+        other: i64,
+    },
     /// A stride counts along a component of a coordinate that another stride counts along a part of.
     BasisSplit {
         /// The stride's value.
@@ -283,6 +290,9 @@ impl LayoutError {
             Self::Profile { tuple, profile } => {
                 say.tuple(&tuple).text(" is not nested as ").tuple(&profile).text(" asks")
             }
+            Self::Sizes { size, other } => {
+                say.text("one layout has ").number(size).text(" elements and the other ").number(other)
+            }
             Self::Indivisible { shape, extent, divisor } => say
                 .text("in ")
                 .tuple(&shape)
@@ -368,7 +378,8 @@ impl LayoutError {
             Self::Extents { .. } => "choose a multiple",
             Self::Range { .. } => "choose a number within the range",
             Self::Mode { .. } => "name a mode that exists, counting from 0",
-            Self::Profile { .. } => "nest the tuple alike",
+            Self::Profile { .. } => "use a profile that is nested alike or coarser",
+            Self::Sizes { .. } => "give both as many elements",
             Self::Indivisible { .. } => "choose a divisor whose factors come in the order of the extents",
             Self::Overflow { .. } => "use smaller extents or strides",
             Self::MixedSigns { .. } => {
@@ -446,6 +457,7 @@ mod tests {
                 LayoutError::Profile { tuple: stride, profile: shape },
                 "(1,4,8) is not nested as (4,(2,2)) asks",
             ),
+            (LayoutError::Sizes { size: 4, other: 8 }, "one layout has 4 elements and the other 8"),
             (
                 LayoutError::Indivisible { shape, extent: 4, divisor: 3 },
                 "in (4,(2,2)), of extent 4 and divisor 3 neither divides the other",

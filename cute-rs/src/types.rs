@@ -46,8 +46,8 @@ pub use combinators::{
 };
 pub use coords::{Identity, StaticCoords};
 pub use edit::{
-    Append, CompactLike, DomainDistribute, Flatten, FragmentLike, Group, Mode, Ordered, Prepend, Replace,
-    Reverse, Select, Take, Unflatten, WithShape, Zip,
+    Append, CompactLike, Concat, DomainDistribute, Flatten, FragmentLike, Group, Insert, Mode, Ordered,
+    Padded, Prepend, Remove, Replace, Reverse, Select, Take, TileUnzip, Unflatten, WithShape, Wrap, Zip,
 };
 pub use slice::{Dice, Slice, StaticCoord};
 pub use swizzled::{StaticComposed, StaticSwizzle, Sw, Swizzled};

@@ -250,6 +250,11 @@ fn errors_point_at_characters() {
         ("size((4,0))", "(4,0)", "shape (4,0) has an extent below 1"),
         ("(4,-8)", "(4,-8)", "has an extent below 1"),
         ("get((4,8), 2)", "get((4,8), 2)", "there is no mode 2 among 2"),
+        (
+            "max_common_layout(16, 8)",
+            "max_common_layout(16, 8)",
+            "one layout has 16 elements and the other 8; give both",
+        ),
         ("get_hier_coord(33, (4,8):(8,1))", "33", "no coordinate of (4,8):(8,1) was found at offset 33"),
         (
             "coalesce((4,8):(1@0,1@1@0))",

@@ -29,6 +29,10 @@ fn messages() {
         "upcast_through_a_row",
         "missing_mode",
         "slice_of_another_rank",
+        "zip_of_another_rank",
+        "profile_finer_than_the_layout",
+        "order_finer_than_the_shape",
+        "too_many_leaves",
         "swizzle_wider_than_its_layout",
         "swizzle_that_overlaps",
         // Not what it should be.

@@ -18,10 +18,10 @@ impl Layout {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the sizes differ.
+    /// [`LayoutError::Sizes`] where they differ.
     pub const fn max_common_layout(&self, other: &Self) -> Result<Self, LayoutError> {
         if self.size() != other.size() {
-            return Err(LayoutError::Profile { tuple: other.shape(), profile: self.shape() });
+            return Err(LayoutError::Sizes { size: self.size(), other: other.size() });
         }
         let inverse = match other.right_inverse() {
             Ok(inverse) => inverse.merged(false),

@@ -24,6 +24,25 @@ operations! {
     Prepend<A: StaticLayout, B: StaticLayout> = A::LAYOUT.prepend(&B::LAYOUT),
         Sentence::new().text("cannot put in front of ").layout(&A::LAYOUT).text(" the mode ").layout(&B::LAYOUT);
 
+    /// A with B as another mode before mode `I`: [`Layout::insert`].
+    Insert<A: StaticLayout, I: Unsigned, B: StaticLayout> = A::LAYOUT.insert(I::USIZE, &B::LAYOUT),
+        Sentence::new().text("cannot insert before mode ").number(I::I64).text(" of ").layout(&A::LAYOUT);
+
+    /// A without mode `I`: [`Layout::remove`].
+    Remove<A: StaticLayout, I: Unsigned> = A::LAYOUT.remove(I::USIZE),
+        Sentence::new().text("cannot remove mode ").number(I::I64).text(" of ").layout(&A::LAYOUT);
+
+    /// A as the only mode of a layout: [`Layout::wrap`].
+    Wrap<A: StaticLayout> = A::LAYOUT.wrap(), Sentence::new().layout(&A::LAYOUT);
+
+    /// A with modes `1:0` up to a rank: [`Layout::padded`].
+    Padded<A: StaticLayout, Rank: Unsigned> = A::LAYOUT.padded(Rank::USIZE),
+        Sentence::new().layout(&A::LAYOUT).text(" cannot have the rank ").number(Rank::I64);
+
+    /// The halves of the first `Count` modes of A, gathered: [`Layout::tile_unzip`].
+    TileUnzip<A: StaticLayout, Count: Unsigned> = A::LAYOUT.tile_unzip(Count::USIZE),
+        Sentence::new().text("cannot unzip ").number(Count::I64).text(" modes of ").layout(&A::LAYOUT);
+
     /// Pairs of modes of A and B: [`Layout::zip`].
     Zip<A: StaticLayout, B: StaticLayout> = A::LAYOUT.zip(&B::LAYOUT),
         Sentence::new().text("cannot zip ").layout(&A::LAYOUT).text(" with ").layout(&B::LAYOUT);
@@ -84,6 +103,37 @@ operations! {
     DomainDistribute<Shape: StaticTuple, N: Unsigned> = Layout::domain_distribute(Shape::TUPLE, N::I64),
         Sentence::new().text("cannot spread ").number(N::I64).text(" items over ").tuple(&Shape::TUPLE);
 }
+
+/// Layouts side by side, `Concat<(A, B, C)>`, as the modes of one: [`Layout::concat`].
+///
+/// ```
+/// use cute_rs::StaticLayout;
+/// use cute_rs::typenum::{U1, U3, U4};
+/// use cute_rs::types::{Concat, Strided};
+///
+/// assert_eq!(Concat::<(Strided<U4, U3>, Strided<U3, U1>)>::LAYOUT.to_string(), "(4,3):(3,1)");
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Concat<Modes>(PhantomData<Modes>);
+
+/// Implements [`StaticLayout`] for layouts side by side.
+macro_rules! concatenated {
+    ($($member:ident)+) => {
+        impl<$($member: StaticLayout),+> StaticLayout for Concat<($($member,)+)> {
+            const LAYOUT: Layout = match Layout::concat(&[$($member::LAYOUT),+]) {
+                Ok(layout) => layout,
+                Err(error) => refuse(Sentence::new().text("cannot put modes side by side: "), &error),
+            };
+        }
+    };
+}
+
+concatenated!(A);
+concatenated!(A B);
+concatenated!(A B C);
+concatenated!(A B C D);
+concatenated!(A B C D E);
+concatenated!(A B C D E F);
 
 const fn selected(layout: &Layout, names: &IntTuple) -> Result<Layout, LayoutError> {
     let mut modes = [0; MAX_LEAVES];
