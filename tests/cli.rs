@@ -275,6 +275,7 @@ fn bench_checks_its_arguments_first() {
         ("no kernel", &["--config", "tiny"], &["`tiny`", "large-bf16-kk"]),
         ("a kernel of another type", &["--config", "small-f16-kk"], &["for f16", "--dtype is bf16"]),
         ("an empty product", &["--m", "0"], &["--m", "0"]),
+        ("launches of a suite", &["--launch", "--suite", "public"], &["--launch", "--suite"]),
         ("a shape twice", &["--shape", "1x1x8", "--m", "5"], &["--shape", "--m"]),
     ] {
         let run = falchion(&[&["bench"], arguments].concat());

@@ -123,6 +123,17 @@ pub enum EngineError {
         /// The status it returned.
         status: String,
     },
+    /// A GEMM call that is not legal.
+    #[error("kernel `{kernel}`: {source}")]
+    Call {
+        /// The entry's name.
+        kernel: String,
+        /// Which argument and why.
+        source: LaunchError,
+    },
+    /// A graph of no launches.
+    #[error("a graph was to be captured of no launches: pass at least one")]
+    EmptyGraph,
     /// NVML does not tell what was asked.
     #[error("NVML: {reason}")]
     Nvml {

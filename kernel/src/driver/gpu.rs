@@ -120,6 +120,16 @@ impl Gpu {
         &self.stream
     }
 
+    /// Waits for everything that was enqueued on the stream.
+    ///
+    /// # Errors
+    /// A fault of a program that was launched before.
+    pub fn wait(&mut self) -> Result<(), EngineError> {
+        self.alive()?;
+        call::bind(&self.context)?;
+        self.synchronize()
+    }
+
     pub(super) fn stopwatch(&self) -> &Stopwatch {
         &self.stopwatch
     }

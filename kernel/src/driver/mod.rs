@@ -17,7 +17,9 @@
 //! # From cudarc and candle
 //!
 //! [`Kernel::load_in`] compiles into a context that exists already, and [`Kernel::launch_raw`] launches on any stream
-//! of it with device addresses as plain numbers: it allocates nothing and waits for nothing.
+//! of it with device addresses as plain numbers: it allocates nothing and waits for nothing. [`Loaded`] puts the checks
+//! and a memory of earlier calls in front of that; launches can be captured into graphs ([`Gpu::capture`], or on a
+//! stream of the application's own).
 //!
 //! ```no_run
 //! use kernel::driver::{CudaContext, Kernel, parameter_block};
@@ -42,8 +44,10 @@
 mod call;
 pub mod cublaslt;
 mod gpu;
+mod graph;
 mod kernel;
 mod library;
+mod loaded;
 mod module;
 mod monitor;
 mod tensor_map;
@@ -51,7 +55,9 @@ mod timing;
 
 pub use cudarc::driver::{CudaContext, CudaStream};
 pub use gpu::Gpu;
+pub use graph::Graph;
 pub use kernel::{Kernel, parameter_block};
+pub use loaded::Loaded;
 pub use monitor::{Monitor, Readings};
 pub use tensor_map::encode_tensor_map;
 pub use timing::{Enqueue, Prepared};

@@ -5,6 +5,7 @@
 //! do not fit the L2 cache together.
 
 mod arena;
+mod launch;
 mod measure;
 mod plot;
 mod report;
@@ -69,6 +70,9 @@ pub(crate) struct BenchArgs {
     /// Leave the sustained measurement out.
     #[arg(long)]
     burst_only: bool,
+    /// Time what launches cost the host instead, and replay one from a CUDA graph.
+    #[arg(long, conflicts_with_all = ["suite", "shape", "m", "n", "k", "config", "all_configs", "csv", "plot"])]
+    launch: bool,
     /// Write every figure to this JSON file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -135,6 +139,11 @@ impl BenchArgs {
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         println!("{}", gpu.describe());
+        if self.launch {
+            let mut record = self.record(&gpu, None)?;
+            record.launches = launch::measure(&mut gpu, &data, &self.dtype, &self.layout)?;
+            return self.write(&record);
+        }
         // The selection chooses among our kernels, so nothing else is timed for it.
         let alone = self.suite == Some(Suite::Selection);
         let peer = if alone { None } else { peer(&gpu) };
@@ -148,16 +157,7 @@ impl BenchArgs {
         let majors = directions.map_or([Major::K; 2], |spec| [spec.a_major, spec.b_major]);
         let arena = Arena::new(&mut gpu, &data, &shapes)?;
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
-        let mut record = Record {
-            card: gpu.describe(),
-            memory_bandwidth: gpu.memory_bandwidth()? / 1e12,
-            cublaslt: peer.as_ref().map(CublasLt::version),
-            dtype: self.dtype.clone(),
-            layout: ours
-                .first()
-                .map_or_else(|| self.layout.clone(), |ours| catalogue::layout(ours.entry.as_ref())),
-            figures: Vec::new(),
-        };
+        let mut record = self.record(&gpu, peer.as_ref())?;
         let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
         let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
@@ -167,6 +167,18 @@ impl BenchArgs {
         }
         self.write(&record)?;
         bench.close()
+    }
+
+    fn record(&self, gpu: &Gpu, peer: Option<&CublasLt>) -> Result<Record, Failure> {
+        Ok(Record {
+            card: gpu.describe(),
+            memory_bandwidth: gpu.memory_bandwidth()? / 1e12,
+            cublaslt: peer.map(CublasLt::version),
+            dtype: self.dtype.clone(),
+            layout: self.layout.clone(),
+            figures: Vec::new(),
+            launches: Vec::new(),
+        })
     }
 
     fn protocol(&self, alone: bool) -> Protocol {

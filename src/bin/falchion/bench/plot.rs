@@ -265,6 +265,7 @@ mod tests {
             dtype: "bf16".to_owned(),
             layout: "kk".to_owned(),
             figures,
+            launches: Vec::new(),
         }
     }
 

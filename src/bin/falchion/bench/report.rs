@@ -32,6 +32,20 @@ pub(super) struct Record {
     /// Contiguous directions of A and B, as in kernel names.
     pub(super) layout: String,
     pub(super) figures: Vec<Figure>,
+    /// What launches cost the host, where that was measured.
+    pub(super) launches: Vec<LaunchCost>,
+}
+
+/// Time of the host for one launch.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct LaunchCost {
+    /// How it was launched.
+    pub(super) path: String,
+    /// Launches that were timed, one by one.
+    pub(super) count: usize,
+    pub(super) median_nanoseconds: f64,
+    /// 99 % took no longer.
+    pub(super) p99_nanoseconds: f64,
 }
 
 /// One candidate at one shape in one state.
@@ -316,6 +330,7 @@ mod tests {
             dtype,
             layout,
             figures: figures(),
+            launches: Vec::new(),
         };
         let csv = record.csv();
         let lines: Vec<_> = csv.lines().collect();

@@ -1,0 +1,133 @@
+//! What a launch costs the host: one by one, into a stream that is never full.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use kernel::driver::{CudaStream, Enqueue, Graph, Loaded, Prepared};
+use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu};
+
+use super::arena::Set;
+use super::report::LaunchCost;
+use crate::Failure;
+
+/// Launches that are timed.
+const LAUNCHES: usize = 10_000;
+
+/// Launches between two waits for the device, far fewer than a stream takes before it makes the host wait.
+const IN_FLIGHT: usize = 100;
+
+/// Launches of a longer graph.
+const LONG_GRAPH: usize = 20;
+
+/// A product that the device does faster than the host enqueues the next.
+const SHAPE: GemmProblem = GemmProblem { m: 128, n: 128, k: 128 };
+
+/// Calls that differ in where D begins, more than a [`Loaded`] keeps.
+const ADDRESSES: u64 = 4096;
+
+/// Times every way to launch, prints it, and compares what a graph computes with what a launch computes.
+pub(super) fn measure(
+    gpu: &mut Gpu,
+    data: &[u8],
+    dtype: &str,
+    layout: &str,
+) -> Result<Vec<LaunchCost>, Failure> {
+    let gemm = kernel::find(&format!("small-{dtype}-{layout}"))?;
+    let name = gemm.name().to_owned();
+    let GemmProblem { m, n, k } = SHAPE;
+    let bytes = |rows: u32, columns: u32| rows as usize * columns as usize * 2;
+    let (a, b) = (gpu.upload(&data[..bytes(m, k)])?, gpu.upload(&data[bytes(m, k)..][..bytes(n, k)])?);
+    // D moves by 16 bytes a call.
+    let d = gpu.allocate(bytes(m, n) + 16 * ADDRESSES as usize)?;
+    let call = Set { a: a.address, b: b.address, d: d.address }.call(SHAPE, gemm.as_ref());
+    let moved = |i: u64| {
+        let mut call = call;
+        call.d.address += i % ADDRESSES * 16;
+        call
+    };
+
+    let program = gemm.program()?;
+    let start = Instant::now();
+    let mut loaded = Loaded::load_in(gpu.context(), gemm, program)?;
+    println!(
+        "\n{name} at {m} x {n} x {k}: compiled and loaded in {:.1} ms",
+        start.elapsed().as_secs_f64() * 1e3
+    );
+    let prepared = prepare(gpu, &name, &call)?;
+    let (short, long) = graphs(gpu, &prepared)?;
+
+    let stream = Arc::clone(gpu.stream());
+    println!("{:48} {:>9} {:>9}", "host, microseconds a launch", "median", "99 %");
+    let mut costs = Vec::new();
+    let mut time = |path: &str, launch: &mut dyn FnMut(u64, &CudaStream) -> Result<(), EngineError>| {
+        let cost = cost(gpu, &stream, path, launch)?;
+        println!("{path:48} {:9.2} {:9.2}", cost.median_nanoseconds / 1e3, cost.p99_nanoseconds / 1e3);
+        costs.push(cost);
+        Ok::<(), Failure>(())
+    };
+    time("Loaded, addresses it has not seen", &mut |i, stream| loaded.launch(stream, &moved(i)))?;
+    time("Loaded, a call it has had before", &mut |_, stream| loaded.launch(stream, &call))?;
+    time("Prepared", &mut |_, stream| prepared.enqueue(stream))?;
+    time("a graph of 1 launch", &mut |_, stream| short.enqueue(stream))?;
+    time(&format!("a graph of {LONG_GRAPH} launches"), &mut |_, stream| long.enqueue(stream))?;
+
+    let direct = gpu.time_many(&[&prepared], LAUNCHES)? * 1e6;
+    let replayed = gpu.time_many(&[&long], LAUNCHES / LONG_GRAPH)? * 1e6 / LONG_GRAPH as f64;
+    println!("device, microseconds a launch back to back: {direct:.2} in a stream, {replayed:.2} in a graph");
+    let same = replays(gpu, &prepared, &short, d)?;
+    println!("the graph's D is {} the launch's", if same { "bit for bit" } else { "NOT" });
+    for buffer in [a, b, d] {
+        gpu.free(buffer)?;
+    }
+    if same { Ok(costs) } else { Err(Failure::Wrong) }
+}
+
+fn prepare(gpu: &mut Gpu, name: &str, call: &Call) -> Result<Prepared, Failure> {
+    let gemm = kernel::find(name)?;
+    let program = gemm.program()?;
+    let slots = gpu.slots(&program)?;
+    let launch = gemm.launch(call, slots)?.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
+    Ok(gpu.prepare(&program, launch.grid, &launch.arguments)?)
+}
+
+fn graphs(gpu: &mut Gpu, prepared: &Prepared) -> Result<(Graph, Graph), Failure> {
+    let short = gpu.capture(&[prepared])?;
+    Ok((short, gpu.capture(&[prepared as &dyn Enqueue; LONG_GRAPH])?))
+}
+
+/// Times launches one by one, and lets the device catch up in between.
+fn cost(
+    gpu: &mut Gpu,
+    stream: &CudaStream,
+    path: &str,
+    launch: &mut dyn FnMut(u64, &CudaStream) -> Result<(), EngineError>,
+) -> Result<LaunchCost, Failure> {
+    let mut nanoseconds = Vec::with_capacity(LAUNCHES);
+    for i in 0..LAUNCHES {
+        if i % IN_FLIGHT == 0 {
+            gpu.wait()?;
+        }
+        let start = Instant::now();
+        launch(i as u64, stream)?;
+        nanoseconds.push(start.elapsed().as_nanos() as f64);
+    }
+    gpu.wait()?;
+    nanoseconds.sort_by(f64::total_cmp);
+    Ok(LaunchCost {
+        path: path.to_owned(),
+        count: LAUNCHES,
+        median_nanoseconds: nanoseconds[LAUNCHES / 2],
+        p99_nanoseconds: nanoseconds[LAUNCHES * 99 / 100],
+    })
+}
+
+/// Whether a graph leaves the same D as a launch, each over a D of other bytes.
+fn replays(gpu: &mut Gpu, launch: &dyn Enqueue, graph: &dyn Enqueue, d: Buffer) -> Result<bool, Failure> {
+    let mut after = |work: &dyn Enqueue| {
+        gpu.write(d, &vec![0x5a; d.bytes])?;
+        gpu.time_many(&[work], 1)?;
+        gpu.read(d)
+    };
+    let (launched, replayed) = (after(launch)?, after(graph)?);
+    Ok(launched == replayed && launched.iter().any(|&byte| byte != 0x5a))
+}
