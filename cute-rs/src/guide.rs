@@ -74,6 +74,7 @@
 //! | [`logical_product`](crate::laws::logical_product), [`products_by_mode`](crate::laws::products_by_mode), [`blocked_and_raked`](crate::laws::blocked_and_raked), [`filled_shape`](crate::laws::filled_shape) | products of all arrangements |
 //! | [`common`](crate::laws::common), [`alignment`](crate::laws::alignment), [`distribution`](crate::laws::distribution), [`recasts`](crate::laws::recasts) | vectors and elements |
 //! | [`swizzle`](crate::laws::swizzle), [`composed`](crate::laws::composed), [`composed_products`](crate::laws::composed_products) | swizzles |
+//! | [`thread_value`](crate::laws::thread_value) | which thread holds what |
 //! | [`identity`](crate::laws::identity), [`coordinate_layout`](crate::laws::coordinate_layout) | coordinate layouts |
 //!
 //! The strategies are in [`strategies`](crate::strategies); their cases have ranks up to 5, depths up to 3, and at most

@@ -255,6 +255,24 @@ fn composed_layouts_add_then_permute() {
 }
 
 #[test]
+fn threads_hold_rows_and_columns() {
+    let cases = choices(|choices| {
+        let (rows, columns) = ([8, 4, 6, 16][choices.index(4)], choices.between(1, 8));
+        let tile = Layout::column_major(IntTuple::from((rows, columns))).expect("positive extents");
+        let walk =
+            if choices.one_in(4) { choices.layout() } else { choices.composable_with(&tile) }.flatten();
+        let walk = if walk.shape().is_int() { walk.wrap().expect("one level") } else { walk };
+        let threads = choices.between(1, walk.rank() as i64) as usize;
+        let one = Layout::flat(&[1], &[0]).expect("a point");
+        let padded = walk.append(&one).expect("few leaves");
+        let rank = padded.rank();
+        let owners = padded.group(threads, rank).and_then(|owners| owners.group(0, threads));
+        (owners.expect("two modes"), rows, columns)
+    });
+    check(CASES, 60, cases, |(layout, rows, columns)| laws::thread_value(&layout, rows, columns));
+}
+
+#[test]
 fn identities_yield_their_coordinates() {
     let cases = choices(|choices| {
         let tile: Vec<_> = (0..5).map(|_| choices.below(8)).collect();

@@ -64,7 +64,8 @@ pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
         let got = Tree::of(&identity.at(i)).leaves();
         equal(&got, &digits(&extents, i), &[], &format!("{identity} at {i}"))?;
         equal(&got, &evaluated(&identity, i), &[], &format!("{identity} at {i}"))?;
-        equal(&identity.at_coord(&identity.at(i)), &Ok(identity.at(i)), &[], &format!("{identity} at {i}"))?;
+        let at_coord = identity.at_coord(&shape.idx2crd(i)).map(|coord| Tree::of(&coord).leaves());
+        equal(&at_coord, &Ok(digits(&extents, i)), &[], &format!("{identity} at {i}"))?;
     }
     equal(&Tree::of(&identity.profile()).congruent(&Tree::of(shape)), &true, &[], "profile")?;
     // Tile `c` of a flat shape begins at `c` times the tile's extents.
@@ -121,6 +122,32 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
         for (i, &c) in (0..).zip(&Oracle::of(b).offsets()) {
             equal(&evaluated(&walked, i), &evaluated(coords, c), &[b], &format!("{what} o {b}"))?;
         }
+    }
+    // The identity of all coordinates that occur changes nothing.
+    let same = CoordLayout::identity(coords.coshape()).and_then(|all| coords.then(&all));
+    for i in 0..coords.size() {
+        let got = same.map(|same| evaluated(&same, i));
+        equal(&got, &Ok(evaluated(coords, i)), &[], &format!("an identity o {what} at {i}"))?;
+    }
+    // Modes, which edits put together otherwise.
+    let own = leaves(coords);
+    let mut ends = alloc::vec![0];
+    for mode in Tree::of(&coords.shape()).modes() {
+        ends.push(ends[ends.len() - 1] + mode.leaves().len());
+    }
+    let rank = ends.len() - 1;
+    let part = |modes: &[usize]| {
+        modes.iter().flat_map(|&mode| own[ends[mode]..ends[mode + 1]].to_vec()).collect::<Vec<_>>()
+    };
+    let backwards: Vec<_> = (0..rank).rev().collect();
+    for (edit, got, want) in [
+        ("select", coords.select(&backwards), part(&backwards)),
+        ("take", coords.take(rank - 1, rank), part(&[rank - 1])),
+        ("group", coords.group(0, rank), own.clone()),
+        ("flatten", Ok(coords.flatten()), own.clone()),
+        ("mode", Ok(coords.mode(rank - 1)), part(&[rank - 1])),
+    ] {
+        equal(&got.map(|got| leaves(&got)), &Ok(want), &[], &format!("{edit} of {what}"))?;
     }
     let Ok(after) = a.composition_coords(coords) else { return Ok(Verdict::NoResult) };
     // The layout of the profile's shape has one leaf a component.

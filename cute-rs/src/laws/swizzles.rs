@@ -86,6 +86,20 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             equal(&table(&tile, &Oracle::of(&tile.layout)), &want, layouts, &format!("{what} / {b}"))?;
         }
     }
+    // Edits of the layout before the swizzle.
+    let rank = oracle.modes().len();
+    let last = oracle.modes()[rank - 1].clone();
+    for (edit, edited) in [
+        ("flatten", Ok(composed.flatten())),
+        ("group", composed.group(0, rank)),
+        ("append", composed.append(&Layout::leaf(1, 0))),
+        ("take", composed.take(0, rank)),
+    ] {
+        let got = edited.map(|edited| table(&edited, &Oracle::of(&edited.layout)));
+        equal(&got, &Ok(offsets.clone()), layouts, &format!("{edit} of {what}"))?;
+    }
+    let selected = composed.select(&[rank - 1]).map(|part| table(&part, &Oracle::of(&part.layout)));
+    equal(&selected, &Ok(table(composed, &last)), layouts, &format!("select of {what}"))?;
     // Inverses.
     if let Ok(left) = composed.left_inverse() {
         for (i, &offset) in (0..).zip(&offsets) {
