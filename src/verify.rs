@@ -20,3 +20,13 @@ pub use format::Format;
 pub use matrix::{HostMatrix, Order};
 pub use oracle::Sums;
 pub use product::{Mismatch, Outcome, Product, RunError};
+
+/// FNV-1a, 64 bits.
+fn fnv(bytes: &[u8]) -> u64 {
+    fnv_from(0xCBF2_9CE4_8422_2325, bytes)
+}
+
+/// The hash of what gave `hash` and then these bytes.
+fn fnv_from(hash: u64, bytes: &[u8]) -> u64 {
+    bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3))
+}

@@ -19,6 +19,8 @@ use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
 use serde::Serialize;
 
+use super::fnv;
+
 pub use record::{Record, RecordError};
 
 /// Emits a program: gets the addresses of its case's inputs and outputs in global memory, both multiples of 256.
@@ -314,13 +316,6 @@ impl Prepared<'_> {
 /// Little-endian bytes as one number.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().rev().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
-}
-
-/// FNV-1a, 64 bits.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    })
 }
 
 /// Random numbers of a form: the same for the same seed and name.

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
 use super::product::{Product, RunError, orders};
-use super::{Format, Order, Sums};
+use super::{Format, Order, Sums, fnv, fnv_from};
 
 /// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
 #[derive(Clone, Debug, Deserialize)]
@@ -116,14 +116,22 @@ pub struct Share<'c> {
 }
 
 /// How a share ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     /// Products that were run.
     pub products: usize,
     /// The largest error as a part of its bound.
     pub ratio: f64,
+    /// FNV-1a of every D: equal where the bits are.
+    pub digest: u64,
     /// What went wrong first.
     pub failure: Option<String>,
+}
+
+impl Default for Verdict {
+    fn default() -> Self {
+        Self { products: 0, ratio: 0.0, digest: fnv(&[]), failure: None }
+    }
 }
 
 impl Case {
@@ -146,7 +154,7 @@ impl Case {
 impl Share<'_> {
     /// Runs every product of the share on an engine.
     pub fn run(&self, engine: &mut dyn Engine, seed: u64) -> Verdict {
-        let mut verdict = Verdict { products: 0, ratio: 0.0, failure: None };
+        let mut verdict = Verdict::default();
         let loaded = kernel::find(&self.kernel).map_err(|error| error.to_string());
         let loaded = loaded.and_then(|entry| {
             let program = entry.program().map_err(|error| error.to_string())?;
@@ -197,6 +205,8 @@ impl Share<'_> {
                 Ok(outcome) => {
                     verdict.products += 1;
                     verdict.ratio = verdict.ratio.max(outcome.ratio);
+                    let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+                    verdict.digest = fnv_from(verdict.digest, &bytes);
                     if let Some(wrong) = outcome.mismatch {
                         verdict.failure = Some(format!("{place}: {wrong}"));
                     }

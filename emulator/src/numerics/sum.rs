@@ -1,6 +1,6 @@
 //! The fused sum of one element of D.
 
-use super::unpack::{Class, Format, Unpacked};
+use super::unpack::{Format, SPECIAL, Unpacked};
 use crate::float::{NAN16, NAN32};
 
 /// How the elements of one type of multiply are summed.
@@ -33,72 +33,52 @@ impl Default for Rounding {
 /// The least exponent that terms are aligned to, that of the smallest subnormal `.bf16`. Terms of zero have none.
 const FLOOR: i32 = -133;
 
-/// A significand in units of `2^(exponent - fraction)`, truncated to units of `2^(largest - kept)`.
-fn align(significand: u64, exponent: i32, fraction: u32, largest: i32, kept: u32) -> i64 {
-    if significand == 0 {
-        return 0;
-    }
-    let shift = kept.cast_signed() - fraction.cast_signed() + exponent - largest;
-    let magnitude = if shift >= 0 {
-        significand << shift.unsigned_abs()
-    } else {
-        significand.checked_shr(shift.unsigned_abs()).unwrap_or(0)
-    };
-    magnitude.cast_signed()
+/// A term in units of `2^(largest - kept)`, truncated toward zero.
+#[inline]
+fn align(significand: i64, fraction: u32, kept: u32, below: i32) -> i64 {
+    // Shifted up by all the bits that are kept, then down by the rest: never up again, as `below` is not negative.
+    let wide = significand << kept;
+    let down = (fraction + below.cast_unsigned()).min(63);
+    let toward_zero = (wide >> 63) & ((1u64 << down) - 1).cast_signed();
+    (wide + toward_zero) >> down
 }
 
 impl Rule {
     /// `a . b + old` as bits of D's format.
     pub(super) fn sum(&self, a: &[Unpacked], b: &[Unpacked], old: Option<Unpacked>) -> u32 {
-        let mut largest = FLOOR;
-        let (mut nan, mut infinite) = (false, [false; 2]);
-        let mut term = |class: Class, negative: bool, zero: bool, exponent: i32| match class {
-            Class::Nan => nan = true,
-            Class::Infinite => infinite[usize::from(negative)] = true,
-            Class::Finite if zero => {}
-            Class::Finite => largest = largest.max(exponent),
-        };
+        let mut largest = old.map_or(FLOOR, |old| old.exponent.max(FLOOR));
         for (a, b) in a.iter().zip(b) {
-            let zero = a.significand == 0 || b.significand == 0;
-            let class = match (a.class, b.class) {
-                (Class::Finite, Class::Finite) => Class::Finite,
-                (Class::Nan, _) | (_, Class::Nan) => Class::Nan,
-                (Class::Infinite, _) | (_, Class::Infinite) if zero => Class::Nan,
-                (Class::Infinite, _) | (_, Class::Infinite) => Class::Infinite,
-            };
-            term(class, a.negative != b.negative, zero, a.exponent + b.exponent);
+            largest = largest.max(a.exponent + b.exponent);
         }
-        if let Some(old) = old {
-            term(old.class, old.negative, old.significand == 0, old.exponent);
+        if largest > SPECIAL {
+            let products = a.iter().zip(b).map(|(a, b)| a.special() * b.special());
+            return self.rounding.special(products.sum::<f64>() + old.map_or(0.0, Unpacked::special));
         }
-        if nan || infinite == [true; 2] {
-            return self.rounding.nan();
-        }
-        if let Some(negative) = infinite.iter().position(|&there| there) {
-            return self.rounding.infinity(negative == 1);
-        }
-        let signed = |negative: bool, magnitude: i64| if negative { -magnitude } else { magnitude };
         let mut sum = 0;
         for (a, b) in a.iter().zip(b) {
-            let product = u64::from(a.significand) * u64::from(b.significand);
-            let exponent = a.exponent + b.exponent;
-            let term = align(product, exponent, self.product_fraction, largest, self.fraction);
-            sum += signed(a.negative != b.negative, term);
+            let product = i64::from(a.significand) * i64::from(b.significand);
+            sum += align(product, self.product_fraction, self.fraction, largest - a.exponent - b.exponent);
         }
         if let Some(old) = old {
             let fraction = self.addend.fraction;
-            let term = align(old.significand.into(), old.exponent, fraction, largest, self.fraction);
-            sum += signed(old.negative, term);
+            sum += align(old.significand.into(), fraction, self.fraction, largest - old.exponent);
         }
         self.rounding.round(sum < 0, sum.unsigned_abs(), largest - self.fraction.cast_signed())
     }
 }
 
+/// `magnitude * 2^by`, truncated.
+fn shifted(magnitude: u64, by: i32) -> u64 {
+    if by >= 0 { magnitude << by } else { magnitude.checked_shr(by.unsigned_abs()).unwrap_or(0) }
+}
+
 impl Rounding {
-    fn nan(self) -> u32 {
+    /// A sum that is infinite or NaN.
+    fn special(self, sum: f64) -> u32 {
         match self {
-            Self::Single { .. } => NAN32,
-            Self::Half => NAN16.into(),
+            Self::Single { .. } if sum.is_nan() => NAN32,
+            Self::Half if sum.is_nan() => NAN16.into(),
+            Self::Single { .. } | Self::Half => self.infinity(sum < 0.0),
         }
     }
 
@@ -122,7 +102,7 @@ impl Rounding {
                 }
                 let exponent = exponent.max(-126);
                 let unit = exponent - fraction.cast_signed();
-                let kept = align(magnitude, scale, 0, unit, 0).cast_unsigned() as u32;
+                let kept = shifted(magnitude, scale - unit) as u32;
                 if kept == 0 {
                     return 0;
                 }
@@ -131,7 +111,7 @@ impl Rounding {
             Self::Half => {
                 let exponent = exponent.max(-14);
                 let unit = exponent - 10;
-                let kept = align(magnitude, scale, 0, unit, 0).cast_unsigned();
+                let kept = shifted(magnitude, scale - unit);
                 let lost = u32::try_from(unit - scale).unwrap_or(0);
                 let rest = magnitude & 1u64.checked_shl(lost).map_or(u64::MAX, |bit| bit - 1);
                 let half = if lost == 0 { u64::MAX } else { 1u64.checked_shl(lost - 1).unwrap_or(u64::MAX) };

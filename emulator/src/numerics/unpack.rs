@@ -13,23 +13,24 @@ pub(super) struct Format {
     infinities: bool,
 }
 
-/// A value: `significand * 2^(exponent - fraction of its format)`, or something that is no number.
+/// A value: `significand * 2^(exponent - fraction of its format)`.
+///
+/// What is no number and what is zero have exponents far outside of every format, so that the sum of two exponents
+/// still tells them from the others: that is all the sum of a row and a column has to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unpacked {
-    pub(super) class: Class,
-    pub(super) negative: bool,
     /// Of a subnormal the smallest of the format.
     pub(super) exponent: i32,
-    pub(super) significand: u32,
+    /// With its sign. Of an infinity 1 or -1, of a NaN zero.
+    pub(super) significand: i32,
 }
 
-/// What a value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
-    Finite,
-    Infinite,
-    Nan,
-}
+/// Exponent of zero.
+const ZERO: i32 = -(1 << 12);
+/// Exponent of infinities and NaN: with that of zero it is above [`SPECIAL`] still.
+const NO_NUMBER: i32 = 1 << 14;
+/// A sum of two exponents above this has one that is no number's.
+pub(super) const SPECIAL: i32 = 1 << 12;
 
 impl Format {
     pub(super) const F16: Self = Self { drop: 0, exponent: 5, fraction: 10, infinities: true };
@@ -46,23 +47,36 @@ impl Format {
         let field = bits >> self.fraction & top;
         let fraction = bits & ((1 << self.fraction) - 1);
         let bias = (top >> 1).cast_signed();
-        let class = match self.infinities {
-            true if field == top && fraction == 0 => Class::Infinite,
-            true if field == top => Class::Nan,
-            false if field == top && fraction == (1 << self.fraction) - 1 => Class::Nan,
-            _ => Class::Finite,
+        let nan_or_infinity = match self.infinities {
+            true => field == top,
+            false => field == top && fraction == (1 << self.fraction) - 1,
         };
-        let (exponent, significand) = if field == 0 {
-            (1 - bias, fraction)
-        } else {
-            (field.cast_signed() - bias, fraction | 1 << self.fraction)
+        let magnitude = match (nan_or_infinity, field) {
+            (true, _) => u32::from(self.infinities && fraction == 0),
+            (false, 0) => fraction,
+            (false, _) => fraction | 1 << self.fraction,
         };
-        Unpacked { class, negative, exponent, significand }
+        let exponent = match (nan_or_infinity, magnitude) {
+            (true, _) => NO_NUMBER,
+            (false, 0) => ZERO,
+            (false, _) => field.max(1).cast_signed() - bias,
+        };
+        let significand = magnitude.cast_signed();
+        Unpacked { exponent, significand: if negative { -significand } else { significand } }
     }
 }
 
 impl Unpacked {
     pub(super) fn negated(self, negate: bool) -> Self {
-        Self { negative: self.negative != negate, ..self }
+        Self { significand: if negate { -self.significand } else { self.significand }, ..self }
+    }
+
+    /// What it counts for in a sum that is no number.
+    pub(super) fn special(self) -> f64 {
+        match (self.exponent, self.significand) {
+            (NO_NUMBER, 0) => f64::NAN,
+            (NO_NUMBER, sign) => f64::from(sign) * f64::INFINITY,
+            (_, significand) => significand.into(),
+        }
     }
 }
