@@ -45,7 +45,7 @@ pub(crate) struct VerifyArgs {
     /// many random ones; a failure names the schedule and seed that repeat it.
     #[arg(long, value_name = "N")]
     schedules: Option<u64>,
-    /// In the emulator, sum the products of the tables' kernels as the hardware does, at some ten times the cost, and
+    /// In the emulator, sum the products of the tables' kernels as the hardware does, at some three times the cost, and
     /// with `--engine all` hold a GPU's results to the emulator's, bit for bit.
     #[arg(long)]
     exact: bool,
