@@ -49,6 +49,14 @@ pub struct SwizzledInverse {
 
 impl SwizzledInverse {
     /// The coordinate of an offset.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4], &[4, 1])?);
+    /// let inverse = tile.left_inverse()?;
+    /// assert_eq!(inverse.at(tile.at(7)), 7);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn at(&self, offset: i64) -> i64 {
         let swizzled = self.swizzle.apply(offset.cast_unsigned()).cast_signed();
         self.layout.at(swizzled.wrapping_sub(self.offset))
@@ -63,36 +71,85 @@ impl fmt::Display for SwizzledInverse {
 
 impl ComposedLayout {
     /// The shape: that of the layout.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.shape(), IntTuple::from((8, 64)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn shape(&self) -> IntTuple {
         self.layout.shape()
     }
 
     /// Number of modes.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.rank(), 2);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn rank(&self) -> usize {
         self.layout.rank()
     }
 
     /// Number of coordinates.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.size(), 512);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn size(&self) -> i64 {
         self.layout.size()
     }
 
     /// Mode `i` as a layout of its own, with the offset: the offsets where all other coordinates are 0.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.mode(0).to_string(), "Sw<3,3,3> o 0 o 8:64");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn mode(&self, i: usize) -> Self {
         Self { layout: self.layout.mode(i), ..*self }
     }
 
     /// The offset of an integer coordinate.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.at(1), 64 ^ 8); // Row 1: its chunks of 8 elements are exchanged in pairs.
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn at(&self, coord: i64) -> i64 {
         self.swizzled(self.layout.at(coord))
     }
 
     /// The offset of one integer coordinate a mode.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.at_modes(&[1, 17]), 64 + (17 ^ 8));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn at_modes(&self, coords: &[i64]) -> i64 {
         self.swizzled(self.layout.at_modes(coords))
     }
 
     /// The offset of a coordinate that is nested like the shape or coarser.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.at_coord(&IntTuple::from((1, 17)))?, 64 + (17 ^ 8));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::at_coord`].
@@ -108,6 +165,13 @@ impl ComposedLayout {
     }
 
     /// The offset of one coordinate a mode, computed with `V`'s operators.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.apply_modes(&[1_u32, 17])?, 64 + (17 ^ 8));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::apply_modes`]; [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset
@@ -127,18 +191,41 @@ impl ComposedLayout {
     }
 
     /// The same function with as few leaves as it takes: `R(i) = C(i)`. See [`Layout::coalesce`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let columns = tile.select(&[1, 0])?;
+    /// assert_eq!(columns.coalesce().to_string(), "Sw<3,3,3> o 0 o 512:1");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     #[must_use]
     pub const fn coalesce(&self) -> Self {
         Self { layout: self.layout.coalesce(), ..*self }
     }
 
     /// The same function without nesting: `R(i) = C(i)`. See [`Layout::flatten`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.group(0, 2)?.flatten(), tile);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     #[must_use]
     pub const fn flatten(&self) -> Self {
         Self { layout: self.layout.flatten(), ..*self }
     }
 
     /// `R(c) = C(B(c))`. See [`Layout::composition`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let every_other_row = Layout::flat(&[4, 64], &[2, 8])?;
+    /// assert_eq!(tile.composition(&every_other_row)?.to_string(), "Sw<3,3,3> o 0 o (4,64):(128,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::composition`].
@@ -148,6 +235,14 @@ impl ComposedLayout {
 
     /// `R((c0,c1,…)) = C((T0(c0),T1(c1),…))`. See [`Layout::composition_by`].
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let corner = tile.composition_by(&Tiler::Shape(&IntTuple::from((4, 16))))?;
+    /// assert_eq!(corner.to_string(), "Sw<3,3,3> o 0 o (4,16):(64,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::composition_by`].
     pub const fn composition_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
@@ -155,6 +250,13 @@ impl ComposedLayout {
     }
 
     /// The same elements in another shape: `R(i) = C(i)`. See [`Layout::with_shape`].
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.with_shape(IntTuple::from((8, (8, 8))))?.to_string(), "Sw<3,3,3> o 0 o (8,(8,8)):(64,(1,8))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::with_shape`].
@@ -164,6 +266,14 @@ impl ComposedLayout {
 
     /// `R(c) = C(c)` for coordinates nested like the profile. See [`Layout::coalesce_by`].
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let chunks = tile.with_shape(IntTuple::from((8, (8, 8))))?;
+    /// assert_eq!(chunks.coalesce_by(&IntTuple::from((1, 1)))?, tile);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::coalesce_by`].
     pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
@@ -171,6 +281,13 @@ impl ComposedLayout {
     }
 
     /// Modes `begin..end` as one mode: `R(i) = C(i)`. See [`Layout::group`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.group(0, 2)?.to_string(), "Sw<3,3,3> o 0 o ((8,64)):((64,1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::group`].
@@ -180,6 +297,13 @@ impl ComposedLayout {
 
     /// The modes that are named, in that order. See [`Layout::select`].
     ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.select(&[1, 0])?.to_string(), "Sw<3,3,3> o 0 o (64,8):(1,64)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::select`].
     pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
@@ -187,6 +311,13 @@ impl ComposedLayout {
     }
 
     /// Modes `begin..end`. See [`Layout::take`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.take(1, 2)?.to_string(), "Sw<3,3,3> o 0 o (64):(1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::take`].
@@ -196,6 +327,14 @@ impl ComposedLayout {
 
     /// Another mode at the end, before the swizzle: `R((c,b)) = Sw(offset + L(c) + B(b))`. See [`Layout::append`].
     ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let stages = tile.append(&Layout::flat(&[4], &[512])?.mode(0))?;
+    /// assert_eq!(stages.to_string(), "Sw<3,3,3> o 0 o (8,64,4):(64,1,512)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::append`].
     pub const fn append(&self, mode: &Layout) -> Result<Self, LayoutError> {
@@ -203,6 +342,14 @@ impl ComposedLayout {
     }
 
     /// `R = C o (T, complement(T, size(C)))`. See [`Layout::logical_divide`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let row_by_row = tile.select(&[1, 0])?.logical_divide(&Layout::flat(&[64], &[1])?.mode(0))?;
+    /// assert_eq!(row_by_row.to_string(), "Sw<3,3,3> o 0 o (64,8):(1,64)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::logical_divide`].
@@ -212,6 +359,14 @@ impl ComposedLayout {
 
     /// [`logical_divide`](Self::logical_divide) mode by mode. See [`Layout::logical_divide_by`].
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let chunks = tile.logical_divide_by(&Tiler::Modes(&[Tiler::Keep, Tiler::Shape(&IntTuple::int(8))]))?;
+    /// assert_eq!(chunks.to_string(), "Sw<3,3,3> o 0 o (8,(8,8)):(64,(1,8))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::logical_divide_by`].
     pub const fn logical_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
@@ -219,6 +374,14 @@ impl ComposedLayout {
     }
 
     /// Mode by mode, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let chunks = tile.zipped_divide(&[Layout::flat(&[1], &[1])?.mode(0), Layout::flat(&[8], &[1])?.mode(0)])?;
+    /// assert_eq!(chunks.to_string(), "Sw<3,3,3> o 0 o ((1,8),(8,8)):((0,1),(64,8))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::zipped_divide`].
@@ -228,6 +391,14 @@ impl ComposedLayout {
 
     /// Nested as the tiler is, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide_by`].
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let chunks = tile.zipped_divide_by(&Tiler::Shape(&IntTuple::from((8, 8))))?;
+    /// assert_eq!(chunks.to_string(), "Sw<3,3,3> o 0 o ((8,8),(1,8)):((64,1),(0,8))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::zipped_divide_by`].
     pub const fn zipped_divide_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
@@ -235,6 +406,14 @@ impl ComposedLayout {
     }
 
     /// `R = ((tile, tile, …), rest, rest, …)`. See [`Layout::tiled_divide`].
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let chunks = tile.tiled_divide(&Tiler::Shape(&IntTuple::from((8, 8))))?;
+    /// assert_eq!(chunks.to_string(), "Sw<3,3,3> o 0 o ((8,8),1,8):((64,1),0,8)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::tiled_divide`].
@@ -244,6 +423,14 @@ impl ComposedLayout {
 
     /// `R = (tile, tile, …, rest, rest, …)`. See [`Layout::flat_divide`].
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle, Tiler};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let chunks = tile.flat_divide(&Tiler::Shape(&IntTuple::from((8, 8))))?;
+    /// assert_eq!(chunks.to_string(), "Sw<3,3,3> o 0 o (8,8,1,8):(64,1,0,8)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::flat_divide`].
     pub const fn flat_divide(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
@@ -251,6 +438,14 @@ impl ComposedLayout {
     }
 
     /// Copies of L, all swizzled by where they lie: `R(c) = Sw(offset + (L x T)(c))`. See [`Layout::logical_product`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let stages = tile.logical_product(&Layout::flat(&[4], &[1])?.mode(0))?;
+    /// assert_eq!(stages.to_string(), "Sw<3,3,3> o 0 o ((8,64),4):((64,1),512)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::logical_product`].
@@ -260,6 +455,14 @@ impl ComposedLayout {
 
     /// Copies mode by mode, swizzled by where they lie: `R(c) = Sw(offset + blocked_product(L,T)(c))`. See [`Layout::blocked_product`].
     ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let large = tile.blocked_product(&Layout::flat(&[4, 2], &[1, 4])?)?;
+    /// assert_eq!(large.to_string(), "Sw<3,3,3> o 0 o ((8,4),(64,2)):((64,512),(1,2048))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::blocked_product`].
     pub const fn blocked_product(&self, grid: &Layout) -> Result<Self, LayoutError> {
@@ -268,6 +471,14 @@ impl ComposedLayout {
 
     /// Interleaved copies, swizzled by where they lie: `R(c) = Sw(offset + raked_product(L,T)(c))`. See [`Layout::raked_product`].
     ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let large = tile.raked_product(&Layout::flat(&[4, 2], &[1, 4])?)?;
+    /// assert_eq!(large.to_string(), "Sw<3,3,3> o 0 o ((4,8),(2,64)):((512,64),(2048,1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::raked_product`].
     pub const fn raked_product(&self, grid: &Layout) -> Result<Self, LayoutError> {
@@ -275,6 +486,14 @@ impl ComposedLayout {
     }
 
     /// Copies that fill a shape, swizzled by where they lie: `R(c) = Sw(offset + tile_to_shape(L)(c))`. See [`Layout::tile_to_shape`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let operand = tile.tile_to_shape(&[128, 64], &[0, 1])?;
+    /// assert_eq!(operand.to_string(), "Sw<3,3,3> o 0 o ((8,16),(64,1)):((64,512),(1,0))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::tile_to_shape`].
@@ -301,6 +520,14 @@ impl ComposedLayout {
 
     /// Fixes modes at any depth, as [`slice`](Self::slice) does: `R(kept coordinates) = C(c)`.
     ///
+    /// ```
+    /// # use cute_rs::{Coord, Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let row = tile.slice_at(&Coord::Modes(&[Coord::At(5), Coord::Keep]))?;
+    /// assert_eq!(row.to_string(), "Sw<3,3,3> o 320 o (64):(1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::slice_at`].
     pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<Self, LayoutError> {
@@ -308,6 +535,14 @@ impl ComposedLayout {
     }
 
     /// The layout that begins at a coordinate: `R(x) = C(c + x)` wherever no digit carries.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// let from_there = tile.domain_offset(&IntTuple::from((4, 8)))?;
+    /// assert_eq!(from_there.at_modes(&[1, 2]), tile.at_modes(&[5, 10]));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::at_coord`].
@@ -483,6 +718,13 @@ impl ComposedLayout {
 
     /// The layout of the same bits in elements of another width: `upcast(downcast(C, d), n)` with `new / old = n / d` in
     /// lowest terms. See [`Layout::recast`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.recast(16, 8)?.to_string(), "Sw<3,4,3> o 0 o (8,128):(128,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`upcast`](Self::upcast) and [`downcast`](Self::downcast).

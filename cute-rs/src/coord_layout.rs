@@ -32,6 +32,12 @@ pub struct Basis {
 impl Basis {
     /// `scale * E<path…>`.
     ///
+    /// ```
+    /// # use cute_rs::Basis;
+    /// assert_eq!(Basis::new(5, &[0, 1])?.to_string(), "5@1@0");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Depth`] for a path of more than 6 modes; [`LayoutError::Capacity`] for a mode above 255.
     pub const fn new(scale: i64, path: &[usize]) -> Result<Self, LayoutError> {
@@ -120,11 +126,23 @@ impl Basis {
     }
 
     /// The value.
+    ///
+    /// ```
+    /// # use cute_rs::Basis;
+    /// assert_eq!(Basis::new(5, &[0, 1])?.scale(), 5);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn scale(&self) -> i64 {
         self.scale
     }
 
     /// The mode path, outermost first.
+    ///
+    /// ```
+    /// # use cute_rs::Basis;
+    /// assert_eq!(Basis::new(5, &[0, 1])?.path().collect::<Vec<_>>(), [0, 1]);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub fn path(&self) -> impl Iterator<Item = usize> + '_ {
         self.path.iter().take(self.len.into()).map(|&mode| mode.into())
     }
@@ -260,16 +278,37 @@ impl CoordLayout {
     }
 
     /// The shape.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.shape(), IntTuple::from((8, 6)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn shape(&self) -> IntTuple {
         self.layout.shape()
     }
 
     /// The nesting of the coordinates that the layout yields, with zeros for leaves.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.mode(1).profile(), IntTuple::from((0, 0)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn profile(&self) -> IntTuple {
         self.profile
     }
 
     /// The stride of leaf `i`; 0 along no component beyond the last leaf and for broadcasts.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.stride(1).to_string(), "1@1");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub fn stride(&self, i: usize) -> Basis {
         let (scale, axis) = (self.layout.stride_ref().leaf(i), self.layout.stride_ref().axis(i));
         match axis {
@@ -279,11 +318,25 @@ impl CoordLayout {
     }
 
     /// Number of modes.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.rank(), 2);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn rank(&self) -> usize {
         self.layout.rank()
     }
 
     /// Nesting of the modes.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.group(0, 2)?.depth(), 2);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn depth(&self) -> usize {
         self.layout.depth()
     }
@@ -313,16 +366,37 @@ impl CoordLayout {
     }
 
     /// Number of coordinates of the domain.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.size(), 48);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn size(&self) -> i64 {
         self.layout.size()
     }
 
     /// Mode `i` as a layout of its own.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.mode(1).to_string(), "6:1@1");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn mode(&self, i: usize) -> Self {
         Self { layout: self.layout.mode(i), ..*self }
     }
 
     /// The coordinate at an integer coordinate: each component is the sum of digits times strides along it.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.at(17), IntTuple::from((1, 2)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn at(&self, coord: i64) -> IntTuple {
         let mut sums = [0; MAX_LEAVES];
         self.add(&self.layout.shape_ref().idx2crd(coord), &mut sums);
@@ -330,6 +404,13 @@ impl CoordLayout {
     }
 
     /// The coordinate at one integer coordinate a mode; missing ones count as zero.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.at_modes(&[1, 2]), IntTuple::from((1, 2)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn at_modes(&self, coords: &[i64]) -> IntTuple {
         let mut sums = [0; MAX_LEAVES];
         let rank = self.rank();
@@ -343,6 +424,13 @@ impl CoordLayout {
     }
 
     /// The coordinate at a coordinate that is nested like the shape or coarser.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.at_coord(&IntTuple::from((1, 2)))?, IntTuple::from((1, 2)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
@@ -451,12 +539,27 @@ impl CoordLayout {
     }
 
     /// The same function without nesting: `R(i) = L(i)`.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.group(0, 2)?.flatten(), identity);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     #[must_use]
     pub const fn flatten(&self) -> Self {
         Self { layout: self.layout.flatten(), ..*self }
     }
 
     /// `R(c) = L(B(c))`. See [`Layout::composition`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Layout};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let every_other_row = identity.composition(&Layout::flat(&[4, 6], &[2, 8])?)?;
+    /// assert_eq!(every_other_row.to_string(), "(4,6):(2@0,1@1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::composition`].
@@ -466,6 +569,14 @@ impl CoordLayout {
 
     /// `R((c0,c1,…)) = L((T0(c0),T1(c1),…))`. See [`Layout::composition_by`].
     ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let corner = identity.composition_by(&Tiler::Shape(&IntTuple::from((4, 2))))?;
+    /// assert_eq!(corner.to_string(), "(4,2):(1@0,1@1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::composition_by`].
     pub const fn composition_by(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
@@ -473,6 +584,13 @@ impl CoordLayout {
     }
 
     /// The same elements in another shape: `R(i) = L(i)`. See [`Layout::with_shape`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.with_shape(IntTuple::from((4, 12)))?.to_string(), "(4,(2,6)):(1@0,(4@0,1@1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::with_shape`].
@@ -482,6 +600,14 @@ impl CoordLayout {
 
     /// `R(c) = L(c)` for coordinates nested like the profile. See [`Layout::coalesce_by`].
     ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let split = identity.with_shape(IntTuple::from(((2, 4), 6)))?;
+    /// assert_eq!(split.coalesce_by(&IntTuple::from((1, 1)))?, identity);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::coalesce_by`].
     pub const fn coalesce_by(&self, profile: &IntTuple) -> Result<Self, LayoutError> {
@@ -489,6 +615,13 @@ impl CoordLayout {
     }
 
     /// Modes `begin..end` as one mode: `R(i) = L(i)`. See [`Layout::group`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.group(0, 2)?.to_string(), "((8,6)):((1@0,1@1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::group`].
@@ -498,6 +631,13 @@ impl CoordLayout {
 
     /// The modes that are named, in that order. See [`Layout::select`].
     ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.select(&[1, 0])?.to_string(), "(6,8):(1@1,1@0)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::select`].
     pub const fn select(&self, modes: &[usize]) -> Result<Self, LayoutError> {
@@ -505,6 +645,13 @@ impl CoordLayout {
     }
 
     /// Modes `begin..end`. See [`Layout::take`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// assert_eq!(identity.take(1, 2)?.to_string(), "(6):(1@1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::take`].
@@ -514,6 +661,14 @@ impl CoordLayout {
 
     /// `R = L o (T, complement(T, size(L)))`. See [`Layout::logical_divide`].
     ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Layout};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let pairs = identity.logical_divide(&Layout::flat(&[2], &[1])?.mode(0))?;
+    /// assert_eq!(pairs.to_string(), "(2,(4,6)):(1@0,(2@0,1@1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::logical_divide`].
     pub const fn logical_divide(&self, tiler: &Layout) -> Result<Self, LayoutError> {
@@ -521,6 +676,14 @@ impl CoordLayout {
     }
 
     /// [`logical_divide`](Self::logical_divide) mode by mode. See [`Layout::logical_divide_by`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.logical_divide_by(&Tiler::Shape(&IntTuple::from((4, 2))))?;
+    /// assert_eq!(tiles.to_string(), "((4,2),(2,3)):((1@0,4@0),(1@1,2@1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::logical_divide_by`].
@@ -530,6 +693,14 @@ impl CoordLayout {
 
     /// Mode by mode, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide`].
     ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Layout};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.zipped_divide(&[Layout::flat(&[4], &[1])?.mode(0), Layout::flat(&[2], &[1])?.mode(0)])?;
+    /// assert_eq!(tiles.to_string(), "((4,2),(2,3)):((1@0,1@1),(4@0,2@1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::zipped_divide`].
     pub const fn zipped_divide(&self, tilers: &[Layout]) -> Result<Self, LayoutError> {
@@ -537,6 +708,14 @@ impl CoordLayout {
     }
 
     /// Nested as the tiler is, `R = ((tile, tile, …), (rest, rest, …))`. See [`Layout::zipped_divide_by`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.zipped_divide_by(&Tiler::Shape(&IntTuple::from((4, 2))))?;
+    /// assert_eq!(tiles.at_modes(&[0, 3]), IntTuple::from((4, 2))); // Where tile 3 begins.
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::zipped_divide_by`].
@@ -546,6 +725,14 @@ impl CoordLayout {
 
     /// `R = ((tile, tile, …), rest, rest, …)`. See [`Layout::tiled_divide`].
     ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.tiled_divide(&Tiler::Shape(&IntTuple::from((4, 2))))?;
+    /// assert_eq!(tiles.to_string(), "((4,2),2,3):((1@0,1@1),4@0,2@1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::tiled_divide`].
     pub const fn tiled_divide(&self, tiler: &Tiler<'_>) -> Result<Self, LayoutError> {
@@ -553,6 +740,14 @@ impl CoordLayout {
     }
 
     /// `R = (tile, tile, …, rest, rest, …)`. See [`Layout::flat_divide`].
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.flat_divide(&Tiler::Shape(&IntTuple::from((4, 2))))?;
+    /// assert_eq!(tiles.to_string(), "(4,2,2,3):(1@0,1@1,4@0,2@1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Layout::flat_divide`].
@@ -594,6 +789,14 @@ impl CoordLayout {
 
     /// Fixes modes at any depth, as [`slice`](Self::slice) does: `L(c) = offset + R(kept coordinates)`.
     ///
+    /// ```
+    /// # use cute_rs::{Coord, CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let (row, start) = identity.slice_at(&Coord::Modes(&[Coord::At(5), Coord::Keep]))?;
+    /// assert_eq!((row.to_string(), start.to_string()), ("(6):(1@1)".into(), "(5,0)".into()));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// Those of [`Layout::slice_at`].
     pub const fn slice_at(&self, coord: &Coord<'_>) -> Result<(Self, IntTuple), LayoutError> {
@@ -622,6 +825,15 @@ impl CoordLayout {
     }
 
     /// Another coordinate layout after this one: `R(c) = A(L(c))`.
+    ///
+    /// ```
+    /// # use cute_rs::{Basis, CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let strides = [Basis::new(1, &[1])?, Basis::new(1, &[0])?];
+    /// let transposed = CoordLayout::new(IntTuple::from((8, 6)), &strides, IntTuple::from((0, 0)))?;
+    /// assert_eq!(identity.then(&transposed)?.to_string(), "(8,6):(1@1,1@0)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Layout::composition_coords`].

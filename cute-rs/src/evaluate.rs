@@ -86,6 +86,12 @@ impl Layout {
 
     /// The offset of one coordinate a mode, each below its mode's size, computed with `V`'s operators: equals [`Layout::at_modes`].
     ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[2, 3], &[3, 1])?.apply_modes(&[1_u32, 2])?, 5);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`] where there is not one coordinate a mode, and those of [`Layout::apply`].
     pub fn apply_modes<V: Arithmetic>(&self, coords: &[V]) -> Result<V, LayoutError> {

@@ -52,6 +52,11 @@ impl IntTuple {
     };
 
     /// One integer.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::int(8).to_string(), "8");
+    /// ```
     pub const fn int(value: i64) -> Self {
         let mut tuple = Self::EMPTY;
         tuple.leaves[0] = value;
@@ -60,6 +65,12 @@ impl IntTuple {
     }
 
     /// A tuple of integers: `(2,3)` from `[2, 3]`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::flat(&[2, 3])?.to_string(), "(2,3)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] integers.
@@ -78,6 +89,13 @@ impl IntTuple {
     }
 
     /// A tuple of tuples: `(2,(3,4))` from `[2, (3,4)]`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let modes = [IntTuple::int(2), IntTuple::from((3, 4))];
+    /// assert_eq!(IntTuple::tuple(&modes)?.to_string(), "(2,(3,4))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves; [`LayoutError::EmptyMode`] for a nested `()`;
@@ -198,21 +216,41 @@ impl IntTuple {
     }
 
     /// Number of leaves.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).len(), 3);
+    /// ```
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
     /// Whether this is `()`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert!(IntTuple::EMPTY.is_empty());
+    /// ```
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Whether this is an integer rather than a tuple.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert!(IntTuple::from(8).is_int() && !IntTuple::from((8,)).is_int());
+    /// ```
     pub const fn is_int(&self) -> bool {
         self.len == 1 && self.opens[0] == 0
     }
 
     /// The `i`-th leaf, from the left and through all parentheses; zero beyond the last.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).leaf(2), 4);
+    /// ```
     pub const fn leaf(&self, i: usize) -> i64 {
         if i < self.len() { self.leaves[i] } else { 0 }
     }
@@ -223,6 +261,11 @@ impl IntTuple {
     }
 
     /// Number of modes: 1 for an integer, 0 for `()`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).rank(), 2);
+    /// ```
     pub const fn rank(&self) -> usize {
         let mut modes = 0;
         let mut start = 0;
@@ -261,6 +304,11 @@ impl IntTuple {
     }
 
     /// Mode `i`: an integer is its own mode 0; `()` beyond the last mode.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).mode(1).to_string(), "(3,4)");
+    /// ```
     pub const fn mode(&self, i: usize) -> Self {
         let (start, end) = self.mode_range(i);
         let mut tuple = Self::EMPTY;
@@ -285,6 +333,11 @@ impl IntTuple {
     }
 
     /// Nesting: 0 for an integer, 1 for a flat tuple.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).depth(), 2);
+    /// ```
     pub const fn depth(&self) -> usize {
         let mut depth: usize = 0;
         let mut deepest = 0;
@@ -301,6 +354,11 @@ impl IntTuple {
     }
 
     /// The same leaves in one flat tuple; an integer stays an integer.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, (4, 5)))).flatten().to_string(), "(2,3,4,5)");
+    /// ```
     pub const fn flatten(&self) -> Self {
         if self.is_int() {
             return *self;
@@ -313,6 +371,11 @@ impl IntTuple {
     }
 
     /// The product of all leaves: the size of a shape. 1 for `()`; a product beyond 64 bits saturates.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((2, (3, 4))).product(), 24);
+    /// ```
     pub const fn product(&self) -> i64 {
         let mut product: i64 = 1;
         let mut i = 0;
@@ -324,6 +387,12 @@ impl IntTuple {
     }
 
     /// Whether both have the same nesting: `(2,(3,4))` and `(5,(6,7))`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert!(IntTuple::from((2, (3, 4))).congruent(&IntTuple::from((5, (6, 7)))));
+    /// assert!(!IntTuple::from((2, 12)).congruent(&IntTuple::from((5, (6, 7)))));
+    /// ```
     pub const fn congruent(&self, other: &Self) -> bool {
         let mut i = 0;
         while i < self.len() {
@@ -336,12 +405,25 @@ impl IntTuple {
     }
 
     /// Whether `other` refines `self` mode by mode: wherever `self` has an integer, `other` has anything.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert!(IntTuple::from((2, 9)).weakly_congruent(&IntTuple::from((5, (6, 7)))));
+    /// assert!(!IntTuple::from((5, (6, 7))).weakly_congruent(&IntTuple::from((2, 9))));
+    /// ```
     pub const fn weakly_congruent(&self, other: &Self) -> bool {
         self.refined_by(other, false)
     }
 
     /// Whether every coordinate of the shape `self` is one of the shape `other`: the sizes agree wherever `self`
     /// has an integer.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// let shape = IntTuple::from((4, (2, 3)));
+    /// assert!(IntTuple::int(24).compatible(&shape) && IntTuple::from((4, 6)).compatible(&shape));
+    /// assert!(!IntTuple::from((6, 4)).compatible(&shape));
+    /// ```
     pub const fn compatible(&self, other: &Self) -> bool {
         self.refined_by(other, true)
     }

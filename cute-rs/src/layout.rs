@@ -25,6 +25,14 @@ pub struct Layout {
 impl Layout {
     /// The layout `shape:stride`.
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, LayoutError};
+    /// let (shape, stride) = (IntTuple::from((4, (2, 3))), IntTuple::from((6, (3, 1))));
+    /// assert_eq!(Layout::new(shape, stride)?.to_string(), "(4,(2,3)):(6,(3,1))");
+    /// assert_eq!(Layout::new(shape, IntTuple::int(1)), Err(LayoutError::Congruence { shape, stride: IntTuple::int(1) }));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Congruence`] where the nesting differs, [`LayoutError::Extent`] for an extent below 1,
     /// [`LayoutError::Overflow`] where the size or an offset exceeds 2^62.
@@ -66,6 +74,12 @@ impl Layout {
 
     /// The flat layout `(s0,s1,…):(d0,d1,…)`.
     ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.to_string(), "(4,8):(8,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Layout::new`]; [`LayoutError::Capacity`] above [`MAX_LEAVES`] modes.
     pub const fn flat(shape: &[i64], stride: &[i64]) -> Result<Self, LayoutError> {
@@ -81,6 +95,13 @@ impl Layout {
     }
 
     /// Compact, the leftmost leaf contiguous: `(2,3):(1,2)`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let matrix = Layout::column_major(IntTuple::from((2, 3)))?;
+    /// assert_eq!((matrix.to_string().as_str(), matrix.at_modes(&[1, 2])), ("(2,3):(1,2)", 5));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Extent`] for an extent below 1.
@@ -98,6 +119,13 @@ impl Layout {
 
     /// Compact, the rightmost leaf contiguous: `(2,3):(3,1)`.
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let matrix = Layout::row_major(IntTuple::from((2, 3)))?;
+    /// assert_eq!((matrix.to_string().as_str(), matrix.at_modes(&[1, 2])), ("(2,3):(3,1)", 5));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Extent`] for an extent below 1.
     pub const fn row_major(shape: IntTuple) -> Result<Self, LayoutError> {
@@ -113,6 +141,13 @@ impl Layout {
     }
 
     /// Layouts side by side as the modes of one: `(A,B)`.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let (rows, columns) = (Layout::flat(&[4], &[8])?.mode(0), Layout::flat(&[2, 4], &[4, 1])?);
+    /// assert_eq!(Layout::concat(&[rows, columns])?.to_string(), "(4,(2,4)):(8,(4,1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Capacity`] above [`MAX_LEAVES`] leaves.
@@ -200,6 +235,12 @@ impl Layout {
     pub(crate) const EMPTY: Self = Self { shape: IntTuple::EMPTY, stride: IntTuple::EMPTY };
 
     /// The shape.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.shape(), IntTuple::from((4, 8)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn shape(&self) -> IntTuple {
         self.shape
     }
@@ -213,31 +254,67 @@ impl Layout {
     }
 
     /// The stride, congruent to the shape.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.stride(), IntTuple::from((8, 1)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn stride(&self) -> IntTuple {
         self.stride
     }
 
     /// Number of modes.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.rank(), 2);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn rank(&self) -> usize {
         self.shape.rank()
     }
 
     /// Nesting of the modes.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.group(0, 2)?.depth(), 2);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn depth(&self) -> usize {
         self.shape.depth()
     }
 
     /// Mode `i` as a layout of its own.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.mode(1).to_string(), "8:1");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn mode(&self, i: usize) -> Self {
         Self { shape: self.shape.mode(i), stride: self.stride.mode(i) }
     }
 
     /// Number of coordinates.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[100, 1])?.size(), 32);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn size(&self) -> i64 {
         self.shape.product()
     }
 
     /// One past the largest offset: the elements an array needs that the layout addresses from offset 0.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[100, 1])?.cosize(), 3 * 100 + 7 + 1);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn cosize(&self) -> i64 {
         let mut last = 0;
         let mut i = 0;
@@ -294,6 +371,14 @@ impl Layout {
 
     /// The offset of a coordinate that is nested like the shape or coarser.
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((4, (2, 3))), IntTuple::from((6, (3, 1))))?;
+    /// assert_eq!(layout.at_coord(&IntTuple::from((3, (1, 2))))?, 3 * 6 + 3 + 2);
+    /// assert_eq!(layout.at_coord(&IntTuple::from((3, 5)))?, 3 * 6 + 3 + 2);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
     pub const fn at_coord(&self, coord: &IntTuple) -> Result<i64, LayoutError> {
@@ -316,11 +401,24 @@ impl Layout {
     }
 
     /// The coordinate, nested like the shape, that an integer coordinate stands for.
+    ///
+    /// ```
+    /// # use cute_rs::Layout;
+    /// assert_eq!(Layout::flat(&[4, 8], &[8, 1])?.coord(14).to_string(), "(2,3)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn coord(&self, coord: i64) -> IntTuple {
         self.shape.idx2crd(coord)
     }
 
     /// The same function of integer coordinates with all nesting removed.
+    ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout};
+    /// let layout = Layout::new(IntTuple::from((4, (2, 3))), IntTuple::from((6, (3, 1))))?;
+    /// assert_eq!(layout.flatten().to_string(), "(4,2,3):(6,3,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn flatten(&self) -> Self {
         Self { shape: self.shape.flatten(), stride: self.stride.flatten() }
     }

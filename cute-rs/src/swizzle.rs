@@ -38,6 +38,13 @@ impl Swizzle {
 
     /// The swizzle `Sw<B,M,S>`.
     ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// let swizzle = Swizzle::new(3, 4, 3)?; // Bits 7, 8, 9 onto bits 4, 5, 6.
+    /// assert_eq!(swizzle.to_string(), "Sw<3,4,3>");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::SwizzleBits`] where source and target bits overlap (`|S| < B`) or reach above bit 62.
     pub const fn new(bits: u32, base: u32, shift: i32) -> Result<Self, LayoutError> {
@@ -101,6 +108,13 @@ impl Swizzle {
     }
 
     /// The swizzled offset.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// let swizzle = Swizzle::new(3, 4, 3)?;
+    /// assert_eq!(swizzle.apply(0b010_000_0101), 0b010_010_0101);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn apply(self, offset: u64) -> u64 {
         let (source, by) = (offset & self.source_mask(), self.shift.unsigned_abs());
         if source == 0 || by > 63 {
@@ -110,6 +124,12 @@ impl Swizzle {
     }
 
     /// The swizzled offset, computed with `V`'s operators: equals [`apply`](Self::apply) within 32 bits.
+    ///
+    /// ```
+    /// # use cute_rs::Swizzle;
+    /// assert_eq!(Swizzle::new(3, 4, 3)?.apply_to(0b010_000_0101_u32), 0b010_010_0101);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub fn apply_to<V: Arithmetic>(self, offset: V) -> V {
         let by = self.shift.unsigned_abs();
         match self.shift {

@@ -16,6 +16,15 @@ pub struct ThreadValue {
 impl ThreadValue {
     /// A thread-value layout.
     ///
+    /// ```
+    /// # use cute_rs::{IntTuple, Layout, ThreadValue};
+    /// // Four threads hold two neighbours of a row each: thread t has (t / 2, 2 * (t % 2)) and the one to its right.
+    /// let layout = Layout::new(IntTuple::from(((2, 2), 2)), IntTuple::from(((4, 1), 2)))?;
+    /// let owners = ThreadValue::new(layout, 2, 4)?;
+    /// assert_eq!((owners.coord(3, 0), owners.coord(3, 1)), ((1, 2), (1, 3)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
     /// # Errors
     /// [`LayoutError::Rank`] if the layout has not two modes; [`LayoutError::Extent`] for a tile without rows or columns.
     pub const fn new(layout: Layout, rows: i64, columns: i64) -> Result<Self, LayoutError> {
@@ -30,22 +39,48 @@ impl ThreadValue {
     }
 
     /// The layout itself.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, ThreadValue};
+    /// let layout = Layout::flat(&[4, 2], &[2, 1])?;
+    /// assert_eq!(ThreadValue::new(layout, 2, 4)?.layout(), layout);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn layout(&self) -> Layout {
         self.layout
     }
 
     /// Extents of the tile: rows, then columns.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, ThreadValue};
+    /// assert_eq!(ThreadValue::new(Layout::flat(&[4, 2], &[2, 1])?, 2, 4)?.tile(), (2, 4));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn tile(&self) -> (i64, i64) {
         (self.rows, self.columns)
     }
 
     /// The element `(m, n)` that is value `v` of thread `t`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, ThreadValue};
+    /// assert_eq!(ThreadValue::new(Layout::flat(&[4, 2], &[2, 1])?, 2, 4)?.coord(3, 1), (1, 3));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     pub const fn coord(&self, t: i64, v: i64) -> (i64, i64) {
         let index = self.layout.at_modes(&[t, v]);
         (index % self.rows, index / self.rows)
     }
 
     /// `(thread, value) -> m`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, ThreadValue};
+    /// let owners = ThreadValue::new(Layout::flat(&[4, 2], &[2, 1])?, 2, 4)?;
+    /// assert_eq!(owners.rows()?.to_string(), "(4,2):(0,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Straddles`] where a mode, or the sum of several, changes row and column at once.
@@ -54,6 +89,13 @@ impl ThreadValue {
     }
 
     /// `(thread, value) -> n`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, ThreadValue};
+    /// let owners = ThreadValue::new(Layout::flat(&[4, 2], &[2, 1])?, 2, 4)?;
+    /// assert_eq!(owners.columns()?.to_string(), "(4,2):(1,0)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
     ///
     /// # Errors
     /// [`LayoutError::Straddles`] where a mode, or the sum of several, changes row and column at once.
