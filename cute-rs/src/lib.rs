@@ -32,10 +32,82 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
+//! The same layout as a picture, which [`draw`] makes of any layout, as text, SVG or LaTeX: rows are the first mode,
+//! columns the second, and each cell has its offset.
+//!
+//! ```
+//! # use cute_rs::{IntTuple, Layout};
+//! use cute_rs::draw::Picture;
+//!
+//! # let layout = Layout::new(IntTuple::from((4, (2, 4))), IntTuple::from((2, (1, 8))))?;
+//! assert_eq!(Picture::of_layout(&layout)?.table(), "
+//!      0  1  2  3  4  5  6  7
+//!   +------------------------
+//! 0 |  0  1  8  9 16 17 24 25
+//! 1 |  2  3 10 11 18 19 26 27
+//! 2 |  4  5 12 13 20 21 28 29
+//! 3 |  6  7 14 15 22 23 30 31
+//! ".trim_start_matches('\n'));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Beside a row-major layout, darker from the first offset to the last:
+//!
+#![doc = include_str!("pictures/layouts.html")]
+//!
+//! # Words
+//!
+//! | word | meaning | of `(4,(2,4)):(2,(1,8))` |
+//! |---|---|---|
+//! | mode | a member of the outermost tuple, a layout itself | `4:2` and `(2,4):(1,8)` |
+//! | leaf | an integer of a nested tuple | 4, 2 and 4 |
+//! | extent, stride | a leaf of the shape, the leaf of the stride at its place | 4 and 2, … |
+//! | rank, depth | number of modes, levels of parentheses | 2 and 2 |
+//! | [size](Layout::size) | number of coordinates, the product of extents | 32 |
+//! | [cosize](Layout::cosize) | one past the largest offset | 32 |
+//! | compact | takes every offset below its size once | yes |
+//! | injective | takes no offset twice | yes |
+//! | broadcast | a leaf of stride 0 | none |
+//! | [congruent](IntTuple::congruent) | nested alike | shape `(9,(9,9))` is |
+//! | [compatible](IntTuple::compatible) | of the same sizes, nested alike or coarser | shapes `32` and `(4,8)` are |
+//! | tile, rest | the two halves of a divided mode: inside a tile, from tile to tile | |
+//! | [tiler](Tiler) | what picks the tile: a layout, a shape, or one tiler a mode | |
+//! | profile | a tuple that says where to act: its integers are flags | |
+//!
 //! # Where to read on
 //!
 //! [`tutorial`] teaches the algebra by example; this page is its overview; [`checklist`] says for each of CuTe's names
 //! what it is called here; with the cargo feature `proptest`, `guide` shows how to property-test a layout of your own.
+//!
+//! # Which operation is it?
+//!
+//! | to … | take |
+//! |---|---|
+//! | look up an offset | [`at`](Layout::at), [`at_modes`](Layout::at_modes), [`at_coord`](Layout::at_coord) |
+//! | find the coordinate of an offset | [`coord_of`](Layout::coord_of); for all of them [`left_inverse`](Layout::left_inverse) |
+//! | transpose, reorder modes | [`select`](Layout::select) |
+//! | see the elements in another shape | [`with_shape`](Layout::with_shape), [`group`](Layout::group), [`flatten`](Layout::flatten) |
+//! | take a row, a column, a tile | [`slice`](Layout::slice) |
+//! | take every other row, or any regular part | [`composition_by`](Layout::composition_by) |
+//! | cut a matrix into tiles | [`zipped_divide_by`](Layout::zipped_divide_by), then [`slice`](Layout::slice) |
+//! | make a matrix of copies of a tile | [`tile_to_shape`](Layout::tile_to_shape), [`blocked_product`](Layout::blocked_product) |
+//! | deal elements to threads in turn | [`raked_product`](Layout::raked_product), or a [`ThreadValue`] |
+//! | move from one layout's order to another's | [`composition`](Layout::composition) with a [`right_inverse`](Layout::right_inverse) |
+//! | know how wide a vector may be | [`max_common_vector`](Layout::max_common_vector), [`max_alignment`](Layout::max_alignment) |
+//! | count in other elements, bytes for halves | [`recast`](Layout::recast) |
+//! | avoid bank conflicts | [`Swizzle::after`] |
+//! | know which element a tile's element is, or whether it exists | [`CoordLayout::identity`], divided alike |
+//! | number the elements that a layout skips | [`complement`](Layout::complement) |
+//!
+//! # What surprises newcomers
+//!
+//! - Integer coordinates run down the first mode first, as in Fortran; a row-major *layout* does not change that.
+//! - `8` and `(8)` differ: an integer mode, and a tuple of one. `Layout::flat(&[8], &[1])` is `(8):(1)`, its mode 0 is `8:1`.
+//! - A tuple as a tiler acts mode by mode, a layout acts on the whole: `<4,2>` cuts tiles of 4 x 2 from a matrix,
+//!   `(4,2):(1,4)` cuts runs of 8 elements down its columns.
+//! - A last tile that does not fit is as large as the others: `logical_divide(10:1, 4:1)` is `(4,3):(1,4)`. What lies outside is
+//!   told by an identity layout that is divided alike, and [`elem_less`](IntTuple::elem_less).
+//! - A composition may have no layout as its result; the error says which extent and stride do not fit.
 //!
 //! # The operations
 //!
@@ -81,6 +153,10 @@
 //! [`lex_less`](IntTuple::lex_less) and [`colex_less`](IntTuple::colex_less), [`shape_div`](IntTuple::shape_div),
 //! [`ceil_div`](IntTuple::ceil_div), and edits.
 //!
+//! A divide by neighbours, and one by every other row and column: cells are labelled by their tile and their place in it.
+//!
+#![doc = include_str!("pictures/tiles.html")]
+//!
 //! Two questions that come up in every kernel, answered by them:
 //!
 //! ```
@@ -115,6 +191,11 @@
 //! inverse. A [`ComposedLayout`] is a layout with a swizzle after it: `c -> Sw(offset + L(c))`. No strides produce it, but the
 //! whole algebra of coordinates passes through to the layout before the swizzle; [slices](ComposedLayout::slice) keep
 //! their offset inside, and [`decay`](ComposedLayout::decay) to plain strides where the bits do not collide.
+//!
+//! The banks of 8 rows of 128 bytes, in chunks of 16 bytes: read down the columns, all chunks of a column are in the same
+//! four banks, and 32 lanes take 32 turns. After `Sw<3,0,3>` they take 4.
+//!
+#![doc = include_str!("pictures/banks.html")]
 //!
 //! # Thread-value layouts
 //!
