@@ -16,7 +16,7 @@ use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Shared, reported};
 use crate::step::Flow;
-use crate::step::{ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
+use crate::step::{Arrival, ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
 use crate::trace::Tracer;
 use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
 use crate::warp::{Blocked, Warp};
@@ -77,6 +77,8 @@ pub(crate) struct Machine<'p> {
     pace: Pace,
     /// Tensor loads in flight, oldest first.
     pub(crate) loads: VecDeque<Load>,
+    /// Arrivals that come when threads' own copies are done, oldest first.
+    pub(crate) arrivals: VecDeque<Arrival>,
     pub(crate) counts: Counts,
     pub(crate) scratch: Scratch,
     /// A row of a box.
@@ -92,6 +94,8 @@ pub(crate) struct Machine<'p> {
 pub(crate) enum Completion {
     /// The load at this position.
     Load(usize),
+    /// The arrival at this position.
+    Arrival(usize),
     /// The next multiply of a warpgroup.
     Multiply { cta: usize, group: usize },
     /// A tensor store of a warp.
@@ -182,6 +186,7 @@ impl<'p> Machine<'p> {
             idle: 0,
             pace: Pace::default(),
             loads: VecDeque::new(),
+            arrivals: VecDeque::new(),
             counts: Counts::default(),
             scratch: Scratch::default(),
             buffer: Vec::new(),
@@ -301,7 +306,8 @@ impl<'p> Machine<'p> {
             let undone = state.stores.iter().enumerate().filter(|(_, store)| !store.done);
             undone.map(move |(index, _)| Completion::Store { warp, index })
         });
-        loads.chain(multiplies).chain(stores)
+        let arrivals = (0..self.arrivals.len()).map(Completion::Arrival);
+        loads.chain(arrivals).chain(multiplies).chain(stores)
     }
 
     fn first_completion(&self) -> Option<Completion> {
@@ -320,6 +326,11 @@ impl<'p> Machine<'p> {
                 let Some(load) = self.loads.remove(index) else { return Ok(()) };
                 let (warp, pc, lane) = load.by;
                 self.land(load).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
+            }
+            Completion::Arrival(index) => {
+                let Some(arrival) = self.arrivals.remove(index) else { return Ok(()) };
+                let (warp, pc, lane) = arrival.by;
+                self.copies_done(arrival).map_err(|fault| self.trap(warp, fault.by(warp, pc, Some(lane))))
             }
             Completion::Multiply { cta, group } => {
                 let until = self.multiplied(cta, group) + 1;

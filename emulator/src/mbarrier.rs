@@ -34,6 +34,8 @@ pub(crate) struct Mbarrier {
     pub(crate) fenced: bool,
     /// Landed copies, offset and bytes, that belong to nobody until the phase completes.
     pub(crate) landed: Vec<(u32, u32)>,
+    /// What threads' own copies brought: offset, bytes and thread.
+    pub(crate) copied: Vec<(u32, u32, u16)>,
     /// What those who arrived in this phase know, and what those of completed phases knew.
     gathered: View,
     pub(crate) released: View,
@@ -48,7 +50,18 @@ impl Mbarrier {
         let (expected, pending) = (count, count);
         let (gathered, released) = (View::default(), View::default());
         let landed = Vec::new();
-        Ok(Self { phase: 0, expected, pending, tx: 0, by, fenced: false, landed, gathered, released })
+        Ok(Self {
+            phase: 0,
+            expected,
+            pending,
+            tx: 0,
+            by,
+            fenced: false,
+            landed,
+            copied: Vec::new(),
+            gathered,
+            released,
+        })
     }
 
     /// Whether the phase of this parity has completed.
@@ -66,6 +79,11 @@ impl Mbarrier {
             self.released.join(&gathered);
         }
         complete
+    }
+
+    /// This phase needs another arrival.
+    pub(crate) fn expect_one_more(&mut self) {
+        self.pending += 1;
     }
 
     /// Takes what an arriving warp knows for those who will wait.

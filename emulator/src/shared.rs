@@ -24,6 +24,8 @@ struct Granule {
     reads: u16,
     /// Asynchronous writes in flight.
     writes: u16,
+    /// Copies of threads in flight.
+    copies: u16,
     /// The thread whose generic store was the last write, or [`NOBODY`].
     writer: u16,
     /// That thread's count of proxy fences when it stored.
@@ -32,7 +34,8 @@ struct Granule {
     barriers: u8,
 }
 
-const FRESH: Granule = Granule { written: 0, reads: 0, writes: 0, writer: NOBODY, epoch: 0, barriers: 0 };
+const FRESH: Granule =
+    Granule { written: 0, reads: 0, writes: 0, copies: 0, writer: NOBODY, epoch: 0, barriers: 0 };
 
 /// Shared memory of one CTA.
 #[derive(Debug)]
@@ -98,6 +101,9 @@ impl Shared {
         let (index, mask) = Self::place(offset, bytes);
         let granule = &self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
+        if granule.copies > 0 {
+            return Err(in_flight(offset, bytes, Owner::ThreadCopy, false));
+        }
         if granule.writes > 0 {
             return Err(in_flight(offset, bytes, Owner::TensorLoad, false));
         }
@@ -141,6 +147,9 @@ impl Shared {
     /// checked the bounds.
     pub(crate) fn take_read(&mut self, offset: u32, wanted: bool) -> Result<(), Fault> {
         let granule = &mut self.granules[(offset / GRANULE) as usize];
+        if granule.copies > 0 {
+            return Err(in_flight(offset, GRANULE, Owner::ThreadCopy, false));
+        }
         if granule.writes > 0 {
             return Err(in_flight(offset, GRANULE, Owner::TensorLoad, false));
         }
@@ -188,6 +197,31 @@ impl Shared {
             granule.writes = granule.writes.saturating_sub(1);
             granule.written = u16::MAX;
             granule.writer = NOBODY;
+        }
+    }
+
+    /// Brings 4, 8 or 16 naturally aligned bytes that nobody may touch until [`Shared::release_copy`]. Copies may share a
+    /// chunk.
+    pub(crate) fn take_copy(&mut self, offset: u32, data: &[u8]) -> Result<(), Fault> {
+        let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
+        self.bounds(offset, bytes, bytes)?;
+        let (index, mask) = Self::place(offset, bytes);
+        let granule = &mut self.granules[index];
+        Self::free_of_barriers(granule, offset, mask)?;
+        owned(&Granule { copies: 0, ..*granule }, offset, bytes)?;
+        granule.copies += 1;
+        self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
+        Ok(())
+    }
+
+    /// Gives back what a thread's copy brought: as if the thread had stored it.
+    pub(crate) fn release_copy(&mut self, offset: u32, bytes: u32, thread: u16) {
+        let (index, mask) = Self::place(offset, bytes);
+        let epoch = self.fences.get(usize::from(thread)).copied().unwrap_or(0);
+        if let Some(granule) = self.granules.get_mut(index) {
+            granule.copies = granule.copies.saturating_sub(1);
+            granule.written |= mask;
+            (granule.writer, granule.epoch) = (thread, epoch);
         }
     }
 
@@ -251,9 +285,13 @@ impl Shared {
 
     /// Hands over what has landed for a phase that completed.
     pub(crate) fn phase_completed(&mut self, offset: u32) {
-        let landed = self.barriers.get_mut(&offset).map(|barrier| core::mem::take(&mut barrier.landed));
-        for (start, bytes) in landed.unwrap_or_default() {
+        let Some(barrier) = self.barriers.get_mut(&offset) else { return };
+        let (landed, copied) = (core::mem::take(&mut barrier.landed), core::mem::take(&mut barrier.copied));
+        for (start, bytes) in landed {
             self.release_write(start, bytes);
+        }
+        for (start, bytes, thread) in copied {
+            self.release_copy(start, bytes, thread);
         }
     }
 }
@@ -264,6 +302,9 @@ fn in_flight(offset: u32, bytes: u32, owner: Owner, write: bool) -> Fault {
 
 /// Refuses a write to bytes that asynchronous work owns.
 fn owned(granule: &Granule, offset: u32, bytes: u32) -> Result<(), Fault> {
+    if granule.copies > 0 {
+        return Err(in_flight(offset, bytes, Owner::ThreadCopy, true));
+    }
     match (granule.writes, granule.reads) {
         (0, 0) => Ok(()),
         (0, _) => Err(in_flight(offset, bytes, Owner::AsyncRead, true)),

@@ -3,16 +3,21 @@
 //! [`Machine::step`] is the one place that says which family an instruction belongs to; the families live in the
 //! submodules. A new instruction does not compile until it is given a meaning here.
 
+mod alu;
 mod arith;
 mod atomic;
 mod barrier;
 mod control;
+mod copy;
+mod exchange;
+mod matrix;
 mod memory;
 mod tma;
 mod wgmma;
 
 pub(crate) use atomic::Seen;
 pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
+pub(crate) use copy::{Arrival, ThreadCopy};
 pub(crate) use tma::Load;
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
@@ -79,6 +84,10 @@ impl Machine<'_> {
             Inst::Fence { sem: _, scope } => return Ok(self.fence(warp, *scope)),
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
+            Inst::Alu(inst) => alu::alu(registers, inst)?,
+            Inst::Warp(inst) => exchange::exchange(state, inst)?,
+            Inst::CopyAsync(copy) => return self.copy_async(warp, copy),
+            Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),
             Inst::Ordered(access) => return self.ordered(warp, access),
             Inst::Trap => return Err(Fault::Trapped.into()),

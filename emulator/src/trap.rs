@@ -109,6 +109,8 @@ pub enum Wait {
 pub enum Owner {
     /// A tensor load that writes them, until its barrier's phase completes.
     TensorLoad,
+    /// A thread's own copy that writes them, until the thread has waited for it or its barrier's phase completes.
+    ThreadCopy,
     /// A tensor store or `wgmma` that reads them, until somebody has waited for it.
     AsyncRead,
 }
@@ -239,6 +241,27 @@ pub enum Fault {
     Divergence {
         /// The lanes that do.
         active: u32,
+    },
+    /// Lanes that are to take part do not execute the instruction together, or others do.
+    Members {
+        /// The lanes that are to take part.
+        members: u32,
+        /// The lanes that execute it.
+        active: u32,
+    },
+    /// A shuffle takes the value of a lane that takes no part.
+    ShuffleSource {
+        /// The lane.
+        from: u32,
+        /// The lanes that take part.
+        members: u32,
+    },
+    /// A copy that reads more bytes than it writes.
+    CopySize {
+        /// Bytes read.
+        read: u32,
+        /// Bytes written.
+        bytes: u32,
     },
     /// Lanes pass different values where the instruction takes one for the warp.
     NotUniform {

@@ -6,7 +6,7 @@ use ptx::inst::{Operand, Reg};
 
 use crate::clock::View;
 use crate::program::Program;
-use crate::step::Seen;
+use crate::step::{Seen, ThreadCopy};
 use crate::trap::Fault;
 
 /// Every lane.
@@ -286,6 +286,10 @@ pub(crate) struct Warp<'p> {
     pub(crate) stores: Vec<Store>,
     /// Groups of bulk copies that each lane has closed.
     pub(crate) bulk_groups: Lanes<u64>,
+    /// Copies that a thread started itself and has not waited for.
+    pub(crate) copies: Vec<ThreadCopy>,
+    /// Groups of such copies that each lane has closed.
+    pub(crate) copy_groups: Lanes<u64>,
     /// Registers a thread holds.
     pub(crate) held: u32,
     /// The cluster barrier's generation in which the warp arrived and has not waited.
@@ -320,6 +324,8 @@ impl<'p> Warp<'p> {
             collectives: 0,
             stores: Vec::new(),
             bulk_groups: [0; 32],
+            copies: Vec::new(),
+            copy_groups: [0; 32],
             held,
             cluster_arrival: None,
             view: View::default(),

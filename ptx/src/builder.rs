@@ -4,6 +4,7 @@
 //! structured control flow, so a program cannot leave one by accident.
 
 mod atomic;
+mod warp;
 
 pub use atomic::Location;
 

@@ -3,6 +3,8 @@
 //! One variant per PTX instruction that a Hopper matrix kernel needs; the payloads live in the submodules, by
 //! family. Whoever adds a variant is told by the compiler to teach the verifier, the printer and the emulator.
 
+pub mod alu;
+pub mod ampere;
 pub mod arith;
 pub mod atomic;
 pub mod barrier;
@@ -10,14 +12,18 @@ pub mod control;
 pub mod memory;
 pub mod operands;
 pub mod tma;
+pub mod warp;
 pub mod wgmma;
 
+pub use alu::{Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
+pub use ampere::{CopyAsync, MmaTypes, WarpMatrix};
 pub use arith::{BinaryOp, CompareOp, UnaryOp};
 pub use atomic::{Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, StoreOrder};
 pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use control::Special;
 pub use memory::Address;
 pub use operands::{Expect, Operands};
+pub use warp::{ReduceOp, Shuffle, Vote, WarpInst};
 pub use wgmma::{Fp8, Int8, WgmmaA, WgmmaElement, WgmmaSparse, WgmmaSum, WgmmaTypes};
 
 use crate::types::{Space, Type};
@@ -331,6 +337,14 @@ pub enum Inst {
     Atomic(Atomic),
     /// Loads and stores with an order: `ld.acquire`, `st.release` and their kin. ISA "ld", "st".
     Ordered(Ordered),
+    /// `cp.async` and the waits for it. ISA "cp.async".
+    CopyAsync(CopyAsync),
+    /// `ldmatrix` and `mma.sync`. ISA "ldmatrix", "mma".
+    WarpMatrix(WarpMatrix),
+    /// Votes, matches, reductions, shuffles. ISA "vote.sync", "match.sync", "redux.sync", "shfl.sync".
+    Warp(WarpInst),
+    /// Arithmetic beyond the plain operators. ISA "Integer Arithmetic", "Logic and Shift", "Floating Point", "cvt".
+    Alu(Alu),
 
     /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`. ISA
     /// "cp.async.bulk.tensor".

@@ -3,7 +3,9 @@
 //! The printer trusts the verifier and decides nothing but spelling. A kernel with few lines of its own in the
 //! source stays readable in PTX: scopes become comments, and a block of one plain instruction becomes a guard.
 
+mod alu;
 mod atomic;
+mod warp;
 
 use core::fmt::Write;
 
@@ -261,7 +263,9 @@ impl Printer<'_> {
             Inst::Unpack { low, high, src } => {
                 format!("mov.b32 {{{}, {}}}, {};", self.name(*low), self.name(*high), self.u32(*src))
             }
-            Inst::ReadSpecial { dst, special } => format!("mov.u32 {}, {};", self.name(*dst), special.name()),
+            Inst::ReadSpecial { dst, special } => {
+                format!("mov.{} {}, {};", special.ty(), self.name(*dst), special.name())
+            }
             Inst::ShuffleIndex { dst, src, lane } => {
                 let (src, lane) = (self.op(*src, self.ty(*dst)), self.u32(*lane));
                 format!("shfl.sync.idx.b32 {}, {src}, {lane}, 31, -1;", self.name(*dst))
@@ -356,6 +360,10 @@ impl Printer<'_> {
             Inst::Fence { sem, scope } => format!("fence.{}.{};", sem.suffix(), scope.suffix()),
             Inst::Atomic(atomic) => self.atomic(atomic),
             Inst::Ordered(access) => self.ordered(access),
+            Inst::CopyAsync(copy) => self.copy_async(copy),
+            Inst::WarpMatrix(matrix) => self.warp_matrix(matrix),
+            Inst::Warp(exchange) => self.warp(exchange),
+            Inst::Alu(alu) => self.alu(alu),
             Inst::TensorLoad { map, coords, dst, barrier, multicast, hint } => {
                 let mut name = format!(
                     "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes",

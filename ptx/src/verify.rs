@@ -319,6 +319,10 @@ impl Checker<'_> {
                 });
             }
             Inst::Atomic(atomic) => self.accept(atomic.check()),
+            Inst::CopyAsync(copy) => self.accept(copy.check()),
+            Inst::WarpMatrix(matrix) => self.accept(matrix.check()),
+            Inst::Warp(exchange) => self.accept(exchange.check()),
+            Inst::Alu(alu) => self.accept(alu.check()),
             Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
             Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
             Inst::MbarrierArrive { space, .. } => {

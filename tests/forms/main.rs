@@ -3,9 +3,11 @@
 //!
 //! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
 
+mod arithmetic;
 #[path = "../assembler/mod.rs"]
 mod assembler;
 mod atomics;
+mod matrices;
 
 use ptx::{Builder, Entry, Function, Inst, Reg, Scalar, Target};
 

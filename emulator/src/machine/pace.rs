@@ -108,7 +108,7 @@ impl Pace {
         }
         for completion in machine.completions() {
             match completion {
-                Completion::Load(_) => {}
+                Completion::Load(_) | Completion::Arrival(_) => {}
                 Completion::Multiply { cta, group } => {
                     let busy = self.busy.entry(cta).or_default();
                     self.multiplies.entry((cta, group)).or_insert_with(|| {
@@ -129,6 +129,7 @@ impl Pace {
     fn time(&self, machine: &Machine<'_>, completion: &Completion) -> u64 {
         let known = match *completion {
             Completion::Load(index) => self.loads.get(index),
+            Completion::Arrival(_) => None,
             Completion::Multiply { cta, group } => self.multiplies.get(&(cta, group)),
             Completion::Store { warp, index } => {
                 let store = &machine.warps[warp].stores[index];
@@ -154,6 +155,7 @@ impl Pace {
             Completion::Load(index) => {
                 self.loads.remove(index);
             }
+            Completion::Arrival(_) => {}
             Completion::Multiply { cta, group } => {
                 self.multiplies.remove(&(cta, group));
             }

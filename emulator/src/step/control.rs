@@ -9,6 +9,9 @@ use crate::program::Action;
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Frame, Warp};
 
+/// Multiprocessors of an H200.
+const MULTIPROCESSORS: u32 = 132;
+
 /// Executes an operation on the stack of masks.
 pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> {
     let active = warp.registers.active;
@@ -84,6 +87,10 @@ pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg) -> Result<(), Fault> {
 
 impl Machine<'_> {
     pub(super) fn read_special(&mut self, warp: usize, dst: Reg, special: Special) -> Result<Flow, Stop> {
+        let (number, warps) = (self.number(warp), self.team.per_cta.max(1));
+        // Clocks count the instructions of the cluster.
+        let time = self.counts.instructions;
+        let across = self.program.function.cluster.map(|extent| extent.max(1));
         let warp = &mut self.warps[warp];
         let cta = &self.ctas[warp.cta];
         let [grid_x, grid_y, grid_z] = self.launch.grid;
@@ -100,8 +107,28 @@ impl Machine<'_> {
             Special::Lane => lane,
             Special::ClusterRank => same(cta.rank),
             Special::ClusterSize => same(self.program.function.cluster.iter().product()),
-            Special::ClusterX => same(cta.id[0] / self.program.function.cluster[0]),
+            Special::ClusterX => same(cta.id[0] / across[0]),
+            Special::ClustersX => same(grid_x / across[0]),
+            Special::ClusterCtaX => same(cta.id[0] % across[0]),
+            Special::ClusterCtaY => same(cta.id[1] % across[1]),
+            Special::ClusterCtaZ => same(cta.id[2] % across[2]),
+            Special::ThreadsX => same(self.program.function.threads),
+            Special::WarpSlot => same(warp.index),
+            // As if the CTAs went round the multiprocessors.
+            Special::Multiprocessor => same(number / warps % MULTIPROCESSORS),
+            Special::Multiprocessors => same(MULTIPROCESSORS),
+            Special::LaneMaskEq => lane.map(|lane| 1 << lane),
+            Special::LaneMaskLt => lane.map(|lane| (1 << lane) - 1),
+            Special::LaneMaskLe => lane.map(|lane| u32::MAX >> (31 - lane)),
+            Special::LaneMaskGt => lane.map(|lane| !(u32::MAX >> (31 - lane))),
+            Special::LaneMaskGe => lane.map(|lane| u32::MAX << lane),
+            Special::DynamicSharedBytes => same(self.program.function.shared_bytes),
+            Special::Clock | Special::Clock64 | Special::GlobalTimer => same(time as u32),
         };
+        if special.ty() == ptx::Type::U64 {
+            warp.registers.write_wide(dst, &[time; 32])?;
+            return Ok(Flow::Next);
+        }
         warp.registers.write(dst, &values)?;
         Ok(Flow::Next)
     }
@@ -131,6 +158,10 @@ impl Machine<'_> {
             return Err(Fault::ExitInFlight { what }.by(index, pc, None));
         }
         let warp = &mut self.warps[index];
+        if let Some(copy) = warp.copies.first() {
+            let what = "a cp.async that it has not waited for writes shared memory";
+            return Err(Fault::ExitInFlight { what }.by(index, copy.pc, Some(copy.lane)));
+        }
         if let Some(store) = warp.stores.first() {
             let what = "a tensor store that it has not waited for reads shared memory";
             return Err(Fault::ExitInFlight { what }.by(index, store.pc, Some(store.lane)));

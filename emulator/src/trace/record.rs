@@ -197,6 +197,7 @@ impl Machine<'_> {
                 let start = tracer.issued((warp, pc, lane, cta));
                 self.record(cta, Track::Loads, Activity::Load { bytes }, pc, (start, now), stage);
             }
+            Completion::Arrival(_) => {}
             Completion::Multiply { cta, group } => {
                 let Some(tracer) = &mut self.tracer else { return };
                 let (waiting, last) = tracer.multiplies.entry((cta, group)).or_default();

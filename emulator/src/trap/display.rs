@@ -140,6 +140,7 @@ impl fmt::Display for Fault {
             Self::SharedInFlight { offset, bytes, owner, write } => {
                 let owner = match owner {
                     Owner::TensorLoad => "a tensor load whose barrier phase has not completed writes them",
+                    Owner::ThreadCopy => "a cp.async that its thread has not waited for writes them",
                     Owner::AsyncRead => "a wgmma or tensor store that nobody has waited for reads them",
                 };
                 let verb = if *write { "written" } else { "read" };
@@ -173,6 +174,13 @@ impl fmt::Display for Fault {
             Self::Divergence { active } => {
                 write!(f, "the whole warp has to execute this together, but only lanes {active:#010x} do")
             }
+            Self::Members { members, active } => {
+                write!(f, "lanes {members:#010x} have to execute this together, but lanes {active:#010x} do")
+            }
+            Self::ShuffleSource { from, members } => {
+                write!(f, "the value of lane {from} is taken, which is not among the lanes {members:#010x}")
+            }
+            Self::CopySize { read, bytes } => write!(f, "a copy of {bytes} B that reads {read} B"),
             Self::NotUniform { operand } => write!(f, "the lanes pass different values as {operand}"),
             Self::WarpgroupDisagrees { sequence, other, operand } => {
                 write!(

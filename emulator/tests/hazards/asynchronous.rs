@@ -66,6 +66,54 @@ pub(crate) fn cases() -> Vec<Case> {
             |f| matches!(f, Fault::ExitInFlight { .. }),
         ),
         Case::new(
+            "a thread's own copy not waited for is read",
+            32,
+            |k| {
+                k.f.copy_async(16, k.base + k.thread * 16, (k.data + k.thread.mul_wide(16), 0), None);
+                k.f.copy_commit();
+                k.f.copy_wait(u32::from(k.broken));
+                let _value = k.f.load_shared_vector::<u32, 1>(k.base + k.thread * 16, 0);
+                k.f.copy_wait_all();
+            },
+            |f| matches!(f, Fault::SharedInFlight { owner: Owner::ThreadCopy, write: false, .. }),
+        ),
+        Case::new(
+            "a thread's own copy, and no proxy fence before a tensor store",
+            64,
+            |k| {
+                k.f.copy_async(16, k.base + k.thread * 16, (k.data + k.thread.mul_wide(16), 0), None);
+                k.f.copy_wait_all();
+                if !k.broken {
+                    k.f.fence_proxy_async(ProxySpace::Shared);
+                }
+                k.f.barrier_sync(0, 64);
+                k.store(k.base);
+                k.f.bulk_wait(0, true);
+            },
+            |f| matches!(f, Fault::MissingProxyFence { .. }),
+        ),
+        Case::new(
+            "a thread that ends before its own copy",
+            32,
+            |k| {
+                k.f.copy_async(16, k.base + k.thread * 16, (k.data + k.thread.mul_wide(16), 0), None);
+                if !k.broken {
+                    k.f.copy_wait_all();
+                }
+            },
+            |f| matches!(f, Fault::ExitInFlight { .. }),
+        ),
+        Case::new(
+            "a vote of lanes that are not there",
+            32,
+            |k| {
+                k.f.if_(k.thread.less_than(7), || {
+                    let _votes = k.f.ballot(k.thread.equals(0), if k.broken { 0xFF } else { 0x7F });
+                });
+            },
+            |f| matches!(f, Fault::Members { members: 0xFF, active: 0x7F }),
+        ),
+        Case::new(
             "a multiply's operand is overwritten",
             128,
             |k| {

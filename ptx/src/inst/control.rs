@@ -1,6 +1,8 @@
 //! Special registers.
 
-/// A read-only `.u32` register of the machine, as in PTX ISA 10 "Special Registers".
+use crate::types::Type;
+
+/// A read-only register of the machine, `.u32` unless it says otherwise, as in PTX ISA 10 "Special Registers".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Special {
     /// `%tid.x`.
@@ -25,9 +27,80 @@ pub enum Special {
     ClusterSize,
     /// `%clusterid.x`.
     ClusterX,
+    /// `%nclusterid.x`.
+    ClustersX,
+    /// `%cluster_ctaid.x`.
+    ClusterCtaX,
+    /// `%cluster_ctaid.y`.
+    ClusterCtaY,
+    /// `%cluster_ctaid.z`.
+    ClusterCtaZ,
+    /// `%ntid.x`.
+    ThreadsX,
+    /// `%warpid`: the warp's slot, which the machine may change; the index of a warp is computed from `%tid`.
+    WarpSlot,
+    /// `%smid`: the multiprocessor.
+    Multiprocessor,
+    /// `%nsmid`: the number of multiprocessors' numbers.
+    Multiprocessors,
+    /// `%lanemask_eq`: a bit of the own lane.
+    LaneMaskEq,
+    /// `%lanemask_lt`: the lanes below.
+    LaneMaskLt,
+    /// `%lanemask_le`: the lanes below, and the own.
+    LaneMaskLe,
+    /// `%lanemask_gt`: the lanes above.
+    LaneMaskGt,
+    /// `%lanemask_ge`: the lanes above, and the own.
+    LaneMaskGe,
+    /// `%dynamic_smem_size`: bytes of dynamic shared memory.
+    DynamicSharedBytes,
+    /// `%clock`: cycles of the multiprocessor, the low half.
+    Clock,
+    /// `%clock64`, `.u64`: cycles of the multiprocessor.
+    Clock64,
+    /// `%globaltimer`, `.u64`: nanoseconds.
+    GlobalTimer,
 }
 
 impl Special {
+    /// Every special register.
+    pub const ALL: [Self; 28] = [
+        Self::ThreadX,
+        Self::CtaX,
+        Self::CtaY,
+        Self::CtaZ,
+        Self::GridX,
+        Self::GridY,
+        Self::GridZ,
+        Self::Lane,
+        Self::ClusterRank,
+        Self::ClusterSize,
+        Self::ClusterX,
+        Self::ClustersX,
+        Self::ClusterCtaX,
+        Self::ClusterCtaY,
+        Self::ClusterCtaZ,
+        Self::ThreadsX,
+        Self::WarpSlot,
+        Self::Multiprocessor,
+        Self::Multiprocessors,
+        Self::LaneMaskEq,
+        Self::LaneMaskLt,
+        Self::LaneMaskLe,
+        Self::LaneMaskGt,
+        Self::LaneMaskGe,
+        Self::DynamicSharedBytes,
+        Self::Clock,
+        Self::Clock64,
+        Self::GlobalTimer,
+    ];
+
+    /// The register's type.
+    pub const fn ty(self) -> Type {
+        if matches!(self, Self::Clock64 | Self::GlobalTimer) { Type::U64 } else { Type::U32 }
+    }
+
     /// PTX's name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,6 +115,23 @@ impl Special {
             Self::ClusterRank => "%cluster_ctarank",
             Self::ClusterSize => "%cluster_nctarank",
             Self::ClusterX => "%clusterid.x",
+            Self::ClustersX => "%nclusterid.x",
+            Self::ClusterCtaX => "%cluster_ctaid.x",
+            Self::ClusterCtaY => "%cluster_ctaid.y",
+            Self::ClusterCtaZ => "%cluster_ctaid.z",
+            Self::ThreadsX => "%ntid.x",
+            Self::WarpSlot => "%warpid",
+            Self::Multiprocessor => "%smid",
+            Self::Multiprocessors => "%nsmid",
+            Self::LaneMaskEq => "%lanemask_eq",
+            Self::LaneMaskLt => "%lanemask_lt",
+            Self::LaneMaskLe => "%lanemask_le",
+            Self::LaneMaskGt => "%lanemask_gt",
+            Self::LaneMaskGe => "%lanemask_ge",
+            Self::DynamicSharedBytes => "%dynamic_smem_size",
+            Self::Clock => "%clock",
+            Self::Clock64 => "%clock64",
+            Self::GlobalTimer => "%globaltimer",
         }
     }
 }

@@ -80,7 +80,8 @@ impl Inst {
             Self::Unpack { low, high, src } => {
                 none.read_bits(*src, 32).write_bits(*low, 16).write_bits(*high, 16)
             }
-            Self::ReadSpecial { dst, .. } | Self::SharedBase { dst } => none.write(*dst, Type::U32),
+            Self::ReadSpecial { dst, special } => none.write(*dst, special.ty()),
+            Self::SharedBase { dst } => none.write(*dst, Type::U32),
             Self::ShuffleIndex { dst, src, lane } => {
                 none.read_bits(*src, 32).read(*lane, Type::U32).write_bits(*dst, 32)
             }
@@ -137,6 +138,10 @@ impl Inst {
             }
             Self::Atomic(atomic) => atomic.operands(),
             Self::Ordered(access) => access.operands(),
+            Self::CopyAsync(copy) => copy.operands(),
+            Self::WarpMatrix(matrix) => matrix.operands(),
+            Self::Warp(exchange) => exchange.operands(),
+            Self::Alu(alu) => alu.operands(),
             Self::StoreMatrix { address, src, .. } => none.read(*address, Type::U32).read_all(src, Type::U32),
             Self::SetMaxRegisters { .. }
             | Self::Trap
@@ -202,6 +207,10 @@ impl Inst {
             Self::Wgmma { .. } => "wgmma.mma_async",
             Self::Atomic(atomic) => atomic.name(),
             Self::Ordered(access) => access.name(),
+            Self::CopyAsync(copy) => copy.name(),
+            Self::WarpMatrix(matrix) => matrix.name(),
+            Self::Warp(exchange) => exchange.name(),
+            Self::Alu(alu) => alu.op.name(),
             Self::StoreMatrix { .. } => "stmatrix",
         }
     }

@@ -1,6 +1,6 @@
 //! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
 
-use crate::inst::{Atomic, AtomicSem, BinaryOp, Inst, LoadOrder, Operand, Ordered, StoreOrder};
+use crate::inst::{Atomic, AtomicSem, BinaryOp, CopyAsync, Inst, LoadOrder, Operand, Ordered, StoreOrder};
 use crate::types::Type;
 
 use super::Change;
@@ -41,7 +41,9 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         // Leaving a single try out would leave its answer undefined, which the verifier refuses.
         Inst::MbarrierTryWait { .. } => &[FLIP],
         Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } => NAMED,
-        Inst::BulkWait { pending: 0, .. } | Inst::WgmmaWait { pending: 0 } => LAST,
+        Inst::CopyAsync(CopyAsync::Wait { pending: 0 })
+        | Inst::BulkWait { pending: 0, .. }
+        | Inst::WgmmaWait { pending: 0 } => LAST,
         Inst::BulkWait { .. } | Inst::WgmmaWait { .. } => PENDING,
         Inst::SetMaxRegisters { .. } => BUDGET,
         Inst::Atomic(Atomic { sem: AtomicSem::Relaxed, dst, .. }) if dst.is_empty() => &[Change::Delete],
@@ -65,6 +67,11 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::BulkCommit
         | Inst::WgmmaFence
         | Inst::WgmmaCommit => &[Change::Delete],
+        Inst::CopyAsync(CopyAsync::Wait { .. }) => PENDING,
+        Inst::CopyAsync(CopyAsync::Commit | CopyAsync::WaitAll | CopyAsync::Arrive { .. }) => {
+            &[Change::Delete]
+        }
+        Inst::CopyAsync(CopyAsync::Copy { .. }) | Inst::WarpMatrix(_) | Inst::Warp(_) | Inst::Alu(_) => &[],
         Inst::Trap
         | Inst::Move { .. }
         | Inst::Binary { .. }
@@ -117,7 +124,13 @@ pub(super) fn relax(inst: &mut Inst) {
 
 /// Whether the instruction starts something that others wait for.
 pub(super) fn starts_work(inst: &Inst) -> bool {
-    matches!(inst, Inst::TensorLoad { .. } | Inst::TensorStore { .. } | Inst::Wgmma { .. })
+    matches!(
+        inst,
+        Inst::TensorLoad { .. }
+            | Inst::TensorStore { .. }
+            | Inst::Wgmma { .. }
+            | Inst::CopyAsync(CopyAsync::Copy { .. })
+    )
 }
 
 /// The operand of a name.
@@ -151,7 +164,12 @@ pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type 
 pub(super) fn field<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut u32> {
     match (inst, name) {
         (Inst::BarrierSync { threads, .. } | Inst::BarrierArrive { threads, .. }, "threads") => Some(threads),
-        (Inst::BulkWait { pending, .. } | Inst::WgmmaWait { pending }, "pending") => Some(pending),
+        (
+            Inst::CopyAsync(CopyAsync::Wait { pending })
+            | Inst::BulkWait { pending, .. }
+            | Inst::WgmmaWait { pending },
+            "pending",
+        ) => Some(pending),
         (Inst::SetMaxRegisters { count, .. }, "count") => Some(count),
         _ => None,
     }

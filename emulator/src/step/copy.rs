@@ -1,0 +1,147 @@
+//! Copies that a thread starts and waits for itself: `cp.async`.
+//!
+//! The bytes are brought at once, but nobody may touch them until the thread has waited for them, or the phase of the
+//! mbarrier has completed on which the copies arrive.
+
+use ptx::inst::{Address, CopyAsync, Operand};
+
+use super::Flow;
+use crate::machine::Machine;
+use crate::race::Kind;
+use crate::schedule::Schedule;
+use crate::shared::reported;
+use crate::trap::{Fault, Stop};
+use crate::warp::lanes;
+
+/// A thread's copy that it has not waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadCopy {
+    pub(crate) lane: usize,
+    pub(crate) pc: usize,
+    /// The lane's groups that were closed before.
+    pub(crate) group: u64,
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
+}
+
+/// An arrival that comes when a thread's copies are done.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    pub(crate) by: (usize, usize, usize),
+    pub(crate) cta: usize,
+    pub(crate) barrier: u32,
+    pub(crate) copies: Vec<ThreadCopy>,
+}
+
+impl Machine<'_> {
+    pub(super) fn copy_async(&mut self, warp: usize, copy: &CopyAsync) -> Result<Flow, Stop> {
+        match copy {
+            CopyAsync::Copy { bytes, past_l1: _, dst, src, size } => {
+                self.thread_copies(warp, *bytes, *dst, *src, *size)?;
+            }
+            CopyAsync::Commit => {
+                let state = &mut self.warps[warp];
+                for lane in lanes(state.registers.active) {
+                    state.copy_groups[lane] += 1;
+                }
+            }
+            CopyAsync::Wait { pending } => self.copies_waited(warp, Some(*pending)),
+            CopyAsync::WaitAll => self.copies_waited(warp, None),
+            CopyAsync::Arrive { barrier, counted } => self.copies_arrive(warp, *barrier, *counted)?,
+        }
+        Ok(Flow::Next)
+    }
+
+    fn thread_copies(
+        &mut self,
+        warp: usize,
+        bytes: u32,
+        dst: Operand,
+        src: Address,
+        size: Option<Operand>,
+    ) -> Result<(), Stop> {
+        let addresses = self.addresses(warp, ptx::Space::Global, src)?;
+        let registers = &mut self.warps[warp].registers;
+        let targets = registers.read(dst)?;
+        let sizes = size.map(|size| registers.read(size)).transpose()?;
+        let active = registers.active;
+        super::memory::aligned_lanes(&addresses, bytes, active)?;
+        let cta = self.warps[warp].cta;
+        for lane in lanes(active) {
+            let mut copy = || -> Result<ThreadCopy, Fault> {
+                let read = sizes.map_or(bytes, |sizes| sizes[lane]);
+                if read > bytes {
+                    return Err(Fault::CopySize { read, bytes });
+                }
+                let mut buffer = [0u8; 16];
+                if read > 0 {
+                    self.note(warp, addresses[lane], read.into(), Kind::READ)?;
+                    self.memory.load(addresses[lane], &mut buffer[..read as usize])?;
+                }
+                let offset = self.ctas[cta].own(targets[lane])?;
+                self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
+                let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
+                Ok(ThreadCopy { lane, pc, group, offset, bytes })
+            };
+            let copy = copy().map_err(|fault| fault.lane(lane))?;
+            self.warps[warp].copies.push(copy);
+        }
+        Ok(())
+    }
+
+    /// Gives back what the active lanes' copies brought, but for the newest groups; all of it without a number.
+    fn copies_waited(&mut self, warp: usize, pending: Option<u32>) {
+        let state = &mut self.warps[warp];
+        let (active, groups) = (state.registers.active, state.copy_groups);
+        let covered = |copy: &ThreadCopy| {
+            let old = pending.is_none_or(|pending| copy.group + u64::from(pending) < groups[copy.lane]);
+            active >> copy.lane & 1 == 1 && old
+        };
+        let (done, going): (Vec<_>, Vec<_>) =
+            core::mem::take(&mut state.copies).into_iter().partition(covered);
+        state.copies = going;
+        for copy in done {
+            let thread = state.thread(copy.lane);
+            self.ctas[state.cta].shared.release_copy(copy.offset, copy.bytes, thread);
+        }
+    }
+
+    fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {
+        let state = &mut self.warps[warp];
+        let (barriers, active, cta, pc) =
+            (state.registers.read(barrier)?, state.registers.active, state.cta, state.pc);
+        for lane in lanes(active) {
+            let offset = self.ctas[cta].own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            let barrier = self.ctas[cta].shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            if !counted {
+                barrier.expect_one_more();
+            }
+            let state = &mut self.warps[warp];
+            let (copies, others) =
+                core::mem::take(&mut state.copies).into_iter().partition(|copy| copy.lane == lane);
+            state.copies = others;
+            let arrival = Arrival { by: (warp, pc, lane), cta, barrier: offset, copies };
+            if self.options.schedule == Schedule::Earliest {
+                self.copies_done(arrival).map_err(|fault| fault.lane(lane))?;
+            } else {
+                self.arrivals.push_back(arrival);
+            }
+        }
+        Ok(())
+    }
+
+    /// A thread's copies are done: its arrival counts.
+    pub(crate) fn copies_done(&mut self, arrival: Arrival) -> Result<(), Fault> {
+        let Arrival { by: (warp, _, lane), cta, barrier: offset, copies } = arrival;
+        let view = self.publish(warp);
+        let thread = self.warps[warp].thread(lane);
+        let shared = &mut self.ctas[cta].shared;
+        let barrier = shared.barrier(offset)?;
+        barrier.gather(&view);
+        barrier.copied.extend(copies.into_iter().map(|copy| (copy.offset, copy.bytes, thread)));
+        if barrier.arrive(reported(offset), 1)? {
+            shared.phase_completed(offset);
+        }
+        Ok(())
+    }
+}

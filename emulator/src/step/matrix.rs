@@ -1,0 +1,181 @@
+//! Matrices of one warp: `ldmatrix`, `mma.sync`.
+//!
+//! Element v of the fragments of lane 4g + c, as the PTX ISA's figures give them, lies at
+//!
+//! * D and C: row g + 8 (v / 2), column 2c + v % 2;
+//! * 16-bit A: row g + 8 (v / 2 % 2), k = 2c + v % 2 + 8 (v / 4); B: k = 2c + v % 2 + 8 (v / 2), column g;
+//! * 32-bit A: row g + 8 (v % 2), k = c + 4 (v / 2); B: k = c + 4v, column g;
+//! * 8-bit A: row g + 8 (v / 4 % 2), k = 4c + v % 4 + 16 (v / 8); B: k = 4c + v % 4 + 16 (v / 4), column g.
+//!
+//! Floating sums are exact until they are rounded once, to nearest: inside the bound that `wgmma` has.
+
+use ptx::Type;
+use ptx::inst::{MmaTypes, Operand, Reg, WarpMatrix};
+
+use super::Flow;
+use crate::float::{self, bits32, from_bf16, from_f16, from_tf32};
+use crate::machine::Machine;
+use crate::trap::{Fault, Stop};
+use crate::warp::{Lanes, Registers};
+
+const ROWS: usize = 16;
+const COLUMNS: usize = 8;
+
+/// Bits of an element of A and B.
+fn width(types: MmaTypes) -> usize {
+    match types {
+        MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::F16F16 => 16,
+        MmaTypes::Tf32F32 => 32,
+        MmaTypes::Int8 { .. } => 8,
+    }
+}
+
+/// Row and k of element v of A.
+fn place_a(width: usize, lane: usize, v: usize) -> (usize, usize) {
+    let (g, c) = (lane / 4, lane % 4);
+    match width {
+        16 => (g + 8 * (v / 2 % 2), 2 * c + v % 2 + 8 * (v / 4)),
+        32 => (g + 8 * (v % 2), c + 4 * (v / 2)),
+        _ => (g + 8 * (v / 4 % 2), 4 * c + v % 4 + 16 * (v / 8)),
+    }
+}
+
+/// k and column of element v of B.
+fn place_b(width: usize, lane: usize, v: usize) -> (usize, usize) {
+    let (g, c) = (lane / 4, lane % 4);
+    match width {
+        16 => (2 * c + v % 2 + 8 * (v / 2), g),
+        32 => (c + 4 * v, g),
+        _ => (4 * c + v % 4 + 16 * (v / 4), g),
+    }
+}
+
+/// An element as a number, exactly.
+fn number(types: MmaTypes, first: bool, bits: u32) -> f64 {
+    match types {
+        MmaTypes::Bf16F32 => from_bf16(bits as u16).into(),
+        MmaTypes::F16F32 | MmaTypes::F16F16 => from_f16(bits as u16).into(),
+        MmaTypes::Tf32F32 => from_tf32(bits).into(),
+        MmaTypes::Int8 { signed_a, signed_b, .. } => {
+            let signed = if first { signed_a } else { signed_b };
+            if signed { (bits as u8).cast_signed().into() } else { f64::from(bits as u8) }
+        }
+    }
+}
+
+/// The elements of a fragment's registers, each with its lane and index.
+fn elements(registers: &[Lanes<u32>], width: usize) -> impl Iterator<Item = (usize, usize, u32)> + '_ {
+    let each = 32 / width;
+    let mask = u32::MAX >> (32 - width);
+    (0..32).flat_map(move |lane| {
+        (0..registers.len() * each)
+            .map(move |v| (lane, v, registers[v / each][lane] >> (v % each * width) & mask))
+    })
+}
+
+fn read_all(registers: &mut Registers<'_>, operands: &[Operand]) -> Result<Vec<Lanes<u32>>, Fault> {
+    operands.iter().map(|&operand| registers.read(operand)).collect()
+}
+
+fn multiply(
+    registers: &mut Registers<'_>,
+    types: MmaTypes,
+    d: &[Reg],
+    [a, b, c]: [&[Operand]; 3],
+) -> Result<(), Fault> {
+    let (width, k) = (width(types), types.k() as usize);
+    let [a, b, c] = [read_all(registers, a)?, read_all(registers, b)?, read_all(registers, c)?];
+    let mut left = vec![[0.0f64; ROWS]; k];
+    let mut right = vec![[0.0f64; COLUMNS]; k];
+    for (lane, v, bits) in elements(&a, width) {
+        let (row, k) = place_a(width, lane, v);
+        left[k][row] = number(types, true, bits);
+    }
+    for (lane, v, bits) in elements(&b, width) {
+        let (k, column) = place_b(width, lane, v);
+        right[k][column] = number(types, false, bits);
+    }
+    let packed = types.accumulators().0 == Type::U32;
+    let each = if packed { 2 } else { 1 };
+    for (register, (&reg, old)) in d.iter().zip(&c).enumerate() {
+        let result = core::array::from_fn(|lane| {
+            let mut word = 0;
+            for half in 0..each {
+                let v = register * each + half;
+                let (row, column) = (lane / 4 + 8 * (v / 2), lane % 4 * 2 + v % 2);
+                let products = left.iter().zip(&right).map(|(a, b)| a[row] * b[column]).sum::<f64>();
+                word |= added(types, old[lane] >> (16 * half), products) << (16 * half);
+            }
+            word
+        });
+        registers.write(reg, &result)?;
+    }
+    Ok(())
+}
+
+/// An accumulator's bits after the products have been added to the old one's.
+fn added(types: MmaTypes, old: u32, products: f64) -> u32 {
+    match types {
+        MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32 => {
+            bits32((f64::from(f32::from_bits(old)) + products) as f32)
+        }
+        MmaTypes::F16F16 => {
+            let sum = f64::from(from_f16(old as u16)) + products;
+            float::convert(Type::F64, Type::F16, sum.to_bits()) as u32
+        }
+        MmaTypes::Int8 { saturate, .. } => {
+            let sum = i64::from(old.cast_signed()) + products as i64;
+            let bounded = sum.clamp(i32::MIN.into(), i32::MAX.into());
+            if saturate { bounded as u32 } else { sum as u32 }
+        }
+    }
+}
+
+impl Machine<'_> {
+    pub(super) fn warp_matrix(&mut self, index: usize, matrix: &WarpMatrix) -> Result<Flow, Stop> {
+        self.warps[index].converged()?;
+        match matrix {
+            WarpMatrix::Load { dst, address, transpose } => {
+                self.load_matrix(index, dst, *address, *transpose)?;
+            }
+            WarpMatrix::Multiply { types, d, a, b, c } => {
+                multiply(&mut self.warps[index].registers, *types, d, [a, b, c])?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Lane 8j + r names the place of row r of matrix j; lane l's register j receives elements (l / 4, 2 (l % 4)) and
+    /// the next of matrix j, or of its transpose.
+    fn load_matrix(
+        &mut self,
+        index: usize,
+        dst: &[Reg],
+        address: Operand,
+        transpose: bool,
+    ) -> Result<(), Stop> {
+        let warp = &mut self.warps[index];
+        let addresses = warp.registers.read(address)?;
+        let cta = &mut self.ctas[warp.cta];
+        for (matrix, &reg) in dst.iter().enumerate() {
+            let mut halves = [[0u16; 8]; 8];
+            for (row, halves) in halves.iter_mut().enumerate() {
+                let lane = 8 * matrix + row;
+                let offset = cta.own(addresses[lane]).map_err(|fault| fault.lane(lane))?;
+                let bytes = cta.shared.load(offset, 16).map_err(|fault| fault.lane(lane))?;
+                for (half, bytes) in halves.iter_mut().zip(bytes.chunks_exact(2)) {
+                    *half = u16::from_le_bytes([bytes[0], bytes[1]]);
+                }
+            }
+            let element = |row: usize, column: usize| {
+                u32::from(if transpose { halves[column][row] } else { halves[row][column] })
+            };
+            let values = core::array::from_fn(|lane| {
+                let (row, column) = (lane / 4, lane % 4 * 2);
+                element(row, column) | element(row, column + 1) << 16
+            });
+            warp.registers.write(reg, &values)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,426 @@
+//! Arithmetic beyond the plain operators: bits, rounding modes, approximations, halves, narrow formats.
+//!
+//! Source: PTX ISA "Integer Arithmetic", "Logic and Shift", "Floating Point", "Half Precision", "cvt".
+
+use super::operands::Operands;
+use super::{Operand, Reg};
+use crate::types::Type;
+
+/// What is done to the bits of one integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BitOp {
+    /// `popc`: how many are set.
+    Population,
+    /// `clz`: how many are clear above the highest that is set.
+    LeadingZeros,
+    /// `brev`: their order turned round.
+    Reverse,
+}
+
+/// A function that hardware approximates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ApproxOp {
+    /// `ex2.approx`: 2^x, relative error 2^-22.
+    Exp2,
+    /// `lg2.approx`: log2 x, absolute error 2^-22 near 1, relative 2^-22 elsewhere.
+    Log2,
+    /// `rcp.approx`: 1/x, 1 ulp.
+    Reciprocal,
+    /// `rsqrt.approx`: x^-1/2, relative error 2^-22.9.
+    ReciprocalRoot,
+    /// `sqrt.approx`: x^1/2, relative error 2^-23.
+    Root,
+    /// `sin.approx`: absolute error 2^-20.5 in -pi..pi.
+    Sin,
+    /// `cos.approx`: absolute error 2^-20.5 in -pi..pi.
+    Cos,
+    /// `tanh.approx`: relative error 2^-11.
+    Tanh,
+}
+
+/// How a result is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rounding {
+    /// `.rn`: to the nearest, ties to even.
+    Nearest,
+    /// `.rz`: toward zero.
+    Zero,
+    /// `.rm`: down.
+    Down,
+    /// `.rp`: up.
+    Up,
+}
+
+impl Rounding {
+    /// Every mode.
+    pub const ALL: [Self; 4] = [Self::Nearest, Self::Zero, Self::Down, Self::Up];
+
+    /// PTX's suffix.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Nearest => "rn",
+            Self::Zero => "rz",
+            Self::Down => "rm",
+            Self::Up => "rp",
+        }
+    }
+}
+
+/// An operation on floats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FloatOp {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a * b`.
+    Mul,
+    /// `a * b + c`, rounded once.
+    Fma,
+    /// The smaller; NaN where both are, or where one is and NaN wins.
+    Min,
+    /// The larger; NaN where both are, or where one is and NaN wins.
+    Max,
+}
+
+/// The floats of half operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HalfType {
+    /// `.f16`.
+    F16,
+    /// `.bf16`.
+    Bf16,
+    /// Two `.f16` in a `.u32`.
+    F16x2,
+    /// Two `.bf16` in a `.u32`.
+    Bf16x2,
+}
+
+impl HalfType {
+    /// Every type.
+    pub const ALL: [Self; 4] = [Self::F16, Self::Bf16, Self::F16x2, Self::Bf16x2];
+
+    /// The register's type.
+    pub const fn register(self) -> Type {
+        match self {
+            Self::F16 => Type::F16,
+            Self::Bf16 => Type::Bf16,
+            Self::F16x2 | Self::Bf16x2 => Type::U32,
+        }
+    }
+
+    /// PTX's suffix.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F16x2 => "f16x2",
+            Self::Bf16x2 => "bf16x2",
+        }
+    }
+}
+
+/// A conversion between formats that plain [`Convert`](super::Inst::Convert) does not have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cvt {
+    /// `cvt.rn.satfinite{.relu}.{e4m3x2|e5m2x2}.f32 d, high, low`: two `.f32` into a `.u16`.
+    PackFp8 {
+        /// E5M2, else E4M3.
+        e5m2: bool,
+        /// Negative values become 0.
+        relu: bool,
+    },
+    /// `cvt.rn.satfinite{.relu}.{e4m3x2|e5m2x2}.f16x2`: a pair of `.f16` into a `.u16`.
+    NarrowFp8 {
+        /// E5M2, else E4M3.
+        e5m2: bool,
+        /// Negative values become 0.
+        relu: bool,
+    },
+    /// `cvt.rn{.relu}.f16x2.{e4m3x2|e5m2x2}`: a `.u16` into a pair of `.f16`, exactly.
+    WidenFp8 {
+        /// E5M2, else E4M3.
+        e5m2: bool,
+        /// Negative values become 0.
+        relu: bool,
+    },
+    /// `cvt.{rn|rz}{.relu}.{f16x2|bf16x2}.f32 d, high, low`.
+    PackHalf {
+        /// `.bf16x2`, else `.f16x2`.
+        bf16: bool,
+        /// Toward zero, else to nearest even.
+        toward_zero: bool,
+        /// Negative values become 0.
+        relu: bool,
+    },
+    /// `cvt.rna.tf32.f32`: to the nearest of 10 mantissa bits, ties away from zero, into a `.u32`.
+    Tf32,
+    /// `cvt.{rni|rzi|rmi|rpi}.f32.f32`: the whole number that the rounding names.
+    Integral(Rounding),
+    /// `cvt.{rni|rzi|rmi|rpi}.s32.f32`, saturated.
+    ToSigned(Rounding),
+    /// `cvt.{rni|rzi|rmi|rpi}.u32.f32`, saturated.
+    ToUnsigned(Rounding),
+    /// `cvt.pack.sat.{s8|u8}.s32.b32 d, a, b, c`: a and b saturated to 8 bits in the low half, c's low half above.
+    PackInt8 {
+        /// `.s8`, else `.u8`.
+        signed: bool,
+    },
+}
+
+impl Cvt {
+    /// The types of the sources, then the result's.
+    pub const fn types(self) -> (&'static [Type], Type) {
+        match self {
+            Self::PackFp8 { .. } => (&[Type::F32, Type::F32], Type::U16),
+            Self::NarrowFp8 { .. } => (&[Type::U32], Type::U16),
+            Self::WidenFp8 { .. } => (&[Type::U16], Type::U32),
+            Self::PackHalf { .. } => (&[Type::F32, Type::F32], Type::U32),
+            Self::Tf32 => (&[Type::F32], Type::U32),
+            Self::Integral(_) => (&[Type::F32], Type::F32),
+            Self::ToSigned(_) => (&[Type::F32], Type::S32),
+            Self::ToUnsigned(_) => (&[Type::F32], Type::U32),
+            Self::PackInt8 { .. } => (&[Type::S32, Type::S32, Type::U32], Type::U32),
+        }
+    }
+}
+
+/// An arithmetic instruction: pure functions of registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AluOp {
+    /// `popc clz brev` of [`Type::U32`] or [`Type::U64`]; counts are `.u32`. ISA "popc", "clz", "brev".
+    Bits(BitOp, Type),
+    /// `prmt.b32 d, a, b, selector`: each nibble of the selector picks a byte of `b:a`; its top bit spreads the byte's
+    /// sign. ISA "prmt".
+    Permute,
+    /// `lop3.b32 d, a, b, c`: bit (a, b, c) of the table. ISA "lop3".
+    Logic3(u8),
+    /// `shf.{l|r}.{wrap|clamp}.b32 d, low, high, count`. ISA "shf".
+    Funnel {
+        /// Shift left and keep the high word, else right and keep the low one.
+        left: bool,
+        /// Counts modulo 32, else 32 at most.
+        wrap: bool,
+    },
+    /// `bfe d, a, position, length`, sign-extended for signed types. ISA "bfe".
+    Extract(Type),
+    /// `bfi d, field, into, position, length` of [`Type::U32`] or [`Type::U64`]. ISA "bfi".
+    Insert(Type),
+    /// `mul.wide d, a, b` of `.u32` or `.s32`: the 64-bit product. ISA "mul".
+    MulWide(Type),
+    /// `mad.wide d, a, b, c` of `.u32` or `.s32`, c of 64 bits. ISA "mad".
+    MadWide(Type),
+    /// `mad.hi d, a, b, c`: the product's high half, and c. ISA "mad".
+    MadHigh(Type),
+    /// `{ex2|lg2|rcp|…}.approx.f32`, subnormals kept where the instruction keeps them. ISA "Floating Point".
+    Approx(ApproxOp),
+    /// `tanh.approx` or `ex2.approx` of halves. ISA "Half Precision".
+    ApproxHalf(ApproxOp, HalfType),
+    /// `{rcp|sqrt}.<rounding>.f32`, or `.f64` to nearest. ISA "rcp", "sqrt".
+    Exact {
+        /// The reciprocal, else the square root.
+        reciprocal: bool,
+        /// `.f32` or `.f64`.
+        ty: Type,
+        /// How the result is rounded.
+        rounding: Rounding,
+    },
+    /// `{add|sub|mul|fma}.<rounding>{.ftz}{.sat}` of `.f32`, `.f64`. ISA "Floating Point".
+    Float {
+        /// What is done.
+        op: FloatOp,
+        /// `.f32`, or `.f64` to nearest without `flush` and `saturate`.
+        ty: Type,
+        /// How the result is rounded.
+        rounding: Rounding,
+        /// Subnormals are zeros.
+        flush: bool,
+        /// Cut to 0..=1, NaN to 0.
+        saturate: bool,
+    },
+    /// `{min|max}.NaN.f32`: NaN wins. ISA "min", "max".
+    NanExtreme {
+        /// The larger, else the smaller.
+        max: bool,
+    },
+    /// `copysign d, a, b` of `.f32` or `.f64`: |b| with the sign of a. ISA "copysign".
+    CopySign(Type),
+    /// `{add|sub|mul|fma|min|max}` of halves, subnormals kept. ISA "Half Precision".
+    Half {
+        /// What is done.
+        op: FloatOp,
+        /// To what.
+        ty: HalfType,
+        /// NaN wins a minimum or maximum.
+        nan: bool,
+        /// An `fma` below zero becomes 0.
+        relu: bool,
+    },
+    /// `{neg|abs}` of halves. ISA "Half Precision".
+    HalfSign {
+        /// To what.
+        ty: HalfType,
+        /// `-a`, else `|a|`.
+        negate: bool,
+    },
+    /// Between formats. ISA "cvt".
+    Cvt(Cvt),
+}
+
+/// An arithmetic instruction and its registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alu {
+    /// What is done.
+    pub op: AluOp,
+    /// Receives the result.
+    pub dst: Reg,
+    /// The operands, in PTX's order.
+    pub src: Vec<Operand>,
+}
+
+const PAIR: [Type; 2] = [Type::U32, Type::U32];
+
+impl AluOp {
+    /// The types of the operands in PTX's order, then the result's; `None` where the form does not exist.
+    pub fn types(self) -> Option<(Vec<Type>, Type)> {
+        use Type::{F32, F64, S32, S64, U32, U64};
+        let wide = |ty| if ty == S32 { S64 } else { U64 };
+        Some(match self {
+            Self::Bits(op, ty @ (U32 | U64)) => (vec![ty], if op == BitOp::Reverse { ty } else { U32 }),
+            Self::Permute | Self::Logic3(_) | Self::Funnel { .. } => (vec![U32; 3], U32),
+            Self::Extract(ty @ (U32 | S32 | U64 | S64)) => ([&[ty][..], &PAIR].concat(), ty),
+            Self::Insert(ty @ (U32 | U64)) => ([&[ty, ty][..], &PAIR].concat(), ty),
+            Self::MulWide(ty @ (U32 | S32)) => (vec![ty; 2], wide(ty)),
+            Self::MadWide(ty @ (U32 | S32)) => (vec![ty, ty, wide(ty)], wide(ty)),
+            Self::MadHigh(ty @ (U32 | S32 | U64 | S64)) => (vec![ty; 3], ty),
+            Self::Approx(_) => (vec![F32], F32),
+            Self::ApproxHalf(ApproxOp::Tanh | ApproxOp::Exp2, ty) => (vec![ty.register()], ty.register()),
+            Self::Exact { ty: F64, rounding, .. } if rounding != Rounding::Nearest => return None,
+            Self::Exact { ty: ty @ (F32 | F64), .. } => (vec![ty], ty),
+            Self::Float { op: FloatOp::Min | FloatOp::Max, .. } => return None,
+            Self::Float { ty: F64, flush, saturate, rounding, .. }
+                if flush || saturate || rounding != Rounding::Nearest =>
+            {
+                return None;
+            }
+            Self::Float { op, ty: ty @ (F32 | F64), .. } => {
+                (vec![ty; if op == FloatOp::Fma { 3 } else { 2 }], ty)
+            }
+            Self::NanExtreme { .. } => (vec![F32; 2], F32),
+            Self::CopySign(ty @ (F32 | F64)) => (vec![ty; 2], ty),
+            Self::Half { op, nan, relu, .. }
+                if (nan && !matches!(op, FloatOp::Min | FloatOp::Max)) || (relu && op != FloatOp::Fma) =>
+            {
+                return None;
+            }
+            Self::Half { op, ty, .. } => {
+                (vec![ty.register(); if op == FloatOp::Fma { 3 } else { 2 }], ty.register())
+            }
+            Self::HalfSign { ty, .. } => (vec![ty.register()], ty.register()),
+            Self::Cvt(cvt) => {
+                let (sources, result) = cvt.types();
+                (sources.to_vec(), result)
+            }
+            Self::Bits(..)
+            | Self::Extract(_)
+            | Self::Insert(_)
+            | Self::MulWide(_)
+            | Self::MadWide(_)
+            | Self::MadHigh(_)
+            | Self::ApproxHalf(..)
+            | Self::Exact { .. }
+            | Self::Float { .. }
+            | Self::CopySign(_) => return None,
+        })
+    }
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Bits(BitOp::Population, _) => "popc",
+            Self::Bits(BitOp::LeadingZeros, _) => "clz",
+            Self::Bits(BitOp::Reverse, _) => "brev",
+            Self::Permute => "prmt",
+            Self::Logic3(_) => "lop3",
+            Self::Funnel { .. } => "shf",
+            Self::Extract(_) => "bfe",
+            Self::Insert(_) => "bfi",
+            Self::MulWide(_) => "mul.wide",
+            Self::MadWide(_) => "mad.wide",
+            Self::MadHigh(_) => "mad.hi",
+            Self::Approx(op) | Self::ApproxHalf(op, _) => op.name(),
+            Self::Exact { reciprocal: true, .. } => "rcp",
+            Self::Exact { reciprocal: false, .. } => "sqrt",
+            Self::Float { op, .. } | Self::Half { op, .. } => op.name(),
+            Self::NanExtreme { max: true } => "max.NaN",
+            Self::NanExtreme { max: false } => "min.NaN",
+            Self::CopySign(_) => "copysign",
+            Self::HalfSign { negate: true, .. } => "neg",
+            Self::HalfSign { negate: false, .. } => "abs",
+            Self::Cvt(_) => "cvt",
+        }
+    }
+}
+
+impl ApproxOp {
+    /// Every function.
+    pub const ALL: [Self; 8] = [
+        Self::Exp2,
+        Self::Log2,
+        Self::Reciprocal,
+        Self::ReciprocalRoot,
+        Self::Root,
+        Self::Sin,
+        Self::Cos,
+        Self::Tanh,
+    ];
+
+    /// PTX's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exp2 => "ex2",
+            Self::Log2 => "lg2",
+            Self::Reciprocal => "rcp",
+            Self::ReciprocalRoot => "rsqrt",
+            Self::Root => "sqrt",
+            Self::Sin => "sin",
+            Self::Cos => "cos",
+            Self::Tanh => "tanh",
+        }
+    }
+}
+
+impl FloatOp {
+    /// Every operation.
+    pub const ALL: [Self; 6] = [Self::Add, Self::Sub, Self::Mul, Self::Fma, Self::Min, Self::Max];
+
+    /// PTX's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Add => "add",
+            Self::Sub => "sub",
+            Self::Mul => "mul",
+            Self::Fma => "fma",
+            Self::Min => "min",
+            Self::Max => "max",
+        }
+    }
+}
+
+impl Alu {
+    pub(super) fn operands(&self) -> Operands {
+        let Some((sources, result)) = self.op.types() else { return Operands::default() };
+        let all = self.src.iter().zip(sources).fold(Operands::default(), |all, (&src, ty)| all.read(src, ty));
+        all.write(self.dst, result)
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let name = self.op.name();
+        let (sources, _) = self.op.types().ok_or_else(|| format!("{name}: no such form, {:?}", self.op))?;
+        let (needed, given) = (sources.len(), self.src.len());
+        if needed == given { Ok(()) } else { Err(format!("{name} of {given} operands, it has {needed}")) }
+    }
+}

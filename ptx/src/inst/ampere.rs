@@ -1,0 +1,213 @@
+//! Copies and matrix multiplies by threads and single warps: `cp.async`, `ldmatrix`, `mma.sync`.
+//!
+//! Source: PTX ISA "cp.async", "ldmatrix", "mma".
+
+use super::operands::Operands;
+use super::{Address, Operand, Reg};
+use crate::types::Type;
+
+/// Copies that a thread starts and waits for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyAsync {
+    /// `cp.async.{ca|cg}.shared::cta.global`. ISA "cp.async".
+    Copy {
+        /// 4, 8 or 16; `past_l1` has 16 only.
+        bytes: u32,
+        /// `.cg`: kept in L2 alone.
+        past_l1: bool,
+        /// Shared address, a multiple of `bytes`.
+        dst: Operand,
+        /// Global address, a multiple of `bytes`.
+        src: Address,
+        /// How many bytes are read, at most `bytes`; the others become zeros. `None` for all.
+        size: Option<Operand>,
+    },
+    /// `cp.async.commit_group`. ISA "cp.async.commit_group".
+    Commit,
+    /// `cp.async.wait_group`. ISA "cp.async.wait_group".
+    Wait {
+        /// How many of the newest groups may stay pending.
+        pending: u32,
+    },
+    /// `cp.async.wait_all`. ISA "cp.async.wait_all".
+    WaitAll,
+    /// `cp.async.mbarrier.arrive{.noinc}.shared::cta.b64`: an arrival once the thread's copies so far are done. ISA
+    /// "cp.async.mbarrier.arrive".
+    Arrive {
+        /// Shared address of the mbarrier.
+        barrier: Operand,
+        /// Whether the barrier counts this arrival among those it expects; otherwise it expects one more in this phase.
+        counted: bool,
+    },
+}
+
+impl CopyAsync {
+    pub(super) fn operands(&self) -> Operands {
+        let none = Operands::default();
+        match self {
+            Self::Copy { dst, src, size, .. } => {
+                let all = none.read(*dst, Type::U32).read(src.base, Type::U64);
+                size.iter().fold(all, |all, &size| all.read(size, Type::U32))
+            }
+            Self::Arrive { barrier, .. } => none.read(*barrier, Type::U32),
+            Self::Commit | Self::Wait { .. } | Self::WaitAll => none,
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Copy { .. } => "cp.async",
+            Self::Commit => "cp.async.commit_group",
+            Self::Wait { .. } => "cp.async.wait_group",
+            Self::WaitAll => "cp.async.wait_all",
+            Self::Arrive { .. } => "cp.async.mbarrier.arrive",
+        }
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Copy { bytes, past_l1, .. }
+                if !matches!(bytes, 4 | 8 | 16) || (*past_l1 && *bytes != 16) =>
+            {
+                Err(format!("cp.async of {bytes} B: 4, 8 or 16, and past L1 16 alone"))
+            }
+            Self::Copy { size: Some(Operand::Imm(size)), bytes, .. } if *size > u64::from(*bytes) => {
+                Err(format!("cp.async reads {size} of {bytes} B"))
+            }
+            Self::Copy { .. } | Self::Commit | Self::Wait { .. } | Self::WaitAll | Self::Arrive { .. } => {
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Element types of `mma.sync`: A and B, then the accumulators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MmaTypes {
+    /// `m16n8k16.f32.bf16.bf16.f32`.
+    Bf16F32,
+    /// `m16n8k16.f32.f16.f16.f32`.
+    F16F32,
+    /// `m16n8k16.f16.f16.f16.f16`.
+    F16F16,
+    /// `m16n8k8.f32.tf32.tf32.f32`; the low 13 bits of an operand are ignored.
+    Tf32F32,
+    /// `m16n8k32.s32` of 8-bit integers.
+    Int8 {
+        /// A is `.s8`, else `.u8`.
+        signed_a: bool,
+        /// B is `.s8`, else `.u8`.
+        signed_b: bool,
+        /// Sums saturate (`.satfinite`), else they wrap.
+        saturate: bool,
+    },
+}
+
+impl MmaTypes {
+    /// K of one instruction; M is 16 and N is 8.
+    pub const fn k(self) -> u32 {
+        match self {
+            Self::Bf16F32 | Self::F16F32 | Self::F16F16 => 16,
+            Self::Tf32F32 => 8,
+            Self::Int8 { .. } => 32,
+        }
+    }
+
+    /// The type of an accumulator register, and how many a thread has.
+    pub const fn accumulators(self) -> (Type, usize) {
+        match self {
+            Self::Bf16F32 | Self::F16F32 | Self::Tf32F32 => (Type::F32, 4),
+            Self::F16F16 => (Type::U32, 2),
+            Self::Int8 { .. } => (Type::S32, 4),
+        }
+    }
+
+    /// The names of D, A, B and C, as PTX writes them.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Bf16F32 => "f32.bf16.bf16.f32",
+            Self::F16F32 => "f32.f16.f16.f32",
+            Self::F16F16 => "f16.f16.f16.f16",
+            Self::Tf32F32 => "f32.tf32.tf32.f32",
+            Self::Int8 { signed_a: true, signed_b: true, .. } => "s32.s8.s8.s32",
+            Self::Int8 { signed_a: true, signed_b: false, .. } => "s32.s8.u8.s32",
+            Self::Int8 { signed_a: false, signed_b: true, .. } => "s32.u8.s8.s32",
+            Self::Int8 { signed_a: false, signed_b: false, .. } => "s32.u8.u8.s32",
+        }
+    }
+}
+
+/// Matrices of one warp: `ldmatrix` and `mma.sync`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarpMatrix {
+    /// `ldmatrix.sync.aligned.m8n8.x{1,2,4}{.trans}.shared::cta.b16`. ISA "ldmatrix".
+    Load {
+        /// 1, 2 or 4 registers of two 16-bit elements.
+        dst: Vec<Reg>,
+        /// Shared address of this lane's 16-byte row.
+        address: Operand,
+        /// Load each matrix transposed.
+        transpose: bool,
+    },
+    /// `mma.sync.aligned.m16n8kK.row.col`: `D = A * B + C`. ISA "mma".
+    Multiply {
+        /// Element types; they fix K.
+        types: MmaTypes,
+        /// The result.
+        d: Vec<Reg>,
+        /// Four 32-bit registers of A.
+        a: [Operand; 4],
+        /// Two 32-bit registers of B.
+        b: [Operand; 2],
+        /// The addend.
+        c: Vec<Operand>,
+    },
+}
+
+impl WarpMatrix {
+    pub(super) fn operands(&self) -> Operands {
+        let none = Operands::default();
+        match self {
+            Self::Load { dst, address, .. } => {
+                dst.iter().fold(none.read(*address, Type::U32), |all, &reg| all.write(reg, Type::U32))
+            }
+            Self::Multiply { types, d, a, b, c } => {
+                let (ty, _) = types.accumulators();
+                let all = none.read_all(a, Type::U32).read_all(b, Type::U32).read_all(c, ty);
+                d.iter().fold(all, |all, &reg| all.write(reg, ty))
+            }
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Load { .. } => "ldmatrix",
+            Self::Multiply { .. } => "mma.sync",
+        }
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::Load { dst, .. } if !matches!(dst.len(), 1 | 2 | 4) => {
+                Err(format!("ldmatrix of {} matrices, not 1, 2 or 4", dst.len()))
+            }
+            Self::Multiply { types, d, c, .. } => {
+                let (_, needed) = types.accumulators();
+                if d.len() == needed && c.len() == needed {
+                    return Ok(());
+                }
+                let (d, c) = (d.len(), c.len());
+                Err(format!("mma .{} with {d} results and {c} addends, each has {needed}", types.suffix()))
+            }
+            Self::Load { .. } => Ok(()),
+        }
+    }
+}

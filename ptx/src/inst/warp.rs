@@ -1,0 +1,211 @@
+//! What the lanes of a warp tell each other: votes, matches, reductions, shuffles.
+//!
+//! Source: PTX ISA "vote.sync", "match.sync", "redux.sync", "shfl.sync", "activemask", "nanosleep". `members` is the
+//! mask of the lanes that execute the instruction together: all of them, and no other.
+
+use super::operands::Operands;
+use super::{Operand, Reg};
+use crate::types::Type;
+
+/// What a vote asks of the lanes' predicates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Vote {
+    /// Whether all hold.
+    All,
+    /// Whether one holds.
+    Any,
+    /// Whether all are the same.
+    Uniform,
+}
+
+/// How a reduction joins the lanes' values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    /// The sum, which wraps.
+    Add,
+    /// The smallest.
+    Min,
+    /// The largest.
+    Max,
+    /// Bitwise and.
+    And,
+    /// Bitwise or.
+    Or,
+    /// Bitwise exclusive or.
+    Xor,
+}
+
+/// Which lane a shuffle takes the value from; j is the lane operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shuffle {
+    /// `.up`: lane - j, none below the segment.
+    Up,
+    /// `.down`: lane + j, none above the segment.
+    Down,
+    /// `.bfly`: lane ^ j.
+    Butterfly,
+    /// `.idx`: lane j of the segment.
+    Index,
+}
+
+/// Exchanges between the lanes of a warp.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WarpInst {
+    /// `vote.sync.{all|any|uni}.pred`.
+    Vote {
+        /// What is asked.
+        vote: Vote,
+        /// A predicate register.
+        dst: Reg,
+        /// Each lane's predicate.
+        src: Operand,
+        /// The lanes that vote.
+        members: Operand,
+    },
+    /// `vote.sync.ballot.b32`: a bit for each lane whose predicate holds.
+    Ballot {
+        /// A `.u32` register.
+        dst: Reg,
+        /// Each lane's predicate.
+        src: Operand,
+        /// The lanes that vote.
+        members: Operand,
+    },
+    /// `match.any.sync`: the lanes that hold the same value.
+    MatchAny {
+        /// [`Type::U32`] or [`Type::U64`].
+        ty: Type,
+        /// A `.u32` register.
+        dst: Reg,
+        /// Each lane's value.
+        src: Operand,
+        /// The lanes that take part.
+        members: Operand,
+    },
+    /// `match.all.sync`: the members where all hold one value, else 0.
+    MatchAll {
+        /// [`Type::U32`] or [`Type::U64`].
+        ty: Type,
+        /// A `.u32` register.
+        dst: Reg,
+        /// A predicate register: whether all do.
+        all: Reg,
+        /// Each lane's value.
+        src: Operand,
+        /// The lanes that take part.
+        members: Operand,
+    },
+    /// `redux.sync`: one value of all lanes.
+    Reduce {
+        /// How.
+        op: ReduceOp,
+        /// [`Type::U32`] or [`Type::S32`].
+        ty: Type,
+        /// Receives it in each lane.
+        dst: Reg,
+        /// Each lane's value.
+        src: Operand,
+        /// The lanes that take part.
+        members: Operand,
+    },
+    /// `shfl.sync.{up|down|bfly|idx}.b32`.
+    Shuffle {
+        /// Which lane the value is of.
+        mode: Shuffle,
+        /// A 32-bit register; a lane that has no source keeps its own value.
+        dst: Reg,
+        /// Whether there was a source, a predicate.
+        found: Option<Reg>,
+        /// Each lane's value, 32 bits.
+        src: Operand,
+        /// j.
+        lane: Operand,
+        /// Lanes of a segment: a power of two, 1 to 32.
+        width: u32,
+        /// The lanes that take part.
+        members: Operand,
+    },
+    /// `activemask.b32`: the lanes that execute it.
+    ActiveMask {
+        /// A `.u32` register.
+        dst: Reg,
+    },
+    /// `nanosleep.u32`: pauses for between none and twice this time.
+    Sleep {
+        /// Nanoseconds, at most a million.
+        nanoseconds: Operand,
+    },
+}
+
+impl WarpInst {
+    pub(super) fn operands(&self) -> Operands {
+        let none = Operands::default();
+        match self {
+            Self::Vote { dst, src, members, .. } => {
+                none.read(*src, Type::Pred).read(*members, Type::U32).write(*dst, Type::Pred)
+            }
+            Self::Ballot { dst, src, members } => {
+                none.read(*src, Type::Pred).read(*members, Type::U32).write(*dst, Type::U32)
+            }
+            Self::MatchAny { ty, dst, src, members } => {
+                none.read(*src, *ty).read(*members, Type::U32).write(*dst, Type::U32)
+            }
+            Self::MatchAll { ty, dst, all, src, members } => {
+                none.read(*src, *ty).read(*members, Type::U32).write(*dst, Type::U32).write(*all, Type::Pred)
+            }
+            Self::Reduce { ty, dst, src, members, .. } => {
+                none.read(*src, *ty).read(*members, Type::U32).write(*dst, *ty)
+            }
+            Self::Shuffle { dst, found, src, lane, members, .. } => {
+                let all =
+                    none.read_bits(*src, 32).read_all(&[*lane, *members], Type::U32).write_bits(*dst, 32);
+                found.iter().fold(all, |all, &reg| all.write(reg, Type::Pred))
+            }
+            Self::ActiveMask { dst } => none.write(*dst, Type::U32),
+            Self::Sleep { nanoseconds } => none.read(*nanoseconds, Type::U32),
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Vote { .. } | Self::Ballot { .. } => "vote.sync",
+            Self::MatchAny { .. } | Self::MatchAll { .. } => "match.sync",
+            Self::Reduce { .. } => "redux.sync",
+            Self::Shuffle { .. } => "shfl.sync",
+            Self::ActiveMask { .. } => "activemask",
+            Self::Sleep { .. } => "nanosleep",
+        }
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        match self {
+            Self::MatchAny { ty, .. } | Self::MatchAll { ty, .. } if !matches!(ty, Type::U32 | Type::U64) => {
+                Err(format!("match.sync of .{ty}, not .u32 or .u64"))
+            }
+            Self::Reduce { ty, .. } if !matches!(ty, Type::U32 | Type::S32) => {
+                Err(format!("redux.sync of .{ty}, not .u32 or .s32"))
+            }
+            Self::Reduce { op: ReduceOp::And | ReduceOp::Or | ReduceOp::Xor, ty: Type::S32, .. } => {
+                Err("redux.sync of bits takes .u32".to_owned())
+            }
+            Self::Shuffle { width, .. } if !width.is_power_of_two() || *width > 32 => {
+                Err(format!("shuffle in segments of {width} lanes, not a power of two up to 32"))
+            }
+            Self::Sleep { nanoseconds: Operand::Imm(time) } if *time > 1_000_000 => {
+                Err(format!("nanosleep of {time} ns, more than a millisecond"))
+            }
+            Self::Vote { .. }
+            | Self::Ballot { .. }
+            | Self::MatchAny { .. }
+            | Self::MatchAll { .. }
+            | Self::Reduce { .. }
+            | Self::Shuffle { .. }
+            | Self::ActiveMask { .. }
+            | Self::Sleep { .. } => Ok(()),
+        }
+    }
+}
