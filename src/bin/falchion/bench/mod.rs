@@ -61,7 +61,7 @@ pub(crate) struct BenchArgs {
     /// Element type.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// Contiguous directions of A and B, as in kernel names: kk, kn, mk or mn.
+    /// Contiguous directions of A and B, as in kernel names; with --config, those of the first kernel.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
     /// Turns that each candidate gets [default: 7; 3 for --suite selection].
@@ -158,6 +158,9 @@ impl BenchArgs {
         let arena = Arena::new(&mut gpu, &data, &shapes)?;
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
         let mut record = self.record(&gpu, peer.as_ref())?;
+        if let Some(first) = ours.first() {
+            record.layout = catalogue::layout(first.entry.as_ref());
+        }
         let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
         let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
