@@ -22,8 +22,9 @@
 //! });
 //! ```
 //!
-//! [`laws::check`](crate::laws::check) draws cases, demands that 100 per cent of them have a result, and panics at a broken
-//! law with the smallest case it finds, the layouts in `shape:stride` notation, and the paths of SVG pictures of them.
+//! [`laws::check`](crate::laws::check) draws cases until 1000 have held, demands that 100 per cent of all cases have a result,
+//! and panics at a broken law with the smallest case it finds, the layouts in `shape:stride` notation, and the paths of SVG
+//! pictures of them.
 //!
 //! # In a test that uses `proptest!`
 //!

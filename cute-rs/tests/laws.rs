@@ -1,11 +1,11 @@
-//! The equations of the algebra, on random layouts: every law of [`cute_rs::laws`], 10 000 cases each.
+//! The equations of the algebra, on random layouts: every law of [`cute_rs::laws`], 10 000 cases with a result each.
 
 use cute_rs::laws::{self, check};
 use cute_rs::strategies::{
     Choices, blocks_and_grids, choices, compact_layouts, composable_pairs, congruent_pairs, divisible_tilers,
     injective_layouts, layouts, shapes, signed_layouts, swizzles,
 };
-use cute_rs::{IntTuple, Layout};
+use cute_rs::{IntTuple, Layout, Swizzle};
 use proptest::strategy::Strategy;
 
 const CASES: u32 = 10_000;
@@ -235,11 +235,37 @@ fn strides_are_generated_in_order() {
 fn elements_are_joined_and_split() {
     let cases = choices(|choices| (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]));
     check(CASES, 20, cases, |(layout, n)| laws::recasts(&layout, n));
+    // Elements of which each was split, so that they can be joined again.
+    let split = choices(|choices| {
+        let (layout, n) = (choices.injective_layout(), [2, 4, 8, 3, 1][choices.index(5)]);
+        let (shape, stride) = (layout.shape(), layout.stride());
+        let unit = stride.leaves().position(|stride| stride == 1);
+        let extents: Vec<_> =
+            shape.leaves().enumerate().map(|(i, s)| if Some(i) == unit { s * n } else { s }).collect();
+        let strides: Vec<_> = stride.leaves().map(|d| if d == 1 { 1 } else { d * n }).collect();
+        let nested = |leaves: &[i64]| IntTuple::flat(leaves).and_then(|flat| flat.unflatten(&shape));
+        let (extents, strides) =
+            (nested(&extents).expect("few leaves"), nested(&strides).expect("few leaves"));
+        (Layout::new(extents, strides).expect("positive extents"), n)
+    });
+    check(CASES, 80, split, |(layout, n)| laws::recasts(&layout, n));
 }
 
 #[test]
 fn swizzles_are_their_bits() {
     check(CASES, 5, (swizzles(), swizzles(), 0_i64..1 << 16), |(a, b, x)| laws::swizzle(a, b, x));
+    // Two parts of one swizzle, which join to it again.
+    let parts = choices(|choices| {
+        let whole = choices.swizzle();
+        let low = choices.below(i64::from(whole.bits) + 1) as u32;
+        let (first, second) = (
+            Swizzle { bits: low, ..whole },
+            Swizzle { bits: whole.bits - low, base: whole.base + low, ..whole },
+        );
+        let pair = if choices.one_in(2) { (first, second) } else { (second, first) };
+        (pair, choices.below(1 << 16))
+    });
+    check(CASES, 100, parts, |((a, b), x)| laws::swizzle(a, b, x));
 }
 
 #[test]

@@ -22,12 +22,12 @@ pub fn evaluation(layout: &Layout) -> Result<Verdict, Broken> {
     for (i, &want) in (0..).zip(&table) {
         let coords = super::oracle::digits(&sizes, i);
         let got = [layout.at(i), layout.at_modes(&coords), layout.flatten().at(i), -layout.at(-i)];
-        equal(&got, &[want; 4], &[layout], &format!("offset {i}"))?;
+        equal(&got, &[want; 4], &[layout], format_args!("offset {i}"))?;
         equal(
             &layout.at_coord(&layout.coord(i)),
             &Ok(want),
             &[layout],
-            &format!("offset {}", layout.coord(i)),
+            format_args!("offset {}", layout.coord(i)),
         )?;
         if forwards {
             let unsigned: Vec<_> = coords.iter().map(|&c| c as u32).collect();
@@ -57,7 +57,7 @@ pub fn coalesce(layout: &Layout) -> Result<Verdict, Broken> {
     let of = Oracle::of(&endless);
     let size = oracle.size();
     for i in (-size..3 * size).step_by(1 + size as usize / 24) {
-        equal(&of.at(i), &oracle.at(i), &[layout, &endless], &format!("coalesce_x at {i}"))?;
+        equal(&of.at(i), &oracle.at(i), &[layout, &endless], format_args!("coalesce_x at {i}"))?;
     }
     equal(
         &of.shape.leaves().len().saturating_sub(modes + 1),
@@ -120,7 +120,7 @@ pub fn with_shape(layout: &Layout, shape: &IntTuple) -> Result<Verdict, Broken> 
     let Ok(r) = layout.with_shape(*shape) else { return Ok(Verdict::NoResult) };
     let (of_l, of_r) = (Oracle::of(layout), Oracle::of(&r));
     let want: Vec<_> = (0..of_r.size()).map(|i| of_l.at(i)).collect();
-    equal(&of_r.offsets(), &want, &[layout, &r], &format!("the shape {shape}"))?;
+    equal(&of_r.offsets(), &want, &[layout, &r], format_args!("the shape {shape}"))?;
     let refined = super::oracle::Tree::of(shape).refined_by(&of_r.shape, true);
     ensure(refined, &[layout, &r], || format!("{shape} is not refined by {r}"))?;
     Ok(Verdict::Held)
@@ -169,7 +169,7 @@ pub fn inverses(layout: &Layout) -> Result<Verdict, Broken> {
             &table.get(c as usize).copied(),
             &Some(i),
             &[layout, &right],
-            &format!("right inverse at {i}"),
+            format_args!("right inverse at {i}"),
         )?;
     }
     let mut sorted = table.clone();
@@ -191,7 +191,7 @@ pub fn inverses(layout: &Layout) -> Result<Verdict, Broken> {
     })?;
     let of_left = Oracle::of(&left);
     for (i, &offset) in (0..).zip(&table) {
-        equal(&of_left.at(offset), &i, &[layout, &left], &format!("left inverse at {offset}"))?;
+        equal(&of_left.at(offset), &i, &[layout, &left], format_args!("left inverse at {offset}"))?;
     }
     Ok(Verdict::Held)
 }
@@ -210,7 +210,7 @@ pub fn common(a: &Layout, b: &Layout) -> Result<Verdict, Broken> {
     let run = Oracle::of(&common).offsets();
     for (i, &c) in (0..).zip(&run) {
         let got = (x.get(c as usize), y.get(c as usize));
-        equal(&got, &(Some(&i), Some(&i)), &[a, b, &common], &format!("common layout at {i}"))?;
+        equal(&got, &(Some(&i), Some(&i)), &[a, b, &common], format_args!("common layout at {i}"))?;
     }
     equal(&a.max_common_vector(b), &Ok(run.len() as i64), &[a, b], "common vector")?;
     // If all of the run of B is in the same place in A, all of it is common.

@@ -36,20 +36,44 @@ fn components(profile: &Tree, outer: &str) -> Vec<String> {
     }
 }
 
-/// The coordinate, component by component: digits times strides.
-fn evaluated(coords: &CoordLayout, coord: i64) -> Vec<i64> {
-    let leaves = leaves(coords);
-    let names = components(&Tree::of(&coords.profile()), "");
-    let (last, mut rest) = (leaves.len().saturating_sub(1), coord);
-    let mut sums = alloc::vec![0; names.len()];
-    for (i, (extent, scale, component)) in leaves.iter().enumerate() {
-        let digit = if i == last { rest } else { rest % extent };
-        rest /= extent;
-        if let Some(name) = names.iter().position(|name| name == component) {
-            sums[name] += digit * scale;
-        }
+/// A coordinate layout, read from its text: extents, strides, and which component of the profile each counts along.
+struct Reading {
+    leaves: Vec<(i64, i64, Option<usize>)>,
+    components: usize,
+}
+
+impl Reading {
+    fn of(coords: &CoordLayout) -> Self {
+        let names = components(&Tree::of(&coords.profile()), "");
+        let place = |(extent, scale, name): (i64, i64, String)| {
+            (extent, scale, names.iter().position(|other| *other == name))
+        };
+        Self { leaves: leaves(coords).into_iter().map(place).collect(), components: names.len() }
     }
-    sums
+
+    /// The coordinate, component by component: digits times strides.
+    fn at(&self, coord: i64) -> Vec<i64> {
+        let (last, mut rest) = (self.leaves.len().saturating_sub(1), coord);
+        let mut sums = alloc::vec![0; self.components];
+        for (i, &(extent, scale, component)) in self.leaves.iter().enumerate() {
+            let digit = if i == last { rest } else { rest % extent };
+            rest /= extent;
+            if let Some(component) = component {
+                sums[component] += digit * scale;
+            }
+        }
+        sums
+    }
+
+    /// All coordinates.
+    fn all(&self) -> Vec<Vec<i64>> {
+        (0..self.leaves.iter().map(|leaf| leaf.0).product()).map(|i| self.at(i)).collect()
+    }
+}
+
+/// The leaves of a coordinate that a layout yields.
+fn yielded(coord: &IntTuple) -> Vec<i64> {
+    Tree::of(coord).leaves()
 }
 
 /// An identity yields its own coordinates, in tiles as well as whole.
@@ -60,12 +84,13 @@ pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
     let Ok(identity) = CoordLayout::identity(*shape) else { return Ok(Verdict::NoResult) };
     let extents = Tree::of(shape).leaves();
     let size: i64 = extents.iter().product();
+    let reading = Reading::of(&identity);
     for i in 0..size {
         let got = Tree::of(&identity.at(i)).leaves();
-        equal(&got, &digits(&extents, i), &[], &format!("{identity} at {i}"))?;
-        equal(&got, &evaluated(&identity, i), &[], &format!("{identity} at {i}"))?;
+        equal(&got, &digits(&extents, i), &[], format_args!("{identity} at {i}"))?;
+        equal(&got, &reading.at(i), &[], format_args!("{identity} at {i}"))?;
         let at_coord = identity.at_coord(&shape.idx2crd(i)).map(|coord| Tree::of(&coord).leaves());
-        equal(&at_coord, &Ok(digits(&extents, i)), &[], &format!("{identity} at {i}"))?;
+        equal(&at_coord, &Ok(digits(&extents, i)), &[], format_args!("{identity} at {i}"))?;
     }
     equal(&Tree::of(&identity.profile()).congruent(&Tree::of(shape)), &true, &[], "profile")?;
     // Tile `c` of a flat shape begins at `c` times the tile's extents.
@@ -85,12 +110,12 @@ pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
                 .map(|((c, t), i)| c * t + i)
                 .collect();
             let got = Tree::of(&tiles.at_modes(&[i, c])).leaves();
-            equal(&got, &want, &[], &format!("{tiles} at ({i},{c})"))?;
+            equal(&got, &want, &[], format_args!("{tiles} at ({i},{c})"))?;
             let sliced = tiles.slice(&[None, Some(c)]).map(|(part, start)| {
                 let (part, start) = (Tree::of(&part.at(i)).leaves(), Tree::of(&start).leaves());
                 part.iter().zip(&start).map(|(p, s)| p + s).collect::<Vec<_>>()
             });
-            equal(&sliced, &Ok(want), &[], &format!("slice {c} of {tiles}"))?;
+            equal(&sliced, &Ok(want), &[], format_args!("slice {c} of {tiles}"))?;
         }
     }
     Ok(Verdict::Held)
@@ -103,32 +128,33 @@ pub fn identity(shape: &IntTuple, tile: &[i64]) -> Result<Verdict, Broken> {
 /// [`Broken`], as for all laws.
 pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result<Verdict, Broken> {
     let what = format!("{coords}");
-    for i in 0..coords.size() {
-        equal(&Tree::of(&coords.at(i)).leaves(), &evaluated(coords, i), &[], &what)?;
-        equal(&evaluated(&coords.coalesce(), i), &evaluated(coords, i), &[], &what)?;
+    let reading = Reading::of(coords);
+    let places = reading.all();
+    let coalesced = Reading::of(&coords.coalesce());
+    for (i, want) in (0..).zip(&places) {
+        equal(&yielded(&coords.at(i)), want, &[], format_args!("{what} at {i}"))?;
+        equal(&coalesced.at(i), want, &[], format_args!("{what}, coalesced, at {i}"))?;
     }
-    let names = components(&Tree::of(&coords.profile()), "");
-    let most = |k: usize| (0..coords.size()).map(|i| 1 + evaluated(coords, i)[k]).max().unwrap_or(1);
-    let extents: Vec<_> = (0..names.len()).map(most).collect();
-    equal(&Tree::of(&coords.coshape()).leaves(), &extents, &[], &format!("coshape of {what}"))?;
+    let most = |k: usize| places.iter().map(|place| 1 + place[k]).max().unwrap_or(1);
+    let extents: Vec<_> = (0..reading.components).map(most).collect();
+    equal(&yielded(&coords.coshape()), &extents, &[], format_args!("coshape of {what}"))?;
     // The profile of the strides names all their components.
     let strides: Vec<_> = (0..coords.shape().len()).map(|i| coords.stride(i)).collect();
     let profile = Basis::coprofile(&strides).map(|profile| {
         let own = components(&Tree::of(&profile), "");
         leaves(coords).iter().all(|leaf| leaf.1 == 0 || own.contains(&leaf.2))
     });
-    equal(&profile, &Ok(true), &[], &format!("coprofile of {what}"))?;
+    equal(&profile, &Ok(true), &[], format_args!("coprofile of {what}"))?;
     if let Ok(walked) = coords.composition(b) {
+        let walked = Reading::of(&walked);
         for (i, &c) in (0..).zip(&Oracle::of(b).offsets()) {
-            equal(&evaluated(&walked, i), &evaluated(coords, c), &[b], &format!("{what} o {b}"))?;
+            equal(&walked.at(i), &reading.at(c), &[b], format_args!("{what} o {b}"))?;
         }
     }
     // The identity of all coordinates that occur changes nothing.
     let same = CoordLayout::identity(coords.coshape()).and_then(|all| coords.then(&all));
-    for i in 0..coords.size() {
-        let got = same.map(|same| evaluated(&same, i));
-        equal(&got, &Ok(evaluated(coords, i)), &[], &format!("an identity o {what} at {i}"))?;
-    }
+    let same = same.map(|same| Reading::of(&same).all());
+    equal(&same, &Ok(places.clone()), &[], format_args!("an identity o {what}"))?;
     // Modes, which edits put together otherwise.
     let own = leaves(coords);
     let mut ends = alloc::vec![0];
@@ -147,14 +173,13 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
         ("flatten", Ok(coords.flatten()), own.clone()),
         ("mode", Ok(coords.mode(rank - 1)), part(&[rank - 1])),
     ] {
-        equal(&got.map(|got| leaves(&got)), &Ok(want), &[], &format!("{edit} of {what}"))?;
+        equal(&got.map(|got| leaves(&got)), &Ok(want), &[], format_args!("{edit} of {what}"))?;
     }
     let Ok(after) = a.composition_coords(coords) else { return Ok(Verdict::NoResult) };
     // The layout of the profile's shape has one leaf a component.
     let steps: Vec<_> = Oracle::of(a).leaves().iter().map(|leaf| leaf.1).collect();
-    for i in 0..coords.size() {
-        let want: i64 = evaluated(coords, i).iter().zip(&steps).map(|(c, step)| c * step).sum();
-        equal(&Oracle::of(&after).at(i), &want, &[a, &after], &format!("{a} o {what} at {i}"))?;
-    }
+    let want: Vec<i64> =
+        places.iter().map(|place| place.iter().zip(&steps).map(|(c, step)| c * step).sum()).collect();
+    equal(&Oracle::of(&after).offsets(), &want, &[a, &after], format_args!("{a} o {what}"))?;
     Ok(Verdict::Held)
 }

@@ -21,13 +21,13 @@ pub fn slices(layout: &Layout, coord: &[Option<i64>]) -> Result<Verdict, Broken>
         return equal(&coord.len(), &modes.len(), &[layout], "a slice").map(|()| Verdict::Held);
     };
     let fixed: i64 = modes.iter().zip(&coord).filter_map(|(mode, c)| c.map(|c| mode.at(c))).sum();
-    equal(&offset, &fixed, &[layout], &format!("offset of the slice {coord:?}"))?;
+    equal(&offset, &fixed, &[layout], format_args!("offset of the slice {coord:?}"))?;
     let part = |open: bool| {
         let both = modes.iter().zip(&coord).filter(|(_, c)| c.is_none() == open);
         both.map(|(mode, _)| mode.clone()).collect::<Vec<_>>()
     };
-    equal(&Oracle::of(&slice).modes(), &part(true), &[layout, &slice], &format!("slice {coord:?}"))?;
-    equal(&Oracle::of(&dice).modes(), &part(false), &[layout, &dice], &format!("dice {coord:?}"))?;
+    equal(&Oracle::of(&slice).modes(), &part(true), &[layout, &slice], format_args!("slice {coord:?}"))?;
+    equal(&Oracle::of(&dice).modes(), &part(false), &[layout, &dice], format_args!("dice {coord:?}"))?;
 
     // Two levels: of a nested mode, the first member is kept.
     let mut inner: Vec<Vec<Coord<'_>>> = Vec::new();
@@ -69,7 +69,7 @@ pub fn slices(layout: &Layout, coord: &[Option<i64>]) -> Result<Verdict, Broken>
     let moved = layout.domain_offset(&start).map(|(_, offset)| offset);
     let extents = oracle.shape.leaves();
     let want = Tree::of(&start).leaves().iter().zip(oracle.leaves()).map(|(c, leaf)| c * leaf.1).sum();
-    equal(&moved, &Ok(want), &[layout], &format!("offset of {start}"))?;
+    equal(&moved, &Ok(want), &[layout], format_args!("offset of {start}"))?;
     let found = layout.index_of(want).map(|index| oracle.at(index));
     ensure(found.is_none_or(|found| found == want), &[layout], || format!("{found:?} for {want}"))?;
     let mut steps: Vec<_> = oracle.leaves().iter().copied().filter(|leaf| leaf.0 > 1).collect();
@@ -121,7 +121,7 @@ pub fn layout_edits(a: &Layout, b: &Layout, i: usize, j: usize) -> Result<Verdic
         ("concat", Layout::concat(&[*a, *b]), Ok(Vec::from([of_a.clone(), of_b.clone()]))),
     ] {
         let got = got.map(|got| Oracle::of(&got).modes());
-        equal(&got, &want, &[a, b], &format!("{what} at {i}, {j}"))?;
+        equal(&got, &want, &[a, b], format_args!("{what} at {i}, {j}"))?;
     }
     if modes.len() > 1 {
         let got = a.remove(i).map(|got| Oracle::of(&got).modes());
@@ -175,7 +175,7 @@ pub fn generated_strides(layout: &Layout, order: &[i64]) -> Result<Verdict, Brok
     let coarse = if shape.is_int() { Ok(IntTuple::int(0)) } else { IntTuple::flat(&places) };
     let got = coarse.and_then(|coarse| Layout::ordered(shape, &coarse));
     let want = generated(&|k, i| key(k) < key(i), &all);
-    equal(&strides(got), &Ok(want), &[layout], &format!("ordered by {places:?}"))?;
+    equal(&strides(got), &Ok(want), &[layout], format_args!("ordered by {places:?}"))?;
     let real = |i: usize| oracle.leaves()[i].1 != 0;
     let stride = |i: usize| (oracle.leaves()[i].1, i);
     let like = generated(&|k, i| stride(k) < stride(i), &real);
@@ -199,8 +199,9 @@ pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
     // The leaf along which the parts of an element lie.
     let along = |real: bool| oracle.leaves().iter().position(|leaf| leaf.1 == 1 && (leaf.0 > 1 || !real));
     let unit = along(true).or(along(false));
+    let parts = of_small.shape.leaves();
     for i in 0..of_small.size() {
-        let mut place = digits(&of_small.shape.leaves(), i);
+        let mut place = digits(&parts, i);
         let mut part = 0;
         if let Some(unit) = unit {
             part = place[unit] % n;
@@ -211,7 +212,7 @@ pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
             &of_small.at(i),
             &(n * whole + part),
             &[layout, &small],
-            &format!("downcast by {n} at {place:?}"),
+            format_args!("downcast by {n} at {place:?}"),
         )?;
     }
     // Bits joined to bits and back.
@@ -233,7 +234,12 @@ pub fn recasts(layout: &Layout, n: i64) -> Result<Verdict, Broken> {
             let each = if leaf.1 % n == 0 || leaf.0 == 1 { 1 } else { n / leaf.1 };
             got += (c / each) * wide.1;
         }
-        equal(&got, &oracle.at(i).div_euclid(n), &[layout, &large], &format!("upcast by {n} at {place:?}"))?;
+        equal(
+            &got,
+            &oracle.at(i).div_euclid(n),
+            &[layout, &large],
+            format_args!("upcast by {n} at {place:?}"),
+        )?;
     }
     Ok(Verdict::Held)
 }

@@ -1,7 +1,5 @@
 //! The law of thread-value layouts.
 
-use alloc::format;
-
 use super::{Broken, Oracle, Verdict, equal};
 use crate::layout::Layout;
 use crate::thread_value::ThreadValue;
@@ -18,14 +16,19 @@ pub fn thread_value(layout: &Layout, rows: i64, columns: i64) -> Result<Verdict,
     let places = oracle.offsets();
     for (i, &offset) in (0..).zip(&places) {
         let want = (offset % rows, offset / rows);
-        equal(&owners.coord(i % threads, i / threads), &want, &[layout], &format!("coordinate {i}"))?;
+        equal(&owners.coord(i % threads, i / threads), &want, &[layout], format_args!("coordinate {i}"))?;
     }
     equal(&(places.len() as i64), &(threads * values), &[layout], "values of all threads")?;
     let (Ok(row), Ok(column)) = (owners.rows(), owners.columns()) else {
         // Then the steps that are not whole columns together leave the first column.
         let down = oracle.leaves().iter().filter(|leaf| leaf.1 % rows != 0);
         let reach: i64 = down.map(|leaf| (leaf.0 - 1) * leaf.1).sum();
-        equal(&(reach >= rows), &true, &[layout], &format!("projections of a tile of {rows} x {columns}"))?;
+        equal(
+            &(reach >= rows),
+            &true,
+            &[layout],
+            format_args!("projections of a tile of {rows} x {columns}"),
+        )?;
         return Ok(Verdict::NoResult);
     };
     let of = |layout: &Layout| Oracle::of(layout).offsets();

@@ -26,31 +26,36 @@ pub fn swizzle(a: Swizzle, b: Swizzle, x: i64) -> Result<Verdict, Broken> {
     let what = format!("{a} and {b} at {x}");
     let want = swizzled(a, x);
     equal(&(apply(a, x), i64::from(a.apply_to(x as u32))), &(want, want), &[], &what)?;
-    equal(&apply(a.inverse(), want), &x, &[], &format!("undone: {what}"))?;
+    equal(&apply(a.inverse(), want), &x, &[], format_args!("undone: {what}"))?;
     let of_masks = Swizzle::from_masks(a.source_mask(), a.target_mask());
     let same = of_masks.map(|same| swizzled(same, x));
-    equal(&same, &Ok(want), &[], &format!("from masks: {what}"))?;
+    equal(&same, &Ok(want), &[], format_args!("from masks: {what}"))?;
     let made = Swizzle::new(a.bits, a.base, a.shift);
     equal(&made, &Ok(a), &[], &what)?;
-    equal(&swizzled(a, x + a.period()), &(want + a.period()), &[], &format!("period: {what}"))?;
+    equal(&swizzled(a, x + a.period()), &(want + a.period()), &[], format_args!("period: {what}"))?;
     if a.bits > 0 {
         let group = a.max_alignment();
         let start = x / group * group;
-        equal(&want, &(swizzled(a, start) + x % group), &[], &format!("alignment: {what}"))?;
+        equal(&want, &(swizzled(a, start) + x % group), &[], format_args!("alignment: {what}"))?;
     }
     for n in [1, 2, 4, 8, 16] {
         match a.upcast(n).map(|up| swizzled(up, x / n)) {
-            Ok(up) => equal(&up, &(want / n), &[], &format!("upcast by {n}: {what}"))?,
+            Ok(up) => equal(&up, &(want / n), &[], format_args!("upcast by {n}: {what}"))?,
             Err(_) => {
                 let splits = (0..1 << 16).any(|x| swizzled(a, x) / n != swizzled(a, x / n * n) / n);
-                equal(&splits, &true, &[], &format!("upcast by {n}: {what}"))?;
+                equal(&splits, &true, &[], format_args!("upcast by {n}: {what}"))?;
             }
         }
         let down = a.downcast(n).map(|down| swizzled(down, n * x + x % n));
-        equal(&down, &Ok(n * want + x % n), &[], &format!("downcast by {n}: {what}"))?;
+        equal(&down, &Ok(n * want + x % n), &[], format_args!("downcast by {n}: {what}"))?;
     }
     let Ok(both) = a.composition(b) else { return Ok(Verdict::NoResult) };
-    equal(&swizzled(both, x), &swizzled(a, swizzled(b, x)), &[], &format!("one after the other: {what}"))?;
+    equal(
+        &swizzled(both, x),
+        &swizzled(a, swizzled(b, x)),
+        &[],
+        format_args!("one after the other: {what}"),
+    )?;
     Ok(Verdict::Held)
 }
 
@@ -80,10 +85,10 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             .iter()
             .map(|&c| swizzled(composed.swizzle, composed.offset + oracle.at(c)))
             .collect();
-        equal(&table(&walked, &Oracle::of(&walked.layout)), &want, layouts, &format!("{what} o {b}"))?;
+        equal(&table(&walked, &Oracle::of(&walked.layout)), &want, layouts, format_args!("{what} o {b}"))?;
         if let Ok(divided) = composed.logical_divide(b) {
             let tile = divided.mode(0);
-            equal(&table(&tile, &Oracle::of(&tile.layout)), &want, layouts, &format!("{what} / {b}"))?;
+            equal(&table(&tile, &Oracle::of(&tile.layout)), &want, layouts, format_args!("{what} / {b}"))?;
         }
     }
     // Edits of the layout before the swizzle.
@@ -96,14 +101,14 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
         ("take", composed.take(0, rank)),
     ] {
         let got = edited.map(|edited| table(&edited, &Oracle::of(&edited.layout)));
-        equal(&got, &Ok(offsets.clone()), layouts, &format!("{edit} of {what}"))?;
+        equal(&got, &Ok(offsets.clone()), layouts, format_args!("{edit} of {what}"))?;
     }
     let selected = composed.select(&[rank - 1]).map(|part| table(&part, &Oracle::of(&part.layout)));
-    equal(&selected, &Ok(table(composed, &last)), layouts, &format!("select of {what}"))?;
+    equal(&selected, &Ok(table(composed, &last)), layouts, format_args!("select of {what}"))?;
     // Inverses.
     if let Ok(left) = composed.left_inverse() {
         for (i, &offset) in (0..).zip(&offsets) {
-            equal(&left.at(offset), &i, layouts, &format!("left inverse of {what}"))?;
+            equal(&left.at(offset), &i, layouts, format_args!("left inverse of {what}"))?;
         }
     }
     let compact = (0..).zip(&sorted(&offsets)).all(|(i, &offset)| i == offset);
@@ -111,7 +116,7 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
         let right = composed.right_inverse();
         for i in 0..offsets.len() as i64 {
             let got = right.map(|right| offsets.get(right.at(i) as usize).copied());
-            equal(&got, &Ok(Some(i)), layouts, &format!("right inverse of {what} at {i}"))?;
+            equal(&got, &Ok(Some(i)), layouts, format_args!("right inverse of {what} at {i}"))?;
         }
     }
     // Slices, and what they decay to.
@@ -125,10 +130,15 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
         equal(&Oracle::of(&slice.layout).modes(), &open, layouts, &what)?;
         let want: Vec<_> =
             kept.iter().map(|&k| swizzled(composed.swizzle, composed.offset + base + k)).collect();
-        equal(&table(&slice, &Oracle::of(&slice.layout)), &want, layouts, &format!("{what} at {fixed:?}"))?;
+        equal(
+            &table(&slice, &Oracle::of(&slice.layout)),
+            &want,
+            layouts,
+            format_args!("{what} at {fixed:?}"),
+        )?;
         if let Some((plain, offset)) = slice.decay() {
             let got: Vec<_> = Oracle::of(&plain).offsets().iter().map(|&k| offset + k).collect();
-            equal(&got, &want, layouts, &format!("{slice} decays to {offset} + {plain}"))?;
+            equal(&got, &want, layouts, format_args!("{slice} decays to {offset} + {plain}"))?;
         }
     }
     // Vectors and groups.
@@ -152,7 +162,7 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             (got, want) = (sorted(&got), sorted(&want));
             got.dedup();
             want.dedup();
-            equal(&got, &want, layouts, &format!("{what} in elements of {n}"))?;
+            equal(&got, &want, layouts, format_args!("{what} in elements of {n}"))?;
         }
         if let Ok(down) = composed.downcast(n)
             && oracle.leaves().iter().any(|leaf| leaf.1 == 1)
@@ -160,7 +170,7 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             let got = sorted(&table(&down, &Oracle::of(&down.layout)));
             let want: Vec<_> =
                 offsets.iter().flat_map(|&offset| (0..n).map(move |j| n * offset + j)).collect();
-            equal(&got, &sorted(&want), layouts, &format!("{what} in parts of {n}"))?;
+            equal(&got, &sorted(&want), layouts, format_args!("{what} in parts of {n}"))?;
         }
     }
     Ok(Verdict::Held)
@@ -182,7 +192,7 @@ pub fn composed_products(block: &ComposedLayout, grid: &Layout) -> Result<Verdic
     });
     let want: Vec<_> = places.map(|place| swizzled(block.swizzle, block.offset + place)).collect();
     let got = table(&r, &Oracle::of(&r.layout));
-    equal(&got, &want, &[&block.layout, grid], &format!("{block} x {grid}"))?;
+    equal(&got, &want, &[&block.layout, grid], format_args!("{block} x {grid}"))?;
     Ok(Verdict::Held)
 }
 

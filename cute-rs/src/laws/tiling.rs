@@ -248,7 +248,7 @@ fn assembled(
         }
         let want = tile[inside as usize] + starts[number(&place) as usize];
         let got: i64 = places.iter().zip(&coord).map(|(mode, &c)| mode.at(c)).sum();
-        equal(&got, &want, &[block, r], &format!("the element at {coord:?}"))?;
+        equal(&got, &want, &[block, r], format_args!("the element at {coord:?}"))?;
     }
     Ok(())
 }

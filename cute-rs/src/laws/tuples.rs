@@ -84,7 +84,7 @@ pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
         ru < rv,
         ru <= rv,
     ];
-    equal(&got, &want.map(|holds| alike && holds), &[], &format!("orders of {a} and {b}"))?;
+    equal(&got, &want.map(|holds| alike && holds), &[], format_args!("orders of {a} and {b}"))?;
     if alike {
         let each = |f: fn(i64, i64) -> i64| u.iter().zip(&v).map(|(&a, &b)| f(a, b)).collect::<Vec<_>>();
         let leaves = |tuple: Result<IntTuple, _>| tuple.map(|tuple| Tree::of(&tuple).leaves());
@@ -117,21 +117,26 @@ pub fn coordinates(shape: &IntTuple, other: &IntTuple) -> Result<Verdict, Broken
     let mut next = Some(shape.filled(0));
     for i in 0..size {
         let coord = shape.idx2crd(i);
-        equal(&coord.to_string(), &nested(&digits(&leaves, i)), &[], &format!("coordinate {i} of {shape}"))?;
-        equal(&next, &Some(coord), &[], &format!("the coordinate behind {} of {shape}", i - 1))?;
+        equal(
+            &coord.to_string(),
+            &nested(&digits(&leaves, i)),
+            &[],
+            format_args!("coordinate {i} of {shape}"),
+        )?;
+        equal(&next, &Some(coord), &[], format_args!("the coordinate behind {} of {shape}", i - 1))?;
         next = next.and_then(|coord| shape.increment(&coord));
         let by_mode =
             IntTuple::flat(&digits(&sizes, i)).map(|flat| if shape.is_int() { coord } else { flat });
         let index = by_mode.and_then(|by_mode| shape.crd2idx(&by_mode));
-        equal(&(shape.crd2idx(&coord), index), &(Ok(i), Ok(i)), &[], &format!("index {i} of {shape}"))?;
+        equal(&(shape.crd2idx(&coord), index), &(Ok(i), Ok(i)), &[], format_args!("index {i} of {shape}"))?;
         let there = Tree::of(other).leaves();
         let (last, front) = (there.len() - 1, &there[..there.len() - 1]);
         let mut want = digits(&there, i);
         want[last] = i / front.iter().product::<i64>();
         let got = shape.crd2crd(&coord, other).map(|coord| Tree::of(&coord).leaves());
-        equal(&got, &Ok(want), &[], &format!("coordinate {coord} of {shape} in {other}"))?;
+        equal(&got, &Ok(want), &[], format_args!("coordinate {coord} of {shape} in {other}"))?;
     }
-    equal(&next, &None, &[], &format!("the coordinate behind the last of {shape}"))?;
+    equal(&next, &None, &[], format_args!("the coordinate behind the last of {shape}"))?;
     equal(&(shape.coords().count() as i64), &size, &[], "coords")?;
     Ok(Verdict::Held)
 }
@@ -151,7 +156,7 @@ pub fn ordered_coordinates(shape: &IntTuple, order: &IntTuple) -> Result<Verdict
     let mut all: Vec<_> = (0..extents.iter().product()).map(|i| digits(&extents, i)).collect();
     all.sort_by_key(|coord| slowest.iter().map(|&leaf| coord[leaf]).collect::<Vec<_>>());
     let got: Vec<_> = coords.map(|coord| Tree::of(&coord).leaves()).collect();
-    equal(&got, &all, &[], &format!("coordinates of {shape} in the order {order}"))?;
+    equal(&got, &all, &[], format_args!("coordinates of {shape} in the order {order}"))?;
     Ok(Verdict::Held)
 }
 
@@ -192,7 +197,7 @@ pub fn shape_division(shape: &IntTuple, n: i64) -> Result<Verdict, Broken> {
     equal(&rests[..last].iter().all(|&r| r == 1), &true, &[], &what)?;
     if count == n {
         let kept = shape.shape_mod(n).map(|kept| Tree::of(&kept).leaves());
-        equal(&kept, &Ok(taken), &[], &format!("{shape} % {n}"))?;
+        equal(&kept, &Ok(taken), &[], format_args!("{shape} % {n}"))?;
     }
     Ok(Verdict::Held)
 }
@@ -242,15 +247,15 @@ pub fn tuple_edits(a: &IntTuple, b: &IntTuple, i: usize, j: usize) -> Result<Ver
         ("wrap", text(a.wrap()), node(Vec::from([x.clone()]))),
         ("unflatten", text(a.flatten().unflatten(a)), Ok(x.to_string())),
     ] {
-        equal(&got, &want, &[], &format!("{what} of {a} and {b} at {i}, {j}"))?;
+        equal(&got, &want, &[], format_args!("{what} of {a} and {b} at {i}, {j}"))?;
     }
     if modes.len() > 1 {
         equal(&text(a.remove(i)), &with(&|modes| drop(modes.remove(i))), &[], "remove")?;
     }
-    equal(&a.reverse().to_string(), &mirrored(&x).to_string(), &[], &format!("reverse of {a}"))?;
+    equal(&a.reverse().to_string(), &mirrored(&x).to_string(), &[], format_args!("reverse of {a}"))?;
     if modes.len() == y.modes().len() {
         let pairs = modes.iter().cloned().zip(y.modes()).map(|(a, b)| Tree::Node(Vec::from([a, b])));
-        equal(&text(a.zip(b)), &node(pairs.collect()), &[], &format!("zip of {a} and {b}"))?;
+        equal(&text(a.zip(b)), &node(pairs.collect()), &[], format_args!("zip of {a} and {b}"))?;
     }
     // The profile that has an integer for one of the modes.
     if !int {
@@ -258,7 +263,7 @@ pub fn tuple_edits(a: &IntTuple, b: &IntTuple, i: usize, j: usize) -> Result<Ver
         coarse[i] = Tree::Leaf(modes[i].product());
         let profile = a.replace(i, &IntTuple::int(0));
         let got = profile.and_then(|profile| a.product_like(&profile));
-        equal(&text(got), &node(coarse), &[], &format!("product_like of {a}, mode {i}"))?;
+        equal(&text(got), &node(coarse), &[], format_args!("product_like of {a}, mode {i}"))?;
     }
     Ok(Verdict::Held)
 }
