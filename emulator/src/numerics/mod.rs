@@ -39,7 +39,7 @@ pub enum Numerics {
     /// `.f32` unless they leave its range). `.f16` results are rounded once more for each multiply.
     #[default]
     Fast,
-    /// Bit for bit what the hardware gives, at some six times the cost.
+    /// Bit for bit what the hardware gives, at several times the cost.
     Exact,
 }
 
