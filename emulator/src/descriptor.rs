@@ -4,17 +4,18 @@
 //! 32, 64 or 128 bytes, the chunk (r, j) of a K-major operand (row r, elements 8j.. of the K slice) lies at
 //!
 //! * no swizzle: `(r % 8) * 16 + (r / 8) * SBO + j * LBO`,
-//! * swizzled: `(r % 8) * 16W + (r / 8) * SBO + j * 16`,
+//! * swizzled: `(r % 8) * 16W + (r / 8) * SBO + (j % W) * 16 + (j / W) * LBO`,
 //!
 //! and the chunk (b, k) of an MN-major operand (elements 8b.. of row k) at
 //!
 //! * no swizzle: `b * SBO + (k % 8) * 16 + (k / 8) * LBO`,
 //! * swizzled: `(b % W) * 16 + (b / W) * LBO + (k % 8) * 16W + (k / 8) * SBO`,
 //!
-//! from the start, whereupon the swizzle XORs bits of the absolute address. A slice of K has two chunks a row; that of
-//! a sparse multiply's B has four.
+//! from the start. The swizzle then XORs bits 7.. of the absolute address, less the base offset, onto bits 4... A slice
+//! of K has two chunks a row; that of a sparse multiply's B has four, and only there is j / W ever 1. What the manual
+//! leaves open here (base offset, the LBO of a long slice, slices that begin anywhere) an H200 was asked
+//! (`docs/hardware.md`).
 
-use crate::tensor_map::swizzled;
 use crate::trap::Fault;
 
 /// A decoded matrix descriptor.
@@ -27,7 +28,12 @@ pub(crate) struct Descriptor {
     stride: u32,
     /// Bits that the swizzle exchanges: 0 to 3.
     swizzle: u32,
+    /// Where in its period the swizzle's pattern begins, in lines of 128 bytes.
+    base: u32,
 }
+
+/// Bits between the fields.
+const RESERVED: u64 = 3 << 14 | 3 << 30 | 7 << 46 | 0x3FF << 52;
 
 /// An operand: its descriptor, its extents, and its major.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +50,9 @@ pub(crate) struct Tile {
 impl Descriptor {
     pub(crate) fn decode(bits: u64) -> Result<Self, Fault> {
         let field = |at: u32| ((bits >> at & 0x3FFF) as u32) << 4;
-        if bits >> 49 & 7 != 0 {
-            return Err(Fault::Descriptor { descriptor: bits, reason: "its base offset is not zero" });
+        if bits & RESERVED != 0 {
+            let reason = "a bit between its fields is set, as by an address above 256 KiB";
+            return Err(Fault::Descriptor { descriptor: bits, reason });
         }
         let swizzle = match bits >> 62 {
             0 => 0,
@@ -53,7 +60,8 @@ impl Descriptor {
             2 => 2,
             _ => 1,
         };
-        Ok(Self { start: field(0), leading: field(16), stride: field(32), swizzle })
+        let base = (bits >> 49 & 7) as u32;
+        Ok(Self { start: field(0), leading: field(16), stride: field(32), swizzle, base })
     }
 }
 
@@ -61,13 +69,6 @@ impl Tile {
     /// The operand of a descriptor's bits.
     pub(crate) fn new(bits: u64, extent: u32, units: u32, transposed: bool) -> Result<Self, Fault> {
         let descriptor = Descriptor::decode(bits)?;
-        let span = 16 << descriptor.swizzle;
-        if descriptor.swizzle > 0 && !transposed && descriptor.start % span + 16 * units > span {
-            return Err(Fault::Descriptor {
-                descriptor: bits,
-                reason: "its slice of K leaves the span of its swizzle",
-            });
-        }
         Ok(Self { descriptor, extent, units, transposed })
     }
 
@@ -79,7 +80,7 @@ impl Tile {
     /// The offset in shared memory of chunk `index`: (row, chunk of the K slice) for K-major operands, (k, block
     /// of 8 rows) for MN-major ones, which have 16 bits, the latter of each pair running faster.
     pub(crate) fn chunk(&self, index: u32) -> u32 {
-        let Descriptor { start, leading, stride, swizzle } = self.descriptor;
+        let Descriptor { start, leading, stride, swizzle, base } = self.descriptor;
         let width = 1 << swizzle;
         let offset = match (self.transposed, swizzle) {
             (false, 0) => {
@@ -88,7 +89,7 @@ impl Tile {
             }
             (false, _) => {
                 let (row, j) = (index / self.units, index % self.units);
-                (row % 8) * 16 * width + (row / 8) * stride + j * 16
+                (row % 8) * 16 * width + (row / 8) * stride + (j % width) * 16 + (j / width) * leading
             }
             (true, 0) => {
                 let (k, block) = self.column(index);
@@ -99,7 +100,9 @@ impl Tile {
                 (block % width) * 16 + (block / width) * leading + (k % 8) * 16 * width + (k / 8) * stride
             }
         };
-        swizzled(start + offset, swizzle)
+        let address = start + offset;
+        let line = (address >> 7).wrapping_sub(base);
+        address ^ (line & (width - 1)) << 4
     }
 
     /// The K row and the block of 8 of a chunk of an MN-major operand.
@@ -154,7 +157,7 @@ mod tests {
 
     #[test]
     fn unswizzled_core_matrices() {
-        let descriptor = Descriptor { start: 0x400, leading: 128, stride: 256, swizzle: 0 };
+        let descriptor = Descriptor { start: 0x400, leading: 128, stride: 256, swizzle: 0, base: 0 };
         let k_major = Tile { descriptor, extent: 64, units: 2, transposed: false };
         assert_eq!(element(k_major, 9, 10), 0x400 + 16 + 256 + 128 + 4);
         let mn_major = Tile { descriptor, extent: 64, units: 2, transposed: true };
@@ -173,18 +176,30 @@ mod tests {
                 "({row}, {j})"
             );
         }
-        let refused =
-            |bits, units| matches!(Tile::new(bits, 16, units, false), Err(Fault::Descriptor { .. }));
-        assert!(refused(0x4000_0040_0001_0046, 4), "32 bytes are left of the row");
-        assert!(!refused(0x4000_0040_0001_0046, 2));
-        assert!(refused(0xC000_0010_0001_0040, 4), "a 32-byte swizzle cannot hold 64 bytes of K");
+        // Rows of 32 bytes at 0x400, columns of them 0x1000 apart.
+        let tile = Tile::new(0xC000_0010_0100_0040, 16, 4, false).unwrap();
+        for (row, j) in (0..16).flat_map(|row| (0..4).map(move |j| (row, j))) {
+            let place = 0x400 + j / 2 * 0x1000 + row * 32 + ((j % 2) ^ (row >> 2 & 1)) * 16;
+            assert_eq!(tile.chunk(row * 4 + j), place, "({row}, {j})");
+        }
     }
 
     #[test]
-    fn a_base_offset_is_refused() {
-        let bits = 1 << 49;
-        assert!(
-            matches!(Descriptor::decode(bits), Err(Fault::Descriptor { descriptor, .. }) if descriptor == bits)
-        );
+    fn a_base_offset_moves_the_pattern() {
+        // A pattern of 128-byte rows that begins at line 3 of 0x400.
+        let tile = Tile::new(0x4006_0040_0001_0058, 16, 2, false).unwrap();
+        for (row, j) in (0..16).flat_map(|row| (0..2).map(move |j| (row, j))) {
+            assert_eq!(tile.chunk(row * 2 + j), 0x580 + row * 128 + ((j ^ (row & 7)) << 4), "({row}, {j})");
+        }
+    }
+
+    #[test]
+    fn bits_between_the_fields_are_refused() {
+        for at in [14, 15, 30, 31, 46, 48, 52, 61] {
+            let bits = 1 << at;
+            let fault = Descriptor::decode(bits);
+            let refused = matches!(fault, Err(Fault::Descriptor { descriptor, .. }) if descriptor == bits);
+            assert!(refused, "bit {at}");
+        }
     }
 }

@@ -49,6 +49,8 @@ impl MatrixDescriptor {
         let next_width_k = if k > width { descriptor.offset_bytes(0, width) } else { UNUSED };
         (descriptor.leading_bytes, descriptor.stride_bytes) = match (major, mode) {
             (Major::K, SwizzleMode::None) => (next_width_k, next_8_rows),
+            // Read where a slice of K is longer than the swizzle's width: 64 bytes of a sparse multiply's B.
+            (Major::K, SwizzleMode::B32) => (next_width_k, next_8_rows),
             (Major::K, _) => (UNUSED, next_8_rows),
             (Major::Mn, SwizzleMode::None) => (next_8_k, next_width_rows),
             (Major::Mn, _) => (next_width_rows, next_8_k),
@@ -148,6 +150,32 @@ mod tests {
                         "({m},{kk}) from row {first} and step {step} of {mn}x{k}, {major:?}, {mode:?}, {bits} bits"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_sparse_slice_of_b_is_the_tile() {
+        for (mode, bits) in SwizzleMode::ALL.into_iter().flat_map(|mode| [8, 16, 32].map(|bits| (mode, bits)))
+        {
+            let (slice, width) = (512 / bits, mode.elements(bits));
+            let (rows, k) = (24, 2 * slice.max(width));
+            let tile = smem::tile(Major::K, mode, bits, rows, k).unwrap();
+            let descriptor = MatrixDescriptor::new(Major::K, mode, bits, rows, k).unwrap();
+            for (row, at, step) in
+                (0..rows).flat_map(|n| (0..slice).flat_map(move |k| [0, 1].map(|s| (n, k, s))))
+            {
+                // In spans of the swizzle's width, which follow each other at the leading-dimension offset.
+                let (span, inside) = (at / width, at % width * bits / 8);
+                let leading = span * descriptor.leading_bytes;
+                let place = leading + row / 8 * descriptor.stride_bytes + row % 8 * mode.bytes() + inside;
+                let address = swizzled_address(mode, BASE + descriptor.k_offset_bytes(2 * step) + place);
+                let element = tile.at_modes(&[row.into(), (step * slice + at).into()]);
+                assert_eq!(
+                    i64::from(address - BASE),
+                    element * i64::from(bits / 8),
+                    "({row},{at}), {mode:?}"
+                );
             }
         }
     }

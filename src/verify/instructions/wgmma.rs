@@ -40,11 +40,14 @@ struct Shape {
     sparse: Option<u32>,
     /// The first slice of K that is multiplied, and how many are, one after the other.
     slices: (u32, u32),
+    /// Lines of 128 bytes between the period of the swizzle and the tiles, and the descriptors' base offset.
+    base: u32,
 }
 
 /// Where everything lies in a case's inputs, and the operands' images in shared memory.
 #[derive(Clone, Copy, Debug)]
 struct Places {
+    a: u32,
     a_bytes: u32,
     b: u32,
     image: u32,
@@ -66,6 +69,7 @@ impl Shape {
             accumulate: true,
             sparse: None,
             slices: (0, 1),
+            base: 0,
         }
     }
 
@@ -109,14 +113,15 @@ impl Shape {
             let (mn, k) = self.tile(operand);
             mn * k * self.bits() / 8
         };
+        let shift = self.base * 128;
         let a_bytes = if self.registers { 0 } else { bytes(0) };
-        let b = a_bytes.next_multiple_of(1024);
+        let b = (shift + a_bytes).next_multiple_of(1024) + shift;
         // Every thread copies as many chunks as the others.
         let image = (b + bytes(1)).next_multiple_of(THREADS * 16);
         let metadata = image + THREADS * self.sums() * 4;
         let fragments = metadata + if self.sparse.is_some() { self.slices.1 * THREADS * 4 } else { 0 };
         let end = fragments + if self.registers { self.slices.1 * THREADS * 16 } else { 0 };
-        Places { a_bytes, b, image, old: image, metadata, fragments, end }
+        Places { a: shift, a_bytes, b, image, old: image, metadata, fragments, end }
     }
 
     fn name(&self) -> String {
@@ -132,6 +137,7 @@ impl Shape {
             (self.transpose[1], " trans-b".to_owned()),
             (self.negate[0], " -a".to_owned()),
             (self.negate[1], " -b".to_owned()),
+            (self.base > 0, format!(" base offset {}", self.base)),
             (!self.accumulate, " scale-d 0".to_owned()),
             (self.sparse == Some(1), " selector 1".to_owned()),
         ] {
@@ -223,8 +229,9 @@ impl Shape {
         let Ok(descriptor) = self.descriptor(operand) else { return f.constant(0) };
         let places = self.places();
         let slice = if operand == 1 && self.sparse.is_some() { 2 * slice } else { slice };
-        let offset = if operand == 0 { 0 } else { places.b } + descriptor.k_offset_bytes(slice);
-        (((shared + offset) & 0x3_FFFF) >> 4).cast::<u64>() | descriptor.bits(0)
+        let offset = if operand == 0 { places.a } else { places.b } + descriptor.k_offset_bytes(slice);
+        let fields = descriptor.bits(0) | u64::from(self.base) << 49;
+        (((shared + offset) & 0x3_FFFF) >> 4).cast::<u64>() | fields
     }
 }
 
@@ -258,6 +265,12 @@ pub(super) fn forms() -> Vec<Form> {
                     shapes.push(Shape { transpose: [false, true], registers: true, ..shape });
                 }
             }
+            if types == WgmmaTypes::Bf16F32 {
+                for (offset, mode) in (1..8).zip(SwizzleMode::ALL.into_iter().cycle()) {
+                    let shape = Shape { base: offset, mode, n: 24, slices: (2, 1), ..base };
+                    shapes.extend([shape, Shape { transpose: [true, true], ..shape }]);
+                }
+            }
             let widths = [8, 24, 32, 64, 96, 128, 192, 256];
             shapes.extend(widths.map(|n| Shape { n, ..base }));
             shapes.extend([64, 256].map(|n| Shape { n, registers: true, ..base }));
@@ -276,11 +289,10 @@ pub(super) fn forms() -> Vec<Form> {
     shapes.into_iter().filter(exists).map(Shape::form).collect()
 }
 
-/// Whether the slices fit the swizzle's span and the operands have descriptors.
+/// Whether the operands have descriptors and the types the N.
 fn exists(shape: &Shape) -> bool {
-    let narrow = shape.sparse.is_some() && shape.mode == SwizzleMode::B32 && !shape.transpose[1];
     let shared_a = shape.registers || shape.descriptor(0).is_ok();
-    !narrow && shared_a && shape.descriptor(1).is_ok() && shape.types.allows(shape.n)
+    shared_a && shape.descriptor(1).is_ok() && shape.types.allows(shape.n)
 }
 
 /// The format of D's elements as one of operands: the old D is drawn as they are.

@@ -121,7 +121,8 @@ impl Problem {
         let first = shape.slices.0;
         for (step, (a, b)) in (0u32..).zip(self.a.iter().zip(&self.b)) {
             if !shape.registers {
-                self.image(&mut bytes[..places.a_bytes as usize], 0, first + step, a);
+                let image = &mut bytes[places.a as usize..(places.a + places.a_bytes) as usize];
+                self.image(image, 0, first + step, a);
             }
             self.image(&mut bytes[places.b as usize..places.image as usize], 1, first + step, b);
             if shape.registers {
