@@ -34,7 +34,14 @@ pub use epilogue::{
     Combine, DirectStore, Epilogue, Extent, LinearArguments, LinearCombination, Output, Store, TmaStore,
 };
 pub use mainloop::{Consumer, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
-pub use operand::{KMajor, Matrix, MnMajor, Operand, OperandPair, Operands};
-pub use plan::{EpilogueSpec, MainloopSpec, Plan, PlanError, RegisterPlan, StagePlan};
+pub use operand::{
+    CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MnMajor, Operand, OperandPair, Operands,
+};
+pub use plan::{
+    Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, RegisterPlan, Roles, StagePlan, StagingPlan,
+};
 pub use sentence::Sentence;
-pub use tile::{AsManyAsFit, Cluster, ClusterShape, Cooperative, StageCount, Tile, TileShape, WarpRoles};
+pub use tile::{
+    AsManyAsFit, Cluster, ClusterShape, Cooperative, EachThread, EachWarp, Pingpong, StageCount, Tile,
+    TileShape, Unspecialised, WarpRoles,
+};

@@ -16,7 +16,7 @@ use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Scalar, Value, Var};
 
 use crate::operand::Matrix;
-use crate::pipeline::{ClusterPosition, Position, Release};
+use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan};
 
 /// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
@@ -51,7 +51,7 @@ pub struct Fragment<'f, T> {
     pub thread: Value<'f, u32>,
 }
 
-/// One row of a 64-row block as a thread holds it.
+/// One row of a 64-row block as a thread holds it, or some neighbouring columns of it.
 #[derive(Debug)]
 pub struct FragmentRow<'f, T> {
     /// The row in the output.
@@ -69,6 +69,14 @@ pub struct FragmentPair<'f, T> {
     pub column: u32,
     /// The accumulators.
     pub values: [Value<'f, T>; 2],
+}
+
+impl<'f, T: Copy> FragmentRow<'f, T> {
+    /// The pairs `first..first + count` alone.
+    pub fn part(&self, first: usize, count: usize) -> Self {
+        let pairs = self.pairs.iter().skip(first).take(count).copied().collect();
+        Self { row: self.row, column: self.column, pairs }
+    }
 }
 
 impl<'f, T> FragmentRow<'f, T> {
@@ -161,6 +169,17 @@ pub trait Mainloop: 'static {
         ring: Position<'f>,
         piece: Piece<'f>,
     ) -> Fragment<'f, Self::Accumulator>;
+
+    /// Emitted for every warpgroup where there is no producer: loads a piece and multiplies it. Of `[ring, ahead]` the
+    /// first is the consumers' position, the second that of the thread that fills stages.
+    fn load_and_multiply<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        consumer: Consumer<'f>,
+        positions: [Position<'f>; 2],
+        piece: Piece<'f>,
+    ) -> Fragment<'f, Self::Accumulator>;
 }
 
 /// Who a consumer thread is.
@@ -170,8 +189,13 @@ pub struct Consumer<'f> {
     pub shared: Value<'f, u32>,
     /// The warpgroup's index among the consumers, the same in all its threads.
     pub warpgroup: Value<'f, u32>,
+    /// Which of the parts of a tile, along M, is the warpgroup's.
+    pub part: Value<'f, u32>,
     /// The thread's index in the warpgroup.
     pub thread: Value<'f, u32>,
-    /// How its warp gives stages back.
+    /// How the warpgroup gives stages back.
     pub release: Release<'f>,
+    /// How it takes turns with the other consumers: a mainloop begins before it waits for its first stage, and passes
+    /// when it has waited for its last.
+    pub turns: Turns<'f>,
 }

@@ -15,6 +15,45 @@ pub struct KMajor<T>(PhantomData<T>);
 #[derive(Clone, Copy, Debug)]
 pub struct MnMajor<T>(PhantomData<T>);
 
+/// What L2 does with the lines of a matrix when it has to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CachePolicy {
+    /// As it likes.
+    Normal,
+    /// They go first.
+    EvictFirst,
+    /// They stay longest.
+    EvictLast,
+}
+
+impl CachePolicy {
+    /// The operand of `.L2::cache_hint`, as `createpolicy.fractional` makes it for all lines; `None` for no hint.
+    pub const fn bits(self) -> Option<u64> {
+        match self {
+            Self::Normal => None,
+            Self::EvictFirst => Some(0x12F0_0000_0000_0000),
+            Self::EvictLast => Some(0x14F0_0000_0000_0000),
+        }
+    }
+
+    /// What it adds to a kernel's name.
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Normal => "",
+            Self::EvictFirst => "f",
+            Self::EvictLast => "l",
+        }
+    }
+}
+
+/// Matrix `X` with L2's policy "evict first": for what is used once.
+#[derive(Clone, Copy, Debug)]
+pub struct EvictFirst<X>(PhantomData<X>);
+
+/// Matrix `X` with L2's policy "evict last": for what many CTAs use at different times.
+#[derive(Clone, Copy, Debug)]
+pub struct EvictLast<X>(PhantomData<X>);
+
 /// One operand of a matrix multiply.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an operand",
@@ -25,6 +64,20 @@ pub trait Operand: 'static {
     type Element: Element;
     /// Which direction is contiguous.
     const MAJOR: Major;
+    /// What L2 does with it.
+    const CACHE: CachePolicy = CachePolicy::Normal;
+}
+
+impl<O: Operand> Operand for EvictFirst<O> {
+    type Element = O::Element;
+    const MAJOR: Major = O::MAJOR;
+    const CACHE: CachePolicy = CachePolicy::EvictFirst;
+}
+
+impl<O: Operand> Operand for EvictLast<O> {
+    type Element = O::Element;
+    const MAJOR: Major = O::MAJOR;
+    const CACHE: CachePolicy = CachePolicy::EvictLast;
 }
 
 impl<T: Element> Operand for KMajor<T> {

@@ -1,14 +1,14 @@
 //! The ring of stages between the producer and the consumers.
 //!
 //! Each stage has two mbarriers. *Full* completes a phase when the producer has announced the stage's bytes and
-//! the copies have brought them. *Empty* completes a phase when every consumer warp that reads what this CTA brings
-//! has finished: in a cluster, the warps of all CTAs of its row and its column. Both sides walk the ring in the same
+//! the copies have brought them. *Empty* completes a phase when every consumer warpgroup that reads what this CTA
+//! brings has finished: in a cluster, those of all CTAs of its row and its column. Both sides walk the ring in the same
 //! order, each with a stage index and a parity that flips at every wrap; the producer's parity starts flipped, so that
 //! its first waits find fresh barriers "already empty".
 
 use ptx::{Builder, Special, Value, Var};
 
-use crate::plan::{MBARRIER_BYTES, Plan};
+use crate::plan::{Arrivals, MBARRIER_BYTES, Plan};
 
 /// The ring's place in shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +90,7 @@ impl<'f> ClusterPosition<'f> {
     }
 }
 
-/// How a consumer warp gives a stage back: each of a few lanes tells one CTA that brings something here.
+/// How a consumer warpgroup gives a stage back: each of a few threads tells one CTA that brings something here.
 #[derive(Clone, Copy, Debug)]
 pub struct Release<'f> {
     f: &'f Builder,
@@ -100,24 +100,63 @@ pub struct Release<'f> {
 }
 
 impl<'f> Release<'f> {
-    /// For the executing warp.
-    pub fn new(f: &'f Builder, plan: &Plan, position: ClusterPosition<'f>, base: Value<'f, u32>) -> Self {
-        let lane = f.special(Special::Lane);
-        let speaks = lane.less_than(plan.suppliers());
+    /// For the executing warpgroup, of which the executing thread is `thread`.
+    pub fn new(
+        f: &'f Builder,
+        plan: &Plan,
+        position: ClusterPosition<'f>,
+        base: Value<'f, u32>,
+        thread: Value<'f, u32>,
+    ) -> Self {
+        let index = match plan.mainloop.arrivals {
+            Arrivals::Warpgroup => thread,
+            Arrivals::Warp => f.special(Special::Lane),
+            Arrivals::Thread => f.constant(0),
+        };
+        let speaks = index.less_than(plan.suppliers());
         let to_peer = (plan.cluster_size() > 1).then(|| {
             let zero = f.constant(0);
-            let rank = position.supplier(lane.where_or(speaks, zero));
+            let rank = position.supplier(index.where_or(speaks, zero));
             f.map_shared(base, rank) - base
         });
         Self { f, speaks, to_peer }
     }
 
-    /// Counts the warp's arrival on an empty barrier, here and wherever the stage's content came from.
+    /// Counts the warpgroup's arrival on an empty barrier, here and wherever the stage's content came from.
     pub fn arrive(&self, empty: Value<'f, u32>) {
         self.f.if_(self.speaks, || match self.to_peer {
             None => self.f.mbarrier_arrive(empty),
             Some(distance) => self.f.mbarrier_arrive_cluster(empty + distance),
         });
+    }
+}
+
+/// How consumers take turns. Nothing happens where they do not.
+///
+/// A turn lasts from the first stage that a consumer waits for to the last: a consumer that waited for its stages
+/// earlier could be two phases ahead of their barriers, whose parity would then tell it the wrong thing.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns<'f> {
+    f: &'f Builder,
+    /// The own barrier, the next consumer's, and the own one's parity.
+    barriers: Option<(Value<'f, u32>, Value<'f, u32>, Var<'f, u32>)>,
+    speaks: Value<'f, bool>,
+}
+
+impl<'f> Turns<'f> {
+    /// Waits for the own turn.
+    pub fn begin(&self) {
+        if let Some((own, _, parity)) = self.barriers {
+            self.f.mbarrier_wait(own, parity.get());
+            parity.set(parity.get() ^ 1);
+        }
+    }
+
+    /// Gives the turn to the next consumer.
+    pub fn pass(&self) {
+        if let Some((_, next, _)) = self.barriers {
+            self.f.if_(self.speaks, || self.f.mbarrier_arrive(next));
+        }
     }
 }
 
@@ -130,12 +169,15 @@ impl<'f> Ring<'f> {
             stages: plan.stages,
             stage_bytes: plan.stage.bytes,
             barriers: plan.barrier_offset,
-            arrivals: plan.mainloop.consumers * 4 * plan.suppliers(),
+            arrivals: plan.mainloop.sharing() * plan.mainloop.arrivals.count() * plan.suppliers(),
         }
     }
 
     /// Initialises all barriers; one thread does it, and a CTA-wide barrier must follow.
-    pub fn initialise(&self) {
+    pub fn initialise(&self, plan: &Plan) {
+        for consumer in 0..plan.turns() {
+            self.f.mbarrier_init(self.turn_barrier(self.f.constant(consumer)), 1);
+        }
         for stage in 0..self.stages {
             let stage = self.stage(self.f.constant(stage));
             self.f.mbarrier_init(stage.full, 1);
@@ -151,6 +193,23 @@ impl<'f> Ring<'f> {
             full,
             empty: full + self.stages * MBARRIER_BYTES,
         }
+    }
+
+    /// Behind the stages' barriers.
+    fn turn_barrier(&self, consumer: Value<'f, u32>) -> Value<'f, u32> {
+        self.base + (self.barriers + 2 * self.stages * MBARRIER_BYTES) + consumer * MBARRIER_BYTES
+    }
+
+    /// A consumer's turns: the first one is the first consumer's.
+    pub fn turns(&self, plan: &Plan, warpgroup: Value<'f, u32>, thread: Value<'f, u32>) -> Turns<'f> {
+        let f = self.f;
+        let barriers = (plan.turns() > 0).then(|| {
+            let next = warpgroup + 1;
+            let next = f.constant(0u32).where_or(next.equals(plan.turns()), next);
+            let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
+            (self.turn_barrier(warpgroup), self.turn_barrier(next), f.variable(first))
+        });
+        Turns { f, barriers, speaks: thread.equals(0) }
     }
 
     /// The producer's start.
@@ -169,14 +228,28 @@ impl<'f> Ring<'f> {
 }
 
 impl<'f> Position<'f> {
-    /// Waits until the current stage is empty, lets `fill` start the copies into it after announcing `bytes`
-    /// bytes, and goes on to the next stage.
+    /// Waits until the current stage is empty and fills it as [`fill`](Self::fill) does.
     pub fn produce(&self, bytes: u32, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
+        self.fill(bytes, fill);
+    }
+
+    /// Announces `bytes` bytes for the current stage, which is known to be empty, lets `fill` start the copies into
+    /// it, and goes on to the next stage.
+    pub fn fill(&self, bytes: u32, fill: impl FnOnce(Stage<'f>)) {
+        let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_arrive_expect(stage.full, bytes);
         fill(stage);
         self.advance();
+    }
+
+    /// Goes past `count` stages, which are somebody else's.
+    pub fn skip(&self, count: Value<'f, u32>) {
+        let reached = self.stage.get() + count;
+        let wraps = reached / self.ring.stages;
+        self.parity.set(self.parity.get() ^ (wraps & 1));
+        self.stage.set(reached % self.ring.stages);
     }
 
     /// Waits until the current stage is full and goes on to the next one. The stage stays the caller's until it

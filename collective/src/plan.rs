@@ -9,7 +9,41 @@ use core::fmt;
 use cute_rs::atom::{Major, SwizzleMode, smem};
 use ptx::{Target, WgmmaTypes};
 
+use crate::operand::CachePolicy;
 use crate::sentence::Sentence;
+
+/// How the warpgroups of a CTA divide the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// One producer warpgroup; the consumers share each tile, an equal part of its rows each.
+    Cooperative,
+    /// One producer warpgroup; the consumers take turns, a whole tile each.
+    Pingpong,
+    /// No producer: every warpgroup multiplies its part of the tile's rows, and one of their threads loads.
+    Unspecialised,
+}
+
+/// Who arrives on a stage's empty barrier when a consumer warpgroup has finished with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One thread. A `wgmma` is one operation of the warpgroup: where it is complete for one warp, it is for all.
+    Warpgroup,
+    /// One thread of each warp.
+    Warp,
+    /// Every thread.
+    Thread,
+}
+
+impl Arrivals {
+    /// Arrivals of a warpgroup.
+    pub const fn count(self) -> u32 {
+        match self {
+            Self::Warpgroup => 1,
+            Self::Warp => 4,
+            Self::Thread => 128,
+        }
+    }
+}
 
 /// What a mainloop asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,10 +54,16 @@ pub struct MainloopSpec {
     pub a_major: Major,
     /// B's contiguous direction.
     pub b_major: Major,
+    /// What L2 does with the lines of A and of B.
+    pub cache: [CachePolicy; 2],
     /// Tile extents (M, N, K) in elements.
     pub tile: [u32; 3],
-    /// Consumer warpgroups; each takes an equal share of the tile's rows.
+    /// How warpgroups divide the work.
+    pub roles: Roles,
+    /// Warpgroups that multiply.
     pub consumers: u32,
+    /// Who tells the producer that a stage is free.
+    pub arrivals: Arrivals,
     /// CTAs of a cluster along M and N.
     pub cluster: [u32; 2],
     /// Pipeline stages, or `None` for as many as fit.
@@ -33,8 +73,10 @@ pub struct MainloopSpec {
 /// What an epilogue asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpilogueSpec {
-    /// Bits of shared memory for each element of the output tile.
+    /// Bits of an output element that goes through shared memory; 0 where none does.
     pub staged_bits: u32,
+    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    pub buffers: u32,
     /// Registers a thread needs beside the accumulators.
     pub registers: u32,
 }
@@ -54,6 +96,17 @@ pub struct StagePlan {
     pub b_offset: u32,
     /// Bytes from one stage to the next.
     pub bytes: u32,
+}
+
+/// Where a consumer warpgroup lays its output out before it is copied to global memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StagingPlan {
+    /// Swizzle of a buffer, whose rows are as long as the swizzle is wide.
+    pub swizzle: SwizzleMode,
+    /// Bytes of a buffer: 64 rows.
+    pub buffer_bytes: u32,
+    /// Buffers of a warpgroup.
+    pub buffers: u32,
 }
 
 /// Registers of a thread: at the launch, then by role.
@@ -80,7 +133,10 @@ pub struct Plan {
     pub stages: u32,
     /// One stage.
     pub stage: StagePlan,
-    /// Where the mbarriers begin, in bytes of dynamic shared memory.
+    /// The epilogue's buffers.
+    pub staging: StagingPlan,
+    /// Where the mbarriers begin, in bytes of dynamic shared memory: full and empty ones of the stages, then those of
+    /// consumers that take turns.
     pub barrier_offset: u32,
     /// Where the epilogue's memory begins.
     pub epilogue_offset: u32,
@@ -136,6 +192,15 @@ pub enum PlanError {
         /// Most CTAs.
         most: u32,
     },
+    /// Something that no cluster can have.
+    Alone {
+        /// What it is.
+        what: &'static str,
+        /// CTAs along M.
+        m: u32,
+        /// CTAs along N.
+        n: u32,
+    },
     /// A tile extent cannot be shared out among the CTAs of a cluster.
     Slice {
         /// The extent's name.
@@ -145,10 +210,12 @@ pub enum PlanError {
         /// CTAs that share it.
         ctas: u32,
     },
-    /// Fewer than two stages were asked for.
+    /// Too few stages were asked for.
     Stages {
         /// How many.
         stages: u32,
+        /// How many are needed.
+        least: u32,
     },
     /// The stages do not fit into shared memory.
     Shared {
@@ -210,6 +277,14 @@ impl PlanError {
                 .text(" CTAs, 1 to ")
                 .number(most)
                 .text(" are possible: change Cluster<U2, U1>"),
+            Self::Alone { what, m, n } => s
+                .text("the cluster is ")
+                .number(m)
+                .text(" x ")
+                .number(n)
+                .text(" CTAs, but ")
+                .text(what)
+                .text(" works alone: use Cluster<U1, U1>"),
             Self::Slice { extent, elements, ctas } => s
                 .text(extent)
                 .text(" is ")
@@ -219,10 +294,12 @@ impl PlanError {
                 .text(" (8 for each of ")
                 .number(ctas)
                 .text(" CTAs that share the operand): change it or the cluster"),
-            Self::Stages { stages } => s
+            Self::Stages { stages, least } => s
                 .text("the pipeline has ")
                 .number(stages)
-                .text(" stages, it needs 2 or more: raise the stages"),
+                .text(" stages, it needs ")
+                .number(least)
+                .text(" or more: raise the stages"),
             Self::Shared { stages, need, have } => s
                 .text("")
                 .number(stages)
@@ -280,8 +357,9 @@ impl Plan {
         if consumers == 0 || consumers > 3 {
             return Err(PlanError::Consumers { consumers });
         }
-        if m == 0 || !m.is_multiple_of(64 * consumers) {
-            return Err(PlanError::TileM { m, consumers });
+        let sharing = mainloop.sharing();
+        if m == 0 || !m.is_multiple_of(64 * sharing) {
+            return Err(PlanError::TileM { m, consumers: sharing });
         }
         if !mainloop.types.allows(n) {
             return Err(PlanError::TileN { n });
@@ -306,12 +384,16 @@ impl Plan {
         let stage = Self::stage(&mainloop);
         let have = Self::TARGET.limits().shared_bytes;
         let per_stage = stage.bytes + 2 * MBARRIER_BYTES;
-        let epilogue_bytes = round_up(m * n * epilogue.staged_bits / 8, 1024);
-        let fit = have.saturating_sub(epilogue_bytes) / per_stage;
+        let staging = Self::staging(&mainloop, &epilogue);
+        let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
+        let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
+        let fit = have.saturating_sub(epilogue_bytes + turns * MBARRIER_BYTES) / per_stage;
+        // Without a producer, a single stage is filled and emptied in turn.
+        let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
         let stages = match mainloop.stages {
-            Some(stages) if stages < 2 => return Err(PlanError::Stages { stages }),
+            Some(stages) if stages < least => return Err(PlanError::Stages { stages, least }),
             Some(stages) => stages,
-            None => max(2, fit),
+            None => max(least, fit),
         };
         if stages > fit {
             let need = stages.saturating_mul(per_stage).saturating_add(epilogue_bytes);
@@ -324,10 +406,11 @@ impl Plan {
             epilogue,
             stages,
             stage,
+            staging,
             barrier_offset,
             epilogue_offset,
-            shared_bytes: barrier_offset + stages * 2 * MBARRIER_BYTES,
-            threads: 128 * (1 + consumers),
+            shared_bytes: barrier_offset + (stages * 2 + turns) * MBARRIER_BYTES,
+            threads: 128 * mainloop.warpgroups(),
             registers,
         })
     }
@@ -348,6 +431,13 @@ impl Plan {
             Major::K => ("tile N", tile_n),
             Major::Mn => ("tile K", tile_k),
         };
+        let clustered = m * n > 1;
+        if clustered && matches!(mainloop.roles, Roles::Unspecialised) {
+            return Err(PlanError::Alone { what: "a mainloop without a producer", m, n });
+        }
+        if clustered && matches!(mainloop.arrivals, Arrivals::Thread) {
+            return Err(PlanError::Alone { what: "a ring in which every thread arrives", m, n });
+        }
         if !a_elements.is_multiple_of(8 * n) {
             return Err(PlanError::Slice { extent: a, elements: a_elements, ctas: n });
         }
@@ -369,14 +459,28 @@ impl Plan {
         StagePlan { a_swizzle, b_swizzle, a_bytes, b_bytes, b_offset, bytes }
     }
 
+    const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> StagingPlan {
+        let (n, bits) = (mainloop.tile[1], epilogue.staged_bits);
+        if bits == 0 {
+            return StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 };
+        }
+        let swizzle = smem::widest_mode(Major::K, bits, 64, n);
+        let tiles = mainloop.blocks() * n / swizzle.elements(bits);
+        let buffers = if tiles < epilogue.buffers { tiles } else { epilogue.buffers };
+        StagingPlan { swizzle, buffer_bytes: 64 * swizzle.bytes(), buffers }
+    }
+
     const fn registers(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<RegisterPlan, PlanError> {
         let limits = Self::TARGET.limits();
-        let warpgroups = 1 + mainloop.consumers;
+        let warpgroups = mainloop.warpgroups();
         let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
-        let consumer = (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8;
+        let consumer = match mainloop.roles {
+            Roles::Unspecialised => launch,
+            _ => (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8,
+        };
         let consumer = if consumer > 240 { 240 } else { consumer };
-        let blocks = mainloop.tile[0] / mainloop.consumers / 64;
+        let blocks = mainloop.blocks();
         let accumulators = blocks * mainloop.types.accumulators(mainloop.tile[1]);
         let need = accumulators + max(WORKING_REGISTERS, epilogue.registers);
         if need > consumer {
@@ -406,6 +510,11 @@ impl Plan {
         self.mainloop.cluster[0] + self.mainloop.cluster[1] - 1
     }
 
+    /// Consumers that take turns; 0 where they work side by side.
+    pub const fn turns(&self) -> u32 {
+        if matches!(self.mainloop.roles, Roles::Pingpong) { self.mainloop.consumers } else { 0 }
+    }
+
     /// Bytes that one stage's copies bring.
     pub const fn transaction_bytes(&self) -> u32 {
         self.stage.a_bytes + self.stage.b_bytes
@@ -413,7 +522,30 @@ impl Plan {
 
     /// 64-row blocks of the tile that one consumer warpgroup computes.
     pub const fn blocks(&self) -> u32 {
-        self.mainloop.tile[0] / self.mainloop.consumers / 64
+        self.mainloop.blocks()
+    }
+}
+
+impl MainloopSpec {
+    /// Warpgroups of a CTA.
+    pub const fn warpgroups(&self) -> u32 {
+        match self.roles {
+            Roles::Cooperative | Roles::Pingpong => 1 + self.consumers,
+            Roles::Unspecialised => self.consumers,
+        }
+    }
+
+    /// Consumer warpgroups that share a tile.
+    pub const fn sharing(&self) -> u32 {
+        match self.roles {
+            Roles::Cooperative | Roles::Unspecialised => self.consumers,
+            Roles::Pingpong => 1,
+        }
+    }
+
+    /// 64-row blocks of a tile that one warpgroup computes.
+    pub const fn blocks(&self) -> u32 {
+        self.tile[0] / self.sharing() / 64
     }
 }
 

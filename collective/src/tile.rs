@@ -2,7 +2,9 @@
 
 use core::marker::PhantomData;
 
-use typenum::{U1, Unsigned};
+use typenum::{U1, U2, Unsigned};
+
+use crate::plan::{Arrivals, Roles};
 
 /// What one CTA computes at a time: `M x N` of the output, `K` of the reduction a stage.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +39,21 @@ pub struct Cooperative<Consumers, Shape = Cluster<U1, U1>, Stages = AsManyAsFit>
     PhantomData<(Consumers, Shape, Stages)>,
 );
 
+/// Warp roles: one producer warpgroup, and `Consumers` warpgroups that take turns, a whole tile each: while one stores
+/// its tile, another multiplies the next.
+///
+/// For short reductions, where the epilogue is a large part of a tile's time. The tile is one warpgroup's: 64 x 256 or
+/// 128 x 128 fill its registers.
+#[derive(Clone, Copy, Debug)]
+pub struct Pingpong<Consumers = U2, Shape = Cluster<U1, U1>, Stages = AsManyAsFit>(
+    PhantomData<(Consumers, Shape, Stages)>,
+);
+
+/// No warp roles: `Warpgroups` warpgroups split a tile's rows among them, and one of their threads starts the copies
+/// between two multiplications. The simplest kernel there is; with one stage, nothing overlaps.
+#[derive(Clone, Copy, Debug)]
+pub struct Unspecialised<Warpgroups, Stages = AsManyAsFit>(PhantomData<(Warpgroups, Stages)>);
+
 /// CTAs that work side by side on `M x N` neighbouring tiles and share their operands: each brings a part of a tile
 /// and multicasts it to the CTAs of its row (A) or column (B).
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +77,15 @@ impl<M: Unsigned + 'static, N: Unsigned + 'static> ClusterShape for Cluster<M, N
 #[derive(Clone, Copy, Debug)]
 pub struct AsManyAsFit;
 
-/// A stage count.
+/// A ring of `Stages` whose consumers give a stage back warp by warp, and not with one arrival a warpgroup.
+#[derive(Clone, Copy, Debug)]
+pub struct EachWarp<Stages>(PhantomData<Stages>);
+
+/// A ring of `Stages` whose consumers give a stage back thread by thread.
+#[derive(Clone, Copy, Debug)]
+pub struct EachThread<Stages>(PhantomData<Stages>);
+
+/// The ring between producer and consumers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a stage count",
     note = "write a typenum number such as `U4`, or `AsManyAsFit`"
@@ -68,6 +93,8 @@ pub struct AsManyAsFit;
 pub trait StageCount: 'static {
     /// The count, or `None` for as many as fit.
     const STAGES: Option<u32>;
+    /// Who gives a stage back.
+    const ARRIVALS: Arrivals = Arrivals::Warpgroup;
 }
 
 impl StageCount for AsManyAsFit {
@@ -82,22 +109,54 @@ impl StageCount for typenum::UTerm {
     const STAGES: Option<u32> = Some(0);
 }
 
+impl<S: StageCount> StageCount for EachWarp<S> {
+    const STAGES: Option<u32> = S::STAGES;
+    const ARRIVALS: Arrivals = Arrivals::Warp;
+}
+
+impl<S: StageCount> StageCount for EachThread<S> {
+    const STAGES: Option<u32> = S::STAGES;
+    const ARRIVALS: Arrivals = Arrivals::Thread;
+}
+
 /// Who works in a CTA, and with which other CTAs.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an arrangement of warp roles",
     note = "write `Cooperative<U2>` for two consumer warpgroups beside the producer"
 )]
 pub trait WarpRoles: 'static {
-    /// Consumer warpgroups.
+    /// How warpgroups divide the work.
+    const ROLES: Roles;
+    /// Warpgroups that multiply.
     const CONSUMERS: u32;
     /// CTAs of a cluster along M and N.
     const CLUSTER: [u32; 2];
     /// Pipeline stages, or `None` for as many as fit.
     const STAGES: Option<u32>;
+    /// Who gives a stage back.
+    const ARRIVALS: Arrivals;
 }
 
 impl<C: Unsigned + 'static, K: ClusterShape, S: StageCount> WarpRoles for Cooperative<C, K, S> {
+    const ROLES: Roles = Roles::Cooperative;
     const CONSUMERS: u32 = C::U32;
     const CLUSTER: [u32; 2] = [K::M, K::N];
     const STAGES: Option<u32> = S::STAGES;
+    const ARRIVALS: Arrivals = S::ARRIVALS;
+}
+
+impl<C: Unsigned + 'static, K: ClusterShape, S: StageCount> WarpRoles for Pingpong<C, K, S> {
+    const ROLES: Roles = Roles::Pingpong;
+    const CONSUMERS: u32 = C::U32;
+    const CLUSTER: [u32; 2] = [K::M, K::N];
+    const STAGES: Option<u32> = S::STAGES;
+    const ARRIVALS: Arrivals = S::ARRIVALS;
+}
+
+impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Unspecialised<C, S> {
+    const ROLES: Roles = Roles::Unspecialised;
+    const CONSUMERS: u32 = C::U32;
+    const CLUSTER: [u32; 2] = [1, 1];
+    const STAGES: Option<u32> = S::STAGES;
+    const ARRIVALS: Arrivals = S::ARRIVALS;
 }

@@ -1,18 +1,21 @@
 //! Plans: the numbers of legal configurations, and the reasons of illegal ones.
 
-use collective::{EpilogueSpec, MainloopSpec, Plan, PlanError};
+use collective::{Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanError, Roles};
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 
-const PLAIN: EpilogueSpec = EpilogueSpec { staged_bits: 0, registers: 24 };
+const PLAIN: EpilogueSpec = EpilogueSpec { staged_bits: 0, buffers: 0, registers: 24 };
 
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
     MainloopSpec {
         types: WgmmaTypes::Bf16F32,
         a_major: Major::K,
         b_major: Major::K,
+        cache: [CachePolicy::Normal; 2],
         tile,
+        roles: Roles::Cooperative,
         consumers,
+        arrivals: Arrivals::Warpgroup,
         cluster: [1, 1],
         stages,
     }
@@ -51,7 +54,9 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     [(1, Major::K, Major::K), (2, Major::Mn, Major::K), (3, Major::K, Major::Mn)]
                 {
                     let spec = MainloopSpec { a_major, b_major, ..spec([m, n, k], consumers, None) };
-                    let Ok(plan) = Plan::new(spec, EpilogueSpec { staged_bits: 16, registers: 40 }) else {
+                    let Ok(plan) =
+                        Plan::new(spec, EpilogueSpec { staged_bits: 16, buffers: 2, registers: 40 })
+                    else {
                         continue;
                     };
                     plans += 1;
@@ -65,7 +70,9 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     assert!(plan.stage.b_offset.is_multiple_of(plan.stage.b_swizzle.alignment()), "{plan:?}");
                     assert!(plan.stage.b_offset + plan.stage.b_bytes <= plan.stage.bytes, "{plan:?}");
                     assert!(plan.epilogue_offset >= plan.stages * plan.stage.bytes, "{plan:?}");
-                    assert!(plan.barrier_offset >= plan.epilogue_offset + m * n * 2, "{plan:?}");
+                    let staging = consumers * plan.staging.buffers * plan.staging.buffer_bytes;
+                    assert!(plan.barrier_offset >= plan.epilogue_offset + staging, "{plan:?}");
+                    assert!(staging > 0 && staging <= m * n * 2, "{plan:?}");
                     assert!(plan.barrier_offset + 16 * plan.stages <= plan.shared_bytes, "{plan:?}");
                     let registers = plan.registers;
                     let pool = registers.launch * plan.threads;
@@ -105,7 +112,7 @@ fn reasons_of_illegal_plans() {
         (spec([64, 264, 64], 1, None), PlanError::TileN { n: 264 }, "8 to 256 in steps of 8"),
         (spec([64, 64, 24], 1, None), PlanError::TileK { k: 24, step: 16 }, "not a positive multiple of 16"),
         (spec([64, 64, 272], 1, None), PlanError::Box { extent: "tile K", elements: 272 }, "lower it"),
-        (spec([64, 64, 64], 1, Some(1)), PlanError::Stages { stages: 1 }, "2 or more"),
+        (spec([64, 64, 64], 1, Some(1)), PlanError::Stages { stages: 1, least: 2 }, "2 or more"),
         (
             spec([256, 256, 64], 2, None),
             PlanError::Registers { need: 288, have: 240, consumers: 2 },
@@ -132,7 +139,7 @@ fn reasons_of_illegal_plans() {
         assert_eq!(error, want);
         assert!(error.to_string().contains(words), "{error}");
     }
-    let hungry = EpilogueSpec { staged_bits: 64, registers: 24 };
+    let hungry = EpilogueSpec { staged_bits: 64, buffers: 16, registers: 24 };
     let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
 }

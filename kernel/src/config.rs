@@ -2,8 +2,10 @@
 
 use core::marker::PhantomData;
 
-use collective::pipeline::{ClusterPosition, Release, Ring};
-use collective::{Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan};
+use collective::pipeline::{ClusterPosition, Position, Release, Ring};
+use collective::{
+    Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Roles,
+};
 use ptx::{Builder, Entry, Function, Special, Value};
 use scheduler::{TileScheduler, Tiles, Work};
 
@@ -99,7 +101,7 @@ impl<C: GemmConfig> Gemm<C> {
         f.if_(warp.equals(0), || {
             f.if_(f.elect(), || {
                 C::Mainloop::prefetch(f, mainloop);
-                ring.initialise();
+                ring.initialise(plan);
             });
         });
         Self::meet(f, plan, true);
@@ -107,6 +109,7 @@ impl<C: GemmConfig> Gemm<C> {
         let [tile_m, tile_n] = Self::cluster_tile();
         let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };
         let each_piece = |body: &dyn Fn(Piece<'f>)| Self::each_piece(f, plan, cluster, tiles, body);
+        let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
             f.set_max_registers(false, plan.registers.producer);
             f.if_(warp.equals(0), || {
@@ -116,26 +119,70 @@ impl<C: GemmConfig> Gemm<C> {
                 });
             });
         };
+        let consumer = |warpgroup: Value<'f, u32>| {
+            let shares = plan.mainloop.sharing() > 1;
+            Consumer {
+                shared,
+                warpgroup,
+                part: if shares { warpgroup } else { f.constant(0) },
+                thread,
+                release: Release::new(f, plan, cluster, shared, thread),
+                turns: ring.turns(plan, warpgroup, thread),
+            }
+        };
+        let store =
+            |fragment| f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
         let consume = || {
             f.set_max_registers(true, plan.registers.consumer);
-            let consumer = Consumer {
-                shared,
-                warpgroup: warp / 4 - 1,
-                thread: f.special(Special::ThreadX) % 128,
-                release: Release::new(f, plan, cluster, shared),
-            };
+            let consumer = consumer(warp / 4 - 1);
             let position = ring.consumer();
-            each_piece(&|piece| {
-                let fragment = C::Mainloop::multiply(f, plan, consumer, position, piece);
-                f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
-            });
-            C::Epilogue::finish(f, plan, consumer.thread);
+            let multiply = |piece| store(C::Mainloop::multiply(f, plan, consumer, position, piece));
+            match plan.mainloop.roles {
+                Roles::Pingpong => {
+                    Self::in_turn(f, plan, consumer, position, &|body| each_piece(body), &multiply);
+                }
+                Roles::Cooperative | Roles::Unspecialised => each_piece(&multiply),
+            }
+            C::Epilogue::finish(f, plan, thread);
         };
-        f.if_else(warp.less_than(4), || f.scope("producer", produce), || f.scope("consumer", consume));
+        let alone = || {
+            let consumer = consumer(warp / 4);
+            let positions = [ring.consumer(), ring.consumer()];
+            each_piece(&|piece| {
+                store(C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece));
+            });
+            C::Epilogue::finish(f, plan, thread);
+        };
+        match plan.mainloop.roles {
+            Roles::Unspecialised => f.scope("consumer", alone),
+            Roles::Cooperative | Roles::Pingpong => {
+                f.if_else(warp.less_than(4), || f.scope("producer", produce), || f.scope("consumer", consume))
+            }
+        }
         if plan.cluster_size() > 1 {
             // No CTA may leave while others still write to its shared memory or arrive on its barriers.
             Self::meet(f, plan, false);
         }
+    }
+
+    /// Every consumer walks all pieces of its CTA, works on those whose turn is its own, and goes past the stages of
+    /// the others.
+    fn in_turn<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        position: Position<'f>,
+        each_piece: &dyn Fn(&dyn Fn(Piece<'f>)),
+        work: &dyn Fn(Piece<'f>),
+    ) {
+        let turn = f.variable(0u32);
+        each_piece(&|piece| {
+            let own = turn.get().equals(consumer.warpgroup);
+            f.if_else(own, || work(piece), || position.skip(piece.k_end - piece.k_begin));
+            let next = turn.get() + 1;
+            let first = f.constant(0u32);
+            turn.set(first.where_or(next.equals(plan.mainloop.consumers), next));
+        });
     }
 
     /// All threads of the CTA, or of the cluster, wait for each other; `relaxed` where no memory has to be published

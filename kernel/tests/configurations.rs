@@ -4,7 +4,8 @@
 mod support;
 
 use collective::{
-    Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Tile, TmaStore, TmaWgmma,
+    AsManyAsFit, Cluster, Cooperative, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
+    LinearCombination, MnMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma, Unspecialised,
 };
 use emulator::Schedule;
 use half::bf16;
@@ -80,5 +81,52 @@ fn tiles_and_roles() {
         With<Kk, Tile<U192, U64, U32>, Cooperative<U3, Cluster<U1, U1>, U3>, Persistent<AlongN>>,
         With<Mk, Tile<U256, U64, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>,
         With<Kk, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongN, U4>>>,
+    ];
+}
+
+#[test]
+fn pingpong() {
+    runs![
+        With<Kk, Tile<U64, U64, U64>, Pingpong, Persistent<AlongM>>,
+        With<Kk, Tile<U64, U32, U32>, Pingpong<U3>, Persistent<AlongN>>,
+        With<Kk, Tile<U64, U64, U64>, Pingpong<U2, Cluster<U1, U1>, U2>, OneTile<AlongM>>,
+        Staged<Kk, Tile<U64, U256, U64>, Pingpong, Persistent<Grouped<AlongM, U8>>>,
+        Staged<Kn, Tile<U128, U128, U64>, Pingpong, Persistent<AlongM>>,
+        Staged<Kk, Tile<U64, U64, U64>, Pingpong<U2, Cluster<U2, U1>>, Persistent<AlongM>>,
+        Staged<Mn, Tile<U64, U64, U64>, Pingpong<U2, Cluster<U1, U2>>, Persistent<AlongM>>,
+    ];
+}
+
+#[test]
+fn without_a_producer() {
+    runs![
+        With<Kk, Tile<U64, U64, U64>, Unspecialised<U1, U1>, OneTile<AlongM>>,
+        With<Mn, Tile<U128, U128, U64>, Unspecialised<U1>, OneTile<AlongM>>,
+        With<Kk, Tile<U128, U64, U64>, Unspecialised<U2, U3>, Persistent<AlongM>>,
+        Staged<Kk, Tile<U192, U128, U64>, Unspecialised<U3>, Persistent<AlongN>>,
+    ];
+}
+
+#[test]
+fn arrivals_and_cache_policies() {
+    type Shape = Tile<U128, U64, U64>;
+    runs![
+        With<Kk, Shape, Cooperative<U2, Cluster<U1, U1>, EachWarp<U3>>, Persistent<AlongM>>,
+        With<Kk, Shape, Cooperative<U2, Cluster<U1, U1>, EachThread<AsManyAsFit>>, Persistent<AlongM>>,
+        With<Kk, Shape, Cooperative<U2, Cluster<U2, U1>, EachWarp<U3>>, Persistent<AlongM>>,
+        With<Operands<EvictLast<KMajor<bf16>>, EvictFirst<MnMajor<bf16>>>, Shape, Cooperative<U2>, OneTile<AlongM>>,
+    ];
+}
+
+#[test]
+fn staging_buffers() {
+    type Stored<T, R, B> =
+        Composed<TmaWgmma<Kk, T, R>, LinearCombination<bf16, TmaStore<B>>, Persistent<AlongM>>;
+    runs![
+        Stored<Tile<U64, U128, U64>, Cooperative<U1>, U1>,
+        Stored<Tile<U64, U192, U64>, Cooperative<U1>, U2>,
+        Stored<Tile<U128, U192, U64>, Cooperative<U1>, U4>,
+        Stored<Tile<U128, U256, U64>, Cooperative<U2>, U4>,
+        Stored<Tile<U64, U24, U64>, Cooperative<U1>, U2>,
     ];
 }

@@ -50,7 +50,8 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     type Output = T;
     type Arguments = LinearArguments;
     type Device<'f> = LinearDevice<'f, S::Device<'f>>;
-    const SPEC: EpilogueSpec = EpilogueSpec { staged_bits: S::STAGED_BITS, registers: 24 };
+    const SPEC: EpilogueSpec =
+        EpilogueSpec { staged_bits: S::STAGED_BITS, buffers: S::BUFFERS, registers: 24 };
     const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
 
     fn name() -> String {

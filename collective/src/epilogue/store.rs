@@ -1,14 +1,17 @@
 //! Two ways of storing a fragment: straight to global memory, or through shared memory and a tensor copy.
 
+use core::marker::PhantomData;
+
 use cute_rs::atom::tma::TmaTiles;
 use cute_rs::atom::{Major, smem};
 use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, ProxySpace, Value};
+use typenum::{U2, Unsigned};
 
 use super::Extent;
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
-use crate::plan::Plan;
+use crate::plan::{Plan, StagingPlan};
 
 /// A row-major output matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,15 +37,17 @@ pub type Combine<'a, 'f> = &'a dyn Fn(&FragmentRow<'f, f32>) -> Vec<[Value<'f, f
 pub trait Store<T>: 'static {
     /// Its kernel parameters on the device.
     type Device<'f>: Copy;
-    /// Bits of shared memory for each element of the tile.
+    /// Bits of an element that goes through shared memory; 0 where none does.
     const STAGED_BITS: u32;
+    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    const BUFFERS: u32;
     /// What D's address, row length and row pitch must be a multiple of, in bytes.
     const ALIGNMENT: u64;
     /// Whether it is emitted differently where rows consist of aligned pairs.
     const USES_PAIRS: bool;
 
     /// What it adds to a kernel's name.
-    fn suffix() -> &'static str;
+    fn suffix() -> String;
 
     /// Declares its kernel parameters.
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
@@ -89,11 +94,12 @@ pub struct DirectDevice<'f> {
 impl<T: Element> Store<T> for DirectStore {
     type Device<'f> = DirectDevice<'f>;
     const STAGED_BITS: u32 = 0;
+    const BUFFERS: u32 = 0;
     const ALIGNMENT: u64 = (T::BITS / 8) as u64;
     const USES_PAIRS: bool = true;
 
-    fn suffix() -> &'static str {
-        ""
+    fn suffix() -> String {
+        String::new()
     }
 
     fn declare<'f>(f: &'f Builder, _plan: &Plan) -> DirectDevice<'f> {
@@ -138,42 +144,47 @@ impl<T: Element> Store<T> for DirectStore {
 /// tile is computed and leave out what lies beyond the edge: rows below it, and whole 16-byte chunks to the right of
 /// it. (Measured on an H200: a chunk that the edge cuts through is written whole.)
 ///
-/// Each consumer warpgroup has its own staging buffer and waits for nobody but itself: for its last copies to have
-/// read the buffer, then for its own threads to have filled it.
+/// Each consumer warpgroup has up to `Buffers` buffers of its own, 64 rows of one swizzle width (64 columns of 16 bits),
+/// and waits for nobody but itself: for the last copy from a buffer to have read it, then for its own threads to have
+/// filled it. Two let one be filled while the other is read; more take the place of pipeline stages.
 #[derive(Clone, Copy, Debug)]
-pub struct TmaStore;
+pub struct TmaStore<Buffers = U2>(PhantomData<Buffers>);
 
 /// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
 const FIRST_BARRIER: u32 = 1;
 
-/// One warpgroup's 64-row blocks in shared memory and the copies that store them.
+/// One 64-row block of a tile in shared memory and the copies that store it.
 struct Staging {
-    tile: cute_rs::ComposedLayout,
+    /// The rows of one buffer.
+    buffer: cute_rs::ComposedLayout,
     copies: TmaTiles,
-    mode: cute_rs::atom::SwizzleMode,
-    /// Bytes of one block.
-    bytes: u32,
+    /// Columns of a buffer.
+    columns: u32,
 }
 
 impl Staging {
     fn new<T: Element>(plan: &Plan) -> Self {
-        let n = plan.mainloop.tile[1];
-        let mode = smem::widest_mode(Major::K, T::BITS, 64, n);
+        let (n, mode) = (plan.mainloop.tile[1], plan.staging.swizzle);
+        let columns = mode.elements(T::BITS);
         let planned = "a tile's N is a multiple of 8, and so of a row of 16 bytes";
-        let tile = smem::tile(Major::K, mode, T::BITS, 64, n).expect(planned);
+        let buffer = smem::tile(Major::K, mode, T::BITS, 64, columns).expect(planned);
         let copies = TmaTiles::new(Major::K, mode, T::BITS, 64, n).expect(planned);
-        Self { tile, copies, mode, bytes: 64 * n * T::BITS / 8 }
+        Self { buffer, copies, columns }
     }
 }
 
-impl<T: Element> Store<T> for TmaStore {
+impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
     type Device<'f> = Value<'f, u64>;
     const STAGED_BITS: u32 = T::BITS;
+    const BUFFERS: u32 = {
+        assert!(B::U32 > 0, "TmaStore has no buffer to store from: use TmaStore<U1> or more");
+        B::U32
+    };
     const ALIGNMENT: u64 = 16;
     const USES_PAIRS: bool = false;
 
-    fn suffix() -> &'static str {
-        "_tma"
+    fn suffix() -> String {
+        if B::U32 == 2 { "_tma".to_owned() } else { format!("_tma{}", B::U32) }
     }
 
     fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Value<'f, u64> {
@@ -188,7 +199,7 @@ impl<T: Element> Store<T> for TmaStore {
             dims: vec![output.n.into(), output.m.into()],
             strides: vec![output.pitch * u64::from(T::BITS / 8)],
             box_dims: staging.copies.box_dims.to_vec(),
-            swizzle: tensor_swizzle(staging.mode),
+            swizzle: tensor_swizzle(plan.staging.swizzle),
         };
         vec![map.into()]
     }
@@ -203,54 +214,84 @@ impl<T: Element> Store<T> for TmaStore {
         combine: Combine<'_, 'f>,
     ) {
         let staging = Staging::new::<T>(plan);
-        let fits = "the staging tile has a row for each row of the block";
-        let own = fragment.warpgroup * (plan.blocks() * staging.bytes) + plan.epilogue_offset;
+        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
+        let own = fragment.warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset;
         let base = fragment.shared + own;
         let (barrier, issues) = (fragment.warpgroup + FIRST_BARRIER, fragment.thread.equals(0));
-        f.if_(issues, || f.bulk_wait(0, true));
-        f.barrier_sync(barrier, 128);
+        let of_lane = Self::row_of_lane::<T>(&staging, fragment.thread);
 
-        // Lane l hands stmatrix the row l % 16 of its warp's sixteen, in the first or the second of two neighbouring
-        // 8-column matrices. The swizzle is linear over exclusive or, so a static column joins in with one operation.
-        let lane = fragment.thread % 32;
-        let row = fragment.thread / 32 * 16 + lane % 16;
-        let column = lane / 16 * 8;
-        let element_bytes = T::BITS / 8;
-        let of_lane = staging.tile.apply_modes(&[row, column]).expect(fits) * element_bytes;
-        for (block, _) in (0u32..).zip(&fragment.blocks) {
-            let rows = fragment.rows(block);
-            let packed: Vec<Vec<Value<'f, u32>>> = rows
+        let parts = plan.blocks() * staging.copies.count;
+        let rows: Vec<_> = (0..plan.blocks()).map(|block| fragment.rows(block)).collect();
+        let pairs = staging.columns as usize / 8;
+        for index in 0..parts {
+            let (block, part) =
+                (index / staging.copies.count, staging.copies.get(index % staging.copies.count));
+            // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
+            // another buffer unless the buffers divide the parts.
+            if index == 0 || buffers == 1 {
+                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
+                f.if_(issues, || f.bulk_wait(pending, true));
+                f.barrier_sync(barrier, 128);
+            }
+            let buffer = base + index % buffers * buffer_bytes;
+            let first = (part.k / 8) as usize;
+            let packed: Vec<Vec<Value<'f, u32>>> = rows[block as usize]
                 .iter()
-                .map(|row| combine(row).into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect())
+                .map(|row| combine(&row.part(first, pairs)))
+                .map(|pairs| pairs.into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect())
                 .collect();
-            let [upper, lower] = &packed[..] else { continue };
-            let columns = (0u32..).step_by(16);
-            for (column, (upper, lower)) in columns.zip(upper.chunks(2).zip(lower.chunks(2))) {
-                let of_column = staging.tile.at_modes(&[0, column.into()]).unsigned_abs();
-                let of_column = u32::try_from(of_column).unwrap_or(0) * element_bytes;
-                let address = (of_lane ^ f.constant(of_column)) + (base + block * staging.bytes);
-                match (upper, lower) {
-                    ([a, c], [b, d]) => f.store_matrix(address, [*a, *b, *c, *d], false),
-                    ([a], [b]) => f.store_matrix(address, [*a, *b], false),
-                    _ => {}
-                }
+            if let [upper, lower] = &packed[..] {
+                Self::fill::<T>(f, &staging, [of_lane, buffer], [upper, lower]);
             }
+            f.fence_proxy_async(ProxySpace::Shared);
+            // The barrier that says "filled" also says that the next buffer is free.
+            if index + 1 < parts && buffers > 1 {
+                f.if_(issues, || f.bulk_wait(buffers - 2, true));
+            }
+            f.barrier_sync(barrier, 128);
+            f.if_(issues, || {
+                let coords = [fragment.n + part.k, fragment.m + block * 64];
+                f.tensor_store(map, buffer, coords.map(Value::cast));
+                f.bulk_commit();
+            });
         }
-        f.fence_proxy_async(ProxySpace::Shared);
-        f.barrier_sync(barrier, 128);
-        f.if_(issues, || {
-            for (block, _) in (0u32..).zip(&fragment.blocks) {
-                for part in staging.copies.boxes() {
-                    let source = base + (block * staging.bytes + part.offset_bytes);
-                    let coords = [fragment.n + part.k, fragment.m + block * 64];
-                    f.tensor_store(map, source, coords.map(Value::cast));
-                }
-            }
-            f.bulk_commit();
-        });
     }
 
     fn finish(f: &Builder, _plan: &Plan, thread: Value<'_, u32>) {
         f.if_(thread.equals(0), || f.bulk_wait(0, false));
+    }
+}
+
+impl<B> TmaStore<B> {
+    /// Where in a buffer, in bytes, a lane's row of `stmatrix` begins: lane l hands over row l % 16 of its warp's
+    /// sixteen, in the first or the second of two neighbouring 8-column matrices.
+    fn row_of_lane<'f, T: Element>(staging: &Staging, thread: Value<'f, u32>) -> Value<'f, u32> {
+        let lane = thread % 32;
+        let row = thread / 32 * 16 + lane % 16;
+        let column = lane / 16 * 8;
+        // A buffer of 8 columns has but one matrix a row.
+        let column = if staging.columns == 8 { column & 0 } else { column };
+        let fits = "a buffer has a row for each row of the block";
+        staging.buffer.apply_modes(&[row, column]).expect(fits) * (T::BITS / 8)
+    }
+
+    /// Stores the packed pairs of a thread's two rows into a buffer. The swizzle is linear over exclusive or, so a
+    /// static column joins a lane's row with one operation.
+    fn fill<'f, T: Element>(
+        f: &'f Builder,
+        staging: &Staging,
+        [of_lane, buffer]: [Value<'f, u32>; 2],
+        [upper, lower]: [&[Value<'f, u32>]; 2],
+    ) {
+        for (column, (upper, lower)) in (0i64..).step_by(16).zip(upper.chunks(2).zip(lower.chunks(2))) {
+            let of_column = staging.buffer.at_modes(&[0, column]).unsigned_abs();
+            let of_column = u32::try_from(of_column).unwrap_or(0) * (T::BITS / 8);
+            let address = (of_lane ^ f.constant(of_column)) + buffer;
+            match (upper, lower) {
+                ([a, c], [b, d]) => f.store_matrix(address, [*a, *b, *c, *d], false),
+                ([a], [b]) => f.store_matrix(address, [*a, *b], false),
+                _ => {}
+            }
+        }
     }
 }

@@ -10,9 +10,9 @@ use ptx::{Builder, TensorLoad, Value, Var, WgmmaOperands};
 
 use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle};
 use crate::element::Element;
-use crate::operand::{Matrix, Operand, OperandPair};
+use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{MainloopSpec, Plan};
+use crate::plan::{Arrivals, MainloopSpec, Plan, Roles};
 use crate::tile::{TileShape, WarpRoles};
 
 /// Operand pair `O`, tile shape `T`, warp roles `R`.
@@ -106,8 +106,11 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         types: O::TYPES,
         a_major: O::A::MAJOR,
         b_major: O::B::MAJOR,
+        cache: [O::A::CACHE, O::B::CACHE],
         tile: [T::M, T::N, T::K],
+        roles: R::ROLES,
         consumers: R::CONSUMERS,
+        arrivals: R::ARRIVALS,
         cluster: R::CLUSTER,
         stages: R::STAGES,
     };
@@ -124,11 +127,24 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         } else {
             format!("_{cluster_m}x{cluster_n}")
         };
+        let roles = match R::ROLES {
+            Roles::Cooperative => "coop",
+            Roles::Pingpong => "pingpong",
+            Roles::Unspecialised => "plain",
+        };
+        let stages = R::STAGES.map_or_else(String::new, |stages| format!("_s{stages}"));
+        let arrivals = match R::ARRIVALS {
+            Arrivals::Warpgroup => "",
+            Arrivals::Warp => "_by_warp",
+            Arrivals::Thread => "_by_thread",
+        };
         format!(
-            "{}_{}{}_{}x{}x{}_coop{}{cluster}",
+            "{}_{}{}{}{}_{}x{}x{}_{roles}{}{cluster}{stages}{arrivals}",
             Self::A::NAME,
             letter(O::A::MAJOR),
+            O::A::CACHE.suffix(),
             letter(O::B::MAJOR),
+            O::B::CACHE.suffix(),
             T::M,
             T::N,
             T::K,
@@ -160,22 +176,9 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         ring: Position<'f>,
         piece: Piece<'f>,
     ) {
-        let (row, column) = (cluster.row_mask(), cluster.column_mask());
-        let (a, b) = (OperandTile::a(plan), OperandTile::b(plan));
+        let loader = Loader::new(f, plan, device, cluster, piece);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-            let k = k_tile * plan.mainloop.tile[2];
-            ring.produce(plan.transaction_bytes(), |stage| {
-                let dst = stage.address;
-                let load = TensorLoad { map: device.a, dst, barrier: stage.full, multicast: row, hint: None };
-                a.load(f, load, cluster.n, [piece.m, k]);
-                let dst = stage.address + plan.stage.b_offset;
-                b.load(
-                    f,
-                    TensorLoad { map: device.b, dst, multicast: column, ..load },
-                    cluster.m,
-                    [piece.n, k],
-                );
-            });
+            ring.produce(plan.transaction_bytes(), |stage| loader.load(stage, k_tile));
         });
     }
 
@@ -186,8 +189,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         ring: Position<'f>,
         piece: Piece<'f>,
     ) -> Fragment<'f, f32> {
-        let multiplier = Multiplier::new(f, plan, consumer.warpgroup);
-        let finish = || {
+        let multiplier = Multiplier::new(f, plan, consumer.part);
+        let multiply = || {
             // The first stage overwrites the accumulators, so nothing has to clear them.
             let first = ring.acquire();
             multiplier.stage(first, false);
@@ -200,19 +203,84 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
                 consumer.release.arrive(older.get());
                 older.set(stage.empty);
             });
+            consumer.turns.pass();
             f.wgmma_wait(0);
             consumer.release.arrive(older.get());
         };
-        f.if_else(piece.k_begin.less_than(piece.k_end), finish, || multiplier.clear());
-        Fragment {
-            blocks: multiplier.accumulators,
-            layout: multiplier.layout,
-            shared: consumer.shared,
-            warpgroup: consumer.warpgroup,
-            m: piece.m + consumer.warpgroup * (plan.blocks() * 64),
-            n: piece.n,
-            thread: consumer.thread,
-        }
+        let nothing = || {
+            multiplier.clear();
+            consumer.turns.pass();
+        };
+        consumer.turns.begin();
+        f.if_else(piece.k_begin.less_than(piece.k_end), multiply, nothing);
+        multiplier.fragment(consumer, piece)
+    }
+
+    fn load_and_multiply<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        consumer: Consumer<'f>,
+        [ring, ahead]: [Position<'f>; 2],
+        piece: Piece<'f>,
+    ) -> Fragment<'f, f32> {
+        let loader = Loader::new(f, plan, device, ClusterPosition::new(f, plan), piece);
+        let multiplier = Multiplier::new(f, plan, consumer.part);
+        let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
+        let fill = |k_tile| ahead.fill(plan.transaction_bytes(), |stage| loader.load(stage, k_tile));
+        let first = (piece.k_end - piece.k_begin).min(plan.stages) + piece.k_begin;
+        f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
+        // The stage that has been multiplied is the one that is filled next.
+        let step = |k_tile: Value<'f, u32>, accumulate: bool| {
+            multiplier.stage(ring.acquire(), accumulate);
+            f.wgmma_wait(0);
+            f.barrier_sync(0, plan.threads);
+            let next = k_tile + plan.stages;
+            f.if_(loads & next.less_than(piece.k_end), || fill(next));
+        };
+        let multiply = || {
+            step(piece.k_begin, false);
+            f.repeat_from(piece.k_begin + 1, piece.k_end, |k_tile| step(k_tile, true));
+        };
+        f.if_else(piece.k_begin.less_than(piece.k_end), multiply, || multiplier.clear());
+        multiplier.fragment(consumer, piece)
+    }
+}
+
+/// Starts the copies of one piece's operands.
+struct Loader<'f, 'p> {
+    f: &'f Builder,
+    plan: &'p Plan,
+    device: TensorMaps<'f>,
+    cluster: ClusterPosition<'f>,
+    piece: Piece<'f>,
+    a: OperandTile,
+    b: OperandTile,
+}
+
+impl<'f, 'p> Loader<'f, 'p> {
+    fn new(
+        f: &'f Builder,
+        plan: &'p Plan,
+        device: TensorMaps<'f>,
+        cluster: ClusterPosition<'f>,
+        piece: Piece<'f>,
+    ) -> Self {
+        Self { f, plan, device, cluster, piece, a: OperandTile::a(plan), b: OperandTile::b(plan) }
+    }
+
+    /// Starts this CTA's copies of one k-tile into a stage.
+    fn load(&self, stage: Stage<'f>, k_tile: Value<'f, u32>) {
+        let Self { f, plan, device, cluster, piece, .. } = *self;
+        let k = k_tile * plan.mainloop.tile[2];
+        let (row, column) = (cluster.row_mask(), cluster.column_mask());
+        let [a_hint, b_hint] = plan.mainloop.cache.map(CachePolicy::bits);
+        let (dst, barrier) = (stage.address, stage.full);
+        let load = TensorLoad { map: device.a, dst, barrier, multicast: row, hint: a_hint };
+        self.a.load(f, load, cluster.n, [piece.m, k]);
+        let dst = stage.address + plan.stage.b_offset;
+        let load = TensorLoad { map: device.b, dst, barrier, multicast: column, hint: b_hint };
+        self.b.load(f, load, cluster.m, [piece.n, k]);
     }
 }
 
@@ -222,23 +290,36 @@ struct Multiplier<'f, 'p> {
     plan: &'p Plan,
     a: OperandTile,
     b: OperandTile,
-    /// What the warpgroup's rows add to A's start address, in descriptor units of 16 B.
+    /// What the warpgroup's part of the rows adds to A's start address, in descriptor units of 16 B.
     rows: Value<'f, u64>,
     layout: cute_rs::ThreadValue,
     accumulators: Vec<Vec<Var<'f, f32>>>,
 }
 
 impl<'f, 'p> Multiplier<'f, 'p> {
-    fn new(f: &'f Builder, plan: &'p Plan, warpgroup: Value<'f, u32>) -> Self {
+    fn new(f: &'f Builder, plan: &'p Plan, part: Value<'f, u32>) -> Self {
         let n = plan.mainloop.tile[1];
         let a = OperandTile::a(plan);
         let b = OperandTile::b(plan);
-        let rows = warpgroup * (a.descriptor.mn_offset_bytes(plan.blocks() * 64) / 16);
+        let rows = part * (a.descriptor.mn_offset_bytes(plan.blocks() * 64) / 16);
         let layout = wgmma::accumulator(n).expect("the plan admits only N that wgmma has");
         let accumulators = (0..plan.blocks())
             .map(|_| (0..plan.mainloop.types.accumulators(n)).map(|_| f.uninitialised()).collect())
             .collect();
         Self { f, plan, a, b, rows: rows.cast(), layout, accumulators }
+    }
+
+    /// What the warpgroup has of the tile when everything has been multiplied.
+    fn fragment(self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, f32> {
+        Fragment {
+            m: piece.m + consumer.part * (self.plan.blocks() * 64),
+            n: piece.n,
+            blocks: self.accumulators,
+            layout: self.layout,
+            shared: consumer.shared,
+            warpgroup: consumer.warpgroup,
+            thread: consumer.thread,
+        }
     }
 
     fn clear(&self) {
