@@ -14,7 +14,7 @@
 //!     type Scheduler = Persistent<Grouped<AlongM, U8>>;
 //! }
 //! const PLAN: Plan = Gemm::<MyGemm>::PLAN; // illegal numbers stop the build here, with the reason
-//! assert_eq!((PLAN.stages, PLAN.threads), (3, 384));
+//! assert_eq!((PLAN.stages, PLAN.threads), (4, 384));
 //!
 //! let program = Gemm::<MyGemm>::program()?; // verified; milliseconds
 //! assert!(program.text().starts_with(".version"));
@@ -46,11 +46,11 @@ pub mod verify;
 /// Everything that a kernel's type is written with.
 pub mod prelude {
     pub use collective::{
-        AsManyAsFit, Cluster, Cooperative, DirectStore, KMajor, LinearCombination, MnMajor, Operands, Plan,
-        Tile, TmaStore, TmaWgmma,
+        AsManyAsFit, Cluster, Cooperative, DirectStore, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
+        LinearCombination, MnMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, Unspecialised,
     };
     pub use half::{bf16, f16};
     pub use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, MatrixRef};
     pub use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent};
-    pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U16, U32, U64, U96, U128, U160, U192, U256};
+    pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U12, U16, U32, U64, U96, U128, U160, U192, U256};
 }

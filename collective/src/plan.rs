@@ -332,6 +332,9 @@ impl std::error::Error for PlanError {}
 /// tiles that assemble without a spill leave about this many.
 const WORKING_REGISTERS: u32 = 32;
 
+/// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
+const INSTRUCTION_REGISTERS: u32 = 26;
+
 /// What a producer thread keeps: the smallest that `setmaxnreg` allows.
 const PRODUCER_REGISTERS: u32 = 24;
 
@@ -475,6 +478,15 @@ impl Plan {
         let warpgroups = mainloop.warpgroups();
         let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
+        // Before it knows who raises its share, ptxas wants each instruction to fit into the registers of the launch.
+        let instruction = mainloop.types.accumulators(mainloop.tile[1]) + INSTRUCTION_REGISTERS;
+        if instruction > launch {
+            return Err(PlanError::Registers {
+                need: instruction,
+                have: launch,
+                consumers: mainloop.consumers,
+            });
+        }
         let consumer = match mainloop.roles {
             Roles::Unspecialised => launch,
             _ => (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8,

@@ -118,6 +118,32 @@ fn reasons_of_illegal_plans() {
             PlanError::Registers { need: 288, have: 240, consumers: 2 },
             "a consumer thread needs 288 registers",
         ),
+        (
+            // What ptxas says of the instruction with 112 accumulators in a CTA of 512 threads: 138.
+            spec([192, 224, 64], 3, None),
+            PlanError::Registers { need: 138, have: 128, consumers: 3 },
+            "lower tile M or N",
+        ),
+        (
+            MainloopSpec { roles: Roles::Pingpong, ..spec([96, 64, 64], 2, None) },
+            PlanError::TileM { m: 96, consumers: 1 },
+            "not a multiple of 64",
+        ),
+        (
+            MainloopSpec { roles: Roles::Unspecialised, ..spec([64, 64, 64], 1, Some(0)) },
+            PlanError::Stages { stages: 0, least: 1 },
+            "1 or more",
+        ),
+        (
+            MainloopSpec { roles: Roles::Unspecialised, cluster: [2, 1], ..spec([64, 64, 64], 1, None) },
+            PlanError::Alone { what: "a mainloop without a producer", m: 2, n: 1 },
+            "use Cluster<U1, U1>",
+        ),
+        (
+            MainloopSpec { arrivals: Arrivals::Thread, cluster: [1, 2], ..spec([64, 64, 64], 1, None) },
+            PlanError::Alone { what: "a ring in which every thread arrives", m: 1, n: 2 },
+            "works alone",
+        ),
     ];
     for (spec, want, words) in cases {
         let error = Plan::new(spec, PLAIN).expect_err(words);

@@ -3,13 +3,13 @@
 use core::marker::PhantomData;
 
 use collective::{
-    Cooperative, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands,
-    Plan, Tile, TmaStore, TmaWgmma,
+    Cluster, Cooperative, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand,
+    Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use scheduler::{AlongM, Grouped, OneTile, Persistent, TileScheduler, Tiles, Work};
-use typenum::{U1, U2, U8, U64, U128, U256};
+use typenum::{U1, U2, U8, U12, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
@@ -116,12 +116,24 @@ type Linear<A, B, T, Shape, Roles, S> =
 type Large<A, B, T> =
     Linear<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
 
-/// As [`Large`], with D stored by tensor copies that overlap the next tile.
-type Staged<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
+/// D stored by tensor copies that overlap the next tile, persistent in bands of `G` tiles.
+type Copied<A, B, T, Shape, Roles, G> = Composed<
+    TmaWgmma<Operands<A, B>, Shape, Roles>,
     LinearCombination<T, TmaStore>,
-    Persistent<Grouped<AlongM, U8>>,
+    Persistent<Grouped<AlongM, G>>,
 >;
+
+/// A 256 x 192 tile, two consumer warpgroups: the least traffic for a multiplication, where there are many tiles.
+type Wide<A, B, T> = Copied<A, B, T, Tile<U256, U192, U64>, Cooperative<U2>, U8>;
+
+/// A 128 x 256 tile, two consumer warpgroups: for outputs of many tiles.
+type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U12>;
+
+/// As [`Staged`] in clusters of 2 x 2: half the traffic from L2, which decides where rows begin inside of sectors.
+type Quad<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U2>>, U8>;
+
+/// A 128 x 128 tile for each of two consumer warpgroups that take turns: for short reductions.
+type PingPong<A, B, T> = Copied<A, B, T, Tile<U128, U128, U64>, Pingpong, U8>;
 
 /// A 128 x 128 tile, two consumer warpgroups, persistent: for outputs of some hundred tiles.
 type Medium<A, B, T> =
@@ -131,6 +143,9 @@ type Medium<A, B, T> =
 type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
 
 const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -160,6 +175,9 @@ where
     T: MultipliesWith<T>,
 {
     all.push(entry::<Staged<A, B, T>>("staged"));
+    all.push(entry::<Wide<A, B, T>>("wide"));
+    all.push(entry::<Quad<A, B, T>>("quad"));
+    all.push(entry::<PingPong<A, B, T>>("pingpong"));
     all.push(entry::<Large<A, B, T>>("large"));
     all.push(entry::<Medium<A, B, T>>("medium"));
     all.push(entry::<Small<A, B, T>>("small"));
