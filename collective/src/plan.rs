@@ -489,7 +489,9 @@ impl Plan {
         }
         let consumer = match mainloop.roles {
             Roles::Unspecialised => launch,
-            _ => (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8,
+            Roles::Cooperative | Roles::Pingpong => {
+                (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8
+            }
         };
         let consumer = if consumer > 240 { 240 } else { consumer };
         let blocks = mainloop.blocks();

@@ -2,11 +2,11 @@
 
 use core::marker::PhantomData;
 
-use collective::pipeline::{ClusterPosition, Position, Release, Ring};
+use collective::pipeline::{ClusterPosition, Release, Ring};
 use collective::{
     Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Roles,
 };
-use ptx::{Builder, Entry, Function, Special, Value};
+use ptx::{Builder, Entry, Function, Special, Value, Var};
 use scheduler::{TileScheduler, Tiles, Work};
 
 use crate::error::LaunchError;
@@ -139,7 +139,11 @@ impl<C: GemmConfig> Gemm<C> {
             let multiply = |piece| store(C::Mainloop::multiply(f, plan, consumer, position, piece));
             match plan.mainloop.roles {
                 Roles::Pingpong => {
-                    Self::in_turn(f, plan, consumer, position, &|body| each_piece(body), &multiply);
+                    let turn = f.variable(0u32);
+                    each_piece(&|piece| {
+                        let own = Self::next_turn(f, plan, turn).equals(consumer.warpgroup);
+                        f.if_else(own, || multiply(piece), || position.skip(piece.k_end - piece.k_begin));
+                    });
                 }
                 Roles::Cooperative | Roles::Unspecialised => each_piece(&multiply),
             }
@@ -156,7 +160,11 @@ impl<C: GemmConfig> Gemm<C> {
         match plan.mainloop.roles {
             Roles::Unspecialised => f.scope("consumer", alone),
             Roles::Cooperative | Roles::Pingpong => {
-                f.if_else(warp.less_than(4), || f.scope("producer", produce), || f.scope("consumer", consume))
+                f.if_else(
+                    warp.less_than(4),
+                    || f.scope("producer", produce),
+                    || f.scope("consumer", consume),
+                );
             }
         }
         if plan.cluster_size() > 1 {
@@ -165,24 +173,13 @@ impl<C: GemmConfig> Gemm<C> {
         }
     }
 
-    /// Every consumer walks all pieces of its CTA, works on those whose turn is its own, and goes past the stages of
-    /// the others.
-    fn in_turn<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        position: Position<'f>,
-        each_piece: &dyn Fn(&dyn Fn(Piece<'f>)),
-        work: &dyn Fn(Piece<'f>),
-    ) {
-        let turn = f.variable(0u32);
-        each_piece(&|piece| {
-            let own = turn.get().equals(consumer.warpgroup);
-            f.if_else(own, || work(piece), || position.skip(piece.k_end - piece.k_begin));
-            let next = turn.get() + 1;
-            let first = f.constant(0u32);
-            turn.set(first.where_or(next.equals(plan.mainloop.consumers), next));
-        });
+    /// Whose turn the next piece is. Every consumer walks all pieces of its CTA, works on its own, and goes past the
+    /// stages of the others.
+    fn next_turn<'f>(f: &'f Builder, plan: &Plan, turn: Var<'f, u32>) -> Value<'f, u32> {
+        let now = turn.get();
+        let (next, first) = (now + 1, f.constant(0u32));
+        turn.set(first.where_or(next.equals(plan.mainloop.consumers), next));
+        now
     }
 
     /// All threads of the CTA, or of the cluster, wait for each other; `relaxed` where no memory has to be published

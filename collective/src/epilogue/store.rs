@@ -268,9 +268,9 @@ impl<B> TmaStore<B> {
     fn row_of_lane<'f, T: Element>(staging: &Staging, thread: Value<'f, u32>) -> Value<'f, u32> {
         let lane = thread % 32;
         let row = thread / 32 * 16 + lane % 16;
-        let column = lane / 16 * 8;
         // A buffer of 8 columns has but one matrix a row.
-        let column = if staging.columns == 8 { column & 0 } else { column };
+        let matrices = staging.columns.min(16) / 8;
+        let column = lane / 16 % matrices * 8;
         let fits = "a buffer has a row for each row of the block";
         staging.buffer.apply_modes(&[row, column]).expect(fits) * (T::BITS / 8)
     }
