@@ -130,6 +130,8 @@
 //! | `ComposedLayout{A, offset, B}`, `composition(Swizzle, L)` | [`ComposedLayout`]; [`Swizzle::after`] |
 //! | `get_swizzle_portion`, `get_nonswizzle_portion` | the fields of [`ComposedLayout`] |
 //! | the algebra on it | the methods of [`ComposedLayout`] |
+//! | `cosize` | [`ComposedLayout::cosize`], in whole patterns of the swizzle |
+//! | `max_common_layout` | left out: [`ComposedLayout::max_common_vector`], its size, is what copies ask for |
 //! | `MixedBits`, decay of slices | [`ComposedLayout::decay`] |
 //! | composed layouts of other functions than swizzles | left out: a layout after a layout is a layout, [`composition`](Layout::composition) |
 //! | `smem_ptr_flag_bits` | left out: [`ComposedLayout::recast`] when the element's width is known |
@@ -160,7 +162,7 @@
 //! | shared-memory atoms of `wgmma` | [`atom::smem`](crate::atom::smem), [`atom::SwizzleMode`](crate::atom::SwizzleMode) |
 //! | `make_gmma_desc` | [`atom::descriptor`](crate::atom::descriptor) |
 //! | boxes of tensor copies | [`atom::tma`](crate::atom::tma) |
-//! | `print`, `print_type` | `Display`, which is the notation of this manual |
+//! | `print`, `print_type` | `Display`, which is the notation of this manual; `parse` reads it, see [`expr`](crate::expr) |
 //! | `print_layout` | [`Picture::table`](crate::draw::Picture::table) |
 //! | `print_latex`, `print_latex_tv`, `print_svg` | [`Picture::latex`](crate::draw::Picture::latex), [`svg`](crate::draw::Picture::svg); of thread-value layouts [`of_thread_value`](crate::draw::Picture::of_thread_value) |
 //! | `print_tensor`, `thread0`, `block0` | left out: data, and the device |

@@ -8,7 +8,7 @@ use core::fmt;
 use crate::algebra::Tiler;
 use crate::error::LayoutError;
 use crate::evaluate::{Arithmetic, unsigned};
-use crate::int_tuple::{IntTuple, gcd};
+use crate::int_tuple::{IntTuple, div_up, gcd};
 use crate::layout::{Coord, Layout};
 use crate::swizzle::Swizzle;
 
@@ -104,6 +104,20 @@ impl ComposedLayout {
     /// ```
     pub const fn size(&self) -> i64 {
         self.layout.size()
+    }
+
+    /// The elements an array needs that the layout addresses: `offset + cosize(L)`, rounded up to whole patterns of the
+    /// swizzle, inside of which it exchanges elements.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 60], &[64, 1])?);
+    /// assert_eq!((tile.layout.cosize(), tile.cosize()), (508, 512));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn cosize(&self) -> i64 {
+        let (reach, period) = (self.offset.saturating_add(self.layout.cosize()), self.swizzle.period());
+        div_up(reach, period).saturating_mul(period)
     }
 
     /// Mode `i` as a layout of its own, with the offset: the offsets where all other coordinates are 0.

@@ -29,6 +29,18 @@
 //! holds for tilers, so `logical_divide(L, (4,2))` divides by the one layout `(4,2):(1,4)`, and `logical_divide(L,
 //! <4,2>)` divides mode 0 by `4:1` and mode 1 by `2:1`, as CuTe's `Shape<_4,_2>` does.
 //!
+//! Layouts, tuples and swizzles are read with `parse`, too:
+//!
+//! ```
+//! use cute_rs::{CoordLayout, IntTuple, Layout};
+//!
+//! let layout: Layout = "(4,(2,3)):(1,(4,8))".parse()?;
+//! assert_eq!(layout.at_coord(&"(3,(1,2))".parse()?).unwrap_or(0), 3 + 4 + 16);
+//! assert_eq!("coalesce((2,3):(1,2))".parse::<Layout>()?.to_string(), "6:1");
+//! assert_eq!("(4,5):(1@0,1@1)".parse::<CoordLayout>()?.shape(), IntTuple::from((4, 5)));
+//! # Ok::<(), cute_rs::expr::ExprError>(())
+//! ```
+//!
 //! # Errors point at the character
 //!
 //! ```

@@ -2,7 +2,7 @@
 
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 
-/// What converts into an [`IntTuple`]: `i64`, and Rust tuples of up to four things that convert.
+/// What converts into an [`IntTuple`]: `i64`, and Rust tuples of up to eight things that convert.
 ///
 /// A tuple of more than [`MAX_LEAVES`] leaves stops the build.
 ///
@@ -13,7 +13,7 @@ use crate::int_tuple::{IntTuple, MAX_LEAVES};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no nested tuple of `i64`",
-    note = "an `IntTuple` is made from an `i64` or from a tuple of 1 to 4 things that are made into one"
+    note = "an `IntTuple` is made from an `i64` or from a tuple of 1 to 8 things that are made into one"
 )]
 pub trait Nest {
     /// How many integers it has.
@@ -54,6 +54,10 @@ nest_tuples!(A);
 nest_tuples!(A B);
 nest_tuples!(A B C);
 nest_tuples!(A B C D);
+nest_tuples!(A B C D E);
+nest_tuples!(A B C D E F);
+nest_tuples!(A B C D E F G);
+nest_tuples!(A B C D E F G H);
 
 impl<T: Nest> From<T> for IntTuple {
     fn from(nested: T) -> Self {
@@ -82,6 +86,13 @@ mod tests {
         ] {
             assert_eq!(Ok(got), want, "{why}");
         }
+    }
+
+    #[test]
+    fn up_to_eight_members() {
+        let eight = IntTuple::from((1, 2, 3, (4, 5), 6, 7, 8, 9));
+        assert_eq!((eight.rank(), eight.len(), eight.depth()), (8, 9, 2));
+        assert_eq!(IntTuple::from((1, 2, 3, 4, 5)).product(), 120);
     }
 
     #[test]

@@ -102,6 +102,8 @@ fn operations_as_cute_documents_them() {
         ("flatten((2,(3,5)):(1,(2,6)))", "(2,3,5):(1,2,6)"),
         ("row_major((2,3))", "(2,3):(3,1)"),
         ("cosize((4,8):(1,16))", "116"),
+        ("cosize(Sw<2,0,3> o 1 o (4,8):(1,16))", "128"),
+        ("cosize(Sw<0,0,0> o 1 o (4,8):(1,16))", "117"),
         ("flat_divide((8,(6,4)), <_,<2,_>>)", "((2),8,(3,4)):((8),1,(16,48))"),
         ("coalesce((2,(1,6)):(1,(6,2)), (1,1))", "(2,6):(1,2)"),
         ("coalesce_x((4,1):(1,10))", "(4,1):(1,10)"),
@@ -278,6 +280,38 @@ fn errors_point_at_characters() {
         let error = evaluate(source).expect_err(source);
         assert_eq!(&source[error.span()], marked, "{source}: {error}");
         assert!(error.message().contains(message), "{source}: {error}");
+    }
+}
+
+#[test]
+fn each_kind_is_read_alone() {
+    let text = |value: Result<String, ExprError>| value.unwrap_or_else(|error| error.message().to_owned());
+    let as_layout = |source: &str| text(source.parse::<Layout>().map(|layout| layout.to_string()));
+    let as_tuple = |source: &str| text(source.parse::<IntTuple>().map(|tuple| tuple.to_string()));
+    let as_composed = |source: &str| text(source.parse::<ComposedLayout>().map(|layout| layout.to_string()));
+    let as_coords = |source: &str| text(source.parse::<CoordLayout>().map(|layout| layout.to_string()));
+    let as_swizzle = |source: &str| text(source.parse::<Swizzle>().map(|swizzle| swizzle.to_string()));
+    for (why, got, want) in [
+        ("a layout", as_layout("(4,8):(8,1)"), "(4,8):(8,1)"),
+        ("a shape stands for one", as_layout("(4,8)"), "(4,8):(1,4)"),
+        ("a swizzle is none", as_layout("Sw<1,0,1>"), "a swizzle where a layout is needed"),
+        ("nor is a size", as_layout("size(4:1)"), "an integer where a layout is needed"),
+        ("a tuple", as_tuple("(4,(2,3))"), "(4,(2,3))"),
+        ("an integer", as_tuple("size((4,8))"), "32"),
+        (
+            "a layout is no tuple",
+            as_tuple("4:1"),
+            "a layout where an integer or a tuple of integers is needed",
+        ),
+        ("a swizzled layout", as_composed("Sw<1,0,1> o 4:1"), "Sw<1,0,1> o 0 o 4:1"),
+        ("a layout without a swizzle", as_composed("4:1"), "Sw<0,0,0> o 0 o 4:1"),
+        ("coordinates", as_coords("4:1@0"), "4:1@0"),
+        ("offsets are no coordinates", as_coords("4:1"), "a layout where a coordinate layout is needed"),
+        ("a swizzle", as_swizzle("Sw<1,0,1>"), "Sw<1,0,1>"),
+        ("a number is no swizzle", as_swizzle("3"), "an integer where a swizzle is needed"),
+        ("no expression", as_swizzle("Sw<1"), "the expression ends where `,` of a swizzle"),
+    ] {
+        assert!(got.starts_with(want), "{why}: {got}");
     }
 }
 

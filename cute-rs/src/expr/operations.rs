@@ -87,11 +87,9 @@ const OPERATIONS: &[Operation] = &[
     operation("shape(L)", 1..=1, |a| Ok(a[0].domain()?.shape().into())),
     operation("stride(L)", 1..=1, |a| Ok(a[0].composed()?.layout.stride().into())),
     operation("size(L)", 1..=1, |a| Ok(a[0].domain()?.size().into())),
-    operation("cosize(L)", 1..=1, |a| {
-        Ok(a[0]
-            .coords()
-            .map_or_else(|| a[0].layout().map(|l| l.cosize()), |l| Ok(l.coshape().product()))?
-            .into())
+    operation("cosize(L)", 1..=1, |a| match a[0].coords() {
+        Some(coords) => Ok(coords.coshape().product().into()),
+        None => Ok(a[0].composed()?.cosize().into()),
     }),
     operation("coshape(L)", 1..=1, |a| {
         Ok(a[0]

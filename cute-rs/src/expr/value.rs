@@ -1,9 +1,10 @@
 //! What an expression evaluates to.
 
+use alloc::format;
 use core::fmt;
 use core::str::FromStr;
 
-use super::{Expr, ExprError};
+use super::{Expr, ExprError, Fault};
 use crate::composed::ComposedLayout;
 use crate::coord_layout::CoordLayout;
 use crate::int_tuple::IntTuple;
@@ -132,5 +133,72 @@ impl FromStr for Value {
     fn from_str(source: &str) -> Result<Self, ExprError> {
         let expr: Expr = source.parse()?;
         expr.value().map_err(|fault| fault.within(source))
+    }
+}
+
+/// Reads an expression whose value is of one kind.
+fn read<T>(source: &str, wanted: &str, take: fn(Value) -> Option<T>) -> Result<T, ExprError> {
+    let expr: Expr = source.parse()?;
+    let value = expr.value().map_err(|fault| fault.within(source))?;
+    let message = || format!("{} where {wanted} is needed", value.noun());
+    take(value).ok_or_else(|| Fault::new(0..source.len(), message()).within(source))
+}
+
+impl FromStr for IntTuple {
+    type Err = ExprError;
+
+    /// Reads a tuple such as `(4,(2,3))`, an integer, or an expression that is one.
+    fn from_str(source: &str) -> Result<Self, ExprError> {
+        read(source, "an integer or a tuple of integers", |value| match value {
+            Value::Int(value) => Some(Self::int(value)),
+            Value::Tuple(tuple) => Some(tuple),
+            Value::Layout(_) | Value::Swizzle(_) | Value::Composed(_) | Value::Coords(_) => None,
+        })
+    }
+}
+
+impl FromStr for Layout {
+    type Err = ExprError;
+
+    /// Reads a layout such as `(4,8):(8,1)`, or an expression that is one. A shape is the column-major layout.
+    fn from_str(source: &str) -> Result<Self, ExprError> {
+        let expr: Expr = source.parse()?;
+        let Value::Layout(layout) = expr.evaluate()? else {
+            return read(source, "a layout", |_| None);
+        };
+        Ok(layout)
+    }
+}
+
+impl FromStr for ComposedLayout {
+    type Err = ExprError;
+
+    /// Reads a layout with a swizzle, such as `Sw<3,4,3> o 0 o (8,64):(64,1)`, or without one.
+    fn from_str(source: &str) -> Result<Self, ExprError> {
+        read(source, "a layout", |value| value.composed())
+    }
+}
+
+impl FromStr for CoordLayout {
+    type Err = ExprError;
+
+    /// Reads a coordinate layout such as `(4,5):(1@1,1@0)`; its profile is the coarsest that its strides allow.
+    fn from_str(source: &str) -> Result<Self, ExprError> {
+        read(source, "a coordinate layout", |value| {
+            if let Value::Coords(coords) = value { Some(coords) } else { None }
+        })
+    }
+}
+
+impl FromStr for Swizzle {
+    type Err = ExprError;
+
+    /// Reads a swizzle such as `Sw<3,4,3>`.
+    fn from_str(source: &str) -> Result<Self, ExprError> {
+        read(
+            source,
+            "a swizzle",
+            |value| if let Value::Swizzle(swizzle) = value { Some(swizzle) } else { None },
+        )
     }
 }

@@ -91,6 +91,14 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
             equal(&table(&tile, &Oracle::of(&tile.layout)), &want, layouts, format_args!("{what} / {b}"))?;
         }
     }
+    let needed = offsets.iter().max().map_or(0, |last| last + 1);
+    let (cosize, pattern) = (
+        composed.cosize(),
+        1 << (composed.swizzle.base + composed.swizzle.bits + composed.swizzle.shift.unsigned_abs()),
+    );
+    let pattern = if composed.swizzle.bits == 0 { 1 } else { pattern };
+    let enough = cosize >= needed && cosize % pattern == 0 && cosize - needed < pattern;
+    ensure(enough, layouts, || format!("cosize {cosize} of {what}, whose largest offset is {}", needed - 1))?;
     // Edits of the layout before the swizzle.
     let rank = oracle.modes().len();
     let last = oracle.modes()[rank - 1].clone();
