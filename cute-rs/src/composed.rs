@@ -196,6 +196,16 @@ impl ComposedLayout {
         Ok(self.swizzle.apply_to(if start == 0 { inner } else { inner + start }))
     }
 
+    /// What is evaluated first.
+    pub(crate) const fn inner(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// With another layout before the swizzle.
+    pub(crate) const fn with_inner(&self, layout: Layout) -> Self {
+        Self { layout, ..*self }
+    }
+
     /// With another layout before the swizzle.
     const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
         match layout {

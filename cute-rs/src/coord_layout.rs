@@ -515,6 +515,32 @@ impl CoordLayout {
         Self::new(self.shape(), &strides, cover(&self.profile, shape)?)
     }
 
+    /// With another layout whose strides carry components.
+    pub(crate) const fn with_inner(&self, layout: Layout) -> Self {
+        Self { layout, ..*self }
+    }
+
+    /// One component of the coordinates as a layout: `R(c) = leaf i of L(c)`.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple};
+    /// let identity = CoordLayout::identity(IntTuple::from((4, (2, 3))))?;
+    /// assert_eq!(identity.component(2).to_string(), "(4,(2,3)):(0,(0,1))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn component(&self, i: usize) -> Layout {
+        let (shape, stride) = (self.layout.shape(), self.layout.stride_ref());
+        let mut strides = [0; MAX_LEAVES];
+        let mut leaf = 0;
+        while leaf < shape.len() {
+            if stride.axis(leaf) as usize == i + 1 {
+                strides[leaf] = stride.leaf(leaf);
+            }
+            leaf += 1;
+        }
+        Layout::from_parts(shape, shape.with_leaves(&strides))
+    }
+
     /// With another layout.
     const fn with(&self, layout: Result<Layout, LayoutError>) -> Result<Self, LayoutError> {
         match layout {

@@ -212,6 +212,36 @@ pub enum LayoutError {
         /// Rows of the tile.
         rows: i64,
     },
+    /// A layout that must take each number below its size once.
+    NotCompact {
+        /// Its size.
+        size: i64,
+        /// How many numbers from 0 up it takes.
+        run: i64,
+    },
+    /// A thread-value layout leaves its tile.
+    Outside {
+        /// The largest coordinate.
+        last: i64,
+        /// Elements of the tile.
+        size: i64,
+    },
+    /// An element that one thread moves belongs to another one.
+    OtherThread {
+        /// The thread.
+        thread: i64,
+        /// Whose element it is.
+        other: i64,
+    },
+    /// Layouts of an instruction's matrices that do not multiply.
+    Multiply {
+        /// What must be equal.
+        name: &'static str,
+        /// Of the one matrix.
+        first: i64,
+        /// Of the other.
+        second: i64,
+    },
 }
 
 impl LayoutError {
@@ -352,6 +382,27 @@ impl LayoutError {
                 .text(" crosses columns of a tile of ")
                 .number(rows)
                 .text(" rows"),
+            Self::NotCompact { size, run } => say
+                .text("a layout of size ")
+                .number(size)
+                .text(" takes the numbers from 0 up only to ")
+                .number(run - 1),
+            Self::Outside { last, size } => say
+                .text("coordinate ")
+                .number(last)
+                .text(" lies outside a tile of ")
+                .number(size)
+                .text(" elements"),
+            Self::OtherThread { thread, other } => {
+                say.text("an element of thread ").number(thread).text(" belongs to thread ").number(other)
+            }
+            Self::Multiply { name, first, second } => say
+                .text(name)
+                .text(" are ")
+                .number(first)
+                .text(" and ")
+                .number(second)
+                .text(", they must be equal"),
         }
     }
 
@@ -395,6 +446,10 @@ impl LayoutError {
             Self::PowerOfTwo { .. } => "choose a power of two",
             Self::SwizzleReach { .. } => "use fewer bits, a lower base, or a larger layout",
             Self::Straddles { .. } => "choose modes that stay within one column",
+            Self::NotCompact { .. } => "give the modes strides without gaps or repetitions",
+            Self::Outside { .. } => "use a larger tile or smaller strides",
+            Self::Multiply { .. } => "use the layouts of one instruction",
+            Self::OtherThread { .. } => "exchange the elements between threads first",
         }
     }
 }
@@ -493,6 +548,16 @@ mod tests {
                 LayoutError::Straddles { shape: 4, stride: 3, rows: 8 },
                 "mode 4:3 crosses columns of a tile of 8 rows",
             ),
+            (
+                LayoutError::NotCompact { size: 4, run: 2 },
+                "a layout of size 4 takes the numbers from 0 up only to 1",
+            ),
+            (LayoutError::Outside { last: 18, size: 16 }, "coordinate 18 lies outside a tile of 16 elements"),
+            (
+                LayoutError::Multiply { name: "M of A and C", first: 64, second: 16 },
+                "M of A and C are 64 and 16, they must be equal",
+            ),
+            (LayoutError::OtherThread { thread: 1, other: 5 }, "an element of thread 1 belongs to thread 5"),
         ] {
             assert_eq!(error.to_string(), want);
             assert!(!error.remedy().is_empty(), "{error} has a remedy");

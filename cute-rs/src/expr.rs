@@ -57,6 +57,7 @@ mod argument;
 mod calls;
 mod operations;
 mod parse;
+mod parts;
 mod range;
 mod value;
 

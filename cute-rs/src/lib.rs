@@ -145,6 +145,9 @@
 //! | [`upcast`](Layout::upcast), [`downcast`](Layout::downcast), [`recast`](Layout::recast) | `R(c') = floor(L(c) / n)` and back |
 //! | [`column_major`](Layout::column_major), [`row_major`](Layout::row_major), [`ordered`](Layout::ordered) | every value below the size once |
 //! | [`compact_like`](Layout::compact_like), [`fragment_like`](Layout::fragment_like) | the same with the strides' order of L |
+//! | [`inner_partition`](Layout::inner_partition), [`local_tile`](Layout::local_tile) | `L((x,c)) = starts(c) + part(x)`, tiles |
+//! | [`outer_partition`](Layout::outer_partition) | `L((c,x)) = starts(c) + part(x)`, places of tiles |
+//! | [`thread_partition`](Layout::thread_partition), [`local_partition`](Layout::local_partition) | `L((p,x)) = starts(threads(p)) + part(x)` |
 //! | [`apply`](Layout::apply) | `L(i)`, computed with another type's operators |
 //!
 //! By-mode operations take a [`Tiler`]: a layout, a shape, `_`, or one tiler a mode. [`IntTuple`] has the arithmetic of
@@ -183,6 +186,14 @@
 //! coordinates to coordinates. Divided and sliced as the layout of a tensor is, an
 //! [identity](CoordLayout::identity) says which element is meant: the coordinates of a tensor copy, and with
 //! [`elem_less`](IntTuple::elem_less) the predicate of a tile that reaches beyond the tensor.
+//!
+//! # Tensors and partitions
+//!
+//! A [`Partition`] is a layout cut into parts that are all alike and begin in different places: tiles, what is at one place of
+//! every tile, or what one thread has. A [`Tensor`] is such a part with its start, which may be a device's value: then only
+//! the start is computed on the device, and the elements of the part lie at constant distances from it. A [`TiledCopy`] deals
+//! the elements of a tile to threads, a [`TiledMma`] those of A, B and C to the threads of instructions side by side. A
+//! [`Predicate`] says which elements of a part of an identity are inside the tensor.
 //!
 //! # Swizzles
 //!
@@ -293,11 +304,14 @@ mod int_tuple;
 pub mod laws;
 mod layout;
 mod nest;
+mod partition;
 mod sentence;
 #[cfg(feature = "proptest")]
 pub mod strategies;
 mod swizzle;
 mod thread_value;
+mod tiled_copy;
+mod tiled_mma;
 pub mod tutorial;
 pub mod types;
 
@@ -309,8 +323,11 @@ pub use evaluate::Arithmetic;
 pub use int_tuple::{IntTuple, MAX_LEAVES};
 pub use layout::{Coord, Layout};
 pub use nest::Nest;
+pub use partition::{Partition, Pattern, Predicate, Start, Tensor};
 pub use swizzle::Swizzle;
 pub use thread_value::ThreadValue;
+pub use tiled_copy::TiledCopy;
+pub use tiled_mma::{MmaAtom, Operand, TiledMma};
 pub use typenum;
 pub use types::{
     StaticComposed, StaticCoord, StaticCoords, StaticLayout, StaticSwizzle, StaticTiler, StaticTuple,

@@ -403,3 +403,70 @@
 //! assert_eq!(evaluate("(4,5):(E<1>,E<0>)")?.to_string(), "(4,5):(1@1,1@0)");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # Tiles, and what threads have of them
+//!
+//! A kernel takes a tile of a matrix, and each of its threads a part of the tile. Both are halves of a divide, one of them
+//! evaluated: `local_tile` keeps the tile and evaluates where it begins, `local_partition` keeps what lies at one place of all
+//! tiles. A part begins at an offset, printed before its layout.
+//!
+//! ```
+//! use cute_rs::expr::evaluate;
+//!
+//! for (expression, result) in [
+//!     // Tile (1,2) of a row-major 8 x 12 matrix in 4 x 3 tiles; and all tiles of tile row 1.
+//!     ("local_tile((8,12):(12,1), <4,3>, (1,2))", "Sw<0,0,0> o 54 o (4,3):(12,1)"),
+//!     ("local_tile((8,12):(12,1), <4,3>, (1,_))", "Sw<0,0,0> o 48 o (4,3,4):(12,1,3)"),
+//!     // Element (1,2) of every tile.
+//!     ("outer_partition((8,12):(12,1), <4,3>, (1,2))", "Sw<0,0,0> o 14 o (2,4):(48,3)"),
+//!     // 2 x 4 threads, numbered along rows, deal the tile out: thread 6 is at row 1, column 2.
+//!     ("local_partition((4,8):(8,1), (2,4):(4,1), 6)", "Sw<0,0,0> o 10 o (2,2):(16,4)"),
+//! ] {
+//!     assert_eq!(evaluate(expression)?.to_string(), result);
+//! }
+//! # Ok::<(), cute_rs::expr::ExprError>(())
+//! ```
+//!
+//! With an identity for the matrix, the same calls say *which* elements these are, and so which of them exist:
+//!
+//! ```
+//! use cute_rs::{CoordLayout, IntTuple, Predicate, Tiler};
+//!
+//! let (shape, tile) = (IntTuple::from((8, 10)), IntTuple::from((4, 3)));
+//! let identity = CoordLayout::identity(shape)?;
+//! let (part, first) = identity.local_tile(&Tiler::Shape(&tile), &[Some(1), Some(3)])?;
+//! assert_eq!((first.to_string(), part.to_string()), ("(4,9)".into(), "(4,3):(1@0,1@1)".into()));
+//! let inside = Predicate::new(part, first, shape)?;
+//! assert_eq!([0, 3, 4].map(|element| inside.at(element)), [true, true, false]); // Column 10 does not exist.
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! On a device the coordinate is a value that only the kernel knows. A [`Tensor`](crate::Tensor) computes where the part
+//! begins with the device's numbers and leaves the rest constant; here `u32` stands for them:
+//!
+//! ```
+//! use cute_rs::{Layout, Tensor, TiledCopy};
+//!
+//! // 32 threads copy 4 x 32 elements, 4 neighbours each, again and again down a row-major matrix.
+//! let copy = TiledCopy::new(&Layout::flat(&[4, 8], &[8, 1])?, &Layout::flat(&[1, 4], &[4, 1])?)?;
+//! let matrix = Tensor::new(Layout::flat(&[16, 32], &[32, 1])?, 0_u32);
+//! let thread = 13_u32;
+//! let own = copy.partition_s(&matrix.layout)?.tensor(matrix.start, &[Some(thread)])?;
+//! assert_eq!(own.start, 32 + 5 * 4);
+//! assert_eq!(own.layout.to_string(), "(4,4,1):(1,128,0)");
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! An instruction deals its matrices out in a way of its own, and several groups of threads work side by side:
+//!
+//! ```
+//! use cute_rs::{CoordLayout, IntTuple, Operand, TiledMma, atom::wgmma};
+//!
+//! // Two warpgroups share 128 rows; each thread holds 32 accumulators of the 64 x 64 that its group multiplies.
+//! let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?;
+//! assert_eq!(mma.fragment_shape(Operand::C, [128, 64])?.to_string(), "((2,2,8),1,1)");
+//! let c = mma.partition(Operand::C, &CoordLayout::identity(IntTuple::from((128, 64)))?)?;
+//! let (part, first) = c.at(&[Some(128 + 37)])?; // Thread 37 of the second group.
+//! assert_eq!((first.to_string(), part.at(5).to_string()), ("(81,2)".into(), "(0,9)".into()));
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```

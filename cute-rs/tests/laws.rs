@@ -5,7 +5,7 @@ use cute_rs::strategies::{
     Choices, blocks_and_grids, choices, compact_layouts, composable_pairs, congruent_pairs, divisible_tilers,
     injective_layouts, layouts, shapes, signed_layouts, swizzles,
 };
-use cute_rs::{IntTuple, Layout, Swizzle};
+use cute_rs::{IntTuple, Layout, MmaAtom, Swizzle, ThreadValue, TiledCopy, TiledMma};
 use proptest::strategy::Strategy;
 
 const CASES: u32 = 10_000;
@@ -322,4 +322,139 @@ fn coordinate_layouts_sum_by_component() {
         (coords, Layout::new(shape, stride).expect("positive extents"), choices.layout())
     });
     check(CASES, 100, cases, |(coords, a, b)| laws::coordinate_layout(&coords, &b, &a));
+}
+
+/// One extent a mode, some of which do not divide.
+fn tile_of(choices: &mut Choices, layout: &Layout) -> Vec<i64> {
+    let extent = |choices: &mut Choices, i| {
+        let mode = layout.mode(i);
+        let first = mode.shape().leaf(0);
+        if choices.one_in(5) {
+            choices.between(1, mode.size())
+        } else {
+            [first, mode.size(), 1][choices.index(3)]
+        }
+    };
+    (0..layout.rank()).map(|i| extent(choices, i)).collect()
+}
+
+#[test]
+fn tiles_hold_their_elements() {
+    let cases = choices(|choices| {
+        let layout = choices.layout();
+        let tile = tile_of(choices, &layout);
+        (layout, tile)
+    });
+    check(CASES, 50, cases, |(layout, tile)| laws::tiles(&layout, &tile));
+    let swizzled = choices(|choices| {
+        let layout = choices.composed_layout();
+        let tile = tile_of(choices, &layout.layout);
+        (layout, tile)
+    });
+    check(CASES, 50, swizzled, |(layout, tile)| laws::composed_tiles(&layout, &tile));
+}
+
+#[test]
+fn threads_hold_each_element_once() {
+    let cases = choices(|choices| {
+        let rank = choices.between(1, 3) as usize;
+        let threads = choices.grid(rank);
+        // Threads that are apart, as warps are.
+        let apart = [1, 1, 4, 32][choices.index(4)];
+        let strides: Vec<_> = (0..threads.shape().len()).map(|i| threads.stride().leaf(i) * apart).collect();
+        let stride = IntTuple::flat(&strides).and_then(|flat| flat.unflatten(&threads.shape()));
+        let spread = stride.and_then(|stride| Layout::new(threads.shape(), stride)).unwrap_or(threads);
+        let shape: Vec<_> = (0..rank)
+            .map(|i| threads.mode(i).size() * choices.between(1, 3) - i64::from(choices.one_in(6)))
+            .map(|extent| extent.max(1))
+            .collect();
+        let layout = IntTuple::flat(&shape).and_then(Layout::row_major).expect("positive extents");
+        (layout, spread)
+    });
+    check(CASES, 80, cases, |(layout, threads)| laws::threads(&layout, &threads));
+}
+
+#[test]
+fn predicates_say_what_is_inside() {
+    let cases = choices(|choices| {
+        let rank = choices.between(1, 3);
+        let shape: Vec<_> = (0..rank).map(|_| choices.between(1, 9)).collect();
+        let tile: Vec<_> = (0..rank).map(|_| choices.between(1, 5)).collect();
+        (shape, tile)
+    });
+    check(CASES, 100, cases, |(shape, tile)| laws::predicate(&shape, &tile));
+}
+
+#[test]
+fn copies_move_each_element_once() {
+    let cases = choices(|choices| {
+        let rank = choices.between(1, 3) as usize;
+        let (threads, values) = (choices.grid(rank), choices.grid(rank));
+        let tiles: Vec<_> = (0..rank).map(|_| choices.between(1, 3)).collect();
+        (threads, values, tiles)
+    });
+    check(CASES, 100, cases, |(threads, values, tiles)| laws::tiled_copy(&threads, &values, &tiles));
+}
+
+#[test]
+fn registers_are_handed_on() {
+    let cases = choices(|choices| {
+        let rank = 2;
+        let (threads, values) = (choices.grid(rank), choices.grid(rank));
+        let copy = TiledCopy::new(&threads, &values).expect("compact grids");
+        // The same elements of each thread in another order, or of other threads.
+        let (first, second) = (copy.source().mode(0), copy.source().mode(1).flatten());
+        let mut order: Vec<_> = (0..second.rank()).collect();
+        choices.shuffle(&mut order);
+        let values = second.select(&order).expect("each mode once");
+        let fragment = Layout::concat(&[first, values]).expect("few modes");
+        if choices.one_in(4) { (copy, copy.source().reverse()) } else { (copy, fragment) }
+    });
+    check(CASES, 60, cases, |(copy, fragment)| laws::retile(&copy, &fragment));
+}
+
+/// A thread-value layout that gives each element of a tile to one of the threads, or each to all of them.
+fn dealt(choices: &mut Choices, threads: i64, shape: [i64; 2], shared: bool) -> ThreadValue {
+    let [rows, columns] = shape;
+    let all = Layout::flat(&[rows, columns], &[1, rows]).expect("positive extents");
+    let layout = if shared {
+        Layout::concat(&[Layout::flat(&[threads], &[0]).expect("positive").mode(0), all])
+    } else {
+        // Threads along the columns' direction, values along the other, or the other way round.
+        let (first, second) = if choices.one_in(2) { (0, 1) } else { (1, 0) };
+        let lanes = all.mode(first);
+        Layout::concat(&[lanes, all.mode(second)])
+    };
+    ThreadValue::new(layout.expect("few modes"), rows, columns).expect("two modes")
+}
+
+#[test]
+fn instructions_hold_each_element() {
+    let cases = choices(|choices| {
+        let (m, n) = (choices.between(1, 4), choices.between(1, 4));
+        let k = choices.between(1, 3);
+        let c = if choices.one_in(2) {
+            Layout::flat(&[m, n], &[1, m]).expect("positive extents")
+        } else {
+            Layout::flat(&[n, m], &[m, 1]).expect("positive extents")
+        };
+        let threads = c.mode(0).size();
+        let c = ThreadValue::new(c, m, n).expect("two modes");
+        let shared = choices.one_in(2);
+        let a = dealt(choices, threads, [m, k], shared);
+        let a = if a.layout().mode(0).size() == threads { a } else { dealt(choices, threads, [m, k], true) };
+        let b = dealt(choices, threads, [n, k], true);
+        let atom = MmaAtom::new(a, b, c).expect("extents agree");
+        let groups = [0; 3].map(|_| choices.between(1, 3));
+        let mma = TiledMma::new(atom, groups).expect("positive groups");
+        let repeats = [0; 3].map(|_| choices.between(1, 2));
+        let blocks = choices.between(1, 3);
+        // Each group's rows together, instead of interleaved.
+        let rows = Layout::flat(&[m, groups[0], blocks], &[1, m * blocks, m]).expect("positive extents");
+        let rows = choices.one_in(2).then_some(rows);
+        (mma.permuted([rows, None, None]).expect("a permutation"), groups, rows, repeats)
+    });
+    check(CASES, 90, cases, |(mma, groups, rows, repeats)| {
+        laws::tiled_mma(&mma, groups, rows.as_ref(), repeats)
+    });
 }

@@ -4,6 +4,36 @@
 
 use crate::error::LayoutError;
 use crate::thread_value::{ThreadValue, fragment};
+use crate::tiled_mma::{MmaAtom, Operand};
+
+/// `m64nNkK` with A and B in shared memory, which the 128 threads share; `K` is `256 / element_bits`.
+///
+/// # Errors
+/// Those of [`accumulator`]; [`LayoutError::Range`] unless the elements have 8, 16 or 32 bits.
+pub const fn atom(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
+    if !matches!(element_bits, 8 | 16 | 32) {
+        return Err(LayoutError::Range { name: "element bits", value: element_bits, low: 8, high: 32 });
+    }
+    const fn shared(mn: i64, k: i64) -> Result<ThreadValue, LayoutError> {
+        fragment((&[128], &[0]), (&[mn, k], &[1, mn]), (mn, k))
+    }
+    let k = 256 / element_bits as i64;
+    match (shared(64, k), shared(n as i64, k), accumulator(n)) {
+        (Ok(a), Ok(b), Ok(c)) => MmaAtom::new(a, b, c),
+        (_, _, Err(error)) | (Err(error), ..) | (_, Err(error), _) => Err(error),
+    }
+}
+
+/// [`atom`] with A in registers.
+///
+/// # Errors
+/// As [`atom`].
+pub const fn atom_with_a_in_registers(n: u32, element_bits: u32) -> Result<MmaAtom, LayoutError> {
+    match (atom(n, element_bits), operand_a(element_bits)) {
+        (Ok(atom), Ok(a)) => MmaAtom::new(a, atom.operand(Operand::B), atom.operand(Operand::C)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
 
 /// The accumulator of `m64nN` in 32-bit registers: 128 threads of `n / 2` values onto a `64 x n` tile.
 ///

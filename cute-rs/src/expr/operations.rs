@@ -9,6 +9,7 @@ use super::calls::{
     at, by_rank, complement, composed, inside, integer, part, profiled, relation, shaped, side_by_side,
     tiled, tiled_plain,
 };
+use super::parts::{part_of, partition};
 use super::{Fault, Value};
 use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
@@ -244,6 +245,13 @@ const OPERATIONS: &[Operation] = &[
     operation("zipped_divide(L,T)", 2..=2, |a| tiled(a, Layout::zipped_divide_by)),
     operation("tiled_divide(L,T)", 2..=2, |a| tiled(a, Layout::tiled_divide)),
     operation("flat_divide(L,T)", 2..=2, |a| tiled(a, Layout::flat_divide)),
+    operation("inner_partition(L,T,C)", 3..=3, |a| partition(a, Layout::inner_partition)),
+    operation("outer_partition(L,T,C)", 3..=3, |a| partition(a, Layout::outer_partition)),
+    operation("local_tile(L,T,C)", 3..=3, |a| partition(a, Layout::inner_partition)),
+    operation("local_partition(L,threads,i)", 3..=3, |a| {
+        let threads = a[1].layout()?;
+        part_of(&a[0], &a[0].composed()?.layout.thread_partition(&threads)?, &a[2])
+    }),
     operation("logical_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::logical_product_by)),
     operation("zipped_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::zipped_product)),
     operation("tiled_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::tiled_product)),

@@ -1,0 +1,54 @@
+//! Operations of expressions that choose a part of a layout.
+
+use alloc::vec::Vec;
+
+use super::argument::{Argument, Operand};
+use super::operations::Failure;
+use super::{Value, range};
+use crate::algebra::Tiler;
+use crate::composed::ComposedLayout;
+use crate::error::LayoutError;
+use crate::layout::Layout;
+use crate::partition::Partition;
+
+/// The part of the first argument, cut by the second, that the third chooses.
+pub(super) fn partition(
+    a: &[Argument],
+    cut: fn(&Layout, &Tiler<'_>) -> Result<Partition<Layout>, LayoutError>,
+) -> Result<Value, Failure> {
+    let (layout, tiles) = (a[0].composed()?.layout, a[1].tiler()?);
+    let mut parts = Err(LayoutError::Rank { needed: 1, given: 0 });
+    tiles.lend(&mut |tiler| parts = cut(&layout, tiler));
+    part_of(&a[0], &parts?, &a[2])
+}
+
+/// The part that a coordinate chooses. One that begins elsewhere than at offset 0 has an offset after it.
+pub(super) fn part_of(
+    whole: &Argument,
+    parts: &Partition<Layout>,
+    coord: &Argument,
+) -> Result<Value, Failure> {
+    let starts = parts.starts();
+    let fixed = |operand: &Operand| match operand {
+        Operand::Keep => Ok(None),
+        Operand::Value(Value::Int(c)) if range::reaches(&starts, *c) => Ok(Some(*c)),
+        Operand::Value(Value::Int(_)) => Err(Failure::Large),
+        Operand::Value(_) | Operand::Coord(_) | Operand::Tiler(_) | Operand::Strides(..) => {
+            Err(coord.instead_of("an integer or `_` for each mode").into())
+        }
+    };
+    let coords: Vec<_> = match &coord.operand {
+        Operand::Coord(members) => members.iter().map(fixed).collect::<Result<_, _>>()?,
+        Operand::Value(Value::Tuple(tuple)) => {
+            tuple.modes().map(|mode| fixed(&Value::from(mode).into())).collect::<Result<_, _>>()?
+        }
+        Operand::Keep | Operand::Value(_) | Operand::Tiler(_) | Operand::Strides(..) => {
+            Vec::from([fixed(&coord.operand)?])
+        }
+    };
+    let (layout, start) = parts.at(&coords)?;
+    let before = whole.composed()?;
+    let offset = before.offset + start;
+    let plain = offset == 0 && !whole.is_composed();
+    Ok(if plain { layout.into() } else { ComposedLayout { layout, offset, ..before }.into() })
+}

@@ -1,0 +1,333 @@
+//! Tensors: a layout and where it begins, on the host or on a device.
+
+use super::Partition;
+use crate::algebra::Tiler;
+use crate::composed::ComposedLayout;
+use crate::coord_layout::CoordLayout;
+use crate::error::LayoutError;
+use crate::evaluate::{Arithmetic, unsigned};
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::layout::Layout;
+
+/// A layout and where it begins: `T(x) = start + layout(x)`.
+///
+/// The layout is known on the host, the start may be a device's value: an offset `V` for a [`Layout`], an offset before the
+/// swizzle for a [`ComposedLayout`], a coordinate `[V; N]` for a [`CoordLayout`]. So a kernel says with which thread or tile
+/// it is concerned, and only that is computed on the device; where the elements of a part lie within it stays constant.
+///
+/// ```
+/// # use cute_rs::{CoordLayout, IntTuple, Tensor, Tiler};
+/// // Which elements of a matrix does a tile hold? On the host with `u32`, in a kernel with its own values.
+/// let identity = CoordLayout::identity(IntTuple::from((128, 96)))?;
+/// let matrix = Tensor::new(identity, [0_u32, 0]);
+/// let tile = matrix.local_tile(&Tiler::Shape(&IntTuple::from((64, 32))), &[Some(1), Some(2)])?;
+/// assert_eq!((tile.start, tile.layout.to_string().as_str()), ([64, 64], "(64,32):(1@0,1@1)"));
+/// assert_eq!(tile.at(3 + 64 * 5)?, [64 + 3, 64 + 5]);
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tensor<L, S> {
+    /// Where the elements lie, counted from the start.
+    pub layout: L,
+    /// Where it begins.
+    pub start: S,
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for crate::Layout {}
+    impl Sealed for crate::ComposedLayout {}
+    impl Sealed for crate::CoordLayout {}
+}
+
+/// A kind of layout that can be cut into parts: [`Layout`], [`ComposedLayout`] or [`CoordLayout`].
+pub trait Pattern: Copy + sealed::Sealed {
+    /// The function of coordinates, strides with their components.
+    #[doc(hidden)]
+    fn function(&self) -> &Layout;
+
+    /// With another function of coordinates.
+    #[doc(hidden)]
+    fn with_function(&self, function: Layout) -> Self;
+}
+
+impl Pattern for Layout {
+    fn function(&self) -> &Layout {
+        self
+    }
+
+    fn with_function(&self, function: Layout) -> Self {
+        function
+    }
+}
+
+impl Pattern for ComposedLayout {
+    fn function(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn with_function(&self, function: Layout) -> Self {
+        self.with_inner(function)
+    }
+}
+
+impl Pattern for CoordLayout {
+    fn function(&self) -> &Layout {
+        self.inner()
+    }
+
+    fn with_function(&self, function: Layout) -> Self {
+        self.with_inner(function)
+    }
+}
+
+/// Where a layout of kind `L` can begin.
+pub trait Start<L>: Copy {
+    /// Coordinates that choose a part.
+    type Coord: Arithmetic;
+
+    /// This start and a layout's offset, or coordinate, at `coord`: `self + steps(coord)`.
+    ///
+    /// # Errors
+    /// Those of [`Layout::apply`]; [`LayoutError::Rank`] for a coordinate with another number of components.
+    fn moved(self, pattern: &L, steps: &Layout, coord: Self::Coord) -> Result<Self, LayoutError>;
+
+    /// The element at a constant integer coordinate.
+    ///
+    /// # Errors
+    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset that is no `u32`; [`LayoutError::Rank`].
+    fn element(self, pattern: &L, coord: i64) -> Result<Self, LayoutError>;
+}
+
+/// `start + steps(coord)`, nothing where all steps are zero.
+fn further<V: Arithmetic>(start: V, steps: &Layout, coord: V) -> Result<V, LayoutError> {
+    let stays = (0..steps.stride_ref().len()).all(|i| steps.stride_ref().leaf(i) == 0);
+    if stays { Ok(start) } else { Ok(steps.apply(coord)? + start) }
+}
+
+fn plus<V: Arithmetic>(start: V, offset: i64) -> Result<V, LayoutError> {
+    Ok(if offset == 0 { start } else { start + unsigned(offset)? })
+}
+
+impl<V: Arithmetic> Start<Layout> for V {
+    type Coord = V;
+
+    fn moved(self, _pattern: &Layout, steps: &Layout, coord: V) -> Result<V, LayoutError> {
+        further(self, steps, coord)
+    }
+
+    fn element(self, pattern: &Layout, coord: i64) -> Result<V, LayoutError> {
+        plus(self, pattern.at(coord))
+    }
+}
+
+impl<V: Arithmetic> Start<ComposedLayout> for V {
+    type Coord = V;
+
+    fn moved(self, _pattern: &ComposedLayout, steps: &Layout, coord: V) -> Result<V, LayoutError> {
+        further(self, steps, coord)
+    }
+
+    fn element(self, pattern: &ComposedLayout, coord: i64) -> Result<V, LayoutError> {
+        let offset = pattern.offset.wrapping_add(pattern.layout.at(coord));
+        Ok(pattern.swizzle.apply_to(plus(self, offset)?))
+    }
+}
+
+impl<V: Arithmetic, const N: usize> Start<CoordLayout> for [V; N] {
+    type Coord = V;
+
+    fn moved(mut self, pattern: &CoordLayout, steps: &Layout, coord: V) -> Result<Self, LayoutError> {
+        components(pattern, N)?;
+        let steps = pattern.with_inner(*steps);
+        for (i, component) in self.iter_mut().enumerate() {
+            *component = further(*component, &steps.component(i), coord)?;
+        }
+        Ok(self)
+    }
+
+    fn element(mut self, pattern: &CoordLayout, coord: i64) -> Result<Self, LayoutError> {
+        components(pattern, N)?;
+        let element = pattern.at(coord);
+        for (i, component) in self.iter_mut().enumerate() {
+            *component = plus(*component, element.leaf(i))?;
+        }
+        Ok(self)
+    }
+}
+
+const fn components(pattern: &CoordLayout, given: usize) -> Result<(), LayoutError> {
+    let needed = pattern.profile().len();
+    if needed == given { Ok(()) } else { Err(LayoutError::Rank { needed, given }) }
+}
+
+impl<L: Pattern> Partition<L> {
+    /// The part that a coordinate chooses, of a layout that begins at `start`. An open mode, `None`, becomes the part's last
+    /// mode; one coordinate alone counts through all parts.
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] without one coordinate a mode, and those of [`Start::moved`].
+    pub fn tensor<S: Start<L>>(
+        &self,
+        start: S,
+        coord: &[Option<S::Coord>],
+    ) -> Result<Tensor<L, S>, LayoutError> {
+        let zeros = coord.iter().map(|c| c.as_ref().map(|_| 0));
+        let mut open = [None; MAX_LEAVES];
+        for (open, zero) in open.iter_mut().zip(zeros) {
+            *open = zero;
+        }
+        if coord.len() > MAX_LEAVES {
+            return Err(LayoutError::Rank { needed: self.rank(), given: coord.len() });
+        }
+        let open = &open[..coord.len()];
+        let (part, _) = self.with(*self.part.function()).at(open)?;
+        let starts = self.starts.numbered(open)?;
+        let mut chosen = coord.iter().enumerate().filter_map(|(i, c)| c.map(|c| (starts.mode(i), c)));
+        let start = chosen.try_fold(start, |start, (steps, c)| start.moved(&self.part, &steps, c))?;
+        Ok(Tensor { layout: self.part.with_function(part), start })
+    }
+}
+
+impl<L, S> Tensor<L, S> {
+    /// A layout and where it begins.
+    pub const fn new(layout: L, start: S) -> Self {
+        Self { layout, start }
+    }
+}
+
+impl<L: Pattern, S: Start<L>> Tensor<L, S> {
+    /// What `cut` makes of the layout, at a coordinate.
+    ///
+    /// # Errors
+    /// Those of `cut` and of [`Partition::tensor`].
+    pub fn part(
+        &self,
+        cut: impl FnOnce(&Layout) -> Result<Partition<Layout>, LayoutError>,
+        coord: &[Option<S::Coord>],
+    ) -> Result<Self, LayoutError> {
+        let parts = cut(self.layout.function())?;
+        parts.of(&self.layout).tensor(self.start, coord)
+    }
+
+    /// One tile. See [`Layout::local_tile`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::local_tile`] and [`Partition::tensor`].
+    pub fn local_tile(&self, tiler: &Tiler<'_>, coord: &[Option<S::Coord>]) -> Result<Self, LayoutError> {
+        self.part(|layout| layout.inner_partition(tiler), coord)
+    }
+
+    /// What is at one place of every tile. See [`Layout::outer_partition`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::outer_partition`] and [`Partition::tensor`].
+    pub fn outer_partition(
+        &self,
+        tiler: &Tiler<'_>,
+        coord: &[Option<S::Coord>],
+    ) -> Result<Self, LayoutError> {
+        self.part(|layout| layout.outer_partition(tiler), coord)
+    }
+
+    /// What one thread has. See [`Layout::local_partition`].
+    ///
+    /// # Errors
+    /// Those of [`Layout::local_partition`] and [`Partition::tensor`].
+    pub fn local_partition(&self, threads: &Layout, index: S::Coord) -> Result<Self, LayoutError> {
+        self.part(|layout| layout.thread_partition(threads), &[Some(index)])
+    }
+
+    /// The modes that are left open, beginning at the coordinates of the others. See [`Layout::slice`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Tensor};
+    /// let rows = Tensor::new(Layout::flat(&[4, 8], &[8, 1])?, 100_u32);
+    /// let row = rows.slice(&[Some(2), None])?;
+    /// assert_eq!((row.layout.to_string().as_str(), row.start), ("(8):(1)", 116));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Partition::tensor`].
+    pub fn slice(&self, coord: &[Option<S::Coord>]) -> Result<Self, LayoutError> {
+        self.part(|layout| Ok(Partition::new(Layout::EMPTY, *layout)), coord)
+    }
+
+    /// The element at a constant integer coordinate: its offset, swizzled where the layout is, or its coordinate.
+    ///
+    /// # Errors
+    /// [`LayoutError::NegativeStride`] or [`LayoutError::Width`] for an offset that is no `u32`.
+    pub fn at(&self, coord: i64) -> Result<S, LayoutError> {
+        self.start.element(&self.layout, coord)
+    }
+}
+
+/// Which elements of a part are inside a tensor: a coordinate layout, its first coordinate, and the tensor's shape.
+///
+/// `P(x) = (start + layout(x) < shape)`, component by component
+///
+/// ```
+/// # use cute_rs::{CoordLayout, IntTuple, Predicate, Tiler};
+/// // The last 64 x 32 tile of a 100 x 60 matrix.
+/// let shape = IntTuple::from((100, 60));
+/// let tiler = IntTuple::from((64, 32));
+/// let (tile, start) = CoordLayout::identity(shape)?.local_tile(&Tiler::Shape(&tiler), &[Some(1), Some(1)])?;
+/// let inside = Predicate::new(tile, start, shape)?;
+/// assert_eq!((inside.at(35), inside.at(36), inside.count()), (true, false, 36 * 28));
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Predicate {
+    layout: CoordLayout,
+    start: IntTuple,
+    shape: IntTuple,
+}
+
+impl Predicate {
+    /// Compares the elements of a part with the shape of the tensor that it is a part of.
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the start or the shape is not nested as the layout's coordinates.
+    pub const fn new(layout: CoordLayout, start: IntTuple, shape: IntTuple) -> Result<Self, LayoutError> {
+        let profile = layout.profile();
+        if !profile.congruent(&start) {
+            return Err(LayoutError::Profile { tuple: start, profile });
+        }
+        if !profile.congruent(&shape) {
+            return Err(LayoutError::Profile { tuple: shape, profile });
+        }
+        Ok(Self { layout, start, shape })
+    }
+
+    /// Whether the element at an integer coordinate is inside.
+    pub const fn at(&self, coord: i64) -> bool {
+        let element = self.layout.at(coord);
+        let mut i = 0;
+        while i < element.len() {
+            let component = self.start.leaf(i).wrapping_add(element.leaf(i));
+            if component < 0 || component >= self.shape.leaf(i) {
+                return false;
+            }
+            i += 1;
+        }
+        true
+    }
+
+    /// How many elements are inside.
+    pub const fn count(&self) -> i64 {
+        let (mut count, mut coord) = (0, 0);
+        while coord < self.layout.size() {
+            if self.at(coord) {
+                count += 1;
+            }
+            coord += 1;
+        }
+        count
+    }
+
+    /// Whether every element is inside.
+    pub const fn is_full(&self) -> bool {
+        self.count() == self.layout.size()
+    }
+}

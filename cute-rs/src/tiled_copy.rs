@@ -1,0 +1,323 @@
+//! Copies that a group of threads makes together: which thread reads and writes which elements of a tile.
+
+use crate::algebra::Tiler;
+use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
+use crate::layout::Layout;
+use crate::partition::{Partition, Pattern};
+use crate::thread_value::ThreadValue;
+
+/// A copy of a tile by a group of threads: two layouts `(thread, value) -> integer coordinate in the tile`, of what each
+/// thread reads and of what it writes. They differ where the instruction moves elements between threads.
+///
+/// ```
+/// # use cute_rs::{Layout, TiledCopy};
+/// // 4 x 8 threads along rows, each with 2 x 4 elements.
+/// let (threads, values) = (Layout::flat(&[4, 8], &[8, 1])?, Layout::flat(&[2, 4], &[4, 1])?);
+/// let copy = TiledCopy::new(&threads, &values)?;
+/// assert_eq!((copy.tile().to_string().as_str(), copy.threads(), copy.values()), ("(8,32)", 32, 8));
+/// assert_eq!(copy.source().to_string(), "((8,4),(4,2)):((32,2),(8,1))");
+///
+/// // What thread 9 reads of a row-major matrix of 16 x 64 elements.
+/// let parts = copy.partition_s(&Layout::flat(&[16, 64], &[64, 1])?)?;
+/// assert_eq!(parts.part().to_string(), "((4,2),2,2):((1,64),512,32)");
+/// assert_eq!(parts.at(&[Some(9)])?.1, 2 * 64 + 4);
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TiledCopy {
+    source: Layout,
+    destination: Layout,
+    tile: IntTuple,
+}
+
+impl TiledCopy {
+    /// Threads in this arrangement, mode by mode, each with values in that arrangement: thread `t` and value `v` are at
+    /// place `t` of the threads' layout and place `v` of the values' layout within it.
+    ///
+    /// `tile = size(threads_i) * size(values_i)` in mode `i`, and
+    /// `coordinate(t, v) = v_i + size(values_i) * t_i` where `threads(t_0, t_1, …) = t`, `values(v_0, v_1, …) = v`
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where the ranks differ; [`LayoutError::NotCompact`] where the threads or the values do not take
+    /// each number below their size once; those of [`Layout::raked_product`] and [`Layout::with_shape`].
+    pub const fn new(threads: &Layout, values: &Layout) -> Result<Self, LayoutError> {
+        if let Err(error) = compact(threads) {
+            return Err(error);
+        }
+        if let Err(error) = compact(values) {
+            return Err(error);
+        }
+        // Which thread and value a place of the tile holds: thread + threads * value.
+        let holder = match threads.raked_product(values) {
+            Ok(holder) => holder,
+            Err(error) => return Err(error),
+        };
+        let tile = holder.shape().product_each();
+        let pair = match IntTuple::flat(&[threads.size(), values.size()]) {
+            Ok(pair) => pair,
+            Err(error) => return Err(error),
+        };
+        match holder.right_inverse() {
+            Ok(inverse) => match inverse.with_shape(pair) {
+                Ok(layout) => Self::of(layout, tile),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The copy of a layout `(thread, value) -> integer coordinate` in a tile of this shape: each thread writes what it read.
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] unless the layout has two modes; [`LayoutError::NegativeStride`]; [`LayoutError::Outside`]
+    /// where it leaves the tile.
+    pub const fn of(layout: Layout, tile: IntTuple) -> Result<Self, LayoutError> {
+        Self::between(layout, layout, tile)
+    }
+
+    /// The copy that reads and writes by two layouts `(thread, value) -> integer coordinate` in a tile of this shape, as an
+    /// instruction does that exchanges elements between threads.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub const fn between(source: Layout, destination: Layout, tile: IntTuple) -> Result<Self, LayoutError> {
+        if let Err(error) = within(&source, &tile) {
+            return Err(error);
+        }
+        match within(&destination, &tile) {
+            Ok(()) => Ok(Self { source, destination, tile }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The copy whose threads hold what they hold in a fragment.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub const fn of_fragment(fragment: &ThreadValue) -> Result<Self, LayoutError> {
+        let (rows, columns) = fragment.tile();
+        match IntTuple::flat(&[rows, columns]) {
+            Ok(tile) => Self::of(fragment.layout(), tile),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// `(thread, value) -> integer coordinate` of what is read.
+    pub const fn source(&self) -> Layout {
+        self.source
+    }
+
+    /// `(thread, value) -> integer coordinate` of what is written.
+    pub const fn destination(&self) -> Layout {
+        self.destination
+    }
+
+    /// The shape of the tile.
+    pub const fn tile(&self) -> IntTuple {
+        self.tile
+    }
+
+    /// Threads that read.
+    pub const fn threads(&self) -> i64 {
+        self.source.mode(0).size()
+    }
+
+    /// Elements of the tile that a thread reads.
+    pub const fn values(&self) -> i64 {
+        self.source.mode(1).size()
+    }
+
+    /// What each thread reads: part `t` is `(value, rest, rest, …)`, the thread's values in every tile.
+    ///
+    /// `part_t(v, r) = L(source(t, v) in tile r)`
+    ///
+    /// # Errors
+    /// Those of [`Layout::inner_partition`] and [`Layout::composition`].
+    pub fn partition_s<L: Pattern>(&self, layout: &L) -> Result<Partition<L>, LayoutError> {
+        Ok(dealt(layout.function(), &self.tile, &self.source)?.of(layout))
+    }
+
+    /// What each thread writes. See [`partition_s`](Self::partition_s).
+    ///
+    /// # Errors
+    /// Those of [`Layout::inner_partition`] and [`Layout::composition`].
+    pub fn partition_d<L: Pattern>(&self, layout: &L) -> Result<Partition<L>, LayoutError> {
+        Ok(dealt(layout.function(), &self.tile, &self.destination)?.of(layout))
+    }
+
+    /// How the values of another copy of the same tile by the same threads are ordered in a thread's registers here:
+    /// `source(t, v) = fragment(t, R(v))` for every thread. With it, registers that one instruction has filled are handed to
+    /// another one.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, TiledCopy, atom::wgmma};
+    /// // Accumulators of 64 x 16 in the order in which they are stored: one row after the other.
+    /// let fragment = wgmma::accumulator(16)?;
+    /// let by_rows = cute_rs::IntTuple::from(((4, 8, 4), (2, 2, 2)));
+    /// let strides = cute_rs::IntTuple::from(((128, 1, 16), (64, 512, 8)));
+    /// let store = TiledCopy::of(Layout::new(by_rows, strides)?, cute_rs::IntTuple::from((64, 16)))?;
+    /// assert_eq!(store.retile(&fragment.layout())?.to_string(), "(2,2,2):(1,4,2)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::OtherThread`] where an element belongs to another thread there; [`LayoutError::Rank`] where the
+    /// fragment has not two modes; those of [`Layout::left_inverse`] and [`Layout::composition`].
+    pub const fn retile(&self, fragment: &Layout) -> Result<Layout, LayoutError> {
+        if fragment.rank() != 2 {
+            return Err(LayoutError::Rank { needed: 2, given: fragment.rank() });
+        }
+        let inverse = match fragment.left_inverse() {
+            Ok(inverse) => inverse,
+            Err(error) => return Err(error),
+        };
+        // (thread, value) here -> thread + threads * value there.
+        let there = match inverse.composition(&self.source) {
+            Ok(there) => there,
+            Err(error) => return Err(error),
+        };
+        let threads = fragment.mode(0).size();
+        let mut thread = 0;
+        while thread < self.threads() {
+            let other = there.mode(0).at(thread);
+            if other != thread || thread >= threads {
+                return Err(LayoutError::OtherThread { thread, other: other % threads });
+            }
+            thread += 1;
+        }
+        let values = there.mode(1);
+        let (shape, mut strides) = (values.shape(), [0; MAX_LEAVES]);
+        let mut i = 0;
+        while i < shape.len() {
+            let stride = values.stride_ref().leaf(i);
+            if stride % threads != 0 {
+                return Err(LayoutError::OtherThread { thread: 0, other: stride % threads });
+            }
+            strides[i] = stride / threads;
+            i += 1;
+        }
+        Layout::new(shape, shape.with_leaves(&strides))
+    }
+}
+
+/// Whether a layout takes every number below its size once.
+const fn compact(layout: &Layout) -> Result<(), LayoutError> {
+    match layout.right_inverse() {
+        Ok(inverse) if inverse.size() == layout.size() => Ok(()),
+        Ok(inverse) => Err(LayoutError::NotCompact { size: layout.size(), run: inverse.size() }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a thread-value layout stays within a tile.
+const fn within(layout: &Layout, tile: &IntTuple) -> Result<(), LayoutError> {
+    if layout.rank() != 2 {
+        return Err(LayoutError::Rank { needed: 2, given: layout.rank() });
+    }
+    let mut i = 0;
+    while i < layout.stride_ref().len() {
+        let stride = layout.stride_ref().leaf(i);
+        if stride < 0 {
+            return Err(LayoutError::NegativeStride { stride });
+        }
+        i += 1;
+    }
+    if layout.cosize() > tile.product() {
+        return Err(LayoutError::Outside { last: layout.cosize() - 1, size: tile.product() });
+    }
+    Ok(())
+}
+
+/// `(thread, (value, rest, rest, …))` of a layout in tiles of `tile`, whose elements belong to threads as `layout` says.
+pub(crate) const fn dealt(
+    whole: &Layout,
+    tile: &IntTuple,
+    layout: &Layout,
+) -> Result<Partition<Layout>, LayoutError> {
+    let tiles = match whole.inner_partition(&Tiler::Shape(tile)) {
+        Ok(tiles) => tiles,
+        Err(error) => return Err(error),
+    };
+    let owned = match tiles.part().composition(layout) {
+        Ok(owned) => owned,
+        Err(error) => return Err(error),
+    };
+    let mut part = Layout::EMPTY;
+    if let Err(error) = part.extend(&owned.mode(1)) {
+        return Err(error);
+    }
+    if let Err(error) = part.extend_modes(&tiles.starts()) {
+        return Err(error);
+    }
+    match (part.close(), owned.mode(0).wrap()) {
+        (Ok(part), Ok(starts)) => Ok(Partition::new(part, starts)),
+        (Err(error), _) | (_, Err(error)) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::atom::wgmma;
+    use std::string::ToString;
+
+    fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {
+        Layout::new(shape.into(), stride.into()).unwrap()
+    }
+
+    #[test]
+    fn threads_and_values_interleave() {
+        for (why, threads, values, tile, tv) in [
+            ("a row of vectors", layout((1, 4), (4, 1)), layout((1, 2), (2, 1)), "(1,8)", "(4,2):(2,1)"),
+            ("rows first", layout((2, 2), (1, 2)), layout((2, 1), (1, 2)), "(4,2)", "(4,2):(2,1)"),
+            ("one thread", layout((1, 1), (1, 1)), layout((2, 2), (2, 1)), "(2,2)", "(1,(2,2)):(0,(2,1))"),
+        ] {
+            let copy = TiledCopy::new(&threads, &values).unwrap();
+            let tv_got = copy.source().coalesce_by(&(1, 1).into()).unwrap();
+            assert_eq!((copy.tile().to_string().as_str(), tv_got.to_string().as_str()), (tile, tv), "{why}");
+            assert_eq!(copy.destination(), copy.source(), "{why}: nobody exchanges anything");
+        }
+    }
+
+    #[test]
+    fn what_is_no_copy() {
+        let square = IntTuple::from((4, 4));
+        for (why, got, want) in [
+            (
+                "threads with a gap",
+                TiledCopy::new(&layout((2, 2), (1, 4)), &layout((1, 1), (1, 1))),
+                LayoutError::NotCompact { size: 4, run: 2 },
+            ),
+            (
+                "values twice",
+                TiledCopy::new(&layout((2, 2), (1, 2)), &layout((2, 2), (0, 1))),
+                LayoutError::NotCompact { size: 4, run: 2 },
+            ),
+            ("one mode", TiledCopy::of(layout(4, 1), square), LayoutError::Rank { needed: 2, given: 1 }),
+            (
+                "backwards",
+                TiledCopy::of(layout((4, 4), (1, -4)), square),
+                LayoutError::NegativeStride { stride: -4 },
+            ),
+            (
+                "beyond the tile",
+                TiledCopy::of(layout((4, 4), (1, 5)), square),
+                LayoutError::Outside { last: 18, size: 16 },
+            ),
+        ] {
+            assert_eq!(got, Err(want), "{why}");
+        }
+    }
+
+    #[test]
+    fn other_threads_hold_other_values() {
+        let fragment = wgmma::accumulator(16).unwrap();
+        let rows = TiledCopy::new(&layout((128, 1), (1, 128)), &layout((1, 8), (8, 1))).unwrap();
+        assert_eq!(
+            TiledCopy::of_fragment(&fragment).unwrap().retile(&rows.source()),
+            Err(LayoutError::OtherThread { thread: 1, other: 0 }),
+            "a thread's row is not its fragment"
+        );
+    }
+}

@@ -1,0 +1,325 @@
+//! Matrix multiplies that groups of threads make together: which thread holds which elements of a tile of A, B and C.
+
+use crate::algebra::Tiler;
+use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
+use crate::layout::Layout;
+use crate::partition::{Partition, Pattern};
+use crate::thread_value::ThreadValue;
+
+/// One instruction: `C (M x N) += A (M x K) * B (N x K)`, and what each of its threads holds of the three.
+///
+/// An operand that is read from shared memory is held by no thread in particular: its layout has stride 0 along threads,
+/// and all elements as values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MmaAtom {
+    a: ThreadValue,
+    b: ThreadValue,
+    c: ThreadValue,
+}
+
+/// A matrix of a multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A, M x K.
+    A,
+    /// B, N x K.
+    B,
+    /// C, M x N.
+    C,
+}
+
+impl Operand {
+    /// Which of M, N, K its modes are.
+    const fn modes(self) -> [usize; 2] {
+        match self {
+            Self::A => [0, 2],
+            Self::B => [1, 2],
+            Self::C => [0, 1],
+        }
+    }
+}
+
+impl MmaAtom {
+    /// An instruction by its layouts.
+    ///
+    /// # Errors
+    /// [`LayoutError::Multiply`] where the tiles are not `M x K`, `N x K` and `M x N`, or the threads are not as many.
+    pub const fn new(a: ThreadValue, b: ThreadValue, c: ThreadValue) -> Result<Self, LayoutError> {
+        let ((m, k), (n, other_k), (other_m, other_n)) = (a.tile(), b.tile(), c.tile());
+        let threads = c.layout().mode(0).size();
+        let facts = [
+            ("M of A and C", m, other_m),
+            ("N of B and C", n, other_n),
+            ("K of A and B", k, other_k),
+            ("threads of A and C", a.layout().mode(0).size(), threads),
+            ("threads of B and C", b.layout().mode(0).size(), threads),
+        ];
+        let mut i = 0;
+        while i < facts.len() {
+            let (name, first, second) = facts[i];
+            if first != second {
+                return Err(LayoutError::Multiply { name, first, second });
+            }
+            i += 1;
+        }
+        Ok(Self { a, b, c })
+    }
+
+    /// M, N and K.
+    pub const fn shape(&self) -> [i64; 3] {
+        let ((m, n), (_, k)) = (self.c.tile(), self.a.tile());
+        [m, n, k]
+    }
+
+    /// Threads that execute it together.
+    pub const fn threads(&self) -> i64 {
+        self.c.layout().mode(0).size()
+    }
+
+    /// What each thread holds of a matrix.
+    pub const fn operand(&self, operand: Operand) -> ThreadValue {
+        match operand {
+            Operand::A => self.a,
+            Operand::B => self.b,
+            Operand::C => self.c,
+        }
+    }
+}
+
+/// Instructions side by side: groups of threads, each executing its own, that together multiply a tile.
+///
+/// Along M, N and K there are `groups` of threads, and group `(i,j,l)` takes the instructions at `(i,j,l)`, then those a
+/// whole tile further, until the matrix is covered. A *permutation* of a mode renames its elements before: what is called
+/// element `x` then is element `permutation(x)` of the matrix.
+///
+/// ```
+/// # use cute_rs::{CoordLayout, IntTuple, Layout, Operand, TiledMma, atom::wgmma};
+/// // Two warpgroups that share 256 rows: the first has rows 0 to 127, the second the others.
+/// let rows = Layout::flat(&[64, 2, 2], &[1, 128, 64])?;
+/// let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?.permuted([Some(rows), None, None])?;
+/// assert_eq!((mma.tile_shape(), mma.threads()), ([256, 64, 16], 256));
+///
+/// // Which elements of C has thread 37 of the second warpgroup?
+/// let parts = mma.partition(Operand::C, &CoordLayout::identity(IntTuple::from((256, 64)))?)?;
+/// let (part, start) = parts.at(&[Some(37), Some(1), Some(0), Some(0)])?;
+/// assert_eq!(start.to_string(), "(145,2)");
+/// assert_eq!(part.to_string(), "((2,2,8),2,1):((1@1,8@0,8@1),64@0,0)");
+/// assert_eq!(mma.fragment(Operand::C, [256, 64])?.to_string(), "((2,2,8),2,1):((1,2,4),32,64)");
+/// # Ok::<(), cute_rs::LayoutError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct TiledMma {
+    atom: MmaAtom,
+    groups: [i64; 3],
+    permutations: [Option<Layout>; 3],
+}
+
+impl TiledMma {
+    /// `groups[i]` groups of threads along M, N and K, each with its own instruction.
+    ///
+    /// # Errors
+    /// [`LayoutError::Extent`] for less than one group.
+    pub const fn new(atom: MmaAtom, groups: [i64; 3]) -> Result<Self, LayoutError> {
+        let mut i = 0;
+        while i < 3 {
+            if groups[i] < 1 {
+                return Err(LayoutError::Extent { shape: IntTuple::int(groups[i]) });
+            }
+            i += 1;
+        }
+        Ok(Self { atom, groups, permutations: [None; 3] })
+    }
+
+    /// The same with elements of M, N and K renamed: element `x` is element `permutation(x)` of the matrix.
+    ///
+    /// # Errors
+    /// [`LayoutError::NotCompact`] where a layout is no permutation; [`LayoutError::ShapeDivisibility`] where its size is not
+    /// a multiple of what the groups multiply together.
+    pub const fn permuted(mut self, permutations: [Option<Layout>; 3]) -> Result<Self, LayoutError> {
+        let mut i = 0;
+        while i < 3 {
+            if let Some(permutation) = permutations[i] {
+                let unit = self.atom.shape()[i] * self.groups[i];
+                if permutation.size() % unit != 0 {
+                    return Err(LayoutError::ShapeDivisibility { offered: unit, wanted: permutation.size() });
+                }
+                match permutation.right_inverse() {
+                    Ok(inverse) if inverse.size() == permutation.size() => {}
+                    Ok(inverse) => {
+                        return Err(LayoutError::NotCompact {
+                            size: permutation.size(),
+                            run: inverse.size(),
+                        });
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            i += 1;
+        }
+        self.permutations = permutations;
+        Ok(self)
+    }
+
+    /// The instruction.
+    pub const fn atom(&self) -> &MmaAtom {
+        &self.atom
+    }
+
+    /// Threads of all groups.
+    pub const fn threads(&self) -> i64 {
+        self.atom.threads() * self.groups[0] * self.groups[1] * self.groups[2]
+    }
+
+    /// M, N and K of what all groups multiply before they repeat: one instruction each, or a whole permutation.
+    pub const fn tile_shape(&self) -> [i64; 3] {
+        let mut shape = self.atom.shape();
+        let mut i = 0;
+        while i < 3 {
+            shape[i] = match self.permutations[i] {
+                Some(permutation) => permutation.size(),
+                None => shape[i] * self.groups[i],
+            };
+            i += 1;
+        }
+        shape
+    }
+
+    /// What each thread holds of a matrix: part `(thread, i, j, l)`, for thread `thread` of group `(i,j,l)`, is
+    /// `(value, rest, rest)`, its values of each instruction that the group executes. The threads of all groups count in that
+    /// order, so one integer chooses a part as well.
+    ///
+    /// `part(v, (r0,r1)) = L(operand(thread, v) + instruction extent * (group + groups * r))`, mode by mode
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] unless the layout has two modes; those of [`Layout::inner_partition`] and
+    /// [`Layout::composition`].
+    pub fn partition<L: Pattern>(&self, operand: Operand, layout: &L) -> Result<Partition<L>, LayoutError> {
+        Ok(self.parts(operand, layout.function())?.of(layout))
+    }
+
+    /// [`partition`](Self::partition) of a plain layout, in constants too.
+    ///
+    /// # Errors
+    /// As [`partition`](Self::partition).
+    pub const fn parts(&self, operand: Operand, layout: &Layout) -> Result<Partition<Layout>, LayoutError> {
+        if layout.rank() != 2 {
+            return Err(LayoutError::Rank { needed: 2, given: layout.rank() });
+        }
+        let [first, second] = operand.modes();
+        let renamed = match (self.renamed(first, &layout.mode(0)), self.renamed(second, &layout.mode(1))) {
+            (Ok(rows), Ok(columns)) => Layout::concat(&[rows, columns]),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let shape = self.atom.shape();
+        let instructions = match (renamed, IntTuple::flat(&[shape[first], shape[second]])) {
+            (Ok(renamed), Ok(extents)) => renamed.inner_partition(&Tiler::Shape(&extents)),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let instructions = match instructions {
+            Ok(instructions) => instructions,
+            Err(error) => return Err(error),
+        };
+        let owned = match instructions.part().composition(&self.atom.operand(operand).layout()) {
+            Ok(owned) => owned,
+            Err(error) => return Err(error),
+        };
+        let groups = match IntTuple::flat(&[self.groups[first], self.groups[second]]) {
+            Ok(groups) => instructions.starts().outer_partition(&Tiler::Shape(&groups)),
+            Err(error) => Err(error),
+        };
+        let groups = match groups {
+            Ok(groups) => groups,
+            Err(error) => return Err(error),
+        };
+        // The groups along the mode that the matrix does not have share its elements.
+        let mut starts = [owned.mode(0), Layout::EMPTY, Layout::EMPTY, Layout::EMPTY];
+        let mut i = 0;
+        while i < 3 {
+            starts[i + 1] = if i == first {
+                groups.starts().mode(0)
+            } else if i == second {
+                groups.starts().mode(1)
+            } else {
+                Layout::leaf(self.groups[i], 0)
+            };
+            i += 1;
+        }
+        let rest = groups.part();
+        let part = Layout::concat(&[owned.mode(1), rest.mode(0), rest.mode(1)]);
+        match (part, Layout::concat(&starts)) {
+            (Ok(part), Ok(starts)) => Ok(Partition::new(part, starts)),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// A mode of a matrix in the order of its permutation.
+    const fn renamed(&self, mode: usize, layout: &Layout) -> Result<Layout, LayoutError> {
+        match &self.permutations[mode] {
+            Some(permutation) => layout.logical_divide(permutation),
+            None => Ok(*layout),
+        }
+    }
+
+    /// A thread's registers for its part of a matrix with these extents: the part's shape, values fastest.
+    ///
+    /// # Errors
+    /// Those of [`partition`](Self::partition).
+    pub const fn fragment(&self, operand: Operand, extents: [i64; 2]) -> Result<Layout, LayoutError> {
+        match self.fragment_shape(operand, extents) {
+            Ok(shape) => Layout::column_major(shape),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The shape `(value, rest, rest)` of a thread's part of a matrix with these extents.
+    ///
+    /// # Errors
+    /// Those of [`partition`](Self::partition).
+    pub const fn fragment_shape(&self, operand: Operand, extents: [i64; 2]) -> Result<IntTuple, LayoutError> {
+        let whole = match IntTuple::flat(&extents) {
+            Ok(shape) => Layout::column_major(shape),
+            Err(error) => Err(error),
+        };
+        match whole {
+            Ok(whole) => match self.parts(operand, &whole) {
+                Ok(parts) => Ok(parts.part().shape()),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What every thread of all groups holds of a matrix with these extents, as one thread-value layout.
+    ///
+    /// ```
+    /// # use cute_rs::{Operand, TiledMma, atom::wgmma};
+    /// let mma = TiledMma::new(wgmma::atom(16, 16)?, [2, 1, 1])?;
+    /// assert_eq!(mma.thread_value(Operand::C, [128, 16])?.coord(128 + 37, 2), (64 + 17 + 8, 2));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`partition`](Self::partition).
+    pub const fn thread_value(
+        &self,
+        operand: Operand,
+        extents: [i64; 2],
+    ) -> Result<ThreadValue, LayoutError> {
+        let whole = match IntTuple::flat(&extents) {
+            Ok(shape) => Layout::column_major(shape),
+            Err(error) => Err(error),
+        };
+        let parts = match whole {
+            Ok(whole) => self.parts(operand, &whole),
+            Err(error) => Err(error),
+        };
+        match parts {
+            Ok(parts) => match Layout::concat(&[parts.starts(), parts.part()]) {
+                Ok(layout) => ThreadValue::new(layout, extents[0], extents[1]),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
