@@ -266,6 +266,10 @@
 //!   or ratio types.
 //! - Composition is refused where CuTe's would be wrong or unchecked: where a sum of modes carries, and where modes run in
 //!   opposite directions over several modes. It is defined for negative strides in B by `A(-x) = -A(x)`.
+//! - [`complement`](Layout::complement), and with it divides and products, is refused for layouts whose modes repeat or
+//!   interleave, where pycute's has overlapping copies.
+//! - [`right_inverse`](Layout::right_inverse) steps over broadcasts, which end pycute's.
+//! - A mode with `_` in a divide's tiler goes to the rest and leaves no mode in the tile, where pycute's `None` leaves `1:0`.
 //! - [`blocked_product`](Layout::blocked_product) and [`tile_to_shape`](Layout::tile_to_shape) want equal ranks and do not
 //!   append modes `1:0` in silence; [`padded`](Layout::padded) does so on request. Their results are not coalesced.
 //! - A compact order with ties counts them from the left, so that the result is compact always.
