@@ -27,6 +27,7 @@ const NUMBERS: &[Number] = &[
     |machine| &mut machine.start,
     |machine| &mut machine.l2,
     |machine| &mut machine.part_sectors,
+    |machine| &mut machine.part_lines,
     |machine| &mut machine.l2_bytes,
     |machine| &mut machine.dram,
     |machine| &mut machine.direct,

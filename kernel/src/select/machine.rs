@@ -15,9 +15,9 @@ pub struct Machine {
     pub cycles: f64,
     /// By how much a multiplication takes longer when all multiprocessors multiply without pause: power.
     pub throttle: f64,
-    /// Microseconds from one k-tile to the next beside the multiplication, where one warpgroup works alone on a tile.
+    /// Microseconds from one k-tile to the next beside the multiplication, in tiles of 64 rows.
     pub step_alone: f64,
-    /// The same where several warpgroups share a tile and cover each other's waits.
+    /// The same in taller tiles, whose instructions cover each other's waits.
     pub step_shared: f64,
     /// Microseconds from asking for a tile to having it.
     pub latency: f64,
@@ -29,6 +29,8 @@ pub struct Machine {
     pub l2: f64,
     /// By how much longer L2 takes for an operand whose rows do not begin at multiples of 32 B.
     pub part_sectors: f64,
+    /// The same for rows that begin at multiples of 32 B, but not of a line of 128 B.
+    pub part_lines: f64,
     /// Bytes that L2 keeps between waves.
     pub l2_bytes: f64,
     /// Bytes a microsecond between memory and L2.
@@ -53,27 +55,28 @@ const REGISTERS: u32 = 64 << 10;
 const THREADS: u32 = 2048;
 
 impl Machine {
-    /// An NVIDIA H200, fitted to the record `tests/selection/h200-bf16-kk.json` (driver 580.159.04, burst).
+    /// An NVIDIA H200, fitted to the records `tests/selection/h200-*.json` (driver 580.159.04, burst).
     pub const fn h200() -> Self {
         Self {
             multiprocessors: 132,
             clustered_multiprocessors: 120,
-            cycles: 1800.0,
-            throttle: 0.1,
-            step_alone: 0.021,
-            step_shared: 0.001,
-            latency: 1.05,
-            launch: 2.75,
-            start: 0.9,
-            l2: 11.4e6,
-            part_sectors: 2.0,
-            l2_bytes: 25e6,
-            dram: 3.6e6,
-            direct: 5400.0,
-            direct_bytes: 1.11e6,
-            odd_rows: 0.28,
-            staged: 25_500.0,
-            sharpness: 5.0,
+            cycles: 1770.0,
+            throttle: 0.109,
+            step_alone: 0.0146,
+            step_shared: 0.0005,
+            latency: 1.17,
+            launch: 3.06,
+            start: 0.82,
+            l2: 12.7e6,
+            part_sectors: 2.5,
+            part_lines: 1.27,
+            l2_bytes: 19.2e6,
+            dram: 3.4e6,
+            direct: 6600.0,
+            direct_bytes: 1.22e6,
+            odd_rows: 0.325,
+            staged: 20_900.0,
+            sharpness: 7.6,
         }
     }
 

@@ -80,7 +80,7 @@ impl Machine {
         let l2 = traffic.l2 * scale / self.l2;
         let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
         let stores = if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(call) } else { 0.0 };
-        let resources = [busiest + slower + starts, l2, dram, stores];
+        let resources = [busiest + slower + starts, l2 + stores, dram];
         let norm: f64 = resources.iter().map(|time| time.powf(self.sharpness)).sum();
         Prediction {
             microseconds: self.launch + norm.powf(1.0 / self.sharpness),
@@ -101,7 +101,7 @@ impl Machine {
         let instructions = f64::from(m / 64) * f64::from(k) / f64::from(plan.mainloop.types.k());
         // CTAs of one multiprocessor share its tensor cores.
         let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
-        let wait = if plan.mainloop.consumers > 1 { self.step_shared } else { self.step_alone };
+        let wait = if m > 64 { self.step_shared } else { self.step_alone };
         let seconds = (math + wait).max(self.latency / f64::from(plan.stages));
         Step { math, seconds }
     }
@@ -139,13 +139,23 @@ struct Lane {
 }
 
 impl Lane {
-    fn of(_plan: &Plan, slot: &Slot, tiles: Tiles<u32>, step: f64, epilogue: f64) -> Self {
-        let k_tiles = |work: &Work<u32>| f64::from(work.k_end.saturating_sub(work.k_begin));
-        let multiply = slot.pieces.iter().map(k_tiles).sum::<f64>() * step;
-        // A part of a sum is exchanged with the others that have a part: about one more epilogue.
-        let epilogues = |work: &Work<u32>| if k_tiles(work) < f64::from(tiles.k) { 2.0 } else { 1.0 };
-        let stored = slot.pieces.iter().map(epilogues).sum::<f64>() * epilogue;
-        Self { multiply, epilogue: stored, starts: slot.starts }
+    fn of(plan: &Plan, slot: &Slot, tiles: Tiles<u32>, step: f64, epilogue: f64) -> Self {
+        // One tile is multiplied at a time. Warpgroups that take turns store one tile while the next is multiplied.
+        let turns = plan.turns().max(1) as usize;
+        let mut tensor_cores_free = 0.0_f64;
+        let mut free = vec![0.0_f64; turns];
+        let mut multiply = 0.0;
+        for (i, work) in slot.pieces.iter().enumerate() {
+            let k_tiles = f64::from(work.k_end.saturating_sub(work.k_begin));
+            // A part of a sum is exchanged with the others that have a part: about one more epilogue.
+            let epilogues = if k_tiles < f64::from(tiles.k) { 2.0 } else { 1.0 };
+            let turn = i % turns;
+            tensor_cores_free = tensor_cores_free.max(free[turn]) + k_tiles * step;
+            free[turn] = tensor_cores_free + epilogues * epilogue;
+            multiply += k_tiles * step;
+        }
+        let end = free.into_iter().fold(0.0, f64::max);
+        Self { multiply, epilogue: end - multiply, starts: slot.starts }
     }
 }
 
@@ -180,10 +190,14 @@ fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, tiles: T
     let (spec, problem) = (&plan.mainloop, call.problem);
     let bytes = f64::from(spec.types.element_bits()) / 8.0;
     let (band_m, band_n) = (spec.tile[0] * spec.cluster[0], spec.tile[1] * spec.cluster[1]);
-    // Rows that begin inside a sector of 32 B make copies fetch more sectors than they fill.
+    // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
     let cost = |matrix: MatrixRef| {
-        let whole = (matrix.pitch as f64 * bytes) % 32.0 == 0.0;
-        if whole { 1.0 } else { machine.part_sectors }
+        let pitch = matrix.pitch as f64 * bytes;
+        match (pitch % 128.0 == 0.0, pitch % 32.0 == 0.0) {
+            (true, _) => 1.0,
+            (false, true) => machine.part_lines,
+            (false, false) => machine.part_sectors,
+        }
     };
     let (a_cost, b_cost) = (cost(call.a), cost(call.b));
     // Elements of a band that exist; the rest of a tile at the edge is not fetched.

@@ -288,6 +288,10 @@ impl Bench {
         let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
         progress.aside(|| println!("\n{m} x {n} x {k} {}", self.dtype));
+        if !candidates.iter().any(|candidate| candidate.slots.is_some()) {
+            progress.aside(|| println!("           none of the kernels takes this shape"));
+            return Ok(());
+        }
         let whole = candidates.len() * self.protocol.turns.max(1) * self.protocol.states.len();
         let done = Cell::new(0);
         for &state in &self.protocol.states {
