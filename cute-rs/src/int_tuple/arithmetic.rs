@@ -242,18 +242,22 @@ impl IntTuple {
         }
     }
 
-    /// `R_i = a_i * b_i`, leaf by leaf.
+    /// Leaf by leaf, `R_i = a_i * b_i`. Where `self` has an integer and `other` a tuple, the tuple's product counts.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((2, (3, 4))).elem_scale(&IntTuple::from((5, (6, 7))))?.to_string(), "(10,(18,28))");
+    /// assert_eq!(IntTuple::from((2, 3)).elem_scale(&IntTuple::from((4, 5)))?.to_string(), "(8,15)");
+    /// assert_eq!(IntTuple::from((2, 3)).elem_scale(&IntTuple::from((4, (5, 6))))?.to_string(), "(8,90)");
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs.
+    /// [`LayoutError::Profile`] where `other` is neither nested alike nor finer; [`LayoutError::Extent`] beyond 64 bits.
     pub const fn elem_scale(&self, other: &Self) -> Result<Self, LayoutError> {
-        self.pairwise(other, Pairwise::Scale)
+        match other.product_like(self) {
+            Ok(factors) => self.pairwise(&factors, Pairwise::Scale),
+            Err(error) => Err(error),
+        }
     }
 
     /// `R_i = max(a_i, b_i)`, leaf by leaf.

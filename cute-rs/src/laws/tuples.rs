@@ -85,10 +85,12 @@ pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
         ru <= rv,
     ];
     equal(&got, &want.map(|holds| alike && holds), &[], format_args!("orders of {a} and {b}"))?;
+    let scaled = a.elem_scale(b).map(|scaled| Tree::of(&scaled).leaves());
+    let want = x.refined_by(&y, false).then(|| products(&x, &y));
+    equal(&scaled.ok(), &want, &[], "elem_scale")?;
     if alike {
         let each = |f: fn(i64, i64) -> i64| u.iter().zip(&v).map(|(&a, &b)| f(a, b)).collect::<Vec<_>>();
         let leaves = |tuple: Result<IntTuple, _>| tuple.map(|tuple| Tree::of(&tuple).leaves());
-        equal(&leaves(a.elem_scale(b)), &Ok(each(|a, b| a * b)), &[], "elem_scale")?;
         equal(&leaves(a.elem_max(b)), &Ok(each(Ord::max)), &[], "elem_max")?;
         equal(&leaves(a.elem_min(b)), &Ok(each(Ord::min)), &[], "elem_min")?;
         equal(&a.inner_product(b), &Ok(each(|a, b| a * b).iter().sum()), &[], "inner_product")?;
@@ -99,6 +101,15 @@ pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
         equal(&a.evenly_divides(b), &even, &[], "evenly_divides")?;
     }
     Ok(Verdict::Held)
+}
+
+/// Leaves of one tree times the products of the other's parts in their places.
+fn products(a: &Tree, b: &Tree) -> Vec<i64> {
+    match (a, b) {
+        (Tree::Leaf(a), b) => Vec::from([a * b.product()]),
+        (Tree::Node(a), Tree::Node(b)) => a.iter().zip(b).flat_map(|(a, b)| products(a, b)).collect(),
+        (Tree::Node(_), Tree::Leaf(_)) => Vec::new(),
+    }
 }
 
 /// Integer, flat and nested coordinates of a shape stand for each other, in the order of their integers.
