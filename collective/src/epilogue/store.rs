@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use cute_rs::atom::tma::TmaTiles;
+use cute_rs::atom::tma::{self, TmaTiles};
 use cute_rs::atom::{Major, smem};
 use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, ProxySpace, Value};
@@ -192,14 +192,14 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        let staging = Staging::new::<T>(plan);
+        let (swizzle, n) = (plan.staging.swizzle, plan.mainloop.tile[1]);
         let map = TensorMap {
             element: T::TENSOR,
             address: output.address,
             dims: vec![output.n.into(), output.m.into()],
             strides: vec![output.pitch * u64::from(T::BITS / 8)],
-            box_dims: staging.copies.box_dims.to_vec(),
-            swizzle: tensor_swizzle(plan.staging.swizzle),
+            box_dims: tma::box_dims(Major::K, swizzle, T::BITS, 64, n).to_vec(),
+            swizzle: tensor_swizzle(swizzle),
         };
         vec![map.into()]
     }

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use cute_rs::atom::descriptor::MatrixDescriptor;
-use cute_rs::atom::tma::TmaTiles;
+use cute_rs::atom::tma::{self, TmaTiles};
 use cute_rs::atom::{Major, SwizzleMode, wgmma};
 use ptx::abi::{Argument, TensorElement, TensorMap};
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaOperands};
@@ -31,38 +31,36 @@ pub struct TensorMaps<'f> {
     b: Value<'f, u64>,
 }
 
-/// Everything the layouts say about one operand's tile.
-struct OperandTile {
+/// What the plan says of one operand.
+#[derive(Clone, Copy)]
+struct Side {
     major: Major,
-    tiles: TmaTiles,
-    descriptor: MatrixDescriptor,
     swizzle: SwizzleMode,
+    bits: u32,
+    /// The tile's extent along M or N, and along K.
+    mn: u32,
+    k: u32,
+    /// CTAs that bring a tile together.
+    slices: u32,
 }
 
-impl OperandTile {
-    fn new(plan: &Plan, major: Major, swizzle: SwizzleMode, mn: u32, slices: u32) -> Self {
-        let k = plan.mainloop.tile[2];
-        let bits = plan.mainloop.types.element_bits();
-        let planned = "the plan admits only tiles that have a canonical layout";
-        let tiles = TmaTiles::new(major, swizzle, bits, mn, k);
-        let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect(planned);
-        let descriptor = MatrixDescriptor::new(major, swizzle, bits, mn, k).expect(planned);
-        Self { major, tiles, descriptor, swizzle }
-    }
-
+impl Side {
     fn a(plan: &Plan) -> Self {
-        let MainloopSpec { a_major, tile, cluster, .. } = plan.mainloop;
-        Self::new(plan, a_major, plan.stage.a_swizzle, tile[0], cluster[1])
+        let MainloopSpec { a_major: major, types, tile: [mn, _, k], cluster, .. } = plan.mainloop;
+        Self { major, swizzle: plan.stage.a_swizzle, bits: types.element_bits(), mn, k, slices: cluster[1] }
     }
 
     fn b(plan: &Plan) -> Self {
-        let MainloopSpec { b_major, tile, cluster, .. } = plan.mainloop;
-        Self::new(plan, b_major, plan.stage.b_swizzle, tile[1], cluster[0])
+        let MainloopSpec { b_major: major, types, tile: [_, mn, k], cluster, .. } = plan.mainloop;
+        Self { major, swizzle: plan.stage.b_swizzle, bits: types.element_bits(), mn, k, slices: cluster[0] }
     }
 
-    /// The tensor map of a matrix: its contiguous direction is dimension 0.
-    fn tensor_map(&self, element: TensorElement, matrix: Matrix) -> TensorMap {
-        let (inner, outer) = match self.major {
+    /// The tensor map of a matrix: its contiguous direction is dimension 0. Every launch makes one, so it asks for
+    /// nothing that takes long.
+    fn tensor_map(self, element: TensorElement, matrix: Matrix) -> TensorMap {
+        let Self { major, swizzle, bits, mn, k, slices } = self;
+        let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
+        let (inner, outer) = match major {
             Major::K => (matrix.k, matrix.mn),
             Major::Mn => (matrix.mn, matrix.k),
         };
@@ -71,9 +69,34 @@ impl OperandTile {
             address: matrix.address,
             dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
             strides: vec![matrix.pitch * u64::from(element.bytes())],
-            box_dims: self.tiles.box_dims.to_vec(),
-            swizzle: tensor_swizzle(self.swizzle),
+            box_dims: vec![width, other / slices],
+            swizzle: tensor_swizzle(swizzle),
         }
+    }
+}
+
+/// Everything the layouts say about one operand's tile.
+struct OperandTile {
+    major: Major,
+    tiles: TmaTiles,
+    descriptor: MatrixDescriptor,
+}
+
+impl OperandTile {
+    fn new(Side { major, swizzle, bits, mn, k, slices }: Side) -> Self {
+        let planned = "the plan admits only tiles that have a canonical layout";
+        let tiles = TmaTiles::new(major, swizzle, bits, mn, k);
+        let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect(planned);
+        let descriptor = MatrixDescriptor::new(major, swizzle, bits, mn, k).expect(planned);
+        Self { major, tiles, descriptor }
+    }
+
+    fn a(plan: &Plan) -> Self {
+        Self::new(Side::a(plan))
+    }
+
+    fn b(plan: &Plan) -> Self {
+        Self::new(Side::b(plan))
     }
 
     /// Starts the copies of this CTA's slice of the tile whose first element is `(mn, k)`; `load` says where the
@@ -158,8 +181,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         vec![
-            OperandTile::a(plan).tensor_map(Self::A::TENSOR, a).into(),
-            OperandTile::b(plan).tensor_map(Self::B::TENSOR, b).into(),
+            Side::a(plan).tensor_map(Self::A::TENSOR, a).into(),
+            Side::b(plan).tensor_map(Self::B::TENSOR, b).into(),
         ]
     }
 

@@ -29,6 +29,17 @@ pub struct TileBox {
     pub offset_bytes: u32,
 }
 
+/// Extents of the boxes that bring a tile, contiguous direction first: one swizzle width, and all of the other.
+///
+/// It is what [`TmaTiles::new`] takes without a look at the tile's layout, for launches that need no more.
+pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u32, k: u32) -> [u32; 2] {
+    let other = match major {
+        Major::K => mn,
+        Major::Mn => k,
+    };
+    [mode.elements(element_bits), other]
+}
+
 impl TmaTiles {
     /// The boxes of the tile that [`smem::tile`] describes: each is one swizzle width of the contiguous direction
     /// and all of the other.
@@ -46,10 +57,10 @@ impl TmaTiles {
             Ok(tile) => tile.layout,
             Err(error) => return Err(error),
         };
-        let width = mode.elements(element_bits);
-        let (contiguous, other) = match major {
-            Major::K => (k, mn),
-            Major::Mn => (mn, k),
+        let [width, other] = box_dims(major, mode, element_bits, mn, k);
+        let contiguous = match major {
+            Major::K => k,
+            Major::Mn => mn,
         };
         if other > 256 {
             return Err(LayoutError::Range { name: "a box extent", value: other, low: 1, high: 256 });
