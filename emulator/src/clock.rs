@@ -103,6 +103,8 @@ pub(crate) struct View {
 pub(crate) struct Letter {
     known: Vec<(u32, u32)>,
     fenced: Vec<(u32, u32)>,
+    /// Counts of mbarriers, by their cluster's first warp and their place: only that cluster reads them.
+    barriers: BTreeMap<(u32, usize), u32>,
 }
 
 impl View {
@@ -119,12 +121,21 @@ impl View {
     }
 
     pub(crate) fn write(&self, team: Team) -> Letter {
-        Letter { known: self.known.export(team), fenced: self.fenced.export(team) }
+        let places = self.known.local.iter().copied().enumerate().skip(team.warps as usize);
+        let barriers =
+            places.filter(|(_, count)| *count > 0).map(|(place, count)| ((team.first, place), count));
+        let barriers = barriers.collect();
+        Letter { known: self.known.export(team), fenced: self.fenced.export(team), barriers }
     }
 
     pub(crate) fn read(&mut self, letter: &Letter, team: Team) {
         self.known.import(&letter.known, team);
         self.fenced.import(&letter.fenced, team);
+        for (&(first, place), &count) in &letter.barriers {
+            if first == team.first {
+                self.known.raise(place, count);
+            }
+        }
     }
 }
 
@@ -138,6 +149,10 @@ impl Letter {
                 *known = (*known).max(count);
             }
             *mine = all.into_iter().collect();
+        }
+        for (&place, &count) in &other.barriers {
+            let known = self.barriers.entry(place).or_default();
+            *known = (*known).max(count);
         }
     }
 }

@@ -36,6 +36,8 @@
 //!   CTAs of the grid: vector clocks through barriers, mbarriers, fences, atomics and ordered accesses. Two accesses
 //!   that nothing orders trap, with both instructions in the report, as does asynchronous work that no proxy fence
 //!   separates from generic stores.
+//! * Who knows that an mbarrier's phase has completed: a wait two phases late, a reader of what a copy brought that has
+//!   not observed the barrier, and an access to a peer that nothing orders before the peer's exit trap.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; bytes credited are the whole box.
 //! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
@@ -59,8 +61,6 @@
 //! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * L2 hints.
-//! * That a thread reads what a tensor load brought without having observed the barrier itself, or waits for a
-//!   phase that is two phases old.
 //!
 //! # What traps
 //!

@@ -4,7 +4,7 @@ mod pace;
 
 use pace::Pace;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use ptx::inst::Inst;
 
@@ -38,6 +38,8 @@ pub(crate) struct Cta {
     pub(crate) shared: Shared,
     pub(crate) named: [NamedBarrier; 16],
     pub(crate) warpgroups: Vec<Warpgroup>,
+    /// The last access of each warp of other CTAs: in which of its steps, by which operation.
+    pub(crate) touched: BTreeMap<usize, (u32, usize)>,
     /// Registers that `setmaxnreg` can hand out.
     pub(crate) free_registers: u32,
     pub(crate) exited: bool,
@@ -152,10 +154,12 @@ impl<'p> Machine<'p> {
         let [cx, cy, cz] = function.cluster;
         let held = entry_registers(program);
         let warps_per_cta = function.threads / 32;
+        let all = cx * cy * cz * warps_per_cta;
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.shared_bytes, function.threads),
+            shared: Shared::new(function.shared_bytes, function.threads).counted(all + rank, cx * cy * cz),
+            touched: BTreeMap::new(),
             named: Default::default(),
             warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
             free_registers: 0,
@@ -167,7 +171,6 @@ impl<'p> Machine<'p> {
         for (index, warp) in warps.iter_mut().enumerate() {
             warp.view.known.raise(index, 1);
         }
-        let all = warps.len() as u32;
         let team = Team { first: (cluster as u32).wrapping_mul(all), warps: all, per_cta: warps_per_cta };
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
@@ -349,6 +352,10 @@ impl<'p> Machine<'p> {
     /// Executes up to `quantum` operations of a warp that is ready.
     fn turn(&mut self, warp: usize, quantum: u32) -> Result<Turn, Box<Trap>> {
         self.warps[warp].blocked = None;
+        if let Some(fault) = self.warps[warp].missed.take() {
+            let pc = self.warps[warp].pc.saturating_sub(1);
+            return Err(self.trap(warp, fault.by(warp, pc, None)));
+        }
         let traced = self.tracer.is_some();
         for executed in 0..quantum {
             let Some(fuel) = self.fuel.checked_sub(1) else { return Err(self.out_of_fuel()) };
@@ -400,8 +407,13 @@ impl<'p> Machine<'p> {
             None => true,
             Some(Blocked::Mbarrier(waiting)) => {
                 let view = &mut warp.view;
+                let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &view.known) {
+                        *missed = Some(fault);
+                        return false;
+                    }
                     let passed = barrier.passed(*parity);
                     if passed {
                         view.join(&barrier.released);

@@ -11,7 +11,7 @@
 //! where a phase completes when pending = 0 and tx = 0: the phase number grows and pending = expected again. The
 //! byte count is signed, so a copy may finish before it was announced as long as an arrival is still missing.
 
-use crate::clock::View;
+use crate::clock::{Clock, View};
 use crate::trap::Fault;
 
 /// Largest arrival count and largest magnitude of outstanding bytes.
@@ -39,6 +39,9 @@ pub(crate) struct Mbarrier {
     /// What those who arrived in this phase know, and what those of completed phases knew.
     gathered: View,
     pub(crate) released: View,
+    /// Where clocks count its phases, and what they had counted when it was initialised.
+    index: usize,
+    base: u32,
 }
 
 impl Mbarrier {
@@ -61,12 +64,39 @@ impl Mbarrier {
             copied: Vec::new(),
             gathered,
             released,
+            index: usize::MAX,
+            base: 0,
         })
     }
 
     /// Whether the phase of this parity has completed.
     pub(crate) fn passed(&self, parity: u32) -> bool {
         self.phase & 1 != u64::from(parity & 1)
+    }
+
+    /// Lets clocks count its phases.
+    pub(crate) fn counted(&mut self, index: usize, base: u32) {
+        (self.index, self.base) = (index, base);
+    }
+
+    /// Phases completed, as clocks count them, and where.
+    pub(crate) fn count(&self) -> (usize, u32) {
+        (self.index, self.completed())
+    }
+
+    fn completed(&self) -> u32 {
+        self.base.wrapping_add(self.phase as u32)
+    }
+
+    /// Refuses a wait that comes too late. A warp that knows of k completed phases can mean phase k or k - 1, whichever
+    /// has the parity; two phases later the barrier gives the wrong answer.
+    pub(crate) fn in_time(&self, offset: u32, parity: u32, known: &Clock) -> Result<(), Fault> {
+        let known = u64::from(known.local(self.index).saturating_sub(self.base));
+        let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };
+        if self.index != usize::MAX && self.phase + behind >= known + 2 {
+            return Err(Fault::MbarrierMissed { offset, parity: parity & 1, phase: self.phase, known });
+        }
+        Ok(())
     }
 
     /// Completes the phase if nothing is missing; says whether it did.
@@ -77,6 +107,9 @@ impl Mbarrier {
             self.pending = self.expected;
             let gathered = core::mem::take(&mut self.gathered);
             self.released.join(&gathered);
+            if self.index != usize::MAX {
+                self.released.known.raise(self.index, self.completed());
+            }
         }
         complete
     }

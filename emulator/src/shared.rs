@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::clock::Clock;
 use crate::mbarrier::Mbarrier;
 use crate::trap::{Fault, Owner};
 
@@ -32,10 +33,23 @@ struct Granule {
     epoch: u32,
     /// Which halves are live mbarriers.
     barriers: u8,
+    /// Where clocks count the phases of the mbarrier on which the last asynchronous write arrived, and the count then.
+    landed: (u32, u32),
+    /// Where that mbarrier lies.
+    through: u32,
 }
 
-const FRESH: Granule =
-    Granule { written: 0, reads: 0, writes: 0, copies: 0, writer: NOBODY, epoch: 0, barriers: 0 };
+const FRESH: Granule = Granule {
+    written: 0,
+    reads: 0,
+    writes: 0,
+    copies: 0,
+    writer: NOBODY,
+    epoch: 0,
+    barriers: 0,
+    landed: (0, 0),
+    through: 0,
+};
 
 /// Shared memory of one CTA.
 #[derive(Debug)]
@@ -46,6 +60,11 @@ pub(crate) struct Shared {
     /// Proxy fences that each thread has executed.
     fences: Vec<u32>,
     pub(crate) barriers: BTreeMap<u32, Mbarrier>,
+    /// Where clocks count the phases of each place that ever held an mbarrier, and what they had counted when the last
+    /// one was invalidated.
+    counted: BTreeMap<u32, (u32, u32)>,
+    /// The first of the clocks' places for this CTA, and how far apart they are; none outside of a machine.
+    places: Option<(u32, u32)>,
 }
 
 /// An offset as reports give it.
@@ -61,7 +80,14 @@ impl Shared {
             granules: vec![FRESH; len.div_ceil(GRANULE as usize)],
             fences: vec![0; threads as usize],
             barriers: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            places: None,
         }
+    }
+
+    /// Lets clocks count the phases of mbarriers, at every `step`th place from `first`.
+    pub(crate) fn counted(self, first: u32, step: u32) -> Self {
+        Self { places: Some((first, step)), ..self }
     }
 
     /// Checks that a range lies in the memory and begins at a multiple of `alignment`.
@@ -253,15 +279,23 @@ impl Shared {
         }
         let (index, half) = Self::half(offset);
         owned(&self.granules[index], offset, 8)?;
-        let barrier = Mbarrier::new(at, count, thread)?;
+        let mut barrier = Mbarrier::new(at, count, thread)?;
+        if let Some((first, step)) = self.places {
+            let next = first + step * self.counted.len() as u32;
+            let (index, base) = *self.counted.entry(offset).or_insert((next, 0));
+            barrier.counted(index as usize, base);
+        }
         self.granules[index].barriers |= half;
         self.barriers.insert(offset, barrier);
         Ok(())
     }
 
     pub(crate) fn invalidate_barrier(&mut self, offset: u32) -> Result<(), Fault> {
-        self.barrier(offset)?;
+        let (_, completed) = self.barrier(offset)?.count();
         self.barriers.remove(&offset);
+        if let Some((_, base)) = self.counted.get_mut(&offset) {
+            *base = completed;
+        }
         let (index, half) = Self::half(offset);
         let granule = &mut self.granules[index];
         granule.barriers &= !half;
@@ -283,15 +317,37 @@ impl Shared {
         Ok(barrier)
     }
 
+    fn mark_landed(&mut self, offset: u32, bytes: u32, mark: (u32, u32), barrier: u32) {
+        for granule in &mut self.granules[Self::range(offset, bytes)] {
+            (granule.landed, granule.through) = (mark, barrier);
+        }
+    }
+
+    /// Refuses to touch what asynchronous work brought where nobody who knows of that has told the warp.
+    pub(crate) fn observed(&self, offset: u32, bytes: u32, known: &Clock) -> Result<(), Fault> {
+        for granule in self.granules.get(Self::range(offset, bytes)).unwrap_or_default() {
+            let (index, count) = granule.landed;
+            if count > 0 && known.local(index as usize) < count {
+                let (offset, barrier) = (reported(offset), reported(granule.through));
+                return Err(Fault::MbarrierNotObserved { offset, bytes, barrier });
+            }
+        }
+        Ok(())
+    }
+
     /// Hands over what has landed for a phase that completed.
     pub(crate) fn phase_completed(&mut self, offset: u32) {
         let Some(barrier) = self.barriers.get_mut(&offset) else { return };
         let (landed, copied) = (core::mem::take(&mut barrier.landed), core::mem::take(&mut barrier.copied));
+        let (index, count) = barrier.count();
+        let mark = u32::try_from(index).map_or((0, 0), |index| (index, count));
         for (start, bytes) in landed {
             self.release_write(start, bytes);
+            self.mark_landed(start, bytes, mark, offset);
         }
         for (start, bytes, thread) in copied {
             self.release_copy(start, bytes, thread);
+            self.mark_landed(start, bytes, mark, offset);
         }
     }
 }

@@ -220,6 +220,11 @@ pub enum Fault {
         /// Its rank.
         rank: u32,
     },
+    /// An access to shared memory of a CTA that exits without anything ordering the access before that.
+    PeerUnordered {
+        /// Its rank.
+        rank: u32,
+    },
     /// A register that nothing has written.
     RegisterUninitialised {
         /// The register.
@@ -347,6 +352,27 @@ pub enum Fault {
         offset: u32,
         /// The thread that initialised it.
         by: u32,
+    },
+    /// A wait for a phase after which another has completed already, so that its parity says the opposite.
+    MbarrierMissed {
+        /// Where.
+        offset: u32,
+        /// The parity waited for.
+        parity: u32,
+        /// Phases completed.
+        phase: u64,
+        /// Phases of whose completion the warp knows.
+        known: u64,
+    },
+    /// Shared bytes that asynchronous work brought, touched by a warp that has neither waited for the mbarrier nor
+    /// synchronised with one that has.
+    MbarrierNotObserved {
+        /// First byte.
+        offset: u32,
+        /// How many.
+        bytes: u32,
+        /// Where the mbarrier lies.
+        barrier: u32,
     },
     /// No tensor map at the address.
     TensorMap {

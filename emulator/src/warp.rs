@@ -304,6 +304,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
     pub(crate) look: Option<(usize, u64)>,
+    /// A wait that has turned out to come too late.
+    pub(crate) missed: Option<Fault>,
     /// The barrier and parity of the last poll that failed.
     pub(crate) polled: Option<(u32, u32)>,
 }
@@ -333,6 +335,7 @@ impl<'p> Warp<'p> {
             seen: Vec::new(),
             unsettled: Vec::new(),
             look: None,
+            missed: None,
             polled: None,
         }
     }

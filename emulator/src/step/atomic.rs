@@ -249,6 +249,8 @@ impl Machine<'_> {
         if let Some(new) = change(old) {
             shared.store(offset, &new.to_le_bytes()[..bytes as usize], thread, cta == own)?;
         }
+        self.ctas[cta].shared.observed(offset, bytes, &self.warps[warp].view.known)?;
+        self.touch(warp, cta);
         Ok(old)
     }
 

@@ -163,7 +163,7 @@ impl Machine<'_> {
         let view = self.publish(index);
         let warp = &mut self.warps[index];
         let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
-        let (own, active) = (warp.cta, warp.registers.active);
+        let (own, active, pc) = (warp.cta, warp.registers.active, warp.pc);
         for lane in lanes(active) {
             let arrive = || -> Result<(), Fault> {
                 let (cta, offset) = match space {
@@ -176,6 +176,9 @@ impl Machine<'_> {
                 barrier.gather(&view);
                 if barrier.arrive(reported(offset), counts[lane])? {
                     shared.phase_completed(offset);
+                }
+                if cta != own {
+                    self.ctas[cta].touched.insert(index, (view.known.local(index), pc));
                 }
                 Ok(())
             };
@@ -228,6 +231,8 @@ impl Machine<'_> {
         for lane in lanes(warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.view.known);
+            in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parities[lane]) {
                 warp.view.join(&barrier.released);
                 passed |= 1 << lane;
@@ -256,6 +261,8 @@ impl Machine<'_> {
                 continue;
             }
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            let in_time = barrier.in_time(reported(offset), parity, &warp.view.known);
+            in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parity) {
                 warp.view.join(&barrier.released);
             } else {

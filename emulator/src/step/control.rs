@@ -4,6 +4,7 @@ use ptx::Special;
 use ptx::inst::{Operand, Reg};
 
 use super::Flow;
+use crate::clock::Clock;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
@@ -172,6 +173,16 @@ impl Machine<'_> {
         if last {
             self.ctas[cta].exited = true;
             self.counts.ctas += 1;
+            let mut known = Clock::default();
+            for warp in self.warps.iter().filter(|warp| warp.cta == cta) {
+                known.join(&warp.view.known);
+            }
+            let unordered =
+                self.ctas[cta].touched.iter().find(|(warp, (count, _))| known.local(**warp) < *count);
+            if let Some((&warp, &(_, pc))) = unordered {
+                let rank = self.ctas[cta].rank;
+                return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
+            }
             if let Some(load) = self.loads.iter().find(|load| load.cta == cta) {
                 let (warp, pc, lane) = load.by;
                 let what = "a tensor load into its CTA is in flight";

@@ -110,6 +110,15 @@ impl Machine<'_> {
         })
     }
 
+    /// Remembers that a warp has used the shared memory of another CTA.
+    pub(super) fn touch(&mut self, warp: usize, target: usize) {
+        let state = &self.warps[warp];
+        if state.cta != target {
+            let last = (state.view.known.local(warp), state.pc);
+            self.ctas[target].touched.insert(warp, last);
+        }
+    }
+
     /// The CTA and the offset of a lane's shared access.
     pub(super) fn shared_place(&self, cta: usize, space: Space, address: u64) -> Result<(usize, u32), Fault> {
         let address = address as u32;
@@ -146,8 +155,12 @@ impl Machine<'_> {
                 Space::Shared | Space::SharedCluster => {
                     let place = self.shared_place(cta, space, addresses[lane]);
                     let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
-                    let data = self.ctas[cta].shared.load(offset, bytes).map_err(|fault| fault.lane(lane))?;
+                    let shared = &self.ctas[cta].shared;
+                    let data = shared.load(offset, bytes).map_err(|fault| fault.lane(lane))?;
+                    let known = &self.warps[warp].view.known;
+                    shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
                     buffer.copy_from_slice(data);
+                    self.touch(warp, cta);
                 }
             }
             for (values, element) in values.iter_mut().zip(buffer.chunks_exact(size.max(1))) {
@@ -220,6 +233,10 @@ impl Machine<'_> {
                     let thread = self.warps[warp].thread(lane);
                     let stored = self.ctas[target].shared.store(offset, buffer, thread, target == cta);
                     stored.map_err(|fault| fault.lane(lane))?;
+                    let known = &self.warps[warp].view.known;
+                    let shared = &self.ctas[target].shared;
+                    shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
+                    self.touch(warp, target);
                 }
             }
         }

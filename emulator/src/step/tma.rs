@@ -183,6 +183,8 @@ impl Machine<'_> {
             let shared = &mut self.ctas[cta].shared;
             shared.bounds(source, map.box_bytes(), BOX_ALIGNMENT).map_err(|fault| fault.lane(lane))?;
             take_box(shared, source, &map, &start).map_err(|fault| fault.lane(lane))?;
+            let known = &self.warps[warp].view.known;
+            shared.observed(source, map.box_bytes(), known).map_err(|fault| fault.lane(lane))?;
             self.counts.tensor_stores += 1;
             let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
             for index in 0..map.rows() {

@@ -207,6 +207,13 @@ impl Machine<'_> {
                 warpgroup.multiplies.push_back(multiply);
             }
         }
+        let (a_tile, b_tile) = tiles(inst, (a, b))?;
+        let own = self.warps[index].cta;
+        for tile in a_tile.into_iter().chain(b_tile) {
+            for chunk in (0..tile.chunks()).map(|chunk| tile.chunk(chunk)) {
+                self.ctas[own].shared.observed(chunk, 16, &self.warps[index].view.known)?;
+            }
+        }
         if self.options.schedule == Schedule::Earliest {
             let cta = self.warps[index].cta;
             let until = self.multipliable(cta, group);

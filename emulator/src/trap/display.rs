@@ -155,6 +155,10 @@ impl fmt::Display for Fault {
                  has executed no fence.proxy.async since"
             ),
             Self::PeerExited { rank } => write!(f, "the shared memory of rank {rank}, which has exited"),
+            Self::PeerUnordered { rank } => write!(
+                f,
+                "the shared memory of rank {rank} is used here, and nothing orders that before the CTA's exit"
+            ),
             Self::RegisterUninitialised { register } => {
                 write!(f, "register {register} is read where nothing has written it")
             }
@@ -237,6 +241,16 @@ impl fmt::Display for Fault {
                 f,
                 "the mbarrier at byte {offset} of shared memory was initialised by thread {by}, which has executed \
                  no fence.mbarrier_init since"
+            ),
+            Self::MbarrierMissed { offset, parity, phase, known } => write!(
+                f,
+                "a wait for parity {parity} of the mbarrier at byte {offset} of shared memory comes too late: {phase} \
+                 phases have completed, the warp knows of {known}"
+            ),
+            Self::MbarrierNotObserved { offset, bytes, barrier } => write!(
+                f,
+                "{bytes} B at byte {offset} of shared memory were brought by asynchronous work, and this warp has \
+                 neither waited for the mbarrier at byte {barrier} nor synchronised with one that has"
             ),
             Self::TensorMap { address } => {
                 write!(f, "there is no tensor map at generic address {address:#x}")

@@ -1,7 +1,7 @@
 //! Barriers, clusters, register budgets and the end of a program.
 
 use emulator::{Fault, Wait};
-use ptx::{Inst, Operand, Space, Special, TensorLoad};
+use ptx::{Inst, LoadOrder, Location, Operand, Scope, Space, Special, StoreOrder, TensorLoad};
 
 use crate::{BARRIER, BOX_BYTES, Case};
 
@@ -238,6 +238,83 @@ pub(crate) fn cases() -> Vec<Case> {
                 k.f.cluster_wait();
             },
             |f| matches!(f, Fault::SharedOtherCta { .. }),
+        ),
+        Case::new(
+            "a wait for a phase two behind",
+            32,
+            |k| {
+                k.init();
+                k.once(|| {
+                    k.f.mbarrier_arrive(k.barrier());
+                    if k.broken {
+                        k.f.mbarrier_arrive(k.barrier());
+                    }
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                });
+            },
+            |f| matches!(f, Fault::MbarrierMissed { parity: 0, phase: 2, known: 0, .. }),
+        ),
+        Case::new(
+            "a wait that sleeps through two phases",
+            64,
+            |k| {
+                k.init();
+                k.f.barrier_sync(0, 64);
+                let warp = k.f.warp_index();
+                k.f.if_(warp.equals(0), || k.f.mbarrier_wait(k.barrier(), 0));
+                k.f.if_(k.thread.equals(32), || {
+                    k.f.mbarrier_arrive(k.barrier());
+                    if k.broken {
+                        k.f.mbarrier_arrive(k.barrier());
+                    }
+                });
+            },
+            |f| matches!(f, Fault::MbarrierMissed { phase: 2, .. }),
+        ),
+        Case::new(
+            "a reader that has not observed the barrier",
+            64,
+            |k| {
+                let (f, flag) = (k.f, Location::global(k.flag, 0));
+                k.init();
+                k.load(k.base);
+                k.once(|| {
+                    f.mbarrier_wait(k.barrier(), 0);
+                    let order = if k.broken {
+                        StoreOrder::Relaxed(Scope::Gpu)
+                    } else {
+                        StoreOrder::Release(Scope::Gpu)
+                    };
+                    f.store_ordered(order, flag, [f.constant(1u32)]);
+                });
+                f.if_(k.thread.equals(32), || {
+                    let order = if k.broken {
+                        LoadOrder::Relaxed(Scope::Gpu)
+                    } else {
+                        LoadOrder::Acquire(Scope::Gpu)
+                    };
+                    f.loop_(|| f.break_if(f.load_ordered::<u32, 1>(order, flag)[0].equals(1)));
+                    let _value = f.load_shared_vector::<u32, 1>(k.base, 0);
+                });
+            },
+            |f| matches!(f, Fault::MbarrierNotObserved { offset: 0, bytes: 4, barrier: BARRIER }),
+        ),
+        Case::in_cluster(
+            "an exit with a peer's arrival still due",
+            |k| {
+                let rank = k.f.special(Special::ClusterRank);
+                k.init();
+                k.f.cluster_arrive(false);
+                k.f.cluster_wait();
+                k.f.if_(rank.equals(0), || {
+                    let remote = k.f.map_shared(k.barrier(), 1);
+                    k.once(|| k.f.mbarrier_arrive_cluster(remote));
+                });
+                if !k.broken {
+                    k.f.if_(rank.equals(1), || k.f.mbarrier_wait(k.barrier(), 0));
+                }
+            },
+            |f| matches!(f, Fault::PeerUnordered { rank: 1 } | Fault::PeerExited { rank: 1 }),
         ),
         Case::in_cluster(
             "a peer that has exited",
