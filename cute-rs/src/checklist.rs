@@ -139,18 +139,20 @@
 //!
 //! # Tensors
 //!
-//! The crate has layouts and no data, so a tensor is a layout and whatever holds its elements.
+//! The crate has layouts and no data: a [`Tensor`] is a layout and where it begins.
 //!
 //! | CuTe | here |
 //! |---|---|
+//! | `make_tensor(iterator, layout)` | [`Tensor::new`] with any start that offsets can be added to |
 //! | `make_identity_tensor`, `make_coord_tensor` | [`CoordLayout`] |
 //! | `make_tensor_like`, `make_fragment_like` | [`Layout::compact_like`], [`fragment_like`](Layout::fragment_like) |
 //! | `t(coord)`, `t(_,k)`, `t[i]` | [`Layout::at_coord`], [`slice`](Layout::slice), [`at`](Layout::at), which give offsets |
-//! | `inner_partition(t, tiler, coord)`, `local_tile` | [`Layout::zipped_divide_by`], then [`slice`](Layout::slice) with the second mode fixed |
-//! | `outer_partition(t, tiler, coord)`, `local_partition` | the same with the first mode fixed |
-//! | `Step<_1,X,_1>`, the projection of `local_tile` | [`Layout::select`] of the tile's modes |
+//! | `inner_partition(t, tiler, coord)`, `local_tile` | [`Layout::inner_partition`], [`local_tile`](Layout::local_tile) |
+//! | `outer_partition(t, tiler, coord)` | [`Layout::outer_partition`] |
+//! | `local_partition(t, threads, index)` | [`Layout::local_partition`]; for all threads [`thread_partition`](Layout::thread_partition) |
+//! | `Step<_1,X,_1>`, the projection of `local_tile` and `local_partition` | [`Layout::local_tile_along`], [`thread_partition_along`](Layout::thread_partition_along) |
 //! | divides, compositions, filters of tensors | those of their layouts |
-//! | predicates by `elem_less` | [`CoordLayout::at`], [`IntTuple::elem_less`] |
+//! | predicates by `elem_less` | [`Predicate`]; [`CoordLayout::at`] with [`IntTuple::elem_less`] |
 //! | `recast<T>(tensor)` | [`Layout::recast`], which refuses what is not whole |
 //! | engines, pointers, memory spaces, `ZipTensor`, sub-byte arrays | left out: data |
 //!
@@ -159,6 +161,9 @@
 //! | CuTe | here |
 //! |---|---|
 //! | layouts of an instruction's threads and values | [`ThreadValue`]; [`atom::wgmma`](crate::atom::wgmma) |
+//! | `TiledCopy`, `ThrCopy` | [`TiledCopy`]: its partitions for all threads |
+//! | `MMA_Atom`, `TiledMMA`, `ThrMMA` | [`MmaAtom`], [`TiledMma`] |
+//! | `copy`, `gemm`, `fill`, … on tensors | left out: the device's business |
 //! | shared-memory atoms of `wgmma` | [`atom::smem`](crate::atom::smem), [`atom::SwizzleMode`](crate::atom::SwizzleMode) |
 //! | `make_gmma_desc` | [`atom::descriptor`](crate::atom::descriptor) |
 //! | boxes of tensor copies | [`atom::tma`](crate::atom::tma) |
