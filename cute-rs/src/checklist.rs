@@ -189,5 +189,6 @@
 
 #[allow(unused_imports, reason = "links of the documentation")]
 use crate::{
-    Basis, ComposedLayout, Coord, CoordLayout, IntTuple, Layout, Swizzle, ThreadValue, Tiler, types,
+    Basis, ComposedLayout, Coord, CoordLayout, IntTuple, Layout, MmaAtom, Predicate, Swizzle, Tensor,
+    ThreadValue, TiledCopy, TiledMma, Tiler, typenum, types,
 };
