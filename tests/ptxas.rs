@@ -294,6 +294,8 @@ fn asynchronous(f: &Builder) {
 }
 
 fn matrix(f: &Builder) {
+    f.grid_wait();
+    f.grid_launch_dependents();
     f.set_max_registers(false, 40);
     f.set_max_registers(true, 96);
     let descriptor = f.param::<u64>("descriptor");

@@ -60,7 +60,7 @@
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
 //! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
-//! * L2 hints.
+//! * L2 hints, and grids that overlap (`griddepcontrol`): launches follow each other.
 //!
 //! # What traps
 //!

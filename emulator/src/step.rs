@@ -90,6 +90,8 @@ impl Machine<'_> {
             Inst::WarpMatrix(matrix) => return self.warp_matrix(warp, matrix),
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),
             Inst::Ordered(access) => return self.ordered(warp, access),
+            // Launches follow each other here, so the grids before this one have completed.
+            Inst::GridDependency { .. } => {}
             Inst::Trap => return Err(Fault::Trapped.into()),
             Inst::LoadParam { dst, param } => return self.load_param(warp, *dst, *param),
             Inst::ParamAddress { dst, param } => return self.param_address(warp, *dst, *param),

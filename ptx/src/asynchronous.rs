@@ -200,6 +200,18 @@ impl Builder {
         self.emit(Inst::SetMaxRegisters { grow, count });
     }
 
+    /// `griddepcontrol.wait`: until the grids that this one depends on have completed.
+    #[track_caller]
+    pub fn grid_wait(&self) {
+        self.emit(Inst::GridDependency { wait: true });
+    }
+
+    /// `griddepcontrol.launch_dependents`: dependent grids may be launched; nothing is published.
+    #[track_caller]
+    pub fn grid_launch_dependents(&self) {
+        self.emit(Inst::GridDependency { wait: false });
+    }
+
     /// Aborts the grid.
     #[track_caller]
     pub fn trap(&self) {

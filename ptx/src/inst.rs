@@ -337,6 +337,12 @@ pub enum Inst {
     Atomic(Atomic),
     /// Loads and stores with an order: `ld.acquire`, `st.release` and their kin. ISA "ld", "st".
     Ordered(Ordered),
+    /// `griddepcontrol.{wait|launch_dependents}`. ISA "griddepcontrol".
+    GridDependency {
+        /// Wait until the grids before this one have completed and what they wrote is visible; else let the dependent
+        /// grids be launched, which publishes nothing.
+        wait: bool,
+    },
     /// `cp.async` and the waits for it. ISA "cp.async".
     CopyAsync(CopyAsync),
     /// `ldmatrix` and `mma.sync`. ISA "ldmatrix", "mma".

@@ -279,6 +279,8 @@ impl Printer<'_> {
                 format!("setmaxnreg.{}.sync.aligned.u32 {count};", if *grow { "inc" } else { "dec" })
             }
             Inst::Trap => "trap;".to_owned(),
+            Inst::GridDependency { wait: true } => "griddepcontrol.wait;".to_owned(),
+            Inst::GridDependency { wait: false } => "griddepcontrol.launch_dependents;".to_owned(),
             Inst::LoadParam { dst, param } => {
                 let name = self.function.params[*param as usize].name;
                 format!("ld.param.{} {}, [{name}];", memory_type(self.ty(*dst)), self.name(*dst))

@@ -352,6 +352,7 @@ impl Checker<'_> {
             | Inst::ShuffleIndex { .. }
             | Inst::Elect { .. }
             | Inst::Trap
+            | Inst::GridDependency { .. }
             | Inst::SharedBase { .. }
             | Inst::MapShared { .. }
             | Inst::WarpSync

@@ -541,6 +541,7 @@ impl<'f> Generator<'_, 'f> {
             15 => Inst::WarpSync,
             16 => Inst::SetMaxRegisters { grow: self.flag(), count: 24 + 8 * self.below(26) },
             17 => Inst::Trap,
+            18 => Inst::GridDependency { wait: self.flag() },
             _ => Inst::BarrierSync { id, threads },
         };
         self.f.emit(inst);

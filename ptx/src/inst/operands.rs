@@ -144,6 +144,7 @@ impl Inst {
             Self::Alu(alu) => alu.operands(),
             Self::StoreMatrix { address, src, .. } => none.read(*address, Type::U32).read_all(src, Type::U32),
             Self::SetMaxRegisters { .. }
+            | Self::GridDependency { .. }
             | Self::Trap
             | Self::WarpSync
             | Self::ClusterArrive { .. }
@@ -176,6 +177,7 @@ impl Inst {
             Self::Elect { .. } => "elect.sync",
             Self::SetMaxRegisters { .. } => "setmaxnreg",
             Self::Trap => "trap",
+            Self::GridDependency { .. } => "griddepcontrol",
             Self::LoadParam { .. } => "ld.param",
             Self::ParamAddress { .. } => "cvta.param",
             Self::Load { space: Space::Global, .. } => "ld.global",

@@ -58,6 +58,7 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         }
         Inst::Ordered(Ordered::Load { .. }) => &[],
         Inst::WarpSync
+        | Inst::GridDependency { .. }
         | Inst::ClusterArrive { .. }
         | Inst::ClusterWait
         | Inst::MbarrierInvalidate { .. }
