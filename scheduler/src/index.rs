@@ -12,22 +12,33 @@ pub trait Index:
     + Mul<Output = Self>
     + Div<Output = Self>
     + Rem<Output = Self>
+    + Add<u32, Output = Self>
     + Mul<u32, Output = Self>
     + Div<u32, Output = Self>
     + Rem<u32, Output = Self>
 {
     /// The smaller of the number and a constant.
     fn at_most(self, limit: u32) -> Self;
+
+    /// `yes` where the number is less than `limit`, otherwise `no`.
+    fn less(self, limit: Self, yes: Self, no: Self) -> Self;
 }
 
 impl Index for u32 {
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
     }
+
+    fn less(self, limit: Self, yes: Self, no: Self) -> Self {
+        if self < limit { yes } else { no }
+    }
 }
 
 impl Index for Value<'_, u32> {
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
+    }
+    fn less(self, limit: Self, yes: Self, no: Self) -> Self {
+        yes.where_or(self.less_than(limit), no)
     }
 }

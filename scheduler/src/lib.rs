@@ -22,11 +22,13 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod hilbert;
 mod index;
 mod persistent;
 mod raster;
 mod single;
 
+pub use hilbert::Hilbert;
 pub use index::Index;
 pub use persistent::Persistent;
 pub use raster::{AlongM, AlongN, Grouped, Raster};

@@ -64,7 +64,7 @@ impl Raster for AlongN {
 }
 
 /// Walks bands of `group` along the minor direction: returns `(minor, major)`.
-fn band<I: Index>(id: I, minor: I, major: I, group: u32) -> (I, I) {
+pub(crate) fn band<I: Index>(id: I, minor: I, major: I, group: u32) -> (I, I) {
     let per_band = major * group;
     let first = (id / per_band) * group;
     let inside = id % per_band;

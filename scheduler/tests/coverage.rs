@@ -1,6 +1,6 @@
 //! Every schedule computes every k-tile of every output tile exactly once, whatever the machine.
 
-use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent, TileScheduler, Tiles};
+use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, TileScheduler, Tiles};
 use typenum::{U2, U8};
 
 /// Counts how often each (m, n, k) is computed over all workers.
@@ -37,6 +37,8 @@ fn each_tile_exactly_once() {
     covers::<Persistent<AlongN>>();
     covers::<Persistent<Grouped<AlongM, U8>>>();
     covers::<Persistent<Grouped<AlongN, U2>>>();
+    covers::<Persistent<Hilbert<U2>>>();
+    covers::<Persistent<Hilbert<U8>>>();
     covers::<OneTile<Grouped<AlongM, U2>>>();
 }
 

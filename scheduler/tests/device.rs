@@ -3,7 +3,7 @@
 use emulator::{Memory, Options, Program};
 use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, Target};
-use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent, TileScheduler, Tiles};
+use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, TileScheduler, Tiles};
 use typenum::{U2, U8};
 
 /// A kernel of one warp a CTA whose lane 0 records every piece of work as four numbers.
@@ -71,4 +71,6 @@ fn the_device_computes_what_the_host_says() {
     agrees::<Persistent<AlongN>>();
     agrees::<Persistent<Grouped<AlongM, U8>>>();
     agrees::<Persistent<Grouped<AlongN, U2>>>();
+    agrees::<Persistent<Hilbert<U2>>>();
+    agrees::<Persistent<Hilbert<U8>>>();
 }

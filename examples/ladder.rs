@@ -1,0 +1,177 @@
+//! The climb from a tensor-core kernel to the fastest one: each rung is a type that differs from the one before in a
+//! parameter or two.
+//!
+//! `cargo run --release --example ladder` times every rung at 8192 cubed where there is a Hopper GPU, beside the
+//! multiply-only ceiling of the same run and the figures that the literature gives for the same step. On any other
+//! machine the emulator runs every rung at a small size, and all must compute the same bits.
+
+use std::error::Error;
+use std::time::Duration;
+
+use falchion::kernel::driver::{Enqueue, Prepared};
+use falchion::kernel::{Buffer, Launch, LaunchError, Program, ceiling};
+use falchion::prelude::*;
+use falchion::ptx::{VerifyError, WgmmaTypes};
+
+type Bf16 = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Alone = Cluster<U1, U1>;
+
+/// Stores straight from registers.
+type Direct<T, R, S> = Composed<TmaWgmma<Bf16, T, R>, LinearCombination<bf16>, S>;
+/// Stores by way of shared memory: `stmatrix` and tensor copies.
+type Copied<T, R, S> = Composed<TmaWgmma<Bf16, T, R>, LinearCombination<bf16, TmaStore>, S>;
+
+type Square = Tile<U128, U128, U64>;
+type Long = Tile<U128, U256, U64>;
+type Bands = Persistent<Grouped<AlongM, U12>>;
+
+/// Two consumers and a producer, whose stages are given back thread by thread.
+type Slow = Cooperative<U2, Alone, EachThread<AsManyAsFit>>;
+
+struct Rung {
+    step: &'static str,
+    /// TFLOP/s that the step gave elsewhere: an H100, 8192 cubed.
+    published: Option<u32>,
+    program: fn() -> Result<Program, VerifyError>,
+    launch: fn(&Call, u32) -> Result<Option<Launch>, LaunchError>,
+}
+
+fn rung<C: GemmConfig>(step: &'static str, published: Option<u32>) -> Rung {
+    Rung { step, published, program: Gemm::<C>::program, launch: Gemm::<C>::launch }
+}
+
+fn ladder() -> Vec<Rung> {
+    vec![
+        rung::<Direct<Tile<U64, U64, U64>, Unspecialised<U1, U1>, OneTile<AlongM>>>(
+            "tensor copies and wgmma, one stage",
+            Some(317),
+        ),
+        rung::<Direct<Square, Unspecialised<U1, U1>, OneTile<AlongM>>>("a tile of 128 x 128", Some(423)),
+        rung::<Direct<Square, Cooperative<U1, Alone, EachThread<AsManyAsFit>>, OneTile<AlongM>>>(
+            "a producer and a ring of stages",
+            Some(498),
+        ),
+        rung::<Direct<Long, Slow, OneTile<AlongM>>>("128 x 256, two consumers", Some(610)),
+        rung::<Direct<Long, Slow, Bands>>("persistent, in bands", Some(660)),
+        rung::<Direct<Long, Cooperative<U2>, Bands>>("one arrival a warpgroup", Some(704)),
+        rung::<Direct<Long, Cooperative<U2, Cluster<U2, U1>>, Persistent<Grouped<AlongM, U6>>>>(
+            "clusters of two, multicast",
+            Some(734),
+        ),
+        rung::<Copied<Long, Cooperative<U2, Cluster<U2, U1>>, Persistent<Grouped<AlongM, U6>>>>(
+            "stmatrix and asynchronous stores",
+            Some(758),
+        ),
+        rung::<Copied<Long, Cooperative<U2, Cluster<U2, U1>>, Persistent<Hilbert<U8>>>>(
+            "along Hilbert's curve",
+            Some(764),
+        ),
+        rung::<Copied<Long, Cooperative<U2>, Bands>>("no clusters, bands of 12", None),
+        rung::<Copied<Tile<U256, U192, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>>(
+            "256 x 192",
+            None,
+        ),
+    ]
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match Gpu::new(0) {
+        Ok(gpu) => climb(gpu),
+        Err(reason) => {
+            println!("no GPU ({reason}): the emulator runs every rung at 300 x 520 x 200");
+            emulate()
+        }
+    }
+}
+
+fn call(problem: GemmProblem, [a, b, d]: [Buffer; 3]) -> Call {
+    let GemmProblem { n, k, .. } = problem;
+    let matrix = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
+    Call { problem, a: matrix(a, k), b: matrix(b, k), c: None, d: matrix(d, n), alpha: 1.0, beta: 0.0 }
+}
+
+/// Random normal values, `count` of them.
+fn normal(count: usize, random: &mut fastrand::Rng) -> Vec<u8> {
+    let value = |random: &mut fastrand::Rng| {
+        let (radius, angle) = (1.0 - random.f32(), random.f32() * core::f32::consts::TAU);
+        bf16::from_f32((-2.0 * radius.ln()).sqrt() * angle.cos()).to_le_bytes()
+    };
+    (0..count).flat_map(|_| value(random)).collect()
+}
+
+fn emulate() -> Result<(), Box<dyn Error>> {
+    let problem = GemmProblem { m: 300, n: 520, k: 200 };
+    let mut random = fastrand::Rng::with_seed(1);
+    let (a, b) = (normal(300 * 200, &mut random), normal(520 * 200, &mut random));
+    let mut first: Option<Vec<u8>> = None;
+    for rung in ladder() {
+        let mut engine = Emulator::new().with_multiprocessors(4);
+        let operands = [engine.upload(&a)?, engine.upload(&b)?];
+        let d = engine.upload(&vec![0xff; 300 * 520 * 2])?;
+        let program = (rung.program)()?;
+        let slots = engine.slots(&program)?;
+        let launch = (rung.launch)(&call(problem, [operands[0], operands[1], d]), slots)?;
+        let launch = launch.ok_or("an empty product")?;
+        engine.launch(&program, launch.grid, &launch.arguments)?;
+        let result = engine.read(d)?;
+        let same = first.get_or_insert_with(|| result.clone()) == &result;
+        println!("{:38} {}", rung.step, if same { "the same bits" } else { "OTHER BITS" });
+        if !same {
+            return Err(format!("{} computes something else than the first rung", program.name()).into());
+        }
+    }
+    Ok(())
+}
+
+/// Times all rungs in turn, in short bursts; medians count.
+fn climb(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
+    const EXTENT: u32 = 8192;
+    const TURNS: usize = 5;
+    let problem = GemmProblem { m: EXTENT, n: EXTENT, k: EXTENT };
+    let mut random = fastrand::Rng::with_seed(1);
+    // An odd count, so that rows of a repeated matrix differ.
+    let values = normal((4 << 20) + 1, &mut random);
+    let bytes = (EXTENT as usize).pow(2) * 2;
+    let fill = |gpu: &mut Gpu| gpu.upload(&values.iter().copied().cycle().take(bytes).collect::<Vec<_>>());
+    let buffers = [fill(&mut gpu)?, fill(&mut gpu)?, fill(&mut gpu)?];
+
+    let operands = gpu.upload(&values[..ceiling::OPERAND_BYTES])?;
+    let multiprocessors = gpu.multiprocessors();
+    let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
+    let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, 2000);
+    let limit = gpu.prepare(&ceiling::program(WgmmaTypes::Bf16F32)?, grid, &arguments)?;
+    let mut candidates = vec![(limit, ceiling::operations(multiprocessors, 2000))];
+    for rung in ladder() {
+        let program = (rung.program)()?;
+        let slots = gpu.slots(&program)?;
+        let launch = (rung.launch)(&call(problem, buffers), slots)?.ok_or("an empty product")?;
+        candidates.push((gpu.prepare(&program, launch.grid, &launch.arguments)?, problem.operations()));
+    }
+    let rates = medians(&mut gpu, &candidates, TURNS)?;
+    println!("{}, 8192 cubed, bf16, burst", gpu.describe());
+    println!("{:38} {:>8} {:>10} {:>10}", "", "TFLOP/s", "% ceiling", "published");
+    println!("{:38} {:8.0}", "multiply-only ceiling", rates[0]);
+    for (rung, rate) in ladder().iter().zip(&rates[1..]) {
+        let published = rung.published.map_or_else(String::new, |published| published.to_string());
+        println!("{:38} {rate:8.0} {:10.1} {published:>10}", rung.step, 100.0 * rate / rates[0]);
+    }
+    Ok(())
+}
+
+fn medians(gpu: &mut Gpu, candidates: &[(Prepared, f64)], turns: usize) -> Result<Vec<f64>, Box<dyn Error>> {
+    let mut rates = vec![Vec::new(); candidates.len()];
+    for turn in 0..=turns {
+        for ((launch, operations), rates) in candidates.iter().zip(&mut rates) {
+            std::thread::sleep(Duration::from_millis(120));
+            let seconds = gpu.time_many(&[launch as &dyn Enqueue], 6)?;
+            // The first turn warms up.
+            if turn > 0 {
+                rates.push(operations / seconds / 1e12);
+            }
+        }
+    }
+    for rates in &mut rates {
+        rates.sort_by(f64::total_cmp);
+    }
+    Ok(rates.iter().map(|rates| rates[turns / 2]).collect())
+}

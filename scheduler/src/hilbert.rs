@@ -1,0 +1,122 @@
+//! Hilbert's curve through the tiles.
+
+use core::marker::PhantomData;
+
+use typenum::Unsigned;
+
+use crate::raster::band;
+use crate::{Index, Raster, Tiles};
+
+/// Bands of `S` tiles of M, walked along N; every `S x S` square of a band is filled by Hilbert's curve, which begins
+/// where the curve of the square before has ended.
+///
+/// Neighbours in the order are neighbours in the output at every scale up to `S`, so that whichever tiles run at one
+/// time share operands. `S` is a power of two from 2 to 64. What is left of a band when no whole square fits, and a
+/// last band that is narrower, are walked column by column.
+#[derive(Clone, Copy, Debug)]
+pub struct Hilbert<S>(PhantomData<S>);
+
+impl<S: Unsigned + 'static> Raster for Hilbert<S> {
+    fn name() -> String {
+        format!("hilbert_{}", S::U32)
+    }
+
+    fn describe() -> String {
+        format!("along Hilbert's curve through squares of {} x {} tiles, in bands along N", S::U32, S::U32)
+    }
+
+    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
+        let side = const { side(S::U32) };
+        let per_band = tiles.n * side;
+        let (first, inside) = ((id / per_band) * side, id % per_band);
+        let (square, along) = (inside / (side * side), inside % (side * side));
+        let (x, y) = curve(along, side);
+        let (plain_m, plain_n) = band(id, tiles.m, tiles.n, side);
+        // Whole squares: those of whole bands whose last column exists.
+        let pick = |curved: I, plain: I| {
+            let whole = square.less(tiles.n / side, curved, plain);
+            first.less((tiles.m / side) * side, whole, plain)
+        };
+        (pick(first + y, plain_m), pick(square * side + x, plain_n))
+    }
+}
+
+/// The side, refused at compile time where no curve fills such a square.
+const fn side(side: u32) -> u32 {
+    assert!(
+        side.is_power_of_two() && side >= 2 && side <= 64,
+        "Hilbert's curve fills squares whose side is a power of two from 2 to 64: use Hilbert<U8>"
+    );
+    side
+}
+
+/// The `id`-th place of the curve from `(0, 0)` to `(side - 1, 0)`: two bits of `id` choose a quadrant at each scale,
+/// smallest first, and the lower quadrants are turned.
+fn curve<I: Index>(id: I, side: u32) -> (I, I) {
+    let zero = id % 1;
+    let one = zero + 1;
+    let (mut x, mut y, mut rest) = (zero, zero, id);
+    let mut scale = 1;
+    while scale < side {
+        let right = (rest / 2) % 2;
+        let up = (rest + right) % 2;
+        let last = zero + (scale - 1);
+        let flip = |place: I| right.less(one, place, last - place);
+        let turned = (flip(y), flip(x));
+        (x, y) = (up.less(one, turned.0, x), up.less(one, turned.1, y));
+        (x, y) = (x + right * scale, y + up * scale);
+        (rest, scale) = (rest / 4, scale * 2);
+    }
+    (x, y)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use typenum::{U2, U4, U8};
+
+    use super::*;
+
+    fn order<R: Raster>(m: u32, n: u32) -> Vec<(u32, u32)> {
+        (0..m * n).map(|id| R::tile(id, Tiles { m, n, k: 1 })).collect()
+    }
+
+    /// Each tile once; through whole squares in steps to a neighbour, and every aligned power of four of consecutive
+    /// places fills a square: what makes a curve Hilbert's.
+    fn check<S: Unsigned + 'static>(m: u32, n: u32) {
+        let order = order::<Hilbert<S>>(m, n);
+        let side = S::U32;
+        let why = format!("{m} x {n} tiles in squares of {side}");
+        assert!(order.iter().all(|&(i, j)| i < m && j < n), "{why}");
+        assert_eq!(order.iter().collect::<HashSet<_>>().len(), (m * n) as usize, "{why}");
+        let whole_columns = n / side * side;
+        for band in 0..m / side {
+            let start = (band * side * n) as usize;
+            let squares = &order[start..start + (side * whole_columns) as usize];
+            for pair in squares.windows(2) {
+                let [(a, b), (c, d)] = pair else { continue };
+                assert_eq!(a.abs_diff(*c) + b.abs_diff(*d), 1, "{why}: {pair:?}");
+            }
+            let mut edge = 2;
+            while edge <= side {
+                for part in squares.chunks_exact((edge * edge) as usize) {
+                    let places: HashSet<_> = part.iter().map(|(i, j)| (i / edge, j / edge)).collect();
+                    assert_eq!(places.len(), 1, "{why}: {part:?} leave a square of {edge}");
+                }
+                edge *= 2;
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_hilbert_s_curve_where_squares_fit() {
+        for (m, n) in
+            [(1, 1), (2, 2), (4, 4), (8, 8), (16, 24), (64, 32), (9, 17), (3, 40), (40, 3), (23, 29)]
+        {
+            check::<U2>(m, n);
+            check::<U4>(m, n);
+            check::<U8>(m, n);
+        }
+    }
+}
