@@ -53,14 +53,13 @@ const fn side(side: u32) -> u32 {
 /// The `id`-th place of the curve from `(0, 0)` to `(side - 1, 0)`: two bits of `id` choose a quadrant at each scale,
 /// smallest first, and the lower quadrants are turned.
 fn curve<I: Index>(id: I, side: u32) -> (I, I) {
-    let zero = id % 1;
-    let one = zero + 1;
+    let (zero, one) = (id.constant(0), id.constant(1));
     let (mut x, mut y, mut rest) = (zero, zero, id);
     let mut scale = 1;
     while scale < side {
         let right = (rest / 2) % 2;
         let up = (rest + right) % 2;
-        let last = zero + (scale - 1);
+        let last = id.constant(scale - 1);
         let flip = |place: I| right.less(one, place, last - place);
         let turned = (flip(y), flip(x));
         (x, y) = (up.less(one, turned.0, x), up.less(one, turned.1, y));

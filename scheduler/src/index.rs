@@ -12,11 +12,13 @@ pub trait Index:
     + Mul<Output = Self>
     + Div<Output = Self>
     + Rem<Output = Self>
-    + Add<u32, Output = Self>
     + Mul<u32, Output = Self>
     + Div<u32, Output = Self>
     + Rem<u32, Output = Self>
 {
+    /// A constant where this number is: on the host, or in the program that computes it.
+    fn constant(self, value: u32) -> Self;
+
     /// The smaller of the number and a constant.
     fn at_most(self, limit: u32) -> Self;
 
@@ -25,6 +27,10 @@ pub trait Index:
 }
 
 impl Index for u32 {
+    fn constant(self, value: u32) -> Self {
+        value
+    }
+
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
     }
@@ -35,6 +41,10 @@ impl Index for u32 {
 }
 
 impl Index for Value<'_, u32> {
+    fn constant(self, value: u32) -> Self {
+        self.builder().constant(value)
+    }
+
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
     }
