@@ -4,6 +4,7 @@
 //! layouts, and everything that a kernel needs (descriptor fields, copy boxes, byte offsets) is read off the layouts.
 //! Sources: PTX ISA "Asynchronous warpgroup-level matrix instructions" and "Tensors", and the CUDA driver API.
 
+pub mod boxes;
 pub mod descriptor;
 pub mod smem;
 pub mod tma;

@@ -166,7 +166,14 @@
 //! | `copy`, `gemm`, `fill`, … on tensors | left out: the device's business |
 //! | shared-memory atoms of `wgmma` | [`atom::smem`](crate::atom::smem), [`atom::SwizzleMode`](crate::atom::SwizzleMode) |
 //! | `make_gmma_desc` | [`atom::descriptor`](crate::atom::descriptor) |
-//! | boxes of tensor copies | [`atom::tma`](crate::atom::tma) |
+//! | `make_tma_copy`, `tma_partition`, `get_tma_tensor` | [`atom::boxes::tma_box`](crate::atom::boxes::tma_box), its [`coords`](crate::atom::boxes::BoxPlan::coords); for operand tiles [`atom::tma`](crate::atom::tma) |
+//! | `make_tma_copy` with multicast | [`BoxPlan::sliced`](crate::atom::boxes::BoxPlan::sliced) |
+//! | `make_tiled_copy(atom, threads, values)` | [`TiledCopy::new`]; of given layouts [`between`](TiledCopy::between) |
+//! | `make_tiled_copy_A`, `_B`, `_C` | [`TiledMma::thread_value`], then [`TiledCopy::of_fragment`] |
+//! | `partition_S`, `partition_D`, `retile_S`, `retile_D` | [`TiledCopy::partition_s`], [`partition_d`](TiledCopy::partition_d), [`retile`](TiledCopy::retile) |
+//! | `partition_A`, `partition_B`, `partition_C` | [`TiledMma::partition`] |
+//! | `partition_shape_C`, `partition_fragment_C` | [`TiledMma::fragment_shape`], [`fragment`](TiledMma::fragment) |
+//! | `tile_shape`, `get_layoutC_TV` | [`TiledMma::tile_shape`], [`thread_value`](TiledMma::thread_value) |
 //! | `print`, `print_type` | `Display`, which is the notation of this manual; `parse` reads it, see [`expr`](crate::expr) |
 //! | `print_layout` | [`Picture::table`](crate::draw::Picture::table) |
 //! | `print_latex`, `print_latex_tv`, `print_svg` | [`Picture::latex`](crate::draw::Picture::latex), [`svg`](crate::draw::Picture::svg); of thread-value layouts [`of_thread_value`](crate::draw::Picture::of_thread_value) |

@@ -233,6 +233,17 @@ pub enum LayoutError {
         /// Whose element it is.
         other: i64,
     },
+    /// A box that no tensor copy moves.
+    Box {
+        /// The rule that it breaks.
+        rule: BoxRule,
+        /// The mode of the tensor: a leaf of its shape.
+        mode: usize,
+        /// The value.
+        value: i64,
+        /// What it is held against.
+        limit: i64,
+    },
     /// Layouts of an instruction's matrices that do not multiply.
     Multiply {
         /// What must be equal.
@@ -242,6 +253,73 @@ pub enum LayoutError {
         /// Of the other.
         second: i64,
     },
+}
+
+/// A rule of boxes that tensor copies move, for [`LayoutError::Box`]. Values are bytes or elements, as said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BoxRule {
+    /// Dimension 0 is contiguous in global memory: its stride in elements.
+    Contiguous,
+    /// Bytes of dimension 0 are those that the swizzle permutes.
+    Span,
+    /// Bytes of dimension 0 are a multiple.
+    Row,
+    /// Elements along a dimension.
+    Extent,
+    /// Dimensions of the tensor.
+    Rank,
+    /// Elements of the tensor along a dimension.
+    Tensor,
+    /// Bytes of a stride in global memory are a positive multiple.
+    Stride,
+    /// Bytes of a stride in global memory are less than.
+    Far,
+    /// Bytes from one image in shared memory to the next are a multiple.
+    Image,
+    /// The copies that share a box divide its extent in elements.
+    Slices,
+    /// The swizzle is one of the hardware's: bits that it permutes.
+    Swizzle,
+}
+
+impl BoxRule {
+    /// What the value is, and what the limit is to it.
+    const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Contiguous => ("the stride of dimension 0, in elements,", "it must be "),
+            Self::Span => ("a row of the box, in bytes,", "the swizzle needs "),
+            Self::Row => ("a row of the box, in bytes,", "it must be a multiple of "),
+            Self::Extent => ("the extent of the box", "it may be at most "),
+            Self::Rank => ("the number of dimensions", "it may be at most "),
+            Self::Tensor => ("the extent of the tensor", "it may be at most "),
+            Self::Stride => ("the tensor's stride, in bytes,", "it must be a positive multiple of "),
+            Self::Far => ("the tensor's stride, in bytes,", "it must be less than "),
+            Self::Image => {
+                ("the step between images in shared memory, in bytes,", "it must be a multiple of ")
+            }
+            Self::Slices => {
+                ("the extent of the box", "more than one dimension and a multiple are needed of ")
+            }
+            Self::Swizzle => ("the bits of a swizzle that no tensor copy has", "the most of one are "),
+        }
+    }
+
+    /// What to change.
+    const fn remedy(self) -> &'static str {
+        match self {
+            Self::Contiguous => "let the shared layout begin with the tensor's contiguous mode",
+            Self::Span => "make the contiguous run of the shared layout as wide as the swizzle",
+            Self::Row => "widen the contiguous run of the shared layout",
+            Self::Extent => "use a smaller tile",
+            Self::Rank => "coalesce modes of the tensor",
+            Self::Tensor | Self::Far => "use a smaller tensor",
+            Self::Stride => "pad the tensor",
+            Self::Image => "align the parts of the shared layout",
+            Self::Slices => "choose a number of copies that divides the extent",
+            Self::Swizzle => "take the swizzle of a swizzle mode for these elements",
+        }
+    }
 }
 
 impl LayoutError {
@@ -396,6 +474,18 @@ impl LayoutError {
             Self::OtherThread { thread, other } => {
                 say.text("an element of thread ").number(thread).text(" belongs to thread ").number(other)
             }
+            Self::Box { rule, mode, value, limit } => {
+                let (what, bound) = rule.words();
+                say.text("mode ")
+                    .count(mode)
+                    .text(": ")
+                    .text(what)
+                    .text(" is ")
+                    .number(value)
+                    .text(", ")
+                    .text(bound)
+                    .number(limit)
+            }
             Self::Multiply { name, first, second } => say
                 .text(name)
                 .text(" are ")
@@ -448,6 +538,7 @@ impl LayoutError {
             Self::Straddles { .. } => "choose modes that stay within one column",
             Self::NotCompact { .. } => "give the modes strides without gaps or repetitions",
             Self::Outside { .. } => "use a larger tile or smaller strides",
+            Self::Box { rule, .. } => rule.remedy(),
             Self::Multiply { .. } => "use the layouts of one instruction",
             Self::OtherThread { .. } => "exchange the elements between threads first",
         }
@@ -553,6 +644,10 @@ mod tests {
                 "a layout of size 4 takes the numbers from 0 up only to 1",
             ),
             (LayoutError::Outside { last: 18, size: 16 }, "coordinate 18 lies outside a tile of 16 elements"),
+            (
+                LayoutError::Box { rule: BoxRule::Extent, mode: 1, value: 512, limit: 256 },
+                "mode 1: the extent of the box is 512, it may be at most 256",
+            ),
             (
                 LayoutError::Multiply { name: "M of A and C", first: 64, second: 16 },
                 "M of A and C are 64 and 16, they must be equal",

@@ -8,6 +8,7 @@
 //! of them. In a `proptest!` block, `?` does, since [`Broken`] converts into its error.
 
 mod algebra;
+mod boxes;
 mod coordinates;
 mod edits;
 mod oracle;
@@ -31,6 +32,7 @@ use crate::draw::Picture;
 use crate::layout::Layout;
 
 pub use algebra::*;
+pub use boxes::*;
 pub use coordinates::*;
 pub use edits::*;
 pub use oracle::Oracle;

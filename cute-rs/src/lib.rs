@@ -224,7 +224,7 @@
 //! # Atoms
 //!
 //! Module [`atom`] has the layout facts of Hopper's instructions: operand tiles in shared memory and their swizzles
-//! ([`atom::smem`]), the boxes by which tensor copies bring them ([`atom::tma`]), the descriptors by which `wgmma` finds
+//! ([`atom::smem`]), the boxes by which tensor copies bring them ([`atom::boxes`], [`atom::tma`]), the descriptors by which `wgmma` finds
 //! them ([`atom::descriptor`]), and the registers that it reads and writes ([`atom::wgmma`]).
 //!
 //! # Values, types, other numbers
@@ -322,7 +322,7 @@ pub mod types;
 pub use algebra::Tiler;
 pub use composed::{ComposedLayout, SwizzledInverse};
 pub use coord_layout::{Basis, CoordLayout};
-pub use error::LayoutError;
+pub use error::{BoxRule, LayoutError};
 pub use evaluate::Arithmetic;
 pub use int_tuple::{IntTuple, MAX_LEAVES};
 pub use layout::{Coord, Layout};

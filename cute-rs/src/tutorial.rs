@@ -470,3 +470,33 @@
 //! assert_eq!((first.to_string(), part.at(5).to_string()), ("(81,2)".into(), "(0,9)".into()));
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
+//!
+//! # The boxes of a tensor copy
+//!
+//! A tensor copy moves boxes: in shared memory a box is one run, in global memory it is a rectangle. Which rectangle that is
+//! follows from the layouts. `right_inverse(shared)` walks through shared memory element by element and says where in the
+//! tile each one is from; the tile's map says where in the tensor; and the box is as much of this walk as goes in single
+//! steps along the tensor's modes.
+//!
+//! ```
+//! use cute_rs::atom::{Major, SwizzleMode, boxes::tma_box, smem};
+//! use cute_rs::{CoordLayout, IntTuple, Layout, Tiler};
+//!
+//! // A tile of 64 x 128 elements of 16 bits, rows contiguous, in swizzled rows of 128 bytes.
+//! let (shape, tile) = (IntTuple::from((1024, 4096)), IntTuple::from((64, 128)));
+//! let shared = smem::tile(Major::K, SwizzleMode::B128, 16, 64, 128)?;
+//! let map = CoordLayout::identity(shape)?.composition_by(&Tiler::Shape(&tile))?;
+//! let walk = map.composition(&shared.layout.right_inverse()?)?;
+//! assert_eq!(walk.coalesce().to_string(), "(64,64,2):(1@1,1@0,64@1)");
+//!
+//! // So a box has 64 columns and 64 rows, and there are 2, the second 64 columns further.
+//! let plan = tma_box(&Layout::row_major(shape)?, &shared, &Tiler::Shape(&tile), 16)?;
+//! assert_eq!((plan.extents(), plan.modes(), plan.count()), (&[64, 64][..], &[1, 0][..], 2));
+//! assert_eq!(plan.coords().to_string(), "2:64@1");
+//!
+//! // What no copy moves is refused with the mode, the value and the limit.
+//! let wide = SwizzleMode::B128.swizzle(16).after(Layout::row_major(tile)?);
+//! let refused = tma_box(&Layout::row_major(shape)?, &wide, &Tiler::Shape(&tile), 16).unwrap_err();
+//! assert_eq!(refused.to_string(), "mode 1: a row of the box, in bytes, is 256, the swizzle needs 128");
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```

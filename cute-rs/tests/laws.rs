@@ -1,5 +1,6 @@
 //! The equations of the algebra, on random layouts: every law of [`cute_rs::laws`], 10 000 cases with a result each.
 
+use cute_rs::atom::SwizzleMode;
 use cute_rs::laws::{self, check};
 use cute_rs::strategies::{
     Choices, blocks_and_grids, choices, compact_layouts, composable_pairs, congruent_pairs, divisible_tilers,
@@ -456,5 +457,61 @@ fn instructions_hold_each_element() {
     });
     check(CASES, 90, cases, |(mma, groups, rows, repeats)| {
         laws::tiled_mma(&mma, groups, rows.as_ref(), repeats)
+    });
+}
+
+/// A tensor of 1 to 3 modes, a tile of it, and a shared layout of the tile: rows of the contiguous mode, as wide as a
+/// swizzle or not quite, and all else in any order, with gaps or without.
+#[test]
+fn boxes_put_elements_where_the_shared_layout_says() {
+    let cases = choices(|choices| {
+        let bits = [16, 8, 32][choices.index(3)];
+        let mode = SwizzleMode::ALL[choices.index(4)];
+        let rank = choices.between(1, 3) as usize;
+        let contiguous = choices.index(rank);
+        let unit = i64::from(128 / bits);
+        let width = match mode {
+            SwizzleMode::None => unit * choices.between(1, 3),
+            SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 if choices.one_in(10) => unit,
+            SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 => i64::from(mode.elements(bits)),
+        };
+        let blocks = choices.between(1, 2);
+        let others = |choices: &mut Choices| [8, 16, 24, 1, 8, 3][choices.index(6)];
+        let tile: Vec<_> =
+            (0..rank).map(|i| if i == contiguous { width * blocks } else { others(choices) }).collect();
+        // The tensor's modes, the contiguous one first, then in any order.
+        let shape: Vec<_> = tile.iter().map(|extent| extent * choices.between(1, 3)).collect();
+        let mut order: Vec<_> = (0..rank).filter(|&i| i != contiguous).collect();
+        choices.shuffle(&mut order);
+        let mut strides = vec![1; rank];
+        let mut stride = (shape[contiguous] + unit - 1) / unit * unit;
+        for &i in &order {
+            strides[i] = if choices.one_in(20) { stride + 1 } else { stride };
+            stride *= shape[i];
+        }
+        let global = Layout::flat(&shape, &strides).expect("positive extents");
+        // The shared layout: leaves of the tile, the row first, then in any order.
+        let mut leaves: Vec<_> = (0..rank).filter(|&i| i != contiguous).collect();
+        leaves.push(rank);
+        if choices.one_in(2) {
+            choices.shuffle(&mut leaves);
+        }
+        let (mut steps, mut step) = (vec![0; rank + 1], width);
+        for &leaf in &leaves {
+            steps[leaf] = if choices.one_in(3) { (step + 1023) / 1024 * 1024 } else { step };
+            step = steps[leaf] * if leaf == rank { blocks } else { tile[leaf] };
+        }
+        let leaf = |extent, step| Layout::flat(&[extent], &[step]).expect("positive extents").mode(0);
+        let modes: Vec<_> = (0..rank)
+            .map(|i| match i == contiguous {
+                true => Layout::flat(&[width, blocks], &[1, steps[rank]]).expect("positive extents"),
+                false => leaf(tile[i], steps[i]),
+            })
+            .collect();
+        let shared = mode.swizzle(bits).after(Layout::concat(&modes).expect("few modes"));
+        (global, shared, tile, bits, [1, 1, 1, 2, 3][choices.index(5)])
+    });
+    check(CASES, 40, cases, |(global, shared, tile, bits, slices)| {
+        laws::tensor_boxes(&global, &shared, &tile, bits, slices)
     });
 }

@@ -1,21 +1,23 @@
 //! Tensor copies of operand tiles: which boxes bring a tile, and where each one lands.
 
+use super::boxes::{BoxPlan, tma_box};
 use super::{Major, SwizzleMode, smem};
+use crate::algebra::Tiler;
 use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
 
-/// The boxes that bring one operand tile into shared memory.
+/// The boxes that bring one operand tile `(MN, K)` into shared memory: what [`tma_box`] derives from the tile that
+/// [`smem::tile`] describes and a matrix of the same major direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TmaTiles {
-    major: Major,
+    plan: BoxPlan,
     /// Extents of every box in elements, contiguous direction first.
     pub box_dims: [u32; 2],
     /// How many boxes.
     pub count: u32,
     /// How many slices share the work of a box; see [`TmaTiles::sliced`].
     pub slices: u32,
-    layout: Layout,
-    element_bits: u32,
 }
 
 /// One box of a tile.
@@ -31,7 +33,7 @@ pub struct TileBox {
 
 /// Extents of the boxes that bring a tile, contiguous direction first: one swizzle width, and all of the other.
 ///
-/// It is what [`TmaTiles::new`] takes without a look at the tile's layout, for launches that need no more.
+/// It is what [`TmaTiles::new`] derives, without a look at the tile's layout, for launches that need no more.
 pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u32, k: u32) -> [u32; 2] {
     let other = match major {
         Major::K => mn,
@@ -41,11 +43,10 @@ pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u3
 }
 
 impl TmaTiles {
-    /// The boxes of the tile that [`smem::tile`] describes: each is one swizzle width of the contiguous direction
-    /// and all of the other.
+    /// The boxes of a tile: each is one swizzle width of the contiguous direction and all of the other.
     ///
     /// # Errors
-    /// Those of [`smem::tile`]; [`LayoutError::Range`] for a box extent above 256.
+    /// Those of [`smem::tile`]; [`LayoutError::Box`] for a box extent above 256.
     pub const fn new(
         major: Major,
         mode: SwizzleMode,
@@ -53,37 +54,47 @@ impl TmaTiles {
         mn: u32,
         k: u32,
     ) -> Result<Self, LayoutError> {
-        let layout = match smem::tile(major, mode, element_bits, mn, k) {
-            Ok(tile) => tile.layout,
+        let tile = match smem::tile(major, mode, element_bits, mn, k) {
+            Ok(tile) => tile,
             Err(error) => return Err(error),
         };
-        let [width, other] = box_dims(major, mode, element_bits, mn, k);
-        let contiguous = match major {
-            Major::K => k,
-            Major::Mn => mn,
+        let (mn, k) = (mn as i64, k as i64);
+        let extents = match IntTuple::flat(&[mn, k]) {
+            Ok(extents) => extents,
+            Err(error) => return Err(error),
         };
-        if other > 256 {
-            return Err(LayoutError::Range { name: "a box extent", value: other, low: 1, high: 256 });
+        // A matrix of one tile; the pitch of a larger one changes no box.
+        let matrix = match major {
+            Major::K => Layout::row_major(extents),
+            Major::Mn => Layout::column_major(extents),
+        };
+        match matrix {
+            Ok(matrix) => match tma_box(&matrix, &tile, &Tiler::Shape(&extents), element_bits) {
+                Ok(plan) => Ok(Self::of(plan)),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
         }
-        Ok(Self {
-            major,
-            box_dims: [width, other],
-            count: contiguous / width,
-            slices: 1,
-            layout,
-            element_bits,
-        })
+    }
+
+    const fn of(plan: BoxPlan) -> Self {
+        let extents = plan.extents();
+        Self { plan, box_dims: [extents[0], extents[1]], count: plan.count(), slices: plan.slices() }
+    }
+
+    /// The boxes, with the matrix `(MN, K)` as their tensor.
+    pub const fn plan(&self) -> &BoxPlan {
+        &self.plan
     }
 
     /// The `i`-th box.
     pub const fn get(&self, i: u32) -> TileBox {
-        let start = i * self.box_dims[0];
-        let (mn, k) = match self.major {
-            Major::K => (0, start),
-            Major::Mn => (start, 0),
-        };
-        let offset = self.layout.at_modes(&[mn as i64, k as i64]) as u32;
-        TileBox { mn, k, offset_bytes: offset * self.element_bits / 8 }
+        let place = self.plan.get(i);
+        TileBox {
+            mn: place.coord.leaf(0) as u32,
+            k: place.coord.leaf(1) as u32,
+            offset_bytes: place.offset_bytes,
+        }
     }
 
     /// All boxes.
@@ -95,35 +106,23 @@ impl TmaTiles {
     /// `i`-th part of the direction that is not contiguous.
     ///
     /// # Errors
-    /// [`LayoutError::Extents`] unless each slice has a multiple of 8 rows, the height of a swizzle pattern.
-    pub const fn sliced(mut self, slices: u32) -> Result<Self, LayoutError> {
-        let [_, extent] = self.box_dims;
-        if slices == 0 || !extent.is_multiple_of(8 * slices) {
-            return Err(LayoutError::Extents {
-                name: "the extent that is sliced",
-                extent,
-                multiple: 8 * slices,
-            });
+    /// [`LayoutError::Box`] unless each slice has a multiple of 8 rows, the height of a swizzle pattern.
+    pub const fn sliced(self, slices: u32) -> Result<Self, LayoutError> {
+        match self.plan.sliced(slices) {
+            Ok(plan) => Ok(Self::of(plan)),
+            Err(error) => Err(error),
         }
-        self.box_dims[1] = extent / slices;
-        self.slices = slices;
-        Ok(self)
     }
 
     /// Bytes from one slice's image to the next.
     pub const fn slice_bytes(&self) -> u32 {
-        let rows = self.box_dims[1] as i64;
-        let coord = match self.major {
-            Major::K => [rows, 0],
-            Major::Mn => [0, rows],
-        };
-        // The last slice ends where the layout does; a single slice has no next one.
-        if self.slices == 1 { 0 } else { self.layout.at_modes(&coord) as u32 * self.element_bits / 8 }
+        // A single slice has no next one.
+        if self.slices == 1 { 0 } else { self.plan.slice_bytes() }
     }
 
     /// Bytes that one slice of all boxes brings.
     pub const fn bytes(&self) -> u32 {
-        self.count * self.box_dims[0] * self.box_dims[1] * self.element_bits / 8
+        self.plan.bytes()
     }
 }
 
@@ -131,6 +130,7 @@ impl TmaTiles {
 mod tests {
     use super::*;
     use crate::atom::tests::{swizzled_address, tiles};
+    use crate::error::BoxRule;
 
     /// A tile's start: aligned to every pattern's period, and no multiple of more.
     const BASE: u32 = 0x400;
@@ -148,6 +148,11 @@ mod tests {
             let bytes = bits / 8;
             let [inner, outer] = tiles.box_dims;
             assert_eq!(inner * bytes, mode.bytes(), "a box is as wide as the swizzle");
+            assert_eq!(
+                box_dims(major, mode, bits, mn, k),
+                tiles.box_dims,
+                "{major:?} {mode:?} {bits} {mn}x{k}"
+            );
             assert_eq!(tiles.bytes(), mn * k * bytes, "the boxes bring the whole tile");
             assert_eq!(tiles.boxes().count(), tiles.count as usize);
             for part in tiles.boxes() {
@@ -205,12 +210,13 @@ mod tests {
 
     #[test]
     fn box_extents_have_a_limit() {
-        let range = |value| LayoutError::Range { name: "a box extent", value, low: 1, high: 256 };
+        let rule = BoxRule::Extent;
+        let range = |mode, value| LayoutError::Box { rule, mode, value, limit: 256 };
         for (why, major, mn, k, want) in [
             ("as long as it may be", Major::K, 256, 64, None),
-            ("too many rows", Major::K, 264, 64, Some(range(264))),
+            ("too many rows", Major::K, 264, 64, Some(range(0, 264))),
             ("the contiguous direction is cut into boxes", Major::K, 64, 512, None),
-            ("too much K", Major::Mn, 64, 512, Some(range(512))),
+            ("too much K", Major::Mn, 64, 512, Some(range(1, 512))),
         ] {
             let got = TmaTiles::new(major, SwizzleMode::B128, 16, mn, k);
             assert_eq!(got.err(), want, "{why}");
