@@ -8,7 +8,7 @@
 
 use ptx::{Builder, Special, Value, Var};
 
-use crate::plan::{Arrivals, MBARRIER_BYTES, Plan};
+use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, Roles};
 
 /// The ring's place in shared memory.
 #[derive(Clone, Copy, Debug)]
@@ -181,7 +181,10 @@ impl<'f> Ring<'f> {
         for stage in 0..self.stages {
             let stage = self.stage(self.f.constant(stage));
             self.f.mbarrier_init(stage.full, 1);
-            self.f.mbarrier_init(stage.empty, self.arrivals);
+            // Where nobody but the multiplying warpgroups fills stages, they wait for each other instead.
+            if plan.mainloop.roles != Roles::Unspecialised {
+                self.f.mbarrier_init(stage.empty, self.arrivals);
+            }
         }
         self.f.fence_mbarrier_init();
     }
