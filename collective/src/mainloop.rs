@@ -11,7 +11,7 @@ pub use tma_wgmma::TmaWgmma;
 use std::collections::BTreeMap;
 
 use cute_rs::atom::SwizzleMode;
-use cute_rs::{Layout, LayoutError, ThreadValue};
+use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, ThreadValue};
 use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Scalar, Value, Var};
 
@@ -110,6 +110,12 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         let row = |(offset, pairs)| FragmentRow { row: thread_row + offset, column, pairs };
         by_row.into_iter().map(row).collect()
     }
+}
+
+/// The coordinates of up to three modes whose extents only the device knows: tiles go on behind the extent that stands for
+/// them here.
+pub(crate) fn unbounded(modes: usize) -> Result<CoordLayout, LayoutError> {
+    CoordLayout::identity(IntTuple::int(1 << 20).repeat(modes)?)
 }
 
 /// A swizzle mode as a tensor map calls it.

@@ -5,10 +5,11 @@ use core::marker::PhantomData;
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::tma::{self, TmaTiles};
 use cute_rs::atom::{Major, SwizzleMode, wgmma};
+use cute_rs::{CoordLayout, IntTuple, Partition, Tiler};
 use ptx::abi::{Argument, TensorElement, TensorMap};
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaOperands};
 
-use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle};
+use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
 use crate::element::Element;
 use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
@@ -99,24 +100,22 @@ impl OperandTile {
         Self::new(Side::b(plan))
     }
 
-    /// Starts the copies of this CTA's slice of the tile whose first element is `(mn, k)`; `load` says where the
+    /// Starts the copies of this CTA's slice of the tile whose first element is `tile`, `(mn, k)`; `load` says where the
     /// tile goes.
     fn load<'f>(
         &self,
         f: &'f Builder,
         load: TensorLoad<'f>,
         slice: Value<'f, u32>,
-        [mn, k]: [Value<'f, u32>; 2],
+        tile: [Value<'f, u32>; 2],
     ) {
-        let first = slice * self.tiles.box_dims[1];
+        let planned = "a coordinate has two components, and so has a box";
+        let boxes = self.tiles.plan();
+        let tile = boxes.slice(tile, slice).expect(planned);
         let dst = load.dst + slice * self.tiles.slice_bytes();
-        for tile in self.tiles.boxes() {
-            let (mn, k) = (mn + tile.mn, k + tile.k);
-            let coords = match self.major {
-                Major::K => [k, mn + first],
-                Major::Mn => [mn, k + first],
-            };
-            f.tensor_load(TensorLoad { dst: dst + tile.offset_bytes, ..load }, coords.map(Value::cast));
+        for (i, place) in (0..).zip(boxes.boxes()) {
+            let coords: [_; 2] = boxes.copy(tile, i).expect(planned);
+            f.tensor_load(TensorLoad { dst: dst + place.offset_bytes, ..load }, coords.map(Value::cast));
         }
     }
 }
@@ -277,6 +276,8 @@ struct Loader<'f, 'p> {
     device: TensorMaps<'f>,
     cluster: ClusterPosition<'f>,
     piece: Piece<'f>,
+    /// The coordinates `(m, n, k)` of the problem, cut into tiles.
+    tiles: Partition<CoordLayout>,
     a: OperandTile,
     b: OperandTile,
 }
@@ -289,21 +290,26 @@ impl<'f, 'p> Loader<'f, 'p> {
         cluster: ClusterPosition<'f>,
         piece: Piece<'f>,
     ) -> Self {
-        Self { f, plan, device, cluster, piece, a: OperandTile::a(plan), b: OperandTile::b(plan) }
+        let tile = IntTuple::from(<(i64, i64, i64)>::from(plan.mainloop.tile.map(i64::from)));
+        let tiles = unbounded(3).and_then(|problem| problem.inner_partition(&Tiler::Shape(&tile)));
+        let tiles = tiles.expect("a tile has positive extents");
+        Self { f, plan, device, cluster, piece, tiles, a: OperandTile::a(plan), b: OperandTile::b(plan) }
     }
 
     /// Starts this CTA's copies of one k-tile into a stage.
     fn load(&self, stage: Stage<'f>, k_tile: Value<'f, u32>) {
-        let Self { f, plan, device, cluster, piece, .. } = *self;
-        let k = k_tile * plan.mainloop.tile[2];
+        let Self { f, plan, device, cluster, piece, tiles, .. } = *self;
+        let (origin, coord) = ([piece.m, piece.n, f.constant(0)], [f.constant(0), f.constant(0), k_tile]);
+        let tile = tiles.tensor(origin, &coord.map(Some)).expect("a tile has a number for M, N and K");
+        let [m, n, k] = tile.start;
         let (row, column) = (cluster.row_mask(), cluster.column_mask());
         let [a_hint, b_hint] = plan.mainloop.cache.map(CachePolicy::bits);
         let (dst, barrier) = (stage.address, stage.full);
         let load = TensorLoad { map: device.a, dst, barrier, multicast: row, hint: a_hint };
-        self.a.load(f, load, cluster.n, [piece.m, k]);
+        self.a.load(f, load, cluster.n, [m, k]);
         let dst = stage.address + plan.stage.b_offset;
         let load = TensorLoad { map: device.b, dst, barrier, multicast: column, hint: b_hint };
-        self.b.load(f, load, cluster.m, [piece.n, k]);
+        self.b.load(f, load, cluster.m, [n, k]);
     }
 }
 

@@ -12,8 +12,10 @@ use crate::algebra::Tiler;
 use crate::composed::ComposedLayout;
 use crate::coord_layout::CoordLayout;
 use crate::error::{BoxRule, LayoutError};
+use crate::evaluate::Arithmetic;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
+use crate::partition::Start;
 
 /// Most dimensions of a box.
 pub const MAX_DIMS: usize = 5;
@@ -330,6 +332,55 @@ impl BoxPlan {
             return Err(LayoutError::Box { rule: BoxRule::Image, mode, value, limit });
         }
         Ok(self)
+    }
+
+    /// Where slice `slice` of the tile that begins at the coordinate `tile` begins, computed with `V`'s operators.
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where `tile` has another number of components than the tensor's coordinates.
+    pub fn slice<V: Arithmetic, const N: usize>(
+        &self,
+        mut tile: [V; N],
+        slice: V,
+    ) -> Result<[V; N], LayoutError> {
+        let needed = self.coords.profile().len();
+        let component = tile.get_mut(self.modes[self.sliced_dim]);
+        match component {
+            Some(component) if needed == N => {
+                if self.slices > 1 {
+                    *component = slice * self.extents[self.sliced_dim] + *component;
+                }
+                Ok(tile)
+            }
+            _ => Err(LayoutError::Rank { needed, given: N }),
+        }
+    }
+
+    /// What the copy of box `i` is given for coordinates, dimension 0 first, if the tile or its slice begins at the
+    /// coordinate `tile`; computed with `V`'s operators.
+    ///
+    /// ```
+    /// # use cute_rs::atom::{Major, SwizzleMode, tma::TmaTiles};
+    /// // Rows of K: dimension 0 of the copy is component 1 of the coordinate (MN, K).
+    /// let tiles = TmaTiles::new(Major::K, SwizzleMode::B128, 16, 128, 128)?.sliced(2)?;
+    /// let slice = tiles.plan().slice([1000_u32, 256], 1)?;
+    /// assert_eq!((slice, tiles.plan().copy(slice, 1)?), ([1064, 256], [256 + 64, 1064]));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] where `tile` has another number of components than the tensor's coordinates, or `D` is not the
+    /// number of dimensions.
+    pub fn copy<V: Arithmetic, const N: usize, const D: usize>(
+        &self,
+        tile: [V; N],
+        i: u32,
+    ) -> Result<[V; D], LayoutError> {
+        if D != self.rank {
+            return Err(LayoutError::Rank { needed: self.rank, given: D });
+        }
+        let first = tile.element(&self.coords, i.into())?;
+        Ok(core::array::from_fn(|dim| first[self.modes[dim]]))
     }
 
     /// Bytes of one slice of a box.

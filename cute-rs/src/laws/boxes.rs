@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::oracle::{Tree, digits};
 use super::{Broken, Oracle, Verdict, equal};
 use crate::algebra::Tiler;
-use crate::atom::boxes::tma_box;
+use crate::atom::boxes::{BoxPlan, tma_box};
 use crate::composed::ComposedLayout;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
@@ -49,11 +49,12 @@ pub fn tensor_boxes(
     // A swizzle of S bits exchanges bits 4.. of the address with bits 7.. of it.
     let permuted = |address: i64| address ^ ((address >> 7) & (span / 16 - 1)) << 4;
     let mut seen = alloc::vec![0; tile.iter().product::<i64>() as usize];
-    for place in plan.boxes() {
+    for (place_number, place) in (0..).zip(plan.boxes()) {
         let first = Tree::of(&place.coord).leaves();
         for slice in 0..i64::from(slices) {
             let image = i64::from(place.offset_bytes) + slice * i64::from(plan.slice_bytes());
             equal(&(image % 128), &0, &layouts, "where an image begins")?;
+            copied(&plan, &first, place_number, slice, &layouts)?;
             for i in 0..extents.iter().product() {
                 let mut element = first.clone();
                 for ((dim, &mode), digit) in plan.modes().iter().enumerate().zip(digits(&extents, i)) {
@@ -72,6 +73,18 @@ pub fn tensor_boxes(
     }
     equal(&seen.iter().all(|&times| times == 1), &true, &layouts, "each element once")?;
     Ok(Verdict::Held)
+}
+
+/// Coordinates computed with `u32` are those of the box and of its slice, dimension by dimension, for matrices.
+fn copied(plan: &BoxPlan, first: &[i64], number: u32, slice: i64, layouts: &[&Layout]) -> Result<(), Broken> {
+    let (&[row, column], &[_, _]) = (first, plan.modes()) else { return Ok(()) };
+    let tile = plan.slice([1000_u32, 2000], slice.unsigned_abs() as u32);
+    let got = tile.and_then(|tile| plan.copy::<_, 2, 2>(tile, number));
+    let mut element = [1000 + row, 2000 + column];
+    let extent = i64::from(plan.extents()[plan.sliced_dim()]);
+    element[plan.modes()[plan.sliced_dim()]] += slice * extent;
+    let want = [element[plan.modes()[0]], element[plan.modes()[1]]];
+    equal(&got.map(|coords| coords.map(i64::from)), &Ok(want), layouts, "the coordinates of a copy")
 }
 
 /// The offset of an element of the tile, and its number.
