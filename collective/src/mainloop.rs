@@ -10,8 +10,8 @@ pub use tma_wgmma::TmaWgmma;
 
 use std::collections::BTreeMap;
 
-use cute_rs::atom::SwizzleMode;
-use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, ThreadValue};
+use cute_rs::atom::{SwizzleMode, wgmma};
+use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Partition, TiledMma};
 use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Scalar, Value, Var};
 
@@ -37,16 +37,14 @@ pub struct Piece<'f> {
 pub struct Fragment<'f, T> {
     /// Accumulators by 64-row block: `[block][value]`.
     pub blocks: Vec<Vec<Var<'f, T>>>,
-    /// Which element of a 64-row block a thread's value is: `(thread, value) -> (m, n)`.
-    pub layout: ThreadValue,
+    /// Which elements `(m, n)` of the tile the threads hold: part `(thread, part, _, _)` is `(value, block, _)`.
+    pub elements: Partition<CoordLayout>,
     /// Shared address of the CTA's dynamic shared memory.
     pub shared: Value<'f, u32>,
     /// The warpgroup's index among the consumers.
     pub warpgroup: Value<'f, u32>,
-    /// First row of the warpgroup's first block in the output.
-    pub m: Value<'f, u32>,
-    /// First column of the tile in the output.
-    pub n: Value<'f, u32>,
+    /// First element `(m, n)` of the warpgroup's first block in the output.
+    pub first: [Value<'f, u32>; 2],
     /// The thread's index in its warpgroup.
     pub thread: Value<'f, u32>,
 }
@@ -88,28 +86,50 @@ impl<'f, T> FragmentRow<'f, T> {
 }
 
 impl<'f, T: Scalar> Fragment<'f, T> {
-    /// The rows of a block that a thread holds, top to bottom.
+    /// The element `(m, n)` of the output that is the thread's value 0.
+    pub fn start(&self) -> [Value<'f, u32>; 2] {
+        begin(&self.elements, self.first, [Some(self.thread), None])
+    }
+
+    /// The rows of a block that a thread holds, top to bottom, if its value 0 is element `start`.
     ///
     /// Every accumulator holds values in pairs: `v` and `v + 1` are neighbours of one row for even `v`.
-    pub fn rows(&self, block: u32) -> Vec<FragmentRow<'f, T>> {
-        let regular = "each mode of an accumulator runs along rows or along columns";
-        let (rows, columns) = (self.layout.rows().expect(regular), self.layout.columns().expect(regular));
-        let of_thread = |layout: Layout| layout.mode(0).apply(self.thread).expect(regular);
-        let of_value =
-            |layout: Layout, value: u32| -> Result<u32, LayoutError> { layout.mode(1).apply(value) };
-        let (thread_row, column) = (self.m + block * 64 + of_thread(rows), self.n + of_thread(columns));
-
+    pub fn rows(&self, [row, column]: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
+        let elements = self.elements.part();
         let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
         let mut by_row = BTreeMap::<u32, Vec<FragmentPair<'f, T>>>::new();
-        for (value, pair) in (0u32..).step_by(2).zip(accumulators.chunks_exact(2)) {
-            let (row, column) =
-                (of_value(rows, value).expect(regular), of_value(columns, value).expect(regular));
+        for (value, pair) in (0i64..).step_by(2).zip(accumulators.chunks_exact(2)) {
+            let element = elements.at_modes(&[value, block.into()]);
+            let [row, column] =
+                [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"));
             let values = [pair[0].get(), pair[1].get()];
             by_row.entry(row).or_default().push(FragmentPair { column, values });
         }
-        let row = |(offset, pairs)| FragmentRow { row: thread_row + offset, column, pairs };
+        let row = |(offset, pairs)| FragmentRow { row: row + offset, column, pairs };
         by_row.into_iter().map(row).collect()
     }
+}
+
+/// The multiply of a tile by all consumer warpgroups that share it: each has an equal share of the rows, in 64-row blocks
+/// that follow each other.
+pub(crate) fn tiled_mma(plan: &Plan) -> Result<TiledMma, LayoutError> {
+    let MainloopSpec { types, tile: [m, n, _], .. } = plan.mainloop;
+    let (blocks, rows) = (i64::from(plan.blocks()), i64::from(m));
+    let parts = rows / (64 * blocks);
+    let shares = Layout::flat(&[64, parts, blocks], &[1, 64 * blocks, 64])?;
+    let atom = wgmma::atom(n, types.element_bits())?;
+    TiledMma::new(atom, [parts, 1, 1])?.permuted([Some(shares), None, None])
+}
+
+/// Where the part `(thread, part, _, _)` of a tile that begins at `tile` begins; what is `None` counts as the first.
+pub(crate) fn begin<'f>(
+    parts: &Partition<CoordLayout>,
+    tile: [Value<'f, u32>; 2],
+    [thread, part]: [Option<Value<'f, u32>>; 2],
+) -> [Value<'f, u32>; 2] {
+    let zero = tile[0].builder().constant(0);
+    let coord = [thread, part, None, None].map(|coord| Some(coord.unwrap_or(zero)));
+    parts.tensor(tile, &coord).expect("a matrix has two modes, and its parts four").start
 }
 
 /// The coordinates of up to three modes whose extents only the device knows: tiles go on behind the extent that stands for

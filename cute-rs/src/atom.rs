@@ -7,6 +7,7 @@
 pub mod boxes;
 pub mod descriptor;
 pub mod smem;
+pub mod stmatrix;
 pub mod tma;
 pub mod wgmma;
 

@@ -168,7 +168,8 @@
 //! | `make_gmma_desc` | [`atom::descriptor`](crate::atom::descriptor) |
 //! | `make_tma_copy`, `tma_partition`, `get_tma_tensor` | [`atom::boxes::tma_box`](crate::atom::boxes::tma_box), its [`coords`](crate::atom::boxes::BoxPlan::coords); for operand tiles [`atom::tma`](crate::atom::tma) |
 //! | `make_tma_copy` with multicast | [`BoxPlan::sliced`](crate::atom::boxes::BoxPlan::sliced) |
-//! | `make_tiled_copy(atom, threads, values)` | [`TiledCopy::new`]; of given layouts [`between`](TiledCopy::between) |
+//! | `make_tiled_copy(atom, threads, values)` | [`TiledCopy::new`]; of an instruction's copy [`in_groups`](TiledCopy::in_groups); of given layouts [`between`](TiledCopy::between) |
+//! | `stmatrix`, `ldmatrix` | [`atom::stmatrix`](crate::atom::stmatrix) |
 //! | `make_tiled_copy_A`, `_B`, `_C` | [`TiledMma::thread_value`], then [`TiledCopy::of_fragment`] |
 //! | `partition_S`, `partition_D`, `retile_S`, `retile_D` | [`TiledCopy::partition_s`], [`partition_d`](TiledCopy::partition_d), [`retile`](TiledCopy::retile) |
 //! | `partition_A`, `partition_B`, `partition_C` | [`TiledMma::partition`] |

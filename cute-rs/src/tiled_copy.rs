@@ -103,6 +103,60 @@ impl TiledCopy {
         }
     }
 
+    /// The same copy by groups of threads, each of its own tile, `groups[i]` of them side by side along mode `i`: CuTe's
+    /// tiled copy of an instruction. The threads of one group follow each other, groups count along mode 0 first.
+    ///
+    /// `coordinate(t + threads * g, v) = coordinate(t, v) + tile_i * g_i` in mode `i`
+    ///
+    /// ```
+    /// # use cute_rs::atom::stmatrix;
+    /// // Four warps below each other store what a warpgroup's accumulators have in 16 columns.
+    /// let store = stmatrix::stmatrix(4, false)?.in_groups(&[4, 1])?;
+    /// assert_eq!((store.tile().to_string().as_str(), store.threads()), ("(64,16)", 128));
+    /// assert_eq!(store.destination().at_modes(&[32 + 21, 0]), 16 + 5 + 64 * 8);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Rank`] without one number a mode of the tile; [`LayoutError::Extent`] for less than one group;
+    /// [`LayoutError::Capacity`] for more than [`MAX_LEAVES`] modes.
+    pub const fn in_groups(&self, groups: &[i64]) -> Result<Self, LayoutError> {
+        let tile = self.tile.product_each();
+        if groups.len() != tile.len() {
+            return Err(LayoutError::Rank { needed: tile.len(), given: groups.len() });
+        }
+        let mut extents = [1; MAX_LEAVES];
+        let (mut inside, mut between) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
+        let mut step: i64 = 1;
+        let mut i = 0;
+        while i < groups.len() {
+            if groups[i] < 1 {
+                return Err(LayoutError::Extent { shape: IntTuple::int(groups[i]) });
+            }
+            extents[i] = tile.leaf(i).saturating_mul(groups[i]);
+            inside[i] = step;
+            between[i] = step.saturating_mul(tile.leaf(i));
+            step = step.saturating_mul(extents[i]);
+            i += 1;
+        }
+        let rank = groups.len();
+        let (shape, stride) = (IntTuple::flat(groups), IntTuple::flat(between.split_at(rank).0));
+        let (whole, inside) = (IntTuple::flat(extents.split_at(rank).0), tile.with_leaves(&inside));
+        let (groups, inside, whole) = match (shape, stride, Layout::new(tile, inside), whole) {
+            (Ok(shape), Ok(stride), Ok(inside), Ok(whole)) => match Layout::new(shape, stride) {
+                Ok(groups) => (groups, inside, whole),
+                Err(error) => return Err(error),
+            },
+            (Err(error), ..) | (_, Err(error), ..) | (_, _, Err(error), _) | (.., Err(error)) => {
+                return Err(error);
+            }
+        };
+        match (grouped(&self.source, &inside, &groups), grouped(&self.destination, &inside, &groups)) {
+            (Ok(source), Ok(destination)) => Self::between(source, destination, whole),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
     /// `(thread, value) -> integer coordinate` of what is read.
     pub const fn source(&self) -> Layout {
         self.source
@@ -198,6 +252,18 @@ impl TiledCopy {
             i += 1;
         }
         Layout::new(shape, shape.with_leaves(&strides))
+    }
+}
+
+/// `((thread, group), value)` of a thread-value layout in a tile that lies as `inside` within a larger one.
+const fn grouped(layout: &Layout, inside: &Layout, groups: &Layout) -> Result<Layout, LayoutError> {
+    let inner = match inside.composition(layout) {
+        Ok(inner) => inner,
+        Err(error) => return Err(error),
+    };
+    match Layout::concat(&[inner.mode(0), *groups]) {
+        Ok(threads) => Layout::concat(&[threads, inner.mode(1)]),
+        Err(error) => Err(error),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cute_rs::atom::{Major, SwizzleMode, smem, wgmma};
+use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
 use cute_rs::draw::{Access, Atom, Conflicts, DrawError, MAX_CELLS, Picture};
 use cute_rs::{ComposedLayout, IntTuple, Layout, Swizzle, ThreadValue};
 use proptest::prelude::{Strategy, prop_assert_eq, proptest};
@@ -254,6 +254,17 @@ fn atoms_have_names() {
         };
         assert_eq!(Ok(fragment), wgmma::operand_a(bits));
     }
+    for (name, count, transposed, tile) in [
+        ("stmatrix-x1-source", 1, false, (8, 8)),
+        ("stmatrix-x2-trans-source", 2, true, (16, 8)),
+        ("ldmatrix-x4-destination", 4, false, (16, 16)),
+    ] {
+        let Ok(Atom::Fragment(fragment)) = name.parse() else { panic!("{name}") };
+        let registers = stmatrix::stmatrix(count, transposed).unwrap().source();
+        assert_eq!((fragment.layout(), fragment.tile()), (registers, tile), "{name}");
+    }
+    let Ok(Atom::Fragment(rows)) = "stmatrix-x4-destination".parse() else { panic!("rows of lanes") };
+    assert_eq!(rows.coord(21, 3), (5, 11));
     for (name, major, mode, bits, mn, k) in [
         ("smem-k-128B-bf16-64x64", Major::K, SwizzleMode::B128, 16, 64, 64),
         ("smem-mn-64B-f16-32x16", Major::Mn, SwizzleMode::B64, 16, 32, 16),
@@ -284,6 +295,10 @@ fn other_names_are_refused_with_a_reason() {
         ("wgmma-m64n64k16-f64-c", "none of the element types"),
         ("wgmma-m64n64k16-bf16-b", "read from shared memory"),
         ("wgmma-m64n64k16-bf16-x", "none of the operands"),
+        ("stmatrix-x3-source", "3"),
+        ("stmatrix-4-source", "none of `x1`"),
+        ("ldmatrix-x4-left", "neither `source` nor `destination`"),
+        ("ldmatrix-x4-trans", "neither `source` nor `destination`"),
         ("smem-x-128B-bf16-64x64", "neither `k` nor `mn`"),
         ("smem-k-256B-bf16-64x64", "none of the swizzles"),
         ("smem-k-128B-bf16-64", "no extents"),

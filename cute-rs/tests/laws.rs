@@ -398,6 +398,18 @@ fn copies_move_each_element_once() {
 }
 
 #[test]
+fn groups_copy_side_by_side() {
+    let cases = choices(|choices| {
+        let copy = TiledCopy::new(&choices.grid(2), &choices.grid(2)).expect("compact grids");
+        // What is written in another order than it is read, as `stmatrix` does.
+        let exchanged = TiledCopy::between(copy.source().reverse(), copy.source(), copy.tile());
+        let copy = if choices.one_in(2) { exchanged.expect("the same elements") } else { copy };
+        (copy, [choices.between(1, 4), choices.between(1, 4)])
+    });
+    check(CASES, 60, cases, |(copy, groups)| laws::grouped_copy(&copy, &groups));
+}
+
+#[test]
 fn registers_are_handed_on() {
     let cases = choices(|choices| {
         let rank = 2;

@@ -3,7 +3,8 @@
 use core::marker::PhantomData;
 
 use cute_rs::atom::tma::{self, TmaTiles};
-use cute_rs::atom::{Major, smem};
+use cute_rs::atom::{Major, smem, stmatrix};
+use cute_rs::{ComposedLayout, Tensor};
 use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, ProxySpace, Value};
 use typenum::{U2, Unsigned};
@@ -119,7 +120,8 @@ impl<T: Element> Store<T> for DirectStore {
         pairs: bool,
         combine: Combine<'_, 'f>,
     ) {
-        for row in (0u32..).zip(&fragment.blocks).flat_map(|(block, _)| fragment.rows(block)) {
+        let start = fragment.start();
+        for row in (0u32..).zip(&fragment.blocks).flat_map(|(block, _)| fragment.rows(start, block)) {
             let base = row_address::<T>(device.address, device.pitch, &row);
             let columns = row.columns_inside(extent);
             let inside = |column: u32| columns.more_than(column);
@@ -156,7 +158,7 @@ const FIRST_BARRIER: u32 = 1;
 /// One 64-row block of a tile in shared memory and the copies that store it.
 struct Staging {
     /// The rows of one buffer.
-    buffer: cute_rs::ComposedLayout,
+    buffer: ComposedLayout,
     copies: TmaTiles,
     /// Columns of a buffer.
     columns: u32,
@@ -218,10 +220,12 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
         let own = fragment.warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset;
         let base = fragment.shared + own;
         let (barrier, issues) = (fragment.warpgroup + FIRST_BARRIER, fragment.thread.equals(0));
-        let of_lane = Self::row_of_lane::<T>(&staging, fragment.thread);
+        let matrices = Self::matrices(&staging, fragment.thread);
+        let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
 
         let parts = plan.blocks() * staging.copies.count;
-        let rows: Vec<_> = (0..plan.blocks()).map(|block| fragment.rows(block)).collect();
+        let start = fragment.start();
+        let rows: Vec<_> = (0..plan.blocks()).map(|block| fragment.rows(start, block)).collect();
         let pairs = staging.columns as usize / 8;
         for index in 0..parts {
             let (block, part) =
@@ -241,7 +245,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
                 .map(|pairs| pairs.into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect())
                 .collect();
             if let [upper, lower] = &packed[..] {
-                Self::fill::<T>(f, &staging, [of_lane, buffer], [upper, lower]);
+                Self::fill::<T>(f, &matrices.layout, [of_lane, buffer], [upper, lower]);
             }
             f.fence_proxy_async(ProxySpace::Shared);
             // The barrier that says "filled" also says that the next buffer is free.
@@ -250,7 +254,8 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
             }
             f.barrier_sync(barrier, 128);
             f.if_(issues, || {
-                let coords = [fragment.n + part.k, fragment.m + block * 64];
+                let [m, n] = fragment.first;
+                let coords = [n + part.k, m + block * 64];
                 f.tensor_store(map, buffer, coords.map(Value::cast));
                 f.bulk_commit();
             });
@@ -263,30 +268,28 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
 }
 
 impl<B> TmaStore<B> {
-    /// Where in a buffer, in bytes, a lane's row of `stmatrix` begins: lane l hands over row l % 16 of its warp's
-    /// sixteen, in the first or the second of two neighbouring 8-column matrices.
-    fn row_of_lane<'f, T: Element>(staging: &Staging, thread: Value<'f, u32>) -> Value<'f, u32> {
-        let lane = thread % 32;
-        let row = thread / 32 * 16 + lane % 16;
+    /// Where `stmatrix` writes in a buffer, as a part for each thread: the eight elements of a row of a matrix, then the
+    /// matrices above each other (one), then those beside each other.
+    fn matrices<'f>(staging: &Staging, thread: Value<'f, u32>) -> Tensor<ComposedLayout, Value<'f, u32>> {
         // A buffer of 8 columns has but one matrix a row.
-        let matrices = staging.columns.min(16) / 8;
-        let column = lane / 16 % matrices * 8;
-        let fits = "a buffer has a row for each row of the block";
-        staging.buffer.apply_modes(&[row, column]).expect(fits) * (T::BITS / 8)
+        let matrices = if staging.columns < 16 { 2 } else { 4 };
+        let copy = stmatrix::stmatrix(matrices, false).and_then(|warp| warp.in_groups(&[4, 1]));
+        let parts = copy.and_then(|warps| warps.partition_d(&staging.buffer));
+        let start = thread.builder().constant(0);
+        parts.and_then(|parts| parts.tensor(start, &[Some(thread)])).expect("a buffer consists of matrices")
     }
 
-    /// Stores the packed pairs of a thread's two rows into a buffer. The swizzle is linear over exclusive or, so a
-    /// static column joins a lane's row with one operation.
+    /// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is a lane's first row in bytes. The
+    /// swizzle is linear over exclusive or, so a static column joins a lane's row with one operation.
     fn fill<'f, T: Element>(
         f: &'f Builder,
-        staging: &Staging,
+        matrices: &ComposedLayout,
         [of_lane, buffer]: [Value<'f, u32>; 2],
         [upper, lower]: [&[Value<'f, u32>]; 2],
     ) {
-        for (column, (upper, lower)) in (0i64..).step_by(16).zip(upper.chunks(2).zip(lower.chunks(2))) {
-            let of_column = staging.buffer.at_modes(&[0, column]).unsigned_abs();
-            let of_column = u32::try_from(of_column).unwrap_or(0) * (T::BITS / 8);
-            let address = (of_lane ^ f.constant(of_column)) + buffer;
+        for (column, (upper, lower)) in (0i64..).zip(upper.chunks(2).zip(lower.chunks(2))) {
+            let of_column = u32::try_from(matrices.at_modes(&[0, 0, column])).expect("a buffer is small");
+            let address = (of_lane ^ f.constant(of_column * (T::BITS / 8))) + buffer;
             match (upper, lower) {
                 ([a, c], [b, d]) => f.store_matrix(address, [*a, *b, *c, *d], false),
                 ([a], [b]) => f.store_matrix(address, [*a, *b], false),

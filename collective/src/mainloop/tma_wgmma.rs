@@ -4,12 +4,12 @@ use core::marker::PhantomData;
 
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::tma::{self, TmaTiles};
-use cute_rs::atom::{Major, SwizzleMode, wgmma};
-use cute_rs::{CoordLayout, IntTuple, Partition, Tiler};
+use cute_rs::atom::{Major, SwizzleMode};
+use cute_rs::{CoordLayout, IntTuple, Layout, Partition, Tiler};
 use ptx::abi::{Argument, TensorElement, TensorMap};
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaOperands};
 
-use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
+use super::{Consumer, Fragment, Mainloop, Piece, begin, tensor_swizzle, tiled_mma, unbounded};
 use crate::element::Element;
 use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
@@ -321,30 +321,41 @@ struct Multiplier<'f, 'p> {
     b: OperandTile,
     /// What the warpgroup's part of the rows adds to A's start address, in descriptor units of 16 B.
     rows: Value<'f, u64>,
-    layout: cute_rs::ThreadValue,
+    /// The instructions `(_, block, step)` of a part: where in A's and B's tiles their operands begin, in elements.
+    operands: [Layout; 2],
+    /// Which elements of the output's tile the threads hold.
+    elements: Partition<CoordLayout>,
     accumulators: Vec<Vec<Var<'f, f32>>>,
 }
 
 impl<'f, 'p> Multiplier<'f, 'p> {
     fn new(f: &'f Builder, plan: &'p Plan, part: Value<'f, u32>) -> Self {
-        let n = plan.mainloop.tile[1];
+        let planned = "the plan admits only tiles that wgmma multiplies";
         let a = OperandTile::a(plan);
         let b = OperandTile::b(plan);
-        let rows = part * (a.descriptor.mn_offset_bytes(plan.blocks() * 64) / 16);
-        let layout = wgmma::accumulator(n).expect("the plan admits only N that wgmma has");
+        let [m, n, _] = plan.mainloop.tile;
+        let mma = tiled_mma(plan).expect(planned);
+        let of_a = mma.partition(cute_rs::Operand::A, a.descriptor.layout()).expect(planned);
+        let of_b = mma.partition(cute_rs::Operand::B, b.descriptor.layout()).expect(planned);
+        // Descriptors count 16 bytes.
+        let units = of_a.starts().upcast((128 / plan.mainloop.types.element_bits()).into()).expect(planned);
+        let zero = f.constant(0);
+        let rows = units.apply_modes(&[zero, part, zero, zero]).expect(planned);
+        let output = CoordLayout::identity(IntTuple::from((i64::from(m), i64::from(n))));
+        let elements = output.and_then(|output| mma.partition(cute_rs::Operand::C, &output)).expect(planned);
         let accumulators = (0..plan.blocks())
             .map(|_| (0..plan.mainloop.types.accumulators(n)).map(|_| f.uninitialised()).collect())
             .collect();
-        Self { f, plan, a, b, rows: rows.cast(), layout, accumulators }
+        let operands = [of_a.part(), of_b.part()];
+        Self { f, plan, a, b, rows: rows.cast(), operands, elements, accumulators }
     }
 
     /// What the warpgroup has of the tile when everything has been multiplied.
     fn fragment(self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, f32> {
         Fragment {
-            m: piece.m + consumer.part * (self.plan.blocks() * 64),
-            n: piece.n,
+            first: begin(&self.elements, [piece.m, piece.n], [None, Some(consumer.part)]),
             blocks: self.accumulators,
-            layout: self.layout,
+            elements: self.elements,
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,
             thread: consumer.thread,
@@ -368,13 +379,18 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         let a = self.descriptor(&self.a, stage.address) + self.rows;
         let b = self.descriptor(&self.b, stage.address + self.plan.stage.b_offset);
         let types = self.plan.mainloop.types;
+        // Descriptors count 16 bytes.
+        let units = |operands: &Layout, [block, step]: [u32; 2]| {
+            let elements = operands.at_modes(&[0, block.into(), step.into()]).unsigned_abs();
+            elements * u64::from(types.element_bits()) / 128
+        };
         self.f.wgmma_fence();
         for step in 0..self.plan.mainloop.tile[2] / types.k() {
             let accumulate = self.f.constant(accumulate || step > 0);
             for (block, accumulators) in (0u32..).zip(&self.accumulators) {
-                let block = self.a.descriptor.mn_offset_bytes(block * 64);
-                let a = a + u64::from((block + self.a.descriptor.k_offset_bytes(step)) / 16);
-                let b = b + u64::from(self.b.descriptor.k_offset_bytes(step) / 16);
+                let [of_a, of_b] = self.operands;
+                let a = a + units(&of_a, [block, step]);
+                let b = b + units(&of_b, [0, step]);
                 let operands = WgmmaOperands {
                     accumulate,
                     transpose_a: self.a.major == Major::Mn,

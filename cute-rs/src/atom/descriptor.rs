@@ -58,6 +58,11 @@ impl MatrixDescriptor {
         Ok(descriptor)
     }
 
+    /// The tile, `(mn, k) -> offset` in elements, without its swizzle: the hardware applies that to the final address.
+    pub const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
     /// Byte offset of element `(mn, k)` before the swizzle.
     const fn offset_bytes(&self, mn: u32, k: u32) -> u32 {
         (self.layout.at_modes(&[mn as i64, k as i64]) as u32) * self.element_bits / 8

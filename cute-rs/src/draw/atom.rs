@@ -6,7 +6,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::{Access, DrawError, Picture};
-use crate::atom::{Major, SwizzleMode, smem, wgmma};
+use crate::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
 use crate::composed::ComposedLayout;
 use crate::thread_value::ThreadValue;
 
@@ -16,6 +16,8 @@ use crate::thread_value::ThreadValue;
 /// |---|---|
 /// | `wgmma-m64n64k16-bf16-c` | the accumulator: which thread holds which element |
 /// | `wgmma-m64n64k16-bf16-a` | operand A in registers |
+/// | `stmatrix-x4-source`, `stmatrix-x4-destination` | which lane has an element in a register, and whose address is its row's |
+/// | `stmatrix-x2-trans-source` | with rows and columns of each matrix exchanged; `ldmatrix` the same backwards |
 /// | `smem-k-128B-bf16-64x64` | a K-major operand tile `MN x K` in shared memory, swizzled in rows of 128 bytes |
 /// | `smem-mn-64B-bf16-32x16` | an MN-major one, in rows of 64 bytes |
 ///
@@ -83,13 +85,18 @@ impl FromStr for Atom {
             (Some("wgmma"), Some(shape), Some(element), Some(operand), None, _) => {
                 registers(shape, element, operand)
             }
+            (Some("stmatrix" | "ldmatrix"), Some(count), Some("trans"), Some(side), None, _) => {
+                matrices(name.starts_with("st"), count, true, side)
+            }
+            (Some("stmatrix" | "ldmatrix"), Some(count), Some(side), None, ..) => {
+                matrices(name.starts_with("st"), count, false, side)
+            }
             (Some("smem"), Some(major), Some(mode), Some(element), Some(extents), None) => {
                 shared(major, mode, element, extents)
             }
-            _ => Err(
-                "names read `wgmma-m64n64k16-bf16-c`, `wgmma-m64n64k16-bf16-a` or `smem-k-128B-bf16-64x64`"
-                    .into(),
-            ),
+            _ => Err("names read `wgmma-m64n64k16-bf16-c`, `wgmma-m64n64k16-bf16-a`, `stmatrix-x4-source`, \
+                 `ldmatrix-x4-trans-destination` or `smem-k-128B-bf16-64x64`"
+                .into()),
         };
         atom.map_err(|reason| DrawError::Atom { name: name.into(), reason })
     }
@@ -114,6 +121,21 @@ fn registers(shape: &str, element: &str, operand: &str) -> Result<Atom, String> 
         "b" => Err("B of wgmma is read from shared memory; draw a tile `smem-…`".into()),
         other => Err(format!("`{other}` is none of the operands `a` and `c`")),
     }
+}
+
+/// What the lanes of `stmatrix` or `ldmatrix` read or write.
+fn matrices(stores: bool, count: &str, transposed: bool, side: &str) -> Result<Atom, String> {
+    let number = count.strip_prefix('x').and_then(|number| number.parse().ok());
+    let number = number.ok_or_else(|| format!("`{count}` is none of `x1`, `x2` and `x4`"))?;
+    let copy = if stores { stmatrix::stmatrix } else { stmatrix::ldmatrix };
+    let copy = copy(number, transposed).map_err(|error| format!("{error}"))?;
+    let layout = match side {
+        "source" => copy.source(),
+        "destination" => copy.destination(),
+        other => return Err(format!("`{other}` is neither `source` nor `destination`")),
+    };
+    let [rows, columns] = [0, 1].map(|mode| copy.tile().leaf(mode));
+    ThreadValue::new(layout, rows, columns).map(Atom::Fragment).map_err(|error| format!("{error}"))
 }
 
 /// Operands of `wgmma` in shared memory.

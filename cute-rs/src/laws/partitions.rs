@@ -203,6 +203,34 @@ pub fn tiled_copy(threads: &Layout, values: &Layout, tiles: &[i64]) -> Result<Ve
     Ok(Verdict::Held)
 }
 
+/// Thread `t` of group `g` reads and writes what thread `t` of one group does, moved by whole tiles.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn grouped_copy(copy: &TiledCopy, groups: &[i64]) -> Result<Verdict, Broken> {
+    let Ok(grouped) = copy.in_groups(groups) else { return Ok(Verdict::NoResult) };
+    let tile = Tree::of(&copy.tile()).leaves();
+    let whole: Vec<_> = tile.iter().zip(groups).map(|(tile, n)| tile * n).collect();
+    equal(&Tree::of(&grouped.tile()).leaves(), &whole, &[], "the tile of all groups")?;
+    for (one, all) in [(copy.source(), grouped.source()), (copy.destination(), grouped.destination())] {
+        let (from, to) = (Oracle::of(&one).modes(), Oracle::of(&all).modes());
+        let (threads, values, count) = (from[0].size(), from[1].size(), groups.iter().product());
+        equal(
+            &(to[0].size(), to[1].size()),
+            &(threads * count, values),
+            &[&one, &all],
+            "threads and values",
+        )?;
+        for (t, v, g) in every([threads, values, count]) {
+            let element = stepped(&digits(&tile, from[0].at(t) + from[1].at(v)), &digits(groups, g), &tile);
+            let want = element.iter().zip(&whole).rev().fold(0, |number, (c, extent)| number * extent + c);
+            let got = to[0].at(t + threads * g) + to[1].at(v);
+            equal(&got, &want, &[&one, &all], format!("value {v} of thread {t} in group {g}"))?;
+        }
+    }
+    Ok(Verdict::Held)
+}
+
 fn every(extents: [i64; 3]) -> impl Iterator<Item = (i64, i64, i64)> {
     let [a, b, c] = extents;
     (0..a).flat_map(move |i| (0..b).flat_map(move |j| (0..c).map(move |l| (i, j, l))))

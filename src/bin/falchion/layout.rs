@@ -21,7 +21,8 @@ pub(crate) struct LayoutArgs {
     /// A layout `(4,(2,3)):(1,(4,8))`, a shape, `Sw<3,4,3> o 0 o L`, or a call such as `composition(A,B)`
     #[arg(required_unless_present = "atom", conflicts_with = "atom")]
     expr: Option<String>,
-    /// An instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`
+    /// An instruction's layout: `wgmma-m64n64k16-bf16-c`, `…-a`, `stmatrix-x4-source`,
+    /// `ldmatrix-x2-trans-destination`, `smem-k-128B-bf16-64x64`, `smem-mn-64B-…`
     #[arg(long, value_name = "NAME")]
     atom: Option<String>,
     /// Print a grid of offsets, owners or banks before the result
