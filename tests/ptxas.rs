@@ -5,9 +5,10 @@
 mod assembler;
 
 use assembler::{Report, assemble};
+use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::{
-    Builder, Entry, Function, Inst, ProxySpace, Scope, Space, Special, Target, TensorLoad, WgmmaOperands,
-    WgmmaSource, WgmmaTypes,
+    Builder, Entry, Function, Inst, MapChange, ProxySpace, Scope, Space, Special, Target, TensorLoad,
+    WgmmaOperands, WgmmaSource, WgmmaTypes,
 };
 
 /// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
@@ -76,6 +77,7 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
         arithmetic(f);
         memory_and_barriers(f);
         asynchronous(f);
+        tensor_maps(f);
         matrix(f);
     });
     let report = assemble("every", &ptx::module_text(&function.verify().expect("legal")));
@@ -291,6 +293,31 @@ fn asynchronous(f: &Builder) {
     f.store_matrix(shared, [value], false);
     f.store_matrix(shared, [value; 2], true);
     f.store_matrix(shared, [value; 4], false);
+}
+
+fn tensor_maps(f: &Builder) {
+    let (map, slot) = (f.tensor_map("template"), f.param::<u64>("slot"));
+    let (shared, some) = (f.shared_base(), f.param::<u32>("some"));
+    f.copy_tensor_map(map, shared);
+    f.warp_sync();
+    let mut changes = vec![MapChange::Address(slot), MapChange::Rank(3)];
+    changes.extend(TensorElement::ALL.map(MapChange::Element));
+    let swizzles = [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128];
+    changes.extend(swizzles.map(MapChange::Swizzle));
+    for dim in 0..5 {
+        changes.extend([MapChange::Box(dim, some), MapChange::Extent(dim, some)]);
+        changes.push(MapChange::ElementStride(dim, f.constant(2)));
+    }
+    changes.extend((1..5).map(|dim| MapChange::Stride(dim, slot)));
+    for change in changes {
+        f.replace_tensor_map(shared, change);
+        f.replace_tensor_map(slot, change);
+    }
+    for scope in Scope::ALL {
+        f.publish_tensor_map(slot, shared, scope);
+        f.release_tensor_maps(scope);
+        f.acquire_tensor_map(slot, scope);
+    }
 }
 
 fn matrix(f: &Builder) {

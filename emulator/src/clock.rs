@@ -8,6 +8,8 @@
 
 use std::collections::BTreeMap;
 
+use ptx::Scope;
+
 /// The count of work that nobody has waited for: no clock reaches it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
@@ -55,14 +57,14 @@ impl Clock {
     }
 
     /// The counts of warps, for other clusters.
-    fn export(&self, team: Team) -> Vec<(u32, u32)> {
+    pub(crate) fn export(&self, team: Team) -> Vec<(u32, u32)> {
         let own = (team.first..).zip(self.local.iter().copied().take(team.warps as usize));
         own.filter(|(_, count)| *count > 0)
             .chain(self.foreign.iter().map(|(&warp, &count)| (warp, count)))
             .collect()
     }
 
-    fn import(&mut self, counts: &[(u32, u32)], team: Team) {
+    pub(crate) fn import(&mut self, counts: &[(u32, u32)], team: Team) {
         for &(warp, count) in counts {
             match team.local(warp) {
                 Some(index) => self.raise(index, count),
@@ -96,6 +98,28 @@ impl Team {
 pub(crate) struct View {
     pub(crate) known: Clock,
     pub(crate) fenced: Clock,
+    pub(crate) maps: Maps,
+}
+
+/// What of it copies may rely on that read a tensor map from global memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Maps {
+    /// What has been released through the tensormap proxy, by scope.
+    pub(crate) released: BTreeMap<Scope, Clock>,
+    /// What of that has been acquired, by the CTA's number in the grid and the map's address. Does not travel between
+    /// clusters, as each acquires for itself.
+    pub(crate) acquired: BTreeMap<(u32, u64), Clock>,
+}
+
+impl Maps {
+    fn join(&mut self, other: &Self) {
+        for (&scope, clock) in &other.released {
+            self.released.entry(scope).or_default().join(clock);
+        }
+        for (&map, clock) in &other.acquired {
+            self.acquired.entry(map).or_default().join(clock);
+        }
+    }
 }
 
 /// A view as it travels between clusters.
@@ -105,6 +129,8 @@ pub(crate) struct Letter {
     fenced: Vec<(u32, u32)>,
     /// Counts of mbarriers, by their cluster's first warp and their place: only that cluster reads them.
     barriers: BTreeMap<(u32, usize), u32>,
+    /// What has been released of tensor maps.
+    maps: Vec<(Scope, Vec<(u32, u32)>)>,
 }
 
 impl View {
@@ -113,6 +139,7 @@ impl View {
         if other.fenced != Clock::default() {
             self.fenced.join(&other.fenced);
         }
+        self.maps.join(&other.maps);
     }
 
     /// Executes a proxy fence of global memory.
@@ -125,12 +152,16 @@ impl View {
         let barriers =
             places.filter(|(_, count)| *count > 0).map(|(place, count)| ((team.first, place), count));
         let barriers = barriers.collect();
-        Letter { known: self.known.export(team), fenced: self.fenced.export(team), barriers }
+        let maps = self.maps.released.iter().map(|(&scope, clock)| (scope, clock.export(team))).collect();
+        Letter { known: self.known.export(team), fenced: self.fenced.export(team), barriers, maps }
     }
 
     pub(crate) fn read(&mut self, letter: &Letter, team: Team) {
         self.known.import(&letter.known, team);
         self.fenced.import(&letter.fenced, team);
+        for (scope, counts) in &letter.maps {
+            self.maps.released.entry(*scope).or_default().import(counts, team);
+        }
         for (&(first, place), &count) in &letter.barriers {
             if first == team.first {
                 self.known.raise(place, count);
@@ -142,19 +173,29 @@ impl View {
 impl Letter {
     /// Adds what another letter says.
     pub(crate) fn append(&mut self, other: &Self) {
-        for (mine, theirs) in [(&mut self.known, &other.known), (&mut self.fenced, &other.fenced)] {
-            let mut all: BTreeMap<u32, u32> = mine.iter().copied().collect();
-            for &(warp, count) in theirs {
-                let known = all.entry(warp).or_default();
-                *known = (*known).max(count);
+        merge(&mut self.known, &other.known);
+        merge(&mut self.fenced, &other.fenced);
+        for (scope, theirs) in &other.maps {
+            match self.maps.iter_mut().find(|(mine, _)| mine == scope) {
+                Some((_, mine)) => merge(mine, theirs),
+                None => self.maps.push((*scope, theirs.clone())),
             }
-            *mine = all.into_iter().collect();
         }
         for (&place, &count) in &other.barriers {
             let known = self.barriers.entry(place).or_default();
             *known = (*known).max(count);
         }
     }
+}
+
+/// Raises counts of warps to another list's.
+fn merge(mine: &mut Vec<(u32, u32)>, theirs: &[(u32, u32)]) {
+    let mut all: BTreeMap<u32, u32> = mine.iter().copied().collect();
+    for &(warp, count) in theirs {
+        let known = all.entry(warp).or_default();
+        *known = (*known).max(count);
+    }
+    *mine = all.into_iter().collect();
 }
 
 #[cfg(test)]

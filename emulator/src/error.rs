@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use ptx::abi::ArgumentError;
+use ptx::abi::{ArgumentError, TensorMapError};
 
 use crate::trap::Trap;
 
@@ -24,6 +24,8 @@ pub enum EmulatorError {
         /// The cluster in CTAs.
         cluster: [u32; 3],
     },
+    /// A tensor map's description breaks a rule.
+    TensorMap(TensorMapError),
     /// The host would not start the threads.
     Threads {
         /// How many were asked for.
@@ -45,12 +47,20 @@ impl fmt::Display for EmulatorError {
                     "a grid of {x} x {y} x {z} CTAs is not a positive multiple of the cluster {cx} x {cy} x {cz}"
                 )
             }
+            Self::TensorMap(error) => write!(f, "a tensor map in memory: {error}"),
             Self::Threads { asked, reason } => write!(f, "the host did not start {asked} threads: {reason}"),
         }
     }
 }
 
-impl std::error::Error for EmulatorError {}
+impl std::error::Error for EmulatorError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::TensorMap(error) => Some(error),
+            Self::NotAllocated { .. } | Self::Grid { .. } | Self::Threads { .. } => None,
+        }
+    }
+}
 
 /// Why a launch ended early.
 #[derive(Debug)]

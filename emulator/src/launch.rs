@@ -77,7 +77,7 @@ impl Program {
     ) -> Result<Report, Failure> {
         let block = abi::parameter_bytes(&self.function, arguments, |map| Ok::<_, Failure>(encode(map)))?;
         let maps = self.tensor_map_offsets().filter_map(|offset| {
-            let map = decode(block.get(offset..offset + abi::TENSOR_MAP_BYTES)?)?;
+            let map = decode(block.get(offset..offset + abi::TENSOR_MAP_BYTES)?)?.ok()?;
             Some((PARAMETERS + offset as u64, map))
         });
         let launch = Launch {

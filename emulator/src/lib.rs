@@ -40,6 +40,8 @@
 //!   not observed the barrier, and an access to a peer that nothing orders before the peer's exit trap.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; bytes credited are the whole box.
+//! * Tensor maps in memory: each replaced field, and who may use a map that was written: writes have to be released and
+//!   acquired through the tensormap proxy, for the CTA and the very address, and no copy in flight may use the map.
 //! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
 //!   by the metadata of a sparse A. Sums of integers.
 //! * The sums of floating-point `wgmma`s with [`Numerics::Exact`], which says by which rule.
@@ -60,6 +62,7 @@
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
 //! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
+//! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
 //! * L2 hints, and grids that overlap (`griddepcontrol`): launches follow each other.
 //!
 //! # What traps

@@ -6,7 +6,10 @@
 use core::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+use ptx::abi::TensorMap;
+
 use crate::error::EmulatorError;
+use crate::tensor_map::encode;
 use crate::trap::Fault;
 
 /// Bytes of nothing behind each allocation.
@@ -132,6 +135,15 @@ impl Memory {
             allocation.write(0, bytes);
         }
         base
+    }
+
+    /// Allocates, and fills with a tensor map that copies can use and kernels can change.
+    ///
+    /// # Errors
+    /// [`EmulatorError::TensorMap`] where the description breaks a rule.
+    pub fn upload_tensor_map(&mut self, map: &TensorMap) -> Result<u64, EmulatorError> {
+        map.check().map_err(EmulatorError::TensorMap)?;
+        Ok(self.upload(&encode(map)))
     }
 
     /// Writes from the host.

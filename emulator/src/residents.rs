@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::launch::{Launch, Report};
 use crate::machine::{Counts, Machine};
@@ -63,13 +63,18 @@ impl Progress {
         }
     }
 
-    /// Counts a turn in which a cluster did nothing but wait; says whether it waits in vain.
-    fn in_vain(&self, standing: &mut Standing) -> bool {
+    /// Counts a turn in which a cluster did nothing but wait; says whether it seems to wait in vain.
+    fn idles(&self, standing: &mut Standing) -> bool {
         self.pauses(standing);
         let events = self.events.load(Relaxed);
         standing.idle = if events == standing.events { standing.idle + 1 } else { 0 };
         standing.events = events;
-        standing.idle > IDLE_TURNS && self.active.load(Relaxed) == 0
+        standing.idle > IDLE_TURNS
+    }
+
+    /// Whether nothing has happened since the last turn of a cluster.
+    fn stands(&self, standing: &Standing) -> bool {
+        self.events.load(Relaxed) == standing.events && self.active.load(Relaxed) == 0
     }
 }
 
@@ -77,6 +82,8 @@ impl Progress {
 struct Queue<'p> {
     next: u64,
     waiting: VecDeque<(u64, Machine<'p>)>,
+    /// Clusters that a host thread runs.
+    running: usize,
     /// Whether the cluster that was set aside last should make way for a new one.
     begin: bool,
     /// The first cluster that has failed, and how.
@@ -93,6 +100,8 @@ pub(crate) struct Residents<'p> {
     clusters: u64,
     ctas: u64,
     queue: Mutex<Queue<'p>>,
+    /// A cluster's turn is over.
+    turned: Condvar,
 }
 
 impl<'p> Residents<'p> {
@@ -104,8 +113,10 @@ impl<'p> Residents<'p> {
         (clusters, ctas): (u64, u64),
     ) -> Self {
         let report = Report::default();
-        let queue = Queue { next: 0, waiting: VecDeque::new(), begin: true, failed: None, report };
-        Self { program, launch, memory, options, clusters, ctas, queue: Mutex::new(queue) }
+        let queue =
+            Queue { next: 0, waiting: VecDeque::new(), running: 0, begin: true, failed: None, report };
+        let (queue, turned) = (Mutex::new(queue), Condvar::new());
+        Self { program, launch, memory, options, clusters, ctas, queue, turned }
     }
 
     /// Runs clusters until none is left that another host thread does not run. Any number of threads may call this.
@@ -114,7 +125,7 @@ impl<'p> Residents<'p> {
             let outcome = machine.run();
             let progress = &self.launch.progress;
             let outcome = match outcome {
-                Ok(Outcome::Waits) if progress.in_vain(&mut machine.standing) => Err(machine.hang()),
+                Ok(Outcome::Waits) if self.in_vain(&mut machine.standing) => Err(machine.hang()),
                 outcome => outcome,
             };
             if outcome == Ok(Outcome::Waits) {
@@ -129,6 +140,23 @@ impl<'p> Residents<'p> {
         }
     }
 
+    /// Whether a cluster that did nothing but wait does so in vain: nothing has happened in many of its turns, and the
+    /// turns of all others are over too. A host thread may be held up in the middle of one for as long as it likes.
+    fn in_vain(&self, standing: &mut Standing) -> bool {
+        let progress = &self.launch.progress;
+        if !progress.idles(standing) {
+            return false;
+        }
+        let mut queue = self.queue();
+        queue.running -= 1;
+        self.turned.notify_all();
+        while queue.running > 0 && queue.failed.is_none() && progress.stands(standing) {
+            queue = self.turned.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.running += 1;
+        queue.failed.is_none() && progress.stands(standing)
+    }
+
     fn queue(&self) -> std::sync::MutexGuard<'_, Queue<'p>> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,6 +169,7 @@ impl<'p> Residents<'p> {
         if queue.next >= limit || (!queue.begin && !queue.waiting.is_empty()) {
             queue.begin = true;
             if let Some(found) = queue.waiting.pop_front() {
+                queue.running += 1;
                 return Some(found);
             }
         }
@@ -149,6 +178,7 @@ impl<'p> Residents<'p> {
         }
         let index = queue.next;
         queue.next += 1;
+        queue.running += 1;
         queue.begin = false;
         drop(queue);
         let mut machine = Machine::new(self.program, self.launch, self.memory, self.options, index);
@@ -157,15 +187,23 @@ impl<'p> Residents<'p> {
     }
 
     fn set_aside(&self, index: u64, machine: Machine<'p>) {
-        let mut queue = self.queue();
+        let mut queue = self.turn_over();
         // After a failure nothing that waits is worth waiting for.
         if queue.failed.is_none() {
             queue.waiting.push_back((index, machine));
         }
     }
 
-    fn ended(&self, index: u64, outcome: Result<Counts, Box<Trap>>) {
+    /// A host thread has run a cluster for a turn.
+    fn turn_over(&self) -> std::sync::MutexGuard<'_, Queue<'p>> {
         let mut queue = self.queue();
+        queue.running -= 1;
+        self.turned.notify_all();
+        queue
+    }
+
+    fn ended(&self, index: u64, outcome: Result<Counts, Box<Trap>>) {
+        let mut queue = self.turn_over();
         match outcome {
             Ok(counts) => {
                 queue.report = queue.report.with(counts);

@@ -12,6 +12,7 @@ mod copy;
 mod exchange;
 mod matrix;
 mod memory;
+mod tensor_map;
 mod tma;
 mod wgmma;
 
@@ -131,6 +132,7 @@ impl Machine<'_> {
             }
             Inst::BulkCommit => return self.bulk_commit(warp),
             Inst::BulkWait { pending, read } => return self.bulk_wait(warp, *pending, *read),
+            Inst::TensorMap(inst) => return self.map_instruction(warp, inst),
             Inst::PrefetchTensorMap { map } => return self.prefetch_tensor_map(warp, *map),
             Inst::WgmmaFence => return self.wgmma_fence(warp),
             Inst::WgmmaCommit => return self.wgmma_commit(warp),

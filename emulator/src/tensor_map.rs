@@ -1,6 +1,7 @@
 //! Tensor maps: the emulator's own 128 bytes for a description, and the walk over a box.
 
-use ptx::abi::{TENSOR_MAP_BYTES, TensorMap, TensorSwizzle};
+use ptx::abi::{TENSOR_MAP_BYTES, TensorElement, TensorMap};
+use ptx::inst::MapField;
 
 /// Marks bytes that [`encode`] made: nothing else in memory passes for a tensor map by accident.
 const MAGIC: u64 = 0x6661_6c63_6869_6f6e;
@@ -9,15 +10,150 @@ const MAGIC: u64 = 0x6661_6c63_6869_6f6e;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Map {
     pub(crate) rank: usize,
-    /// Bytes of an element.
-    pub(crate) element: u32,
+    pub(crate) element: TensorElement,
     /// Bits that the swizzle exchanges: 0 to 3.
     pub(crate) swizzle: u32,
     address: u64,
     dims: [u64; 5],
     /// Bytes; the first is the element's.
     strides: [u64; 5],
+    /// Elements of the box that a copy takes.
     box_dims: [u32; 5],
+    /// Every how many elements it takes one.
+    steps: [u32; 5],
+}
+
+/// What the 128 bytes say, possible or not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Raw {
+    rank: u64,
+    element: u64,
+    swizzle: u64,
+    address: u64,
+    dims: [u64; 5],
+    /// Bytes, of dimensions 1 and up.
+    strides: [u64; 4],
+    box_dims: [u64; 5],
+    steps: [u64; 5],
+}
+
+/// Bits of a box extent and of a step in the emulator's words: enough for what is legal and the next larger number.
+const BOX_BITS: u32 = 12;
+const STEP_BITS: u32 = 4;
+
+fn packed(values: [u64; 5], bits: u32) -> u64 {
+    values.iter().rev().fold(0, |all, &value| all << bits | value.min((1 << bits) - 1))
+}
+
+fn unpacked(word: u64, bits: u32) -> [u64; 5] {
+    core::array::from_fn(|i| word >> (bits * i as u32) & ((1 << bits) - 1))
+}
+
+impl Raw {
+    fn bytes(&self) -> [u8; TENSOR_MAP_BYTES] {
+        let head = self.rank.min(0xFF) | self.element << 8 | self.swizzle << 16;
+        let mut words = vec![MAGIC, head, self.address, packed(self.box_dims, BOX_BITS)];
+        words.extend(self.dims);
+        words.extend(self.strides);
+        words.push(packed(self.steps, STEP_BITS));
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// `None` where the emulator did not make the bytes.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut words = [0u64; 16];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().ok()?);
+        }
+        let [magic, head, address, boxes, d0, d1, d2, d3, d4, s1, s2, s3, s4, steps, ..] = words;
+        (magic == MAGIC && bytes.len() == TENSOR_MAP_BYTES).then_some(Self {
+            rank: head & 0xFF,
+            element: head >> 8 & 0xFF,
+            swizzle: head >> 16 & 0x3,
+            address,
+            dims: [d0, d1, d2, d3, d4],
+            strides: [s1, s2, s3, s4],
+            box_dims: unpacked(boxes, BOX_BITS),
+            steps: unpacked(steps, STEP_BITS),
+        })
+    }
+
+    /// The map, or what no map can have.
+    fn map(&self) -> Result<Map, &'static str> {
+        let rank = usize::try_from(self.rank).ok().filter(|rank| (1..=5).contains(rank));
+        let rank = rank.ok_or("its rank is not 1 to 5")?;
+        let element = TensorElement::ALL.into_iter().find(|one| u64::from(one.replaced()) == self.element);
+        let element = element.ok_or("its element type does not exist")?;
+        if !self.address.is_multiple_of(16) {
+            return Err("its address is not a multiple of 16 bytes");
+        }
+        let (mut dims, mut strides) = ([1; 5], [0; 5]);
+        let (mut box_dims, mut steps) = ([1; 5], [1; 5]);
+        strides[0] = element.bytes().into();
+        for dim in 0..rank {
+            dims[dim] = self.dims[dim];
+            if !(1..=1 << 32).contains(&dims[dim]) {
+                return Err("an extent is not 1 to 2^32");
+            }
+            if dim > 0 {
+                strides[dim] = self.strides[dim - 1];
+            }
+            if dim > 0 && (!strides[dim].is_multiple_of(16) || strides[dim] >= 1 << 40) {
+                return Err("a stride is not a multiple of 16 bytes below 2^40");
+            }
+            if !(1..=256).contains(&self.box_dims[dim]) {
+                return Err("an extent of the box is not 1 to 256");
+            }
+            if !(1..=8).contains(&self.steps[dim]) {
+                return Err("an element stride is not 1 to 8");
+            }
+            // The innermost dimension has no step where nothing is interleaved.
+            steps[dim] = if dim == 0 { 1 } else { self.steps[dim] as u32 };
+            box_dims[dim] = (self.box_dims[dim] as u32).div_ceil(steps[dim]);
+        }
+        let inner = box_dims[0] * element.bytes();
+        match self.swizzle {
+            0 if !inner.is_multiple_of(16) => {
+                return Err("the inner extent of its box is no multiple of 16 bytes");
+            }
+            0 => {}
+            swizzle if inner != 16 << swizzle => {
+                return Err("the inner extent of its box is not the swizzle's span");
+            }
+            _ => {}
+        }
+        let swizzle = self.swizzle as u32;
+        Ok(Map { rank, element, swizzle, address: self.address, dims, strides, box_dims, steps })
+    }
+
+    fn replace(&mut self, field: MapField, value: u64) {
+        let place = |values: &mut [u64], dim: u32| {
+            if let Some(place) = values.get_mut(dim as usize) {
+                *place = value;
+            }
+        };
+        match field {
+            MapField::Address => self.address = value,
+            MapField::Rank => self.rank = value.saturating_add(1),
+            MapField::Box(dim) => place(&mut self.box_dims, dim),
+            MapField::Extent(dim) => place(&mut self.dims, dim),
+            MapField::Stride(dim) => place(&mut self.strides, dim.wrapping_sub(1)),
+            MapField::ElementStride(dim) => place(&mut self.steps, dim),
+            MapField::Element(_) => self.element = field.named().unwrap_or(0).into(),
+            MapField::Swizzle(_) => self.swizzle = field.named().unwrap_or(0).into(),
+        }
+    }
+}
+
+/// Replaces a part of an encoded map; `None` where the bytes are none.
+pub(crate) fn replaced(bytes: &[u8], field: MapField, value: u64) -> Option<[u8; TENSOR_MAP_BYTES]> {
+    let mut raw = Raw::from_bytes(bytes)?;
+    raw.replace(field, value);
+    Some(raw.bytes())
 }
 
 /// One row of a box that lies in the tensor at least partly.
@@ -32,48 +168,31 @@ pub(crate) struct Row {
 
 /// Bytes of a description that passed [`TensorMap::check`].
 pub(crate) fn encode(map: &TensorMap) -> [u8; TENSOR_MAP_BYTES] {
-    let swizzle = match map.swizzle {
-        TensorSwizzle::None => 0,
-        TensorSwizzle::B32 => 1,
-        TensorSwizzle::B64 => 2,
-        TensorSwizzle::B128 => 3,
+    let mut raw = Raw {
+        rank: map.dims.len() as u64,
+        element: map.element.replaced().into(),
+        swizzle: MapField::Swizzle(map.swizzle).named().unwrap_or(0).into(),
+        address: map.address,
+        dims: [1; 5],
+        strides: [0; 4],
+        box_dims: [1; 5],
+        steps: [1; 5],
     };
-    let head = map.dims.len() as u64 | u64::from(map.element.bytes()) << 8 | swizzle << 16;
-    let pad = |values: &[u64], missing: u64| -> [u64; 5] {
-        core::array::from_fn(|i| values.get(i).copied().unwrap_or(missing))
-    };
-    let boxes: Vec<u64> = map.box_dims.iter().map(|&extent| extent.into()).collect();
-    let boxes = pad(&boxes, 1).iter().rev().fold(0, |all, extent| all << 12 | (extent & 0xFFF));
-    let mut words = vec![MAGIC, head, map.address, boxes];
-    words.extend(pad(&map.dims, 1));
-    words.extend(pad(&map.strides, 0));
-    let mut bytes = [0; TENSOR_MAP_BYTES];
-    for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
-        place.copy_from_slice(&word.to_le_bytes());
+    for (place, &extent) in raw.dims.iter_mut().zip(&map.dims) {
+        *place = extent;
     }
-    bytes
+    for (place, &bytes) in raw.strides.iter_mut().zip(&map.strides) {
+        *place = bytes;
+    }
+    for (place, &extent) in raw.box_dims.iter_mut().zip(&map.box_dims) {
+        *place = extent.into();
+    }
+    raw.bytes()
 }
 
-/// The way back; `None` where `bytes` did not come from [`encode`].
-pub(crate) fn decode(bytes: &[u8]) -> Option<Map> {
-    let mut words = [0u64; 16];
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
-        *word = u64::from_le_bytes(bytes.try_into().ok()?);
-    }
-    let [magic, head, address, boxes, d0, d1, d2, d3, d4, s1, s2, s3, s4, ..] = words;
-    let rank = (head & 0xFF) as usize;
-    let element = (head >> 8 & 0xFF) as u32;
-    let map = Map {
-        rank,
-        element,
-        swizzle: (head >> 16 & 0x3) as u32,
-        address,
-        dims: [d0, d1, d2, d3, d4],
-        strides: [element.into(), s1, s2, s3, s4],
-        box_dims: core::array::from_fn(|i| (boxes >> (12 * i) & 0xFFF) as u32),
-    };
-    let sound = (1..=5).contains(&rank) && map.box_dims.iter().all(|extent| (1..=256).contains(extent));
-    (magic == MAGIC && bytes.len() == TENSOR_MAP_BYTES && sound).then_some(map)
+/// The way back: `None` where `bytes` did not come from [`encode`], and what is wrong with a map that cannot be.
+pub(crate) fn decode(bytes: &[u8]) -> Option<Result<Map, &'static str>> {
+    Raw::from_bytes(bytes).map(|raw| raw.map())
 }
 
 /// XORs address bits 7.. into bits 4.., `bits` of them: the swizzle of 32, 64 or 128 bytes.
@@ -84,7 +203,7 @@ pub(crate) fn swizzled(address: u32, bits: u32) -> u32 {
 impl Map {
     /// Bytes of a row of the box.
     pub(crate) fn row_bytes(&self) -> u32 {
-        self.box_dims[0] * self.element
+        self.box_dims[0] * self.element.bytes()
     }
 
     /// Rows of the box.
@@ -94,16 +213,18 @@ impl Map {
 
     /// Bytes of the box, those outside of the tensor included; saturates, which no shared memory holds.
     pub(crate) fn box_bytes(&self) -> u32 {
-        self.box_dims.iter().fold(self.element, |bytes, &extent| bytes.saturating_mul(extent))
+        self.box_dims.iter().fold(self.element.bytes(), |bytes, &extent| bytes.saturating_mul(extent))
     }
 
     /// Where row `row` of the box at `start` lies; `None` where it lies outside of the tensor.
     pub(crate) fn row(&self, start: &[i64; 5], row: u32) -> Option<Row> {
         let mut address = self.address;
         let mut rest = row;
-        let outer = start.iter().zip(&self.box_dims).zip(self.dims.iter().zip(&self.strides)).skip(1);
-        for ((&start, &extent), (&dim, &stride)) in outer {
-            let at = start + i64::from(rest % extent);
+        let outer = start.iter().zip(self.box_dims.iter().zip(&self.steps));
+        for ((&start, (&extent, &step)), (&dim, &stride)) in
+            outer.zip(self.dims.iter().zip(&self.strides)).skip(1)
+        {
+            let at = start + i64::from(rest % extent * step);
             rest /= extent;
             let at = u64::try_from(at).ok().filter(|&at| at < dim)?;
             address = address.wrapping_add(at.wrapping_mul(stride));
@@ -111,7 +232,7 @@ impl Map {
         let (width, extent) = (i64::from(self.box_dims[0]), i64::try_from(self.dims[0]).unwrap_or(i64::MAX));
         let first = (-start[0]).clamp(0, width);
         let last = (extent - start[0]).clamp(0, width);
-        let element = i64::from(self.element);
+        let element = i64::from(self.element.bytes());
         let inside = u64::try_from((start[0] + first) * element).ok()?;
         (first < last).then_some(Row {
             address: address.wrapping_add(inside),
@@ -124,8 +245,9 @@ impl Map {
     /// inner extent ends, as an H200 was seen to do.
     pub(crate) fn stored_row(&self, start: &[i64; 5], row: u32) -> Option<Row> {
         let inside = self.row(start, row)?;
-        let extent = self.dims[0].checked_mul(u64::from(self.element))?.checked_next_multiple_of(16)?;
-        let from_start = i64::try_from(extent).ok()? - start[0] * i64::from(self.element);
+        let extent =
+            self.dims[0].checked_mul(u64::from(self.element.bytes()))?.checked_next_multiple_of(16)?;
+        let from_start = i64::try_from(extent).ok()? - start[0] * i64::from(self.element.bytes());
         let end = usize::try_from(from_start).ok()?.clamp(inside.end, self.row_bytes() as usize);
         Some(Row { end, ..inside })
     }
@@ -134,7 +256,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ptx::abi::TensorElement;
+    use ptx::abi::TensorSwizzle;
 
     fn description() -> TensorMap {
         TensorMap {
@@ -151,17 +273,18 @@ mod tests {
     fn bytes_and_back() {
         let description = description();
         description.check().unwrap();
-        let map = decode(&encode(&description)).unwrap();
+        let map = decode(&encode(&description)).unwrap().unwrap();
         assert_eq!(
             map,
             Map {
                 rank: 3,
-                element: 2,
+                element: TensorElement::Bf16,
                 swizzle: 3,
                 address: 0x1000,
                 dims: [100, 50, 3, 1, 1],
                 strides: [2, 208, 208 * 64, 0, 0],
                 box_dims: [64, 256, 2, 1, 1],
+                steps: [1; 5],
             }
         );
         assert_eq!(u64::from(map.box_bytes()), description.box_bytes());
@@ -170,8 +293,52 @@ mod tests {
     }
 
     #[test]
+    fn a_replaced_map_is_the_map_of_the_replaced_description() {
+        use MapField::{Address, Box, Element, ElementStride, Extent, Rank, Stride, Swizzle};
+        let mut bytes = encode(&description());
+        for (field, value) in [
+            (Address, 0x2000),
+            (Rank, 1),
+            (Extent(0), 77),
+            (Extent(1), 33),
+            (Stride(1), 320),
+            (Box(0), 8),
+            (Box(1), 9),
+            (Element(TensorElement::F32), 0),
+            (Swizzle(TensorSwizzle::B32), 0),
+        ] {
+            bytes = replaced(&bytes, field, value).unwrap();
+        }
+        let wanted = TensorMap {
+            element: TensorElement::F32,
+            address: 0x2000,
+            dims: vec![77, 33],
+            strides: vec![320],
+            box_dims: vec![8, 9],
+            swizzle: TensorSwizzle::B32,
+        };
+        assert_eq!(decode(&bytes), decode(&encode(&wanted)));
+        let map = decode(&replaced(&bytes, ElementStride(1), 2).unwrap()).unwrap().unwrap();
+        assert_eq!((map.rows(), map.box_bytes()), (5, 5 * 32), "every second of nine");
+        assert_eq!(map.row(&[0, 1, 0, 0, 0], 2), Some(Row { address: 0x2000 + 5 * 320, start: 0, end: 32 }));
+        for (why, field, value) in [
+            ("a rank above 5", Rank, 5),
+            ("an address between", Address, 0x2008),
+            ("an empty tensor", Extent(1), 0),
+            ("a stride between", Stride(1), 328),
+            ("a box that is too large for its bits", Box(1), (1 << BOX_BITS) + 9),
+            ("a step that is too large for its bits", ElementStride(1), 17),
+            ("a box that its swizzle does not have", Box(0), 16),
+        ] {
+            let map = decode(&replaced(&bytes, field, value).unwrap()).unwrap();
+            assert!(map.is_err(), "{why}: {map:?}");
+        }
+        assert_eq!(replaced(&[0; 128], Rank, 1), None);
+    }
+
+    #[test]
     fn rows_are_clipped_on_every_side() {
-        let map = decode(&encode(&description())).unwrap();
+        let map = decode(&encode(&description())).unwrap().unwrap();
         let row = |address: u64, start, end| Some(Row { address: 0x1000 + address, start, end });
         for (why, start, index, want) in [
             ("inside", [0, 0, 0, 0, 0], 0, row(0, 0, 128)),
@@ -193,7 +360,7 @@ mod tests {
     #[test]
     fn stores_end_at_whole_chunks() {
         // 100 elements of 2 bytes end in the middle of the thirteenth chunk.
-        let map = decode(&encode(&description())).unwrap();
+        let map = decode(&encode(&description())).unwrap().unwrap();
         for (why, first, read, stored) in [
             ("inside", 0, (0, 128), (0, 128)),
             ("over the end", 64, (0, 72), (0, 80)),

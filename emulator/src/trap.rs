@@ -379,6 +379,27 @@ pub enum Fault {
         /// The generic address.
         address: u64,
     },
+    /// A tensor map that was changed into what no map can be.
+    TensorMapFields {
+        /// The generic address.
+        address: u64,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A copy uses a tensor map that was written in global memory, without both fences of the tensormap proxy.
+    TensorMapUnfenced {
+        /// The map's address.
+        address: u64,
+        /// Whether the write was released, so that the acquire is what is missing.
+        released: bool,
+        /// The write.
+        other: Box<Place>,
+    },
+    /// A tensor map is changed while a copy that nobody has waited for uses it.
+    TensorMapInFlight {
+        /// The map's address.
+        address: u64,
+    },
     /// Another number of coordinates than the map has dimensions.
     TensorRank {
         /// Dimensions of the map.

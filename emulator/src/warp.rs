@@ -256,6 +256,8 @@ pub(crate) struct Store {
     pub(crate) group: u64,
     pub(crate) source: u32,
     pub(crate) map: crate::tensor_map::Map,
+    /// The map's generic address.
+    pub(crate) map_at: u64,
     pub(crate) start: [i64; 5],
     /// Whether it has been done already.
     pub(crate) done: bool,
@@ -347,8 +349,12 @@ impl<'p> Warp<'p> {
 
     /// Whether the active lanes' wait for all but the newest `pending` groups covers a store.
     pub(crate) fn covers(&self, pending: u32, store: &Store) -> bool {
-        let open = self.bulk_groups[store.lane];
-        self.registers.active >> store.lane & 1 == 1 && store.group + u64::from(pending) < open
+        self.waits_for(pending, store.lane, store.group)
+    }
+
+    /// The same for whatever a lane issued when it had closed `group` groups.
+    pub(crate) fn waits_for(&self, pending: u32, lane: usize, group: u64) -> bool {
+        self.registers.active >> lane & 1 == 1 && group + u64::from(pending) < self.bulk_groups[lane]
     }
 
     /// Whether all stores that such a wait covers are done.

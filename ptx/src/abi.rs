@@ -33,17 +33,29 @@ impl From<TensorMap> for Argument {
     }
 }
 
-/// Element types a tensor map can have (those that kernels here use).
+/// Element types a tensor map can have. A copy moves bits; what counts is the size, and in reductions the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorElement {
     /// Any 8-bit element.
     U8,
+    /// `u16`.
+    U16,
+    /// `u32`.
+    U32,
+    /// `i32`.
+    S32,
+    /// `u64`.
+    U64,
+    /// `i64`.
+    S64,
     /// `f16`.
     F16,
     /// `bf16`.
     Bf16,
     /// `f32`.
     F32,
+    /// `f64`.
+    F64,
 }
 
 impl TensorElement {
@@ -51,8 +63,39 @@ impl TensorElement {
     pub const fn bytes(self) -> u32 {
         match self {
             Self::U8 => 1,
-            Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
+            Self::U16 | Self::F16 | Self::Bf16 => 2,
+            Self::U32 | Self::S32 | Self::F32 => 4,
+            Self::U64 | Self::S64 | Self::F64 => 8,
+        }
+    }
+
+    /// Every type.
+    pub const ALL: [Self; 10] = [
+        Self::U8,
+        Self::U16,
+        Self::U32,
+        Self::S32,
+        Self::U64,
+        Self::S64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+        Self::Bf16,
+    ];
+
+    /// The number that `tensormap.replace` knows the type by, which is not the driver's.
+    pub const fn replaced(self) -> u32 {
+        match self {
+            Self::U8 => 0,
+            Self::U16 => 1,
+            Self::U32 => 2,
+            Self::S32 => 3,
+            Self::U64 => 4,
+            Self::S64 => 5,
+            Self::F16 => 6,
+            Self::F32 => 7,
+            Self::F64 => 9,
+            Self::Bf16 => 10,
         }
     }
 }

@@ -4,9 +4,11 @@
 //! structured control flow, so a program cannot leave one by accident.
 
 mod atomic;
+mod tensor_map;
 mod warp;
 
 pub use atomic::Location;
+pub use tensor_map::{MapChange, MapPlace};
 
 use core::panic::Location as Caller;
 use std::cell::RefCell;

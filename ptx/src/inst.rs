@@ -11,6 +11,7 @@ pub mod barrier;
 pub mod control;
 pub mod memory;
 pub mod operands;
+pub mod tensor_map;
 pub mod tma;
 pub mod warp;
 pub mod wgmma;
@@ -23,6 +24,7 @@ pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use control::Special;
 pub use memory::Address;
 pub use operands::{Expect, Operands};
+pub use tensor_map::{MapField, MapInst};
 pub use warp::{ReduceOp, Shuffle, Vote, WarpInst};
 pub use wgmma::{Fp8, Int8, WgmmaA, WgmmaElement, WgmmaSparse, WgmmaSum, WgmmaTypes};
 
@@ -393,6 +395,9 @@ pub enum Inst {
         /// Generic address of the tensor map.
         map: Operand,
     },
+
+    /// Changes of tensor maps and their fences. ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
+    TensorMap(MapInst),
 
     /// `wgmma.fence.sync.aligned`. ISA "wgmma.fence".
     WgmmaFence,

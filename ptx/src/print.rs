@@ -5,6 +5,7 @@
 
 mod alu;
 mod atomic;
+mod tensor_map;
 mod warp;
 
 use core::fmt::Write;
@@ -400,6 +401,7 @@ impl Printer<'_> {
                 format!("cp.async.bulk.wait_group{} {pending};", if *read { ".read" } else { "" })
             }
             Inst::PrefetchTensorMap { map } => format!("prefetch.tensormap [{}];", self.u64(*map)),
+            Inst::TensorMap(inst) => self.tensor_map(inst),
             Inst::WgmmaFence => "wgmma.fence.sync.aligned;".to_owned(),
             Inst::WgmmaCommit => "wgmma.commit_group.sync.aligned;".to_owned(),
             Inst::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending};"),

@@ -323,6 +323,7 @@ impl Checker<'_> {
             Inst::WarpMatrix(matrix) => self.accept(matrix.check()),
             Inst::Warp(exchange) => self.accept(exchange.check()),
             Inst::Alu(alu) => self.accept(alu.check()),
+            Inst::TensorMap(map) => self.accept(map.check()),
             Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
             Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
             Inst::MbarrierArrive { space, .. } => {

@@ -155,7 +155,7 @@ impl Machine<'_> {
         self.launch.races.access(address, bytes, kind, who).map_err(|conflict| self.race(conflict, kind))
     }
 
-    fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
+    pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
         let Conflict { address, warp, pc, wrote, unfenced } = conflict;
         let other = Box::new(self.place_of(warp, pc));
         if unfenced {
@@ -363,8 +363,11 @@ impl Machine<'_> {
                 }
                 let addresses = self.addresses(warp, *space, *address)?;
                 let kind = Kind::WRITE.atomic(order.scope);
-                let bytes = u64::from(ty.bytes());
-                self.note_lanes(warp, &addresses, bytes * src.len() as u64, kind)?;
+                let (bytes, active) = (ty.bytes(), self.warps[warp].registers.active);
+                let all = bytes * src.len() as u32;
+                super::memory::aligned_lanes(&addresses, all, active)?;
+                let values = self.stored_values(warp, *ty, src)?;
+                self.note_lanes(warp, &addresses, all.into(), kind)?;
                 let (team, number) = (self.team, self.number(warp));
                 let letter = if releases {
                     Some((order.scope, number, self.publish(warp).write(team)))
@@ -372,13 +375,20 @@ impl Machine<'_> {
                     let fence = self.warps[warp].fence.as_ref();
                     fence.map(|(scope, view)| (order.scope.min(*scope), number, view.write(team)))
                 };
-                for lane in lanes(self.warps[warp].registers.active) {
-                    for element in 0..src.len() as u64 {
-                        let at = addresses[lane].wrapping_add(element * bytes);
-                        self.launch.races.word(at, |released| released.write(letter.clone(), false));
+                // Alone among all accesses to the word, or an atomic would undo the store.
+                let memory = self.memory;
+                for lane in lanes(active) {
+                    for (element, values) in values.iter().enumerate().take(src.len()) {
+                        let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
+                        let word = values[lane].to_le_bytes();
+                        let stored = self.launch.races.word(at, |released| {
+                            released.write(letter.clone(), false);
+                            memory.store(at, &word[..bytes as usize])
+                        });
+                        stored.map_err(|fault| fault.lane(lane))?;
                     }
                 }
-                self.store_noted(warp, *space, *ty, src, *address)
+                Ok(Flow::Next)
             }
         }
     }

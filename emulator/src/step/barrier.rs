@@ -293,6 +293,8 @@ impl Machine<'_> {
             ProxySpace::Global => {}
         }
         if matches!(space, ProxySpace::Global | ProxySpace::All) {
+            // What the warp does from now on is not fenced.
+            let _before = self.publish(index);
             self.warps[index].view.fence_proxy();
         }
         Ok(Flow::Next)

@@ -192,28 +192,8 @@ impl Machine<'_> {
             aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
             self.note_lanes(warp, &addresses, bytes.into(), Kind::WRITE)?;
         }
-        self.store_noted(warp, space, ty, src, address)
-    }
-
-    /// A store whose place in the order of accesses is known.
-    pub(super) fn store_noted(
-        &mut self,
-        warp: usize,
-        space: Space,
-        ty: Type,
-        src: &[Operand],
-        address: Address,
-    ) -> Result<Flow, Stop> {
         let addresses = self.addresses(warp, space, address)?;
-        let registers = &mut self.warps[warp].registers;
-        let mut values = [[0u64; 32]; 4];
-        for (values, &operand) in values.iter_mut().zip(src) {
-            *values = if class(ty) == 2 {
-                registers.read_wide(operand)?
-            } else {
-                registers.read(operand)?.map(u64::from)
-            };
-        }
+        let values = self.stored_values(warp, ty, src)?;
         let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
         let size = ty.bytes() as usize;
         let bytes = (size * src.len()) as u32;
@@ -241,6 +221,25 @@ impl Machine<'_> {
             }
         }
         Ok(Flow::Next)
+    }
+
+    /// The elements that a store of up to four of them takes from each lane.
+    pub(super) fn stored_values(
+        &mut self,
+        warp: usize,
+        ty: Type,
+        src: &[Operand],
+    ) -> Result<[Lanes<u64>; 4], Fault> {
+        let registers = &mut self.warps[warp].registers;
+        let mut values = [[0u64; 32]; 4];
+        for (values, &operand) in values.iter_mut().zip(src) {
+            *values = if class(ty) == 2 {
+                registers.read_wide(operand)?
+            } else {
+                registers.read(operand)?.map(u64::from)
+            };
+        }
+        Ok(values)
     }
 
     /// Lane 8j + r names the place of row r of matrix j; lane l's register j holds elements (l / 4, 2 (l % 4)) and

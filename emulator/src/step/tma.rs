@@ -8,7 +8,7 @@ use crate::machine::Machine;
 use crate::race::Kind;
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
-use crate::tensor_map::{Map, decode, swizzled};
+use crate::tensor_map::{Map, swizzled};
 use crate::trap::{Fault, Stop};
 use crate::warp::{Blocked, Store, lanes};
 
@@ -23,29 +23,28 @@ pub(crate) struct Load {
     pub(crate) target: u32,
     pub(crate) barrier: u32,
     pub(crate) map: Map,
+    /// The map's generic address, and whether the issuer has waited until it has been read.
+    pub(crate) map_at: u64,
+    pub(crate) map_read: bool,
+    /// The issuing lane's groups that were closed before.
+    pub(crate) group: u64,
     start: [i64; 5],
     /// The warp that issued it, its operation, and the lane.
     pub(crate) by: (usize, usize, usize),
 }
 
-impl Machine<'_> {
-    /// The tensor map at a generic address: a parameter's, or bytes in global memory.
-    fn tensor_map(&self, address: u64) -> Result<Map, Fault> {
-        if let Some((_, map)) = self.launch.maps.iter().find(|(at, _)| *at == address) {
-            return Ok(map.clone());
-        }
-        let mut bytes = [0; ptx::abi::TENSOR_MAP_BYTES];
-        let known = self.memory.load(address, &mut bytes).is_ok();
-        decode(&bytes).filter(|_| known).ok_or(Fault::TensorMap { address })
-    }
+/// The box that a lane names.
+#[derive(Clone, Debug)]
+struct Boxed {
+    lane: usize,
+    map: Map,
+    map_at: u64,
+    start: [i64; 5],
+}
 
+impl Machine<'_> {
     /// The map and the start coordinates that each active lane names.
-    fn boxes(
-        &mut self,
-        warp: usize,
-        map: Operand,
-        coords: &[Operand],
-    ) -> Result<Vec<(usize, Map, [i64; 5])>, Stop> {
+    fn boxes(&mut self, warp: usize, map: Operand, coords: &[Operand]) -> Result<Vec<Boxed>, Stop> {
         let registers = &mut self.warps[warp].registers;
         let maps = registers.read_wide(map)?;
         let mut starts = [[0i64; 5]; 32];
@@ -57,12 +56,13 @@ impl Machine<'_> {
         }
         let mut boxes = Vec::new();
         for lane in lanes(self.warps[warp].registers.active) {
-            let map = self.tensor_map(maps[lane]).map_err(|fault| fault.lane(lane))?;
+            let map_at = maps[lane];
+            let map = self.tensor_map(warp, map_at).map_err(|fault| fault.lane(lane))?;
             if map.rank != coords.len() {
                 let (map, coordinates) = (map.rank as u32, coords.len() as u32);
                 return Err(Fault::TensorRank { map, coordinates }.lane(lane));
             }
-            boxes.push((lane, map, starts[lane]));
+            boxes.push(Boxed { lane, map, map_at, start: starts[lane] });
         }
         Ok(boxes)
     }
@@ -70,7 +70,7 @@ impl Machine<'_> {
     pub(super) fn prefetch_tensor_map(&mut self, warp: usize, map: Operand) -> Result<Flow, Stop> {
         let maps = self.warps[warp].registers.read_wide(map)?;
         for lane in lanes(self.warps[warp].registers.active) {
-            self.tensor_map(maps[lane]).map_err(|fault| fault.lane(lane))?;
+            self.tensor_map(warp, maps[lane]).map_err(|fault| fault.lane(lane))?;
         }
         Ok(Flow::Next)
     }
@@ -87,9 +87,10 @@ impl Machine<'_> {
         let registers = &mut self.warps[warp].registers;
         let (targets, barriers) = (registers.read(target)?, registers.read(barrier)?);
         let masks = multicast.map(|mask| registers.read(mask)).transpose()?;
-        for (lane, map, start) in boxes {
+        for boxed in boxes {
+            let lane = boxed.lane;
             let mask = masks.map(|masks| masks[lane]);
-            let issued = self.issue_load(warp, (lane, mask), (map, start), (targets[lane], barriers[lane]));
+            let issued = self.issue_load(warp, mask, boxed, (targets[lane], barriers[lane]));
             issued.map_err(|fault| fault.lane(lane))?;
         }
         Ok(Flow::Next)
@@ -98,8 +99,8 @@ impl Machine<'_> {
     fn issue_load(
         &mut self,
         warp: usize,
-        (lane, mask): (usize, Option<u32>),
-        (map, start): (Map, [i64; 5]),
+        mask: Option<u32>,
+        Boxed { lane, map, map_at, start }: Boxed,
         (target, barrier): (u32, u32),
     ) -> Result<(), Fault> {
         let own = self.ctas[self.warps[warp].cta].rank;
@@ -132,7 +133,9 @@ impl Machine<'_> {
                     self.note(warp, row.address, bytes, Kind::READ.asynchronous())?;
                 }
             }
-            let load = Load { cta, target, barrier: barrier_offset, map: map.clone(), start, by };
+            let group = self.warps[warp].bulk_groups[lane];
+            let (map, barrier) = (map.clone(), barrier_offset);
+            let load = Load { cta, target, barrier, map, map_at, map_read: false, group, start, by };
             match self.options.schedule {
                 Schedule::Earliest => self.land(load)?,
                 Schedule::Default | Schedule::Latest | Schedule::Paced | Schedule::Random => {
@@ -145,7 +148,7 @@ impl Machine<'_> {
 
     /// A load's data arrive, and its barrier is credited.
     pub(crate) fn land(&mut self, load: Load) -> Result<(), Fault> {
-        let Load { cta, target, barrier, map, start, by: _ } = load;
+        let Load { cta, target, barrier, map, start, .. } = load;
         let shared = &mut self.ctas[cta].shared;
         let row_bytes = map.row_bytes();
         self.buffer.resize(row_bytes as usize, 0);
@@ -178,7 +181,7 @@ impl Machine<'_> {
         let boxes = self.boxes(warp, map, coords)?;
         let sources = self.warps[warp].registers.read(source)?;
         let cta = self.warps[warp].cta;
-        for (lane, map, start) in boxes {
+        for Boxed { lane, map, map_at, start } in boxes {
             let source = self.ctas[cta].own(sources[lane]).map_err(|fault| fault.lane(lane))?;
             let shared = &mut self.ctas[cta].shared;
             shared.bounds(source, map.box_bytes(), BOX_ALIGNMENT).map_err(|fault| fault.lane(lane))?;
@@ -194,7 +197,7 @@ impl Machine<'_> {
                     noted.map_err(|fault| fault.lane(lane))?;
                 }
             }
-            let mut store = Store { lane, pc, group, source, map, start, done: false };
+            let mut store = Store { lane, pc, group, source, map, map_at, start, done: false };
             if self.options.schedule == Schedule::Earliest {
                 self.write_box(cta, &store).map_err(|fault| fault.lane(lane))?;
                 store.done = true;
@@ -234,6 +237,9 @@ impl Machine<'_> {
         let warp = &mut self.warps[index];
         if !warp.stores_done(pending) {
             return Ok(Flow::Retry(Blocked::Stores { pending }));
+        }
+        for load in self.loads.iter_mut().filter(|load| load.by.0 == index) {
+            load.map_read |= warp.waits_for(pending, load.by.2, load.group);
         }
         let stores = core::mem::take(&mut warp.stores);
         for store in stores {

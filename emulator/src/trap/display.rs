@@ -255,6 +255,24 @@ impl fmt::Display for Fault {
             Self::TensorMap { address } => {
                 write!(f, "there is no tensor map at generic address {address:#x}")
             }
+            Self::TensorMapFields { address, reason } => {
+                write!(f, "the tensor map at {address:#x} is none that can be used: {reason}")
+            }
+            Self::TensorMapUnfenced { address, released: false, other } => write!(
+                f,
+                "the tensor map at {address:#x} was written and not released: a tensormap.cp_fenceproxy, or a \
+                 fence.proxy.tensormap::generic.release behind the write, is missing\n  it was written by {other}"
+            ),
+            Self::TensorMapUnfenced { address, released: true, other } => write!(
+                f,
+                "the tensor map at {address:#x} was written and released, but not acquired by this CTA: a \
+                 fence.proxy.tensormap::generic.acquire is missing before the copy\n  it was written by {other}"
+            ),
+            Self::TensorMapInFlight { address } => write!(
+                f,
+                "the tensor map at {address:#x} is changed while a copy that nobody has waited for uses it: wait for \
+                 the copies, or with cp.async.bulk.wait_group.read, first"
+            ),
             Self::TensorRank { map, coordinates } => {
                 write!(f, "{coordinates} coordinates for a tensor map of {map} dimensions")
             }

@@ -3,10 +3,11 @@
 //! Operands are mostly of the right type, addresses mostly inside memory; forms are drawn without a look at whether
 //! they exist, which is the verifier's part.
 
+use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
     Address, Alu, AluOp, ApproxOp, Atomic, AtomicOp, AtomicSem, AtomicType, BinaryOp, BitOp, CompareOp,
-    CopyAsync, Cvt, FenceSem, FloatOp, Fp8, HalfType, Int8, LoadOrder, MmaTypes, Ordered, ProxySpace,
-    ReduceOp, Rounding, Scope, Shuffle, StoreOrder, UnaryOp, Vote, WarpInst, WarpMatrix, WgmmaA,
+    CopyAsync, Cvt, FenceSem, FloatOp, Fp8, HalfType, Int8, LoadOrder, MapField, MapInst, MmaTypes, Ordered,
+    ProxySpace, ReduceOp, Rounding, Scope, Shuffle, StoreOrder, UnaryOp, Vote, WarpInst, WarpMatrix, WgmmaA,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value, WgmmaTypes};
 
@@ -548,10 +549,15 @@ impl<'f> Generator<'_, 'f> {
     }
 
     fn tensor(&mut self) {
-        let map = if self.below(8) == 0 { self.operand(Type::U64) } else { self.map.operand() };
+        let map = match self.below(8) {
+            0 => self.operand(Type::U64),
+            1 => (self.out + 1024).operand(),
+            _ => self.map.operand(),
+        };
         let coords = self.operands(Type::S32, 2);
         let (shared, barrier) = (self.shared(), self.barrier());
-        let inst = match self.below(8) {
+        let inst = match self.below(12) {
+            8..=11 => return self.change_map(),
             0..=2 => {
                 let multicast = (self.below(4) == 0).then(|| self.operand(Type::U16));
                 Inst::TensorLoad { map, coords, dst: shared, barrier, multicast, hint: None }
@@ -562,6 +568,41 @@ impl<'f> Generator<'_, 'f> {
             _ => Inst::PrefetchTensorMap { map },
         };
         self.f.emit(inst);
+    }
+
+    fn change_map(&mut self) {
+        let dim = self.below(6);
+        let element = self.pick(&TensorElement::ALL);
+        let swizzle = self.pick(&[TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B128]);
+        let field = self.pick(&[
+            MapField::Address,
+            MapField::Rank,
+            MapField::Box(dim),
+            MapField::Extent(dim),
+            MapField::Stride(dim),
+            MapField::ElementStride(dim),
+            MapField::Element(element),
+            MapField::Swizzle(swizzle),
+        ]);
+        let (scope, src) = (self.pick(&Scope::ALL), (self.base + 4096).operand());
+        let dst = if self.below(8) == 0 { self.global() } else { (self.out + 1024).operand() };
+        let map = match self.below(8) {
+            0..=2 => return self.f.copy_tensor_map(self.map, self.base + 4096),
+            3 => {
+                let value = if field.named().is_some() { Operand::Imm(0) } else { self.operand(field.ty()) };
+                MapInst::Replace { space: Space::Shared, map: src, field, value }
+            }
+            4 => {
+                let value = if field.named().is_some() { Operand::Imm(0) } else { self.operand(field.ty()) };
+                MapInst::Replace { space: Space::Global, map: dst, field, value }
+            }
+            5 => MapInst::Publish { dst, src, scope },
+            6 => MapInst::Release { scope },
+            _ => MapInst::Acquire { map: dst, scope },
+        };
+        if map.check().is_ok() {
+            self.f.emit(Inst::TensorMap(map));
+        }
     }
 
     fn matrix(&mut self) {

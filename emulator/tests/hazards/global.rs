@@ -36,13 +36,13 @@ impl<'f> Kernel<'f> {
     }
 
     /// Thread 0 raises the flag.
-    fn raise(self) {
+    pub(crate) fn raise(self) {
         let (f, flag) = (self.f, Location::global(self.flag, 0));
         self.once(|| f.reduce(AtomicOp::Add, flag, [f.constant(1u32)], (AtomicSem::Relaxed, Scope::Gpu)));
     }
 
     /// Thread 0 waits until the flag is raised.
-    fn await_flag(self, look: Option<LoadOrder>) {
+    pub(crate) fn await_flag(self, look: Option<LoadOrder>) {
         let f = self.f;
         self.once(|| {
             f.loop_(|| {

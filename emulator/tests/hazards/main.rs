@@ -6,6 +6,7 @@ mod asynchronous;
 mod barriers;
 mod global;
 mod memory;
+mod tensor_maps;
 
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use ptx::abi::{Grid, TensorElement, TensorMap, TensorSwizzle};
@@ -171,7 +172,7 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    [memory::cases(), asynchronous::cases(), barriers::cases(), global::cases()]
+    [memory::cases(), asynchronous::cases(), barriers::cases(), global::cases(), tensor_maps::cases()]
         .into_iter()
         .flatten()
         .collect()

@@ -64,6 +64,12 @@ fn bytes(encoded: &sys::CUtensorMap) -> [u8; TENSOR_MAP_BYTES] {
 fn data_type(element: TensorElement) -> DataType {
     match element {
         TensorElement::U8 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        TensorElement::U16 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
+        TensorElement::U32 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT32,
+        TensorElement::S32 => DataType::CU_TENSOR_MAP_DATA_TYPE_INT32,
+        TensorElement::U64 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT64,
+        TensorElement::S64 => DataType::CU_TENSOR_MAP_DATA_TYPE_INT64,
+        TensorElement::F64 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
         TensorElement::F16 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         TensorElement::Bf16 => DataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         TensorElement::F32 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
@@ -90,7 +96,13 @@ mod tests {
     fn elements_and_swizzles_have_the_numbers_of_the_header() {
         for (element, number) in [
             (TensorElement::U8, 0),
+            (TensorElement::U16, 1),
+            (TensorElement::U32, 2),
+            (TensorElement::S32, 3),
+            (TensorElement::U64, 4),
+            (TensorElement::S64, 5),
             (TensorElement::F16, 6),
+            (TensorElement::F64, 8),
             (TensorElement::F32, 7),
             (TensorElement::Bf16, 9),
         ] {

@@ -122,6 +122,7 @@ impl Inst {
                 none.read(*map, Type::U64).read_all(coords, Type::S32).read(*src, Type::U32)
             }
             Self::PrefetchTensorMap { map } => none.read(*map, Type::U64),
+            Self::TensorMap(map) => map.operands(),
             Self::Wgmma { d, a, b, accumulate, sparse, .. } => {
                 let all = match a {
                     WgmmaA::Shared(descriptor) => none.read(*descriptor, Type::U64),
@@ -203,6 +204,7 @@ impl Inst {
             Self::BulkCommit => "cp.async.bulk.commit_group",
             Self::BulkWait { .. } => "cp.async.bulk.wait_group",
             Self::PrefetchTensorMap { .. } => "prefetch.tensormap",
+            Self::TensorMap(map) => map.name(),
             Self::WgmmaFence => "wgmma.fence",
             Self::WgmmaCommit => "wgmma.commit_group",
             Self::WgmmaWait { .. } => "wgmma.wait_group",

@@ -1,6 +1,8 @@
 //! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
 
-use crate::inst::{Atomic, AtomicSem, BinaryOp, CopyAsync, Inst, LoadOrder, Operand, Ordered, StoreOrder};
+use crate::inst::{
+    Atomic, AtomicSem, BinaryOp, CopyAsync, Inst, LoadOrder, MapInst, Operand, Ordered, StoreOrder,
+};
 use crate::types::Type;
 
 use super::Change;
@@ -64,6 +66,7 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::MbarrierInvalidate { .. }
         | Inst::FenceMbarrierInit
         | Inst::FenceProxyAsync { .. }
+        | Inst::TensorMap(MapInst::Publish { .. } | MapInst::Release { .. } | MapInst::Acquire { .. })
         | Inst::Fence { .. }
         | Inst::BulkCommit
         | Inst::WgmmaFence
@@ -97,6 +100,7 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::TensorLoad { .. }
         | Inst::TensorStore { .. }
         | Inst::PrefetchTensorMap { .. }
+        | Inst::TensorMap(MapInst::Word { .. } | MapInst::Replace { .. })
         | Inst::Wgmma { .. }
         | Inst::StoreMatrix { .. } => &[],
     }

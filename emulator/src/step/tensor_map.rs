@@ -1,0 +1,218 @@
+//! Tensor maps in memory: how they are found, changed, and handed from the generic proxy to the tensormap proxy.
+//!
+//! Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence" and 8.6 "Proxies". A copy that uses a map
+//! in global memory reads its 128 bytes through the tensormap proxy: whatever wrote them through the generic proxy has
+//! to come before it, be released by a thread that knew of it, and be acquired for this CTA by one that knew of the
+//! release.
+
+use ptx::Space;
+use ptx::abi::TENSOR_MAP_BYTES;
+use ptx::inst::{Address, MapField, MapInst, Operand, Reg, Scope};
+
+use super::Flow;
+use super::memory::aligned_lanes;
+use crate::clock::{Clock, View};
+use crate::launch::PARAMETERS;
+use crate::machine::Machine;
+use crate::race::{Conflict, Kind, Who, together};
+use crate::tensor_map::{Map, decode, replaced};
+use crate::trap::{Fault, Stop};
+use crate::warp::lanes;
+
+/// Alignment of a map that a kernel keeps in memory.
+const ALIGNMENT: u32 = 128;
+
+impl Machine<'_> {
+    /// The tensor map at a generic address, a parameter's or one in global memory, for a copy of a warp.
+    pub(super) fn tensor_map(&self, warp: usize, address: u64) -> Result<Map, Fault> {
+        if let Some((_, map)) = self.launch.maps.iter().find(|(at, _)| *at == address) {
+            return Ok(map.clone());
+        }
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        let known = self.memory.load(address, &mut bytes).is_ok();
+        let map = decode(&bytes).filter(|_| known).ok_or(Fault::TensorMap { address })?;
+        if !address.is_multiple_of(ALIGNMENT.into()) {
+            return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
+        }
+        self.map_is_used(warp, address)?;
+        map.map_err(|reason| Fault::TensorMapFields { address, reason })
+    }
+
+    /// Notes that a copy of a warp reads a map in global memory.
+    fn map_is_used(&self, warp: usize, address: u64) -> Result<(), Fault> {
+        let View { known, maps, .. } = &self.warps[warp].view;
+        let released = self.released_for(warp, Scope::System);
+        let acquired = maps.acquired.get(&(self.cta_number(warp), address)).cloned().unwrap_or_default();
+        for (released, fenced) in [(false, released), (true, acquired)] {
+            let view = View { known: known.clone(), fenced, ..View::default() };
+            let who = Who {
+                warp: self.number(warp),
+                pc: u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX),
+                count: known.local(warp),
+                view: &view,
+                team: self.team,
+            };
+            let kind = Kind::READ.asynchronous();
+            let noted = self.launch.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
+            noted.map_err(|conflict| match conflict {
+                Conflict { unfenced: true, warp, pc, .. } => {
+                    let other = Box::new(self.place_of(warp, pc));
+                    Fault::TensorMapUnfenced { address, released, other }
+                }
+                conflict @ Conflict { unfenced: false, .. } => self.race(conflict, kind),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Writes that the warp knows to be released for its use through the tensormap proxy in a scope.
+    fn released_for(&self, warp: usize, scope: Scope) -> Clock {
+        let (number, team) = (self.number(warp), self.team);
+        let mut all = Clock::default();
+        for (&by, clock) in &self.warps[warp].view.maps.released {
+            let seen = clock
+                .export(team)
+                .into_iter()
+                .filter(|&(writer, _)| together(by, scope, (writer, number), team));
+            all.import(&seen.collect::<Vec<_>>(), team);
+        }
+        all
+    }
+
+    /// The number of the warp's CTA in the grid.
+    fn cta_number(&self, warp: usize) -> u32 {
+        self.number(warp) / self.team.per_cta.max(1)
+    }
+
+    pub(super) fn map_instruction(&mut self, warp: usize, inst: &MapInst) -> Result<Flow, Stop> {
+        match inst {
+            MapInst::Word { dst, address } => self.map_word(warp, *dst, *address)?,
+            MapInst::Replace { space, map, field, value } => {
+                let base = *map;
+                let places = self.addresses(warp, *space, Address { base, offset: 0 })?;
+                let values = self.field_values(warp, *field, *value)?;
+                for lane in lanes(self.warps[warp].registers.active) {
+                    let replaced = match space {
+                        Space::Global => self.replace_global(warp, places[lane], *field, values[lane]),
+                        Space::Shared | Space::SharedCluster => {
+                            self.replace_shared((warp, lane), places[lane] as u32, *field, values[lane])
+                        }
+                    };
+                    replaced.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            MapInst::Publish { dst, src, scope } => {
+                self.warps[warp].converged()?;
+                let registers = &mut self.warps[warp].registers;
+                let dst = registers.uniform_wide(*dst, "destination")?;
+                let src = registers.uniform(*src, "source")?;
+                self.publish_map(warp, dst, src)?;
+                self.release_maps(warp, *scope);
+            }
+            MapInst::Release { scope } => self.release_maps(warp, *scope),
+            MapInst::Acquire { map, scope } => {
+                let maps = self.warps[warp].registers.read_wide(*map)?;
+                let active = self.warps[warp].registers.active;
+                aligned_lanes(&maps, ALIGNMENT, active)?;
+                let (released, cta) = (self.released_for(warp, *scope), self.cta_number(warp));
+                for lane in lanes(active) {
+                    let acquired = &mut self.warps[warp].view.maps.acquired;
+                    acquired.entry((cta, maps[lane])).or_default().join(&released);
+                }
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    fn map_word(&mut self, warp: usize, dst: Reg, address: Operand) -> Result<(), Stop> {
+        let registers = &mut self.warps[warp].registers;
+        let (addresses, active) = (registers.read_wide(address)?, registers.active);
+        aligned_lanes(&addresses, 4, active)?;
+        let mut words = [0; 32];
+        for lane in lanes(active) {
+            let mut bytes = [0; 4];
+            let at = addresses[lane].checked_sub(PARAMETERS).and_then(|offset| usize::try_from(offset).ok());
+            match at.and_then(|at| self.launch.block.get(at..at.checked_add(4)?)) {
+                Some(word) => bytes.copy_from_slice(word),
+                None => {
+                    let noted = self.note(warp, addresses[lane], 4, Kind::READ);
+                    let loaded = noted.and_then(|()| self.memory.load(addresses[lane], &mut bytes));
+                    loaded.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            words[lane] = u32::from_le_bytes(bytes);
+        }
+        self.warps[warp].registers.write(dst, &words)?;
+        Ok(())
+    }
+
+    fn field_values(&mut self, warp: usize, field: MapField, value: Operand) -> Result<[u64; 32], Fault> {
+        let registers = &mut self.warps[warp].registers;
+        Ok(match field.ty().bits() {
+            64 => registers.read_wide(value)?,
+            _ => registers.read(value)?.map(u64::from),
+        })
+    }
+
+    fn replace_global(&self, warp: usize, address: u64, field: MapField, value: u64) -> Result<(), Fault> {
+        self.map_is_written(warp, address)?;
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        self.memory.load(address, &mut bytes)?;
+        let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address })?;
+        self.memory.store(address, &bytes)
+    }
+
+    /// Notes a write of a map in global memory, which no copy in flight may use.
+    fn map_is_written(&self, warp: usize, address: u64) -> Result<(), Fault> {
+        if !address.is_multiple_of(ALIGNMENT.into()) {
+            return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
+        }
+        let loading = self.loads.iter().any(|load| load.map_at == address && !load.map_read);
+        let storing = self.warps.iter().any(|warp| warp.stores.iter().any(|store| store.map_at == address));
+        if loading || storing {
+            return Err(Fault::TensorMapInFlight { address });
+        }
+        self.note(warp, address, TENSOR_MAP_BYTES as u64, Kind::WRITE)
+    }
+
+    /// A map in the warp's own shared memory, and where it lies there.
+    fn shared_map(&self, warp: usize, address: u32) -> Result<(u32, [u8; TENSOR_MAP_BYTES]), Fault> {
+        let cta = &self.ctas[self.warps[warp].cta];
+        let offset = cta.own(address)?;
+        cta.shared.bounds(offset, TENSOR_MAP_BYTES as u32, ALIGNMENT)?;
+        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &self.warps[warp].view.known)?;
+        let mut bytes = [0; TENSOR_MAP_BYTES];
+        for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact_mut(16)) {
+            chunk.copy_from_slice(cta.shared.load(at, 16)?);
+        }
+        Ok((offset, bytes))
+    }
+
+    fn replace_shared(
+        &mut self,
+        (warp, lane): (usize, usize),
+        address: u32,
+        field: MapField,
+        value: u64,
+    ) -> Result<(), Fault> {
+        let (offset, bytes) = self.shared_map(warp, address)?;
+        let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address: address.into() })?;
+        let (cta, thread) = (self.warps[warp].cta, self.warps[warp].thread(lane));
+        for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact(16)) {
+            self.ctas[cta].shared.store(at, chunk, thread, true)?;
+        }
+        Ok(())
+    }
+
+    fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
+        let (_, bytes) = self.shared_map(warp, src)?;
+        self.map_is_written(warp, dst)?;
+        self.memory.store(dst, &bytes)
+    }
+
+    fn release_maps(&mut self, warp: usize, scope: Scope) {
+        let view = self.publish(warp);
+        let released = &mut self.warps[warp].view.maps.released;
+        released.entry(scope).or_default().join(&view.known);
+    }
+}

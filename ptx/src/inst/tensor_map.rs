@@ -1,0 +1,182 @@
+//! Tensor maps that a kernel changes while it runs, and the fences that make them usable.
+//!
+//! A map is 128 opaque bytes. Threads copy and replace parts of it through the generic proxy; tensor copies read it
+//! through the tensormap proxy, which sees a map in global memory only behind a release by those who wrote it and an
+//! acquire by those who use it. Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
+
+use super::operands::Operands;
+use super::{Operand, Reg, Scope};
+use crate::abi::{TensorElement, TensorSwizzle};
+use crate::types::{Space, Type};
+
+/// A part of a tiled tensor map that `tensormap.replace` writes. Dimensions count from the innermost, 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MapField {
+    /// Global address, a `.b64`.
+    Address,
+    /// The number of dimensions less one, a `.b32`.
+    Rank,
+    /// Elements of the box along a dimension, a `.b32`.
+    Box(u32),
+    /// Elements of the tensor along a dimension, a `.b32`.
+    Extent(u32),
+    /// Bytes from one element to the next along a dimension 1 to 4, a `.b64`.
+    Stride(u32),
+    /// Every how many elements a copy takes one along a dimension, a `.b32`.
+    ElementStride(u32),
+    /// The elements' type.
+    Element(TensorElement),
+    /// The swizzle of the image in shared memory.
+    Swizzle(TensorSwizzle),
+}
+
+/// Instructions about tensor maps, but for their prefetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MapInst {
+    /// `ld.b32` by generic address: four bytes of a map among the parameters or in global memory. ISA "ld".
+    Word {
+        /// A `.u32` register.
+        dst: Reg,
+        /// Generic address, a multiple of 4.
+        address: Operand,
+    },
+    /// `tensormap.replace.tile.<field>.{shared::cta|global}.b1024`. ISA "tensormap.replace".
+    Replace {
+        /// [`Space::Shared`] or [`Space::Global`].
+        space: Space,
+        /// Where the map lies, a multiple of 128.
+        map: Operand,
+        /// Which part.
+        field: MapField,
+        /// Its new value; an immediate zero for what the field itself names.
+        value: Operand,
+    },
+    /// `tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.<scope>.sync.aligned`: the whole warp copies
+    /// a map from shared to global memory and releases it. ISA "tensormap.cp_fenceproxy".
+    Publish {
+        /// Global address, a multiple of 128.
+        dst: Operand,
+        /// Shared address, a multiple of 128.
+        src: Operand,
+        /// Whose copies may use it.
+        scope: Scope,
+    },
+    /// `fence.proxy.tensormap::generic.release.<scope>`: what this thread knows to be written may be used through the
+    /// tensormap proxy. ISA "membar/fence".
+    Release {
+        /// Whose copies may use it.
+        scope: Scope,
+    },
+    /// `fence.proxy.tensormap::generic.acquire.<scope> [map], 128`: later copies of this thread see the map as it was
+    /// released. ISA "membar/fence".
+    Acquire {
+        /// Generic address of the map in global memory, a multiple of 128.
+        map: Operand,
+        /// Whose releases it sees.
+        scope: Scope,
+    },
+}
+
+impl MapField {
+    /// PTX's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Address => "global_address",
+            Self::Rank => "rank",
+            Self::Box(_) => "box_dim",
+            Self::Extent(_) => "global_dim",
+            Self::Stride(_) => "global_stride",
+            Self::ElementStride(_) => "element_stride",
+            Self::Element(_) => "elemtype",
+            Self::Swizzle(_) => "swizzle_mode",
+        }
+    }
+
+    /// The type of the new value.
+    pub const fn ty(self) -> Type {
+        match self {
+            Self::Address | Self::Stride(_) => Type::U64,
+            Self::Rank
+            | Self::Box(_)
+            | Self::Extent(_)
+            | Self::ElementStride(_)
+            | Self::Element(_)
+            | Self::Swizzle(_) => Type::U32,
+        }
+    }
+
+    /// The ordinal that the instruction takes; strides count from dimension 1.
+    pub const fn ordinal(self) -> Option<u32> {
+        match self {
+            Self::Box(dim) | Self::Extent(dim) | Self::ElementStride(dim) => Some(dim),
+            Self::Stride(dim) => Some(dim.wrapping_sub(1)),
+            Self::Address | Self::Rank | Self::Element(_) | Self::Swizzle(_) => None,
+        }
+    }
+
+    /// The number that stands for what the field itself names; `None` where an operand gives the value.
+    pub const fn named(self) -> Option<u32> {
+        match self {
+            Self::Element(element) => Some(element.replaced()),
+            Self::Swizzle(TensorSwizzle::None) => Some(0),
+            Self::Swizzle(TensorSwizzle::B32) => Some(1),
+            Self::Swizzle(TensorSwizzle::B64) => Some(2),
+            Self::Swizzle(TensorSwizzle::B128) => Some(3),
+            Self::Address
+            | Self::Rank
+            | Self::Box(_)
+            | Self::Extent(_)
+            | Self::Stride(_)
+            | Self::ElementStride(_) => None,
+        }
+    }
+}
+
+impl MapInst {
+    pub(super) fn operands(&self) -> Operands {
+        let none = Operands::default();
+        match self {
+            Self::Word { dst, address } => none.read(*address, Type::U64).write(*dst, Type::U32),
+            Self::Replace { space, map, field, value } => {
+                none.read(*map, space.address_type()).read(*value, field.ty())
+            }
+            Self::Publish { dst, src, .. } => none.read(*dst, Type::U64).read(*src, Type::U32),
+            Self::Release { .. } => none,
+            Self::Acquire { map, .. } => none.read(*map, Type::U64),
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Word { .. } => "ld",
+            Self::Replace { .. } => "tensormap.replace",
+            Self::Publish { .. } => "tensormap.cp_fenceproxy",
+            Self::Release { .. } => "fence.proxy.tensormap.release",
+            Self::Acquire { .. } => "fence.proxy.tensormap.acquire",
+        }
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let Self::Replace { space, field, value, .. } = self else { return Ok(()) };
+        let name = field.name();
+        if *space == Space::SharedCluster {
+            return Err(format!(
+                "tensormap.replace.{name} in another CTA's shared memory: the own, or global"
+            ));
+        }
+        let last = if matches!(field, MapField::Stride(_)) { 3 } else { 4 };
+        match field.ordinal() {
+            Some(ordinal) if ordinal > last => {
+                Err(format!("tensormap.replace.{name} with ordinal {ordinal}, not 0..={last}"))
+            }
+            None if field.named().is_some() && *value != Operand::Imm(0) => {
+                Err(format!("tensormap.replace.{name} takes no operand: the field names its value"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
