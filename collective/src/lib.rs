@@ -22,10 +22,12 @@
 
 mod element;
 mod epilogue;
+pub mod functions;
 mod mainloop;
 mod operand;
 pub mod pipeline;
 mod plan;
+mod real;
 mod sentence;
 mod tile;
 
@@ -33,6 +35,7 @@ pub use element::{Element, MultipliesWith};
 pub use epilogue::{
     Combine, DirectStore, Epilogue, Extent, LinearArguments, LinearCombination, Output, Store, TmaStore,
 };
+pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{Consumer, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MnMajor, Operand, OperandPair, Operands,
@@ -40,6 +43,7 @@ pub use operand::{
 pub use plan::{
     Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, RegisterPlan, Roles, StagePlan, StagingPlan,
 };
+pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use sentence::Sentence;
 pub use tile::{
     AsManyAsFit, Cluster, ClusterShape, Cooperative, EachThread, EachWarp, Pingpong, StageCount, Tile,

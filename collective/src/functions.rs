@@ -1,0 +1,146 @@
+//! Functions of an epilogue, element by element, each written once for host and device.
+//!
+//! A function of your own is a type with [`Pointwise`]:
+//!
+//! ```
+//! use collective::{Pointwise, Real, evaluate};
+//!
+//! /// `(x + sqrt(x^2 + b)) / 2`, with b a kernel parameter.
+//! struct Squareplus;
+//! impl Pointwise for Squareplus {
+//!     type Arguments = f32;
+//!     const ARGUMENTS: &'static [&'static str] = &["b"];
+//!     fn name() -> String {
+//!         "squareplus".into()
+//!     }
+//!     fn apply<R: Real>(b: R, [x]: [R; 1]) -> R {
+//!         (x + x.mul_add(x, b).sqrt()).times(0.5)
+//!     }
+//! }
+//! assert_eq!(evaluate::<Squareplus, 1>(5.0, [2.0]), 2.5);
+//! ```
+//!
+//! All functions give NaN where an operand is NaN.
+
+mod activation;
+mod arithmetic;
+mod gradient;
+
+pub use activation::{
+    Clamp, Gelu, GeluTanh, HardSwish, LeakyRelu, Relu, Sigmoid, Silu, Snake, Tanh, ThresholdRelu,
+};
+pub use arithmetic::{
+    Absolute, Add, Divide, Identity, Maximum, Minimum, Multiply, MultiplyAdd, Negate, Scale, Square, Subtract,
+};
+pub use gradient::Gradient;
+
+use crate::real::{Bounded, Dual, Real};
+
+/// The scalar arguments of a function: `()`, `f32`, or `[f32; N]`. Each scalar is a kernel parameter.
+pub trait Scalars: Copy + 'static {
+    /// The same arguments as real numbers of another kind.
+    type Of<R: Copy>: Copy;
+    /// How many scalars there are.
+    const COUNT: usize;
+
+    /// The scalars in order.
+    fn values(self) -> Vec<f32>;
+
+    /// The arguments from their scalars, in order.
+    fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> Self::Of<R>;
+
+    /// The arguments as numbers that do not depend on the variable of a derivative.
+    fn fix<R: Real>(arguments: Self::Of<R>) -> Self::Of<Dual<R>>;
+}
+
+impl Scalars for () {
+    type Of<R: Copy> = ();
+    const COUNT: usize = 0;
+
+    fn values(self) -> Vec<f32> {
+        Vec::new()
+    }
+
+    fn gather<R: Copy>(_next: &mut dyn FnMut() -> R) {}
+
+    fn fix<R: Real>((): ()) {}
+}
+
+impl Scalars for f32 {
+    type Of<R: Copy> = R;
+    const COUNT: usize = 1;
+
+    fn values(self) -> Vec<f32> {
+        vec![self]
+    }
+
+    fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> R {
+        next()
+    }
+
+    fn fix<R: Real>(argument: R) -> Dual<R> {
+        Dual::fixed(argument)
+    }
+}
+
+impl<const N: usize> Scalars for [f32; N] {
+    type Of<R: Copy> = [R; N];
+    const COUNT: usize = N;
+
+    fn values(self) -> Vec<f32> {
+        self.to_vec()
+    }
+
+    fn gather<R: Copy>(next: &mut dyn FnMut() -> R) -> [R; N] {
+        core::array::from_fn(|_| next())
+    }
+
+    fn fix<R: Real>(arguments: [R; N]) -> [Dual<R>; N] {
+        arguments.map(Dual::fixed)
+    }
+}
+
+/// A function of `INPUTS` numbers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a function of {INPUTS} numbers",
+    note = "implement `Pointwise<{INPUTS}>` for it, or give the node as many children as the function has inputs"
+)]
+pub trait Pointwise<const INPUTS: usize = 1>: 'static {
+    /// Its scalar arguments: `()`, `f32` or `[f32; N]`.
+    type Arguments: Scalars;
+    /// The names of the arguments, one for each scalar: they name kernel parameters and appear in errors.
+    const ARGUMENTS: &'static [&'static str] = &[];
+    /// Registers of a thread that it needs besides its inputs, for the plan.
+    const REGISTERS: u32 = 8;
+
+    /// An identifier for kernel names.
+    fn name() -> String;
+
+    /// The function.
+    fn apply<R: Real>(arguments: <Self::Arguments as Scalars>::Of<R>, x: [R; INPUTS]) -> R;
+}
+
+/// A function's reference value.
+pub fn evaluate<F: Pointwise<N>, const N: usize>(arguments: F::Arguments, x: [f64; N]) -> f64 {
+    evaluate_in::<F, f64, N>(arguments, x, f64::from)
+}
+
+/// A function's reference value and how far the device's result may lie from it, for inputs that have errors of their own.
+pub fn evaluate_bounded<F: Pointwise<N>, const N: usize>(
+    arguments: F::Arguments,
+    x: [Bounded; N],
+) -> Bounded {
+    evaluate_in::<F, Bounded, N>(arguments, x, |scalar| Bounded::exact(scalar.into()))
+}
+
+/// A function of real numbers of any kind; `lift` makes such numbers of the arguments.
+pub fn evaluate_in<F: Pointwise<N>, R: Real, const N: usize>(
+    arguments: F::Arguments,
+    x: [R; N],
+    lift: impl Fn(f32) -> R,
+) -> R {
+    // `gather` asks for as many scalars as there are.
+    let mut values = arguments.values().into_iter();
+    let arguments = F::Arguments::gather(&mut || lift(values.next().unwrap_or(f32::NAN)));
+    F::apply(arguments, x)
+}

@@ -1,0 +1,91 @@
+//! Activations. Those with an elementary function inside come as `F<Exact>` (the default), `F<Fast>` and `F<Fastest>`.
+//!
+//! [`Bounded`](crate::Bounded) derives the bound of each on the spot; [`Elementary::error`](crate::Elementary::error)
+//! says what it is derived from.
+
+use core::marker::PhantomData;
+
+use super::Pointwise;
+use crate::real::{Accuracy, Exact, Real};
+
+macro_rules! activations {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $arguments:ty, [$($argument:literal),*], |$pattern:pat_param, $x:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+        impl Pointwise for $name {
+            type Arguments = $arguments;
+            const ARGUMENTS: &'static [&'static str] = &[$($argument),*];
+            fn name() -> String {
+                $text.to_owned()
+            }
+            fn apply<R: Real>($pattern: <$arguments as super::Scalars>::Of<R>, [$x]: [R; 1]) -> R {
+                $body
+            }
+        }
+    )*};
+}
+
+activations! {
+    /// `max(x, 0)`.
+    Relu, "relu", (), [], |(), x| x.max_nan(x.constant(0.0));
+    /// `x`, or `slope * x` below zero.
+    LeakyRelu, "leaky_relu", f32, ["slope"], |slope, x| x.less(x.constant(0.0), x * slope, x);
+    /// `x` above the threshold, otherwise zero.
+    ThresholdRelu, "threshold_relu", f32, ["threshold"], |threshold, x| {
+        // NaN is neither below the threshold nor above it; times zero it stays, and what equals the threshold vanishes.
+        let zero = x.constant(0.0);
+        x.less(threshold, zero, threshold.less(x, x, x * zero))
+    };
+    /// `x` inside `[low, high]`.
+    Clamp, "clamp", [f32; 2], ["low", "high"], |[low, high], x| x.clamp(low, high);
+    /// `x * clamp(x + 3, 0, 6) / 6`.
+    HardSwish, "hard_swish", (), [], |(), x| {
+        x.plus(3.0).clamp(x.constant(0.0), x.constant(6.0)).times(1.0 / 6.0) * x
+    };
+}
+
+macro_rules! accurate {
+    ($($(#[$doc:meta])* $name:ident, $text:literal, $arguments:ty, [$($argument:literal),*], |$pattern:pat_param, $x:ident| $body:expr;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name<A = Exact>(PhantomData<A>);
+        impl<A: Accuracy> Pointwise for $name<A> {
+            type Arguments = $arguments;
+            const ARGUMENTS: &'static [&'static str] = &[$($argument),*];
+            const REGISTERS: u32 = 16;
+            fn name() -> String {
+                format!("{}{}", $text, A::SUFFIX)
+            }
+            fn apply<R: Real>($pattern: <$arguments as super::Scalars>::Of<R>, [$x]: [R; 1]) -> R {
+                $body
+            }
+        }
+    )*};
+}
+
+accurate! {
+    /// `1 / (1 + e^-x)`.
+    Sigmoid, "sigmoid", (), [], |(), x| A::sigmoid(x);
+    /// The hyperbolic tangent.
+    Tanh, "tanh", (), [], |(), x| A::tanh(x);
+    /// `x / (1 + e^-x)`, also called swish.
+    Silu, "silu", (), [], |(), x| x * A::sigmoid(x);
+    /// `x / 2 * (1 + erf(x / sqrt 2))`.
+    ///
+    /// Far below zero the sum cancels: the error is relative to `x`, not to the result.
+    Gelu, "gelu", (), [], |(), x| {
+        let half = x.times(0.5);
+        half.mul_add(A::erf(x.times(core::f64::consts::FRAC_1_SQRT_2)), half)
+    };
+    /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the usual approximation of [`Gelu`].
+    GeluTanh, "gelu_tanh", (), [], |(), x| {
+        let (half, inner) = (x.times(0.5), (x * x).mul_add(x.constant(0.035_677_408_136_300_125), x.constant(0.797_884_560_802_865_4)));
+        half.mul_add(A::tanh(x * inner), half)
+    };
+    /// `x + sin^2(frequency * x) / frequency`.
+    Snake, "snake", f32, ["frequency"], |frequency, x| {
+        let sin = A::sin(x * frequency);
+        x + A::divide(sin * sin, frequency)
+    };
+}

@@ -1,0 +1,155 @@
+//! Real numbers that a formula computes with: `f64` and `f32` on the host, device values in a kernel.
+//!
+//! A formula is written once, generic over [`Real`], and is run as
+//!
+//! * `f64`: the reference,
+//! * `f32`: what the device computes, on the host,
+//! * [`Value<f32>`](ptx::Value): the program that computes it,
+//! * [`Bounded`]: the reference with a bound of how far an `f32` evaluation may lie from it,
+//! * [`Dual`]: the formula and its derivative.
+//!
+//! ```
+//! use collective::{Bounded, Real};
+//!
+//! fn softsign<R: Real>(x: R) -> R {
+//!     x / x.abs().plus(1.0)
+//! }
+//! assert_eq!(softsign(3.0f64), 0.75);
+//! assert!((softsign(Bounded::exact(0.1)).error) < 1e-7);
+//! ```
+//!
+//! # NaN
+//!
+//! Arithmetic and elementary functions pass NaN on. [`min`](Real::min) and [`max`](Real::max) take the number where one
+//! operand is NaN, as PTX and Rust do; [`min_nan`](Real::min_nan) and [`max_nan`](Real::max_nan) give NaN.
+//! A comparison with NaN is false.
+
+mod bounded;
+mod device;
+mod dual;
+mod elementary;
+mod host;
+mod single;
+
+pub use bounded::Bounded;
+pub use dual::Dual;
+pub use elementary::{Accuracy, Elementary, Exact, Fast, Fastest, Level};
+
+use core::fmt::Debug;
+use core::ops::{Add, Div, Mul, Neg, Sub};
+
+/// A real number on the host or on the device. Operators round to nearest even and keep subnormals.
+pub trait Real:
+    Copy
+    + Debug
+    + Add<Output = Self>
+    + Sub<Output = Self>
+    + Mul<Output = Self>
+    + Div<Output = Self>
+    + Neg<Output = Self>
+{
+    /// A constant where this number is: on the host, or in the program that computes it.
+    fn constant(self, value: f64) -> Self;
+
+    /// `self * factor + addend`, rounded once.
+    fn mul_add(self, factor: Self, addend: Self) -> Self;
+
+    /// `|self|`.
+    fn abs(self) -> Self;
+
+    /// The magnitude of `self` with the sign of `sign`.
+    fn copysign(self, sign: Self) -> Self;
+
+    /// The smaller; the number where the other is NaN.
+    fn min(self, other: Self) -> Self;
+
+    /// The larger; the number where the other is NaN.
+    fn max(self, other: Self) -> Self;
+
+    /// The smaller; NaN where either is.
+    fn min_nan(self, other: Self) -> Self;
+
+    /// The larger; NaN where either is.
+    fn max_nan(self, other: Self) -> Self;
+
+    /// `yes` where the number is less than `limit`, otherwise `no`.
+    fn less(self, limit: Self, yes: Self, no: Self) -> Self;
+
+    /// An elementary function, as accurate as `level` says: see [`Elementary::error`].
+    fn elementary(self, function: Elementary, level: Level) -> Self;
+
+    /// `self * factor`.
+    fn times(self, factor: f64) -> Self {
+        self * self.constant(factor)
+    }
+
+    /// `self + addend`.
+    fn plus(self, addend: f64) -> Self {
+        self + self.constant(addend)
+    }
+
+    /// `self` inside `low..=high`; NaN stays.
+    fn clamp(self, low: Self, high: Self) -> Self {
+        self.max_nan(low).min_nan(high)
+    }
+
+    /// The square root, correctly rounded.
+    fn sqrt(self) -> Self {
+        self.elementary(Elementary::Sqrt, Level::Exact)
+    }
+
+    /// `1 / self`, correctly rounded.
+    fn recip(self) -> Self {
+        self.elementary(Elementary::Recip, Level::Exact)
+    }
+
+    /// `1 / sqrt(self)`.
+    fn rsqrt(self) -> Self {
+        self.elementary(Elementary::Rsqrt, Level::Exact)
+    }
+
+    /// `2^self`.
+    fn exp2(self) -> Self {
+        self.elementary(Elementary::Exp2, Level::Exact)
+    }
+
+    /// `e^self`.
+    fn exp(self) -> Self {
+        self.elementary(Elementary::Exp, Level::Exact)
+    }
+
+    /// The logarithm of base 2.
+    fn log2(self) -> Self {
+        self.elementary(Elementary::Log2, Level::Exact)
+    }
+
+    /// The natural logarithm.
+    fn ln(self) -> Self {
+        self.elementary(Elementary::Ln, Level::Exact)
+    }
+
+    /// The hyperbolic tangent.
+    fn tanh(self) -> Self {
+        self.elementary(Elementary::Tanh, Level::Exact)
+    }
+
+    /// `1 / (1 + e^-self)`.
+    fn sigmoid(self) -> Self {
+        self.elementary(Elementary::Sigmoid, Level::Exact)
+    }
+
+    /// The error function.
+    fn erf(self) -> Self {
+        self.elementary(Elementary::Erf, Level::Exact)
+    }
+
+    /// The sine of radians.
+    fn sin(self) -> Self {
+        self.elementary(Elementary::Sin, Level::Exact)
+    }
+
+    /// The cosine of radians.
+    fn cos(self) -> Self {
+        self.elementary(Elementary::Cos, Level::Exact)
+    }
+}

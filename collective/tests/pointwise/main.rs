@@ -1,0 +1,5 @@
+//! Functions of an epilogue: the formula in double precision, the bound, and the program on the emulator.
+
+mod device;
+mod formulas;
+mod gradients;
