@@ -58,7 +58,17 @@ fn a_wrong_result_is_noticed() {
     let mut fill = |order| HostMatrix::random(Format::Bf16, [64, 64], order, 1, Fill::Normal, &mut random);
     let (a, b) = (fill(Order::RowMajor), fill(Order::ColumnMajor));
     let sums = Sums::of(&a, &b, &|_| ());
-    let product = Product { a, b, c: None, alpha: 1.0, beta: 0.0, d_pitch: 64, d_offset: 0, in_place: false };
+    let product = Product {
+        a,
+        b,
+        operand_offset: 0,
+        c: None,
+        alpha: 1.0,
+        beta: 0.0,
+        d_pitch: 64,
+        d_offset: 0,
+        in_place: false,
+    };
     let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
     let program = entry.program().expect("a legal program");
     let run = |product: &Product| {

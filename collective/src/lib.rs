@@ -2,7 +2,8 @@
 //!
 //! A kernel is composed of three roles, each a trait with interchangeable implementations. Two of them live here:
 //!
-//! * a [`Mainloop`] brings operand tiles into shared memory and multiplies them ([`TmaWgmma`]);
+//! * a [`Mainloop`] brings operand tiles into shared memory and multiplies them ([`TmaWgmma`], or [`CopyWgmma`] for operands
+//!   at any address);
 //! * an [`Epilogue`] turns accumulators into the output ([`LinearCombination`]).
 //!
 //! The third, the tile scheduler, is a crate of its own and never meets these two.
@@ -10,7 +11,7 @@
 //! # Who produces, who consumes
 //!
 //! The first warpgroup of a CTA is the *producer*: it gives most of its registers away, and one of its threads
-//! starts all copies. The other warpgroups are *consumers*: they take those registers, multiply, and store. Between
+//! starts all tensor copies, or all of its threads copy. The other warpgroups are *consumers*: they take those registers, multiply, and store. Between
 //! them lies a ring of *stages* ([`pipeline`]), each big enough for one A tile and one B tile.
 //!
 //! # Where the numbers come from
@@ -36,12 +37,13 @@ pub use epilogue::{
     Combine, DirectStore, Epilogue, Extent, LinearArguments, LinearCombination, Output, Store, TmaStore,
 };
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
-pub use mainloop::{Consumer, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
+pub use mainloop::{Consumer, CopyWgmma, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MnMajor, Operand, OperandPair, Operands,
 };
 pub use plan::{
-    Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, RegisterPlan, Roles, StagePlan, StagingPlan,
+    Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, RegisterPlan, Roles, StagePlan,
+    StagingPlan,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use sentence::Sentence;

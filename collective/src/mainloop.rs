@@ -4,8 +4,11 @@
 //! of a piece of work into the ring; the *consumer* side multiplies them into accumulators, which it hands to the
 //! epilogue as a [`Fragment`].
 
+mod copy_wgmma;
+mod multiplier;
 mod tma_wgmma;
 
+pub use copy_wgmma::CopyWgmma;
 pub use tma_wgmma::TmaWgmma;
 
 use std::collections::BTreeMap;
@@ -151,7 +154,8 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
 /// A collective mainloop.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mainloop",
-    note = "write `TmaWgmma<Operands<A, B>, Tile<M, N, K>, Cooperative<Consumers>>`"
+    note = "write `TmaWgmma<Operands<A, B>, Tile<M, N, K>, Cooperative<Consumers>>`, or `CopyWgmma` for operands \
+            at any address"
 )]
 pub trait Mainloop: 'static {
     /// Type of the accumulators.
@@ -177,7 +181,7 @@ pub trait Mainloop: 'static {
     /// Emitted for one thread at the start: fetches what copies will need.
     fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>);
 
-    /// Emitted for one thread of the producer: starts every copy of a piece.
+    /// Emitted for the producer, one thread or a warpgroup as [`SPEC`](Self::SPEC) says: copies a piece into stages.
     fn load<'f>(
         f: &'f Builder,
         plan: &Plan,

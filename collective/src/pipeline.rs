@@ -6,7 +6,7 @@
 //! order, each with a stage index and a parity that flips at every wrap; the producer's parity starts flipped, so that
 //! its first waits find fresh barriers "already empty".
 
-use ptx::{Builder, Special, Value, Var};
+use ptx::{Builder, ProxySpace, Special, Value, Var};
 
 use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, Roles};
 
@@ -180,7 +180,7 @@ impl<'f> Ring<'f> {
         }
         for stage in 0..self.stages {
             let stage = self.stage(self.f.constant(stage));
-            self.f.mbarrier_init(stage.full, 1);
+            self.f.mbarrier_init(stage.full, plan.mainloop.producer.arrivals());
             // Where nobody but the multiplying warpgroups fills stages, they wait for each other instead.
             if plan.mainloop.roles != Roles::Unspecialised {
                 self.f.mbarrier_init(stage.empty, self.arrivals);
@@ -245,6 +245,29 @@ impl<'f> Position<'f> {
         self.ring.f.mbarrier_arrive_expect(stage.full, bytes);
         fill(stage);
         self.advance();
+    }
+
+    /// Waits until the current stage is empty and goes on to the next one. The stage stays the caller's until it is
+    /// [`published`](Self::publish).
+    pub fn claim(&self) -> Stage<'f> {
+        let stage = self.ring.stage(self.stage.get());
+        self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
+        self.advance();
+        stage
+    }
+
+    /// Says that the executing thread has written its part of the current stage, and goes on to the next one.
+    pub fn publish(&self) {
+        // What threads write, `wgmma` reads through the other proxy.
+        self.ring.f.fence_proxy_async(ProxySpace::Shared);
+        self.ring.f.mbarrier_arrive(self.ring.stage(self.stage.get()).full);
+        self.advance();
+    }
+
+    /// Another position that stands where this one stands now.
+    pub fn copied(&self) -> Self {
+        let f = self.ring.f;
+        Self { ring: self.ring, stage: f.variable(self.stage.get()), parity: f.variable(self.parity.get()) }
     }
 
     /// Goes past `count` stages, which are somebody else's.

@@ -45,6 +45,45 @@ impl Arrivals {
     }
 }
 
+/// Who brings operands into the stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Producer {
+    /// One thread starts tensor copies, which fill the stages by themselves.
+    Thread,
+    /// Every thread of the producer warpgroup copies a part of each stage.
+    Warpgroup,
+}
+
+impl Producer {
+    /// Arrivals that say that a stage is full.
+    pub const fn arrivals(self) -> u32 {
+        match self {
+            Self::Thread => 1,
+            Self::Warpgroup => 128,
+        }
+    }
+
+    /// What addresses and leading dimensions of operands of this element width must be a multiple of, in bytes.
+    pub const fn alignment(self, element_bits: u32) -> u32 {
+        match self {
+            Self::Thread => 16,
+            Self::Warpgroup => element_bits / 8,
+        }
+    }
+
+    /// What a producer thread keeps of its registers. One that starts copies keeps the fewest that `setmaxnreg` allows;
+    /// one that copies holds up to [`CHUNKS`](Self::CHUNKS) chunks, element by element, between loads and stores.
+    const fn registers(self) -> u32 {
+        match self {
+            Self::Thread => 24,
+            Self::Warpgroup => 104,
+        }
+    }
+
+    /// Chunks of 16 B that a copying thread loads before it stores the first.
+    pub const CHUNKS: u32 = 8;
+}
+
 /// What a mainloop asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MainloopSpec {
@@ -60,6 +99,8 @@ pub struct MainloopSpec {
     pub tile: [u32; 3],
     /// How warpgroups divide the work.
     pub roles: Roles,
+    /// Who brings operands into the stages.
+    pub producer: Producer,
     /// Warpgroups that multiply.
     pub consumers: u32,
     /// Who tells the producer that a stage is free.
@@ -201,6 +242,8 @@ pub enum PlanError {
         /// CTAs along N.
         n: u32,
     },
+    /// Operands are copied by a warpgroup that there is not.
+    NoProducer,
     /// A tile extent cannot be shared out among the CTAs of a cluster.
     Slice {
         /// The extent's name.
@@ -285,6 +328,9 @@ impl PlanError {
                 .text(" CTAs, but ")
                 .text(what)
                 .text(" works alone: use Cluster<U1, U1>"),
+            Self::NoProducer => s.text(
+                "operands are copied by a producer warpgroup, and Unspecialised has none: use Cooperative<U2>",
+            ),
             Self::Slice { extent, elements, ctas } => s
                 .text(extent)
                 .text(" is ")
@@ -334,9 +380,6 @@ const WORKING_REGISTERS: u32 = 32;
 
 /// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
 const INSTRUCTION_REGISTERS: u32 = 26;
-
-/// What a producer thread keeps: the smallest that `setmaxnreg` allows.
-const PRODUCER_REGISTERS: u32 = 24;
 
 const fn round_up(value: u32, to: u32) -> u32 {
     value.div_ceil(to) * to
@@ -438,6 +481,14 @@ impl Plan {
         if clustered && matches!(mainloop.roles, Roles::Unspecialised) {
             return Err(PlanError::Alone { what: "a mainloop without a producer", m, n });
         }
+        if matches!(mainloop.producer, Producer::Warpgroup) {
+            if clustered {
+                return Err(PlanError::Alone { what: "a producer that copies chunk by chunk", m, n });
+            }
+            if matches!(mainloop.roles, Roles::Unspecialised) {
+                return Err(PlanError::NoProducer);
+            }
+        }
         if clustered && matches!(mainloop.arrivals, Arrivals::Thread) {
             return Err(PlanError::Alone { what: "a ring in which every thread arrives", m, n });
         }
@@ -475,7 +526,7 @@ impl Plan {
 
     const fn registers(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<RegisterPlan, PlanError> {
         let limits = Self::TARGET.limits();
-        let warpgroups = mainloop.warpgroups();
+        let (warpgroups, producer) = (mainloop.warpgroups(), mainloop.producer.registers());
         let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
         // Before it knows who raises its share, ptxas wants each instruction to fit into the registers of the launch.
@@ -490,7 +541,7 @@ impl Plan {
         let consumer = match mainloop.roles {
             Roles::Unspecialised => launch,
             Roles::Cooperative | Roles::Pingpong => {
-                (launch * warpgroups - PRODUCER_REGISTERS) / mainloop.consumers / 8 * 8
+                (launch * warpgroups - producer) / mainloop.consumers / 8 * 8
             }
         };
         let consumer = if consumer > 240 { 240 } else { consumer };
@@ -500,7 +551,7 @@ impl Plan {
         if need > consumer {
             return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
         }
-        Ok(RegisterPlan { launch, producer: PRODUCER_REGISTERS, consumer, accumulators })
+        Ok(RegisterPlan { launch, producer, consumer, accumulators })
     }
 
     /// The plan of a constant configuration; an illegal one stops the build with its sentence.

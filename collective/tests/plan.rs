@@ -1,6 +1,6 @@
 //! Plans: the numbers of legal configurations, and the reasons of illegal ones.
 
-use collective::{Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanError, Roles};
+use collective::{Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles};
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 
@@ -14,6 +14,7 @@ fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
         cache: [CachePolicy::Normal; 2],
         tile,
         roles: Roles::Cooperative,
+        producer: Producer::Thread,
         consumers,
         arrivals: Arrivals::Warpgroup,
         cluster: [1, 1],
@@ -143,6 +144,20 @@ fn reasons_of_illegal_plans() {
             MainloopSpec { arrivals: Arrivals::Thread, cluster: [1, 2], ..spec([64, 64, 64], 1, None) },
             PlanError::Alone { what: "a ring in which every thread arrives", m: 1, n: 2 },
             "works alone",
+        ),
+        (
+            MainloopSpec { producer: Producer::Warpgroup, cluster: [2, 1], ..spec([64, 64, 64], 1, None) },
+            PlanError::Alone { what: "a producer that copies chunk by chunk", m: 2, n: 1 },
+            "use Cluster<U1, U1>",
+        ),
+        (
+            MainloopSpec {
+                producer: Producer::Warpgroup,
+                roles: Roles::Unspecialised,
+                ..spec([64, 64, 64], 1, None)
+            },
+            PlanError::NoProducer,
+            "use Cooperative",
         ),
     ];
     for (spec, want, words) in cases {

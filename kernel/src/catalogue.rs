@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use collective::{
-    Cluster, Cooperative, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand,
-    Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
+    Cluster, Cooperative, CopyWgmma, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith,
+    Operand, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
@@ -142,6 +142,17 @@ type Medium<A, B, T> =
 /// A 64 x 64 tile, one consumer warpgroup, a CTA a tile: for small outputs.
 type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
 
+/// Operands at any address, D stored directly.
+type Copying<A, B, T, Shape, Roles, S> =
+    Composed<CopyWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
+
+/// As [`Medium`] for operands whose rows no tensor copy can follow.
+type Unaligned<A, B, T> =
+    Copying<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
+
+/// As [`Small`] for operands whose rows no tensor copy can follow.
+type SmallUnaligned<A, B, T> = Copying<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
+
 const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -149,6 +160,8 @@ const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Unaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<SmallUnaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 
 /// Every kernel of the catalogue, in a fixed order; the first that fits a call is the usual choice.
 ///
@@ -181,6 +194,8 @@ where
     all.push(entry::<Large<A, B, T>>("large"));
     all.push(entry::<Medium<A, B, T>>("medium"));
     all.push(entry::<Small<A, B, T>>("small"));
+    all.push(entry::<Unaligned<A, B, T>>("unaligned"));
+    all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
 }
 
 fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm> {

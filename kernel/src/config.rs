@@ -4,7 +4,8 @@ use core::marker::PhantomData;
 
 use collective::pipeline::{ClusterPosition, Release, Ring};
 use collective::{
-    Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Roles,
+    Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Producer,
+    Roles,
 };
 use ptx::{Builder, Entry, Function, Special, Value, Var};
 use scheduler::{TileScheduler, Tiles, Work};
@@ -112,12 +113,14 @@ impl<C: GemmConfig> Gemm<C> {
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
             f.set_max_registers(false, plan.registers.producer);
-            f.if_(warp.equals(0), || {
-                f.if_(f.elect(), || {
-                    let position = ring.producer();
-                    each_piece(&|piece| C::Mainloop::load(f, plan, mainloop, cluster, position, piece));
-                });
-            });
+            let load = || {
+                let position = ring.producer();
+                each_piece(&|piece| C::Mainloop::load(f, plan, mainloop, cluster, position, piece));
+            };
+            match plan.mainloop.producer {
+                Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
+                Producer::Warpgroup => load(),
+            }
         };
         let consumer = |warpgroup: Value<'f, u32>| {
             let shares = plan.mainloop.sharing() > 1;

@@ -181,7 +181,9 @@ pub enum LaunchError {
         name: &'static str,
     },
     /// A matrix begins at the wrong place.
-    #[error("{name} begins at {address:#x}, a multiple of {alignment} B was needed")]
+    #[error(
+        "{name} begins at {address:#x}, a multiple of {alignment} B was needed{}", other_kernels(name, *alignment)
+    )]
     Address {
         /// Which matrix.
         name: &'static str,
@@ -203,7 +205,8 @@ pub enum LaunchError {
     /// A leading dimension that the copies cannot follow.
     #[error(
         "{name}'s leading dimension is {bytes} B, a multiple of {alignment} B below 2^40 was needed: \
-         pad the rows (for packed 16-bit operands, the contiguous extent must be a multiple of 8)"
+         pad the rows (for packed 16-bit operands, the contiguous extent must be a multiple of 8){}",
+        other_kernels(name, *alignment)
     )]
     Pitch {
         /// Which matrix.
@@ -232,4 +235,13 @@ pub enum LaunchError {
         /// Factor of C.
         beta: f32,
     },
+}
+
+/// Which kernels take a matrix that tensor copies cannot reach.
+fn other_kernels(name: &str, alignment: u64) -> &'static str {
+    match (name, alignment) {
+        ("A" | "B", 16) => ", or take a kernel that copies elements (`CopyWgmma`, kinds `unaligned…`)",
+        (_, 16) => ", or take a kernel that stores directly (`DirectStore`)",
+        _ => "",
+    }
 }

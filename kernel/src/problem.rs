@@ -96,7 +96,8 @@ impl Call {
                 Major::Mn => mn,
             };
             if !empty {
-                let rule = Rule { name, contiguous, bytes, alignment: 16 };
+                let alignment = spec.producer.alignment(spec.types.element_bits()).into();
+                let rule = Rule { name, contiguous, bytes, alignment };
                 rule.check(matrix)?;
             }
             // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.

@@ -4,7 +4,7 @@
 mod support;
 
 use collective::{
-    AsManyAsFit, Cluster, Cooperative, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
+    AsManyAsFit, Cluster, Cooperative, CopyWgmma, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
     LinearCombination, MnMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma, Unspecialised,
 };
 use emulator::Schedule;
@@ -104,6 +104,18 @@ fn without_a_producer() {
         With<Mn, Tile<U128, U128, U64>, Unspecialised<U1>, OneTile<AlongM>>,
         With<Kk, Tile<U128, U64, U64>, Unspecialised<U2, U3>, Persistent<AlongM>>,
         Staged<Kk, Tile<U192, U128, U64>, Unspecialised<U3>, Persistent<AlongN>>,
+    ];
+}
+
+#[test]
+fn copied_operands() {
+    type Copying<O, T, R, S> = Composed<CopyWgmma<O, T, R>, LinearCombination<bf16>, S>;
+    runs![
+        Copying<Kk, Tile<U128, U96, U64>, Cooperative<U2>, Persistent<AlongM>>,
+        Copying<Kn, Tile<U64, U8, U128>, Cooperative<U1, Cluster<U1, U1>, U2>, OneTile<AlongM>>,
+        Copying<Mn, Tile<U192, U24, U16>, Cooperative<U3>, Persistent<AlongN>>,
+        Copying<Mk, Tile<U64, U64, U32>, Pingpong, Persistent<AlongM>>,
+        Copying<Kk, Tile<U256, U64, U64>, Cooperative<U2, Cluster<U1, U1>, EachWarp<U3>>, Persistent<AlongM>>,
     ];
 }
 

@@ -15,6 +15,8 @@ pub struct Product {
     pub a: HostMatrix,
     /// B, `(K, N)`: column-major for K-major, row-major for N-major.
     pub b: HostMatrix,
+    /// Elements between an aligned address and A, and B.
+    pub operand_offset: u32,
     /// C, `(M, N)`, row-major.
     pub c: Option<HostMatrix>,
     /// Factor of the product.
@@ -151,8 +153,9 @@ impl Product {
             buffers.push(buffer);
             Ok(buffer)
         };
-        let a = upload(engine, &self.a.bytes())?;
-        let b = upload(engine, &self.b.bytes())?;
+        let before = POISON.to_le_bytes().repeat(self.operand_offset as usize);
+        let a = upload(engine, &[&before[..], &self.a.bytes()].concat())?;
+        let b = upload(engine, &[&before[..], &self.b.bytes()].concat())?;
         let before = self.d_before();
         let d = upload(engine, &before.iter().flat_map(|bits| bits.to_le_bytes()).collect::<Vec<u8>>())?;
         let d_ref =
@@ -165,7 +168,7 @@ impl Product {
             None => None,
         };
         let at = |buffer: Buffer, matrix: &HostMatrix| MatrixRef {
-            address: buffer.address,
+            address: buffer.address + u64::from(self.operand_offset) * 2,
             pitch: matrix.pitch.into(),
         };
         let (alpha, beta) = (self.alpha, self.beta);
@@ -301,8 +304,17 @@ mod tests {
             |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Nan, &mut random);
         let (a, b) = (fill([2, 8], Order::RowMajor), fill([8, 8], Order::ColumnMajor));
         let sums = Sums::of(&a, &b, &|_| ());
-        let product =
-            Product { a, b, c: None, alpha: 1.0, beta: 0.0, d_pitch: 10, d_offset: 8, in_place: false };
+        let product = Product {
+            a,
+            b,
+            operand_offset: 0,
+            c: None,
+            alpha: 1.0,
+            beta: 0.0,
+            d_pitch: 10,
+            d_offset: 8,
+            in_place: false,
+        };
         let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
         let program = entry.program().expect("a legal program");
         let mut engine = Sloppy { buffers: Vec::new(), writes };

@@ -43,6 +43,12 @@ pub struct Case {
     /// What C is made of.
     #[serde(default = "normal")]
     pub c: Fill,
+    /// What the leading dimensions of A and B are rounded up to, in elements.
+    #[serde(default = "tensor_copies")]
+    pub operand_multiple: u32,
+    /// Elements between an aligned address and A, and B.
+    #[serde(default)]
+    pub operand_offset: u32,
     /// D overwrites C.
     #[serde(default)]
     pub in_place: bool,
@@ -64,6 +70,11 @@ fn all_directions() -> Vec<String> {
 
 fn all_factors() -> Vec<[f32; 2]> {
     vec![[1.0, 0.0], [0.5, 2.0], [0.0, 1.0]]
+}
+
+/// 16 bytes of 16-bit elements.
+fn tensor_copies() -> u32 {
+    8
 }
 
 fn normal() -> Fill {
@@ -191,13 +202,22 @@ impl Share<'_> {
         let mut random =
             fastrand::Rng::with_seed(seed ^ u64::from(m) << 40 ^ u64::from(n) << 20 ^ u64::from(k));
         let [a_order, b_order] = orders(entry);
-        let a = HostMatrix::random(self.format, [m, k], a_order, 8, case.a, &mut random);
-        let b = HostMatrix::random(self.format, [k, n], b_order, 8, case.b, &mut random);
+        let a = HostMatrix::random(self.format, [m, k], a_order, case.operand_multiple, case.a, &mut random);
+        let b = HostMatrix::random(self.format, [k, n], b_order, case.operand_multiple, case.b, &mut random);
         let c = HostMatrix::random(self.format, [m, n], Order::RowMajor, 1, case.c, &mut random);
         let sums = Sums::of(&a, &b, &|_| ());
         let (d_pitch, d_offset) = (n + case.d_padding, case.d_offset);
-        let mut product =
-            Product { a, b, c: Some(c), alpha: 1.0, beta: 0.0, d_pitch, d_offset, in_place: case.in_place };
+        let mut product = Product {
+            a,
+            b,
+            operand_offset: case.operand_offset,
+            c: Some(c),
+            alpha: 1.0,
+            beta: 0.0,
+            d_pitch,
+            d_offset,
+            in_place: case.in_place,
+        };
         for &[alpha, beta] in &case.factors {
             (product.alpha, product.beta) = (alpha, beta);
             let place = format!("{m} x {n} x {k}, alpha {alpha}, beta {beta}");

@@ -2,18 +2,18 @@
 
 use core::marker::PhantomData;
 
-use cute_rs::atom::descriptor::MatrixDescriptor;
+use cute_rs::atom::Major;
 use cute_rs::atom::tma::{self, TmaTiles};
-use cute_rs::atom::{Major, SwizzleMode};
-use cute_rs::{CoordLayout, IntTuple, Layout, Partition, Tiler};
+use cute_rs::{CoordLayout, IntTuple, Partition, Tiler};
 use ptx::abi::{Argument, TensorElement, TensorMap};
-use ptx::{Builder, TensorLoad, Value, Var, WgmmaOperands};
+use ptx::{Builder, TensorLoad, Value};
 
-use super::{Consumer, Fragment, Mainloop, Piece, begin, tensor_swizzle, tiled_mma, unbounded};
+use super::multiplier::{Multiplier, Side};
+use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
 use crate::element::Element;
 use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{Arrivals, MainloopSpec, Plan, Roles};
+use crate::plan::{Arrivals, MainloopSpec, Plan, Producer, Roles};
 use crate::tile::{TileShape, WarpRoles};
 
 /// Operand pair `O`, tile shape `T`, warp roles `R`.
@@ -32,55 +32,28 @@ pub struct TensorMaps<'f> {
     b: Value<'f, u64>,
 }
 
-/// What the plan says of one operand.
-#[derive(Clone, Copy)]
-struct Side {
-    major: Major,
-    swizzle: SwizzleMode,
-    bits: u32,
-    /// The tile's extent along M or N, and along K.
-    mn: u32,
-    k: u32,
-    /// CTAs that bring a tile together.
-    slices: u32,
-}
-
-impl Side {
-    fn a(plan: &Plan) -> Self {
-        let MainloopSpec { a_major: major, types, tile: [mn, _, k], cluster, .. } = plan.mainloop;
-        Self { major, swizzle: plan.stage.a_swizzle, bits: types.element_bits(), mn, k, slices: cluster[1] }
-    }
-
-    fn b(plan: &Plan) -> Self {
-        let MainloopSpec { b_major: major, types, tile: [_, mn, k], cluster, .. } = plan.mainloop;
-        Self { major, swizzle: plan.stage.b_swizzle, bits: types.element_bits(), mn, k, slices: cluster[0] }
-    }
-
-    /// The tensor map of a matrix: its contiguous direction is dimension 0. Every launch makes one, so it asks for
-    /// nothing that takes long.
-    fn tensor_map(self, element: TensorElement, matrix: Matrix) -> TensorMap {
-        let Self { major, swizzle, bits, mn, k, slices } = self;
-        let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
-        let (inner, outer) = match major {
-            Major::K => (matrix.k, matrix.mn),
-            Major::Mn => (matrix.mn, matrix.k),
-        };
-        TensorMap {
-            element,
-            address: matrix.address,
-            dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
-            strides: vec![matrix.pitch * u64::from(element.bytes())],
-            box_dims: vec![width, other / slices],
-            swizzle: tensor_swizzle(swizzle),
-        }
+/// The tensor map of a matrix: its contiguous direction is dimension 0. Every launch makes one, so it asks for
+/// nothing that takes long.
+fn tensor_map(side: Side, element: TensorElement, matrix: Matrix) -> TensorMap {
+    let Side { major, swizzle, bits, mn, k, slices } = side;
+    let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
+    let (inner, outer) = match major {
+        Major::K => (matrix.k, matrix.mn),
+        Major::Mn => (matrix.mn, matrix.k),
+    };
+    TensorMap {
+        element,
+        address: matrix.address,
+        dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
+        strides: vec![matrix.pitch * u64::from(element.bytes())],
+        box_dims: vec![width, other / slices],
+        swizzle: tensor_swizzle(swizzle),
     }
 }
 
-/// Everything the layouts say about one operand's tile.
+/// How one operand's tile is copied.
 struct OperandTile {
-    major: Major,
     tiles: TmaTiles,
-    descriptor: MatrixDescriptor,
 }
 
 impl OperandTile {
@@ -88,16 +61,7 @@ impl OperandTile {
         let planned = "the plan admits only tiles that have a canonical layout";
         let tiles = TmaTiles::new(major, swizzle, bits, mn, k);
         let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect(planned);
-        let descriptor = MatrixDescriptor::new(major, swizzle, bits, mn, k).expect(planned);
-        Self { major, tiles, descriptor }
-    }
-
-    fn a(plan: &Plan) -> Self {
-        Self::new(Side::a(plan))
-    }
-
-    fn b(plan: &Plan) -> Self {
-        Self::new(Side::b(plan))
+        Self { tiles }
     }
 
     /// Starts the copies of this CTA's slice of the tile whose first element is `tile`, `(mn, k)`; `load` says where the
@@ -131,6 +95,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         cache: [O::A::CACHE, O::B::CACHE],
         tile: [T::M, T::N, T::K],
         roles: R::ROLES,
+        producer: Producer::Thread,
         consumers: R::CONSUMERS,
         arrivals: R::ARRIVALS,
         cluster: R::CLUSTER,
@@ -139,39 +104,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
     type Device<'f> = TensorMaps<'f>;
 
     fn name() -> String {
-        let letter = |major| match major {
-            Major::K => 'k',
-            Major::Mn => 'm',
-        };
-        let [cluster_m, cluster_n] = R::CLUSTER;
-        let cluster = if [cluster_m, cluster_n] == [1, 1] {
-            String::new()
-        } else {
-            format!("_{cluster_m}x{cluster_n}")
-        };
-        let roles = match R::ROLES {
-            Roles::Cooperative => "coop",
-            Roles::Pingpong => "pingpong",
-            Roles::Unspecialised => "plain",
-        };
-        let stages = R::STAGES.map_or_else(String::new, |stages| format!("_s{stages}"));
-        let arrivals = match R::ARRIVALS {
-            Arrivals::Warpgroup => "",
-            Arrivals::Warp => "_by_warp",
-            Arrivals::Thread => "_by_thread",
-        };
-        format!(
-            "{}_{}{}{}{}_{}x{}x{}_{roles}{}{cluster}{stages}{arrivals}",
-            Self::A::NAME,
-            letter(O::A::MAJOR),
-            O::A::CACHE.suffix(),
-            letter(O::B::MAJOR),
-            O::B::CACHE.suffix(),
-            T::M,
-            T::N,
-            T::K,
-            R::CONSUMERS
-        )
+        name::<O, T, R>("")
     }
 
     fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Self::Device<'f> {
@@ -180,8 +113,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         vec![
-            Side::a(plan).tensor_map(Self::A::TENSOR, a).into(),
-            Side::b(plan).tensor_map(Self::B::TENSOR, b).into(),
+            tensor_map(Side::a(plan), Self::A::TENSOR, a).into(),
+            tensor_map(Side::b(plan), Self::B::TENSOR, b).into(),
         ]
     }
 
@@ -211,31 +144,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         ring: Position<'f>,
         piece: Piece<'f>,
     ) -> Fragment<'f, f32> {
-        let multiplier = Multiplier::new(f, plan, consumer.part);
-        let multiply = || {
-            // The first stage overwrites the accumulators, so nothing has to clear them.
-            let first = ring.acquire();
-            multiplier.stage(first, false);
-            // The stage before the current one: its instructions may still be running.
-            let older = f.variable(first.empty);
-            f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
-                let stage = ring.acquire();
-                multiplier.stage(stage, true);
-                f.wgmma_wait(1);
-                consumer.release.arrive(older.get());
-                older.set(stage.empty);
-            });
-            consumer.turns.pass();
-            f.wgmma_wait(0);
-            consumer.release.arrive(older.get());
-        };
-        let nothing = || {
-            multiplier.clear();
-            consumer.turns.pass();
-        };
-        consumer.turns.begin();
-        f.if_else(piece.k_begin.less_than(piece.k_end), multiply, nothing);
-        multiplier.fragment(consumer, piece)
+        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece)
     }
 
     fn load_and_multiply<'f>(
@@ -269,6 +178,40 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
     }
 }
 
+/// An identifier of a mainloop's parameters; `producer` says what is unusual about who brings operands in.
+pub(super) fn name<O: OperandPair, T: TileShape, R: WarpRoles>(producer: &str) -> String {
+    let letter = |major| match major {
+        Major::K => 'k',
+        Major::Mn => 'm',
+    };
+    let [cluster_m, cluster_n] = R::CLUSTER;
+    let cluster =
+        if [cluster_m, cluster_n] == [1, 1] { String::new() } else { format!("_{cluster_m}x{cluster_n}") };
+    let roles = match R::ROLES {
+        Roles::Cooperative => "coop",
+        Roles::Pingpong => "pingpong",
+        Roles::Unspecialised => "plain",
+    };
+    let stages = R::STAGES.map_or_else(String::new, |stages| format!("_s{stages}"));
+    let arrivals = match R::ARRIVALS {
+        Arrivals::Warpgroup => "",
+        Arrivals::Warp => "_by_warp",
+        Arrivals::Thread => "_by_thread",
+    };
+    format!(
+        "{}_{}{}{}{}_{}x{}x{}_{roles}{}{cluster}{stages}{arrivals}{producer}",
+        <O::A as Operand>::Element::NAME,
+        letter(O::A::MAJOR),
+        O::A::CACHE.suffix(),
+        letter(O::B::MAJOR),
+        O::B::CACHE.suffix(),
+        T::M,
+        T::N,
+        T::K,
+        R::CONSUMERS
+    )
+}
+
 /// Starts the copies of one piece's operands.
 struct Loader<'f, 'p> {
     f: &'f Builder,
@@ -293,7 +236,16 @@ impl<'f, 'p> Loader<'f, 'p> {
         let tile = IntTuple::from(<(i64, i64, i64)>::from(plan.mainloop.tile.map(i64::from)));
         let tiles = unbounded(3).and_then(|problem| problem.inner_partition(&Tiler::Shape(&tile)));
         let tiles = tiles.expect("a tile has positive extents");
-        Self { f, plan, device, cluster, piece, tiles, a: OperandTile::a(plan), b: OperandTile::b(plan) }
+        Self {
+            f,
+            plan,
+            device,
+            cluster,
+            piece,
+            tiles,
+            a: OperandTile::new(Side::a(plan)),
+            b: OperandTile::new(Side::b(plan)),
+        }
     }
 
     /// Starts this CTA's copies of one k-tile into a stage.
@@ -310,96 +262,5 @@ impl<'f, 'p> Loader<'f, 'p> {
         let dst = stage.address + plan.stage.b_offset;
         let load = TensorLoad { map: device.b, dst, barrier, multicast: column, hint: b_hint };
         self.b.load(f, load, cluster.m, [n, k]);
-    }
-}
-
-/// Emits the matrix instructions of one consumer warpgroup.
-struct Multiplier<'f, 'p> {
-    f: &'f Builder,
-    plan: &'p Plan,
-    a: OperandTile,
-    b: OperandTile,
-    /// What the warpgroup's part of the rows adds to A's start address, in descriptor units of 16 B.
-    rows: Value<'f, u64>,
-    /// The instructions `(_, block, step)` of a part: where in A's and B's tiles their operands begin, in elements.
-    operands: [Layout; 2],
-    /// Which elements of the output's tile the threads hold.
-    elements: Partition<CoordLayout>,
-    accumulators: Vec<Vec<Var<'f, f32>>>,
-}
-
-impl<'f, 'p> Multiplier<'f, 'p> {
-    fn new(f: &'f Builder, plan: &'p Plan, part: Value<'f, u32>) -> Self {
-        let planned = "the plan admits only tiles that wgmma multiplies";
-        let a = OperandTile::a(plan);
-        let b = OperandTile::b(plan);
-        let [m, n, _] = plan.mainloop.tile;
-        let mma = tiled_mma(plan).expect(planned);
-        let of_a = mma.partition(cute_rs::Operand::A, a.descriptor.layout()).expect(planned);
-        let of_b = mma.partition(cute_rs::Operand::B, b.descriptor.layout()).expect(planned);
-        // Descriptors count 16 bytes.
-        let units = of_a.starts().upcast((128 / plan.mainloop.types.element_bits()).into()).expect(planned);
-        let zero = f.constant(0);
-        let rows = units.apply_modes(&[zero, part, zero, zero]).expect(planned);
-        let output = CoordLayout::identity(IntTuple::from((i64::from(m), i64::from(n))));
-        let elements = output.and_then(|output| mma.partition(cute_rs::Operand::C, &output)).expect(planned);
-        let accumulators = (0..plan.blocks())
-            .map(|_| (0..plan.mainloop.types.accumulators(n)).map(|_| f.uninitialised()).collect())
-            .collect();
-        let operands = [of_a.part(), of_b.part()];
-        Self { f, plan, a, b, rows: rows.cast(), operands, elements, accumulators }
-    }
-
-    /// What the warpgroup has of the tile when everything has been multiplied.
-    fn fragment(self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, f32> {
-        Fragment {
-            first: begin(&self.elements, [piece.m, piece.n], [None, Some(consumer.part)]),
-            blocks: self.accumulators,
-            elements: self.elements,
-            shared: consumer.shared,
-            warpgroup: consumer.warpgroup,
-            thread: consumer.thread,
-        }
-    }
-
-    fn clear(&self) {
-        for accumulator in self.accumulators.iter().flatten() {
-            accumulator.set(0.0);
-        }
-    }
-
-    /// The descriptor of the operand tile at a shared address.
-    fn descriptor(&self, operand: &OperandTile, address: Value<'f, u32>) -> Value<'f, u64> {
-        let start = (address & 0x3_FFFF) >> 4;
-        start.cast::<u64>() | operand.descriptor.bits(0)
-    }
-
-    /// Multiplies one stage into the accumulators; the old ones are added if `accumulate`.
-    fn stage(&self, stage: Stage<'f>, accumulate: bool) {
-        let a = self.descriptor(&self.a, stage.address) + self.rows;
-        let b = self.descriptor(&self.b, stage.address + self.plan.stage.b_offset);
-        let types = self.plan.mainloop.types;
-        // Descriptors count 16 bytes.
-        let units = |operands: &Layout, [block, step]: [u32; 2]| {
-            let elements = operands.at_modes(&[0, block.into(), step.into()]).unsigned_abs();
-            elements * u64::from(types.element_bits()) / 128
-        };
-        self.f.wgmma_fence();
-        for step in 0..self.plan.mainloop.tile[2] / types.k() {
-            let accumulate = self.f.constant(accumulate || step > 0);
-            for (block, accumulators) in (0u32..).zip(&self.accumulators) {
-                let [of_a, of_b] = self.operands;
-                let a = a + units(&of_a, [block, step]);
-                let b = b + units(&of_b, [0, step]);
-                let operands = WgmmaOperands {
-                    accumulate,
-                    transpose_a: self.a.major == Major::Mn,
-                    transpose_b: self.b.major == Major::Mn,
-                    ..WgmmaOperands::new(types, self.plan.mainloop.tile[1], a, b)
-                };
-                self.f.wgmma(operands, accumulators);
-            }
-        }
-        self.f.wgmma_commit();
     }
 }

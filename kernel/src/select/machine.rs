@@ -19,6 +19,9 @@ pub struct Machine {
     pub step_alone: f64,
     /// The same in taller tiles, whose instructions cover each other's waits.
     pub step_shared: f64,
+    /// Bytes a microsecond that one CTA's threads copy into shared memory in pieces of 16, 8, 4 and fewer bytes. Not
+    /// measured: estimates from the instructions that it takes.
+    pub copied: [f64; 4],
     /// Microseconds from asking for a tile to having it.
     pub latency: f64,
     /// Microseconds from one kernel of a stream to the first multiplication of the next.
@@ -64,6 +67,7 @@ impl Machine {
             throttle: 0.109,
             step_alone: 0.0146,
             step_shared: 0.0005,
+            copied: [50e3, 30e3, 16e3, 5e3],
             latency: 1.17,
             launch: 3.06,
             start: 0.82,

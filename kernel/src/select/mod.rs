@@ -160,11 +160,30 @@ mod tests {
         let staged = selection.refused.iter().find(|refused| refused.name == "staged-bf16-kk");
         let error = staged.expect("a kernel with tensor stores").error;
         assert!(matches!(error, LaunchError::Pitch { name: "D", .. }), "{error}");
-        // Rows of A of 2 * 1023 B: no kernel can load them.
+        // Rows of A of 2 * 1023 B: no tensor copy can load them.
         let problem = GemmProblem { m: 1024, n: 1024, k: 1023 };
         let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
-        assert!(selection.ranked.is_empty());
-        assert!(selection.refused.iter().all(|refused| refused.error.to_string().contains("2046 B")));
+        let copying = |name: &str| name.starts_with("unaligned");
+        assert!(!selection.ranked.is_empty() && names(&selection).into_iter().all(copying));
+        assert!(!selection.refused.iter().any(|refused| copying(&refused.name)));
+        assert!(selection.refused.iter().all(|refused| {
+            let words = refused.error.to_string();
+            words.contains("2046 B") && words.contains("take a kernel that copies elements")
+        }));
+    }
+
+    /// Operands that tensor copies can bring are brought by them.
+    #[test]
+    fn elements_are_copied_only_where_they_must_be() {
+        for (m, n, k) in [(1, 8, 8), (64, 64, 64), (128, 4096, 4096), (1000, 1000, 1000), (8192, 8192, 8192)]
+        {
+            for majors in [[Major::K, Major::K], [Major::K, Major::Mn], [Major::Mn, Major::Mn]] {
+                let m = if majors[0] == Major::Mn { m.max(8) } else { m };
+                let selection = select(&Request::packed("bf16", majors, GemmProblem { m, n, k }), &H200);
+                let first = names(&selection)[0];
+                assert!(!first.starts_with("unaligned"), "{m} x {n} x {k}, {majors:?}: {first}");
+            }
+        }
     }
 
     /// Times that the model must be near, of kernels that one resource decides; the rest is measured in

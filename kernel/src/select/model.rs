@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use collective::Plan;
+use collective::{Plan, Producer};
 use scheduler::{Tiles, Work};
 
 use super::Machine;
@@ -47,7 +47,7 @@ struct Slot {
 }
 
 impl Machine {
-    /// Predicts the time of a kernel for a legal call whose matrices are not in L2. Addresses are not looked at.
+    /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &dyn AnyGemm, call: &Call) -> Prediction {
         let (plan, problem, beta) = (&gemm.plan(), call.problem, call.beta != 0.0);
         let tiles = gemm.tiles(problem);
@@ -58,7 +58,7 @@ impl Machine {
         let whole_lanes = lanes.iter().all(|lane| lane.pieces.len() < WALKED_WAVES);
         let scale = if whole_lanes { 1.0 } else { (all / walked.max(1) as f64).max(1.0) };
 
-        let step = self.step(plan);
+        let step = self.step(plan, call);
         let epilogue = self.epilogue(plan, call);
         let times: Vec<Lane> =
             lanes.iter().map(|slot| Lane::of(plan, slot, tiles, step.seconds, epilogue)).collect();
@@ -96,14 +96,29 @@ impl Machine {
     }
 
     /// From one k-tile to the next.
-    fn step(&self, plan: &Plan) -> Step {
+    fn step(&self, plan: &Plan, call: &Call) -> Step {
         let [m, n, k] = plan.mainloop.tile;
         let instructions = f64::from(m / 64) * f64::from(k) / f64::from(plan.mainloop.types.k());
         // CTAs of one multiprocessor share its tensor cores.
         let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
         let wait = if m > 64 { self.step_shared } else { self.step_alone };
         let seconds = (math + wait).max(self.latency / f64::from(plan.stages));
+        let seconds = match plan.mainloop.producer {
+            Producer::Thread => seconds,
+            Producer::Warpgroup => seconds.max(self.copies(plan, call)) + self.step_alone,
+        };
         Step { math, seconds }
+    }
+
+    /// Microseconds in which threads copy a k-tile.
+    fn copies(&self, plan: &Plan, call: &Call) -> f64 {
+        let bytes = u64::from(plan.mainloop.types.element_bits() / 8);
+        let rate = |matrix: MatrixRef| {
+            let aligned = |width: u64| (matrix.address | (matrix.pitch * bytes)).is_multiple_of(width);
+            let width = [16, 8, 4].into_iter().position(aligned).unwrap_or(3);
+            self.copied[width]
+        };
+        f64::from(plan.stage.a_bytes) / rate(call.a) + f64::from(plan.stage.b_bytes) / rate(call.b)
     }
 
     /// One CTA's epilogue.

@@ -228,7 +228,17 @@ impl GemmArgs {
             None if self.beta != 0.0 => Some(fill([m, n], Order::RowMajor)),
             None => None,
         };
-        Product { a, b, c, alpha: self.alpha, beta: self.beta, d_pitch: n, d_offset: 0, in_place: false }
+        Product {
+            a,
+            b,
+            operand_offset: 0,
+            c,
+            alpha: self.alpha,
+            beta: self.beta,
+            d_pitch: n,
+            d_offset: 0,
+            in_place: false,
+        }
     }
 }
 
