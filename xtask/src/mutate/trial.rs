@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use collective::Plan;
+use collective::{Plan, Producer};
 use cute_rs::atom::Major;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
@@ -196,13 +196,20 @@ impl Case {
     }
 }
 
-/// The call of a problem, all matrices packed with rows of whole 16-byte units, and the elements of each matrix.
+/// The call of a problem, all matrices packed with rows of whole 16-byte units where kernels need them, and the elements of each matrix.
 fn call(plan: &Plan, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 4]) {
     let GemmProblem { m, n, k } = problem;
     let pitch = |extent: u32| extent.next_multiple_of(16);
+    // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
+    let padding = match (plan.mainloop.producer, purpose) {
+        (Producer::Warpgroup, Purpose { size: Size::Small, beta, odd }) => {
+            [[0, 4], [1, 2]][usize::from(odd)][usize::from(beta == 0.0)]
+        }
+        _ => 0,
+    };
     let shape = |major, mn| match major {
-        Major::K => [mn, pitch(k)],
-        Major::Mn => [k, pitch(mn)],
+        Major::K => [mn, pitch(k) + padding],
+        Major::Mn => [k, pitch(mn) + padding],
     };
     let c = [m, pitch(n) + u32::from(purpose.odd)];
     let shapes = [shape(plan.mainloop.a_major, m), shape(plan.mainloop.b_major, n), c, [m, pitch(n)]];
