@@ -8,6 +8,7 @@
 use std::error::Error;
 use std::time::Duration;
 
+use falchion::collective::{Epilogue, LinearArguments};
 use falchion::kernel::driver::{Enqueue, Prepared};
 use falchion::kernel::{Buffer, Launch, LaunchError, Program, ceiling};
 use falchion::prelude::*;
@@ -36,7 +37,10 @@ struct Rung {
     launch: fn(&Call, u32) -> Result<Option<Launch>, LaunchError>,
 }
 
-fn rung<C: GemmConfig>(step: &'static str, published: Option<u32>) -> Rung {
+fn rung<C>(step: &'static str, published: Option<u32>) -> Rung
+where
+    C: GemmConfig<Epilogue: Epilogue<Arguments = LinearArguments>>,
+{
     Rung { step, published, program: Gemm::<C>::program, launch: Gemm::<C>::launch }
 }
 

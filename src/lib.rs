@@ -47,10 +47,13 @@ pub mod verify;
 pub mod prelude {
     pub use collective::{
         AsManyAsFit, Cluster, Cooperative, DirectStore, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
-        LinearCombination, MnMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, Unspecialised,
+        LinearCombination, MnMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+        Unspecialised,
     };
     pub use half::{bf16, f16};
-    pub use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, MatrixRef};
+    pub use kernel::{
+        Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, Matrices, MatrixRef,
+    };
     pub use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent};
     pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U12, U16, U32, U64, U96, U128, U160, U192, U256};
 }

@@ -4,6 +4,8 @@
 //! compares every element with the oracle ([`oracle`]), within a bound derived from K and the formats ([`bound`]). D is
 //! poisoned before the run, and the memory around it must come back as it was.
 //!
+//! A [`Bench`] does the same for kernels whose epilogue is a tree, your own too ([`tree`]).
+//!
 //! [`instructions`] does the same for single instructions, bit by bit.
 //!
 //! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
@@ -15,11 +17,13 @@ pub mod matrix;
 pub mod oracle;
 pub mod product;
 pub mod tables;
+pub mod tree;
 
 pub use format::Format;
 pub use matrix::{HostMatrix, Order};
 pub use oracle::Sums;
 pub use product::{Mismatch, Outcome, Product, RunError};
+pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.
 fn fnv(bytes: &[u8]) -> u64 {

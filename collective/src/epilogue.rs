@@ -2,9 +2,11 @@
 
 mod linear;
 mod store;
+mod tree;
 
 pub use linear::{LinearArguments, LinearCombination};
-pub use store::{Combine, DirectStore, Output, Store, TmaStore};
+pub use store::{Access, Combine, DirectStore, Output, Store, TmaStore, Values};
+pub use tree::{HasTree, TreeEpilogue};
 
 use ptx::Builder;
 use ptx::Value;
@@ -13,6 +15,7 @@ use ptx::abi::Argument;
 use crate::element::Element;
 use crate::mainloop::Fragment;
 use crate::plan::{EpilogueSpec, Plan};
+use crate::tree::{NodeError, Shape};
 
 /// The output's extent on the device.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +51,14 @@ pub trait Epilogue: 'static {
     /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
 
+    /// Whether the arguments are legal for a product of this shape.
+    ///
+    /// # Errors
+    /// The first that is not.
+    fn check(arguments: &Self::Arguments, product: Shape) -> Result<(), NodeError>;
+
     /// The values of its parameters.
-    fn parameters(plan: &Plan, arguments: &Self::Arguments) -> Vec<Argument>;
+    fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;
 
     /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
     fn store<'f>(

@@ -4,7 +4,7 @@
 //!
 //! * a [`Mainloop`] brings operand tiles into shared memory and multiplies them ([`TmaWgmma`], or [`CopyWgmma`] for operands
 //!   at any address);
-//! * an [`Epilogue`] turns accumulators into the output ([`LinearCombination`]).
+//! * an [`Epilogue`] turns accumulators into the output ([`LinearCombination`], or a [`tree`] of your own).
 //!
 //! The third, the tile scheduler, is a crate of its own and never meets these two.
 //!
@@ -31,10 +31,12 @@ mod plan;
 mod real;
 mod sentence;
 mod tile;
+pub mod tree;
 
 pub use element::{Element, MultipliesWith};
 pub use epilogue::{
-    Combine, DirectStore, Epilogue, Extent, LinearArguments, LinearCombination, Output, Store, TmaStore,
+    Access, Combine, DirectStore, Epilogue, Extent, HasTree, LinearArguments, LinearCombination, Output,
+    Store, TmaStore, TreeEpilogue, Values,
 };
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{Consumer, CopyWgmma, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};

@@ -120,6 +120,8 @@ pub struct EpilogueSpec {
     pub buffers: u32,
     /// Registers a thread needs beside the accumulators.
     pub registers: u32,
+    /// How often it halves the columns: D has `N >> halvings` of them.
+    pub halvings: u32,
 }
 
 /// Where the operands' tiles lie in one stage.
@@ -514,7 +516,7 @@ impl Plan {
     }
 
     const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> StagingPlan {
-        let (n, bits) = (mainloop.tile[1], epilogue.staged_bits);
+        let (n, bits) = (mainloop.tile[1] >> epilogue.halvings, epilogue.staged_bits);
         if bits == 0 {
             return StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 };
         }
@@ -588,6 +590,11 @@ impl Plan {
     /// 64-row blocks of the tile that one consumer warpgroup computes.
     pub const fn blocks(&self) -> u32 {
         self.mainloop.blocks()
+    }
+
+    /// Columns of D that a tile has.
+    pub const fn output_tile_n(&self) -> u32 {
+        self.mainloop.tile[1] >> self.epilogue.halvings
     }
 }
 

@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use collective::{
-    Cluster, Cooperative, CopyWgmma, Element, KMajor, LinearCombination, Mainloop, MnMajor, MultipliesWith,
-    Operand, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
+    Cluster, Cooperative, CopyWgmma, Element, Epilogue, KMajor, LinearArguments, LinearCombination, Mainloop,
+    MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
@@ -61,7 +61,10 @@ struct Entry<C> {
     config: PhantomData<fn() -> C>,
 }
 
-impl<C: GemmConfig> AnyGemm for Entry<C> {
+impl<C: GemmConfig> AnyGemm for Entry<C>
+where
+    C::Epilogue: Epilogue<Arguments = LinearArguments>,
+{
     fn name(&self) -> &str {
         &self.name
     }
@@ -104,7 +107,10 @@ impl<C: GemmConfig> AnyGemm for Entry<C> {
 }
 
 /// Forgets a kernel's type: a kernel of your own beside those of the catalogue.
-pub fn erased<C: GemmConfig>(name: impl Into<String>) -> Box<dyn AnyGemm> {
+pub fn erased<C: GemmConfig>(name: impl Into<String>) -> Box<dyn AnyGemm>
+where
+    C::Epilogue: Epilogue<Arguments = LinearArguments>,
+{
     Box::new(Entry::<C> { name: name.into(), config: PhantomData })
 }
 
@@ -198,7 +204,10 @@ where
     all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
 }
 
-fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm> {
+fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm>
+where
+    C::Epilogue: Epilogue<Arguments = LinearArguments>,
+{
     let spec = Gemm::<C>::PLAN.mainloop;
     let direction = |major, mn| if major == Major::K { 'k' } else { mn };
     let (a, b) = (direction(spec.a_major, 'm'), direction(spec.b_major, 'n'));

@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use collective::pipeline::{ClusterPosition, Release, Ring};
+use collective::tree::Shape;
 use collective::{
     Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Producer,
     Roles,
@@ -11,7 +12,7 @@ use ptx::{Builder, Entry, Function, Special, Value, Var};
 use scheduler::{TileScheduler, Tiles, Work};
 
 use crate::error::LaunchError;
-use crate::problem::{Call, GemmProblem, Launch};
+use crate::problem::{Call, GemmProblem, Launch, Matrices, OutputRule};
 use crate::program::Program;
 
 /// What a kernel is made of.
@@ -36,7 +37,7 @@ pub trait GemmConfig: 'static {
     /// Brings operand tiles in and multiplies them.
     type Mainloop: Mainloop;
     /// Turns accumulators into the output.
-    type Epilogue: Epilogue<Accumulator = <Self::Mainloop as Mainloop>::Accumulator, Arguments = LinearArguments>;
+    type Epilogue: Epilogue<Accumulator = <Self::Mainloop as Mainloop>::Accumulator>;
     /// Deals output tiles to CTAs.
     type Scheduler: TileScheduler;
 }
@@ -48,7 +49,7 @@ pub struct Composed<M, E, S>(PhantomData<(M, E, S)>);
 impl<M, E, S> GemmConfig for Composed<M, E, S>
 where
     M: Mainloop,
-    E: Epilogue<Accumulator = M::Accumulator, Arguments = LinearArguments>,
+    E: Epilogue<Accumulator = M::Accumulator>,
     S: TileScheduler,
 {
     type Mainloop = M;
@@ -226,27 +227,48 @@ impl<C: GemmConfig> Gemm<C> {
         Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
     }
 
-    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters
-    /// at once ([`Engine::slots`](crate::Engine::slots)).
+    /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
+    /// runs `slots` of the kernel's clusters at once ([`Engine::slots`](crate::Engine::slots)).
     /// `None` where there is nothing to do: M = 0 or N = 0.
     ///
     /// # Errors
     /// The first argument that is illegal, with its value and what was needed.
-    pub fn launch(call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let output_bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
-        let checked = call.check(&Self::PLAN.mainloop, output_bits, C::Epilogue::OUTPUT_ALIGNMENT)?;
-        let problem = call.problem;
+    pub fn launch_with(
+        matrices: &Matrices,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let output = OutputRule {
+            bits: <<C::Epilogue as Epilogue>::Output as Element>::BITS,
+            alignment: C::Epilogue::OUTPUT_ALIGNMENT,
+            halvings: Self::PLAN.epilogue.halvings,
+        };
+        let checked = matrices.check(&Self::PLAN.mainloop, output)?;
+        let problem = matrices.problem;
         if problem.m == 0 || problem.n == 0 {
             return Ok(None);
         }
-        let tiles = Self::tiles(GemmProblem { k: checked.k, ..problem });
+        C::Epilogue::check(epilogue, Shape { m: problem.m, n: problem.n })?;
+        let tiles = Self::tiles(problem);
         if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
             return Err(LaunchError::TooManyTiles { m: tiles.m, n: tiles.n });
         }
         let mut arguments = C::Mainloop::arguments(&Self::PLAN, checked.a, checked.b);
         arguments.extend([problem.m.into(), problem.n.into(), tiles.k.into()]);
-        arguments.extend(C::Epilogue::parameters(&Self::PLAN, &checked.epilogue));
+        arguments.extend(C::Epilogue::parameters(&Self::PLAN, epilogue, checked.d));
         let ctas = [C::Scheduler::workers(tiles, slots) * Self::PLAN.cluster_size(), 1, 1];
         Ok(Some(Launch { grid: ptx::abi::Grid { ctas }, arguments }))
+    }
+
+    /// As [`launch_with`](Self::launch_with) for `D = alpha * A * B + beta * C`.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, with its value and what was needed.
+    pub fn launch(call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError>
+    where
+        C::Epilogue: Epilogue<Arguments = LinearArguments>,
+    {
+        let c_bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
+        Self::launch_with(&call.matrices(), &call.linear(c_bits)?, slots)
     }
 }

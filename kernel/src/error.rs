@@ -153,7 +153,7 @@ pub enum EngineError {
 }
 
 /// Why a GEMM call is not legal.
-#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// An extent is too large.
@@ -229,6 +229,9 @@ pub enum LaunchError {
         /// Bytes it must be a multiple of.
         alignment: u64,
     },
+    /// An argument of the epilogue.
+    #[error(transparent)]
+    Epilogue(#[from] collective::tree::NodeError),
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {

@@ -72,6 +72,6 @@ pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::{Buffer, Engine};
 pub use error::{EngineError, LaunchError};
-pub use problem::{Call, GemmProblem, Launch, MatrixRef};
+pub use problem::{Call, GemmProblem, Launch, Matrices, MatrixRef};
 pub use program::Program;
 pub use select::{Machine, Prediction, Ranked, Refused, Request, Selection, rank, select};

@@ -61,35 +61,50 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
 }
 
-/// What [`Call::check`] found.
+/// The matrices that every kernel has, whatever its epilogue: `D (M, N)` comes of `A (M, K) * B (K, N)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matrices {
+    /// Extents of the product. Where the epilogue joins pairs of columns, D has half of N.
+    pub problem: GemmProblem,
+    /// A, in the kernel's major direction.
+    pub a: MatrixRef,
+    /// B, in the kernel's major direction.
+    pub b: MatrixRef,
+    /// D, row-major.
+    pub d: MatrixRef,
+}
+
+/// What a kernel asks of D.
+pub(crate) struct OutputRule {
+    /// Bits of an element.
+    pub(crate) bits: u32,
+    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    pub(crate) alignment: u64,
+    /// D has `N >> halvings` columns.
+    pub(crate) halvings: u32,
+}
+
+/// What [`Matrices::check`] found.
 pub(crate) struct Checked {
-    /// The K that is summed: zero where `alpha` is.
-    pub(crate) k: u32,
     pub(crate) a: Matrix,
     pub(crate) b: Matrix,
-    pub(crate) epilogue: LinearArguments,
+    pub(crate) d: Output,
 }
 
 /// Extents are below this, so that tile indices and byte offsets stay in range.
 const EXTENT_LIMIT: u32 = 1 << 31;
 
-impl Call {
+impl Matrices {
     /// Checks everything that does not depend on the tile.
-    pub(crate) fn check(
-        &self,
-        spec: &MainloopSpec,
-        output_bits: u32,
-        output_alignment: u64,
-    ) -> Result<Checked, LaunchError> {
+    pub(crate) fn check(&self, spec: &MainloopSpec, output: OutputRule) -> Result<Checked, LaunchError> {
         let GemmProblem { m, n, k } = self.problem;
         for (name, extent) in [("M", m), ("N", n), ("K", k)] {
             if extent >= EXTENT_LIMIT {
                 return Err(LaunchError::Extent { name, extent, limit: EXTENT_LIMIT });
             }
         }
-        let empty = m == 0 || n == 0 || k == 0 || self.alpha == 0.0;
+        let empty = m == 0 || n == 0 || k == 0;
         let bytes = u64::from(spec.types.element_bits() / 8);
-        let output_bytes = u64::from(output_bits / 8);
         let operand = |name, matrix: MatrixRef, mn, major: Major| {
             let contiguous = match major {
                 Major::K => k,
@@ -103,37 +118,45 @@ impl Call {
             // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
             let pitch = if empty { 16 / bytes } else { matrix.pitch };
             let address = if empty { 0 } else { matrix.address };
-            Ok(Matrix { address, mn, k, pitch })
+            Ok::<_, LaunchError>(Matrix { address, mn, k, pitch })
         };
         let a = operand("A", self.a, m, spec.a_major)?;
         let b = operand("B", self.b, n, spec.b_major)?;
-        let output = |name, matrix: MatrixRef, alignment| {
-            if m == 0 || n == 0 {
-                return Ok(());
-            }
-            Rule { name, contiguous: n, bytes: output_bytes, alignment }.check(matrix)
-        };
-        output("D", self.d, output_alignment)?;
-        let row_bytes = u64::from(n) * output_bytes;
-        if m > 0 && !row_bytes.is_multiple_of(output_alignment) {
-            return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment: output_alignment });
+        let OutputRule { bits, alignment, halvings } = output;
+        let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
+        if m > 0 && n > 0 {
+            Rule { name: "D", contiguous: columns, bytes, alignment }.check(self.d)?;
         }
+        let row_bytes = u64::from(columns) * bytes;
+        if m > 0 && !row_bytes.is_multiple_of(alignment) {
+            return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment });
+        }
+        Ok(Checked { a, b, d: Output { address: self.d.address, m, n: columns, pitch: self.d.pitch } })
+    }
+}
+
+impl Call {
+    /// The product whose K is zero where `alpha` is: then A and B are not read.
+    pub(crate) fn matrices(&self) -> Matrices {
+        let k = if self.alpha == 0.0 { 0 } else { self.problem.k };
+        Matrices { problem: GemmProblem { k, ..self.problem }, a: self.a, b: self.b, d: self.d }
+    }
+
+    /// The factors and C, which must be there unless `beta` is zero.
+    pub(crate) fn linear(&self, c_bits: u32) -> Result<LinearArguments, LaunchError> {
+        let GemmProblem { m, n, .. } = self.problem;
         let c = match self.c {
             Some(c) if self.beta != 0.0 => {
-                output("C", c, output_bytes)?;
+                if m > 0 && n > 0 {
+                    let bytes = u64::from(c_bits / 8);
+                    Rule { name: "C", contiguous: n, bytes, alignment: bytes }.check(c)?;
+                }
                 c
             }
             None if self.beta != 0.0 => return Err(LaunchError::MissingC { beta: self.beta }),
             Some(_) | None => MatrixRef { address: 0, pitch: 0 },
         };
-        let epilogue = LinearArguments {
-            alpha: self.alpha,
-            beta: self.beta,
-            c: c.address,
-            c_pitch: c.pitch,
-            d: Output { address: self.d.address, m, n, pitch: self.d.pitch },
-        };
-        Ok(Checked { k: if self.alpha == 0.0 { 0 } else { k }, a, b, epilogue })
+        Ok(LinearArguments { alpha: self.alpha, beta: self.beta, c: c.address, c_pitch: c.pitch })
     }
 }
 

@@ -5,11 +5,12 @@ use core::marker::PhantomData;
 use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 
-use super::store::{DirectStore, Output, Store};
+use super::store::{Access, Combine, DirectStore, Output, Store};
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{EpilogueSpec, Plan};
+use crate::tree::{NodeError, Path, Shape};
 
 /// `D = alpha * acc + beta * C` with row-major C and D of type `T`, stored as `S` does it: [`DirectStore`] or
 /// [`TmaStore`](super::TmaStore).
@@ -30,8 +31,6 @@ pub struct LinearArguments {
     pub c: u64,
     /// Elements from one row of C to the next.
     pub c_pitch: u64,
-    /// D.
-    pub d: Output,
 }
 
 /// Parameters of [`LinearCombination`] on the device.
@@ -51,7 +50,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     type Arguments = LinearArguments;
     type Device<'f> = LinearDevice<'f, S::Device<'f>>;
     const SPEC: EpilogueSpec =
-        EpilogueSpec { staged_bits: S::STAGED_BITS, buffers: S::BUFFERS, registers: 24 };
+        EpilogueSpec { staged_bits: S::STAGED_BITS, buffers: S::BUFFERS, registers: 24, halvings: 0 };
     const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
 
     fn name() -> String {
@@ -69,8 +68,17 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         }
     }
 
-    fn parameters(plan: &Plan, arguments: &LinearArguments) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c, c_pitch, d } = *arguments;
+    fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
+        if arguments.beta == 0.0 {
+            return Ok(());
+        }
+        let c = Path::ROOT.then("C");
+        c.check_address::<T>(arguments.c)?;
+        c.check_pitch::<T>(arguments.c_pitch, product.n)
+    }
+
+    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+        let LinearArguments { alpha, beta, c, c_pitch } = *arguments;
         let even = |address: u64, pitch: u64| address.is_multiple_of(4) && pitch.is_multiple_of(2);
         let pairs = d.n.is_multiple_of(2) && even(d.address, d.pitch) && (beta == 0.0 || even(c, c_pitch));
         let mut parameters =
@@ -87,7 +95,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         fragment: Fragment<'f, f32>,
     ) {
         let emit = |source: bool, pairs: bool| {
-            let combine = |row: &FragmentRow<'f, f32>| {
+            let row = |row: &FragmentRow<'f, f32>| {
                 let source = source.then(|| Source::<T>::load(f, &device, extent, row, pairs));
                 row.pairs
                     .iter()
@@ -101,7 +109,10 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
                     })
                     .collect()
             };
-            S::store(f, plan, device.d, extent, &fragment, pairs, &combine);
+            let values =
+                |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(row).collect::<Vec<_>>();
+            let combine = Combine { pairs_at_once: None, values: &values };
+            S::store(f, plan, device.d, extent, &fragment, Access { pairs, whole: false }, combine);
         };
         let pairs = device.pairs.differs_from(0);
         f.if_else(

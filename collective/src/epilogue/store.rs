@@ -27,8 +27,54 @@ pub struct Output {
     pub pitch: u64,
 }
 
-/// Finishes one row of a fragment: the values that replace its accumulators, pair by pair.
-pub type Combine<'a, 'f> = &'a dyn Fn(&FragmentRow<'f, f32>) -> Vec<[Value<'f, f32>; 2]>;
+/// What replaces the accumulators of some rows of a block: by row, pairs of columns.
+pub type Values<'a, 'f> = &'a dyn Fn(u32, &[FragmentRow<'f, f32>]) -> Vec<Vec<[Value<'f, f32>; 2]>>;
+
+/// Finishes accumulators.
+#[derive(Clone, Copy)]
+pub struct Combine<'a, 'f> {
+    /// All rows of a block at once, so many pairs of the output at a time; `None`: row by row, as many pairs as may be.
+    pub pairs_at_once: Option<usize>,
+    /// The values for rows of a block, which is its first argument.
+    pub values: Values<'a, 'f>,
+}
+
+impl core::fmt::Debug for Combine<'_, '_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Combine").field("pairs_at_once", &self.pairs_at_once).finish_non_exhaustive()
+    }
+}
+
+impl<'f> Combine<'_, 'f> {
+    /// The values for rows of a block, packed as elements `T`.
+    fn packed<T: Element>(
+        self,
+        f: &'f Builder,
+        block: u32,
+        rows: &[FragmentRow<'f, f32>],
+    ) -> Vec<Vec<Value<'f, u32>>> {
+        let pack = |pairs: Vec<[Value<'f, f32>; 2]>| {
+            pairs.into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect()
+        };
+        match self.pairs_at_once {
+            Some(_) => (self.values)(block, rows).into_iter().map(pack).collect(),
+            None => rows
+                .iter()
+                .flat_map(|row| (self.values)(block, core::slice::from_ref(row)))
+                .map(pack)
+                .collect(),
+        }
+    }
+}
+
+/// How a tile's memory may be accessed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// D's rows consist of aligned pairs.
+    pub pairs: bool,
+    /// All of the tile is inside of D.
+    pub whole: bool,
+}
 
 /// A way of storing results as elements `T`.
 #[diagnostic::on_unimplemented(
@@ -63,7 +109,7 @@ pub trait Store<T>: 'static {
         device: Self::Device<'f>,
         extent: Extent<'f>,
         fragment: &Fragment<'f, f32>,
-        pairs: bool,
+        access: Access,
         combine: Combine<'_, 'f>,
     );
 
@@ -79,6 +125,47 @@ pub(super) fn row_address<'f, T: Element>(
 ) -> Value<'f, u64> {
     let element = row.row.cast::<u64>().mul_add(pitch, row.column.cast::<u64>());
     matrix + element * u64::from(T::BITS / 8)
+}
+
+/// A row of D as a thread stores it.
+struct OutputRow<'f> {
+    /// The address of the thread's first element.
+    base: Value<'f, u64>,
+    /// How many columns lie between that and the edge; zero where the row is outside.
+    columns: Value<'f, u32>,
+}
+
+impl<'f> OutputRow<'f> {
+    fn new<T: Element>(
+        device: DirectDevice<'f>,
+        extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        row: &FragmentRow<'f, f32>,
+        halvings: u32,
+    ) -> Self {
+        let mut row = row.part(0, 0);
+        if halvings > 0 {
+            let first = fragment.first[1];
+            row.column = (first >> halvings) + (row.column - first);
+        }
+        let base = row_address::<T>(device.address, device.pitch, &row);
+        Self { base, columns: row.columns_inside(Extent { n: extent.n >> halvings, ..extent }) }
+    }
+
+    /// Stores two neighbouring columns, the first of them counted from the thread's first.
+    fn store<T: Element>(&self, f: &'f Builder, access: Access, column: u32, packed: Value<'f, u32>) {
+        let inside = |column: u32| self.columns.more_than(column);
+        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        if access.pairs && access.whole {
+            f.store_global(self.base, offset(column), [packed]);
+        } else if access.pairs {
+            f.if_(inside(column), || f.store_global(self.base, offset(column), [packed]));
+        } else {
+            for (column, half) in (column..).zip(f.unpack::<T>(packed)) {
+                f.if_(inside(column), || f.store_global(self.base, offset(column), [half]));
+            }
+        }
+    }
 }
 
 /// Registers to global memory, each thread its own elements; any address and pitch.
@@ -113,27 +200,40 @@ impl<T: Element> Store<T> for DirectStore {
 
     fn store<'f>(
         f: &'f Builder,
-        _plan: &Plan,
+        plan: &Plan,
         device: DirectDevice<'f>,
         extent: Extent<'f>,
         fragment: &Fragment<'f, f32>,
-        pairs: bool,
+        access: Access,
         combine: Combine<'_, 'f>,
     ) {
         let start = fragment.start();
-        for row in (0u32..).zip(&fragment.blocks).flat_map(|(block, _)| fragment.rows(start, block)) {
-            let base = row_address::<T>(device.address, device.pitch, &row);
-            let columns = row.columns_inside(extent);
-            let inside = |column: u32| columns.more_than(column);
-            let offset = |column: u32| (column * T::BITS / 8).cast_signed();
-            for (pair, [low, high]) in row.pairs.iter().zip(combine(&row)) {
-                let packed = f.pack::<T>(low, high);
-                if pairs {
-                    f.if_(inside(pair.column), || f.store_global(base, offset(pair.column), [packed]));
-                } else {
-                    for (column, half) in (pair.column..).zip(f.unpack::<T>(packed)) {
-                        f.if_(inside(column), || f.store_global(base, offset(column), [half]));
+        let halvings = plan.epilogue.halvings;
+        let output =
+            |row: &FragmentRow<'f, f32>| OutputRow::new::<T>(device, extent, fragment, row, halvings);
+        for (block, _) in (0u32..).zip(&fragment.blocks) {
+            let rows = fragment.rows(start, block);
+            if let Some(pairs_at_once) = combine.pairs_at_once {
+                let outputs: Vec<_> = rows.iter().map(output).collect();
+                let parts = rows.first().map_or(0, |row| row.pairs.len()) >> halvings;
+                for first in (0..parts).step_by(pairs_at_once) {
+                    let part: Vec<_> = rows
+                        .iter()
+                        .map(|row| row.part(first << halvings, pairs_at_once << halvings))
+                        .collect();
+                    for (output, pairs) in outputs.iter().zip((combine.values)(block, &part)) {
+                        for (column, [low, high]) in (first as u32 * 8..).step_by(8).zip(pairs) {
+                            output.store::<T>(f, access, column, f.pack::<T>(low, high));
+                        }
                     }
+                }
+                continue;
+            }
+            for row in rows {
+                let output = output(&row);
+                let values = (combine.values)(block, core::slice::from_ref(&row));
+                for (pair, [low, high]) in row.pairs.iter().zip(values.into_iter().flatten()) {
+                    output.store::<T>(f, access, pair.column, f.pack::<T>(low, high));
                 }
             }
         }
@@ -166,7 +266,7 @@ struct Staging {
 
 impl Staging {
     fn new<T: Element>(plan: &Plan) -> Self {
-        let (n, mode) = (plan.mainloop.tile[1], plan.staging.swizzle);
+        let (n, mode) = (plan.output_tile_n(), plan.staging.swizzle);
         let columns = mode.elements(T::BITS);
         let planned = "a tile's N is a multiple of 8, and so of a row of 16 bytes";
         let buffer = smem::tile(Major::K, mode, T::BITS, 64, columns).expect(planned);
@@ -194,7 +294,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        let (swizzle, n) = (plan.staging.swizzle, plan.mainloop.tile[1]);
+        let (swizzle, n) = (plan.staging.swizzle, plan.output_tile_n());
         let map = TensorMap {
             element: T::TENSOR,
             address: output.address,
@@ -212,7 +312,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
         map: Value<'f, u64>,
         _extent: Extent<'f>,
         fragment: &Fragment<'f, f32>,
-        _pairs: bool,
+        _access: Access,
         combine: Combine<'_, 'f>,
     ) {
         let staging = Staging::new::<T>(plan);
@@ -239,11 +339,12 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
             }
             let buffer = base + index % buffers * buffer_bytes;
             let first = (part.k / 8) as usize;
-            let packed: Vec<Vec<Value<'f, u32>>> = rows[block as usize]
+            let halvings = plan.epilogue.halvings;
+            let of_part: Vec<_> = rows[block as usize]
                 .iter()
-                .map(|row| combine(&row.part(first, pairs)))
-                .map(|pairs| pairs.into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect())
+                .map(|row| row.part(first << halvings, pairs << halvings))
                 .collect();
+            let packed = combine.packed::<T>(f, block, &of_part);
             if let [upper, lower] = &packed[..] {
                 Self::fill::<T>(f, &matrices.layout, [of_lane, buffer], [upper, lower]);
             }
@@ -255,7 +356,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
             f.barrier_sync(barrier, 128);
             f.if_(issues, || {
                 let [m, n] = fragment.first;
-                let coords = [n + part.k, m + block * 64];
+                let coords = [(n >> halvings) + part.k, m + block * 64];
                 f.tensor_store(map, buffer, coords.map(Value::cast));
                 f.bulk_commit();
             });

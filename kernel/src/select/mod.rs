@@ -158,7 +158,7 @@ mod tests {
         let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
         assert!(!selection.ranked.is_empty());
         let staged = selection.refused.iter().find(|refused| refused.name == "staged-bf16-kk");
-        let error = staged.expect("a kernel with tensor stores").error;
+        let error = &staged.expect("a kernel with tensor stores").error;
         assert!(matches!(error, LaunchError::Pitch { name: "D", .. }), "{error}");
         // Rows of A of 2 * 1023 B: no tensor copy can load them.
         let problem = GemmProblem { m: 1024, n: 1024, k: 1023 };

@@ -1,6 +1,6 @@
 //! One GEMM on an engine against plain f64 loops.
 
-use collective::{Element, Mainloop};
+use collective::{Element, Epilogue, LinearArguments, Mainloop};
 use cute_rs::atom::Major;
 use half::bf16;
 use kernel::{Call, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};
@@ -19,12 +19,18 @@ fn bytes(values: &[bf16]) -> Vec<u8> {
 }
 
 /// Runs `D = 1.5 * A * B - 0.5 * C` and `D = 1.5 * A * B`, and compares every element and the memory around D.
-pub(crate) fn check<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem) {
+pub(crate) fn check<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem)
+where
+    C::Epilogue: Epilogue<Arguments = LinearArguments>,
+{
     check_with::<C>(engine, problem, -0.5);
     check_with::<C>(engine, problem, 0.0);
 }
 
-fn check_with<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem, beta: f32) {
+fn check_with<C: GemmConfig>(engine: &mut dyn Engine, problem: GemmProblem, beta: f32)
+where
+    C::Epilogue: Epilogue<Arguments = LinearArguments>,
+{
     let name = Gemm::<C>::name();
     assert_eq!(<<C::Mainloop as Mainloop>::A as Element>::NAME, "bf16", "the test speaks bf16");
     let GemmProblem { m, n, k } = problem;

@@ -1,0 +1,124 @@
+//! Epilogues as trees: types that say what becomes of an accumulator on its way to D.
+//!
+//! A [`Node`] gives one value for each element of a matrix. Leaves read something: the [`Accumulator`], a number, a vector
+//! along the rows or the columns, a matrix. [`Compute`] applies a function to the values of other nodes. Some nodes pass
+//! their value on and do something beside: [`AuxStore`] writes it to memory, the reductions sum it up.
+//!
+//! | node | value at (row, column) |
+//! |---|---|
+//! | [`Accumulator`] | the product's |
+//! | [`Constant<N, D>`](Constant) | N / D |
+//! | [`Scalar`], [`ScalarPointer<T>`](ScalarPointer) | one number, of the host or in device memory |
+//! | [`RowVector<T>`](RowVector), [`ColumnVector<T>`](ColumnVector) | `v[column]`, `v[row]` |
+//! | [`Load<T>`](Load), [`Residual<T>`](Residual) | an element of a matrix, or a multiple of it |
+//! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
+//! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
+//!
+//! # One tree, two readers
+//!
+//! A tree emits itself for the device ([`Node::begin`] to [`Node::end`]) and evaluates itself on the host
+//! ([`Node::evaluate`]) from the same arguments, in f64 with bounds for what the device may round. So a tree is its own
+//! oracle.
+
+mod check;
+mod compute;
+mod declare;
+mod host;
+mod leaf;
+mod matrix;
+mod span;
+mod vector;
+mod visit;
+
+pub use check::{NodeError, NodeProblem, Path, Shape};
+pub use compute::{Add, Compute, Function, Inputs, Mul, MulAdd};
+pub use declare::{Declare, Parameters};
+pub use host::{Host, Memory, Written};
+pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
+pub use matrix::{AuxStore, Load, MatrixArgument, Residual, ResidualArgument};
+pub use span::Span;
+pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
+pub use visit::{Pair, Part, PartRow, Visit};
+
+/// What is known of a tree from its type alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// How often the columns of its value have been halved since the accumulators; `None` where it reads none.
+    pub halvings: Option<u32>,
+    /// How many bindings of `Let` it stands in need of.
+    pub free: u32,
+}
+
+impl Facts {
+    /// A leaf that reads no accumulator.
+    pub const LEAF: Self = Self { halvings: None, free: 0 };
+
+    /// What is known of a node that takes values of two others, element by element.
+    ///
+    /// # Panics
+    /// While compiling, where one has half the columns of the other.
+    #[must_use]
+    pub const fn beside(self, other: Self) -> Self {
+        let halvings = match (self.halvings, other.halvings) {
+            (Some(a), Some(b)) if a != b => {
+                panic!("a gated pair stands beside values that are not gated: they have twice its columns")
+            }
+            (Some(a), _) => Some(a),
+            (None, b) => b,
+        };
+        Self { halvings, free: if self.free > other.free { self.free } else { other.free } }
+    }
+}
+
+/// A node of an epilogue's tree: a value for each element of a matrix.
+///
+/// Emission goes through one tile at a time: [`begin`](Node::begin), then for each [`Part`] of the tile
+/// [`load`](Node::load) and [`compute`](Node::compute) for each pair of neighbouring columns, the rows of a column one
+/// after the other, then [`end`](Node::end). All of a tile is one straight line of instructions.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no node of an epilogue's tree",
+    note = "write a leaf such as `Accumulator`, or `Compute<F, (X, Y)>` for a function of other nodes"
+)]
+pub trait Node: 'static {
+    /// What a caller hands over.
+    type Arguments;
+    /// Kernel parameters on the device.
+    type Device<'f>: Copy;
+    /// What is remembered while a tile is emitted: values loaded ahead, partial sums.
+    type State<'f>;
+    /// What is known from the type alone.
+    const FACTS: Facts;
+
+    /// An identifier for kernel names.
+    fn name() -> String;
+
+    /// Whether the arguments are legal for a value of this shape.
+    ///
+    /// # Errors
+    /// The first that is not, with the path to its node.
+    fn check(arguments: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError>;
+
+    /// Whether all accesses of two neighbouring elements, the first in an even column, can be one.
+    fn pairs(arguments: &Self::Arguments) -> bool;
+
+    /// The values of its parameters.
+    fn parameters(arguments: &Self::Arguments, out: &mut Parameters);
+
+    /// Declares its parameters, in the order of [`Node::parameters`].
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f>;
+
+    /// Emitted before the first part of a tile.
+    fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f>;
+
+    /// Emitted before the first value of a part: starts every load of the part.
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
+
+    /// Emitted for two neighbouring columns of a row.
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f>;
+
+    /// Emitted behind the last part of a tile.
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>);
+
+    /// The value at (row, column) on the host.
+    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Span;
+}

@@ -1,0 +1,53 @@
+//! Kernel parameters of a tree: declared and filled in the same order.
+
+use ptx::abi::Argument;
+use ptx::{Builder, Scalar, Value};
+
+/// Names of parameters, in the order of the tree.
+const NAMES: [&str; 64] = [
+    "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15",
+    "t16", "t17", "t18", "t19", "t20", "t21", "t22", "t23", "t24", "t25", "t26", "t27", "t28", "t29", "t30",
+    "t31", "t32", "t33", "t34", "t35", "t36", "t37", "t38", "t39", "t40", "t41", "t42", "t43", "t44", "t45",
+    "t46", "t47", "t48", "t49", "t50", "t51", "t52", "t53", "t54", "t55", "t56", "t57", "t58", "t59", "t60",
+    "t61", "t62", "t63",
+];
+
+/// Declares the parameters of a tree's nodes, one after the other.
+#[derive(Debug)]
+pub struct Declare<'f> {
+    f: &'f Builder,
+    declared: usize,
+}
+
+impl<'f> Declare<'f> {
+    /// For a kernel.
+    pub fn new(f: &'f Builder) -> Self {
+        Self { f, declared: 0 }
+    }
+
+    /// The builder.
+    pub fn builder(&self) -> &'f Builder {
+        self.f
+    }
+
+    /// The next parameter. Beyond 64 of them the verifier refuses the kernel: two have one name.
+    pub fn param<T: Scalar>(&mut self) -> Value<'f, T> {
+        let name = NAMES[self.declared.min(NAMES.len() - 1)];
+        self.declared += 1;
+        self.f.param(name)
+    }
+}
+
+/// The values of a tree's parameters.
+#[derive(Debug, Default)]
+pub struct Parameters {
+    /// One after the other.
+    pub values: Vec<Argument>,
+}
+
+impl Parameters {
+    /// The next parameter's value.
+    pub fn push(&mut self, value: impl Into<Argument>) {
+        self.values.push(value.into());
+    }
+}

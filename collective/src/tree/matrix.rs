@@ -1,0 +1,310 @@
+//! Matrices beside D: read, read where a factor is not zero, written.
+
+use core::marker::PhantomData;
+
+use ptx::{Value, Var};
+
+use super::{Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Span, Visit};
+use crate::element::Element;
+
+/// A row-major matrix of a tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatrixArgument {
+    /// Device address of its first element.
+    pub address: u64,
+    /// Elements from one row to the next.
+    pub pitch: u64,
+}
+
+impl MatrixArgument {
+    fn check<T: Element>(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.check_address::<T>(self.address)?;
+        path.check_pitch::<T>(self.pitch, shape.n)
+    }
+
+    fn pairs<T: Element>(&self) -> bool {
+        self.address.is_multiple_of(u64::from(T::BITS / 4)) && self.pitch.is_multiple_of(2)
+    }
+
+    fn element<T: Element>(&self, [row, column]: [u32; 2]) -> u64 {
+        self.address + (u64::from(row) * self.pitch + u64::from(column)) * u64::from(T::BITS / 8)
+    }
+}
+
+/// A matrix on the device: address and pitch.
+#[derive(Clone, Copy, Debug)]
+pub struct MatrixDevice<'f> {
+    address: Value<'f, u64>,
+    pitch: Value<'f, u64>,
+}
+
+impl<'f> MatrixDevice<'f> {
+    fn declare(declare: &mut Declare<'f>) -> Self {
+        Self { address: declare.param(), pitch: declare.param() }
+    }
+
+    /// Where the thread's elements of a row begin.
+    fn row<T: Element>(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
+        let element = part.rows[row].row.cast::<u64>().mul_add(self.pitch, part.column.cast::<u64>());
+        self.address + element * u64::from(T::BITS / 8)
+    }
+
+    /// Starts the loads of all pairs of all rows of a part.
+    fn load<T: Element>(&self, part: &Part<'f>) -> Vec<Vec<Loaded<'f, T>>> {
+        let f = part.tile.f;
+        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let load_row = |row: usize| {
+            let base = self.row::<T>(part, row);
+            let load = |&column: &u32| {
+                if part.tile.whole {
+                    return Loaded::Narrow(f.load_global_vector::<T, 2>(base, offset(column)));
+                }
+                let values = [f.variable(0.0), f.variable(0.0)];
+                for (column, value) in (column..).zip(values) {
+                    part.if_inside(row, column, || {
+                        value.set(T::widen(f.load_global::<T>(base, offset(column))));
+                    });
+                }
+                Loaded::Wide(values)
+            };
+            part.pairs.iter().map(load).collect()
+        };
+        (0..part.rows.len()).map(load_row).collect()
+    }
+}
+
+/// A pair of elements of a matrix: as they lie in memory, or widened.
+#[derive(Clone, Copy, Debug)]
+enum Loaded<'f, T> {
+    Narrow([Value<'f, T>; 2]),
+    Wide([Var<'f, f32>; 2]),
+}
+
+impl<'f, T: Element> Loaded<'f, T> {
+    fn widen(self) -> Pair<'f> {
+        match self {
+            Self::Narrow(values) => values.map(T::widen),
+            Self::Wide(values) => values.map(Var::get),
+        }
+    }
+}
+
+/// What a matrix remembers of a part.
+#[derive(Debug)]
+pub struct LoadState<'f, T> {
+    matrix: MatrixDevice<'f>,
+    /// By row and pair.
+    loaded: Vec<Vec<Loaded<'f, T>>>,
+}
+
+/// A matrix of D's shape that is read: a residual, a mask, the other operand of a derivative.
+///
+/// It may be D itself: an element is read before the element of D in its place is written.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<T>(PhantomData<T>);
+
+impl<T: Element> Node for Load<T> {
+    type Arguments = MatrixArgument;
+    type Device<'f> = MatrixDevice<'f>;
+    type State<'f> = LoadState<'f, T>;
+    const FACTS: Facts = Facts::LEAF;
+
+    fn name() -> String {
+        format!("m{}", T::NAME)
+    }
+
+    fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        matrix.check::<T>(shape, path)
+    }
+
+    fn pairs(matrix: &MatrixArgument) -> bool {
+        matrix.pairs::<T>()
+    }
+
+    fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
+        out.push(matrix.address);
+        out.push(matrix.pitch);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> MatrixDevice<'f> {
+        MatrixDevice::declare(declare)
+    }
+
+    fn begin<'f>(_tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f, T> {
+        LoadState { matrix: *device, loaded: Vec::new() }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f, T>) {
+        state.loaded = state.matrix.load(part);
+    }
+
+    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f, T>, row: usize, pair: usize) -> Pair<'f> {
+        state.loaded[row][pair].widen()
+    }
+
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f, T>) {}
+
+    fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Span {
+        host.read::<T>(matrix.element::<T>(at))
+    }
+}
+
+/// `beta * C`, where C is read only if beta is not zero, as in BLAS.
+#[derive(Clone, Copy, Debug)]
+pub struct Residual<T>(PhantomData<T>);
+
+/// Arguments of [`Residual`].
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ResidualArgument {
+    /// Factor of C.
+    pub beta: f32,
+    /// C; may be `None` where beta is zero.
+    pub c: Option<MatrixArgument>,
+}
+
+/// What a [`Residual`] remembers of a part.
+#[derive(Debug)]
+pub struct ResidualState<'f> {
+    device: (Value<'f, f32>, MatrixDevice<'f>),
+    /// By row and pair; zero where C is not read.
+    loaded: Vec<Vec<[Var<'f, f32>; 2]>>,
+}
+
+impl<T: Element> Node for Residual<T> {
+    type Arguments = ResidualArgument;
+    type Device<'f> = (Value<'f, f32>, MatrixDevice<'f>);
+    type State<'f> = ResidualState<'f>;
+    const FACTS: Facts = Facts::LEAF;
+
+    fn name() -> String {
+        format!("b{}", T::NAME)
+    }
+
+    fn check(residual: &ResidualArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        match residual.c {
+            _ if residual.beta == 0.0 => Ok(()),
+            Some(c) => c.check::<T>(shape, path),
+            None => {
+                Err(path.refuse(format!("beta is {} but there is no C: pass C, or beta = 0", residual.beta)))
+            }
+        }
+    }
+
+    fn pairs(residual: &ResidualArgument) -> bool {
+        residual.beta == 0.0 || residual.c.is_none_or(|c| c.pairs::<T>())
+    }
+
+    fn parameters(residual: &ResidualArgument, out: &mut Parameters) {
+        let c = residual.c.filter(|_| residual.beta != 0.0);
+        out.push(residual.beta);
+        out.push(c.map_or(0, |c| c.address));
+        out.push(c.map_or(0, |c| c.pitch));
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (declare.param(), MatrixDevice::declare(declare))
+    }
+
+    fn begin<'f>(_tile: &Visit<'f>, device: &Self::Device<'f>) -> ResidualState<'f> {
+        ResidualState { device: *device, loaded: Vec::new() }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut ResidualState<'f>) {
+        let f = part.tile.f;
+        let (beta, matrix) = state.device;
+        let row = |_| part.pairs.iter().map(|_| [f.variable(0.0), f.variable(0.0)]).collect();
+        let variables: Vec<Vec<[Var<'f, f32>; 2]>> = (0..part.rows.len()).map(row).collect();
+        f.if_(beta.differs_from(0.0), || {
+            let loaded = matrix.load::<T>(part);
+            for (variables, loaded) in variables.iter().flatten().zip(loaded.into_iter().flatten()) {
+                for (variable, value) in variables.iter().zip(loaded.widen()) {
+                    variable.set(value);
+                }
+            }
+        });
+        state.loaded = variables;
+    }
+
+    fn compute<'f>(_part: &Part<'f>, state: &mut ResidualState<'f>, row: usize, pair: usize) -> Pair<'f> {
+        state.loaded[row][pair].map(|value| value.get() * state.device.0)
+    }
+
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut ResidualState<'f>) {}
+
+    fn evaluate(host: &mut Host<'_>, residual: &ResidualArgument, at: [u32; 2]) -> Span {
+        match residual.c.filter(|_| residual.beta != 0.0) {
+            Some(c) => host.read::<T>(c.element::<T>(at)) * Span::exact(residual.beta.into()),
+            None => Span::exact(0.0),
+        }
+    }
+}
+
+/// X, which is also written to a matrix of elements `T`: an intermediate that another kernel needs.
+#[derive(Clone, Copy, Debug)]
+pub struct AuxStore<T, X>(PhantomData<(T, X)>);
+
+impl<T: Element, X: Node> Node for AuxStore<T, X> {
+    type Arguments = (MatrixArgument, X::Arguments);
+    type Device<'f> = (MatrixDevice<'f>, X::Device<'f>);
+    type State<'f> = (MatrixDevice<'f>, Vec<Value<'f, u64>>, X::State<'f>);
+    const FACTS: Facts = X::FACTS;
+
+    fn name() -> String {
+        format!("aux{}_{}", T::NAME, X::name())
+    }
+
+    fn check((matrix, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        matrix.check::<T>(shape, &path.then("aux"))?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((matrix, x): &Self::Arguments) -> bool {
+        matrix.pairs::<T>() && X::pairs(x)
+    }
+
+    fn parameters((matrix, x): &Self::Arguments, out: &mut Parameters) {
+        out.push(matrix.address);
+        out.push(matrix.pitch);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (MatrixDevice::declare(declare), X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, (matrix, x): &Self::Device<'f>) -> Self::State<'f> {
+        (*matrix, Vec::new(), X::begin(tile, x))
+    }
+
+    fn load<'f>(part: &Part<'f>, (matrix, rows, x): &mut Self::State<'f>) {
+        *rows = (0..part.rows.len()).map(|row| matrix.row::<T>(part, row)).collect();
+        X::load(part, x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, (_, rows, x): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let f = part.tile.f;
+        let values = X::compute(part, x, row, pair);
+        let [low, high] = values;
+        let packed = f.pack::<T>(low, high);
+        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let column = part.pairs[pair];
+        if part.tile.whole {
+            f.store_global(rows[row], offset(column), [packed]);
+        } else {
+            for (column, half) in (column..).zip(f.unpack::<T>(packed)) {
+                part.if_inside(row, column, || f.store_global(rows[row], offset(column), [half]));
+            }
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, (_, _, x): &mut Self::State<'f>) {
+        X::end(tile, x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, (matrix, x): &Self::Arguments, at: [u32; 2]) -> Span {
+        let value = X::evaluate(host, x, at);
+        host.write::<T>(matrix.element::<T>(at), value);
+        value
+    }
+}

@@ -1,0 +1,185 @@
+//! Leaves of one value a column or one value a row.
+
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
+use ptx::{Value, Var};
+
+use super::{Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Span, Visit};
+use crate::element::Element;
+
+/// A vector with one element for each column, the same for all rows: a bias, say.
+#[derive(Clone, Copy, Debug)]
+pub struct RowVector<T>(PhantomData<T>);
+
+/// Where a [`RowVector`] lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowArgument {
+    /// Device address of its first element.
+    pub address: u64,
+    /// Its elements: as many as there are columns.
+    pub len: u32,
+}
+
+/// What a [`RowVector`] remembers of a part.
+#[derive(Debug)]
+pub struct RowState<'f, T> {
+    base: Value<'f, u64>,
+    /// Loaded, a pair of columns each.
+    loaded: Vec<Loaded<'f, T>>,
+}
+
+/// A pair of elements: as they lie in memory, or widened.
+#[derive(Clone, Copy, Debug)]
+enum Loaded<'f, T> {
+    Narrow([Value<'f, T>; 2]),
+    Wide(Pair<'f>),
+    Guarded([Var<'f, f32>; 2]),
+}
+
+impl<T: Element> Node for RowVector<T> {
+    type Arguments = RowArgument;
+    type Device<'f> = Value<'f, u64>;
+    type State<'f> = RowState<'f, T>;
+    const FACTS: Facts = Facts::LEAF;
+
+    fn name() -> String {
+        format!("r{}", T::NAME)
+    }
+
+    fn check(vector: &RowArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.check_address::<T>(vector.address)?;
+        path.check_len(vector.len, shape.n)
+    }
+
+    fn pairs(vector: &RowArgument) -> bool {
+        vector.address.is_multiple_of(u64::from(T::BITS / 4))
+    }
+
+    fn parameters(vector: &RowArgument, out: &mut Parameters) {
+        out.push(vector.address);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Value<'f, u64> {
+        declare.param()
+    }
+
+    fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, u64>) -> RowState<'f, T> {
+        RowState { base: *device, loaded: Vec::new() }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut RowState<'f, T>) {
+        let f = part.tile.f;
+        let base = state.base + part.column.mul_wide(T::BITS / 8);
+        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let load = |&column: &u32| {
+            if part.tile.whole {
+                return Loaded::Narrow(f.load_global_vector::<T, 2>(base, offset(column)));
+            }
+            let values = [f.variable(0.0), f.variable(0.0)];
+            for (column, value) in (column..).zip(values) {
+                part.if_column_inside(column, || {
+                    value.set(T::widen(f.load_global::<T>(base, offset(column))));
+                });
+            }
+            Loaded::Guarded(values)
+        };
+        state.loaded = part.pairs.iter().map(load).collect();
+    }
+
+    fn compute<'f>(_part: &Part<'f>, state: &mut RowState<'f, T>, _row: usize, pair: usize) -> Pair<'f> {
+        let loaded = &mut state.loaded[pair];
+        let values = match *loaded {
+            Loaded::Narrow(values) => values.map(T::widen),
+            Loaded::Guarded(values) => values.map(Var::get),
+            Loaded::Wide(values) => values,
+        };
+        *loaded = Loaded::Wide(values);
+        values
+    }
+
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut RowState<'f, T>) {}
+
+    fn evaluate(host: &mut Host<'_>, vector: &RowArgument, [_, column]: [u32; 2]) -> Span {
+        host.read::<T>(vector.address + u64::from(column) * u64::from(T::BITS / 8))
+    }
+}
+
+/// A vector with one element for each row, the same for all columns.
+#[derive(Clone, Copy, Debug)]
+pub struct ColumnVector<T>(PhantomData<T>);
+
+/// Where a [`ColumnVector`] lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColumnArgument {
+    /// Device address of its first element.
+    pub address: u64,
+    /// Its elements: as many as there are rows.
+    pub len: u32,
+}
+
+/// What a [`ColumnVector`] remembers of a tile.
+#[derive(Debug)]
+pub struct ColumnState<'f> {
+    base: Value<'f, u64>,
+    /// The rows that have been loaded.
+    rows: BTreeMap<usize, Value<'f, f32>>,
+}
+
+impl<T: Element> Node for ColumnVector<T> {
+    type Arguments = ColumnArgument;
+    type Device<'f> = Value<'f, u64>;
+    type State<'f> = ColumnState<'f>;
+    const FACTS: Facts = Facts::LEAF;
+
+    fn name() -> String {
+        format!("c{}", T::NAME)
+    }
+
+    fn check(vector: &ColumnArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.check_address::<T>(vector.address)?;
+        path.check_len(vector.len, shape.m)
+    }
+
+    fn pairs(_vector: &ColumnArgument) -> bool {
+        true
+    }
+
+    fn parameters(vector: &ColumnArgument, out: &mut Parameters) {
+        out.push(vector.address);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Value<'f, u64> {
+        declare.param()
+    }
+
+    fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, u64>) -> ColumnState<'f> {
+        ColumnState { base: *device, rows: BTreeMap::new() }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut ColumnState<'f>) {
+        let (f, base) = (part.tile.f, state.base);
+        for row in &part.rows {
+            state.rows.entry(row.index).or_insert_with(|| {
+                let address = base + row.row.mul_wide(T::BITS / 8);
+                if part.tile.whole {
+                    return T::widen(f.load_global(address, 0));
+                }
+                let value = f.variable(0.0);
+                f.if_(row.columns.more_than(0), || value.set(T::widen(f.load_global::<T>(address, 0))));
+                value.get()
+            });
+        }
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut ColumnState<'f>, row: usize, _pair: usize) -> Pair<'f> {
+        let index = part.rows[row].index;
+        [state.rows.get(&index).copied().unwrap_or_else(|| part.tile.f.constant(0.0)); 2]
+    }
+
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut ColumnState<'f>) {}
+
+    fn evaluate(host: &mut Host<'_>, vector: &ColumnArgument, [row, _]: [u32; 2]) -> Span {
+        host.read::<T>(vector.address + u64::from(row) * u64::from(T::BITS / 8))
+    }
+}

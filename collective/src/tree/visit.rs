@@ -1,0 +1,79 @@
+//! Where a node is while it emits: a tile, a part of it, a row.
+
+use ptx::{Builder, Value};
+
+use crate::Extent;
+
+/// Values of two neighbouring columns.
+pub type Pair<'f> = [Value<'f, f32>; 2];
+
+/// The tile that a consumer warpgroup has computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Visit<'f> {
+    /// The builder.
+    pub f: &'f Builder,
+    /// All of the tile is inside of the output, and all accesses of pairs can be one.
+    pub whole: bool,
+    /// The product's extents.
+    pub extent: Extent<'f>,
+    /// The thread's index in the warpgroup.
+    pub thread: Value<'f, u32>,
+}
+
+/// A row of a part.
+#[derive(Clone, Debug)]
+pub struct PartRow<'f> {
+    /// Which of the thread's rows of the tile it is.
+    pub index: usize,
+    /// The row in the output.
+    pub row: Value<'f, u32>,
+    /// How many of the columns from the thread's first on are inside of the value; zero where the row is outside.
+    pub columns: Value<'f, u32>,
+    /// The accumulators of the pairs; none where the columns have been halved.
+    pub accumulators: Vec<Pair<'f>>,
+}
+
+/// Some rows and neighbouring columns of a tile, as a thread holds them.
+#[derive(Clone, Debug)]
+pub struct Part<'f> {
+    /// The tile.
+    pub tile: Visit<'f>,
+    /// The rows.
+    pub rows: Vec<PartRow<'f>>,
+    /// The column of the thread's first value of the tile.
+    pub column: Value<'f, u32>,
+    /// How many of the columns from the thread's first on are inside of the value.
+    pub columns: Value<'f, u32>,
+    /// The first column of each pair, counted from `column`.
+    pub pairs: Vec<u32>,
+    /// The part whose pairs of columns became these columns.
+    pub doubled: Option<Box<Part<'f>>>,
+}
+
+impl<'f> Part<'f> {
+    /// Emits `then` where an element is inside; without a question where the tile is whole.
+    pub fn if_inside(&self, row: usize, column: u32, then: impl FnOnce()) {
+        if self.tile.whole {
+            then();
+        } else {
+            self.tile.f.if_(self.rows[row].columns.more_than(column), then);
+        }
+    }
+
+    /// Emits `then` where a column is inside.
+    pub fn if_column_inside(&self, column: u32, then: impl FnOnce()) {
+        if self.tile.whole {
+            then();
+        } else {
+            self.tile.f.if_(self.columns.more_than(column), then);
+        }
+    }
+
+    /// `value` where the element is inside, else `other`.
+    pub fn inside_or(&self, row: usize, column: u32, value: Value<'f, f32>, other: f32) -> Value<'f, f32> {
+        if self.tile.whole {
+            return value;
+        }
+        value.where_or(self.rows[row].columns.more_than(column), other)
+    }
+}

@@ -1,0 +1,283 @@
+//! Kernels whose epilogue is a tree, held against the tree itself.
+//!
+//! A [`Bench`] remembers what it uploads, so the tree can be evaluated on the host from the very arguments that the kernel
+//! gets. It then compares D and everything that the tree writes beside, and looks for writes where there should be none.
+//!
+//! ```
+//! use falchion::collective::tree::{Accumulator, Add, Compute, RowArgument, RowVector};
+//! use falchion::prelude::*;
+//! use falchion::verify::{Bench, Format};
+//!
+//! /// D = A * B + bias, with an element of bias for each column.
+//! type Biased = Compute<Add, (Accumulator, RowVector<bf16>)>;
+//! type MyGemm = Composed<
+//!     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U32, U64>, Cooperative<U1>>,
+//!     TreeEpilogue<bf16, DirectStore, Biased>,
+//!     OneTile<AlongN>,
+//! >;
+//!
+//! let mut engine = Emulator::new();
+//! let mut bench = Bench::new(&mut engine, 1);
+//! let bias = bench.random(Format::Bf16, 40, 0)?;
+//! bench.check::<MyGemm>(GemmProblem { m: 70, n: 40, k: 64 }, &((), RowArgument { address: bias, len: 40 }))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use collective::tree::{Host, Memory, Node, Shape, Span, Written};
+use collective::{Element, Epilogue, HasTree, Mainloop};
+use cute_rs::atom::Major;
+use kernel::{Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, LaunchError, Matrices, MatrixRef};
+
+use super::matrix::Fill;
+use super::{Format, HostMatrix, Order, Sums};
+
+/// Why a kernel is not what its tree says, or could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum TreeError {
+    /// The kernel is no legal program.
+    #[error(transparent)]
+    Program(#[from] ptx::VerifyError),
+    /// The kernel refuses the arguments.
+    #[error(transparent)]
+    Launch(#[from] LaunchError),
+    /// The engine could not run it.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// Operands of a type that the bench cannot fill.
+    #[error("the operands are {name}, bf16 or f16 was needed")]
+    Operands {
+        /// The element's name.
+        name: &'static str,
+    },
+    /// An element is further from the tree's value than its bound.
+    #[error("{place} is {got}, {} within {:e} was expected", expected.value.value, expected.bound())]
+    Value {
+        /// Which element.
+        place: String,
+        /// What is there.
+        got: f64,
+        /// What should be there.
+        expected: Written,
+    },
+    /// A byte was written where the tree writes nothing.
+    #[error("the byte at {address:#x} was {was:#04x} and is {is:#04x}, but the tree does not write there")]
+    Beside {
+        /// Its address.
+        address: u64,
+        /// Before.
+        was: u8,
+        /// After.
+        is: u8,
+    },
+}
+
+/// How a run ended that found nothing wrong.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// Device time; `None` where there was nothing to launch.
+    pub time: Option<Duration>,
+    /// The largest error as a part of its bound.
+    pub ratio: f64,
+    /// Elements compared.
+    pub compared: usize,
+    /// D, `M` rows without padding.
+    pub d: Vec<f64>,
+}
+
+/// An engine and what has been uploaded to it.
+pub struct Bench<'e> {
+    engine: &'e mut dyn Engine,
+    random: fastrand::Rng,
+    /// By address.
+    uploads: Uploads,
+}
+
+impl core::fmt::Debug for Bench<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Bench").field("uploads", &self.uploads.0.len()).finish_non_exhaustive()
+    }
+}
+
+/// Buffers and what they held when they were uploaded, by address.
+#[derive(Default)]
+struct Uploads(BTreeMap<u64, (Buffer, Vec<u8>)>);
+
+impl Memory for Uploads {
+    fn read(&self, address: u64, bytes: u32) -> Option<u64> {
+        let (&begin, (_, contents)) = self.0.range(..=address).next_back()?;
+        let at = usize::try_from(address - begin).ok()?;
+        let found = contents.get(at..at.checked_add(bytes as usize)?)?;
+        Some(found.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte)))
+    }
+}
+
+/// A byte that, repeated, is no number in any format.
+const POISON: u8 = 0xff;
+
+/// Bytes behind a matrix that must stay as they are.
+const GUARD: usize = 64;
+
+impl<'e> Bench<'e> {
+    /// On an engine; random values come from the seed.
+    pub fn new(engine: &'e mut dyn Engine, seed: u64) -> Self {
+        Self { engine, random: fastrand::Rng::with_seed(seed), uploads: Uploads::default() }
+    }
+
+    /// Uploads bytes and returns their device address.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn upload(&mut self, bytes: &[u8]) -> Result<u64, EngineError> {
+        let buffer = self.engine.upload(bytes)?;
+        self.uploads.0.insert(buffer.address, (buffer, bytes.to_vec()));
+        Ok(buffer.address)
+    }
+
+    /// Uploads `count` normal values, `shift` elements behind an aligned address.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn random(&mut self, format: Format, count: u32, shift: u32) -> Result<u64, EngineError> {
+        let extents = [1, count + shift];
+        let values = HostMatrix::random(format, extents, Order::RowMajor, 1, Fill::Normal, &mut self.random);
+        Ok(self.upload(&values.bytes())? + u64::from(shift) * 2)
+    }
+
+    /// Reserves `bytes` bytes of NaN for a tree to write to, and some that it must not touch.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn output(&mut self, bytes: usize) -> Result<u64, EngineError> {
+        self.upload(&vec![POISON; bytes + GUARD])
+    }
+
+    /// Multiplies random operands with a packed D and compares all that the kernel writes with its tree.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check<C>(
+        &mut self,
+        problem: GemmProblem,
+        arguments: &<C::Epilogue as Epilogue>::Arguments,
+    ) -> Result<Checked, TreeError>
+    where
+        C: GemmConfig,
+        C::Epilogue: HasTree,
+    {
+        let columns = problem.n >> Gemm::<C>::PLAN.epilogue.halvings;
+        let bytes = <<C::Epilogue as Epilogue>::Output as Element>::BITS as usize / 8;
+        let d = self.output(problem.m as usize * columns as usize * bytes)?;
+        self.check_at::<C>(problem, arguments, MatrixRef { address: d, pitch: columns.into() })
+    }
+
+    /// As [`check`](Self::check), with D where the caller wants it.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check_at<C>(
+        &mut self,
+        problem: GemmProblem,
+        arguments: &<C::Epilogue as Epilogue>::Arguments,
+        d: MatrixRef,
+    ) -> Result<Checked, TreeError>
+    where
+        C: GemmConfig,
+        C::Epilogue: HasTree,
+    {
+        let GemmProblem { m, n, k } = problem;
+        let spec = Gemm::<C>::PLAN.mainloop;
+        let name = <C::Mainloop as Mainloop>::A::NAME;
+        let format = Format::named(name).ok_or(TreeError::Operands { name })?;
+        let [a_order, b_order] =
+            [(spec.a_major, Order::RowMajor), (spec.b_major, Order::ColumnMajor)].map(|(major, k_major)| {
+                match (major, k_major) {
+                    (Major::K, order) => order,
+                    (Major::Mn, Order::RowMajor) => Order::ColumnMajor,
+                    (Major::Mn, Order::ColumnMajor) => Order::RowMajor,
+                }
+            });
+        let a = HostMatrix::random(format, [m, k], a_order, 8, Fill::Normal, &mut self.random);
+        let b = HostMatrix::random(format, [k, n], b_order, 8, Fill::Normal, &mut self.random);
+        let matrix = |address, matrix: &HostMatrix| MatrixRef { address, pitch: matrix.pitch.into() };
+        let matrices = Matrices {
+            problem,
+            a: matrix(self.upload(&a.bytes())?, &a),
+            b: matrix(self.upload(&b.bytes())?, &b),
+            d,
+        };
+        let program = Gemm::<C>::program()?;
+        let slots = self.engine.slots(&program)?;
+        let time = match Gemm::<C>::launch_with(&matrices, arguments, slots)? {
+            Some(launch) => Some(self.engine.launch(&program, launch.grid, &launch.arguments)?),
+            None => None,
+        };
+
+        let sums = Sums::of(&a, &b, &|_| ());
+        let accumulator = |[row, column]: [u32; 2]| {
+            let (sum, magnitude) = sums.sums[row as usize * n as usize + column as usize];
+            let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
+            Span { value: sum, error: error + f64::from(k) * f64::powi(2.0, -149) }
+        };
+        let (m, n) = (m, n >> Gemm::<C>::PLAN.epilogue.halvings);
+        let mut host = Host::new(Shape { m, n }, &self.uploads, &accumulator);
+        let bytes = u64::from(<<C::Epilogue as Epilogue>::Output as Element>::BITS / 8);
+        let mut places = BTreeMap::new();
+        for row in 0..m {
+            for column in 0..n {
+                let value = <C::Epilogue as HasTree>::Tree::evaluate(&mut host, arguments, [row, column]);
+                let address = d.address + (u64::from(row) * d.pitch + u64::from(column)) * bytes;
+                host.write::<<C::Epilogue as Epilogue>::Output>(address, value);
+                places.insert(address, [row, column]);
+            }
+        }
+        let written = host.written;
+        self.compare(time, &written, &places)
+    }
+
+    /// Compares all of memory with what should have been written.
+    fn compare(
+        &mut self,
+        time: Option<Duration>,
+        written: &BTreeMap<u64, Written>,
+        places: &BTreeMap<u64, [u32; 2]>,
+    ) -> Result<Checked, TreeError> {
+        let mut checked = Checked { time, ratio: 0.0, compared: 0, d: Vec::new() };
+        for (&begin, (buffer, before)) in &mut self.uploads.0 {
+            let after = self.engine.read(*buffer)?;
+            let mut at = 0;
+            while at < after.len() {
+                let address = begin + at as u64;
+                let Some(element) = written.get(&address) else {
+                    if before[at] != after[at] {
+                        return Err(TreeError::Beside { address, was: before[at], is: after[at] });
+                    }
+                    at += 1;
+                    continue;
+                };
+                let end = at + element.bytes() as usize;
+                let bits = after[at..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
+                let got = element.decode(bits);
+                let place = places.get(&address);
+                if !element.admits(bits) {
+                    let place = match place {
+                        Some([row, column]) => format!("D({row}, {column})"),
+                        None => format!("the element at {address:#x}, byte {at} of its buffer,"),
+                    };
+                    return Err(TreeError::Value { place, got, expected: *element });
+                }
+                if place.is_some() {
+                    checked.d.push(got);
+                }
+                let ratio = (got - element.value.value).abs() / element.bound();
+                checked.ratio = if ratio > checked.ratio { ratio } else { checked.ratio };
+                checked.compared += 1;
+                at = end;
+            }
+            before.copy_from_slice(&after);
+        }
+        Ok(checked)
+    }
+}
