@@ -20,7 +20,7 @@ use crate::tiled_copy::TiledCopy;
 ///
 /// let four = stmatrix::stmatrix(4, false)?;
 /// assert_eq!(four.source().to_string(), "((4,8),(2,2,2)):((32,1),(16,8,128))");
-/// assert_eq!(four.destination().to_string(), "((16,2),8):((1,128),16)");
+/// assert_eq!(four.destination().to_string(), "((16,2),(8)):((1,128),(16))");
 /// assert_eq!(four.destination().at_modes(&[21, 0]), 5 + 16 * 8); // Lane 21: row 5, from column 8.
 /// # Ok::<(), cute_rs::LayoutError>(())
 /// ```
