@@ -19,6 +19,7 @@
 //! | `product`, `product_each`, `product_like` | [`IntTuple::product`], [`product_each`](IntTuple::product_each), [`product_like`](IntTuple::product_like) |
 //! | `sum`, `inner_product` | [`IntTuple::sum`], [`inner_product`](IntTuple::inner_product) |
 //! | `max`, `min`, `gcd`, `lcm` of leaves | [`IntTuple::max`], [`min`](IntTuple::min), [`gcd`](IntTuple::gcd), [`lcm`](IntTuple::lcm) |
+//! | sums of two tuples | [`IntTuple::elem_add`] |
 //! | `max`, `min` of two tuples | [`IntTuple::elem_max`], [`elem_min`](IntTuple::elem_min) |
 //! | `abs`, `signum`, `elem_scale` | [`IntTuple::abs`], [`signum`](IntTuple::signum), [`elem_scale`](IntTuple::elem_scale) |
 //! | `ceil_div`, `round_up` | [`IntTuple::ceil_div`], [`round_up`](IntTuple::round_up) |
@@ -64,6 +65,8 @@
 //! | `ArithmeticTuple`, `as_arithmetic_tuple` | what [`CoordLayout::at`] returns: sums along components |
 //! | `make_inttuple_iter`, `ArithmeticTupleIterator` | left out: the start of a slice is returned by [`CoordLayout::slice`], nothing is hidden in an iterator |
 //! | `coshape`, `cosize`, `coprofile` | [`CoordLayout::coshape`], its product, [`Basis::coprofile`] |
+//! | inverses with basis strides | [`CoordLayout::right_inverse`], [`left_inverse`](CoordLayout::left_inverse), which CuTe has for integer strides alone |
+//! | `complement`, `nullspace`, products with basis strides | left out: a coordinate layout's offsets are no integers to be filled up or copied; those of one component are, [`CoordLayout::component`] |
 //! | `composition` with basis strides | [`Layout::composition_coords`], [`CoordLayout::then`] |
 //!
 //! # Integers
@@ -131,7 +134,7 @@
 //! | `get_swizzle_portion`, `get_nonswizzle_portion` | the fields of [`ComposedLayout`] |
 //! | the algebra on it | the methods of [`ComposedLayout`] |
 //! | `cosize` | [`ComposedLayout::cosize`], in whole patterns of the swizzle |
-//! | `max_common_layout` | left out: [`ComposedLayout::max_common_vector`], its size, is what copies ask for |
+//! | `max_common_layout`, `max_common_vector` | [`ComposedLayout::max_common_layout`], [`max_common_vector`](ComposedLayout::max_common_vector); of two swizzled layouts [`max_common_layout_swizzled`](ComposedLayout::max_common_layout_swizzled) |
 //! | `MixedBits`, decay of slices | [`ComposedLayout::decay`] |
 //! | composed layouts of other functions than swizzles | left out: a layout after a layout is a layout, [`composition`](Layout::composition) |
 //! | `smem_ptr_flag_bits` | left out: [`ComposedLayout::recast`] when the element's width is known |

@@ -3,6 +3,8 @@
 //! A type of its own rather than a [`Layout`] with other strides: `Layout::at` is then always an integer, and nobody has to
 //! ask. Both are computed by the same code, since a stride's component travels along with its value.
 
+mod basis;
+
 use alloc::vec::Vec;
 use core::fmt;
 
@@ -11,182 +13,7 @@ use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::{Coord, Layout};
 
-/// How deep a component's path can be.
-const DEPTH: usize = 6;
-
-/// A stride along one component of a coordinate: a value and a mode path. CuTe writes `2*E<0,1>` for the value 2 at mode 1
-/// of mode 0, and prints it innermost first: `2@1@0`.
-///
-/// ```
-/// # use cute_rs::Basis;
-/// assert_eq!(Basis::new(2, &[0, 1])?.to_string(), "2@1@0");
-/// # Ok::<(), cute_rs::LayoutError>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Basis {
-    scale: i64,
-    path: [u8; DEPTH],
-    len: u8,
-}
-
-impl Basis {
-    /// `scale * E<path…>`.
-    ///
-    /// ```
-    /// # use cute_rs::Basis;
-    /// assert_eq!(Basis::new(5, &[0, 1])?.to_string(), "5@1@0");
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`LayoutError::Depth`] for a path of more than 6 modes; [`LayoutError::Capacity`] for a mode above 255.
-    pub const fn new(scale: i64, path: &[usize]) -> Result<Self, LayoutError> {
-        if path.len() > DEPTH {
-            return Err(LayoutError::Depth { limit: DEPTH });
-        }
-        let mut basis = Self { scale, path: [0; DEPTH], len: path.len() as u8 };
-        let mut i = 0;
-        while i < path.len() {
-            if path[i] > u8::MAX as usize {
-                return Err(LayoutError::Capacity { leaves: path[i] });
-            }
-            basis.path[i] = path[i] as u8;
-            i += 1;
-        }
-        Ok(basis)
-    }
-
-    /// The coarsest profile in which each of these strides has a component: CuTe's `coprofile`. Strides of 0 need none.
-    ///
-    /// ```
-    /// # use cute_rs::Basis;
-    /// let strides = [Basis::new(1, &[0, 1])?, Basis::new(8, &[2])?];
-    /// assert_eq!(Basis::coprofile(&strides)?.to_string(), "((0,0),0,0)");
-    /// assert_eq!(Basis::coprofile(&[Basis::new(3, &[])?])?.to_string(), "0"); // A plain integer.
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`LayoutError::BasisSplit`] where one stride counts along a component that another goes into, as `1@0` and `1@1@0`
-    /// do; [`LayoutError::Capacity`] above [`MAX_LEAVES`] components.
-    pub const fn coprofile(strides: &[Self]) -> Result<IntTuple, LayoutError> {
-        Self::new_profile(strides, &Self { scale: 0, path: [0; DEPTH], len: 0 })
-    }
-
-    /// The profile below a path.
-    const fn new_profile(strides: &[Self], below: &Self) -> Result<IntTuple, LayoutError> {
-        let depth = below.len as usize;
-        // How many members the strides ask for, and one that ends here.
-        let (mut members, mut ends) = (0, None);
-        let mut i = 0;
-        while i < strides.len() {
-            let stride = &strides[i];
-            if stride.scale != 0 && stride.begins_with(below) {
-                if stride.len as usize == depth {
-                    ends = Some(stride.scale);
-                } else if stride.path[depth] as usize >= members {
-                    members = stride.path[depth] as usize + 1;
-                }
-            }
-            i += 1;
-        }
-        match ends {
-            Some(scale) if members > 0 => return Err(LayoutError::BasisSplit { scale }),
-            _ if members == 0 => return Ok(IntTuple::int(0)),
-            _ => {}
-        }
-        let mut profile = IntTuple::EMPTY;
-        let mut member = 0;
-        while member < members {
-            let mut inner = *below;
-            inner.path[depth] = member as u8;
-            inner.len += 1;
-            let part = match Self::new_profile(strides, &inner) {
-                Ok(part) => part,
-                Err(error) => return Err(error),
-            };
-            if let Err(error) = profile.extend(&part) {
-                return Err(error);
-            }
-            member += 1;
-        }
-        profile.close()
-    }
-
-    /// Whether the path begins with that of `other`.
-    const fn begins_with(&self, other: &Self) -> bool {
-        let mut i = 0;
-        while i < other.len as usize {
-            if i >= self.len as usize || self.path[i] != other.path[i] {
-                return false;
-            }
-            i += 1;
-        }
-        true
-    }
-
-    /// The value.
-    ///
-    /// ```
-    /// # use cute_rs::Basis;
-    /// assert_eq!(Basis::new(5, &[0, 1])?.scale(), 5);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub const fn scale(&self) -> i64 {
-        self.scale
-    }
-
-    /// The mode path, outermost first.
-    ///
-    /// ```
-    /// # use cute_rs::Basis;
-    /// assert_eq!(Basis::new(5, &[0, 1])?.path().collect::<Vec<_>>(), [0, 1]);
-    /// # Ok::<(), cute_rs::LayoutError>(())
-    /// ```
-    pub fn path(&self) -> impl Iterator<Item = usize> + '_ {
-        self.path.iter().take(self.len.into()).map(|&mode| mode.into())
-    }
-
-    /// Which leaf of a profile the path leads to.
-    const fn leaf(&self, profile: &IntTuple) -> Option<usize> {
-        let (mut part, mut leaf) = (*profile, 0);
-        let mut i = 0;
-        while i < self.len as usize {
-            let mode = self.path[i] as usize;
-            if part.is_int() || mode >= part.rank() {
-                return None;
-            }
-            leaf += part.mode_range(mode).0;
-            part = part.mode(mode);
-            i += 1;
-        }
-        if part.is_int() { Some(leaf) } else { None }
-    }
-
-    /// The stride `scale` along leaf `leaf` of a profile.
-    fn of_leaf(scale: i64, profile: &IntTuple, leaf: usize) -> Self {
-        let mut basis = Self { scale, path: [0; DEPTH], len: 0 };
-        let (mut part, mut leaf) = (*profile, leaf);
-        while !part.is_int() && usize::from(basis.len) < DEPTH {
-            let mut mode = 0;
-            while leaf >= part.mode(mode).len() {
-                leaf -= part.mode(mode).len();
-                mode += 1;
-            }
-            basis.path[usize::from(basis.len)] = mode as u8;
-            basis.len += 1;
-            part = part.mode(mode);
-        }
-        basis
-    }
-}
-
-impl fmt::Display for Basis {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.scale)?;
-        self.path[..self.len.into()].iter().rev().try_for_each(|mode| write!(f, "@{mode}"))
-    }
-}
+pub use basis::Basis;
 
 /// A function from coordinates to coordinates: a shape, and a congruent stride whose leaves count along components of a
 /// coordinate that is nested like a *profile*.
@@ -262,7 +89,7 @@ impl CoordLayout {
         let (mut scales, mut axes) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
         let mut i = 0;
         while i < strides.len() {
-            let scale = strides[i].scale;
+            let scale = strides[i].scale();
             scales[i] = scale;
             axes[i] = match strides[i].leaf(&profile) {
                 Some(leaf) => leaf as u8 + 1,
@@ -312,7 +139,7 @@ impl CoordLayout {
     pub fn stride(&self, i: usize) -> Basis {
         let (scale, axis) = (self.layout.stride_ref().leaf(i), self.layout.stride_ref().axis(i));
         match axis {
-            0 => Basis { scale, path: [0; DEPTH], len: 0 },
+            0 => Basis::plain(scale),
             axis => Basis::of_leaf(scale, &self.profile, usize::from(axis) - 1),
         }
     }
@@ -492,7 +319,7 @@ impl CoordLayout {
             _ => {
                 let mut scales = [0; MAX_LEAVES];
                 for (scale, stride) in scales.iter_mut().zip(&strides) {
-                    *scale = stride.scale;
+                    *scale = stride.scale();
                 }
                 Err(Layout::from_parts(shape, shape.with_leaves(&scales)))
             }

@@ -22,6 +22,8 @@
 //! | `Sw<3,4,3>` | a swizzle |
 //! | `A o B` | A after B: layouts, swizzles, and an integer for an offset that is added |
 //! | `Sw<3,4,3> o 16 o L` | the composed layout `c -> Sw<3,4,3>(16 + L(c))` |
+//! | `L o -16 o Sw<3,4,3>` | the inverse of a composed layout, `i -> L(Sw<3,4,3>(i) - 16)` |
+//! | `(64,32) o (4,8):(1@0,1@1)` | a part of a coordinate layout, with its first coordinate |
 //! | `<B0,_,<B1,B2>>` | a tiler that treats mode by mode; `_` keeps a mode |
 //! | `name(A, …)` | an operation, see [`operations`] |
 //!

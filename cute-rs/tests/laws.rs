@@ -6,7 +6,9 @@ use cute_rs::strategies::{
     Choices, blocks_and_grids, choices, compact_layouts, composable_pairs, congruent_pairs, divisible_tilers,
     injective_layouts, layouts, shapes, signed_layouts, swizzles,
 };
-use cute_rs::{IntTuple, Layout, MmaAtom, Swizzle, ThreadValue, TiledCopy, TiledMma};
+use cute_rs::{
+    ComposedLayout, CoordLayout, IntTuple, Layout, MmaAtom, Swizzle, ThreadValue, TiledCopy, TiledMma, Tiler,
+};
 use proptest::strategy::Strategy;
 
 const CASES: u32 = 10_000;
@@ -277,6 +279,15 @@ fn composed_layouts_add_then_permute() {
         (composed, b, open(choices, composed.rank()))
     });
     check(CASES, 100, cases, |(layout, b, fixed)| laws::composed(&layout, &b, &fixed));
+    let pairs = choices(|choices| {
+        let a = choices.composed_layout();
+        // Another swizzle after the same layout, or after one that has some of its modes exchanged; or none.
+        let other = choices.composed_layout();
+        let layout = if choices.one_in(2) { a.layout } else { a.layout.reverse() };
+        let plain = Swizzle::NONE.after(layout);
+        (a, if choices.one_in(3) { plain } else { ComposedLayout { layout, ..other } })
+    });
+    check(CASES, 60, pairs, |(a, b)| laws::composed_common(&a, &b));
     let repeated = choices(|choices| (choices.composed_layout(), choices.grid(2)));
     check(CASES, 50, repeated, |(block, grid)| laws::composed_products(&block, &grid));
 }
@@ -323,6 +334,23 @@ fn coordinate_layouts_sum_by_component() {
         (coords, Layout::new(shape, stride).expect("positive extents"), choices.layout())
     });
     check(CASES, 100, cases, |(coords, a, b)| laws::coordinate_layout(&coords, &b, &a));
+}
+
+#[test]
+fn coordinates_are_found_again() {
+    check(CASES, 100, choices(Choices::coord_layout), |coords| laws::coordinate_inverses(&coords));
+    // Tiles of an identity, their modes in any order, which hold every coordinate once.
+    let tiled = choices(|choices| {
+        let layout = choices.layout();
+        let tile = tile_of(choices, &layout);
+        let tiler = IntTuple::flat(&tile).expect("few modes");
+        let identity = CoordLayout::identity(layout.shape()).expect("positive extents");
+        let tiles = identity.flat_divide(&Tiler::Shape(&tiler)).unwrap_or(identity);
+        let mut order: Vec<_> = (0..tiles.rank()).collect();
+        choices.shuffle(&mut order);
+        tiles.select(&order).expect("each mode once")
+    });
+    check(CASES, 90, tiled, |coords| laws::coordinate_inverses(&coords));
 }
 
 /// One extent a mode, some of which do not divide.

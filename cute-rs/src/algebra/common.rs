@@ -84,6 +84,29 @@ impl Layout {
         }
     }
 
+    /// The first coordinates of a flat layout, as many as go into `n` mode by mode: `R(i) = L(i)` for `i < size(R)`, and
+    /// `size(R)` divides `n` and `size(L)`. For `n = 0` all.
+    pub(crate) const fn first(&self, n: i64) -> Result<Self, LayoutError> {
+        let (shape, stride) = (self.shape_ref(), self.stride_ref());
+        let mut modes = Modes::new();
+        let mut rest = n;
+        let mut i = 0;
+        while i < shape.len() {
+            let taken = gcd(rest, shape.leaf(i));
+            if taken > 1
+                && let Err(error) = modes.push(taken, stride.leaf(i), 0)
+            {
+                return Err(error);
+            }
+            if taken < shape.leaf(i) {
+                break;
+            }
+            rest /= taken;
+            i += 1;
+        }
+        modes.layout()
+    }
+
     /// The largest number of elements that can be joined to one throughout: N divides the contiguous run that L builds up
     /// from offset 0 and every stride beyond it, so that offsets come in whole groups `kN, kN + 1, …, kN + N - 1`.
     ///

@@ -1,7 +1,9 @@
 //! Layouts that undo others.
 
 use super::Modes;
+use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
+use crate::int_tuple::{IntTuple, MAX_LEAVES};
 use crate::layout::Layout;
 
 impl Layout {
@@ -104,10 +106,166 @@ impl Layout {
     }
 }
 
+impl CoordLayout {
+    /// The inverse on the box of coordinates that L builds up from 0, component by component: `L(R(c)) = c` for every
+    /// coordinate `c` of R, which is nested like the profile. Along a component, each mode of L begins where the one before
+    /// ends.
+    ///
+    /// It says in which order the elements of a tile come, if L says which elements they are.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tiler};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let tiles = identity.zipped_divide_by(&Tiler::Shape(&IntTuple::from((4, 2))))?;
+    /// let place = tiles.right_inverse()?;
+    /// assert_eq!(place.to_string(), "((4,2),(2,3)):((1,8),(4,16))");
+    /// assert_eq!(tiles.at(place.at_modes(&[5, 3])), IntTuple::from((5, 3)));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Capacity`] for more than [`MAX_LEAVES`] leaves.
+    pub const fn right_inverse(&self) -> Result<Layout, LayoutError> {
+        let (flat, mut found) = (self.inner().merged(false), [Layout::EMPTY; MAX_LEAVES]);
+        let mut component = 0;
+        while component < self.profile().len() {
+            let mut modes = Modes::new();
+            let mut reach: i64 = 1;
+            loop {
+                let (mut i, mut step) = (0, 1);
+                while i < flat.len && (flat.axis[i] as usize != component + 1 || flat.stride[i] != reach) {
+                    step *= flat.shape[i];
+                    i += 1;
+                }
+                if i == flat.len {
+                    break;
+                }
+                if let Err(error) = modes.push(flat.shape[i], step, 0) {
+                    return Err(error);
+                }
+                reach = flat.shape[i].saturating_mul(reach);
+            }
+            found[component] = match modes.layout() {
+                Ok(layout) => layout,
+                Err(error) => return Err(error),
+            };
+            component += 1;
+        }
+        nested(&self.profile(), &found, 0)
+    }
+
+    /// The inverse of an injective L: `R(L(i)) = i` for every `i < size(L)`, with R nested like the profile. Coordinates that L
+    /// leaves out are mapped to integer coordinates from `size(L)` on.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Layout};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 6)))?;
+    /// let rows = identity.composition(&Layout::flat(&[4, 6], &[2, 8])?)?; // Every other row.
+    /// let inverse = rows.left_inverse()?;
+    /// assert_eq!(inverse.to_string(), "((2,4),6):((24,1),4)");
+    /// assert_eq!(inverse.at_coord(&rows.at(13))?, 13);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::NotInjective`] where L repeats a coordinate, or where modes along one component do not each step over
+    /// all smaller ones; [`LayoutError::NegativeStride`]; [`LayoutError::Capacity`].
+    pub const fn left_inverse(&self) -> Result<Layout, LayoutError> {
+        let (flat, mut found) = (self.inner().merged(false), [Layout::EMPTY; MAX_LEAVES]);
+        let mut i = 0;
+        while i < flat.len {
+            if flat.stride[i] < 0 {
+                return Err(LayoutError::NegativeStride { stride: flat.stride[i] });
+            }
+            if flat.stride[i] == 0 && flat.shape[i] > 1 {
+                return Err(LayoutError::NotInjective { stride: 0, reach: 1 });
+            }
+            i += 1;
+        }
+        // Where coordinates go that L leaves out.
+        let mut beyond = self.size();
+        let mut component = 0;
+        while component < self.profile().len() {
+            let mut modes = Modes::new();
+            let (mut reach, mut done): (i64, i64) = (1, 0);
+            loop {
+                // The next larger stride along this component.
+                let (mut next, mut step, mut steps) = (flat.len, 1, 1);
+                let mut i = 0;
+                while i < flat.len {
+                    let along = flat.axis[i] as usize == component + 1 && flat.shape[i] > 1;
+                    if along
+                        && flat.stride[i] > done
+                        && (next == flat.len || flat.stride[i] < flat.stride[next])
+                    {
+                        (next, step) = (i, steps);
+                    } else if along && next < flat.len && flat.stride[i] == flat.stride[next] {
+                        return Err(LayoutError::NotInjective {
+                            stride: flat.stride[i],
+                            reach: flat.stride[i].saturating_mul(flat.shape[i]),
+                        });
+                    }
+                    steps *= flat.shape[i];
+                    i += 1;
+                }
+                if next == flat.len {
+                    break;
+                }
+                let (extent, stride) = (flat.shape[next], flat.stride[next]);
+                if stride % reach != 0 {
+                    return Err(LayoutError::NotInjective { stride, reach });
+                }
+                if stride > reach {
+                    if let Err(error) = modes.push(stride / reach, beyond, 0) {
+                        return Err(error);
+                    }
+                    beyond = beyond.saturating_mul(stride / reach);
+                }
+                if let Err(error) = modes.push(extent, step, 0) {
+                    return Err(error);
+                }
+                reach = stride.saturating_mul(extent);
+                done = stride;
+            }
+            found[component] = match modes.layout() {
+                Ok(layout) => layout,
+                Err(error) => return Err(error),
+            };
+            component += 1;
+        }
+        nested(&self.profile(), &found, 0)
+    }
+}
+
+/// Layouts, one for each leaf of a profile from `first` on, nested like it.
+const fn nested(
+    profile: &IntTuple,
+    leaves: &[Layout; MAX_LEAVES],
+    first: usize,
+) -> Result<Layout, LayoutError> {
+    if profile.is_int() {
+        return Ok(leaves[first]);
+    }
+    let (mut whole, mut leaf) = (Layout::EMPTY, first);
+    let mut i = 0;
+    while i < profile.rank() {
+        let mode = profile.mode(i);
+        let part = match nested(&mode, leaves, leaf) {
+            Ok(part) => part,
+            Err(error) => return Err(error),
+        };
+        if let Err(error) = whole.extend(&part) {
+            return Err(error);
+        }
+        leaf += mode.len();
+        i += 1;
+    }
+    whole.close()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::int_tuple::IntTuple;
     use std::string::ToString;
 
     fn layout(shape: impl Into<IntTuple>, stride: impl Into<IntTuple>) -> Layout {

@@ -9,11 +9,12 @@ use super::argument::{Argument, Operand};
 use super::operations::{self, Failure, Operation};
 use super::parse::{Kind, Node};
 use super::{Fault, Value, range};
-use crate::composed::ComposedLayout;
+use crate::composed::{ComposedLayout, SwizzledInverse};
 use crate::coord_layout::{Basis, CoordLayout};
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
+use crate::partition::Tensor;
 use crate::swizzle::Swizzle;
 
 /// The value of a whole expression.
@@ -119,6 +120,14 @@ fn tuple(span: Range<usize>, members: &[Argument]) -> Result<Operand, Fault> {
 
 /// `a o b o c`, from the right.
 fn chain(terms: &[Argument]) -> Result<Operand, Fault> {
+    // The inverse of a composed layout: `L o OFFSET o Sw<B,M,S>`.
+    if let [layout, offset, swizzle] = terms
+        && let (Operand::Value(Value::Int(_)), Some(swizzle)) = (&offset.operand, swizzle.swizzle())
+        && layout.swizzle().is_none()
+    {
+        let (layout, offset) = (layout.layout()?, -offset.int()?);
+        return Ok(Value::Inverse(SwizzledInverse { layout, offset, swizzle }).into());
+    }
     let Some((last, before)) = terms.split_last() else { return Ok(Operand::Keep) };
     let mut result = last.clone();
     for term in before.iter().rev() {
@@ -138,8 +147,16 @@ fn after(a: &Argument, b: &Argument, span: Range<usize>) -> Result<Operand, Faul
     if matches!(a.operand, Operand::Value(Value::Int(_))) {
         let (offset, inner) = (a.int()?, inner()?);
         Ok(Value::Composed(ComposedLayout { offset: inner.offset + offset, ..inner }).into())
-    } else if let Operand::Value(Value::Swizzle(swizzle)) = a.operand {
-        Ok(Value::Composed(ComposedLayout { swizzle, ..inner()? }).into())
+    } else if let (Operand::Value(Value::Tuple(start)), Some(coords)) = (&a.operand, b.coords())
+        && let Ok(layout) = coords.covering(start)
+        && layout.profile().congruent(start)
+    {
+        Ok(Value::Part(Tensor { layout, start: *start }).into())
+    } else if let (Some(swizzle), None) = (a.swizzle(), b.swizzle()) {
+        let inner = b.composed()?;
+        let both = if inner.swizzle.bits == 0 { Ok(swizzle) } else { swizzle.composition(inner.swizzle) };
+        let swizzle = both.map_err(|error| Fault::refused(span, "two swizzles", &error))?;
+        Ok(Value::Composed(ComposedLayout { swizzle, ..inner }).into())
     } else {
         call(operation("composition", &span)?, span, Vec::from([a.clone(), b.clone()]))
     }

@@ -133,10 +133,24 @@ impl Argument {
         if let Operand::Value(Value::Coords(coords)) = self.operand { Some(coords) } else { None }
     }
 
+    /// A layout that yields coordinates or a part of one, and its first coordinate.
+    pub(super) fn located(&self) -> Option<(CoordLayout, IntTuple)> {
+        match self.operand {
+            Operand::Value(Value::Coords(coords)) => Some((coords, coords.profile())),
+            Operand::Value(Value::Part(part)) => Some((part.layout, part.start)),
+            _ => None,
+        }
+    }
+
+    /// A swizzle.
+    pub(super) const fn swizzle(&self) -> Option<Swizzle> {
+        if let Operand::Value(Value::Swizzle(swizzle)) = self.operand { Some(swizzle) } else { None }
+    }
+
     /// The layout of the coordinates' leaves, whatever it yields.
     pub(super) fn domain(&self) -> Result<Layout, Fault> {
-        match self.coords() {
-            Some(coords) => Ok(*coords.inner()),
+        match self.located() {
+            Some((coords, _)) => Ok(*coords.inner()),
             None => Ok(self.composed()?.layout),
         }
     }

@@ -84,19 +84,57 @@ pub(super) fn tiled_plain(
 
 /// A layout after another, which may yield the coordinates of its modes.
 pub(super) fn composed(a: &[Argument]) -> Result<Value, Failure> {
+    if let (Some(first), Some(second)) = (a[0].swizzle(), a[1].swizzle()) {
+        return Ok(first.composition(second)?.into());
+    }
     match a[1].coords() {
         Some(coords) => inside(a, |l| l.composition_coords(&coords.covering(&l.shape())?)),
         None => tiled(a, Layout::composition_by),
     }
 }
 
+/// An inverse, on the right or on the left: of a layout, a composed layout, a coordinate layout, or a swizzle.
+pub(super) fn inverse(a: &Argument, right: bool) -> Result<Value, Failure> {
+    if let Some(swizzle) = a.swizzle() {
+        Ok(swizzle.inverse().into())
+    } else if let Some(coords) = a.coords() {
+        Ok(if right { coords.right_inverse() } else { coords.left_inverse() }?.into())
+    } else if a.is_composed() {
+        let composed = a.composed()?;
+        Ok(if right { composed.right_inverse() } else { composed.left_inverse() }?.into())
+    } else {
+        let layout = a.layout()?;
+        Ok(if right { layout.right_inverse() } else { layout.left_inverse() }?.into())
+    }
+}
+
+/// A product of a layout, or by a layout of one that has a swizzle after it.
+pub(super) fn product(
+    a: &[Argument],
+    plain: fn(&Layout, &Layout) -> Changed,
+    swizzled: fn(&ComposedLayout, &Layout) -> Result<ComposedLayout, LayoutError>,
+) -> Result<Value, Failure> {
+    let grid = a[1].layout()?;
+    if a[0].is_composed() {
+        return Ok(swizzled(&a[0].composed()?, &grid)?.into());
+    }
+    Ok(plain(&a[0].layout()?, &grid)?.into())
+}
+
 pub(super) fn at(layout: &Argument, coord: &Argument) -> Result<Value, Failure> {
+    if let Operand::Value(Value::Inverse(inverse)) = layout.operand {
+        let offset = coord.int()?;
+        let reached = u64::try_from(offset).map_err(|_| LayoutError::NegativeStride { stride: offset })?;
+        let inner = inverse.swizzle.apply(reached).cast_signed() - inverse.offset;
+        let fits = range::reaches(&inverse.layout, inner);
+        return if fits { Ok(inverse.at(offset).into()) } else { Err(Failure::Large) };
+    }
     let (inner, place) = (layout.domain()?, coord.tuple()?);
     if !place.leaves().all(|c| range::reaches(&inner, c)) {
         return Err(Failure::Large);
     }
-    match layout.coords() {
-        Some(coords) => Ok(coords.at_coord(&place)?.into()),
+    match layout.located() {
+        Some((coords, first)) => Ok(coords.at_coord(&place)?.elem_add(&first)?.into()),
         None => Ok(layout.composed()?.at_coord(&place)?.into()),
     }
 }

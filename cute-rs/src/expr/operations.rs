@@ -6,11 +6,12 @@ use core::ops::RangeInclusive;
 
 use super::argument::Argument;
 use super::calls::{
-    at, by_rank, complement, composed, inside, integer, part, profiled, relation, shaped, side_by_side,
-    tiled, tiled_plain,
+    at, by_rank, complement, composed, inside, integer, inverse, part, product, profiled, relation, shaped,
+    side_by_side, tiled, tiled_plain,
 };
 use super::parts::{part_of, partition};
 use super::{Fault, Value};
+use crate::composed::ComposedLayout;
 use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
@@ -129,6 +130,7 @@ const OPERATIONS: &[Operation] = &[
     operation("lcm(P)", 1..=1, |a| Ok(a[0].tuple()?.lcm().into())),
     operation("inner_product(P,P)", 2..=2, |a| Ok(a[0].tuple()?.inner_product(&a[1].tuple()?)?.into())),
     operation("elem_scale(P,P)", 2..=2, |a| Ok(a[0].tuple()?.elem_scale(&a[1].tuple()?)?.into())),
+    operation("elem_add(P,P)", 2..=2, |a| Ok(a[0].tuple()?.elem_add(&a[1].tuple()?)?.into())),
     operation("shape_div(S,S)", 2..=2, |a| Ok(a[0].shape()?.shape_div(&a[1].shape()?)?.into())),
     operation("shape_mod(S,n)", 2..=2, |a| Ok(a[0].shape()?.shape_mod(a[1].int()?)?.into())),
     operation("ceil_div(S,S)", 2..=2, |a| Ok(a[0].shape()?.ceil_div(&a[1].shape()?)?.into())),
@@ -205,14 +207,14 @@ const OPERATIONS: &[Operation] = &[
     // Composition and inverses.
     operation("composition(A,T)", 2..=2, composed),
     operation("complement(L[,n])", 1..=2, complement),
-    operation("right_inverse(L)", 1..=1, |a| Ok(a[0].layout()?.right_inverse()?.into())),
-    operation("left_inverse(L)", 1..=1, |a| Ok(a[0].layout()?.left_inverse()?.into())),
+    operation("right_inverse(L)", 1..=1, |a| inverse(&a[0], true)),
+    operation("left_inverse(L)", 1..=1, |a| inverse(&a[0], false)),
     operation("nullspace(L)", 1..=1, |a| Ok(a[0].layout()?.nullspace()?.into())),
     operation("max_common_layout(A,B)", 2..=2, |a| {
-        Ok(a[0].layout()?.max_common_layout(&a[1].layout()?)?.into())
+        Ok(a[0].composed()?.max_common_layout_swizzled(&a[1].composed()?)?.into())
     }),
     operation("max_common_vector(A,B)", 2..=2, |a| {
-        Ok(a[0].composed()?.max_common_vector(&a[1].layout()?)?.into())
+        Ok(a[0].composed()?.max_common_vector_swizzled(&a[1].composed()?)?.into())
     }),
     operation("max_alignment(L)", 1..=1, |a| Ok(a[0].composed()?.max_alignment().into())),
     // Larger and smaller elements.
@@ -250,14 +252,23 @@ const OPERATIONS: &[Operation] = &[
     operation("local_tile(L,T,C)", 3..=3, |a| partition(a, Layout::inner_partition)),
     operation("local_partition(L,threads,i)", 3..=3, |a| {
         let threads = a[1].layout()?;
-        part_of(&a[0], &a[0].composed()?.layout.thread_partition(&threads)?, &a[2])
+        part_of(&a[0], &a[0].domain()?.thread_partition(&threads)?, &a[2])
     }),
-    operation("logical_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::logical_product_by)),
+    operation("logical_product(A,T)", 2..=2, |a| {
+        if a[0].is_composed() {
+            return product(a, Layout::logical_product, ComposedLayout::logical_product);
+        }
+        tiled_plain(a, Layout::logical_product_by)
+    }),
     operation("zipped_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::zipped_product)),
     operation("tiled_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::tiled_product)),
     operation("flat_product(A,T)", 2..=2, |a| tiled_plain(a, Layout::flat_product)),
-    operation("blocked_product(A,B)", 2..=2, |a| Ok(a[0].layout()?.blocked_product(&a[1].layout()?)?.into())),
-    operation("raked_product(A,B)", 2..=2, |a| Ok(a[0].layout()?.raked_product(&a[1].layout()?)?.into())),
+    operation("blocked_product(A,B)", 2..=2, |a| {
+        product(a, Layout::blocked_product, ComposedLayout::blocked_product)
+    }),
+    operation("raked_product(A,B)", 2..=2, |a| {
+        product(a, Layout::raked_product, ComposedLayout::raked_product)
+    }),
     operation("tile_to_shape(A,S[,order])", 2..=3, |a| {
         let shape = shaped(&a[1])?;
         let order = a.get(2).map_or_else(|| Ok((0..shape.len()).collect()), by_rank)?;

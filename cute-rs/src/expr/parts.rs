@@ -7,22 +7,24 @@ use super::operations::Failure;
 use super::{Value, range};
 use crate::algebra::Tiler;
 use crate::composed::ComposedLayout;
+use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
-use crate::partition::Partition;
+use crate::partition::{Partition, Tensor};
 
 /// The part of the first argument, cut by the second, that the third chooses.
 pub(super) fn partition(
     a: &[Argument],
     cut: fn(&Layout, &Tiler<'_>) -> Result<Partition<Layout>, LayoutError>,
 ) -> Result<Value, Failure> {
-    let (layout, tiles) = (a[0].composed()?.layout, a[1].tiler()?);
+    let (layout, tiles) = (a[0].domain()?, a[1].tiler()?);
     let mut parts = Err(LayoutError::Rank { needed: 1, given: 0 });
     tiles.lend(&mut |tiler| parts = cut(&layout, tiler));
     part_of(&a[0], &parts?, &a[2])
 }
 
-/// The part that a coordinate chooses. One that begins elsewhere than at offset 0 has an offset after it.
+/// The part that a coordinate chooses. One that begins elsewhere than at offset 0 has an offset after it, or a coordinate.
 pub(super) fn part_of(
     whole: &Argument,
     parts: &Partition<Layout>,
@@ -46,9 +48,27 @@ pub(super) fn part_of(
             Vec::from([fixed(&coord.operand)?])
         }
     };
+    if let Some((layout, first)) = whole.located() {
+        return located(&parts.of(&layout), &coords, &first);
+    }
     let (layout, start) = parts.at(&coords)?;
     let before = whole.composed()?;
     let offset = before.offset + start;
     let plain = offset == 0 && !whole.is_composed();
     Ok(if plain { layout.into() } else { ComposedLayout { layout, offset, ..before }.into() })
+}
+
+/// The part of a coordinate layout whose first coordinate is `first`; of a part that is one coordinate, that coordinate.
+fn located(
+    parts: &Partition<CoordLayout>,
+    coords: &[Option<i64>],
+    first: &IntTuple,
+) -> Result<Value, Failure> {
+    let (layout, start) = parts.at(coords)?;
+    let start = start.elem_add(first)?;
+    if layout.coarsest().is_err() {
+        return Ok(Value::Tuple(start));
+    }
+    let at_zero = start.leaves().all(|leaf| leaf == 0);
+    Ok(if at_zero { layout.into() } else { Value::Part(Tensor { layout, start }) })
 }

@@ -54,7 +54,13 @@ pub(super) fn check(value: &Value) -> Result<(), String> {
         {
             check_swizzle(composed.swizzle)
         }
-        Value::Layout(_) | Value::Composed(_) | Value::Coords(_) => {
+        Value::Part(part) if fits(part.layout.inner()) => Ok(()),
+        Value::Inverse(inverse)
+            if fits(&inverse.layout) && inverse.offset.unsigned_abs() <= LIMIT.unsigned_abs() =>
+        {
+            check_swizzle(inverse.swizzle)
+        }
+        Value::Layout(_) | Value::Composed(_) | Value::Coords(_) | Value::Part(_) | Value::Inverse(_) => {
             Err(format!("a layout of an expression has and reaches over at most {LIMIT} elements"))
         }
         Value::Swizzle(swizzle) => check_swizzle(*swizzle),

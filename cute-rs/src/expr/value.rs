@@ -5,10 +5,11 @@ use core::fmt;
 use core::str::FromStr;
 
 use super::{Expr, ExprError, Fault};
-use crate::composed::ComposedLayout;
+use crate::composed::{ComposedLayout, SwizzledInverse};
 use crate::coord_layout::CoordLayout;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
+use crate::partition::Tensor;
 use crate::swizzle::Swizzle;
 
 /// What an expression evaluates to.
@@ -41,6 +42,10 @@ pub enum Value {
     Composed(ComposedLayout),
     /// A layout that yields coordinates, whose profile is the coarsest that its strides allow.
     Coords(CoordLayout),
+    /// A part of a coordinate layout and its first coordinate, `(64,32) o (4,8):(1@0,1@1)`.
+    Part(Tensor<CoordLayout, IntTuple>),
+    /// The inverse of a composed layout, `L o -OFFSET o Sw<B,M,S>`.
+    Inverse(SwizzledInverse),
 }
 
 impl Value {
@@ -57,7 +62,12 @@ impl Value {
         match *self {
             Self::Layout(layout) => Some(ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout }),
             Self::Composed(composed) => Some(composed),
-            Self::Int(_) | Self::Tuple(_) | Self::Swizzle(_) | Self::Coords(_) => None,
+            Self::Int(_)
+            | Self::Tuple(_)
+            | Self::Swizzle(_)
+            | Self::Coords(_)
+            | Self::Part(_)
+            | Self::Inverse(_) => None,
         }
     }
 
@@ -70,6 +80,8 @@ impl Value {
             Self::Swizzle(_) => "a swizzle",
             Self::Composed(_) => "a composed layout",
             Self::Coords(_) => "a coordinate layout",
+            Self::Part(_) => "a part of a coordinate layout",
+            Self::Inverse(_) => "an inverse of a composed layout",
         }
     }
 }
@@ -83,6 +95,8 @@ impl fmt::Display for Value {
             Self::Swizzle(swizzle) => swizzle.fmt(f),
             Self::Composed(composed) => composed.fmt(f),
             Self::Coords(coords) => coords.fmt(f),
+            Self::Part(part) => write!(f, "{} o {}", part.start, part.layout),
+            Self::Inverse(inverse) => inverse.fmt(f),
         }
     }
 }
@@ -115,6 +129,12 @@ impl From<Swizzle> for Value {
 impl From<ComposedLayout> for Value {
     fn from(composed: ComposedLayout) -> Self {
         Self::Composed(composed)
+    }
+}
+
+impl From<SwizzledInverse> for Value {
+    fn from(inverse: SwizzledInverse) -> Self {
+        Self::Inverse(inverse)
     }
 }
 
@@ -152,7 +172,7 @@ impl FromStr for IntTuple {
         read(source, "an integer or a tuple of integers", |value| match value {
             Value::Int(value) => Some(Self::int(value)),
             Value::Tuple(tuple) => Some(tuple),
-            Value::Layout(_) | Value::Swizzle(_) | Value::Composed(_) | Value::Coords(_) => None,
+            _ => None,
         })
     }
 }

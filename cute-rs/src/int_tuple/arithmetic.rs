@@ -25,6 +25,7 @@ enum Pairwise {
     CeilDiv,
     RoundUp,
     Scale,
+    Add,
     Max,
     Min,
 }
@@ -38,6 +39,7 @@ impl Pairwise {
             Self::RoundUp if b < 1 => None,
             Self::RoundUp => Some(div_up(a, b).saturating_mul(b)),
             Self::Scale => Some(a.saturating_mul(b)),
+            Self::Add => Some(a.saturating_add(b)),
             Self::Max => Some(if a > b { a } else { b }),
             Self::Min => Some(if a < b { a } else { b }),
         }
@@ -258,6 +260,20 @@ impl IntTuple {
             Ok(factors) => self.pairwise(&factors, Pairwise::Scale),
             Err(error) => Err(error),
         }
+    }
+
+    /// `R_i = a_i + b_i`, leaf by leaf: the coordinate `b` counted from the coordinate `a`.
+    ///
+    /// ```
+    /// # use cute_rs::IntTuple;
+    /// assert_eq!(IntTuple::from((64, 32)).elem_add(&IntTuple::from((5, 6)))?.to_string(), "(69,38)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LayoutError::Profile`] where the nesting differs.
+    pub const fn elem_add(&self, other: &Self) -> Result<Self, LayoutError> {
+        self.pairwise(other, Pairwise::Add)
     }
 
     /// `R_i = max(a_i, b_i)`, leaf by leaf.

@@ -5,7 +5,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::oracle::{Tree, digits};
-use super::{Broken, Oracle, Verdict, equal};
+use super::{Broken, Oracle, Verdict, ensure, equal};
 use crate::algebra::Tiler;
 use crate::coord_layout::{Basis, CoordLayout};
 use crate::int_tuple::IntTuple;
@@ -181,5 +181,55 @@ pub fn coordinate_layout(coords: &CoordLayout, b: &Layout, a: &Layout) -> Result
     let want: Vec<i64> =
         places.iter().map(|place| place.iter().zip(&steps).map(|(c, step)| c * step).sum()).collect();
     equal(&Oracle::of(&after).offsets(), &want, &[a, &after], format_args!("{a} o {what}"))?;
+    Ok(Verdict::Held)
+}
+
+/// Extents of the parts of a tree that are one leaf of a coarser one.
+fn parts(profile: &Tree, tree: &Tree) -> Vec<i64> {
+    match profile {
+        Tree::Leaf(_) => Vec::from([tree.product()]),
+        Tree::Node(members) => {
+            members.iter().zip(tree.modes()).flat_map(|(member, mode)| parts(member, &mode)).collect()
+        }
+    }
+}
+
+/// A coordinate as one integer, the first component fastest.
+fn number(coord: &[i64], extents: &[i64]) -> i64 {
+    coord.iter().zip(extents).rev().fold(0, |number, (c, extent)| number * extent + c)
+}
+
+/// The right inverse finds every coordinate of a box from 0 on that no leaf makes larger; the left inverse finds every
+/// coordinate that occurs, and exists only where none occurs twice.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn coordinate_inverses(coords: &CoordLayout) -> Result<Verdict, Broken> {
+    let (reading, profile) = (Reading::of(coords), Tree::of(&coords.profile()));
+    let places = reading.all();
+    let Ok(right) = coords.right_inverse() else { return Ok(Verdict::NoResult) };
+    let extents = parts(&profile, &Tree::of(&right.shape()));
+    for (i, place) in (0..).zip(Oracle::of(&right).offsets()) {
+        let got = usize::try_from(place).ok().and_then(|place| places.get(place));
+        equal(&got, &Some(&digits(&extents, i)), &[&right], format!("{coords} at {place}, found for {i}"))?;
+    }
+    let goes_on = reading
+        .leaves
+        .iter()
+        .any(|&(extent, scale, component)| extent > 1 && component.is_some_and(|k| scale == extents[k]));
+    equal(&goes_on, &false, &[&right], format!("a leaf of {coords} goes on where the box ends"))?;
+    let Ok(left) = coords.left_inverse() else { return Ok(Verdict::Held) };
+    // Behind the last mode of a component its integer goes on.
+    let modes = parts(&profile, &Tree::of(&left.shape()));
+    let size: i64 = modes.iter().product();
+    let oracle = Oracle::of(&left);
+    for (i, place) in (0..).zip(&places) {
+        if place.iter().zip(&modes).all(|(c, extent)| c < extent) {
+            let got = oracle.at(number(place, &modes));
+            equal(&got, &i, &[&left], format!("{place:?}, which is {coords} at {i}"))?;
+        } else {
+            ensure(false, &[&left], || format!("{place:?} of {coords} is not among {size}"))?;
+        }
+    }
     Ok(Verdict::Held)
 }

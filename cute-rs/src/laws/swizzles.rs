@@ -184,6 +184,40 @@ pub fn composed(composed: &ComposedLayout, b: &Layout, fixed: &[Option<i64>]) ->
     Ok(Verdict::Held)
 }
 
+/// What two swizzled layouts have in common is contiguous in both, divides the run that their layouts have in common, and is
+/// all of what is aligned in it where that run is one leaf.
+///
+/// # Errors
+/// [`Broken`], as for all laws.
+pub fn composed_common(a: &ComposedLayout, b: &ComposedLayout) -> Result<Verdict, Broken> {
+    let Ok(common) = a.max_common_layout_swizzled(b) else { return Ok(Verdict::NoResult) };
+    let layouts: &[&Layout] = &[&a.layout, &b.layout, &common];
+    let run = Oracle::of(&common).offsets();
+    for composed in [a, b] {
+        let offsets = table(composed, &Oracle::of(&composed.layout));
+        let places: Vec<_> = run.iter().map(|&c| offsets[c as usize]).collect();
+        let contiguous = (places[0]..).zip(&places).all(|(want, &place)| want == place);
+        ensure(contiguous, layouts, || format!("{a} and {b}: {places:?} are not contiguous"))?;
+    }
+    let size = run.len() as i64;
+    equal(&a.max_common_vector_swizzled(b), &Ok(size), layouts, format!("the vector of {a} and {b}"))?;
+    if *b == Swizzle::NONE.after(b.layout) {
+        equal(&a.max_common_layout(&b.layout), &Ok(common), layouts, format!("{a} and a plain layout"))?;
+        equal(&a.max_common_vector(&b.layout), &Ok(size), layouts, format!("{a} and a plain layout"))?;
+    }
+    let whole = a.layout.max_common_layout(&b.layout).map(|whole| Oracle::of(&whole).leaves().to_vec());
+    if let Ok([(extent, _)]) = whole.as_deref() {
+        // What divides the run, and for each that is swizzled its offset and the size of the groups that it keeps.
+        let groups = |n: i64| {
+            let keeps = |c: &&ComposedLayout| (1_i64 << c.swizzle.base) % n == 0 && c.offset % n == 0;
+            [a, b].iter().filter(|c| c.swizzle.bits > 0).all(keeps)
+        };
+        let want = (1..=*extent).rev().find(|&n| extent % n == 0 && groups(n));
+        equal(&Some(size), &want, layouts, format!("the longest run of {a} and {b}"))?;
+    }
+    Ok(Verdict::Held)
+}
+
 /// Copies of a swizzled block are swizzled by where they lie.
 ///
 /// # Errors

@@ -91,6 +91,7 @@ pub fn tuple_relations(a: &IntTuple, b: &IntTuple) -> Result<Verdict, Broken> {
     if alike {
         let each = |f: fn(i64, i64) -> i64| u.iter().zip(&v).map(|(&a, &b)| f(a, b)).collect::<Vec<_>>();
         let leaves = |tuple: Result<IntTuple, _>| tuple.map(|tuple| Tree::of(&tuple).leaves());
+        equal(&leaves(a.elem_add(b)), &Ok(each(|a, b| a + b)), &[], "elem_add")?;
         equal(&leaves(a.elem_max(b)), &Ok(each(Ord::max)), &[], "elem_max")?;
         equal(&leaves(a.elem_min(b)), &Ok(each(Ord::min)), &[], "elem_min")?;
         equal(&a.inner_product(b), &Ok(each(|a, b| a * b).iter().sum()), &[], "inner_product")?;

@@ -1,0 +1,284 @@
+//! What is known of a swizzled layout's offsets: inverses, vectors, elements of another size.
+
+use core::fmt;
+
+use super::ComposedLayout;
+use crate::error::LayoutError;
+use crate::int_tuple::gcd;
+use crate::layout::Layout;
+use crate::swizzle::Swizzle;
+
+/// A layout before which an offset is subtracted and a swizzle undone: `i -> layout(swizzle(i) - offset)`, the inverse of
+/// a [`ComposedLayout`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SwizzledInverse {
+    /// Applied last.
+    pub layout: Layout,
+    /// Subtracted after the swizzle.
+    pub offset: i64,
+    /// Applied first.
+    pub swizzle: Swizzle,
+}
+
+impl SwizzledInverse {
+    /// The coordinate of an offset.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4], &[4, 1])?);
+    /// let inverse = tile.left_inverse()?;
+    /// assert_eq!(inverse.at(tile.at(7)), 7);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn at(&self, offset: i64) -> i64 {
+        let swizzled = self.swizzle.apply(offset.cast_unsigned()).cast_signed();
+        self.layout.at(swizzled.wrapping_sub(self.offset))
+    }
+}
+
+impl fmt::Display for SwizzledInverse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} o {} o {}", self.layout, self.offset.wrapping_neg(), self.swizzle)
+    }
+}
+
+impl ComposedLayout {
+    /// The plain layout and offset that the composed layout equals, where the bits that the coordinates change take no
+    /// part in the swizzle: `C(c) = offset + R(c)`. It is how a slice of a swizzled tile becomes ordinary strides.
+    /// `None` where the bits collide, or might.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4, 8], &[4, 1, 16])?);
+    /// let element = tile.slice(&[Some(3), Some(1), None])?;
+    /// let (layout, offset) = element.decay().expect("bits above the swizzle");
+    /// assert_eq!((layout.to_string().as_str(), offset), ("(8):(16)", 12 + (1 ^ 3)));
+    /// assert_eq!(tile.slice(&[Some(3), None, None])?.decay(), None);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn decay(&self) -> Option<(Layout, i64)> {
+        let (shape, stride) = (self.layout.shape_ref(), self.layout.stride_ref());
+        let start = self.offset.cast_unsigned();
+        let swizzled = self.swizzle.apply(start);
+        if self.swizzle.bits == 0 {
+            return Some((self.layout, self.offset));
+        }
+        // Bits that must stay as they are: those read, and those that already hold something.
+        let mut busy = self.swizzle.source_mask() | start | swizzled;
+        let mut i = 0;
+        while i < shape.len() {
+            let d = stride.leaf(i);
+            let last = (shape.leaf(i) - 1).wrapping_mul(d);
+            if last < 0 || self.offset < 0 {
+                return None;
+            }
+            if last > 0 {
+                // From the lowest bit of the stride to the highest of the last offset.
+                let bits = (u64::MAX >> last.leading_zeros()) & !((1 << d.trailing_zeros()) - 1);
+                if bits & busy != 0 {
+                    return None;
+                }
+                busy |= bits;
+            }
+            i += 1;
+        }
+        Some((self.layout, swizzled.cast_signed()))
+    }
+
+    /// The inverse on the run of offsets that L builds up: `C(R(i)) = i` for every `i` with
+    /// `0 <= Sw(i) - offset < size(right_inverse(L))`. For a compact L without an offset whose size is a multiple of the
+    /// swizzle's period, these are all of its offsets.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4], &[4, 1])?);
+    /// let inverse = tile.right_inverse()?;
+    /// assert_eq!(inverse.to_string(), "(4,4):(4,1) o 0 o Sw<2,0,2>");
+    /// assert!((0..16).all(|i| tile.at(inverse.at(i)) == i));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::right_inverse`].
+    pub const fn right_inverse(&self) -> Result<SwizzledInverse, LayoutError> {
+        self.undone(self.layout.right_inverse())
+    }
+
+    /// The inverse of an injective C: `R(C(i)) = i` for every `i < size(C)`.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(2, 0, 2)?.after(Layout::flat(&[4, 4], &[8, 1])?);
+    /// let inverse = tile.left_inverse()?;
+    /// assert!((0..16).all(|i| inverse.at(tile.at(i)) == i));
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::left_inverse`].
+    pub const fn left_inverse(&self) -> Result<SwizzledInverse, LayoutError> {
+        self.undone(self.layout.left_inverse())
+    }
+
+    const fn undone(&self, inverse: Result<Layout, LayoutError>) -> Result<SwizzledInverse, LayoutError> {
+        match inverse {
+            Ok(layout) => {
+                Ok(SwizzledInverse { layout, offset: self.offset, swizzle: self.swizzle.inverse() })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The longest run that this and a plain layout of one size hold in the same order and that the swizzle keeps together:
+    /// `C(R(i)) = C(R(0)) + i` and `B(R(i)) = i` for every `i < size(R)`. Its size divides that of the
+    /// [`max_common_layout`](Layout::max_common_layout) of L and B, so that such runs cover it.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Layout::flat(&[8, 64], &[64, 1])?;
+    /// assert_eq!(Swizzle::new(3, 3, 3)?.after(rows).max_common_layout(&rows)?.to_string(), "8:8");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::max_common_layout`].
+    pub const fn max_common_layout(&self, other: &Layout) -> Result<Layout, LayoutError> {
+        self.max_common_layout_swizzled(&Swizzle::NONE.after(*other))
+    }
+
+    /// [`max_common_layout`](Self::max_common_layout) of two swizzled layouts: `C(R(i)) = C(R(0)) + i` for both.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Layout::flat(&[8, 64], &[64, 1])?;
+    /// let (eights, fours) = (Swizzle::new(3, 3, 3)?.after(rows), Swizzle::new(2, 2, 3)?.after(rows));
+    /// assert_eq!(eights.max_common_layout_swizzled(&fours)?.to_string(), "4:8");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::max_common_layout`].
+    pub const fn max_common_layout_swizzled(&self, other: &Self) -> Result<Layout, LayoutError> {
+        match self.layout.max_common_layout(&other.layout) {
+            Ok(common) => common.first(gcd(self.together(), other.together())),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// How many neighbouring offsets before the swizzle stay neighbours behind it, from the offset on; 0 for all.
+    const fn together(&self) -> i64 {
+        if self.swizzle.bits == 0 { 0 } else { gcd(self.swizzle.max_alignment(), self.offset) }
+    }
+
+    /// How many elements follow each other in both this and a plain layout of the same size: the size of
+    /// [`max_common_layout`](Self::max_common_layout).
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Layout::flat(&[8, 64], &[64, 1])?;
+    /// assert_eq!(Swizzle::new(3, 3, 3)?.after(rows).max_common_vector(&rows)?, 8);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::max_common_layout`].
+    pub const fn max_common_vector(&self, other: &Layout) -> Result<i64, LayoutError> {
+        match self.max_common_layout(other) {
+            Ok(common) => Ok(common.size()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// [`max_common_vector`](Self::max_common_vector) of two swizzled layouts.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(rows.max_common_vector_swizzled(&rows)?, 8);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::max_common_layout`].
+    pub const fn max_common_vector_swizzled(&self, other: &Self) -> Result<i64, LayoutError> {
+        match self.max_common_layout_swizzled(other) {
+            Ok(common) => Ok(common.size()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The largest number of elements that can be joined to one throughout: that of L, of the swizzle, and of the offset.
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let rows = Layout::flat(&[8, 64], &[64, 1])?;
+    /// assert_eq!(Swizzle::new(3, 3, 3)?.after(rows).max_alignment(), 8);
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    pub const fn max_alignment(&self) -> i64 {
+        gcd(gcd(self.layout.max_alignment(), self.swizzle.max_alignment()), self.offset)
+    }
+
+    /// The layout of elements that are `n` times as large: `R(c') = floor(C(c) / n)`, with `c'` as in
+    /// [`Layout::upcast`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let bytes = Swizzle::new(3, 4, 3)?.after(Layout::flat(&[8, 128], &[128, 1])?);
+    /// assert_eq!(bytes.upcast(2)?.to_string(), "Sw<3,3,3> o 0 o (8,64):(64,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::upcast`] and [`Swizzle::upcast`]; [`LayoutError::Recast`] for an offset inside an element.
+    pub const fn upcast(&self, n: i64) -> Result<Self, LayoutError> {
+        if n > 0 && self.offset % n != 0 {
+            return Err(LayoutError::Recast { shape: 1, stride: self.offset, factor: n });
+        }
+        match (self.swizzle.upcast(n), self.layout.upcast(n)) {
+            (Ok(swizzle), Ok(layout)) => Ok(Self { swizzle, offset: self.offset / n, layout }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// The layout of elements of which `n` make up one: `R(c') = n * C(c) + j`, with `c'` as in [`Layout::downcast`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let halves = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(halves.downcast(2)?.to_string(), "Sw<3,4,3> o 0 o (8,128):(128,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Layout::downcast`] and [`Swizzle::downcast`].
+    pub const fn downcast(&self, n: i64) -> Result<Self, LayoutError> {
+        match (self.swizzle.downcast(n), self.layout.downcast(n)) {
+            (Ok(swizzle), Ok(layout)) => Ok(Self { swizzle, offset: self.offset.saturating_mul(n), layout }),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        }
+    }
+
+    /// The layout of the same bits in elements of another width: `upcast(downcast(C, d), n)` with `new / old = n / d` in
+    /// lowest terms. See [`Layout::recast`].
+    ///
+    /// ```
+    /// # use cute_rs::{Layout, Swizzle};
+    /// let tile = Swizzle::new(3, 3, 3)?.after(Layout::flat(&[8, 64], &[64, 1])?);
+    /// assert_eq!(tile.recast(16, 8)?.to_string(), "Sw<3,4,3> o 0 o (8,128):(128,1)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`upcast`](Self::upcast) and [`downcast`](Self::downcast).
+    pub const fn recast(&self, old_bits: i64, new_bits: i64) -> Result<Self, LayoutError> {
+        let common = gcd(old_bits, new_bits);
+        if old_bits < 1 || new_bits < 1 {
+            return self.upcast(0);
+        }
+        match self.downcast(old_bits / common) {
+            Ok(parts) => parts.upcast(new_bits / common),
+            Err(error) => Err(error),
+        }
+    }
+}
