@@ -135,11 +135,10 @@ impl Argument {
 
     /// A layout that yields coordinates or a part of one, and its first coordinate.
     pub(super) fn located(&self) -> Option<(CoordLayout, IntTuple)> {
-        match self.operand {
-            Operand::Value(Value::Coords(coords)) => Some((coords, coords.profile())),
-            Operand::Value(Value::Part(part)) => Some((part.layout, part.start)),
-            _ => None,
+        if let Operand::Value(Value::Part(part)) = self.operand {
+            return Some((part.layout, part.start));
         }
+        self.coords().map(|coords| (coords, coords.profile()))
     }
 
     /// A swizzle.

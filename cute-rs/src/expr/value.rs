@@ -172,7 +172,12 @@ impl FromStr for IntTuple {
         read(source, "an integer or a tuple of integers", |value| match value {
             Value::Int(value) => Some(Self::int(value)),
             Value::Tuple(tuple) => Some(tuple),
-            _ => None,
+            Value::Layout(_)
+            | Value::Swizzle(_)
+            | Value::Composed(_)
+            | Value::Coords(_)
+            | Value::Part(_)
+            | Value::Inverse(_) => None,
         })
     }
 }
