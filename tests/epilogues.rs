@@ -1,7 +1,8 @@
 //! Epilogues that are trees, on the emulator, held against themselves on the host.
 
-use falchion::collective::Store;
+use falchion::collective::functions::*;
 use falchion::collective::tree::*;
+use falchion::collective::{Fast, Fastest, Store};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -12,10 +13,10 @@ type Small<S, X> =
     Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
 
 /// alpha * acc + bias of columns.
-type Biased = Compute<Add, (Compute<Mul, (Scalar, Accumulator)>, RowVector<bf16>)>;
+type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 
-fn biased(bias: u64, len: u32) -> ((f32, ()), RowArgument) {
-    ((0.5, ()), RowArgument { address: bias, len })
+fn biased(bias: u64, len: u32) -> <Biased as Node>::Arguments {
+    ((), (((), (0.5, ())), RowArgument { address: bias, len }))
 }
 
 fn with_bias<S: Store<bf16>>(problem: GemmProblem, shift: u32) {
@@ -37,4 +38,173 @@ fn a_bias_of_any_alignment_inside_and_at_the_edge() {
             }
         }
     }
+}
+
+/// Runs a kernel with a tree on shapes inside of tiles and across their edges.
+fn run<C>(
+    problems: &[(u32, u32, u32)],
+    mut arguments: impl FnMut(
+        &mut Bench<'_>,
+        GemmProblem,
+    ) -> <<C as GemmConfig>::Epilogue as falchion::collective::Epilogue>::Arguments,
+) where
+    C: GemmConfig<Epilogue: falchion::collective::HasTree>,
+{
+    for &(m, n, k) in problems {
+        let mut engine = Emulator::new();
+        let mut bench = Bench::new(&mut engine, 7);
+        let problem = GemmProblem { m, n, k };
+        let arguments = arguments(&mut bench, problem);
+        if let Err(error) = bench.check::<C>(problem, &arguments) {
+            panic!("{} at {m} x {n} x {k}: {error}", Gemm::<C>::name());
+        }
+    }
+}
+
+/// Shapes in whole 64 x 32 tiles, with edges, and odd ones that only direct stores reach.
+const WHOLE: [(u32, u32, u32); 3] = [(128, 64, 64), (70, 48, 72), (1, 16, 8)];
+const ODD: [(u32, u32, u32); 2] = [(67, 41, 64), (3, 1, 8)];
+
+fn everywhere<X: Node>(mut arguments: impl FnMut(&mut Bench<'_>, GemmProblem) -> X::Arguments) {
+    run::<Small<DirectStore, X>>(&WHOLE, &mut arguments);
+    run::<Small<TmaStore, X>>(&WHOLE, &mut arguments);
+    run::<Small<DirectStore, X>>(&ODD, &mut arguments);
+}
+
+fn vector(bench: &mut Bench<'_>, len: u32) -> u64 {
+    bench.random(Format::Bf16, len, 0).expect("memory")
+}
+
+fn zeros(bench: &mut Bench<'_>, len: u32) -> u64 {
+    bench.upload(&vec![0; 4 * len as usize]).expect("memory")
+}
+
+#[test]
+fn leaves_of_every_kind() {
+    type Half = Compute<Multiply, (Constant<U1, U2>, Accumulator)>;
+    everywhere::<Half>(|_, _| ((), ((), ())));
+    type Scaled = Compute<Multiply, (ScalarPointer<bf16>, Accumulator)>;
+    everywhere::<Scaled>(|bench, _| ((), (vector(bench, 1), ())));
+    type Rows = Compute<Multiply, (ColumnVector<bf16>, Accumulator)>;
+    everywhere::<Rows>(|bench, GemmProblem { m, .. }| {
+        ((), (ColumnArgument { address: vector(bench, m), len: m }, ()))
+    });
+    type Sum = Compute<Add, (Load<bf16>, Accumulator)>;
+    everywhere::<Sum>(|bench, GemmProblem { m, n, .. }| {
+        let pitch = u64::from(n) + 3;
+        ((), (MatrixArgument { address: vector(bench, m * (n + 3)), pitch }, ()))
+    });
+    type Linear = Compute<Add, (Residual<bf16>, Accumulator)>;
+    for beta in [0.0, -0.5] {
+        everywhere::<Linear>(|bench, GemmProblem { m, n, .. }| {
+            let c = MatrixArgument { address: vector(bench, m * n), pitch: n.into() };
+            ((), (ResidualArgument { beta, c: (beta != 0.0).then_some(c) }, ()))
+        });
+    }
+}
+
+#[test]
+fn functions_with_arguments() {
+    everywhere::<Compute<LeakyRelu, (Accumulator,)>>(|_, _| (0.25, ((),)));
+    everywhere::<Compute<Clamp, (Accumulator,)>>(|_, _| ([-2.0, 3.5], ((),)));
+    everywhere::<Compute<GeluTanh<Fastest>, (Accumulator,)>>(|_, _| ((), ((),)));
+    everywhere::<Compute<Gelu, (Accumulator,)>>(|_, _| ((), ((),)));
+}
+
+#[test]
+fn what_is_written_beside_d() {
+    type Kept = Compute<Relu, (AuxStore<bf16, Accumulator>,)>;
+    everywhere::<Kept>(|bench, GemmProblem { m, n, .. }| {
+        let pitch = u64::from(n) + 1;
+        let address = bench.output(m as usize * (n as usize + 1) * 2).expect("memory");
+        ((), ((MatrixArgument { address, pitch }, ()),))
+    });
+    everywhere::<ReduceRow<Sum, Accumulator>>(|bench, GemmProblem { n, .. }| {
+        (RowArgument { address: zeros(bench, n), len: n }, ())
+    });
+    everywhere::<ReduceColumn<AbsMax, Accumulator>>(|bench, GemmProblem { m, .. }| {
+        (ColumnArgument { address: zeros(bench, m), len: m }, ())
+    });
+    everywhere::<ReduceColumn<Sum, Accumulator>>(|bench, GemmProblem { m, .. }| {
+        (ColumnArgument { address: zeros(bench, m), len: m }, ())
+    });
+    everywhere::<Amax<Accumulator>>(|bench, _| (zeros(bench, 1), ()));
+    type Negative = ReduceRow<Max, Compute<Negate, (Compute<Absolute, (Accumulator,)>,)>>;
+    everywhere::<Negative>(|bench, GemmProblem { n, .. }| {
+        let least: Vec<u8> = (0..n).flat_map(|_| f32::NEG_INFINITY.to_le_bytes()).collect();
+        (RowArgument { address: bench.upload(&least).expect("memory"), len: n }, ((), (((), ((),)),)))
+    });
+}
+
+#[test]
+fn values_used_twice() {
+    type Squared = Let<Compute<Relu, (Accumulator,)>, Compute<Multiply, (Bound, Bound)>>;
+    everywhere::<Squared>(|_, _| (((), ((),)), ((), ((), ()))));
+    type Nested = Let<Accumulator, Let<Compute<Relu, (Bound,)>, Compute<Subtract, (Bound, Bound<U1>)>>>;
+    everywhere::<Nested>(|_, _| ((), (((), ((),)), ((), ((), ())))));
+}
+
+#[test]
+fn gated_pairs() {
+    type SwiGlu = Gated<Glu<Silu>, Accumulator>;
+    let shapes = [(128, 128, 64), (70, 80, 72), (3, 16, 8)];
+    run::<Small<DirectStore, SwiGlu>>(&shapes, |_, _| ((), ()));
+    run::<Small<TmaStore, SwiGlu>>(&shapes, |_, _| ((), ()));
+    run::<Small<DirectStore, SwiGlu>>(&[(66, 42, 8), (1, 2, 8)], |_, _| ((), ()));
+    // Nodes inside see all columns, nodes around half of them.
+    type Biased = Compute<
+        Multiply,
+        (RowVector<bf16>, Amax<Gated<Glu<Relu>, Compute<Add, (Accumulator, RowVector<bf16>)>>>),
+    >;
+    run::<Small<TmaStore, Biased>>(&shapes, |bench, GemmProblem { n, .. }| {
+        let inside = RowArgument { address: vector(bench, n), len: n };
+        let around = RowArgument { address: vector(bench, n / 2), len: n / 2 };
+        ((), (around, (zeros(bench, 1), ((), ((), ((), inside))))))
+    });
+}
+
+#[test]
+fn every_mainloop_and_scheduler_takes_a_tree() {
+    type Tree = Compute<Gelu<Fast>, (Biased,)>;
+    type E<S> = TreeEpilogue<bf16, S, Tree>;
+    type Bands = Persistent<Grouped<AlongM, U2>>;
+    let arguments =
+        |bench: &mut Bench<'_>, problem: GemmProblem| ((), (biased(vector(bench, problem.n), problem.n),));
+    let shapes = [(256, 256, 64), (200, 136, 72)];
+    run::<Composed<TmaWgmma<Kk, Tile<U128, U128, U64>, Pingpong>, E<TmaStore>, Bands>>(&shapes, arguments);
+    run::<
+        Composed<TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2, Cluster<U2, U1>>>, E<DirectStore>, Bands>,
+    >(&shapes, arguments);
+    run::<Composed<TmaWgmma<Kk, Tile<U256, U64, U64>, Cooperative<U2>>, E<TmaStore>, Bands>>(
+        &shapes, arguments,
+    );
+    run::<Composed<TmaWgmma<Kk, Tile<U64, U64, U64>, Unspecialised<U1, U1>>, E<DirectStore>, OneTile<AlongM>>>(
+        &shapes, arguments,
+    );
+}
+
+#[test]
+fn illegal_arguments_name_their_node() {
+    let problem = GemmProblem { m: 64, n: 32, k: 64 };
+    let at = |address| MatrixRef { address, pitch: 64 };
+    let matrices = Matrices { problem, a: at(0x1000), b: at(0x2000), d: at(0x3000) };
+    let refusal = |address, len| {
+        let arguments = ((), (((), (0.5, ())), RowArgument { address, len }));
+        let launch = Gemm::<Small<DirectStore, Biased>>::launch_with(&matrices, &arguments, 132);
+        launch.expect_err("illegal").to_string()
+    };
+    assert_eq!(refusal(0, 32), "add.1 is a null pointer, a device address was needed");
+    assert_eq!(refusal(0x4001, 32), "add.1 begins at 0x4001, a multiple of 2 B was needed");
+    assert_eq!(refusal(0x4000, 31), "add.1 has 31 elements, 32 were needed");
+    let arguments = ((), (ResidualArgument { beta: 2.0, c: None }, ()));
+    type Linear = Compute<Add, (Residual<bf16>, Accumulator)>;
+    let launch = Gemm::<Small<DirectStore, Linear>>::launch_with(&matrices, &arguments, 132);
+    assert_eq!(
+        launch.expect_err("no C").to_string(),
+        "add.0: beta is 2 but there is no C: pass C, or beta = 0"
+    );
+    let odd = Matrices { problem: GemmProblem { n: 31, ..problem }, ..matrices };
+    let launch = Gemm::<Small<DirectStore, Gated<Glu<Silu>, Accumulator>>>::launch_with(&odd, &((), ()), 132);
+    let words = "epilogue: N is 31, a multiple of 2 was needed: the columns are gated in pairs";
+    assert_eq!(launch.expect_err("odd").to_string(), words);
 }

@@ -212,6 +212,11 @@ pub enum PlanError {
         /// Tile N.
         n: u32,
     },
+    /// Tile N has no eight columns for the output where the epilogue joins pairs of columns.
+    Halved {
+        /// Tile N.
+        n: u32,
+    },
     /// Tile K is not a multiple of the instruction's K.
     TileK {
         /// Tile K.
@@ -303,6 +308,10 @@ impl PlanError {
                 .text("tile N is ")
                 .number(n)
                 .text(", wgmma has N from 8 to 256 in steps of 8: change tile N"),
+            Self::Halved { n } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", an epilogue that joins pairs of columns needs a multiple of 16: change tile N"),
             Self::TileK { k, step } => s
                 .text("tile K is ")
                 .number(k)
@@ -411,6 +420,9 @@ impl Plan {
         }
         if !mainloop.types.allows(n) {
             return Err(PlanError::TileN { n });
+        }
+        if !n.is_multiple_of(8 << epilogue.halvings) {
+            return Err(PlanError::Halved { n });
         }
         let step = mainloop.types.k();
         if k == 0 || !k.is_multiple_of(step) {

@@ -12,7 +12,10 @@
 //! | [`RowVector<T>`](RowVector), [`ColumnVector<T>`](ColumnVector) | `v[column]`, `v[row]` |
 //! | [`Load<T>`](Load), [`Residual<T>`](Residual) | an element of a matrix, or a multiple of it |
 //! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
+//! | [`Gated<F, X>`](Gated) | `F(X(2 column), X(2 column + 1))`: half of the columns |
 //! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
+//! | [`ReduceRow<Op, X>`](ReduceRow), [`ReduceColumn`], [`ReduceScalar`] | X, reduced to a row, a column, a number |
+//! | [`Let<X, Body>`](Let), [`Bound`] | Body, where each `Bound` is the one value of X |
 //!
 //! # One tree, two readers
 //!
@@ -23,20 +26,25 @@
 mod check;
 mod compute;
 mod declare;
+mod gated;
 mod host;
 mod leaf;
 mod matrix;
-mod span;
+mod reduce;
+mod share;
 mod vector;
 mod visit;
 
+pub use crate::real::Bounded;
 pub use check::{NodeError, NodeProblem, Path, Shape};
-pub use compute::{Add, Compute, Function, Inputs, Mul, MulAdd};
+pub use compute::{Compute, Inputs};
 pub use declare::{Declare, Parameters};
+pub use gated::{Gated, Glu};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Load, MatrixArgument, Residual, ResidualArgument};
-pub use span::Span;
+pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
+pub use share::{Bound, Let};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
 pub use visit::{Pair, Part, PartRow, Visit};
 
@@ -120,5 +128,5 @@ pub trait Node: 'static {
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>);
 
     /// The value at (row, column) on the host.
-    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Span;
+    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
 }

@@ -4,7 +4,8 @@
 //! gets. It then compares D and everything that the tree writes beside, and looks for writes where there should be none.
 //!
 //! ```
-//! use falchion::collective::tree::{Accumulator, Add, Compute, RowArgument, RowVector};
+//! use falchion::collective::functions::Add;
+//! use falchion::collective::tree::{Accumulator, Compute, RowArgument, RowVector};
 //! use falchion::prelude::*;
 //! use falchion::verify::{Bench, Format};
 //!
@@ -19,14 +20,14 @@
 //! let mut engine = Emulator::new();
 //! let mut bench = Bench::new(&mut engine, 1);
 //! let bias = bench.random(Format::Bf16, 40, 0)?;
-//! bench.check::<MyGemm>(GemmProblem { m: 70, n: 40, k: 64 }, &((), RowArgument { address: bias, len: 40 }))?;
+//! bench.check::<MyGemm>(GemmProblem { m: 70, n: 40, k: 64 }, &((), ((), RowArgument { address: bias, len: 40 })))?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{Host, Memory, Node, Shape, Span, Written};
+use collective::tree::{Bounded, Host, Memory, Node, Shape, Written};
 use collective::{Element, Epilogue, HasTree, Mainloop};
 use cute_rs::atom::Major;
 use kernel::{Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, LaunchError, Matrices, MatrixRef};
@@ -219,7 +220,7 @@ impl<'e> Bench<'e> {
         let accumulator = |[row, column]: [u32; 2]| {
             let (sum, magnitude) = sums.sums[row as usize * n as usize + column as usize];
             let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
-            Span { value: sum, error: error + f64::from(k) * f64::powi(2.0, -149) }
+            Bounded { value: sum, error: error + f64::from(k) * f64::powi(2.0, -149) }
         };
         let (m, n) = (m, n >> Gemm::<C>::PLAN.epilogue.halvings);
         let mut host = Host::new(Shape { m, n }, &self.uploads, &accumulator);
@@ -233,7 +234,7 @@ impl<'e> Bench<'e> {
                 places.insert(address, [row, column]);
             }
         }
-        let written = host.written;
+        let written = host.finish();
         self.compare(time, &written, &places)
     }
 

@@ -16,12 +16,13 @@ use crate::tree::{Declare, Node, NodeError, Parameters, Part, PartRow, Path, Sha
 /// D is the value of the tree `X`, rounded to `T` and stored as `S` does it: see [`tree`](crate::tree).
 ///
 /// ```
-/// use collective::tree::{Accumulator, Add, Compute, Mul, RowVector, Scalar};
+/// use collective::functions::{Add, Multiply};
+/// use collective::tree::{Accumulator, Compute, RowVector, Scalar};
 /// use collective::{Epilogue, TmaStore, TreeEpilogue};
 /// use half::bf16;
 ///
 /// /// D = alpha * acc + bias, where bias has an element for each column.
-/// type Biased = Compute<Add, (Compute<Mul, (Scalar, Accumulator)>, RowVector<bf16>)>;
+/// type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 /// type E = TreeEpilogue<bf16, TmaStore, Biased>;
 /// assert_eq!(E::name(), "add_mul_s_acc_rbf16_tma");
 /// ```
@@ -89,6 +90,7 @@ impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
                 .first()
                 .map_or_else(Vec::new, |row| row.pairs.iter().map(|pair| pair.column).collect()),
             doubled: None,
+            bound: RefCell::default(),
         };
         for _ in 0..Self::HALVINGS {
             // Of 16 neighbouring columns come 8, of which a thread holds the pair in the same place.
@@ -106,7 +108,15 @@ impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
                 })
                 .collect();
             let pairs = part.pairs.iter().step_by(2).map(|column| column / 2).collect();
-            part = Part { tile, rows, column, columns, pairs, doubled: Some(Box::new(part)) };
+            part = Part {
+                tile,
+                rows,
+                column,
+                columns,
+                pairs,
+                doubled: Some(Box::new(part)),
+                bound: RefCell::default(),
+            };
         }
         part
     }

@@ -2,43 +2,15 @@
 
 use core::marker::PhantomData;
 
-use super::{Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Span, Visit};
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use ptx::Value;
 
-/// A function of `N` numbers. (Replaced by the generic one.)
-pub trait Function<const N: usize>: 'static {
-    /// Its name.
-    fn name() -> String;
-    /// On the device.
-    fn device<'f>(x: [Value<'f, f32>; N]) -> Value<'f, f32>;
-    /// On the host.
-    fn host(x: [Span; N]) -> Span;
-}
-
-macro_rules! functions {
-    ($($(#[$doc:meta])* $name:ident, $n:literal, [$($x:ident),+] => $result:expr;)*) => {$(
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name;
-        impl Function<$n> for $name {
-            fn name() -> String { stringify!($name).to_lowercase() }
-            fn device<'f>([$($x),+]: [Value<'f, f32>; $n]) -> Value<'f, f32> { $result }
-            fn host([$($x),+]: [Span; $n]) -> Span { $result }
-        }
-    )*};
-}
-
-functions! {
-    /// The sum of two.
-    Add, 2, [x, y] => x + y;
-    /// The product of two.
-    Mul, 2, [x, y] => x * y;
-    /// `x * y + z`.
-    MulAdd, 3, [x, y, z] => x.mul_add(y, z);
-}
+use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 
 /// `F(X, Y, ..)`: a function of the values of other nodes, element by element. `Xs` is a tuple of as many nodes as the
 /// function takes numbers.
+///
+/// Its arguments are the function's, then those of the operands.
 #[derive(Clone, Copy, Debug)]
 pub struct Compute<F, Xs>(PhantomData<(F, Xs)>);
 
@@ -88,7 +60,7 @@ pub trait Inputs<const N: usize>: 'static {
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>);
 
     /// As [`Node::evaluate`].
-    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> [Span; N];
+    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> [Bounded; N];
 }
 
 macro_rules! inputs {
@@ -141,7 +113,7 @@ macro_rules! inputs {
                 $($node::end(tile, &mut state.$index);)+
             }
 
-            fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> [Span; $n] {
+            fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> [Bounded; $n] {
                 [$($node::evaluate(host, &arguments.$index, at)),+]
             }
         }
@@ -155,40 +127,56 @@ inputs! {
     4: A 0 "0", B 1 "1", C 2 "2", D 3 "3";
 }
 
+/// A function's arguments on the device, and what its operands remember.
+#[derive(Debug)]
+pub struct ComputeState<A, X> {
+    arguments: A,
+    operands: X,
+}
+
 macro_rules! compute {
     ($($n:literal: $($node:ident),+;)*) => {$(
-        impl<F: Function<$n>, $($node: Node),+> Node for Compute<F, ($($node,)+)> {
-            type Arguments = <($($node,)+) as Inputs<$n>>::Arguments;
-            type Device<'f> = <($($node,)+) as Inputs<$n>>::Device<'f>;
-            type State<'f> = <($($node,)+) as Inputs<$n>>::State<'f>;
+        impl<F: Pointwise<$n>, $($node: Node),+> Node for Compute<F, ($($node,)+)> {
+            type Arguments = (F::Arguments, <($($node,)+) as Inputs<$n>>::Arguments);
+            type Device<'f> = (
+                <F::Arguments as Scalars>::Of<Value<'f, f32>>,
+                <($($node,)+) as Inputs<$n>>::Device<'f>,
+            );
+            type State<'f> = ComputeState<
+                <F::Arguments as Scalars>::Of<Value<'f, f32>>,
+                <($($node,)+) as Inputs<$n>>::State<'f>,
+            >;
             const FACTS: Facts = <($($node,)+) as Inputs<$n>>::FACTS;
 
             fn name() -> String {
                 format!("{}_{}", F::name(), <($($node,)+)>::name())
             }
 
-            fn check(arguments: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-                <($($node,)+)>::check(arguments, shape, &path.then(&F::name()))
+            fn check((_, operands): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+                <($($node,)+)>::check(operands, shape, &path.then(&F::name()))
             }
 
-            fn pairs(arguments: &Self::Arguments) -> bool {
-                <($($node,)+)>::pairs(arguments)
+            fn pairs((_, operands): &Self::Arguments) -> bool {
+                <($($node,)+)>::pairs(operands)
             }
 
-            fn parameters(arguments: &Self::Arguments, out: &mut Parameters) {
-                <($($node,)+)>::parameters(arguments, out);
+            fn parameters((arguments, operands): &Self::Arguments, out: &mut Parameters) {
+                for value in arguments.values() {
+                    out.push(value);
+                }
+                <($($node,)+)>::parameters(operands, out);
             }
 
             fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-                <($($node,)+)>::declare(declare)
+                (F::Arguments::gather(&mut || declare.param()), <($($node,)+)>::declare(declare))
             }
 
-            fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
-                <($($node,)+)>::begin(tile, device)
+            fn begin<'f>(tile: &Visit<'f>, (arguments, operands): &Self::Device<'f>) -> Self::State<'f> {
+                ComputeState { arguments: *arguments, operands: <($($node,)+)>::begin(tile, operands) }
             }
 
             fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-                <($($node,)+)>::load(part, state);
+                <($($node,)+)>::load(part, &mut state.operands);
             }
 
             fn compute<'f>(
@@ -197,16 +185,21 @@ macro_rules! compute {
                 row: usize,
                 pair: usize,
             ) -> Pair<'f> {
-                let inputs = <($($node,)+)>::compute(part, state, row, pair);
-                [0, 1].map(|side| F::device(inputs.map(|input| input[side])))
+                let operands = <($($node,)+)>::compute(part, &mut state.operands, row, pair);
+                [0, 1].map(|side| F::apply(state.arguments, operands.map(|operand| operand[side])))
             }
 
             fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-                <($($node,)+)>::end(tile, state);
+                <($($node,)+)>::end(tile, &mut state.operands);
             }
 
-            fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Span {
-                F::host(<($($node,)+)>::evaluate(host, arguments, at))
+            fn evaluate(
+                host: &mut Host<'_>,
+                (arguments, operands): &Self::Arguments,
+                at: [u32; 2],
+            ) -> Bounded {
+                let operands = <($($node,)+)>::evaluate(host, operands, at);
+                evaluate_bounded::<F, $n>(*arguments, operands)
             }
         }
     )*};

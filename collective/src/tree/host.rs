@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use half::{bf16, f16};
 use ptx::Type;
 
-use super::{Shape, Span};
+use super::{Bounded, Reduce, Shape};
 use crate::element::Element;
 
 /// Device memory as the host sees it.
@@ -21,13 +21,18 @@ pub struct Written {
     roundoff: f64,
     tiniest: f64,
     /// What it is before it is rounded to its type.
-    pub value: Span,
+    pub value: Bounded,
 }
 
 impl Written {
     /// An element of type `T`.
-    pub fn new<T: Element>(value: Span) -> Self {
+    pub fn new<T: Element>(value: Bounded) -> Self {
         Self { ty: T::TYPE, roundoff: T::UNIT_ROUNDOFF, tiniest: T::TINIEST, value }
+    }
+
+    /// An `f32`.
+    pub fn single(value: Bounded) -> Self {
+        Self { ty: Type::F32, roundoff: 0.0, tiniest: 0.0, value }
     }
 
     /// Bytes in memory.
@@ -42,7 +47,7 @@ impl Written {
 
     /// The largest distance of a correct element from the value.
     pub fn bound(&self) -> f64 {
-        let Span { value, error } = self.value;
+        let Bounded { value, error } = self.value;
         error + self.roundoff * (value.abs() + error) + self.tiniest / 2.0
     }
 
@@ -69,14 +74,21 @@ impl Written {
     }
 }
 
+/// Reduces an old value and all new ones to one.
+type Combine = fn(f64, &[Bounded]) -> Bounded;
+
 /// What a tree is evaluated in.
 pub struct Host<'a> {
     /// Extents of the product.
     pub shape: Shape,
     memory: &'a dyn Memory,
-    accumulator: &'a dyn Fn([u32; 2]) -> Span,
-    /// Elements written beside D, by address.
-    pub written: BTreeMap<u64, Written>,
+    accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
+    /// Elements written, by address.
+    written: BTreeMap<u64, Written>,
+    /// Values to be reduced, by address and then by element, and how.
+    reduced: BTreeMap<u64, (Combine, BTreeMap<[u32; 2], Bounded>)>,
+    /// Values of enclosing bindings, outermost first.
+    pub(super) bound: Vec<Bounded>,
 }
 
 impl core::fmt::Debug for Host<'_> {
@@ -87,23 +99,46 @@ impl core::fmt::Debug for Host<'_> {
 
 impl<'a> Host<'a> {
     /// A product of this shape with these accumulators, and the memory that arguments point to.
-    pub fn new(shape: Shape, memory: &'a dyn Memory, accumulator: &'a dyn Fn([u32; 2]) -> Span) -> Self {
-        Self { shape, memory, accumulator, written: BTreeMap::new() }
+    pub fn new(shape: Shape, memory: &'a dyn Memory, accumulator: &'a dyn Fn([u32; 2]) -> Bounded) -> Self {
+        Self {
+            shape,
+            memory,
+            accumulator,
+            written: BTreeMap::new(),
+            reduced: BTreeMap::new(),
+            bound: Vec::new(),
+        }
     }
 
     /// The accumulator at (row, column).
-    pub fn accumulator(&self, at: [u32; 2]) -> Span {
+    pub fn accumulator(&self, at: [u32; 2]) -> Bounded {
         (self.accumulator)(at)
     }
 
     /// An element in device memory; NaN where there is none.
-    pub fn read<T: Element>(&self, address: u64) -> Span {
+    pub fn read<T: Element>(&self, address: u64) -> Bounded {
         let bits = self.memory.read(address, T::BITS / 8);
-        Span::exact(bits.map_or(f64::NAN, |bits| decode(T::TYPE, bits)))
+        Bounded::exact(bits.map_or(f64::NAN, |bits| decode(T::TYPE, bits)))
+    }
+
+    /// Remembers an element whose value is reduced to the `f32` at an address.
+    pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
+        let (_, elements) = self.reduced.entry(address).or_insert((O::combine_all, BTreeMap::new()));
+        elements.insert(at, value);
+    }
+
+    /// All that has been written, reductions among it.
+    pub fn finish(mut self) -> BTreeMap<u64, Written> {
+        for (address, (combine, elements)) in core::mem::take(&mut self.reduced) {
+            let before = self.memory.read(address, 4).map_or(f64::NAN, |bits| decode(Type::F32, bits));
+            let elements: Vec<Bounded> = elements.into_values().collect();
+            self.written.insert(address, Written::single(combine(before, &elements)));
+        }
+        self.written
     }
 
     /// Remembers an element that the tree writes.
-    pub fn write<T: Element>(&mut self, address: u64, value: Span) {
+    pub fn write<T: Element>(&mut self, address: u64, value: Bounded) {
         self.written.insert(address, Written::new::<T>(value));
     }
 }

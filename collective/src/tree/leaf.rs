@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use ptx::Value;
 use typenum::{U1, Unsigned};
 
-use super::{Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Span, Visit};
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::Element;
 
 /// The accumulator: the product's element.
@@ -44,7 +44,7 @@ impl Node for Accumulator {
 
     fn end(_tile: &Visit<'_>, (): &mut ()) {}
 
-    fn evaluate(host: &mut Host<'_>, (): &(), at: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, (): &(), at: [u32; 2]) -> Bounded {
         host.accumulator(at)
     }
 }
@@ -92,8 +92,8 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
 
     fn end(_tile: &Visit<'_>, (): &mut ()) {}
 
-    fn evaluate(_host: &mut Host<'_>, (): &(), _at: [u32; 2]) -> Span {
-        Span::exact(Self::value().into())
+    fn evaluate(_host: &mut Host<'_>, (): &(), _at: [u32; 2]) -> Bounded {
+        Bounded::exact(Self::value().into())
     }
 }
 
@@ -139,8 +139,8 @@ impl Node for Scalar {
 
     fn end<'f>(_tile: &Visit<'f>, _state: &mut Value<'f, f32>) {}
 
-    fn evaluate(_host: &mut Host<'_>, value: &f32, _at: [u32; 2]) -> Span {
-        Span::exact((*value).into())
+    fn evaluate(_host: &mut Host<'_>, value: &f32, _at: [u32; 2]) -> Bounded {
+        Bounded::exact((*value).into())
     }
 }
 
@@ -187,7 +187,7 @@ impl<T: Element> Node for ScalarPointer<T> {
 
     fn end<'f>(_tile: &Visit<'f>, _state: &mut Value<'f, f32>) {}
 
-    fn evaluate(host: &mut Host<'_>, address: &u64, _at: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, address: &u64, _at: [u32; 2]) -> Bounded {
         host.read::<T>(*address)
     }
 }

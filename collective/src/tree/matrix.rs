@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use ptx::{Value, Var};
 
-use super::{Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Span, Visit};
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::Element;
 
 /// A row-major matrix of a tree.
@@ -144,7 +144,7 @@ impl<T: Element> Node for Load<T> {
 
     fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f, T>) {}
 
-    fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Bounded {
         host.read::<T>(matrix.element::<T>(at))
     }
 }
@@ -231,10 +231,10 @@ impl<T: Element> Node for Residual<T> {
 
     fn end<'f>(_tile: &Visit<'f>, _state: &mut ResidualState<'f>) {}
 
-    fn evaluate(host: &mut Host<'_>, residual: &ResidualArgument, at: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, residual: &ResidualArgument, at: [u32; 2]) -> Bounded {
         match residual.c.filter(|_| residual.beta != 0.0) {
-            Some(c) => host.read::<T>(c.element::<T>(at)) * Span::exact(residual.beta.into()),
-            None => Span::exact(0.0),
+            Some(c) => host.read::<T>(c.element::<T>(at)) * Bounded::exact(residual.beta.into()),
+            None => Bounded::exact(0.0),
         }
     }
 }
@@ -302,7 +302,7 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
         X::end(tile, x);
     }
 
-    fn evaluate(host: &mut Host<'_>, (matrix, x): &Self::Arguments, at: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, (matrix, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
         let value = X::evaluate(host, x, at);
         host.write::<T>(matrix.element::<T>(at), value);
         value

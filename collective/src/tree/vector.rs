@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use ptx::{Value, Var};
 
-use super::{Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Span, Visit};
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::Element;
 
 /// A vector with one element for each column, the same for all rows: a bias, say.
@@ -100,7 +100,7 @@ impl<T: Element> Node for RowVector<T> {
 
     fn end<'f>(_tile: &Visit<'f>, _state: &mut RowState<'f, T>) {}
 
-    fn evaluate(host: &mut Host<'_>, vector: &RowArgument, [_, column]: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, vector: &RowArgument, [_, column]: [u32; 2]) -> Bounded {
         host.read::<T>(vector.address + u64::from(column) * u64::from(T::BITS / 8))
     }
 }
@@ -179,7 +179,7 @@ impl<T: Element> Node for ColumnVector<T> {
 
     fn end<'f>(_tile: &Visit<'f>, _state: &mut ColumnState<'f>) {}
 
-    fn evaluate(host: &mut Host<'_>, vector: &ColumnArgument, [row, _]: [u32; 2]) -> Span {
+    fn evaluate(host: &mut Host<'_>, vector: &ColumnArgument, [row, _]: [u32; 2]) -> Bounded {
         host.read::<T>(vector.address + u64::from(row) * u64::from(T::BITS / 8))
     }
 }

@@ -1,5 +1,7 @@
 //! Where a node is while it emits: a tile, a part of it, a row.
 
+use core::cell::RefCell;
+
 use ptx::{Builder, Value};
 
 use crate::Extent;
@@ -48,6 +50,8 @@ pub struct Part<'f> {
     pub pairs: Vec<u32>,
     /// The part whose pairs of columns became these columns.
     pub doubled: Option<Box<Part<'f>>>,
+    /// Values of enclosing bindings, outermost first.
+    pub(crate) bound: RefCell<Vec<Pair<'f>>>,
 }
 
 impl<'f> Part<'f> {

@@ -1,0 +1,404 @@
+//! Reductions of a tree's values along rows, along columns, or of all of them, by atomic operations.
+//!
+//! Results are `f32` in device memory, and what is there already takes part: a caller fills them with
+//! [`Reduce::IDENTITY`] before. Sums come about in an order of the hardware's, so their last bits differ from run to run;
+//! maxima do not.
+
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
+use ptx::inst::{AtomicOp, AtomicSem, Scope};
+use ptx::{Builder, Location, Value};
+
+use super::{
+    Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
+    RowArgument, Shape, Visit,
+};
+use crate::real::Real;
+
+/// A way of reducing many numbers to one.
+#[diagnostic::on_unimplemented(message = "`{Self}` is no reduction", note = "write `Sum`, `Max` or `AbsMax`")]
+pub trait Reduce: 'static {
+    /// What leaves every number as it is.
+    const IDENTITY: f32;
+
+    /// An identifier for kernel names.
+    fn name() -> &'static str;
+
+    /// What of a number is reduced.
+    fn element<R: Real>(x: R) -> R;
+
+    /// Of two numbers one.
+    fn combine<R: Real>(a: R, b: R) -> R;
+
+    /// Emits the combination with a number in global memory, in one step.
+    fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>);
+
+    /// Of a number in memory and all elements one, whatever the order.
+    fn combine_all(before: f64, elements: &[Bounded]) -> Bounded;
+}
+
+/// The sum.
+#[derive(Clone, Copy, Debug)]
+pub struct Sum;
+
+/// The largest; NaN where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct Max;
+
+/// The largest magnitude; NaN where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct AbsMax;
+
+const ORDER: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
+
+impl Reduce for Sum {
+    const IDENTITY: f32 = 0.0;
+
+    fn name() -> &'static str {
+        "sum"
+    }
+
+    fn element<R: Real>(x: R) -> R {
+        x
+    }
+
+    fn combine<R: Real>(a: R, b: R) -> R {
+        a + b
+    }
+
+    fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>) {
+        f.reduce(AtomicOp::Add, Location::global(address, 0), [value], ORDER);
+    }
+
+    /// Each of the additions rounds once, whatever their order: at most 2^-24 of all magnitudes.
+    fn combine_all(before: f64, elements: &[Bounded]) -> Bounded {
+        let sum = before + elements.iter().map(|x| x.value).sum::<f64>();
+        let errors: f64 = elements.iter().map(|x| x.error).sum();
+        let magnitudes = before.abs() + elements.iter().map(|x| x.value.abs() + x.error).sum::<f64>();
+        let additions = elements.len() as f64 + 1.0;
+        let error = errors + additions * magnitudes / 16_777_216.0 + additions * f64::from(f32::MIN_POSITIVE);
+        Bounded::new(sum, error)
+    }
+}
+
+/// The largest value, which each element's error may move.
+fn largest(before: f64, elements: impl Iterator<Item = Bounded>) -> Bounded {
+    elements.fold(Bounded::exact(before), |all, x| {
+        let value = Real::max_nan(all.value, x.value);
+        Bounded { value, error: Real::max(all.error, x.error) }
+    })
+}
+
+impl Reduce for Max {
+    const IDENTITY: f32 = f32::NEG_INFINITY;
+
+    fn name() -> &'static str {
+        "max"
+    }
+
+    fn element<R: Real>(x: R) -> R {
+        x
+    }
+
+    fn combine<R: Real>(a: R, b: R) -> R {
+        a.max_nan(b)
+    }
+
+    /// Floats of one sign are ordered as their bits: positive ones as signed, negative ones the other way round.
+    fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>) {
+        let (bits, place) = (value.bits_as::<i32>(), Location::global(address, 0));
+        f.if_else(
+            bits.at_least(0),
+            || f.reduce(AtomicOp::Max, place, [bits], ORDER),
+            || f.reduce(AtomicOp::Min, place, [bits.bits_as::<u32>()], ORDER),
+        );
+    }
+
+    fn combine_all(before: f64, elements: &[Bounded]) -> Bounded {
+        largest(before, elements.iter().copied())
+    }
+}
+
+impl Reduce for AbsMax {
+    const IDENTITY: f32 = 0.0;
+
+    fn name() -> &'static str {
+        "absmax"
+    }
+
+    fn element<R: Real>(x: R) -> R {
+        x.abs()
+    }
+
+    fn combine<R: Real>(a: R, b: R) -> R {
+        a.max_nan(b)
+    }
+
+    /// Floats that are not negative are ordered as their bits.
+    fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>) {
+        f.reduce(AtomicOp::Max, Location::global(address, 0), [value.bits_as::<u32>()], ORDER);
+    }
+
+    fn combine_all(before: f64, elements: &[Bounded]) -> Bounded {
+        largest(before, elements.iter().map(|x| x.abs()))
+    }
+}
+
+/// Combines the values of the lanes whose numbers differ in the bits of `masks`.
+fn across<'f, O: Reduce>(f: &'f Builder, value: Value<'f, f32>, masks: &[u32]) -> Value<'f, f32> {
+    masks.iter().fold(value, |value, &mask| O::combine(value, f.shuffle_xor(value, mask)))
+}
+
+/// A partial result and what is combined with it.
+fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f32>) {
+    *partial = Some(match *partial {
+        Some(partial) => O::combine(partial, value),
+        None => value,
+    });
+}
+
+/// X, which is also reduced over all rows to a row vector: column j of it is `Op` of X's column j. For the gradient of
+/// a bias, say.
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceRow<Op, X>(PhantomData<(Op, X)>);
+
+/// What a [`ReduceRow`] remembers.
+#[derive(Debug)]
+pub struct ReduceRowState<'f, X> {
+    base: Value<'f, u64>,
+    /// The address of the thread's first column.
+    first: Option<Value<'f, u64>>,
+    /// By pair of a part.
+    partial: Vec<[Option<Value<'f, f32>>; 2]>,
+    x: X,
+}
+
+impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
+    type Arguments = (RowArgument, X::Arguments);
+    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
+    type State<'f> = ReduceRowState<'f, X::State<'f>>;
+    const FACTS: Facts = X::FACTS;
+
+    fn name() -> String {
+        format!("row{}_{}", O::name(), X::name())
+    }
+
+    fn check((row, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let here = path.then(O::name());
+        here.check_address::<f32>(row.address)?;
+        here.check_len(row.len, shape.n)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters((row, x): &Self::Arguments, out: &mut Parameters) {
+        out.push(row.address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (declare.param(), X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
+        ReduceRowState { base: *base, first: None, partial: Vec::new(), x: X::begin(tile, x) }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        state.partial = vec![[None; 2]; part.pairs.len()];
+        state.first.get_or_insert_with(|| state.base + part.column.mul_wide(4));
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let f = part.tile.f;
+        let values = X::compute(part, &mut state.x, row, pair);
+        let columns = part.pairs[pair]..;
+        for ((column, value), partial) in columns.zip(values).zip(&mut state.partial[pair]) {
+            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+        }
+        if let Some(first) = state.first.filter(|_| row + 1 == part.rows.len()) {
+            let partial = state.partial[pair]
+                .map(|partial| partial.map(|partial| across::<O>(f, partial, &[4, 8, 16])));
+            f.if_((part.tile.thread % 32).less_than(4), || {
+                for (column, partial) in (part.pairs[pair]..).zip(partial) {
+                    let Some(partial) = partial else { continue };
+                    part.if_column_inside(column, || O::store(f, first + u64::from(column * 4), partial));
+                }
+            });
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, (row, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(row.address + 4 * u64::from(at[1]), at, value);
+        value
+    }
+}
+
+/// X, which is also reduced over all columns to a column vector: row i of it is `Op` of X's row i.
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceColumn<Op, X>(PhantomData<(Op, X)>);
+
+/// What a [`ReduceColumn`] remembers.
+#[derive(Debug)]
+pub struct ReduceColumnState<'f, X> {
+    base: Value<'f, u64>,
+    /// The rows of the tile, their numbers and what the thread has of them.
+    rows: BTreeMap<usize, (Value<'f, u32>, Option<Value<'f, f32>>)>,
+    x: X,
+}
+
+impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
+    type Arguments = (ColumnArgument, X::Arguments);
+    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
+    type State<'f> = ReduceColumnState<'f, X::State<'f>>;
+    const FACTS: Facts = X::FACTS;
+
+    fn name() -> String {
+        format!("col{}_{}", O::name(), X::name())
+    }
+
+    fn check((column, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let here = path.then(O::name());
+        here.check_address::<f32>(column.address)?;
+        here.check_len(column.len, shape.m)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters((column, x): &Self::Arguments, out: &mut Parameters) {
+        out.push(column.address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (declare.param(), X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
+        ReduceColumnState { base: *base, rows: BTreeMap::new(), x: X::begin(tile, x) }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        for row in &part.rows {
+            state.rows.entry(row.index).or_insert((row.row, None));
+        }
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = X::compute(part, &mut state.x, row, pair);
+        if let Some((_, partial)) = state.rows.get_mut(&part.rows[row].index) {
+            for (column, value) in (part.pairs[pair]..).zip(values) {
+                join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+            }
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        let f = tile.f;
+        for (row, partial) in state.rows.values() {
+            let Some(partial) = *partial else { continue };
+            let partial = across::<O>(f, partial, &[1, 2]);
+            let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
+            f.if_(leads, || O::store(f, state.base + row.mul_wide(4), partial));
+        }
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, (column, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(column.address + 4 * u64::from(at[0]), at, value);
+        value
+    }
+}
+
+/// X, which is also reduced over all elements to one number, whose address is the argument.
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScalar<Op, X>(PhantomData<(Op, X)>);
+
+/// X, and the largest magnitude of it: what scales 8-bit outputs.
+pub type Amax<X> = ReduceScalar<AbsMax, X>;
+
+/// What a [`ReduceScalar`] remembers.
+#[derive(Debug)]
+pub struct ReduceScalarState<'f, X> {
+    address: Value<'f, u64>,
+    /// Of even and of odd columns.
+    partial: [Option<Value<'f, f32>>; 2],
+    x: X,
+}
+
+impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
+    type Arguments = (u64, X::Arguments);
+    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
+    type State<'f> = ReduceScalarState<'f, X::State<'f>>;
+    const FACTS: Facts = X::FACTS;
+
+    fn name() -> String {
+        format!("{}_{}", O::name(), X::name())
+    }
+
+    fn check((address, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        path.then(O::name()).check_address::<f32>(*address)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters((address, x): &Self::Arguments, out: &mut Parameters) {
+        out.push(*address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (declare.param(), X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, (address, x): &Self::Device<'f>) -> Self::State<'f> {
+        ReduceScalarState { address: *address, partial: [None; 2], x: X::begin(tile, x) }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = X::compute(part, &mut state.x, row, pair);
+        for ((column, value), partial) in (part.pairs[pair]..).zip(values).zip(&mut state.partial) {
+            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        let f = tile.f;
+        if let [Some(even), Some(odd)] = state.partial {
+            let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
+            f.if_((tile.thread % 32).equals(0), || O::store(f, state.address, all));
+        }
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, (address, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(*address, at, value);
+        value
+    }
+}
