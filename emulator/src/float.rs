@@ -122,6 +122,7 @@ pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
     let low = bits as u32;
     let number = match from {
         Type::Pred => Number::Unsigned(bits & 1),
+        Type::U8 => Number::Unsigned(bits & 0xFF),
         Type::U16 => Number::Unsigned(bits & 0xFFFF),
         Type::U32 => Number::Unsigned(low.into()),
         Type::U64 => Number::Unsigned(bits),
@@ -133,7 +134,9 @@ pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
         Type::F64 => Number::Double(f64::from_bits(bits)),
     };
     match to {
-        Type::Pred | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => to_integer(&number, to),
+        Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {
+            to_integer(&number, to)
+        }
         Type::F64 => match number {
             Number::Unsigned(n) => n as f64,
             Number::Signed(n) => n as f64,
@@ -175,6 +178,7 @@ fn to_integer(number: &Number, to: Type) -> u64 {
     };
     match to {
         Type::Pred => u64::from(real != 0.0),
+        Type::U8 => u64::from(real as u8),
         Type::U16 => u64::from(real as u16),
         Type::U32 => u64::from(real as u32),
         Type::S32 => u64::from((real as i32).cast_unsigned()),

@@ -182,7 +182,7 @@ impl Program {
 pub(crate) fn class(ty: Type) -> usize {
     match ty {
         Type::Pred => 0,
-        Type::U16 | Type::U32 | Type::S32 | Type::F16 | Type::Bf16 | Type::F32 => 1,
+        Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::F16 | Type::Bf16 | Type::F32 => 1,
         Type::U64 | Type::S64 | Type::F64 => 2,
     }
 }

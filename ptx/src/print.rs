@@ -206,13 +206,14 @@ impl Printer<'_> {
                 let ty = self.ty(*dst);
                 match src {
                     Operand::Imm(bits) => {
-                        format!("mov.{} {}, {};", memory_type(ty), self.name(*dst), immediate(*bits, ty))
+                        let spelling = if ty == Type::U8 { register_bits(ty) } else { memory_type(ty) };
+                        format!("mov.{spelling} {}, {};", self.name(*dst), immediate(*bits, ty))
                     }
                     Operand::Reg(src) if ty == Type::Pred => {
                         format!("mov.pred {}, {};", self.name(*dst), self.name(*src))
                     }
                     Operand::Reg(src) => {
-                        format!("mov.b{} {}, {};", ty.bits(), self.name(*dst), self.name(*src))
+                        format!("mov.{} {}, {};", register_bits(ty), self.name(*dst), self.name(*src))
                     }
                 }
             }
@@ -243,7 +244,7 @@ impl Printer<'_> {
             }
             Inst::Select { ty, dst, a, b, cond } => {
                 let width =
-                    if ty.is_float() && ty.bits() >= 32 { ty.to_string() } else { format!("b{}", ty.bits()) };
+                    if ty.is_float() && ty.bits() >= 32 { ty.to_string() } else { register_bits(*ty) };
                 let (a, b, cond) = (self.op(*a, *ty), self.op(*b, *ty), self.op(*cond, Type::Pred));
                 format!("selp.{width} {}, {a}, {b}, {cond};", self.name(*dst))
             }
@@ -481,7 +482,7 @@ fn can_guard(inst: &Inst) -> bool {
 fn register_class(ty: Type) -> &'static str {
     match ty {
         Type::Pred => "p",
-        Type::U16 | Type::F16 | Type::Bf16 => "h",
+        Type::U8 | Type::U16 | Type::F16 | Type::Bf16 => "h",
         Type::U32 | Type::S32 => "r",
         Type::F32 => "f",
         Type::U64 | Type::S64 => "d",
@@ -492,7 +493,7 @@ fn register_class(ty: Type) -> &'static str {
 /// Floats are written as their bits, so that every value survives.
 fn immediate(bits: u64, ty: Type) -> String {
     match ty {
-        Type::Pred | Type::U16 | Type::U32 | Type::U64 => bits.to_string(),
+        Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::U64 => bits.to_string(),
         Type::F16 | Type::Bf16 => format!("{bits:#06x}"),
         #[expect(clippy::cast_possible_truncation, reason = "the operand's type is 32 bits wide")]
         Type::S32 => (bits as u32).cast_signed().to_string(),
@@ -500,6 +501,11 @@ fn immediate(bits: u64, ty: Type) -> String {
         Type::F32 => format!("0f{bits:08X}"),
         Type::F64 => format!("0d{bits:016X}"),
     }
+}
+
+/// The bits of a register: those of 8 bits lie in one of 16.
+fn register_bits(ty: Type) -> String {
+    format!("b{}", ty.bits().max(16))
 }
 
 fn bits_spelling(ty: Type) -> String {

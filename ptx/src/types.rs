@@ -13,6 +13,8 @@ use half::{bf16, f16};
 pub enum Type {
     /// `.pred`: one bit.
     Pred,
+    /// `.u8`: loaded, stored, selected and converted, in a 16-bit register; no arithmetic.
+    U8,
     /// `.u16`.
     U16,
     /// `.u32`.
@@ -38,6 +40,7 @@ impl Type {
     pub const fn bits(self) -> u32 {
         match self {
             Self::Pred => 1,
+            Self::U8 => 8,
             Self::U16 | Self::F16 | Self::Bf16 => 16,
             Self::U32 | Self::S32 | Self::F32 => 32,
             Self::U64 | Self::S64 | Self::F64 => 64,
@@ -49,7 +52,7 @@ impl Type {
         self.bits() / 8
     }
 
-    /// Whether this is an integer type.
+    /// Whether this is an integer type with arithmetic.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::U16 | Self::U32 | Self::S32 | Self::U64 | Self::S64)
     }
@@ -68,6 +71,7 @@ impl Type {
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Pred => "pred",
+            Self::U8 => "u8",
             Self::U16 => "u16",
             Self::U32 => "u32",
             Self::S32 => "s32",
@@ -138,6 +142,7 @@ macro_rules! scalars {
 
 scalars! {
     bool => Pred, v => v.into();
+    u8 => U8, v => v.into();
     u16 => U16, v => v.into();
     u32 => U32, v => v.into();
     i32 => S32, v => v.cast_unsigned().into();

@@ -253,7 +253,7 @@ impl Checker<'_> {
         match inst {
             Inst::Binary { op, ty, .. } => {
                 let legal = match op {
-                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !ty.is_float(),
+                    BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => ty.is_integer() || *ty == Type::Pred,
                     BinaryOp::Rem | BinaryOp::MulHigh | BinaryOp::Shl | BinaryOp::Shr => ty.is_integer(),
                     BinaryOp::Add
                     | BinaryOp::Sub
@@ -270,8 +270,8 @@ impl Checker<'_> {
             }
             Inst::Unary { op, ty, .. } => {
                 let legal = match op {
-                    crate::inst::UnaryOp::Not => !ty.is_float(),
-                    crate::inst::UnaryOp::Neg | crate::inst::UnaryOp::Abs => *ty != Type::Pred,
+                    crate::inst::UnaryOp::Not => ty.is_integer() || *ty == Type::Pred,
+                    crate::inst::UnaryOp::Neg | crate::inst::UnaryOp::Abs => ty.is_integer() || ty.is_float(),
                 };
                 self.require(legal, || format!("{op:?} does not exist for .{ty}"));
             }
@@ -283,7 +283,10 @@ impl Checker<'_> {
                 let to = self.ty(*dst).unwrap_or(Type::Pred);
                 let legal = *from != Type::Pred && to != Type::Pred && *from != to;
                 let both_half = from.bits() == 16 && to.bits() == 16;
-                self.require(legal && !both_half, || format!("cvt from .{from} to .{to} does not exist"));
+                let byte_and_brain = matches!((*from, to), (Type::U8, Type::Bf16) | (Type::Bf16, Type::U8));
+                self.require(legal && !both_half && !byte_and_brain, || {
+                    format!("cvt from .{from} to .{to} does not exist")
+                });
             }
             Inst::Pack { ty, .. } => {
                 let legal = matches!(ty, Type::F16 | Type::Bf16);

@@ -6,7 +6,7 @@ use ptx::inst::{
 use ptx::{Inst, Operand, Special, Type};
 
 use crate::assembled;
-use crate::atomics::{registers, written};
+use crate::atomics::{addresses, registers, written};
 
 const TYPES: [Type; 10] = [
     Type::Pred,
@@ -89,6 +89,35 @@ fn arithmetic() {
     // exact 2 x (4 + 1); floats 4 x (4 roundings x 4 flags + 1); extremes 2, signs 2 and of halves 8; halves
     // (4 + 1) x 4 and extremes 2 x 2 x 4; conversions 1 + 2 + 12 + 8 + 12.
     assert_eq!(count, 6 + 1 + 3 + 4 + 6 + 4 + 4 + 16 + 10 + 68 + 4 + 8 + 20 + 16 + 35);
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn bytes() {
+    let count = assembled("bytes", |forms| {
+        let f = forms.f;
+        let src = written(f, Type::U8, 1)[0];
+        let cond = written(f, Type::Pred, 1)[0];
+        let fresh = |ty| registers(f, ty, 1)[0];
+        forms.add(Inst::Move { dst: fresh(Type::U8), src }, Ok(()));
+        forms.add(
+            Inst::Select { ty: Type::U8, dst: fresh(Type::U8), a: src, b: Operand::Imm(7), cond },
+            Ok(()),
+        );
+        for ty in TYPES.into_iter().filter(|ty| !matches!(ty, Type::Pred | Type::Bf16)) {
+            forms.add(Inst::Convert { from: Type::U8, dst: fresh(ty), src }, Ok(()));
+            let src = written(f, ty, 1)[0];
+            forms.add(Inst::Convert { from: ty, dst: fresh(Type::U8), src }, Ok(()));
+        }
+        for (space, address) in addresses(f) {
+            for count in [1, 2, 4] {
+                let (dst, src) = (registers(f, Type::U8, count), written(f, Type::U8, count));
+                forms.add(Inst::Load { space, ty: Type::U8, dst, address }, Ok(()));
+                forms.add(Inst::Store { space, ty: Type::U8, src, address }, Ok(()));
+            }
+        }
+    });
+    assert_eq!(count, 2 + 2 * 8 + 3 * 3 * 2);
 }
 
 #[test]

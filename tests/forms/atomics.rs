@@ -9,6 +9,7 @@ use crate::{assembled, fresh};
 pub(crate) fn registers(f: &Builder, ty: Type, count: usize) -> Vec<Reg> {
     match ty {
         Type::Pred => fresh::<bool>(f, count),
+        Type::U8 => fresh::<u8>(f, count),
         Type::U16 => fresh::<u16>(f, count),
         Type::U32 => fresh::<u32>(f, count),
         Type::S32 => fresh::<i32>(f, count),
@@ -30,7 +31,7 @@ pub(crate) fn written(f: &Builder, ty: Type, count: usize) -> Vec<Operand> {
     registers.into_iter().map(Operand::Reg).collect()
 }
 
-fn addresses(f: &Builder) -> [(Space, Address); 3] {
+pub(crate) fn addresses(f: &Builder) -> [(Space, Address); 3] {
     let (global, shared) = (f.param::<u64>("global"), f.shared_base());
     let peer = f.map_shared(shared, 1);
     let at = |base: Operand| Address { base, offset: 32 };

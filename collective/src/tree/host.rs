@@ -63,7 +63,7 @@ impl Written {
         let largest = match self.ty {
             Type::F16 => 65536.0,
             Type::Bf16 | Type::F32 => f64::from(f32::MAX),
-            Type::Pred | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F64 => {
+            Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F64 => {
                 f64::INFINITY
             }
         };
@@ -150,7 +150,7 @@ fn decode(ty: Type, bits: u64) -> f64 {
         Type::Bf16 => bf16::from_bits(bits as u16).to_f64(),
         Type::F32 => f32::from_bits(bits as u32).into(),
         Type::F64 => f64::from_bits(bits),
-        Type::Pred | Type::U16 | Type::U32 | Type::U64 => bits as f64,
+        Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::U64 => bits as f64,
         Type::S32 => f64::from(bits as i32),
         Type::S64 => bits as i64 as f64,
     }

@@ -66,9 +66,14 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
                 }
                 Type::S64 => ((i128::from(a.cast_signed()) * i128::from(b.cast_signed())) >> 64) as u64,
                 Type::U64 => ((u128::from(a) * u128::from(b)) >> 64) as u64,
-                Type::U32 | Type::U16 | Type::Pred | Type::F16 | Type::Bf16 | Type::F32 | Type::F64 => {
-                    (u64::from(a32) * u64::from(b32)) >> 32
-                }
+                Type::U32
+                | Type::U16
+                | Type::U8
+                | Type::Pred
+                | Type::F16
+                | Type::Bf16
+                | Type::F32
+                | Type::F64 => (u64::from(a32) * u64::from(b32)) >> 32,
             };
             wrap(high.wrapping_add(c), ty)
         }

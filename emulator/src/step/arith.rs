@@ -135,7 +135,7 @@ pub(super) fn binary(
             let (a, b) = (registers.predicate(a)?, registers.predicate(b)?);
             registers.write_predicate(dst, predicates(op, a, b))
         }
-        Type::U16 | Type::U32 | Type::S32 => {
+        Type::U8 | Type::U16 | Type::U32 | Type::S32 => {
             let (a, b) = (registers.read(a)?, registers.read(b)?);
             registers.write(dst, &narrow(op, ty, &a, &b))
         }
@@ -272,6 +272,7 @@ pub(super) fn mul_add(
             Type::U64
             | Type::S64
             | Type::Pred
+            | Type::U8
             | Type::U16
             | Type::U32
             | Type::S32

@@ -128,6 +128,7 @@ impl<'f> Generator<'_, 'f> {
         let f = self.f;
         match ty {
             Type::Pred => f.uninitialised::<bool>().reg(),
+            Type::U8 => f.uninitialised::<u8>().reg(),
             Type::U16 => f.uninitialised::<u16>().reg(),
             Type::U32 => f.uninitialised::<u32>().reg(),
             Type::S32 => f.uninitialised::<i32>().reg(),

@@ -54,7 +54,7 @@ fn atomic_type(ty: Type) -> AtomicType {
         Type::F64 => AtomicType::F64,
         Type::F16 => AtomicType::F16,
         Type::Bf16 => AtomicType::Bf16,
-        Type::U32 | Type::U16 | Type::Pred => AtomicType::U32,
+        Type::U32 | Type::U16 | Type::U8 | Type::Pred => AtomicType::U32,
     }
 }
 
