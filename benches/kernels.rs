@@ -33,7 +33,7 @@ fn emulate(criterion: &mut Criterion) {
         };
         let (a, b, d) = (matrix(&mut engine), matrix(&mut engine), matrix(&mut engine));
         let problem = GemmProblem { m: size, n: size, k: size };
-        let call = Call { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0 };
+        let call = Call { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0, workspace: None };
         let launch = entry.launch(&call, engine.multiprocessors()).expect("legal").expect("something to do");
         group.bench_function(format!("{size} cubed"), |bencher| {
             bencher.iter(|| engine.launch(&program, launch.grid, &launch.arguments).expect("no fault"));

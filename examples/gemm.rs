@@ -44,6 +44,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         d: MatrixRef { address: d.address, pitch: n.into() },
         alpha: 1.0,
         beta: 0.0,
+        workspace: None, // a persistent scheduler deals out whole tiles
     };
 
     let program = Gemm::<MyGemm>::program()?;

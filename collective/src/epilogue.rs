@@ -5,6 +5,7 @@ mod store;
 mod tree;
 
 pub use linear::{LinearArguments, LinearCombination};
+pub(crate) use store::FIRST_BARRIER;
 pub use store::{Access, Combine, DirectStore, Output, Store, TmaStore, Values};
 pub use tree::{HasTree, TreeEpilogue};
 

@@ -23,6 +23,7 @@
 
 mod element;
 mod epilogue;
+mod fixup;
 pub mod functions;
 mod mainloop;
 mod operand;
@@ -38,6 +39,7 @@ pub use epilogue::{
     Access, Combine, DirectStore, Epilogue, Extent, HasTree, LinearArguments, LinearCombination, Output,
     Store, TmaStore, TreeEpilogue, Values,
 };
+pub use fixup::{FixUp, Share};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{Consumer, CopyWgmma, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
 pub use operand::{

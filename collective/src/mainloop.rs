@@ -16,8 +16,9 @@ use std::collections::BTreeMap;
 use cute_rs::atom::{SwizzleMode, wgmma};
 use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Partition, TiledMma};
 use ptx::abi::{Argument, TensorSwizzle};
-use ptx::{Builder, Scalar, Value, Var};
+use ptx::{Builder, Number, Scalar, Value, Var};
 
+use crate::epilogue::FIRST_BARRIER;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan};
@@ -89,6 +90,11 @@ impl<'f, T> FragmentRow<'f, T> {
 }
 
 impl<'f, T: Scalar> Fragment<'f, T> {
+    /// The named barrier of the warpgroup's 128 threads.
+    pub fn barrier(&self) -> Value<'f, u32> {
+        self.warpgroup + FIRST_BARRIER
+    }
+
     /// The element `(m, n)` of the output that is the thread's value 0.
     pub fn start(&self) -> [Value<'f, u32>; 2] {
         begin(&self.elements, self.first, [Some(self.thread), None])
@@ -158,8 +164,8 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
             at any address"
 )]
 pub trait Mainloop: 'static {
-    /// Type of the accumulators.
-    type Accumulator: Scalar;
+    /// Type of the accumulators, whose default is zero.
+    type Accumulator: Number + Default;
     /// Operand A's element.
     type A: crate::Element;
     /// Operand B's element.

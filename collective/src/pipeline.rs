@@ -10,6 +10,9 @@ use ptx::{Builder, ProxySpace, Special, Value, Var};
 
 use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, Roles};
 
+/// Warps of a warpgroup.
+const WARPS: u32 = 4;
+
 /// The ring's place in shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'f> {
@@ -152,7 +155,8 @@ impl<'f> Turns<'f> {
         }
     }
 
-    /// Gives the turn to the next consumer.
+    /// Gives the turn to the next consumer. Each warp says so for itself: one that had not yet seen its own turn would miss
+    /// it if the others went round without it, as they can where a turn is one stage long.
     pub fn pass(&self) {
         if let Some((_, next, _)) = self.barriers {
             self.f.if_(self.speaks, || self.f.mbarrier_arrive(next));
@@ -176,7 +180,7 @@ impl<'f> Ring<'f> {
     /// Initialises all barriers; one thread does it, and a CTA-wide barrier must follow.
     pub fn initialise(&self, plan: &Plan) {
         for consumer in 0..plan.turns() {
-            self.f.mbarrier_init(self.turn_barrier(self.f.constant(consumer)), 1);
+            self.f.mbarrier_init(self.turn_barrier(self.f.constant(consumer)), WARPS);
         }
         for stage in 0..self.stages {
             let stage = self.stage(self.f.constant(stage));
@@ -212,7 +216,7 @@ impl<'f> Ring<'f> {
             let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
             (self.turn_barrier(warpgroup), self.turn_barrier(next), f.variable(first))
         });
-        Turns { f, barriers, speaks: thread.equals(0) }
+        Turns { f, barriers, speaks: (thread % 32).equals(0) }
     }
 
     /// The producer's start.

@@ -183,6 +183,8 @@ pub struct Plan {
     pub barrier_offset: u32,
     /// Where the epilogue's memory begins.
     pub epilogue_offset: u32,
+    /// Where the words begin, one for each consumer warpgroup, by which one thread tells the others something.
+    pub words_offset: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// Threads of a CTA.
@@ -447,7 +449,8 @@ impl Plan {
         let staging = Self::staging(&mainloop, &epilogue);
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
-        let fit = have.saturating_sub(epilogue_bytes + turns * MBARRIER_BYTES) / per_stage;
+        let words = turns * MBARRIER_BYTES + consumers * WORD_BYTES;
+        let fit = have.saturating_sub(epilogue_bytes + words) / per_stage;
         // Without a producer, a single stage is filled and emptied in turn.
         let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
         let stages = match mainloop.stages {
@@ -461,6 +464,7 @@ impl Plan {
         }
         let epilogue_offset = stages * stage.bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
+        let words_offset = barrier_offset + (stages * 2 + turns) * MBARRIER_BYTES;
         Ok(Self {
             mainloop,
             epilogue,
@@ -469,7 +473,8 @@ impl Plan {
             staging,
             barrier_offset,
             epilogue_offset,
-            shared_bytes: barrier_offset + (stages * 2 + turns) * MBARRIER_BYTES,
+            words_offset,
+            shared_bytes: words_offset + consumers * WORD_BYTES,
             threads: 128 * mainloop.warpgroups(),
             registers,
         })
@@ -632,6 +637,9 @@ impl MainloopSpec {
         self.tile[0] / self.sharing() / 64
     }
 }
+
+/// Bytes of a word.
+const WORD_BYTES: u32 = 4;
 
 /// Bytes of an mbarrier.
 pub(crate) const MBARRIER_BYTES: u32 = 8;

@@ -49,6 +49,9 @@ pub trait AnyGemm: Sync {
     /// The output tiles of a problem, one a cluster, and its reduction tiles.
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32>;
 
+    /// Bytes of device memory that a problem needs beside its matrices; see [`Gemm::workspace`].
+    fn workspace(&self, problem: GemmProblem, slots: u32) -> u64;
+
     /// How many workers are launched where `slots` run at once.
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
 
@@ -95,6 +98,10 @@ where
 
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
         Gemm::<C>::tiles(problem)
+    }
+
+    fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
+        Gemm::<C>::workspace(problem, slots)
     }
 
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {

@@ -5,11 +5,11 @@ use core::marker::PhantomData;
 use collective::pipeline::{ClusterPosition, Release, Ring};
 use collective::tree::Shape;
 use collective::{
-    Consumer, Element, Epilogue, Extent, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Producer,
-    Roles,
+    Consumer, Element, Epilogue, Extent, FixUp, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Producer,
+    Roles, Share,
 };
 use ptx::{Builder, Entry, Function, Special, Value, Var};
-use scheduler::{TileScheduler, Tiles, Work};
+use scheduler::{Divided, ReductionKind, TileScheduler, Tiles, Work};
 
 use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, Launch, Matrices, OutputRule};
@@ -57,6 +57,9 @@ where
     type Scheduler = S;
 }
 
+/// What is emitted for each piece of work.
+type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Option<Share<'f>>);
+
 /// The kernel of a configuration: `D = alpha * A * B + beta * C`.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm<C>(PhantomData<C>);
@@ -95,6 +98,8 @@ impl<C: GemmConfig> Gemm<C> {
         let extent = Extent { m: f.param("m"), n: f.param("n") };
         let k_tiles = f.param::<u32>("k_tiles");
         let epilogue = C::Epilogue::declare(f, plan);
+        let scheduler = C::Scheduler::declare(f);
+        let workspace = Self::FIX_UP.map(|_| f.param::<u64>("workspace"));
 
         let shared = f.shared_base();
         let ring = Ring::new(f, plan, shared);
@@ -110,13 +115,14 @@ impl<C: GemmConfig> Gemm<C> {
 
         let [tile_m, tile_n] = Self::cluster_tile();
         let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };
-        let each_piece = |body: &dyn Fn(Piece<'f>)| Self::each_piece(f, plan, cluster, tiles, body);
+        let each_piece =
+            |body: Body<'_, 'f>| Self::each_piece(f, plan, cluster, scheduler, tiles, body);
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
             f.set_max_registers(false, plan.registers.producer);
             let load = || {
                 let position = ring.producer();
-                each_piece(&|piece| C::Mainloop::load(f, plan, mainloop, cluster, position, piece));
+                each_piece(&|piece, _| C::Mainloop::load(f, plan, mainloop, cluster, position, piece));
             };
             match plan.mainloop.producer {
                 Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
@@ -134,19 +140,27 @@ impl<C: GemmConfig> Gemm<C> {
                 turns: ring.turns(plan, warpgroup, thread),
             }
         };
-        let store =
-            |fragment| f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+        let finish = |fragment| f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+        let store = |fragment, share| match (Self::FIX_UP, workspace, share) {
+            (Some(fix_up), Some(workspace), Some(share)) => {
+                let mut complete = f.constant(false);
+                f.scope("fix-up", || complete = fix_up.exchange(f, plan, workspace, share, &fragment));
+                f.if_(complete, || finish(fragment));
+            }
+            _ => finish(fragment),
+        };
         let consume = || {
             f.set_max_registers(true, plan.registers.consumer);
             let consumer = consumer(warp / 4 - 1);
             let position = ring.consumer();
-            let multiply = |piece| store(C::Mainloop::multiply(f, plan, consumer, position, piece));
+            let multiply =
+                |piece, share| store(C::Mainloop::multiply(f, plan, consumer, position, piece), share);
             match plan.mainloop.roles {
                 Roles::Pingpong => {
                     let turn = f.variable(0u32);
-                    each_piece(&|piece| {
+                    each_piece(&|piece, share| {
                         let own = Self::next_turn(f, plan, turn).equals(consumer.warpgroup);
-                        f.if_else(own, || multiply(piece), || position.skip(piece.k_end - piece.k_begin));
+                        f.if_else(own, || multiply(piece, share), || position.skip(piece.k_end - piece.k_begin));
                     });
                 }
                 Roles::Cooperative | Roles::Unspecialised => each_piece(&multiply),
@@ -156,8 +170,8 @@ impl<C: GemmConfig> Gemm<C> {
         let alone = || {
             let consumer = consumer(warp / 4);
             let positions = [ring.consumer(), ring.consumer()];
-            each_piece(&|piece| {
-                store(C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece));
+            each_piece(&|piece, share| {
+                store(C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece), share);
             });
             C::Epilogue::finish(f, plan, thread);
         };
@@ -208,16 +222,26 @@ impl<C: GemmConfig> Gemm<C> {
         f: &'f Builder,
         plan: &Plan,
         cluster: ClusterPosition<'f>,
+        scheduler: <C::Scheduler as TileScheduler>::Device<'f>,
         tiles: Tiles<Value<'f, u32>>,
-        body: &dyn Fn(Piece<'f>),
+        body: Body<'_, 'f>,
     ) {
         let MainloopSpec { tile: [tile_m, tile_n, _], cluster: [cluster_m, cluster_n], .. } = plan.mainloop;
         let worker = f.special(Special::CtaX) / plan.cluster_size();
         let workers = f.special(Special::GridX) / plan.cluster_size();
-        C::Scheduler::emit(f, tiles, worker, workers, |work: Work<Value<'f, u32>>| {
+        C::Scheduler::emit(f, scheduler, tiles, worker, workers, |work: Work<Value<'f, u32>>| {
             let m = (work.m * cluster_m + cluster.m) * tile_m;
             let n = (work.n * cluster_n + cluster.n) * tile_n;
-            body(Piece { m, n, k_begin: work.k_begin, k_end: work.k_end });
+            let Work { k_begin, k_end, .. } = work;
+            let share = work.split.map(|split| Share {
+                unit: split.unit,
+                first: split.first,
+                tile: split.tile,
+                k_begin,
+                k_end,
+                k: tiles.k,
+            });
+            body(Piece { m, n, k_begin, k_end }, share);
         });
     }
 
@@ -225,6 +249,25 @@ impl<C: GemmConfig> Gemm<C> {
     pub fn tiles(problem: GemmProblem) -> Tiles<u32> {
         let ([m, n], k) = (Self::cluster_tile(), Self::PLAN.mainloop.tile[2]);
         Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
+    }
+
+    /// How sums of divided tiles are added up.
+    const FIX_UP: Option<FixUp> = match <C::Scheduler as TileScheduler>::REDUCTION {
+        Some(ReductionKind::Ordered) => Some(FixUp::Ordered),
+        Some(ReductionKind::Atomic) => Some(FixUp::Atomic),
+        None => None,
+    };
+
+    fn workspace_bytes(tiles: Tiles<u32>, workers: u32) -> u64 {
+        let Divided { units, tiles } = C::Scheduler::divided(tiles, workers);
+        Self::FIX_UP.map_or(0, |fix_up| fix_up.workspace_bytes(&Self::PLAN, units, tiles))
+    }
+
+    /// Bytes of device memory that a problem needs beside its matrices ([`Call::workspace`]), on a machine that runs
+    /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles.
+    pub fn workspace(problem: GemmProblem, slots: u32) -> u64 {
+        let tiles = Self::tiles(problem);
+        Self::workspace_bytes(tiles, C::Scheduler::workers(tiles, slots))
     }
 
     /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
@@ -256,7 +299,12 @@ impl<C: GemmConfig> Gemm<C> {
         let mut arguments = C::Mainloop::arguments(&Self::PLAN, checked.a, checked.b);
         arguments.extend([problem.m.into(), problem.n.into(), tiles.k.into()]);
         arguments.extend(C::Epilogue::parameters(&Self::PLAN, epilogue, checked.d));
-        let ctas = [C::Scheduler::workers(tiles, slots) * Self::PLAN.cluster_size(), 1, 1];
+        let workers = C::Scheduler::workers(tiles, slots);
+        arguments.extend(C::Scheduler::parameters(tiles, workers));
+        if Self::FIX_UP.is_some() {
+            arguments.push(matrices.workspace(Self::workspace_bytes(tiles, workers))?.into());
+        }
+        let ctas = [workers * Self::PLAN.cluster_size(), 1, 1];
         Ok(Some(Launch { grid: ptx::abi::Grid { ctas }, arguments }))
     }
 

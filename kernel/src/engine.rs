@@ -7,6 +7,7 @@ use std::time::Duration;
 use ptx::abi::{Argument, Grid};
 
 use crate::error::EngineError;
+use crate::problem::WorkspaceRef;
 use crate::program::Program;
 
 /// A span of an engine's device memory.
@@ -68,6 +69,19 @@ pub trait Engine {
         grid: Grid,
         arguments: &[Argument],
     ) -> Result<Duration, EngineError>;
+
+    /// Reserves a workspace of so many bytes for calls; `None` for no bytes. Its memory goes when its
+    /// [`buffer`](WorkspaceRef::buffer) is given back.
+    ///
+    /// # Errors
+    /// As [`Engine::allocate`] and [`Engine::write`].
+    fn workspace(&mut self, bytes: u64) -> Result<Option<WorkspaceRef>, EngineError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let buffer = self.upload(&vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)])?;
+        Ok(Some(WorkspaceRef { address: buffer.address, bytes }))
+    }
 
     /// Reserves memory for some bytes and copies them there.
     ///

@@ -31,6 +31,7 @@
 //!     d: packed(d.address, 40),
 //!     alpha: 0.5,
 //!     beta: 0.0,
+//!     workspace: None, // this scheduler divides no tile
 //! };
 //! let program = Gemm::<MyGemm>::program()?;
 //! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.slots(&program)?)? {
@@ -72,6 +73,10 @@ pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::{Buffer, Engine};
 pub use error::{EngineError, LaunchError};
+<<<<<<< HEAD
 pub use problem::{Call, GemmProblem, Launch, Matrices, MatrixRef};
+=======
+pub use problem::{Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+>>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
 pub use program::Program;
 pub use select::{Machine, Prediction, Ranked, Refused, Request, Selection, rank, select};

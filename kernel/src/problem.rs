@@ -4,6 +4,7 @@ use collective::{LinearArguments, MainloopSpec, Matrix, Output};
 use cute_rs::atom::Major;
 use ptx::abi::{Argument, Grid};
 
+use crate::engine::Buffer;
 use crate::error::LaunchError;
 
 /// Extents of `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
@@ -33,6 +34,24 @@ pub struct MatrixRef {
     pub pitch: u64,
 }
 
+/// Device memory that a kernel exchanges sums in, the caller's: as much as [`Gemm::workspace`](crate::Gemm::workspace)
+/// says, zero before the first launch. Launches leave it ready for the next, of other problems and of other kernels with
+/// the same way of adding up; those that run at the same time need one each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkspaceRef {
+    /// Device address, a multiple of 128.
+    pub address: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl WorkspaceRef {
+    /// The memory as an engine knows it.
+    pub fn buffer(&self) -> Buffer {
+        Buffer { address: self.address, bytes: usize::try_from(self.bytes).unwrap_or(usize::MAX) }
+    }
+}
+
 /// One GEMM call.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Call {
@@ -50,6 +69,8 @@ pub struct Call {
     pub alpha: f32,
     /// Factor of C. Zero leaves C unread, as in BLAS.
     pub beta: f32,
+    /// Where sums are exchanged; may be `None` for kernels and problems that need nothing.
+    pub workspace: Option<WorkspaceRef>,
 }
 
 /// A legal call's grid and arguments.
@@ -72,6 +93,8 @@ pub struct Matrices {
     pub b: MatrixRef,
     /// D, row-major.
     pub d: MatrixRef,
+    /// Where sums are exchanged; may be `None` for kernels and problems that need nothing.
+    pub workspace: Option<WorkspaceRef>,
 }
 
 /// What a kernel asks of D.
@@ -94,7 +117,26 @@ pub(crate) struct Checked {
 /// Extents are below this, so that tile indices and byte offsets stay in range.
 const EXTENT_LIMIT: u32 = 1 << 31;
 
+/// Bytes that a workspace is aligned to.
+const WORKSPACE_ALIGNMENT: u64 = 128;
+
 impl Matrices {
+    /// The workspace's address, if it has `needed` bytes.
+    pub(crate) fn workspace(&self, needed: u64) -> Result<u64, LaunchError> {
+        let given = self.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
+        if needed == 0 {
+            return Ok(0);
+        }
+        if given.bytes < needed || given.address == 0 {
+            return Err(LaunchError::Workspace { bytes: given.bytes, needed });
+        }
+        if !given.address.is_multiple_of(WORKSPACE_ALIGNMENT) {
+            let (name, alignment) = ("the workspace", WORKSPACE_ALIGNMENT);
+            return Err(LaunchError::Address { name, address: given.address, alignment });
+        }
+        Ok(given.address)
+    }
+
     /// Checks everything that does not depend on the tile.
     pub(crate) fn check(&self, spec: &MainloopSpec, output: OutputRule) -> Result<Checked, LaunchError> {
         let GemmProblem { m, n, k } = self.problem;
@@ -139,7 +181,7 @@ impl Call {
     /// The product whose K is zero where `alpha` is: then A and B are not read.
     pub(crate) fn matrices(&self) -> Matrices {
         let k = if self.alpha == 0.0 { 0 } else { self.problem.k };
-        Matrices { problem: GemmProblem { k, ..self.problem }, a: self.a, b: self.b, d: self.d }
+        Matrices { problem: GemmProblem { k, ..self.problem }, a: self.a, b: self.b, d: self.d, workspace: self.workspace }
     }
 
     /// The factors and C, which must be there unless `beta` is zero.

@@ -12,6 +12,7 @@ fn legal() -> Call {
         d: MatrixRef { address: 0x4000, pitch: 40 },
         alpha: 1.0,
         beta: 1.0,
+        workspace: None,
     }
 }
 

@@ -10,7 +10,9 @@ use collective::{
 use emulator::Schedule;
 use half::bf16;
 use kernel::{Composed, Emulator, Engine, GemmProblem, Gpu};
-use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent};
+use scheduler::{
+    AlongM, AlongN, Atomic, EveryTile, Grouped, OneTile, Ordered, Persistent, Remainder, StreamK,
+};
 use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U64, U96, U128, U192, U256};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
@@ -140,5 +142,24 @@ fn staging_buffers() {
         Stored<Tile<U128, U192, U64>, Cooperative<U1>, U4>,
         Stored<Tile<U128, U256, U64>, Cooperative<U2>, U4>,
         Stored<Tile<U64, U24, U64>, Cooperative<U1>, U2>,
+    ];
+}
+
+#[test]
+fn divided_tiles() {
+    type Shape = Tile<U128, U64, U64>;
+    type Roles = Cooperative<U2>;
+    type Short = Tile<U64, U32, U16>;
+    runs![
+        With<Kk, Shape, Roles, StreamK<AlongM, Ordered, Remainder, U1>>,
+        Staged<Kk, Shape, Roles, StreamK<AlongM, Ordered, EveryTile<U2>, U1>>,
+        Staged<Kn, Short, Cooperative<U1>, StreamK<Grouped<AlongM, U2>, Ordered, Remainder, U2>>,
+        With<Mk, Short, Pingpong, StreamK<AlongN, Ordered, Remainder, U1>>,
+        Staged<Kk, Short, Pingpong<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, EveryTile<U4>, U1>>,
+        Staged<Kk, Shape, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, Remainder, U1>>,
+        With<Kk, Short, Unspecialised<U1>, StreamK<AlongM, Ordered, EveryTile<U3>, U1>>,
+        With<Kk, Shape, Roles, StreamK<AlongM, Atomic, Remainder, U1>>,
+        Staged<Mn, Short, Pingpong, StreamK<AlongM, Atomic, EveryTile<U4>, U1>>,
+        Staged<Kk, Short, Cooperative<U1, Cluster<U1, U2>>, StreamK<AlongM, Atomic, EveryTile<U2>, U1>>,
     ];
 }

@@ -22,6 +22,12 @@ pub trait Index:
     /// The smaller of the number and a constant.
     fn at_most(self, limit: u32) -> Self;
 
+    /// The smaller of two numbers.
+    fn least(self, other: Self) -> Self;
+
+    /// The larger of two numbers.
+    fn most(self, other: Self) -> Self;
+
     /// `yes` where the number is less than `limit`, otherwise `no`.
     fn less(self, limit: Self, yes: Self, no: Self) -> Self;
 }
@@ -33,6 +39,14 @@ impl Index for u32 {
 
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
+    }
+
+    fn least(self, other: Self) -> Self {
+        self.min(other)
+    }
+
+    fn most(self, other: Self) -> Self {
+        self.max(other)
     }
 
     fn less(self, limit: Self, yes: Self, no: Self) -> Self {
@@ -48,6 +62,15 @@ impl Index for Value<'_, u32> {
     fn at_most(self, limit: u32) -> Self {
         self.min(limit)
     }
+
+    fn least(self, other: Self) -> Self {
+        self.min(other)
+    }
+
+    fn most(self, other: Self) -> Self {
+        self.max(other)
+    }
+
     fn less(self, limit: Self, yes: Self, no: Self) -> Self {
         yes.where_or(self.less_than(limit), no)
     }

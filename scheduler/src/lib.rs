@@ -26,14 +26,21 @@ mod hilbert;
 mod index;
 mod persistent;
 mod raster;
+mod shares;
 mod single;
+mod stream_k;
 
 pub use hilbert::Hilbert;
 pub use index::Index;
 pub use persistent::Persistent;
 pub use raster::{AlongM, AlongN, Grouped, Raster};
+pub use shares::Shares;
 pub use single::OneTile;
+pub use stream_k::{
+    Atomic, Divide, EveryTile, Heuristic, Ordered, Reduction, ReductionKind, Remainder, StreamK,
+};
 
+use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 /// A problem's extent in tiles; the last tile of each direction may hang over the edge.
@@ -58,6 +65,34 @@ pub struct Work<I> {
     pub k_begin: I,
     /// One past the last k-tile.
     pub k_end: I,
+    /// Who else sums for the tile; `None` under a scheduler that deals out whole tiles only. A piece with all of K means
+    /// nothing by it.
+    pub split: Option<Split<I>>,
+}
+
+/// A piece's place among those of its tile, whose sums have to be added up.
+///
+/// A *unit* is a run of k-tiles of consecutive tiles that one worker computes, from its last tile to its first: so what
+/// others wait for comes first. Of a unit's pieces, only the first computed can end before its tile's last k-tile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split<I> {
+    /// The unit that the piece belongs to.
+    pub unit: I,
+    /// The unit that has the tile's first k-tile. Those of the tile follow each other.
+    pub first: I,
+    /// The unit that has the tile's last k-tile.
+    pub last: I,
+    /// The tile's number among those that are divided into units.
+    pub tile: I,
+}
+
+/// What the pieces of divided tiles need of the workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Divided {
+    /// Units, each of which has at most one sum that somebody else finishes.
+    pub units: u32,
+    /// Tiles that are divided into units.
+    pub tiles: u32,
 }
 
 /// A rule that hands tiles to workers.
@@ -70,8 +105,25 @@ pub trait TileScheduler: 'static {
     /// One sentence for people.
     fn describe() -> String;
 
+    /// How the sums of a tile's pieces are added up; `None` where every piece is a whole tile.
+    const REDUCTION: Option<ReductionKind> = None;
+
+    /// Its kernel parameters on the device, beside the extents.
+    type Device<'f>: Copy;
+
     /// How many workers to launch where `slots` can run at once.
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32;
+
+    /// The tiles that are divided.
+    fn divided(_tiles: Tiles<u32>, _workers: u32) -> Divided {
+        Divided::default()
+    }
+
+    /// Declares its kernel parameters, in the order of [`parameters`](TileScheduler::parameters).
+    fn declare(f: &Builder) -> Self::Device<'_>;
+
+    /// The values of its parameters.
+    fn parameters(tiles: Tiles<u32>, workers: u32) -> Vec<Argument>;
 
     /// The host model: what `worker` of `workers` computes, in order.
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
@@ -79,6 +131,7 @@ pub trait TileScheduler: 'static {
     /// Emits the same for the device: `body` is called once and its statements run for each piece of work.
     fn emit<'f>(
         f: &'f Builder,
+        device: Self::Device<'f>,
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         workers: Value<'f, u32>,

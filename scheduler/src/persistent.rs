@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use crate::single::whole;
@@ -23,6 +24,14 @@ impl<R: Raster> TileScheduler for Persistent<R> {
         format!("persistent CTAs, {}", R::describe())
     }
 
+    type Device<'f> = ();
+
+    fn declare(_f: &Builder) {}
+
+    fn parameters(_tiles: Tiles<u32>, _workers: u32) -> Vec<Argument> {
+        Vec::new()
+    }
+
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {
         (tiles.m * tiles.n).min(slots.max(1))
     }
@@ -35,6 +44,7 @@ impl<R: Raster> TileScheduler for Persistent<R> {
 
     fn emit<'f>(
         f: &'f Builder,
+        _device: (),
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         workers: Value<'f, u32>,

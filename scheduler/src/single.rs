@@ -2,6 +2,7 @@
 
 use core::marker::PhantomData;
 
+use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use crate::{Raster, TileScheduler, Tiles, Work};
@@ -19,6 +20,14 @@ impl<R: Raster> TileScheduler for OneTile<R> {
         format!("one tile a CTA, {}", R::describe())
     }
 
+    type Device<'f> = ();
+
+    fn declare(_f: &Builder) {}
+
+    fn parameters(_tiles: Tiles<u32>, _workers: u32) -> Vec<Argument> {
+        Vec::new()
+    }
+
     fn workers(tiles: Tiles<u32>, _slots: u32) -> u32 {
         tiles.m * tiles.n
     }
@@ -30,6 +39,7 @@ impl<R: Raster> TileScheduler for OneTile<R> {
 
     fn emit<'f>(
         f: &'f Builder,
+        _device: (),
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         _workers: Value<'f, u32>,
@@ -42,5 +52,5 @@ impl<R: Raster> TileScheduler for OneTile<R> {
 /// The `id`-th tile with all of K.
 pub(crate) fn whole<R: Raster, I: crate::Index>(id: I, tiles: Tiles<I>, zero: I) -> Work<I> {
     let (m, n) = R::tile(id, tiles);
-    Work { m, n, k_begin: zero, k_end: tiles.k }
+    Work { m, n, k_begin: zero, k_end: tiles.k, split: None }
 }

@@ -1,7 +1,12 @@
 //! Every schedule computes every k-tile of every output tile exactly once, whatever the machine.
 
-use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, TileScheduler, Tiles};
-use typenum::{U2, U8};
+use std::collections::BTreeMap;
+
+use scheduler::{
+    AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent, Remainder,
+    StreamK, TileScheduler, Tiles,
+};
+use typenum::{U1, U2, U3, U4, U8};
 
 /// Counts how often each (m, n, k) is computed over all workers.
 fn visits<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Vec<u32> {
@@ -52,4 +57,97 @@ fn persistent_workers_fill_the_machine_and_no_more() {
         assert_eq!(Persistent::<AlongM>::workers(tiles, slots), want, "{why}");
     }
     assert_eq!(OneTile::<AlongM>::workers(Tiles { m: 20, n: 20, k: 1 }, 132), 400);
+}
+
+/// Covers each k-tile once, in pieces of `least` k-tiles or more, and says of each piece which units have the tile: the
+/// ones that do, one after the other. A unit's pieces but its first run to their tiles' ends, so that it has one sum for
+/// somebody else at most; and it waits for earlier units only.
+fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
+    let why = || format!("{} {tiles:?} on {slots}", S::name());
+    let workers = S::workers(tiles, slots);
+    assert!(workers <= slots.max(1), "{}", why());
+    let divided = S::divided(tiles, workers);
+    let mut pieces = BTreeMap::<(u32, u32), Vec<_>>::new();
+    for worker in 0..workers {
+        let mut present = None;
+        for work in S::work(tiles, worker, workers) {
+            let whole = work.k_begin == 0 && work.k_end == tiles.k;
+            assert!(whole || work.k_end - work.k_begin >= least, "{work:?}: {}", why());
+            let split = work.split.filter(|_| !whole);
+            if let Some(split) = split {
+                assert!(split.unit < divided.units && split.tile < divided.tiles, "{work:?}: {}", why());
+                assert!(
+                    work.k_end == tiles.k || present != Some(split.unit),
+                    "{work:?} is not the unit's first: {}",
+                    why()
+                );
+            }
+            present = work.split.map(|split| split.unit);
+            pieces.entry((work.m, work.n)).or_default().push((work.k_begin, work.k_end, split));
+        }
+    }
+    assert_eq!(pieces.len(), (tiles.m * tiles.n) as usize, "{}", why());
+    for ((m, n), mut pieces) in pieces {
+        pieces.sort_by_key(|piece| piece.0);
+        let mut reached = 0;
+        let parts = u32::try_from(pieces.len()).expect("few");
+        for (i, (begin, end, split)) in (0..).zip(&pieces) {
+            assert_eq!(*begin, reached, "tile {m}, {n}: {pieces:?}: {}", why());
+            reached = *end;
+            assert_eq!(split.is_some(), parts > 1, "tile {m}, {n}: {pieces:?}: {}", why());
+            if let Some(split) = split {
+                let (unit, first, last) = (split.first + i, split.first, split.first + parts - 1);
+                assert_eq!((split.unit, split.first, split.last), (unit, first, last), "{pieces:?}: {}", why());
+            }
+        }
+        assert_eq!(reached, tiles.k, "tile {m}, {n}: {}", why());
+    }
+}
+
+fn divides_everywhere<S: TileScheduler>(least: u32) -> usize {
+    let mut configurations = 0;
+    for slots in 1..=132u32 {
+        // Other extents for every number of slots: the product of all would be too many.
+        for i in 0..40u32 {
+            let seed = slots.wrapping_mul(2_654_435_761).wrapping_add(i.wrapping_mul(40_503));
+            let small = |shift: u32, most: u32| (seed >> shift) % most;
+            let most_k = if i % 4 == 0 { 300 } else { 40 };
+            let tiles = Tiles { m: 1 + small(3, 17), n: 1 + small(11, 13), k: small(19, most_k) };
+            divides::<S>(tiles, slots, least.min(tiles.k));
+            configurations += 1;
+        }
+    }
+    configurations
+}
+
+#[test]
+fn divided_tiles_are_summed_exactly_once() {
+    let configurations = divides_everywhere::<StreamK<AlongM>>(4)
+        + divides_everywhere::<StreamK<Grouped<AlongM, U8>, Atomic>>(4)
+        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder>>(4)
+        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder, U1>>(1)
+        + divides_everywhere::<StreamK<Hilbert<U2>, Ordered, Remainder, U8>>(8)
+        + divides_everywhere::<StreamK<AlongM, Atomic, EveryTile<U2>>>(4)
+        + divides_everywhere::<StreamK<AlongM, Ordered, EveryTile<U8>, U1>>(1)
+        + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3>, U3>>(3)
+        + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic, U2>>(2)
+        + divides_everywhere::<Persistent<Grouped<AlongM, U8>>>(0)
+        + divides_everywhere::<Persistent<Hilbert<U4>>>(0)
+        + divides_everywhere::<Persistent<AlongN>>(0);
+    assert!(configurations >= 50_000, "{configurations}");
+}
+
+/// The busiest worker's k-tiles, of a problem whose last wave is nearly empty.
+#[test]
+fn division_evens_out_the_last_wave() {
+    let busiest = |most: &dyn Fn(u32) -> u32| (0..132).map(most).max();
+    let tiles = Tiles { m: 64, n: 32, k: 128 };
+    let count = |work: Box<dyn Iterator<Item = scheduler::Work<u32>>>| -> u32 {
+        work.map(|work| work.k_end - work.k_begin).sum()
+    };
+    let whole = busiest(&|worker| count(Persistent::<AlongM>::work(tiles, worker, 132)));
+    let even = busiest(&|worker| count(StreamK::<AlongM>::work(tiles, worker, 132)));
+    // 2048 tiles: 16 waves of 128 k-tiles; evenly 1985.9, and 4 at most for an edge.
+    assert_eq!(whole, Some(2048));
+    assert!(even.is_some_and(|even| (1986..=1990).contains(&even)), "{even:?}");
 }

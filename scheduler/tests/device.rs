@@ -3,8 +3,11 @@
 use emulator::{Memory, Options, Program};
 use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, Target};
-use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, TileScheduler, Tiles};
-use typenum::{U2, U8};
+use scheduler::{
+    AlongM, AlongN, Atomic, EveryTile, Grouped, Hilbert, OneTile, Ordered, Persistent, Remainder, StreamK,
+    TileScheduler, Tiles,
+};
+use typenum::{U1, U2, U3, U8};
 
 /// A kernel of one warp a CTA whose lane 0 records every piece of work as four numbers.
 fn recorder<S: TileScheduler>() -> Program {
@@ -17,13 +20,17 @@ fn recorder<S: TileScheduler>() -> Program {
     };
     let function = Function::build(entry, |f: &Builder| {
         let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
+        let device = S::declare(f);
         let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
         let (worker, workers) = (f.special(Special::CtaX), f.special(Special::GridX));
         f.if_(f.elect(), || {
             let count = f.variable(0);
-            S::emit(f, tiles, worker, workers, |work| {
-                let slot = worker * room + count.get();
-                f.store_global(records + slot.mul_wide(16), 0, [work.m, work.n, work.k_begin, work.k_end]);
+            S::emit(f, device, tiles, worker, workers, |work| {
+                let record = records + (worker * room + count.get()).mul_wide(32);
+                f.store_global(record, 0, [work.m, work.n, work.k_begin, work.k_end]);
+                let none = f.constant(u32::MAX);
+                let split = work.split.map_or([none; 4], |s| [s.unit, s.first, s.last, s.tile]);
+                f.store_global(record, 16, split);
                 count.set(count.get() + 1);
             });
         });
@@ -33,25 +40,43 @@ fn recorder<S: TileScheduler>() -> Program {
 
 fn agrees<S: TileScheduler>() {
     let program = recorder::<S>();
-    for (m, n, slots) in [(1, 1, 132), (3, 5, 4), (8, 8, 7), (17, 9, 132), (33, 4, 10), (1, 40, 3)] {
-        let tiles = Tiles { m, n, k: 6 };
+    for (m, n, k, slots) in [
+        (1, 1, 6, 132),
+        (3, 5, 6, 4),
+        (8, 8, 0, 7),
+        (17, 9, 16, 132),
+        (33, 4, 20, 10),
+        (1, 40, 9, 3),
+        (2, 2, 64, 132),
+        (1, 2, 33, 20),
+        (7, 1, 13, 5),
+    ] {
+        let tiles = Tiles { m, n, k };
         let workers = S::workers(tiles, slots);
         let host: Vec<Vec<_>> =
             (0..workers).map(|worker| S::work(tiles, worker, workers).collect()).collect();
         let room = host.iter().map(Vec::len).max().unwrap_or(0) + 1;
         let mut memory = Memory::new();
-        let unwritten = [0xff; 16];
+        let unwritten = [0xff; 32];
         let records = memory.upload(&unwritten.repeat(workers as usize * room));
         let room_argument = u32::try_from(room).expect("small");
-        let arguments = [m.into(), n.into(), tiles.k.into(), records.into(), room_argument.into()];
+        let mut arguments = vec![m.into(), n.into(), k.into()];
+        arguments.extend(S::parameters(tiles, workers));
+        arguments.extend([records.into(), room_argument.into()]);
         program
             .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &Options::default())
             .unwrap_or_else(|failure| panic!("{}: {failure}", S::name()));
         for (worker, host) in host.iter().enumerate() {
-            let at = |i: usize| memory.read(records + ((worker * room + i) * 16) as u64, 16).expect("inside");
+            let at = |i: usize| memory.read(records + ((worker * room + i) * 32) as u64, 32).expect("inside");
             for (i, work) in host.iter().enumerate() {
-                let want = [work.m, work.n, work.k_begin, work.k_end].map(u32::to_le_bytes).concat();
-                assert_eq!(at(i), want, "{} {tiles:?} worker {worker} piece {i}", S::name());
+                let record = at(i);
+                let split = work.split.map_or([u32::MAX; 4], |s| [s.unit, s.first, s.last, s.tile]);
+                let want = [[work.m, work.n, work.k_begin, work.k_end], split].concat();
+                let want: Vec<u8> = want.into_iter().flat_map(u32::to_le_bytes).collect();
+                // What the device says of other units means nothing where a tile is whole.
+                let whole = work.k_begin == 0 && work.k_end == tiles.k;
+                let bytes = if whole { 16 } else { 32 };
+                assert_eq!(record[..bytes], want[..bytes], "{} {tiles:?} worker {worker} piece {i}", S::name());
             }
             assert_eq!(
                 at(host.len()),
@@ -73,4 +98,8 @@ fn the_device_computes_what_the_host_says() {
     agrees::<Persistent<Grouped<AlongN, U2>>>();
     agrees::<Persistent<Hilbert<U2>>>();
     agrees::<Persistent<Hilbert<U8>>>();
+    agrees::<StreamK<AlongM>>();
+    agrees::<StreamK<Grouped<AlongM, U2>, Ordered, Remainder>>();
+    agrees::<StreamK<AlongN, Atomic, EveryTile<U3>>>();
+    agrees::<StreamK<Hilbert<U2>, Ordered, Remainder, U1>>();
 }

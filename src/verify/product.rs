@@ -172,9 +172,12 @@ impl Product {
             pitch: matrix.pitch.into(),
         };
         let (alpha, beta) = (self.alpha, self.beta);
-        let call =
-            Call { problem: self.problem(), a: at(a, &self.a), b: at(b, &self.b), c, d: d_ref, alpha, beta };
         let slots = engine.slots(program)?;
+        let problem = self.problem();
+        let workspace = engine.workspace(entry.workspace(problem, slots))?;
+        buffers.extend(workspace.map(|workspace| workspace.buffer()));
+        let (a, b) = (at(a, &self.a), at(b, &self.b));
+        let call = Call { problem, a, b, c, d: d_ref, alpha, beta, workspace };
         let time = match entry.launch(&call, slots)? {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,

@@ -203,14 +203,15 @@ impl<'e> Bench<'e> {
         let a = HostMatrix::random(format, [m, k], a_order, 8, Fill::Normal, &mut self.random);
         let b = HostMatrix::random(format, [k, n], b_order, 8, Fill::Normal, &mut self.random);
         let matrix = |address, matrix: &HostMatrix| MatrixRef { address, pitch: matrix.pitch.into() };
+        let program = Gemm::<C>::program()?;
+        let slots = self.engine.slots(&program)?;
         let matrices = Matrices {
+            workspace: self.engine.workspace(Gemm::<C>::workspace(problem, slots))?,
             problem,
             a: matrix(self.upload(&a.bytes())?, &a),
             b: matrix(self.upload(&b.bytes())?, &b),
             d,
         };
-        let program = Gemm::<C>::program()?;
-        let slots = self.engine.slots(&program)?;
         let time = match Gemm::<C>::launch_with(&matrices, arguments, slots)? {
             Some(launch) => Some(self.engine.launch(&program, launch.grid, &launch.arguments)?),
             None => None,

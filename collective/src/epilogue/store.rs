@@ -253,7 +253,7 @@ impl<T: Element> Store<T> for DirectStore {
 pub struct TmaStore<Buffers = U2>(PhantomData<Buffers>);
 
 /// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
-const FIRST_BARRIER: u32 = 1;
+pub(crate) const FIRST_BARRIER: u32 = 1;
 
 /// One 64-row block of a tile in shared memory and the copies that store it.
 struct Staging {

@@ -96,6 +96,7 @@ mod tests {
             d: matrix(d.address),
             alpha: 1.0,
             beta: 0.0,
+            workspace: None,
         };
         let gemm = crate::find("small-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");

@@ -12,7 +12,7 @@ use ptx::abi::Grid;
 use super::kernel::{Kernel, parameter_block};
 use crate::catalogue::AnyGemm;
 use crate::error::EngineError;
-use crate::problem::{Call, GemmProblem, MatrixRef};
+use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 use crate::program::Program;
 
 /// A GEMM kernel, compiled, with the calls it has had: a call that was made before is a look-up and a launch.
@@ -134,11 +134,12 @@ unsafe fn run(kernel: &Kernel, stream: *mut c_void, block: Option<&Block>) -> Re
 type Block = (Grid, Vec<u8>);
 
 /// A call in words, for look-ups: equal words are equal launches.
-type Key = [u64; 12];
+type Key = [u64; 14];
 
 fn key(call: &Call) -> Key {
-    let Call { problem: GemmProblem { m, n, k }, a, b, c, d, alpha, beta } = *call;
+    let Call { problem: GemmProblem { m, n, k }, a, b, c, d, alpha, beta, workspace } = *call;
     let none = MatrixRef { address: 0, pitch: 0 };
+    let workspace = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
     let c_given = c.is_some();
     let c = c.unwrap_or(none);
     let factors = u64::from(alpha.to_bits()) << 32 | u64::from(beta.to_bits());
@@ -156,6 +157,8 @@ fn key(call: &Call) -> Key {
         d.pitch,
         factors,
         c_given.into(),
+        workspace.address,
+        workspace.bytes,
     ]
 }
 
@@ -187,7 +190,7 @@ mod tests {
     use super::{Calls, KEPT, Loaded, key};
     use crate::driver::Gpu;
     use crate::engine::Engine;
-    use crate::problem::{Call, GemmProblem, MatrixRef};
+    use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 
     /// The system's allocator, which counts for each thread.
     struct Counting;
@@ -222,7 +225,7 @@ mod tests {
     fn call(address: u64) -> Call {
         let matrix = MatrixRef { address, pitch: 64 };
         let problem = GemmProblem { m: 64, n: 64, k: 64 };
-        Call { problem, a: matrix, b: matrix, c: None, d: matrix, alpha: 1.0, beta: 0.0 }
+        Call { problem, a: matrix, b: matrix, c: None, d: matrix, alpha: 1.0, beta: 0.0, workspace: None }
     }
 
     #[test]
@@ -242,6 +245,7 @@ mod tests {
             Call { c: Some(MatrixRef { address: 0, pitch: 0 }), ..base },
             Call { alpha: 2.0, ..base },
             Call { beta: 2.0, ..base },
+            Call { workspace: Some(WorkspaceRef { address: 128, bytes: 256 }), ..base },
         ];
         for (i, one) in calls.iter().enumerate() {
             for (j, two) in calls.iter().enumerate() {

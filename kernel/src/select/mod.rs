@@ -25,7 +25,7 @@ pub use model::Prediction;
 
 use crate::catalogue::{AnyGemm, catalogue};
 use crate::error::LaunchError;
-use crate::problem::{Call, GemmProblem, MatrixRef};
+use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 
 /// A call and what its matrices are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,6 +52,8 @@ impl<'a> Request<'a> {
             d: matrix(problem.n),
             alpha: 1.0,
             beta: 0.0,
+            // Nothing is allocated either.
+            workspace: Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX }),
         };
         Self { element, majors, call }
     }

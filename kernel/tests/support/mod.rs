@@ -55,13 +55,17 @@ where
     let (_, b_ref) = upload(&b, b_pitch);
     let (_, c_ref) = upload(&c, n);
     let (d, d_ref) = upload(&vec![poison; (m * d_pitch) as usize + guard], d_pitch);
-    let call = Call { problem, a: a_ref, b: b_ref, c: Some(c_ref), d: d_ref, alpha: 1.5, beta };
     let program = Gemm::<C>::program().expect("a legal program");
     let slots = engine.slots(&program).expect("a program that loads");
+    let workspace = engine.workspace(Gemm::<C>::workspace(problem, slots)).expect("memory");
+    let call = Call { problem, a: a_ref, b: b_ref, c: Some(c_ref), d: d_ref, alpha: 1.5, beta, workspace };
     let launch = Gemm::<C>::launch(&call, slots).expect("a legal call").expect("something to do");
-    engine
-        .launch(&program, launch.grid, &launch.arguments)
-        .unwrap_or_else(|error| panic!("{name} at {m} x {n} x {k}: {error}"));
+    // A workspace has to be ready for another launch.
+    for _ in 0..if workspace.is_some() { 2 } else { 1 } {
+        engine
+            .launch(&program, launch.grid, &launch.arguments)
+            .unwrap_or_else(|error| panic!("{name} at {m} x {n} x {k}: {error}"));
+    }
 
     let result = engine.read(d).expect("no fault");
     let result: Vec<_> = result.chunks_exact(2).map(|pair| bf16::from_le_bytes([pair[0], pair[1]])).collect();

@@ -7,7 +7,7 @@ use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
 use falchion::verify::{Format, HostMatrix, Order};
-use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
 
 use crate::Failure;
 
@@ -117,7 +117,11 @@ impl TraceArgs {
         let [a, b] = orders(entry);
         let (a, b) = (place([m, k], a), place([k, n], b));
         let (c, d) = (place([m, n], Order::RowMajor), place([m, n], Order::RowMajor));
-        let call = Call { problem: GemmProblem { m, n, k }, a, b, c: Some(c), d, alpha: 1.0, beta };
+        let problem = GemmProblem { m, n, k };
+        let bytes = entry.workspace(problem, self.clusters);
+        let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
+        let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });
+        let call = Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta, workspace };
         Ok(entry.launch(&call, self.clusters)?)
     }
 

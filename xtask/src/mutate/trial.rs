@@ -2,11 +2,14 @@
 
 use core::fmt;
 
+<<<<<<< HEAD
 use collective::{Plan, Producer};
+=======
+>>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
 use cute_rs::atom::Major;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
-use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
 
@@ -55,7 +58,7 @@ impl fmt::Display for Verdict {
 struct Case {
     launch: Launch,
     /// What A, B, C and D hold before the launch.
-    contents: [Vec<u8>; 4],
+    contents: [Vec<u8>; 5],
     /// What D holds after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
@@ -156,11 +159,11 @@ impl Case {
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
         };
         let mut problem = GemmProblem { m, n: if purpose.odd { n - 1 } else { n }, k: tile_k };
-        if gemm.launch(&call(&plan, problem, purpose).0, SLOTS).is_err() {
+        if gemm.launch(&call(gemm, problem, purpose).0, SLOTS).is_err() {
             problem.n = n;
         }
         let launch =
-            gemm.launch(&call(&plan, problem, purpose).0, SLOTS).map_err(|error| error.to_string())?;
+            gemm.launch(&call(gemm, problem, purpose).0, SLOTS).map_err(|error| error.to_string())?;
         let Some(launch) = launch else { return Ok(None) };
         let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
         let tiles_each = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) / clusters.max(1);
@@ -174,7 +177,7 @@ impl Case {
                 }
             }
             - 8;
-        let (call, extents) = call(&plan, problem, purpose);
+        let (call, extents) = call(gemm, problem, purpose);
         let Some(launch) = gemm.launch(&call, SLOTS).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
@@ -182,13 +185,14 @@ impl Case {
         let mut contents = extents.map(|elements| random.matrix(gemm.element(), elements));
         // What is left of this in D was never computed.
         contents[3].fill(0xA5);
+        contents[4].fill(0);
         Ok(Some(Self { launch, contents, expected: Vec::new(), fuel: Options::default().fuel }))
     }
 
     /// Runs a program: how many instructions it executed, and what D holds then.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
-        let addresses = [0, 1, 2, 3].map(|matrix| memory.upload(&self.contents[matrix]));
+        let addresses = [0, 1, 2, 3, 4].map(|matrix| memory.upload(&self.contents[matrix]));
         let options = Options { schedule, seed, fuel: self.fuel, threads: 1, ..Options::default() };
         let outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
         let output = memory.read(addresses[3], self.contents[3].len()).unwrap_or_default();
@@ -196,8 +200,15 @@ impl Case {
     }
 }
 
+<<<<<<< HEAD
 /// The call of a problem, all matrices packed with rows of whole 16-byte units where kernels need them, and the elements of each matrix.
 fn call(plan: &Plan, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 4]) {
+=======
+/// The call of a problem, all matrices packed with rows of whole 16-byte units, and the elements of each matrix and of the
+/// workspace.
+fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 5]) {
+    let plan = gemm.plan();
+>>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
     let GemmProblem { m, n, k } = problem;
     let pitch = |extent: u32| extent.next_multiple_of(16);
     // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
@@ -220,7 +231,13 @@ fn call(plan: &Plan, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 4
         address: memory.allocate(elements[matrix] * BYTES),
         pitch: shapes[matrix][1].into(),
     });
-    (Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta: purpose.beta }, elements)
+        let bytes = gemm.workspace(problem, SLOTS);
+    let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
+    let address = memory.allocate(elements_of_workspace * BYTES);
+    let workspace = Some(WorkspaceRef { address, bytes });
+    let call = Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta: purpose.beta, workspace };
+    let [a, b, c, d] = elements;
+    (call, [a, b, c, d, elements_of_workspace])
 }
 
 /// The most arrivals that a barrier of the program counts.

@@ -1,7 +1,7 @@
 //! Inputs on the device: random numbers written once, of which every shape takes its matrices.
 
 use half::{bf16, f16};
-use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, MatrixRef};
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, MatrixRef, WorkspaceRef};
 
 use cute_rs::atom::Major;
 
@@ -94,7 +94,12 @@ impl Arena {
 
 impl Set {
     /// The call of a kernel on this set, matrices packed.
-    pub(super) fn call(&self, problem: GemmProblem, entry: &dyn AnyGemm) -> Call {
+    pub(super) fn call(
+        &self,
+        problem: GemmProblem,
+        entry: &dyn AnyGemm,
+        workspace: Option<WorkspaceRef>,
+    ) -> Call {
         let spec = entry.plan().mainloop;
         let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
         Call {
@@ -105,6 +110,7 @@ impl Set {
             d: MatrixRef { address: self.d, pitch: problem.n.into() },
             alpha: 1.0,
             beta: 0.0,
+            workspace,
         }
     }
 }

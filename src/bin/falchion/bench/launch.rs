@@ -39,7 +39,7 @@ pub(super) fn measure(
     let (a, b) = (gpu.upload(&data[..bytes(m, k)])?, gpu.upload(&data[bytes(m, k)..][..bytes(n, k)])?);
     // D moves by 16 bytes a call.
     let d = gpu.allocate(bytes(m, n) + 16 * ADDRESSES as usize)?;
-    let call = Set { a: a.address, b: b.address, d: d.address }.call(SHAPE, gemm.as_ref());
+    let call = Set { a: a.address, b: b.address, d: d.address }.call(SHAPE, gemm.as_ref(), None);
     let moved = |i: u64| {
         let mut call = call;
         call.d.address += i % ADDRESSES * 16;

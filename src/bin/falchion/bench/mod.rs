@@ -18,7 +18,7 @@ use std::time::Duration;
 use cute_rs::atom::Major;
 use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
 use kernel::driver::{Enqueue, Monitor, Prepared};
-use kernel::{AnyGemm, Buffer, Engine, GemmProblem, Gpu, Machine, Program, Request, ceiling};
+use kernel::{AnyGemm, Buffer, Engine, GemmProblem, Gpu, Machine, Program, Request, WorkspaceRef, ceiling};
 use ptx::WgmmaTypes;
 
 use arena::{Arena, Set};
@@ -89,6 +89,8 @@ struct Ours {
     entry: Box<dyn AnyGemm>,
     program: Program,
     slots: u32,
+    /// For the largest problem so far.
+    workspace: Option<WorkspaceRef>,
 }
 
 /// What all shapes are measured with.
@@ -150,7 +152,7 @@ impl BenchArgs {
         let ours = kernels.into_iter().map(|entry| {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
-            Ok(Ours { entry, program, slots })
+            Ok(Ours { entry, program, slots, workspace: None })
         });
         let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
         let directions = ours.first().map(|ours| ours.entry.plan().mainloop);
@@ -315,14 +317,21 @@ impl Bench {
     /// Launches of our kernels, one a set.
     fn prepared(&mut self, problem: GemmProblem, sets: &[Set]) -> Result<Vec<Candidate<'static>>, Failure> {
         let mut all = Vec::new();
-        for Ours { entry, program, slots } in &self.ours {
+        for Ours { entry, program, slots, workspace } in &mut self.ours {
             if !self.choice.includes(problem, entry.name()) {
                 continue;
+            }
+            let needed = entry.workspace(problem, *slots);
+            if workspace.is_none_or(|given| given.bytes < needed) {
+                if let Some(small) = workspace.take() {
+                    self.gpu.free(small.buffer())?;
+                }
+                *workspace = self.gpu.workspace(needed)?;
             }
             let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
                 .iter()
                 .map(|set| {
-                    let launch = entry.launch(&set.call(problem, entry.as_ref()), *slots)?;
+                    let launch = entry.launch(&set.call(problem, entry.as_ref(), *workspace), *slots)?;
                     let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
                     let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
                     Ok(Box::new(prepared) as Box<dyn Enqueue>)

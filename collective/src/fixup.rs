@@ -1,0 +1,246 @@
+//! Adding up the sums of a tile whose k-tiles several CTAs have multiplied.
+//!
+//! Every *unit* of work has a slot in a workspace that the caller owns, for the one sum that somebody else finishes, and
+//! each consumer warpgroup of a CTA a part of it: warpgroups never wait for others of their own CTA. A slot's numbers lie
+//! as the threads hold them, 16 bytes a thread, so that a warp reads and writes 512 bytes at a time.
+//!
+//! The workspace begins with *flags*, a word for each part. They, and sums that are added to where they lie, are zero
+//! before and after every launch.
+
+use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Location, Number, Scalar, Scope, StoreOrder, Value};
+
+use crate::mainloop::Fragment;
+use crate::plan::Plan;
+
+/// How sums are added up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FixUp {
+    /// Whoever has the last k-tile waits for the others and adds their sums, from the last to the first.
+    Ordered,
+    /// Everybody adds to one sum in the workspace; whoever comes last takes it.
+    Atomic,
+}
+
+/// A piece's place among those of its tile.
+#[derive(Clone, Copy, Debug)]
+pub struct Share<'f> {
+    /// The unit that the piece belongs to.
+    pub unit: Value<'f, u32>,
+    /// The unit that has the tile's first k-tile.
+    pub first: Value<'f, u32>,
+    /// The tile's number among those that are divided.
+    pub tile: Value<'f, u32>,
+    /// First k-tile of the piece.
+    pub k_begin: Value<'f, u32>,
+    /// One past its last.
+    pub k_end: Value<'f, u32>,
+    /// K-tiles of the tile.
+    pub k: Value<'f, u32>,
+}
+
+impl FixUp {
+    /// Most units of work that one workspace serves.
+    pub const MOST_UNITS: u32 = 1024;
+
+    /// Bytes of the workspace for `units` units of work on `tiles` tiles; 0 where there are none.
+    pub const fn workspace_bytes(self, plan: &Plan, units: u32, tiles: u32) -> u64 {
+        let slots = match self {
+            Self::Ordered => units,
+            Self::Atomic => tiles,
+        };
+        if slots == 0 {
+            return 0;
+        }
+        let parts = slots as u64 * (plan.cluster_size() * plan.mainloop.sharing()) as u64;
+        FLAGS_BYTES + parts * part_bytes(plan) as u64
+    }
+
+    /// Emitted for a consumer warpgroup that has multiplied a piece: exchanges sums with the other pieces of the tile.
+    /// Afterwards the fragment holds the whole sum where the answer is true, which it is for one piece of each tile.
+    pub fn exchange<'f, T: Number + Default>(
+        self,
+        f: &'f Builder,
+        plan: &Plan,
+        workspace: Value<'f, u64>,
+        share: Share<'f>,
+        fragment: &Fragment<'f, T>,
+    ) -> Value<'f, bool> {
+        match self {
+            Self::Ordered => ordered(f, plan, workspace, share, fragment),
+            Self::Atomic => atomic(f, plan, workspace, share, fragment),
+        }
+    }
+}
+
+/// Bytes from the flags of one unit to those of the next: one for each consumer warpgroup of the largest cluster.
+const UNIT_FLAGS_BYTES: u32 = 256;
+
+/// Bytes of all flags, at the start of a workspace, whatever the problem: sums never lie where flags will.
+const FLAGS_BYTES: u64 = (FixUp::MOST_UNITS * UNIT_FLAGS_BYTES) as u64;
+
+/// Bytes of what a warpgroup's threads hold of a tile.
+const fn part_bytes(plan: &Plan) -> u32 {
+    plan.registers.accumulators * 128 * 4
+}
+
+/// A warpgroup's part of a slot.
+struct Part<'f> {
+    f: &'f Builder,
+    flag: Value<'f, u64>,
+    /// Of the thread's first number.
+    sums: Value<'f, u64>,
+}
+
+/// Bytes from one group of four numbers of a thread to the next.
+const GROUP_BYTES: i32 = 128 * 16;
+
+impl<'f> Part<'f> {
+    fn new<T: Scalar>(
+        f: &'f Builder,
+        plan: &Plan,
+        workspace: Value<'f, u64>,
+        slot: Value<'f, u32>,
+        fragment: &Fragment<'f, T>,
+    ) -> Self {
+        let (cluster, sharing) = (plan.cluster_size(), plan.mainloop.sharing());
+        let rank = if cluster > 1 { f.special(ptx::Special::ClusterRank) } else { f.constant(0) };
+        let own = if sharing > 1 { rank * sharing + fragment.warpgroup } else { rank };
+        let flag = workspace + slot.mul_wide(UNIT_FLAGS_BYTES) + own.mul_wide(4);
+        let part = slot * (cluster * sharing) + own;
+        let sums = workspace + FLAGS_BYTES + part.mul_wide(part_bytes(plan)) + fragment.thread.mul_wide(16);
+        Self { f, flag, sums }
+    }
+
+    /// Calls `each` with the groups of four accumulators and the byte offset of each group.
+    fn groups<T: Scalar>(fragment: &Fragment<'f, T>, mut each: impl FnMut([ptx::Var<'f, T>; 4], i32)) {
+        let all: Vec<_> = fragment.blocks.iter().flatten().copied().collect();
+        for (group, offset) in all.chunks_exact(4).zip((0..).step_by(GROUP_BYTES as usize)) {
+            each([group[0], group[1], group[2], group[3]], offset);
+        }
+    }
+
+    fn store<T: Scalar>(&self, fragment: &Fragment<'f, T>) {
+        Self::groups(fragment, |group, offset| {
+            self.f.store_global(self.sums, offset, group.map(|value| value.get()));
+        });
+    }
+
+    fn load<T: Scalar>(&self, offset: i32) -> [Value<'f, T>; 4] {
+        self.f.load_global_vector(self.sums, offset)
+    }
+
+    fn add<T: Number>(&self, fragment: &Fragment<'f, T>) {
+        Self::groups(fragment, |group, offset| {
+            for (value, other) in group.into_iter().zip(self.load(offset)) {
+                value.set(value.get() + other);
+            }
+        });
+    }
+
+    /// Adds the fragment to the sum in memory.
+    fn add_to_memory<T: Number>(&self, fragment: &Fragment<'f, T>) {
+        Self::groups(fragment, |group, offset| {
+            let (at, order) = (Location::global(self.sums, offset), (AtomicSem::Relaxed, Scope::Gpu));
+            self.f.reduce(AtomicOp::Add, at, group.map(|value| value.get()), order);
+        });
+    }
+
+    /// Moves the sum from memory to the fragment, and makes the memory ready for the next launch.
+    fn take<T: Number + Default>(&self, fragment: &Fragment<'f, T>) {
+        let zero = self.f.constant(T::default());
+        Self::groups(fragment, |group, offset| {
+            for (value, other) in group.into_iter().zip(self.load(offset)) {
+                value.set(other);
+            }
+            self.f.store_global(self.sums, offset, [zero; 4]);
+        });
+    }
+
+    fn flag(&self) -> Location {
+        Location::global(self.flag, 0)
+    }
+
+    fn clear_flag(&self) {
+        self.f.store_ordered(StoreOrder::Relaxed(Scope::Gpu), self.flag(), [self.f.constant(0u32)]);
+    }
+
+    /// Says that the sum is there: the stores of the whole warpgroup come before.
+    fn publish(&self) {
+        self.f.store_ordered(StoreOrder::Release(Scope::Gpu), self.flag(), [self.f.constant(1u32)]);
+    }
+
+    /// Waits until the sum is there, and makes its flag ready for the next launch.
+    fn await_sum(&self) {
+        self.f.loop_(|| {
+            let [flag] = self.f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), self.flag());
+            self.f.break_if(flag.equals(1));
+        });
+        self.clear_flag();
+    }
+}
+
+fn ordered<'f, T: Number + Default>(
+    f: &'f Builder,
+    plan: &Plan,
+    workspace: Value<'f, u64>,
+    share: Share<'f>,
+    fragment: &Fragment<'f, T>,
+) -> Value<'f, bool> {
+    let (barrier, thread) = (fragment.barrier(), fragment.thread);
+    let last = share.k_end.equals(share.k);
+    f.if_(!last, || {
+        let own = Part::new(f, plan, workspace, share.unit, fragment);
+        own.store(fragment);
+        f.barrier_sync(barrier, 128);
+        f.if_(thread.equals(0), || own.publish());
+    });
+    f.if_(last & share.k_begin.differs_from(0), || {
+        let others = share.unit - share.first;
+        let part = |i: Value<'f, u32>| Part::new(f, plan, workspace, share.unit - 1 - i, fragment);
+        // Each thread waits for one, so that they are waited for side by side.
+        let mine = f.variable(thread);
+        f.while_(
+            || mine.get().less_than(others),
+            || {
+                part(mine.get()).await_sum();
+                mine.set(mine.get() + 128);
+            },
+        );
+        f.barrier_sync(barrier, 128);
+        f.repeat(others, |i| part(i).add(fragment));
+    });
+    last
+}
+
+fn atomic<'f, T: Number + Default>(
+    f: &'f Builder,
+    plan: &Plan,
+    workspace: Value<'f, u64>,
+    share: Share<'f>,
+    fragment: &Fragment<'f, T>,
+) -> Value<'f, bool> {
+    let (barrier, speaks) = (fragment.barrier(), fragment.thread.equals(0));
+    let complete = f.variable(1u32);
+    f.if_(share.k_begin.differs_from(0) | share.k_end.differs_from(share.k), || {
+        let sum = Part::new(f, plan, workspace, share.tile, fragment);
+        sum.add_to_memory(fragment);
+        f.barrier_sync(barrier, 128);
+        let word = fragment.shared + plan.words_offset + fragment.warpgroup * 4;
+        f.if_(speaks, || {
+            // The flag counts the k-tiles that have been added.
+            let own = share.k_end - share.k_begin;
+            let order = (AtomicSem::AcquireRelease, Scope::Gpu);
+            let before = f.atomic(AtomicOp::Add, sum.flag(), own, order);
+            let one = f.constant(1u32);
+            f.store_shared(word, 0, [one.where_or((before + own).equals(share.k), 0)]);
+        });
+        f.barrier_sync(barrier, 128);
+        let [last] = f.load_shared_vector::<u32, 1>(word, 0);
+        complete.set(last);
+        f.if_(last.differs_from(0), || {
+            sum.take(fragment);
+            f.if_(speaks, || sum.clear_flag());
+        });
+    });
+    complete.get().differs_from(0)
+}
