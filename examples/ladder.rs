@@ -91,7 +91,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn call(problem: GemmProblem, [a, b, d]: [Buffer; 3]) -> Call {
     let GemmProblem { n, k, .. } = problem;
     let matrix = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
-    Call { problem, a: matrix(a, k), b: matrix(b, k), c: None, d: matrix(d, n), alpha: 1.0, beta: 0.0, workspace: None }
+    Call {
+        problem,
+        a: matrix(a, k),
+        b: matrix(b, k),
+        c: None,
+        d: matrix(d, n),
+        alpha: 1.0,
+        beta: 0.0,
+        workspace: None,
+    }
 }
 
 /// Random normal values, `count` of them.

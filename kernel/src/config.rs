@@ -5,8 +5,8 @@ use core::marker::PhantomData;
 use collective::pipeline::{ClusterPosition, Release, Ring};
 use collective::tree::Shape;
 use collective::{
-    Consumer, Element, Epilogue, Extent, FixUp, LinearArguments, Mainloop, MainloopSpec, Piece, Plan, Producer,
-    Roles, Share,
+    Consumer, Element, Epilogue, Extent, FixUp, LinearArguments, Mainloop, MainloopSpec, Piece, Plan,
+    Producer, Roles, Share,
 };
 use ptx::{Builder, Entry, Function, Special, Value, Var};
 use scheduler::{Divided, ReductionKind, TileScheduler, Tiles, Work};
@@ -115,8 +115,7 @@ impl<C: GemmConfig> Gemm<C> {
 
         let [tile_m, tile_n] = Self::cluster_tile();
         let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };
-        let each_piece =
-            |body: Body<'_, 'f>| Self::each_piece(f, plan, cluster, scheduler, tiles, body);
+        let each_piece = |body: Body<'_, 'f>| Self::each_piece(f, plan, cluster, scheduler, tiles, body);
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
             f.set_max_registers(false, plan.registers.producer);
@@ -140,7 +139,8 @@ impl<C: GemmConfig> Gemm<C> {
                 turns: ring.turns(plan, warpgroup, thread),
             }
         };
-        let finish = |fragment| f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+        let finish =
+            |fragment| f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
         let store = |fragment, share| match (Self::FIX_UP, workspace, share) {
             (Some(fix_up), Some(workspace), Some(share)) => {
                 let mut complete = f.constant(false);
@@ -160,7 +160,11 @@ impl<C: GemmConfig> Gemm<C> {
                     let turn = f.variable(0u32);
                     each_piece(&|piece, share| {
                         let own = Self::next_turn(f, plan, turn).equals(consumer.warpgroup);
-                        f.if_else(own, || multiply(piece, share), || position.skip(piece.k_end - piece.k_begin));
+                        f.if_else(
+                            own,
+                            || multiply(piece, share),
+                            || position.skip(piece.k_end - piece.k_begin),
+                        );
                     });
                 }
                 Roles::Cooperative | Roles::Unspecialised => each_piece(&multiply),

@@ -229,11 +229,9 @@ pub enum LaunchError {
         /// Bytes it must be a multiple of.
         alignment: u64,
     },
-<<<<<<< HEAD
     /// An argument of the epilogue.
     #[error(transparent)]
     Epilogue(#[from] collective::tree::NodeError),
-=======
     /// Sums of divided tiles have no place.
     #[error(
         "the workspace has {bytes} B, {needed} B were needed: allocate what `Gemm::workspace` says and zero it once"
@@ -244,7 +242,6 @@ pub enum LaunchError {
         /// Bytes needed.
         needed: u64,
     },
->>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {

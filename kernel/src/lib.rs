@@ -73,10 +73,6 @@ pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::{Buffer, Engine};
 pub use error::{EngineError, LaunchError};
-<<<<<<< HEAD
-pub use problem::{Call, GemmProblem, Launch, Matrices, MatrixRef};
-=======
-pub use problem::{Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
->>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
+pub use problem::{Call, GemmProblem, Launch, Matrices, MatrixRef, WorkspaceRef};
 pub use program::Program;
 pub use select::{Machine, Prediction, Ranked, Refused, Request, Selection, rank, select};

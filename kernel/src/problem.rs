@@ -181,7 +181,13 @@ impl Call {
     /// The product whose K is zero where `alpha` is: then A and B are not read.
     pub(crate) fn matrices(&self) -> Matrices {
         let k = if self.alpha == 0.0 { 0 } else { self.problem.k };
-        Matrices { problem: GemmProblem { k, ..self.problem }, a: self.a, b: self.b, d: self.d, workspace: self.workspace }
+        Matrices {
+            problem: GemmProblem { k, ..self.problem },
+            a: self.a,
+            b: self.b,
+            d: self.d,
+            workspace: self.workspace,
+        }
     }
 
     /// The factors and C, which must be there unless `beta` is zero.

@@ -97,7 +97,12 @@ fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
             assert_eq!(split.is_some(), parts > 1, "tile {m}, {n}: {pieces:?}: {}", why());
             if let Some(split) = split {
                 let (unit, first, last) = (split.first + i, split.first, split.first + parts - 1);
-                assert_eq!((split.unit, split.first, split.last), (unit, first, last), "{pieces:?}: {}", why());
+                assert_eq!(
+                    (split.unit, split.first, split.last),
+                    (unit, first, last),
+                    "{pieces:?}: {}",
+                    why()
+                );
             }
         }
         assert_eq!(reached, tiles.k, "tile {m}, {n}: {}", why());

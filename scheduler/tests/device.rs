@@ -76,7 +76,12 @@ fn agrees<S: TileScheduler>() {
                 // What the device says of other units means nothing where a tile is whole.
                 let whole = work.k_begin == 0 && work.k_end == tiles.k;
                 let bytes = if whole { 16 } else { 32 };
-                assert_eq!(record[..bytes], want[..bytes], "{} {tiles:?} worker {worker} piece {i}", S::name());
+                assert_eq!(
+                    record[..bytes],
+                    want[..bytes],
+                    "{} {tiles:?} worker {worker} piece {i}",
+                    S::name()
+                );
             }
             assert_eq!(
                 at(host.len()),

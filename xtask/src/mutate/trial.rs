@@ -2,10 +2,7 @@
 
 use core::fmt;
 
-<<<<<<< HEAD
 use collective::{Plan, Producer};
-=======
->>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
 use cute_rs::atom::Major;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
@@ -200,15 +197,11 @@ impl Case {
     }
 }
 
-<<<<<<< HEAD
-/// The call of a problem, all matrices packed with rows of whole 16-byte units where kernels need them, and the elements of each matrix.
-fn call(plan: &Plan, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 4]) {
-=======
-/// The call of a problem, all matrices packed with rows of whole 16-byte units, and the elements of each matrix and of the
+/// The call of a problem, all matrices packed with rows of whole 16-byte units where
+/// kernels need them, and the elements of each matrix and of the
 /// workspace.
 fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 5]) {
-    let plan = gemm.plan();
->>>>>>> b40d3ee (Stream-K: tiles divided along K, sums added in order or as they come)
+    let plan = &gemm.plan();
     let GemmProblem { m, n, k } = problem;
     let pitch = |extent: u32| extent.next_multiple_of(16);
     // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
@@ -231,7 +224,7 @@ fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [u
         address: memory.allocate(elements[matrix] * BYTES),
         pitch: shapes[matrix][1].into(),
     });
-        let bytes = gemm.workspace(problem, SLOTS);
+    let bytes = gemm.workspace(problem, SLOTS);
     let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
     let address = memory.allocate(elements_of_workspace * BYTES);
     let workspace = Some(WorkspaceRef { address, bytes });
