@@ -40,6 +40,10 @@ pub trait GemmConfig: 'static {
     type Epilogue: Epilogue<Accumulator = <Self::Mainloop as Mainloop>::Accumulator>;
     /// Deals output tiles to CTAs.
     type Scheduler: TileScheduler;
+    /// Whether the kernel may begin while the kernel before it in its stream still runs (programmatic dependent launch):
+    /// its CTAs then start and set up their barriers, and wait for that kernel before they touch global memory. Nothing
+    /// that a kernel computes depends on it.
+    const OVERLAPS: bool = true;
 }
 
 /// Three roles put together on the spot, for configurations that need no name of their own.
@@ -112,6 +116,10 @@ impl<C: GemmConfig> Gemm<C> {
             });
         });
         Self::meet(f, plan, true);
+        if C::OVERLAPS {
+            f.grid_launch_dependents();
+            f.grid_wait();
+        }
 
         let [tile_m, tile_n] = Self::cluster_tile();
         let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };

@@ -111,6 +111,19 @@ pub struct Function {
 }
 
 impl Function {
+    /// Whether it has a `griddepcontrol.wait`: such a kernel may be launched before the ones that it depends on have ended.
+    pub fn waits_for_grids(&self) -> bool {
+        fn search(statements: &[Statement]) -> bool {
+            statements.iter().any(|statement| match statement {
+                Statement::Inst { inst, .. } => matches!(inst, Inst::GridDependency { wait: true }),
+                Statement::If { then, otherwise, .. } => search(then) || search(otherwise),
+                Statement::Loop { body, .. } | Statement::Scope { body, .. } => search(body),
+                Statement::Break { .. } => false,
+            })
+        }
+        search(&self.body)
+    }
+
     /// Offset of each parameter in the parameter block, and the block's size in bytes.
     pub fn param_offsets(&self) -> (Vec<usize>, usize) {
         let mut end = 0usize;

@@ -33,6 +33,8 @@ pub struct Kernel {
     threads: u32,
     shared_bytes: u32,
     cluster: [u32; 3],
+    /// Whether it waits for the kernels before it by itself.
+    overlaps: bool,
     /// Where each parameter lies in the block, and the block's size.
     offsets: Vec<usize>,
     block_bytes: usize,
@@ -81,6 +83,7 @@ impl Kernel {
             threads: function.threads,
             shared_bytes: function.shared_bytes,
             cluster: function.cluster,
+            overlaps: function.waits_for_grids(),
             offsets,
             block_bytes,
             registers: 0,
@@ -163,6 +166,8 @@ impl Kernel {
 
     /// Enqueues the kernel on a stream: no allocation, no waiting, and the block may go as soon as it returns.
     ///
+    /// A kernel with a `griddepcontrol.wait` is launched so that it may begin before the one before it has ended.
+    ///
     /// It makes the kernel's context the calling thread's current one. `block` is what [`parameter_block`] lays out;
     /// its scalars may be overwritten between launches.
     ///
@@ -189,9 +194,11 @@ impl Kernel {
         for (parameter, &offset) in parameters.iter_mut().zip(&self.offsets) {
             *parameter = block[offset..].as_ptr().cast_mut().cast();
         }
-        let clustered = self.cluster != [1, 1, 1];
-        let mut attributes = [cluster_attribute(self.cluster)];
-        let config = self.config(grid, stream.cast(), &mut attributes[..usize::from(clustered)]);
+        let mut attributes = [cluster_attribute(self.cluster), overlap_attribute()];
+        let clustered = usize::from(self.cluster != [1, 1, 1]);
+        // Without a cluster the first is left out, without overlap the second.
+        let wanted = 1 - clustered..1 + usize::from(self.overlaps);
+        let config = self.config(grid, stream.cast(), &mut attributes[wanted]);
         // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
         // before it returns; the configuration is alive; the caller vouches for stream and addresses.
         let result = unsafe {
@@ -221,6 +228,13 @@ fn cluster_attribute([x, y, z]: [u32; 3]) -> Attribute {
     let mut value = AttributeValue { pad: [0; 64] };
     value.clusterDim = ClusterDim { x, y, z };
     Attribute { id: AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, pad: [0; 4], value }
+}
+
+/// Lets a kernel begin before the one before it in its stream has ended; a `griddepcontrol.wait` in it waits for that.
+fn overlap_attribute() -> Attribute {
+    let mut value = AttributeValue { pad: [0; 64] };
+    value.programmaticStreamSerializationAllowed = 1;
+    Attribute { id: AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, pad: [0; 4], value }
 }
 
 /// Lays arguments out as a program's parameter block, with tensor maps as the driver encodes them.
