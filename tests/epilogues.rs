@@ -187,7 +187,7 @@ fn every_mainloop_and_scheduler_takes_a_tree() {
 fn illegal_arguments_name_their_node() {
     let problem = GemmProblem { m: 64, n: 32, k: 64 };
     let at = |address| MatrixRef { address, pitch: 64 };
-    let matrices = Matrices { problem, a: at(0x1000), b: at(0x2000), d: at(0x3000) };
+    let matrices = Matrices { problem, a: at(0x1000), b: at(0x2000), d: at(0x3000), workspace: None };
     let refusal = |address, len| {
         let arguments = ((), (((), (0.5, ())), RowArgument { address, len }));
         let launch = Gemm::<Small<DirectStore, Biased>>::launch_with(&matrices, &arguments, 132);
