@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use collective::{Plan, Producer};
+use collective::Producer;
 use cute_rs::atom::Major;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
