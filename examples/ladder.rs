@@ -1,5 +1,5 @@
 //! The climb from a tensor-core kernel to the fastest one: each rung is a type that differs from the one before in a
-//! parameter or two.
+//! parameter or two. `examples/first_rung.rs` is the first rung, written out instruction by instruction.
 //!
 //! `cargo run --release --example ladder` times every rung at 8192 cubed where there is a Hopper GPU, beside the
 //! multiply-only ceiling of the same run and the figures that the literature gives for the same step. On any other
