@@ -6,9 +6,10 @@ mod assembler;
 
 use assembler::{Report, assemble};
 use ptx::abi::{TensorElement, TensorSwizzle};
+use ptx::inst::{Bulk, Reduction};
 use ptx::{
-    Builder, Entry, Function, Inst, MapChange, ProxySpace, Scope, Space, Special, Target, TensorLoad,
-    WgmmaOperands, WgmmaSource, WgmmaTypes,
+    AtomicOp, AtomicType, Builder, BulkLoad, Entry, Function, Inst, MapChange, ProxySpace, Scope, Space,
+    Special, Target, TensorLoad, WgmmaOperands, WgmmaSource, WgmmaTypes,
 };
 
 /// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
@@ -78,6 +79,8 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
         memory_and_barriers(f);
         asynchronous(f);
         tensor_maps(f);
+        bulk(f);
+        barriers(f);
         matrix(f);
     });
     let report = assemble("every", &ptx::module_text(&function.verify().expect("legal")));
@@ -293,6 +296,72 @@ fn asynchronous(f: &Builder) {
     f.store_matrix(shared, [value], false);
     f.store_matrix(shared, [value; 2], true);
     f.store_matrix(shared, [value; 4], false);
+}
+
+fn bulk(f: &Builder) {
+    let (map, global) = (f.tensor_map("reduced"), f.param::<u64>("line"));
+    let (shared, bytes) = (f.shared_base(), f.param::<u32>("line_bytes"));
+    let peer = f.map_shared(shared, 1);
+    let load = BulkLoad { src: global, dst: shared, barrier: shared + 2048, multicast: None, hint: None };
+    let multicast = Some(f.special(Special::ClusterRank).cast::<u16>());
+    f.bulk_load(load, bytes);
+    f.bulk_load(BulkLoad { multicast, hint: Some(ptx::inst::tma::EVICT_FIRST), ..load }, 64);
+    f.bulk_store(global, shared, 64);
+    f.bulk_share((peer, peer + 2048), shared, bytes, None);
+    f.bulk_prefetch(global, 64);
+    f.tensor_prefetch(map, [f.constant(0); 3]);
+    let value = f.special(Special::Lane);
+    for op in AtomicOp::ALL {
+        if !matches!(op, AtomicOp::Exchange | AtomicOp::CompareSwap) {
+            f.tensor_reduce(op, map, shared, [f.constant(0); 4]);
+        }
+        for ty in AtomicType::ALL {
+            let reduce = Reduction { op, ty };
+            if reduce.in_global() {
+                f.bulk_reduce((op, ty), global, shared, bytes);
+            }
+            if reduce.in_shared() {
+                f.bulk_share((peer, peer + 2048), shared, 32, Some((op, ty)));
+            }
+            if reduce.of_one() {
+                let src = match (ty.bytes(), ty.register().is_signed()) {
+                    (8, false) => global.operand(),
+                    (8, true) => global.bits_as::<i64>().operand(),
+                    (_, true) => value.bits_as::<i32>().operand(),
+                    (_, false) => value.operand(),
+                };
+                let (dst, barrier) = (peer.operand(), (peer + 2048).operand());
+                f.emit(Inst::Bulk(Bulk::AsyncReduce { reduce, src, dst, barrier }));
+            }
+        }
+    }
+    f.store_async((peer, peer + 2048), [value]);
+    f.store_async((peer, peer + 2048), [value.cast::<f32>(); 4]);
+    f.store_async((peer, peer + 2048), [global; 2]);
+}
+
+fn barriers(f: &Builder) {
+    let (shared, number) = (f.shared_base(), f.param::<u32>("number"));
+    let peer = f.map_shared(shared, 1);
+    let state = f.mbarrier_arrive_state(shared, number);
+    let other = f.mbarrier_arrive_expect_state(shared, 64);
+    keep(f, f.mbarrier_pending(state));
+    let tests = [f.mbarrier_test(shared, state, true), f.mbarrier_test(shared, other, false)];
+    for done in tests.into_iter().chain([f.mbarrier_test_parity(shared, number)]) {
+        keep(f, number.where_or(done, 2));
+    }
+    for (barrier, cluster) in [(shared, false), (peer, true)] {
+        f.mbarrier_drop(barrier, number, cluster);
+        f.mbarrier_complete(barrier, 64, cluster);
+    }
+    f.mbarrier_expect_cluster(peer, number, true);
+    f.mbarrier_expect_cluster(peer, 16, false);
+    let some = number.less_than(3);
+    keep(f, f.barrier_count(3, 256, some));
+    keep(f, f.barrier_count(number & 7, 256, f.constant(true)));
+    keep(f, number.where_or(f.barrier_all(3, 256, some), 2));
+    keep(f, number.where_or(f.barrier_any(3, 256, f.constant(false)), 2));
+    keep(f, f.find_nth_set(number, 3, -2));
 }
 
 fn tensor_maps(f: &Builder) {

@@ -40,6 +40,8 @@
 //!   not observed the barrier, and an access to a peer that nothing orders before the peer's exit trap.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; bytes credited are the whole box.
+//! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`: each element in one step, the bytes
+//!   owned from the issue to the end of the barrier's phase or of the wait for the group.
 //! * Tensor maps in memory: each replaced field, and who may use a map that was written: writes have to be released and
 //!   acquired through the tensormap proxy, for the CTA and the very address, and no copy in flight may use the map.
 //! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
@@ -63,7 +65,9 @@
 //! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
-//! * L2 hints, and grids that overlap (`griddepcontrol`): launches follow each other.
+//! * Im2col tensor maps, interleaved ones, and fills other than zeros: no instruction and no description has them.
+//! * Prefetches to L2, but for the check of their operands; L2 hints, and grids that overlap (`griddepcontrol`): launches
+//!   follow each other.
 //!
 //! # What traps
 //!

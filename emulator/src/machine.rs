@@ -427,6 +427,10 @@ impl<'p> Machine<'p> {
                 let passed = barrier.generation != *generation;
                 if passed {
                     warp.view.join(&barrier.released);
+                    let result = barrier.results.get(generation).copied().unwrap_or_default();
+                    if let Some((op, dst)) = warp.reduces.take() {
+                        warp.missed = warp.write_reduced(op, dst, result).err();
+                    }
                 }
                 passed
             }

@@ -17,6 +17,22 @@ use crate::trap::Fault;
 /// Largest arrival count and largest magnitude of outstanding bytes.
 pub(crate) const LIMIT: u32 = (1 << 20) - 1;
 
+/// A copy that has landed: offset, bytes, and whether others may have landed in the same bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Landed {
+    pub(crate) offset: u32,
+    pub(crate) bytes: u32,
+    pub(crate) joint: bool,
+}
+
+/// Marks what is a barrier's state.
+const STATE: u64 = 1 << 63;
+
+/// Arrivals that a state says were missing; `None` where it is none.
+pub(crate) fn pending(state: u64) -> Option<u32> {
+    (state & STATE != 0).then_some((state & u64::from(LIMIT)) as u32)
+}
+
 /// One mbarrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mbarrier {
@@ -32,8 +48,8 @@ pub(crate) struct Mbarrier {
     pub(crate) by: u16,
     /// Whether that thread has fenced the initialisation.
     pub(crate) fenced: bool,
-    /// Landed copies, offset and bytes, that belong to nobody until the phase completes.
-    pub(crate) landed: Vec<(u32, u32)>,
+    /// Landed copies that belong to nobody until the phase completes.
+    pub(crate) landed: Vec<Landed>,
     /// What threads' own copies brought: offset, bytes and thread.
     pub(crate) copied: Vec<(u32, u32, u16)>,
     /// What those who arrived in this phase know, and what those of completed phases knew.
@@ -142,6 +158,30 @@ impl Mbarrier {
         Ok(self.check())
     }
 
+    /// The opaque state of the current phase.
+    pub(crate) fn state(&self) -> u64 {
+        STATE | self.phase << 20 | u64::from(self.pending)
+    }
+
+    /// Whether the phase of a state has completed.
+    pub(crate) fn state_passed(&self, offset: u32, state: u64) -> Result<bool, Fault> {
+        let phase = (state & !STATE) >> 20;
+        if state & STATE == 0 || phase > self.phase || phase + 1 < self.phase {
+            return Err(Fault::MbarrierState { offset, state, phase: self.phase });
+        }
+        Ok(phase < self.phase)
+    }
+
+    /// Arrivals that later phases do not wait for; says whether the phase completed.
+    pub(crate) fn drop(&mut self, offset: u32, count: u32) -> Result<bool, Fault> {
+        let (pending, phase) = (self.pending.min(self.expected), self.phase);
+        if count > pending {
+            return Err(Fault::MbarrierOverArrival { offset, count, pending, phase });
+        }
+        self.expected -= count;
+        self.arrive(offset, count)
+    }
+
     /// Says whether the phase completed.
     pub(crate) fn arrive(&mut self, offset: u32, count: u32) -> Result<bool, Fault> {
         if count == 0 || count > self.pending {
@@ -167,11 +207,12 @@ mod tests {
         Expect(u32),
         Complete(u32),
         Arrive(u32),
+        Drop(u32),
     }
 
     #[test]
     fn transitions() {
-        use Do::{Arrive, Complete, Expect};
+        use Do::{Arrive, Complete, Drop, Expect};
         // why, count, operations, then phase, pending, tx
         type Row = (&'static str, u32, &'static [Do], u64, u32, i64);
         let table: &[Row] = &[
@@ -184,6 +225,8 @@ mod tests {
             ("the last byte completes it", 1, &[Expect(8), Arrive(1), Complete(8)], 1, 1, 0),
             ("bytes before they were announced", 1, &[Complete(8), Expect(8), Arrive(1)], 1, 1, 0),
             ("mid-phase negative", 1, &[Complete(8)], 0, 1, -8),
+            ("a dropped arrival counts in this phase", 2, &[Drop(1)], 0, 1, 0),
+            ("later phases do not wait for it", 2, &[Drop(1), Arrive(1)], 1, 1, 0),
             ("two phases", 1, &[Arrive(1), Arrive(1)], 2, 1, 0),
         ];
         for &(why, count, operations, phase, pending, tx) in table {
@@ -193,6 +236,7 @@ mod tests {
                     Expect(bytes) => barrier.expect(0, bytes).unwrap(),
                     Complete(bytes) => drop(barrier.complete(0, bytes).unwrap()),
                     Arrive(count) => drop(barrier.arrive(0, count).unwrap()),
+                    Drop(count) => drop(barrier.drop(0, count).unwrap()),
                 }
             }
             assert_eq!((barrier.phase, barrier.pending, barrier.tx), (phase, pending, tx), "{why}");
@@ -206,6 +250,21 @@ mod tests {
         assert!(!barrier.passed(0), "a consumer starts with parity 0 and waits");
         barrier.arrive(0, 1).unwrap();
         assert!(barrier.passed(0) && !barrier.passed(1));
+    }
+
+    #[test]
+    fn states_know_their_phase() {
+        let mut barrier = Mbarrier::new(0, 2, 0).unwrap();
+        let state = barrier.state();
+        assert_eq!(pending(state), Some(2));
+        assert_eq!(barrier.state_passed(0, state), Ok(false));
+        barrier.arrive(0, 2).unwrap();
+        assert_eq!(barrier.state_passed(0, state), Ok(true));
+        let next = barrier.state();
+        barrier.arrive(0, 2).unwrap();
+        assert!(barrier.state_passed(0, state).is_err(), "two phases back");
+        assert_eq!(barrier.state_passed(0, next), Ok(true));
+        assert!(barrier.state_passed(0, 7).is_err() && pending(7).is_none(), "no state");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::clock::Clock;
-use crate::mbarrier::Mbarrier;
+use crate::mbarrier::{Landed, Mbarrier};
 use crate::trap::{Fault, Owner};
 
 /// Where dynamic shared memory begins in the shared window.
@@ -27,6 +27,8 @@ struct Granule {
     writes: u16,
     /// Copies of threads in flight.
     copies: u16,
+    /// Asynchronous stores and reductions in flight, which may share the bytes.
+    joint: u16,
     /// The thread whose generic store was the last write, or [`NOBODY`].
     writer: u16,
     /// That thread's count of proxy fences when it stored.
@@ -44,6 +46,7 @@ const FRESH: Granule = Granule {
     reads: 0,
     writes: 0,
     copies: 0,
+    joint: 0,
     writer: NOBODY,
     epoch: 0,
     barriers: 0,
@@ -130,6 +133,9 @@ impl Shared {
         if granule.copies > 0 {
             return Err(in_flight(offset, bytes, Owner::ThreadCopy, false));
         }
+        if granule.joint > 0 {
+            return Err(in_flight(offset, bytes, Owner::Peer, false));
+        }
         if granule.writes > 0 {
             return Err(in_flight(offset, bytes, Owner::TensorLoad, false));
         }
@@ -176,6 +182,9 @@ impl Shared {
         if granule.copies > 0 {
             return Err(in_flight(offset, GRANULE, Owner::ThreadCopy, false));
         }
+        if granule.joint > 0 {
+            return Err(in_flight(offset, GRANULE, Owner::Peer, false));
+        }
         if granule.writes > 0 {
             return Err(in_flight(offset, GRANULE, Owner::TensorLoad, false));
         }
@@ -199,7 +208,7 @@ impl Shared {
         }
     }
 
-    /// The granules of a range that begins and ends at multiples of 16.
+    /// The granules of a range.
     fn range(offset: u32, bytes: u32) -> core::ops::Range<usize> {
         (offset / GRANULE) as usize..((offset + bytes).div_ceil(GRANULE)) as usize
     }
@@ -249,6 +258,59 @@ impl Shared {
             granule.written |= mask;
             (granule.writer, granule.epoch) = (thread, epoch);
         }
+    }
+
+    /// Takes bytes for an asynchronous store or reduction, which others may do to the same chunk at the same time;
+    /// `reads` where the old bytes count, and `proxy` where the async proxy reads them. The caller has checked the bounds.
+    pub(crate) fn take_joint(
+        &mut self,
+        offset: u32,
+        bytes: u32,
+        reads: bool,
+        proxy: bool,
+    ) -> Result<(), Fault> {
+        let mut at = offset;
+        while at < offset + bytes {
+            let part = (GRANULE - at % GRANULE).min(offset + bytes - at);
+            let (index, mask) = Self::place(at, part);
+            let granule = &self.granules[index];
+            Self::free_of_barriers(granule, at, mask)?;
+            owned(&Granule { joint: 0, ..*granule }, at, part)?;
+            if reads && granule.written & mask != mask {
+                return Err(Fault::SharedUninitialised { offset: reported(at), bytes: part });
+            }
+            let writer = granule.writer;
+            let behind = self.fences.get(usize::from(writer)).is_some_and(|&epoch| epoch <= granule.epoch);
+            if reads && proxy && writer != NOBODY && behind {
+                return Err(Fault::MissingProxyFence { offset: reported(at), writer: writer.into() });
+            }
+            at += part;
+        }
+        for granule in &mut self.granules[Self::range(offset, bytes)] {
+            granule.joint += 1;
+        }
+        Ok(())
+    }
+
+    /// Gives such bytes back.
+    fn release_joint(&mut self, offset: u32, bytes: u32) {
+        let range = Self::range(offset, bytes);
+        for granule in &mut self.granules[range] {
+            granule.joint = granule.joint.saturating_sub(1);
+            granule.writer = NOBODY;
+        }
+        let mut at = offset;
+        while at < offset + bytes {
+            let part = (GRANULE - at % GRANULE).min(offset + bytes - at);
+            let (index, mask) = Self::place(at, part);
+            self.granules[index].written |= mask;
+            at += part;
+        }
+    }
+
+    /// Bytes anywhere; none outside, which callers have excluded.
+    pub(crate) fn bytes(&self, offset: u32, bytes: u32) -> &[u8] {
+        self.bytes.get(offset as usize..(offset + bytes) as usize).unwrap_or_default()
     }
 
     /// A chunk's bytes; zeros outside, which callers have excluded.
@@ -341,8 +403,12 @@ impl Shared {
         let (landed, copied) = (core::mem::take(&mut barrier.landed), core::mem::take(&mut barrier.copied));
         let (index, count) = barrier.count();
         let mark = u32::try_from(index).map_or((0, 0), |index| (index, count));
-        for (start, bytes) in landed {
-            self.release_write(start, bytes);
+        for Landed { offset: start, bytes, joint } in landed {
+            if joint {
+                self.release_joint(start, bytes);
+            } else {
+                self.release_write(start, bytes);
+            }
             self.mark_landed(start, bytes, mark, offset);
         }
         for (start, bytes, thread) in copied {
@@ -360,6 +426,9 @@ fn in_flight(offset: u32, bytes: u32, owner: Owner, write: bool) -> Fault {
 fn owned(granule: &Granule, offset: u32, bytes: u32) -> Result<(), Fault> {
     if granule.copies > 0 {
         return Err(in_flight(offset, bytes, Owner::ThreadCopy, true));
+    }
+    if granule.joint > 0 {
+        return Err(in_flight(offset, bytes, Owner::Peer, true));
     }
     match (granule.writes, granule.reads) {
         (0, 0) => Ok(()),

@@ -7,10 +7,12 @@ mod alu;
 mod arith;
 mod atomic;
 mod barrier;
+mod bulk;
 mod control;
 mod copy;
 mod exchange;
 mod matrix;
+mod mbarrier;
 mod memory;
 mod tensor_map;
 mod tma;
@@ -132,6 +134,9 @@ impl Machine<'_> {
             }
             Inst::BulkCommit => return self.bulk_commit(warp),
             Inst::BulkWait { pending, read } => return self.bulk_wait(warp, *pending, *read),
+            Inst::Bulk(bulk) => return self.bulk(warp, bulk),
+            Inst::MbarrierMore(inst) => return self.mbarrier(warp, inst),
+            Inst::BarrierReduce(reduce) => return self.barrier_reduce(warp, reduce),
             Inst::TensorMap(inst) => return self.map_instruction(warp, inst),
             Inst::PrefetchTensorMap { map } => return self.prefetch_tensor_map(warp, *map),
             Inst::WgmmaFence => return self.wgmma_fence(warp),

@@ -201,6 +201,20 @@ pub(crate) fn swizzled(address: u32, bits: u32) -> u32 {
 }
 
 impl Map {
+    /// Contiguous bytes, a multiple of 16, as a box of one row.
+    pub(crate) fn line(address: u64, bytes: u32) -> Self {
+        Self {
+            rank: 1,
+            element: TensorElement::U8,
+            swizzle: 0,
+            address,
+            dims: [bytes.into(), 1, 1, 1, 1],
+            strides: [1, 0, 0, 0, 0],
+            box_dims: [bytes, 1, 1, 1, 1],
+            steps: [1; 5],
+        }
+    }
+
     /// Bytes of a row of the box.
     pub(crate) fn row_bytes(&self) -> u32 {
         self.box_dims[0] * self.element.bytes()

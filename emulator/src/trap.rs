@@ -3,6 +3,7 @@
 mod display;
 
 use ptx::Site;
+use ptx::abi::TensorElement;
 
 /// A fault and its place.
 #[derive(Clone, Debug, PartialEq)]
@@ -111,7 +112,9 @@ pub enum Owner {
     TensorLoad,
     /// A thread's own copy that writes them, until the thread has waited for it or its barrier's phase completes.
     ThreadCopy,
-    /// A tensor store or `wgmma` that reads them, until somebody has waited for it.
+    /// A `st.async`, `red.async` or bulk reduction that writes them, until its barrier's phase completes.
+    Peer,
+    /// A bulk copy, tensor store or `wgmma` that reads them, until somebody has waited for it.
     AsyncRead,
 }
 
@@ -353,6 +356,15 @@ pub enum Fault {
         /// The thread that initialised it.
         by: u32,
     },
+    /// What is no state of the mbarrier's current phase or of the one before.
+    MbarrierState {
+        /// Where.
+        offset: u32,
+        /// The state.
+        state: u64,
+        /// Phases completed.
+        phase: u64,
+    },
     /// A wait for a phase after which another has completed already, so that its parity says the opposite.
     MbarrierMissed {
         /// Where.
@@ -399,6 +411,18 @@ pub enum Fault {
     TensorMapInFlight {
         /// The map's address.
         address: u64,
+    },
+    /// A bulk copy whose size is not a multiple of 16 bytes.
+    BulkSize {
+        /// The size.
+        bytes: u32,
+    },
+    /// A reduction that does not exist for the elements of its tensor map.
+    TensorReduction {
+        /// The operation.
+        op: &'static str,
+        /// The map's elements.
+        element: TensorElement,
     },
     /// Another number of coordinates than the map has dimensions.
     TensorRank {

@@ -259,6 +259,8 @@ pub(crate) struct Store {
     /// The map's generic address.
     pub(crate) map_at: u64,
     pub(crate) start: [i64; 5],
+    /// How elements are combined with those in global memory; `None` where they are stored.
+    pub(crate) reduce: Option<ptx::inst::Reduction>,
     /// Whether it has been done already.
     pub(crate) done: bool,
 }
@@ -306,6 +308,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
     pub(crate) look: Option<(usize, u64)>,
+    /// What a barrier that it waits at reduces to, and where to.
+    pub(crate) reduces: Option<(ptx::inst::BarrierOp, Reg)>,
     /// A wait that has turned out to come too late.
     pub(crate) missed: Option<Fault>,
     /// The barrier and parity of the last poll that failed.
@@ -337,6 +341,7 @@ impl<'p> Warp<'p> {
             seen: Vec::new(),
             unsettled: Vec::new(),
             look: None,
+            reduces: None,
             missed: None,
             polled: None,
         }

@@ -4,10 +4,12 @@
 //! structured control flow, so a program cannot leave one by accident.
 
 mod atomic;
+mod bulk;
 mod tensor_map;
 mod warp;
 
 pub use atomic::Location;
+pub use bulk::BulkLoad;
 pub use tensor_map::{MapChange, MapPlace};
 
 use core::panic::Location as Caller;

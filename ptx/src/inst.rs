@@ -8,7 +8,9 @@ pub mod ampere;
 pub mod arith;
 pub mod atomic;
 pub mod barrier;
+pub mod bulk;
 pub mod control;
+pub mod mbarrier;
 pub mod memory;
 pub mod operands;
 pub mod tensor_map;
@@ -21,7 +23,9 @@ pub use ampere::{CopyAsync, MmaTypes, WarpMatrix};
 pub use arith::{BinaryOp, CompareOp, UnaryOp};
 pub use atomic::{Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, StoreOrder};
 pub use barrier::{FenceSem, ProxySpace, Scope};
+pub use bulk::{Bulk, Reduction};
 pub use control::Special;
+pub use mbarrier::{BarrierOp, BarrierReduce, MbarrierInst};
 pub use memory::Address;
 pub use operands::{Expect, Operands};
 pub use tensor_map::{MapField, MapInst};
@@ -396,6 +400,13 @@ pub enum Inst {
         map: Operand,
     },
 
+    /// Copies without a tensor map, reductions by copies, prefetches, asynchronous stores. ISA "cp.async.bulk",
+    /// "cp.reduce.async.bulk", "st.async", "red.async".
+    Bulk(Bulk),
+    /// mbarriers with states, drops and byte counts of any CTA. ISA "mbarrier.arrive", "mbarrier.test_wait".
+    MbarrierMore(MbarrierInst),
+    /// `bar.red`. ISA "bar".
+    BarrierReduce(BarrierReduce),
     /// Changes of tensor maps and their fences. ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
     TensorMap(MapInst),
 

@@ -55,7 +55,7 @@ mod value;
 mod verify;
 
 pub use asynchronous::{TensorLoad, WgmmaOperands, WgmmaSource};
-pub use builder::{Builder, Entry, Location, MapChange, MapPlace};
+pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace};
 pub use function::{Function, Param, ParamKind, Site, Statement};
 pub use inst::{
     AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, Operand, ProxySpace, Reg, Scope, Special, StoreOrder,

@@ -5,6 +5,7 @@
 
 mod alu;
 mod atomic;
+mod bulk;
 mod tensor_map;
 mod warp;
 
@@ -403,6 +404,9 @@ impl Printer<'_> {
             }
             Inst::PrefetchTensorMap { map } => format!("prefetch.tensormap [{}];", self.u64(*map)),
             Inst::TensorMap(inst) => self.tensor_map(inst),
+            Inst::Bulk(bulk) => self.bulk(bulk),
+            Inst::MbarrierMore(inst) => self.mbarrier(inst),
+            Inst::BarrierReduce(reduce) => self.barrier_reduce(reduce),
             Inst::WgmmaFence => "wgmma.fence.sync.aligned;".to_owned(),
             Inst::WgmmaCommit => "wgmma.commit_group.sync.aligned;".to_owned(),
             Inst::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending};"),

@@ -15,7 +15,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, ParamKind, Site, Statement};
-use crate::inst::{BinaryOp, Expect, Inst, Operand, Ordered, Reg};
+use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg};
 use crate::types::{Space, Type};
 
 /// A function that passed [`Function::verify`].
@@ -311,7 +311,9 @@ impl Checker<'_> {
             }
             Inst::Load { ty, dst, .. } => self.vector(dst.len(), *ty),
             Inst::Store { ty, src, .. } => self.vector(src.len(), *ty),
-            Inst::BarrierSync { id, threads } | Inst::BarrierArrive { id, threads } => {
+            Inst::BarrierSync { id, threads }
+            | Inst::BarrierArrive { id, threads }
+            | Inst::BarrierReduce(BarrierReduce { id, threads, .. }) => {
                 if let Operand::Imm(id) = id {
                     let barriers = self.function.target.limits().barriers;
                     self.require(*id < barriers.into(), || format!("barrier {id} is not below {barriers}"));
@@ -327,6 +329,8 @@ impl Checker<'_> {
             Inst::Warp(exchange) => self.accept(exchange.check()),
             Inst::Alu(alu) => self.accept(alu.check()),
             Inst::TensorMap(map) => self.accept(map.check()),
+            Inst::Bulk(bulk) => self.accept(bulk.check()),
+            Inst::MbarrierMore(inst) => self.accept(inst.check()),
             Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
             Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
             Inst::MbarrierArrive { space, .. } => {

@@ -104,7 +104,7 @@ impl Pace {
     fn notice(&mut self, machine: &Machine<'_>) {
         let copied = |bytes: u32| LATENCY + u64::from(bytes) / BYTES;
         for load in machine.loads.iter().skip(self.loads.len()) {
-            self.loads.push_back(self.now + copied(load.map.box_bytes()));
+            self.loads.push_back(self.now + copied(load.bytes()));
         }
         for completion in machine.completions() {
             match completion {

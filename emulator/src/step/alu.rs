@@ -42,6 +42,7 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             }
         }
         AluOp::Permute => permute(a32, b32, c32).into(),
+        AluOp::FindNth => find_nth(a32, b32, c32.cast_signed()).into(),
         AluOp::Logic3(table) => {
             let minterm = |index: u32| {
                 let pick = |value: u32, bit: u32| if index >> bit & 1 == 1 { value } else { !value };
@@ -138,6 +139,19 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
         }
         AluOp::Cvt(cvt) => convert(cvt, [a, b, c]),
     }
+}
+
+/// The position of the set bit that `n` counts to from `base`, itself included; all ones where there is none.
+fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
+    let set = |position: &u32| mask >> position & 1 == 1;
+    let skipped = n.unsigned_abs().saturating_sub(1) as usize;
+    let found = match n {
+        _ if base > 31 => None,
+        0 => Some(base).filter(set),
+        1.. => (base..32).filter(set).nth(skipped),
+        ..0 => (0..=base).rev().filter(set).nth(skipped),
+    };
+    found.unwrap_or(u32::MAX)
 }
 
 /// Each nibble of the selector picks one of the eight bytes of `b:a`, or spreads its sign.

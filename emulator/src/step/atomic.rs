@@ -30,7 +30,7 @@ struct Order {
 /// What is done to one word: takes the old one, and gives the new one where there is one.
 type Change<'c> = &'c dyn Fn(u64) -> Option<u64>;
 
-fn from_bytes(bytes: &[u8]) -> u64 {
+pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
 }
 

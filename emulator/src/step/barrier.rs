@@ -1,7 +1,9 @@
 //! Named barriers, the cluster barrier, mbarriers and fences.
 
+use std::collections::BTreeMap;
+
 use ptx::Space;
-use ptx::inst::{Operand, ProxySpace, Reg};
+use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
 
 use super::Flow;
 use crate::clock::View;
@@ -9,6 +11,9 @@ use crate::machine::Machine;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
 use crate::warp::{Blocked, lanes};
+
+/// Rounds of a named barrier whose results are kept for warps that have not gone on.
+const RESULTS: usize = 64;
 
 /// A named barrier of a CTA.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +26,10 @@ pub(crate) struct NamedBarrier {
     pub(crate) arrived: u32,
     /// Warps that have come, a bit each.
     warps: u32,
+    /// Threads that came with a true predicate.
+    trues: u32,
+    /// The same, and all who came, of the last rounds by their generation.
+    pub(crate) results: BTreeMap<u64, (u32, u32)>,
     /// What those who have come know, and what those of the last round knew.
     gathered: View,
     pub(crate) released: View,
@@ -49,6 +58,36 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         self.warps[warp].converged()?;
         let id = self.warps[warp].registers.uniform(id, "barrier number")?;
+        self.come_to_barrier(warp, id, threads, wait, 0)
+    }
+
+    /// `bar.red`: the result is written when the warp goes on.
+    pub(super) fn barrier_reduce(&mut self, index: usize, reduce: &BarrierReduce) -> Result<Flow, Stop> {
+        let BarrierReduce { op, id, threads, dst, src } = reduce;
+        self.warps[index].converged()?;
+        let registers = &mut self.warps[index].registers;
+        let (id, trues) =
+            (registers.uniform(*id, "barrier number")?, registers.predicate(*src)?.count_ones());
+        let flow = self.come_to_barrier(index, id, *threads, true, trues)?;
+        let warp = &mut self.warps[index];
+        if matches!(flow, Flow::Block(_)) {
+            warp.reduces = Some((*op, *dst));
+        } else {
+            let barrier = &self.ctas[warp.cta].named[id as usize];
+            let last = barrier.results.last_key_value().map_or((0, 0), |(_, &result)| result);
+            warp.write_reduced(*op, *dst, last)?;
+        }
+        Ok(flow)
+    }
+
+    fn come_to_barrier(
+        &mut self,
+        warp: usize,
+        id: u32,
+        threads: u32,
+        wait: bool,
+        trues: u32,
+    ) -> Result<Flow, Stop> {
         let view = self.publish(warp);
         let warp = &mut self.warps[warp];
         let barriers = &mut self.ctas[warp.cta].named;
@@ -64,6 +103,7 @@ impl Machine<'_> {
         }
         barrier.warps |= bit;
         barrier.arrived += 32;
+        barrier.trues += trues;
         barrier.gathered.join(&view);
         let generation = barrier.generation;
         if barrier.arrived >= barrier.threads {
@@ -71,7 +111,13 @@ impl Machine<'_> {
             if wait {
                 warp.view.join(&released);
             }
-            *barrier = NamedBarrier { generation: generation + 1, released, ..NamedBarrier::default() };
+            let mut results = core::mem::take(&mut barrier.results);
+            results.insert(generation, (barrier.trues, barrier.arrived));
+            if results.len() > RESULTS {
+                results.pop_first();
+            }
+            *barrier =
+                NamedBarrier { generation: generation + 1, released, results, ..NamedBarrier::default() };
         } else if wait {
             return Ok(Flow::Block(Blocked::Named { id: id as usize, generation }));
         }
@@ -298,6 +344,23 @@ impl Machine<'_> {
             self.warps[index].view.fence_proxy();
         }
         Ok(Flow::Next)
+    }
+}
+
+impl crate::warp::Warp<'_> {
+    /// Writes what a barrier reduced to, given the threads with a true predicate and all.
+    pub(crate) fn write_reduced(
+        &mut self,
+        op: BarrierOp,
+        dst: Reg,
+        (trues, all): (u32, u32),
+    ) -> Result<(), Fault> {
+        let whole = |holds: bool| if holds { u32::MAX } else { 0 };
+        match op {
+            BarrierOp::Population => self.registers.write(dst, &[trues; 32]),
+            BarrierOp::And => self.registers.write_predicate(dst, whole(trues == all)),
+            BarrierOp::Or => self.registers.write_predicate(dst, whole(trues > 0)),
+        }
     }
 }
 

@@ -164,7 +164,7 @@ impl Machine<'_> {
             return Err(Fault::ExitInFlight { what }.by(index, copy.pc, Some(copy.lane)));
         }
         if let Some(store) = warp.stores.first() {
-            let what = "a tensor store that it has not waited for reads shared memory";
+            let what = "a bulk copy or tensor store that it has not waited for reads shared memory";
             return Err(Fault::ExitInFlight { what }.by(index, store.pc, Some(store.lane)));
         }
         warp.exited = true;
@@ -183,9 +183,9 @@ impl Machine<'_> {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
             }
-            if let Some(load) = self.loads.iter().find(|load| load.cta == cta) {
+            if let Some(load) = self.loads.iter().find(|load| load.touches(cta)) {
                 let (warp, pc, lane) = load.by;
-                let what = "a tensor load into its CTA is in flight";
+                let what = "a copy into or out of its CTA's shared memory is in flight";
                 return Err(Fault::ExitInFlight { what }.by(warp, pc, Some(lane)));
             }
         }

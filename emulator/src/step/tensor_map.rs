@@ -167,7 +167,7 @@ impl Machine<'_> {
         if !address.is_multiple_of(ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
         }
-        let loading = self.loads.iter().any(|load| load.map_at == address && !load.map_read);
+        let loading = self.loads.iter().any(|load| load.uses_map(address));
         let storing = self.warps.iter().any(|warp| warp.stores.iter().any(|store| store.map_at == address));
         if loading || storing {
             return Err(Fault::TensorMapInFlight { address });

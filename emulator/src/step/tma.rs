@@ -1,10 +1,12 @@
 //! Tensor copies: issued by one thread, done by the machine when the schedule says so.
 
-use ptx::inst::Operand;
+use ptx::inst::{Operand, Reduction, Scope};
 
 use super::Flow;
+use super::atomic::{changed, from_bytes};
 use crate::clock::NEVER;
 use crate::machine::Machine;
+use crate::mbarrier::Landed;
 use crate::race::Kind;
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
@@ -15,36 +17,100 @@ use crate::warp::{Blocked, Store, lanes};
 /// Alignment of a box in shared memory.
 const BOX_ALIGNMENT: u32 = 128;
 
-/// A tensor load in flight to one CTA.
+/// Where what a load brings comes from.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A box of a tensor in global memory, or a line of it.
+    Global {
+        map: Map,
+        start: [i64; 5],
+        /// The map's generic address, and whether the issuer has waited until it has been read.
+        map_at: u64,
+        map_read: bool,
+    },
+    /// Shared memory of a CTA: its index, offset and bytes.
+    Shared(usize, u32, u32),
+    /// Registers.
+    Registers(Vec<u8>),
+}
+
+impl Load {
+    /// Bytes that it brings.
+    pub(crate) fn bytes(&self) -> u32 {
+        match &self.source {
+            Source::Global { map, .. } => map.box_bytes(),
+            Source::Shared(_, _, bytes) => *bytes,
+            Source::Registers(bytes) => bytes.len() as u32,
+        }
+    }
+
+    /// Whether it may still read the tensor map at an address.
+    pub(crate) fn uses_map(&self, address: u64) -> bool {
+        matches!(&self.source, Source::Global { map_at, map_read: false, .. } if *map_at == address)
+    }
+
+    /// Whether it reads or writes a CTA's shared memory.
+    pub(crate) fn touches(&self, cta: usize) -> bool {
+        self.cta == cta || matches!(self.source, Source::Shared(from, _, _) if from == cta)
+    }
+}
+
+/// A load in flight to one CTA.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
-    /// The CTA that receives the box.
+    /// The CTA that receives the bytes.
     pub(crate) cta: usize,
     pub(crate) target: u32,
     pub(crate) barrier: u32,
-    pub(crate) map: Map,
-    /// The map's generic address, and whether the issuer has waited until it has been read.
-    pub(crate) map_at: u64,
-    pub(crate) map_read: bool,
+    pub(crate) source: Source,
+    /// How elements are combined with those in shared memory; `None` where they are stored.
+    pub(crate) reduce: Option<Reduction>,
     /// The issuing lane's groups that were closed before.
     pub(crate) group: u64,
-    start: [i64; 5],
     /// The warp that issued it, its operation, and the lane.
     pub(crate) by: (usize, usize, usize),
 }
 
 /// The box that a lane names.
 #[derive(Clone, Debug)]
-struct Boxed {
-    lane: usize,
-    map: Map,
-    map_at: u64,
-    start: [i64; 5],
+pub(super) struct Boxed {
+    pub(super) lane: usize,
+    pub(super) map: Map,
+    pub(super) map_at: u64,
+    pub(super) start: [i64; 5],
 }
+
+impl Boxed {
+    /// A line of global memory.
+    pub(super) fn line(lane: usize, address: u64, bytes: u32) -> Result<Self, Fault> {
+        if !address.is_multiple_of(LINE_ALIGNMENT.into()) {
+            return Err(Fault::GlobalMisaligned { address, alignment: LINE_ALIGNMENT });
+        }
+        if !bytes.is_multiple_of(LINE_ALIGNMENT) {
+            return Err(Fault::BulkSize { bytes });
+        }
+        Ok(Self { lane, map: Map::line(address, bytes), map_at: LINE, start: [0; 5] })
+    }
+
+    /// What its image in shared memory is aligned to.
+    fn alignment(&self) -> u32 {
+        if self.map_at == LINE { LINE_ALIGNMENT } else { BOX_ALIGNMENT }
+    }
+}
+
+/// Alignment of addresses and sizes of bulk copies.
+pub(super) const LINE_ALIGNMENT: u32 = 16;
+/// No tensor map's address.
+const LINE: u64 = u64::MAX;
 
 impl Machine<'_> {
     /// The map and the start coordinates that each active lane names.
-    fn boxes(&mut self, warp: usize, map: Operand, coords: &[Operand]) -> Result<Vec<Boxed>, Stop> {
+    pub(super) fn boxes(
+        &mut self,
+        warp: usize,
+        map: Operand,
+        coords: &[Operand],
+    ) -> Result<Vec<Boxed>, Stop> {
         let registers = &mut self.warps[warp].registers;
         let maps = registers.read_wide(map)?;
         let mut starts = [[0i64; 5]; 32];
@@ -96,11 +162,11 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    fn issue_load(
+    pub(super) fn issue_load(
         &mut self,
         warp: usize,
         mask: Option<u32>,
-        Boxed { lane, map, map_at, start }: Boxed,
+        boxed: Boxed,
         (target, barrier): (u32, u32),
     ) -> Result<(), Fault> {
         let own = self.ctas[self.warps[warp].cta].rank;
@@ -116,6 +182,8 @@ impl Machine<'_> {
             Some(mask) if mask == 0 || mask >> ctas != 0 => return Err(Fault::Multicast { mask, ctas }),
             Some(mask) => lanes(mask).collect(),
         };
+        let alignment = boxed.alignment();
+        let Boxed { lane, map, map_at, start } = boxed;
         let bytes = map.box_bytes();
         let by = (warp, self.warps[warp].pc, lane);
         for cta in receivers {
@@ -123,10 +191,10 @@ impl Machine<'_> {
             if receiver.exited {
                 return Err(Fault::PeerExited { rank: receiver.rank });
             }
-            receiver.shared.bounds(target, bytes, BOX_ALIGNMENT)?;
+            receiver.shared.bounds(target, bytes, alignment)?;
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
-            self.counts.tensor_loads += 1;
+            self.counts.tensor_loads += u64::from(map_at != LINE);
             for index in 0..map.rows() {
                 if let Some(row) = map.row(&start, index) {
                     let bytes = (row.end - row.start) as u64;
@@ -134,13 +202,19 @@ impl Machine<'_> {
                 }
             }
             let group = self.warps[warp].bulk_groups[lane];
-            let (map, barrier) = (map.clone(), barrier_offset);
-            let load = Load { cta, target, barrier, map, map_at, map_read: false, group, start, by };
-            match self.options.schedule {
-                Schedule::Earliest => self.land(load)?,
-                Schedule::Default | Schedule::Latest | Schedule::Paced | Schedule::Random => {
-                    self.loads.push_back(load);
-                }
+            let source = Source::Global { map: map.clone(), start, map_at, map_read: false };
+            let load = Load { cta, target, barrier: barrier_offset, source, reduce: None, group, by };
+            self.start(load)?;
+        }
+        Ok(())
+    }
+
+    /// Sends a load off.
+    pub(super) fn start(&mut self, load: Load) -> Result<(), Fault> {
+        match self.options.schedule {
+            Schedule::Earliest => self.land(load)?,
+            Schedule::Default | Schedule::Latest | Schedule::Paced | Schedule::Random => {
+                self.loads.push_back(load);
             }
         }
         Ok(())
@@ -148,25 +222,56 @@ impl Machine<'_> {
 
     /// A load's data arrive, and its barrier is credited.
     pub(crate) fn land(&mut self, load: Load) -> Result<(), Fault> {
-        let Load { cta, target, barrier, map, start, .. } = load;
+        let bytes = load.bytes();
+        let Load { cta, target, barrier, source, reduce, .. } = load;
+        let joint = reduce.is_some() || matches!(source, Source::Registers(_));
+        match source {
+            Source::Global { map, start, .. } => self.bring_box(cta, target, &map, &start)?,
+            Source::Shared(from, offset, _) => {
+                let data = self.ctas[from].shared.bytes(offset, bytes).to_vec();
+                for chunk in (offset..offset + bytes).step_by(16) {
+                    self.ctas[from].shared.release_read(chunk);
+                }
+                self.bring(cta, target, data, reduce);
+            }
+            Source::Registers(data) => self.bring(cta, target, data, reduce),
+        }
+        let shared = &mut self.ctas[cta].shared;
+        let credited = shared.barrier(barrier)?;
+        credited.landed.push(Landed { offset: target, bytes, joint });
+        if credited.complete(reported(barrier), bytes)? {
+            shared.phase_completed(barrier);
+        }
+        Ok(())
+    }
+
+    /// Bytes arrive in shared memory.
+    fn bring(&mut self, cta: usize, target: u32, mut data: Vec<u8>, reduce: Option<Reduction>) {
+        let shared = &mut self.ctas[cta].shared;
+        if let Some(Reduction { op, ty }) = reduce {
+            let old = shared.bytes(target, data.len() as u32);
+            let size = ty.bytes() as usize;
+            for (new, old) in data.chunks_exact_mut(size).zip(old.chunks_exact(size)) {
+                let value = changed(op, ty, false, from_bytes(old), from_bytes(new));
+                new.copy_from_slice(&value.to_le_bytes()[..size]);
+            }
+        }
+        shared.put(target, &data);
+    }
+
+    fn bring_box(&mut self, cta: usize, target: u32, map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
         let shared = &mut self.ctas[cta].shared;
         let row_bytes = map.row_bytes();
         self.buffer.resize(row_bytes as usize, 0);
         for index in 0..map.rows() {
             self.buffer.fill(0);
-            if let Some(row) = map.row(&start, index) {
+            if let Some(row) = map.row(start, index) {
                 self.memory.load(row.address, &mut self.buffer[row.start..row.end])?;
             }
             let at = target + index * row_bytes;
             for (chunk, bytes) in (at..).step_by(16).zip(self.buffer.chunks_exact(16)) {
                 shared.put(swizzled(chunk, map.swizzle), bytes);
             }
-        }
-        let bytes = map.box_bytes();
-        let credited = shared.barrier(barrier)?;
-        credited.landed.push((target, bytes));
-        if credited.complete(reported(barrier), bytes)? {
-            shared.phase_completed(barrier);
         }
         Ok(())
     }
@@ -180,31 +285,48 @@ impl Machine<'_> {
     ) -> Result<Flow, Stop> {
         let boxes = self.boxes(warp, map, coords)?;
         let sources = self.warps[warp].registers.read(source)?;
-        let cta = self.warps[warp].cta;
-        for Boxed { lane, map, map_at, start } in boxes {
-            let source = self.ctas[cta].own(sources[lane]).map_err(|fault| fault.lane(lane))?;
-            let shared = &mut self.ctas[cta].shared;
-            shared.bounds(source, map.box_bytes(), BOX_ALIGNMENT).map_err(|fault| fault.lane(lane))?;
-            take_box(shared, source, &map, &start).map_err(|fault| fault.lane(lane))?;
-            let known = &self.warps[warp].view.known;
-            shared.observed(source, map.box_bytes(), known).map_err(|fault| fault.lane(lane))?;
-            self.counts.tensor_stores += 1;
-            let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
-            for index in 0..map.rows() {
-                if let Some(row) = map.stored_row(&start, index) {
-                    let range = (row.address, (row.end - row.start) as u64);
-                    let noted = self.note_in(warp, pc, range, Kind::WRITE.asynchronous(), NEVER);
-                    noted.map_err(|fault| fault.lane(lane))?;
-                }
-            }
-            let mut store = Store { lane, pc, group, source, map, map_at, start, done: false };
-            if self.options.schedule == Schedule::Earliest {
-                self.write_box(cta, &store).map_err(|fault| fault.lane(lane))?;
-                store.done = true;
-            }
-            self.warps[warp].stores.push(store);
+        for boxed in boxes {
+            let lane = boxed.lane;
+            self.issue_store(warp, boxed, sources[lane], None).map_err(|fault| fault.lane(lane))?;
         }
         Ok(Flow::Next)
+    }
+
+    pub(super) fn issue_store(
+        &mut self,
+        warp: usize,
+        boxed: Boxed,
+        source: u32,
+        reduce: Option<Reduction>,
+    ) -> Result<(), Fault> {
+        let alignment = boxed.alignment();
+        let Boxed { lane, map, map_at, start } = boxed;
+        let cta = self.warps[warp].cta;
+        let source = self.ctas[cta].own(source)?;
+        let shared = &mut self.ctas[cta].shared;
+        shared.bounds(source, map.box_bytes(), alignment)?;
+        take_box(shared, source, &map, &start)?;
+        shared.observed(source, map.box_bytes(), &self.warps[warp].view.known)?;
+        self.counts.tensor_stores += u64::from(map_at != LINE);
+        let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
+        let kind = match reduce {
+            // Each element is changed in one step of the whole device.
+            Some(_) => Kind::WRITE.atomic(Scope::Gpu).asynchronous(),
+            None => Kind::WRITE.asynchronous(),
+        };
+        for index in 0..map.rows() {
+            if let Some(row) = map.stored_row(&start, index) {
+                let range = (row.address, (row.end - row.start) as u64);
+                self.note_in(warp, pc, range, kind, NEVER)?;
+            }
+        }
+        let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
+        if self.options.schedule == Schedule::Earliest {
+            self.write_box(cta, &store)?;
+            store.done = true;
+        }
+        self.warps[warp].stores.push(store);
+        Ok(())
     }
 
     /// A store's data go to global memory.
@@ -219,7 +341,20 @@ impl Machine<'_> {
             for (chunk, bytes) in (at..).step_by(16).zip(self.buffer.chunks_exact_mut(16)) {
                 bytes.copy_from_slice(&shared.chunk(swizzled(chunk, map.swizzle)));
             }
-            self.memory.store(row.address, &self.buffer[row.start..row.end])?;
+            let data = &self.buffer[row.start..row.end];
+            let Some(Reduction { op, ty }) = store.reduce else {
+                self.memory.store(row.address, data)?;
+                continue;
+            };
+            let size = ty.bytes() as usize;
+            for (address, new) in (row.address..).step_by(size).zip(data.chunks_exact(size)) {
+                self.launch.races.word(address, |_| {
+                    let mut old = [0; 8];
+                    self.memory.load(address, &mut old[..size])?;
+                    let value = changed(op, ty, true, from_bytes(&old[..size]), from_bytes(new));
+                    self.memory.store(address, &value.to_le_bytes()[..size])
+                })?;
+            }
         }
         Ok(())
     }
@@ -239,7 +374,9 @@ impl Machine<'_> {
             return Ok(Flow::Retry(Blocked::Stores { pending }));
         }
         for load in self.loads.iter_mut().filter(|load| load.by.0 == index) {
-            load.map_read |= warp.waits_for(pending, load.by.2, load.group);
+            if let Source::Global { map_read, .. } = &mut load.source {
+                *map_read |= warp.waits_for(pending, load.by.2, load.group);
+            }
         }
         let stores = core::mem::take(&mut warp.stores);
         for store in stores {

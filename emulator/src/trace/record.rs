@@ -190,7 +190,7 @@ impl Machine<'_> {
             Completion::Load(index) => {
                 let Some(load) = self.loads.get(index) else { return };
                 let (warp, pc, lane) = load.by;
-                let (cta, target, bytes) = (load.cta, load.target, load.map.box_bytes());
+                let (cta, target, bytes) = (load.cta, load.target, load.bytes());
                 let stage = self.stage(cta, load.barrier);
                 let Some(tracer) = &mut self.tracer else { return };
                 tracer.landed.insert((cta, target), (bytes, stage));

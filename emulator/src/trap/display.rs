@@ -141,7 +141,12 @@ impl fmt::Display for Fault {
                 let owner = match owner {
                     Owner::TensorLoad => "a tensor load whose barrier phase has not completed writes them",
                     Owner::ThreadCopy => "a cp.async that its thread has not waited for writes them",
-                    Owner::AsyncRead => "a wgmma or tensor store that nobody has waited for reads them",
+                    Owner::Peer => {
+                        "a st.async, red.async or bulk reduction whose barrier phase has not completed writes them"
+                    }
+                    Owner::AsyncRead => {
+                        "a wgmma, tensor store or bulk copy that nobody has waited for reads them"
+                    }
                 };
                 let verb = if *write { "written" } else { "read" };
                 write!(f, "{bytes} B at byte {offset} of shared memory are {verb} while {owner}")
@@ -242,6 +247,11 @@ impl fmt::Display for Fault {
                 "the mbarrier at byte {offset} of shared memory was initialised by thread {by}, which has executed \
                  no fence.mbarrier_init since"
             ),
+            Self::MbarrierState { offset, state, phase } => write!(
+                f,
+                "{state:#x} is no state of phase {phase} of the mbarrier at byte {offset} of shared memory, nor of the \
+                 phase before: no arrival on it gave that, or two phases have completed since"
+            ),
             Self::MbarrierMissed { offset, parity, phase, known } => write!(
                 f,
                 "a wait for parity {parity} of the mbarrier at byte {offset} of shared memory comes too late: {phase} \
@@ -273,6 +283,12 @@ impl fmt::Display for Fault {
                 "the tensor map at {address:#x} is changed while a copy that nobody has waited for uses it: wait for \
                  the copies, or with cp.async.bulk.wait_group.read, first"
             ),
+            Self::BulkSize { bytes } => {
+                write!(f, "a bulk copy of {bytes} B, which is not a multiple of 16")
+            }
+            Self::TensorReduction { op, element } => {
+                write!(f, "a tensor reduction .{op} of {element:?} elements does not exist")
+            }
             Self::TensorRank { map, coordinates } => {
                 write!(f, "{coordinates} coordinates for a tensor map of {map} dimensions")
             }

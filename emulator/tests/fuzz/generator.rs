@@ -5,9 +5,10 @@
 
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
-    Address, Alu, AluOp, ApproxOp, Atomic, AtomicOp, AtomicSem, AtomicType, BinaryOp, BitOp, CompareOp,
-    CopyAsync, Cvt, FenceSem, FloatOp, Fp8, HalfType, Int8, LoadOrder, MapField, MapInst, MmaTypes, Ordered,
-    ProxySpace, ReduceOp, Rounding, Scope, Shuffle, StoreOrder, UnaryOp, Vote, WarpInst, WarpMatrix, WgmmaA,
+    Address, Alu, AluOp, ApproxOp, Atomic, AtomicOp, AtomicSem, AtomicType, BarrierOp, BarrierReduce,
+    BinaryOp, BitOp, Bulk, CompareOp, CopyAsync, Cvt, FenceSem, FloatOp, Fp8, HalfType, Int8, LoadOrder,
+    MapField, MapInst, MbarrierInst, MmaTypes, Ordered, ProxySpace, ReduceOp, Reduction, Rounding, Scope,
+    Shuffle, StoreOrder, UnaryOp, Vote, WarpInst, WarpMatrix, WgmmaA,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value, WgmmaTypes};
 
@@ -359,6 +360,7 @@ impl<'f> Generator<'_, 'f> {
         let op = self.pick(&[
             AluOp::Bits(bits, ty),
             AluOp::Permute,
+            AluOp::FindNth,
             AluOp::Logic3(table),
             AluOp::Funnel { left: one, wrap: two },
             AluOp::Extract(ty),
@@ -515,7 +517,8 @@ impl<'f> Generator<'_, 'f> {
         let id =
             if self.below(8) == 0 { self.operand(Type::U32) } else { Operand::Imm(self.below(3).into()) };
         let id = if matches!(id, Operand::Imm(id) if id > 15) { Operand::Imm(1) } else { id };
-        let inst = match self.below(24) {
+        let inst = match self.below(28) {
+            24..=27 => return self.count(id, threads),
             0..=2 => Inst::MbarrierInit { barrier, count: Operand::Imm(self.below(4).into()) },
             3 => Inst::MbarrierInvalidate { barrier },
             4 => {
@@ -558,7 +561,8 @@ impl<'f> Generator<'_, 'f> {
         let coords = self.operands(Type::S32, 2);
         let (shared, barrier) = (self.shared(), self.barrier());
         let inst = match self.below(12) {
-            8..=11 => return self.change_map(),
+            8 | 9 => return self.change_map(),
+            10 | 11 => return self.bulk(),
             0..=2 => {
                 let multicast = (self.below(4) == 0).then(|| self.operand(Type::U16));
                 Inst::TensorLoad { map, coords, dst: shared, barrier, multicast, hint: None }
@@ -569,6 +573,76 @@ impl<'f> Generator<'_, 'f> {
             _ => Inst::PrefetchTensorMap { map },
         };
         self.f.emit(inst);
+    }
+
+    fn bulk(&mut self) {
+        let (dst, src, barrier, line) = (self.shared(), self.shared(), self.barrier(), self.global());
+        let bytes = if self.below(6) == 0 { self.operand(Type::U32) } else { Operand::Imm(64) };
+        let (op, ty): (AtomicOp, AtomicType) = (self.pick(&AtomicOp::ALL), self.pick(&AtomicType::ALL));
+        let reduce = self.flag().then_some(Reduction { op, ty });
+        let (map, coords) = (self.map.operand(), self.operands(Type::S32, 2));
+        let word = self.pick(&[Type::U32, Type::F32, Type::U64]);
+        let bulk = match self.below(8) {
+            0 | 1 => {
+                let multicast = (self.below(4) == 0).then(|| self.operand(Type::U16));
+                Bulk::Load { dst, src: line, bytes, barrier, multicast, hint: None }
+            }
+            2 => Bulk::Store { dst: line, src, bytes, reduce, hint: None },
+            3 => Bulk::Share { dst, src, bytes, barrier, reduce },
+            4 => Bulk::TensorReduce { op, map, coords, src, hint: None },
+            5 if self.flag() => Bulk::Prefetch { src: line, bytes },
+            5 => Bulk::TensorPrefetch { map, coords },
+            6 => {
+                let count = self.pick(&[1, 2, 4]);
+                Bulk::AsyncStore { ty: word, src: self.operands(word, count), dst, barrier }
+            }
+            _ => {
+                let src = self.operand(ty.register());
+                Bulk::AsyncReduce { reduce: Reduction { op, ty }, src, dst, barrier }
+            }
+        };
+        if bulk.check().is_ok() {
+            self.f.emit(Inst::Bulk(bulk));
+        }
+    }
+
+    /// An operation on mbarriers beyond the plain ones, or a barrier that reduces.
+    fn count(&mut self, id: Operand, threads: u32) {
+        let (barrier, parity) = (self.barrier(), Operand::Imm(self.below(2).into()));
+        let number = if self.below(3) == 0 { self.operand(Type::U32) } else { Operand::Imm(1) };
+        let space = self.pick(&[Space::Shared, Space::SharedCluster]);
+        let more = |inst: MbarrierInst| Inst::MbarrierMore(inst);
+        match self.below(9) {
+            0 | 1 => self.result(Type::U64, |dst| more(MbarrierInst::Arrive { dst, barrier, count: number })),
+            2 => {
+                self.result(Type::U64, |dst| {
+                    more(MbarrierInst::ArriveExpect { dst, barrier, bytes: number })
+                });
+            }
+            3 => self.f.emit(more(MbarrierInst::Drop { barrier, space, count: number })),
+            4 => {
+                let arrive = self.flag();
+                self.f.emit(more(MbarrierInst::ExpectCluster { arrive, barrier, bytes: number }));
+            }
+            5 => self.f.emit(more(MbarrierInst::Complete { barrier, space, bytes: number })),
+            6 => {
+                let (state, patient) = (self.operand(Type::U64), self.flag());
+                self.result(Type::Pred, |dst| more(MbarrierInst::Test { dst, barrier, state, patient }));
+            }
+            7 if self.flag() => {
+                self.result(Type::Pred, |dst| more(MbarrierInst::TestParity { dst, barrier, parity }));
+            }
+            7 => {
+                let state = self.operand(Type::U64);
+                self.result(Type::U32, |dst| more(MbarrierInst::PendingCount { dst, state }));
+            }
+            _ => {
+                let op = self.pick(&[BarrierOp::Population, BarrierOp::And, BarrierOp::Or]);
+                let src = self.operand(Type::Pred);
+                let ty = if op == BarrierOp::Population { Type::U32 } else { Type::Pred };
+                self.result(ty, |dst| Inst::BarrierReduce(BarrierReduce { op, id, threads, dst, src }));
+            }
+        }
     }
 
     fn change_map(&mut self) {

@@ -4,6 +4,7 @@
 
 mod asynchronous;
 mod barriers;
+mod bulk;
 mod global;
 mod memory;
 mod tensor_maps;
@@ -172,10 +173,17 @@ impl Case {
 }
 
 fn cases() -> Vec<Case> {
-    [memory::cases(), asynchronous::cases(), barriers::cases(), global::cases(), tensor_maps::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        memory::cases(),
+        asynchronous::cases(),
+        barriers::cases(),
+        global::cases(),
+        tensor_maps::cases(),
+        bulk::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 #[test]

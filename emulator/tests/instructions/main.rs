@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 mod atomics;
+mod bulk;
 mod bytes;
 mod tensor_maps;
 mod warps;

@@ -193,6 +193,8 @@ pub enum AluOp {
     /// `prmt.b32 d, a, b, selector`: each nibble of the selector picks a byte of `b:a`; its top bit spreads the byte's
     /// sign. ISA "prmt".
     Permute,
+    /// `fns.b32`: the position of the nth set bit of the first operand from the second on. ISA "fns".
+    FindNth,
     /// `lop3.b32 d, a, b, c`: bit (a, b, c) of the table. ISA "lop3".
     Logic3(u8),
     /// `shf.{l|r}.{wrap|clamp}.b32 d, low, high, count`. ISA "shf".
@@ -287,6 +289,7 @@ impl AluOp {
         let wide = |ty| if ty == S32 { S64 } else { U64 };
         Some(match self {
             Self::Bits(op, ty @ (U32 | U64)) => (vec![ty], if op == BitOp::Reverse { ty } else { U32 }),
+            Self::FindNth => (vec![U32, U32, S32], U32),
             Self::Permute | Self::Logic3(_) | Self::Funnel { .. } => (vec![U32; 3], U32),
             Self::Extract(ty @ (U32 | S32 | U64 | S64)) => ([&[ty][..], &PAIR].concat(), ty),
             Self::Insert(ty @ (U32 | U64)) => ([&[ty, ty][..], &PAIR].concat(), ty),
@@ -340,6 +343,7 @@ impl AluOp {
             Self::Bits(BitOp::LeadingZeros, _) => "clz",
             Self::Bits(BitOp::Reverse, _) => "brev",
             Self::Permute => "prmt",
+            Self::FindNth => "fns",
             Self::Logic3(_) => "lop3",
             Self::Funnel { .. } => "shf",
             Self::Extract(_) => "bfe",

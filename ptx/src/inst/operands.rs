@@ -123,6 +123,9 @@ impl Inst {
             }
             Self::PrefetchTensorMap { map } => none.read(*map, Type::U64),
             Self::TensorMap(map) => map.operands(),
+            Self::Bulk(bulk) => bulk.operands(),
+            Self::MbarrierMore(inst) => inst.operands(),
+            Self::BarrierReduce(reduce) => reduce.operands(),
             Self::Wgmma { d, a, b, accumulate, sparse, .. } => {
                 let all = match a {
                     WgmmaA::Shared(descriptor) => none.read(*descriptor, Type::U64),
@@ -205,6 +208,9 @@ impl Inst {
             Self::BulkWait { .. } => "cp.async.bulk.wait_group",
             Self::PrefetchTensorMap { .. } => "prefetch.tensormap",
             Self::TensorMap(map) => map.name(),
+            Self::Bulk(bulk) => bulk.name(),
+            Self::MbarrierMore(inst) => inst.name(),
+            Self::BarrierReduce(_) => "bar.red",
             Self::WgmmaFence => "wgmma.fence",
             Self::WgmmaCommit => "wgmma.commit_group",
             Self::WgmmaWait { .. } => "wgmma.wait_group",

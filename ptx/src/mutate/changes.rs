@@ -1,7 +1,8 @@
 //! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
 
 use crate::inst::{
-    Atomic, AtomicSem, BinaryOp, CopyAsync, Inst, LoadOrder, MapInst, Operand, Ordered, StoreOrder,
+    Atomic, AtomicSem, BarrierReduce, BinaryOp, Bulk, CopyAsync, Inst, LoadOrder, MapInst, MbarrierInst,
+    Operand, Ordered, StoreOrder,
 };
 use crate::types::Type;
 
@@ -27,6 +28,9 @@ const ANNOUNCED: &[Change] = &[
     minus("bytes", 16),
     Change::Operand { name: "bytes", op: BinaryOp::Mul, by: 2 },
 ];
+const RECOUNTED: &[Change] = &[plus("count", 1), minus("count", 1)];
+const RESIZED: &[Change] = &[plus("bytes", 16), minus("bytes", 16)];
+const RENAMED: &[Change] = &[plus("id", 1), grow("threads", 32), grow("threads", -32)];
 const WAITED: &[Change] = &[Change::Delete, FLIP];
 const NAMED: &[Change] = &[Change::Delete, plus("id", 1), grow("threads", 32), grow("threads", -32)];
 const PENDING: &[Change] = &[Change::Delete, grow("pending", 1), grow("pending", -1)];
@@ -39,6 +43,14 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
     match inst {
         Inst::MbarrierInit { .. } | Inst::MbarrierArrive { .. } => COUNTED,
         Inst::MbarrierArriveExpectTx { .. } | Inst::MbarrierExpectTx { .. } => ANNOUNCED,
+        Inst::MbarrierMore(MbarrierInst::Drop { .. }) => COUNTED,
+        Inst::MbarrierMore(MbarrierInst::ExpectCluster { .. } | MbarrierInst::Complete { .. }) => ANNOUNCED,
+        // What gives a value cannot be left out.
+        Inst::MbarrierMore(MbarrierInst::Arrive { .. }) => RECOUNTED,
+        Inst::MbarrierMore(MbarrierInst::ArriveExpect { .. }) => RESIZED,
+        Inst::MbarrierMore(MbarrierInst::TestParity { .. }) => &[FLIP],
+        Inst::MbarrierMore(MbarrierInst::Test { .. } | MbarrierInst::PendingCount { .. }) => &[],
+        Inst::BarrierReduce(_) => RENAMED,
         Inst::MbarrierWait { .. } => WAITED,
         // Leaving a single try out would leave its answer undefined, which the verifier refuses.
         Inst::MbarrierTryWait { .. } => &[FLIP],
@@ -100,6 +112,7 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::TensorLoad { .. }
         | Inst::TensorStore { .. }
         | Inst::PrefetchTensorMap { .. }
+        | Inst::Bulk(_)
         | Inst::TensorMap(MapInst::Word { .. } | MapInst::Replace { .. })
         | Inst::Wgmma { .. }
         | Inst::StoreMatrix { .. } => &[],
@@ -134,6 +147,14 @@ pub(super) fn starts_work(inst: &Inst) -> bool {
         Inst::TensorLoad { .. }
             | Inst::TensorStore { .. }
             | Inst::Wgmma { .. }
+            | Inst::Bulk(
+                Bulk::Load { .. }
+                    | Bulk::Store { .. }
+                    | Bulk::Share { .. }
+                    | Bulk::TensorReduce { .. }
+                    | Bulk::AsyncStore { .. }
+                    | Bulk::AsyncReduce { .. }
+            )
             | Inst::CopyAsync(CopyAsync::Copy { .. })
     )
 }
@@ -145,6 +166,20 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
         (Inst::MbarrierArriveExpectTx { bytes, .. } | Inst::MbarrierExpectTx { bytes, .. }, "bytes") => {
             Some(bytes)
         }
+        (
+            Inst::MbarrierMore(MbarrierInst::Drop { count, .. } | MbarrierInst::Arrive { count, .. }),
+            "count",
+        ) => Some(count),
+        (
+            Inst::MbarrierMore(
+                MbarrierInst::ExpectCluster { bytes, .. }
+                | MbarrierInst::Complete { bytes, .. }
+                | MbarrierInst::ArriveExpect { bytes, .. },
+            ),
+            "bytes",
+        ) => Some(bytes),
+        (Inst::MbarrierMore(MbarrierInst::TestParity { parity, .. }), "parity") => Some(parity),
+        (Inst::BarrierReduce(BarrierReduce { id, .. }), "id") => Some(id),
         (Inst::MbarrierWait { parity, .. } | Inst::MbarrierTryWait { parity, .. }, "parity") => Some(parity),
         (Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, "id") => Some(id),
         (Inst::Move { src, .. }, "src") => Some(src),
@@ -168,7 +203,12 @@ pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type 
 /// The number of a name.
 pub(super) fn field<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut u32> {
     match (inst, name) {
-        (Inst::BarrierSync { threads, .. } | Inst::BarrierArrive { threads, .. }, "threads") => Some(threads),
+        (
+            Inst::BarrierSync { threads, .. }
+            | Inst::BarrierArrive { threads, .. }
+            | Inst::BarrierReduce(BarrierReduce { threads, .. }),
+            "threads",
+        ) => Some(threads),
         (
             Inst::CopyAsync(CopyAsync::Wait { pending })
             | Inst::BulkWait { pending, .. }

@@ -5,7 +5,7 @@
 //! often a barrier is used, not which one.
 
 use crate::function::{Function, Statement};
-use crate::inst::{Inst, Operand, Special};
+use crate::inst::{Bulk, Inst, MbarrierInst, Operand, Special};
 
 /// What is known of each register.
 pub(super) struct Flow {
@@ -117,7 +117,24 @@ fn places(inst: &Inst) -> [Option<Operand>; 2] {
         Inst::MbarrierTryWait { barrier, parity, .. } | Inst::MbarrierWait { barrier, parity } => {
             [Some(*barrier), Some(*parity)]
         }
-        Inst::TensorLoad { dst, barrier, .. } => [Some(*dst), Some(*barrier)],
+        Inst::TensorLoad { dst, barrier, .. }
+        | Inst::Bulk(
+            Bulk::Load { dst, barrier, .. }
+            | Bulk::Share { dst, barrier, .. }
+            | Bulk::AsyncStore { dst, barrier, .. }
+            | Bulk::AsyncReduce { dst, barrier, .. },
+        ) => [Some(*dst), Some(*barrier)],
+        Inst::MbarrierMore(
+            MbarrierInst::Arrive { barrier, .. }
+            | MbarrierInst::ArriveExpect { barrier, .. }
+            | MbarrierInst::Drop { barrier, .. }
+            | MbarrierInst::ExpectCluster { barrier, .. }
+            | MbarrierInst::Complete { barrier, .. }
+            | MbarrierInst::Test { barrier, .. },
+        ) => [Some(*barrier), None],
+        Inst::MbarrierMore(MbarrierInst::TestParity { barrier, parity, .. }) => {
+            [Some(*barrier), Some(*parity)]
+        }
         _ => [None, None],
     }
 }

@@ -40,7 +40,7 @@ fn spelled(op: AluOp) -> String {
         AluOp::Bits(BitOp::Population | BitOp::LeadingZeros | BitOp::Reverse, ty) => {
             format!("{name}.b{}", ty.bits())
         }
-        AluOp::Permute | AluOp::Logic3(_) => format!("{name}.b32"),
+        AluOp::Permute | AluOp::FindNth | AluOp::Logic3(_) => format!("{name}.b32"),
         AluOp::Funnel { left, wrap } => {
             format!("shf.{}.{}.b32", if left { "l" } else { "r" }, if wrap { "wrap" } else { "clamp" })
         }

@@ -1,0 +1,179 @@
+//! Bulk copies without a tensor map, reductions by copies, asynchronous stores to a peer.
+
+use ptx::abi::TensorElement;
+use ptx::inst::{AtomicType, Bulk, Operand, Reduction};
+
+use super::Flow;
+use super::tma::{Boxed, LINE_ALIGNMENT, Load, Source};
+use crate::machine::Machine;
+use crate::trap::{Fault, Stop};
+use crate::warp::lanes;
+
+/// The type that a reduction of a map's elements has.
+fn reduced(element: TensorElement) -> Option<AtomicType> {
+    match element {
+        TensorElement::U8 | TensorElement::U16 | TensorElement::F64 => None,
+        TensorElement::U32 => Some(AtomicType::U32),
+        TensorElement::S32 => Some(AtomicType::S32),
+        TensorElement::U64 => Some(AtomicType::U64),
+        TensorElement::S64 => Some(AtomicType::S64),
+        TensorElement::F16 => Some(AtomicType::F16),
+        TensorElement::Bf16 => Some(AtomicType::Bf16),
+        TensorElement::F32 => Some(AtomicType::F32),
+    }
+}
+
+/// An asynchronous write from one CTA to one of its cluster.
+struct Parcel {
+    source: Source,
+    reduce: Option<Reduction>,
+    target: u32,
+    barrier: u32,
+    alignment: u32,
+}
+
+impl Machine<'_> {
+    pub(super) fn bulk(&mut self, warp: usize, bulk: &Bulk) -> Result<Flow, Stop> {
+        match bulk {
+            Bulk::Load { dst, src, bytes, barrier, multicast, hint: _ } => {
+                let registers = &mut self.warps[warp].registers;
+                let (targets, barriers) = (registers.read(*dst)?, registers.read(*barrier)?);
+                let (sources, sizes) = (registers.read_wide(*src)?, registers.read(*bytes)?);
+                let masks = multicast.map(|mask| registers.read(mask)).transpose()?;
+                for lane in lanes(registers.active) {
+                    let places = (targets[lane], barriers[lane]);
+                    let mask = masks.map(|masks| masks[lane]);
+                    let line = Boxed::line(lane, sources[lane], sizes[lane]);
+                    let issued = line.and_then(|line| self.issue_load(warp, mask, line, places));
+                    issued.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            Bulk::Store { dst, src, bytes, reduce, hint: _ } => {
+                let registers = &mut self.warps[warp].registers;
+                let (targets, sources) = (registers.read_wide(*dst)?, registers.read(*src)?);
+                let sizes = registers.read(*bytes)?;
+                for lane in lanes(registers.active) {
+                    let line = Boxed::line(lane, targets[lane], sizes[lane]);
+                    let issued = line.and_then(|line| self.issue_store(warp, line, sources[lane], *reduce));
+                    issued.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            Bulk::Prefetch { src, bytes } => {
+                let registers = &mut self.warps[warp].registers;
+                let (sources, sizes) = (registers.read_wide(*src)?, registers.read(*bytes)?);
+                for lane in lanes(registers.active) {
+                    Boxed::line(lane, sources[lane], sizes[lane]).map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            Bulk::TensorPrefetch { map, coords } => drop(self.boxes(warp, *map, coords)?),
+            Bulk::TensorReduce { op, map, coords, src, hint: _ } => {
+                let boxes = self.boxes(warp, *map, coords)?;
+                let sources = self.warps[warp].registers.read(*src)?;
+                for boxed in boxes {
+                    let (lane, element) = (boxed.lane, boxed.map.element);
+                    let whole = |ty: &AtomicType| !op.is_untyped() || ty.register().is_integer();
+                    let reduce = reduced(element).filter(whole).and_then(|ty| {
+                        // Bits have no sign.
+                        let ty = match (op.is_untyped(), ty.bytes()) {
+                            (true, 4) => AtomicType::U32,
+                            (true, 8) => AtomicType::U64,
+                            _ => ty,
+                        };
+                        Some(Reduction { op: *op, ty }).filter(|reduce| reduce.in_global())
+                    });
+                    let reduce = reduce.ok_or(Fault::TensorReduction { op: op.name(), element });
+                    let issued =
+                        reduce.and_then(|reduce| self.issue_store(warp, boxed, sources[lane], Some(reduce)));
+                    issued.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            Bulk::Share { dst, src, bytes, barrier, reduce } => {
+                let registers = &mut self.warps[warp].registers;
+                let (targets, barriers) = (registers.read(*dst)?, registers.read(*barrier)?);
+                let (sources, sizes) = (registers.read(*src)?, registers.read(*bytes)?);
+                for lane in lanes(registers.active) {
+                    let source = self.share_source(warp, sources[lane], sizes[lane]);
+                    let sent = source.and_then(|source| {
+                        let (target, barrier, alignment) = (targets[lane], barriers[lane], LINE_ALIGNMENT);
+                        let reduce = *reduce;
+                        self.send((warp, lane), Parcel { source, reduce, target, barrier, alignment })
+                    });
+                    sent.map_err(|fault| fault.lane(lane))?;
+                }
+            }
+            Bulk::AsyncStore { ty, src, dst, barrier } => {
+                self.send_registers(warp, (src, ty.bytes()), (*dst, *barrier), None)?;
+            }
+            Bulk::AsyncReduce { reduce, src, dst, barrier } => {
+                self.send_registers(warp, (&[*src], reduce.ty.bytes()), (*dst, *barrier), Some(*reduce))?;
+            }
+        }
+        Ok(Flow::Next)
+    }
+
+    /// Takes the bytes of a copy to a peer for reading.
+    fn share_source(&mut self, warp: usize, source: u32, bytes: u32) -> Result<Source, Fault> {
+        if !bytes.is_multiple_of(LINE_ALIGNMENT) {
+            return Err(Fault::BulkSize { bytes });
+        }
+        let cta = self.warps[warp].cta;
+        let offset = self.ctas[cta].own(source)?;
+        let shared = &mut self.ctas[cta].shared;
+        shared.bounds(offset, bytes, LINE_ALIGNMENT)?;
+        shared.observed(offset, bytes, &self.warps[warp].view.known)?;
+        for chunk in (offset..offset + bytes).step_by(16) {
+            shared.take_read(chunk, true)?;
+        }
+        Ok(Source::Shared(cta, offset, bytes))
+    }
+
+    fn send_registers(
+        &mut self,
+        warp: usize,
+        (src, size): (&[Operand], u32),
+        (dst, barrier): (Operand, Operand),
+        reduce: Option<Reduction>,
+    ) -> Result<(), Stop> {
+        let registers = &mut self.warps[warp].registers;
+        let (targets, barriers) = (registers.read(dst)?, registers.read(barrier)?);
+        let mut values = Vec::new();
+        for &operand in src {
+            values.push(match size {
+                8 => registers.read_wide(operand)?,
+                _ => registers.read(operand)?.map(u64::from),
+            });
+        }
+        for lane in lanes(registers.active) {
+            let bytes =
+                values.iter().flat_map(|value| value[lane].to_le_bytes().into_iter().take(size as usize));
+            let source = Source::Registers(bytes.collect());
+            let (target, barrier, alignment) = (targets[lane], barriers[lane], size * src.len() as u32);
+            let parcel = Parcel { source, reduce, target, barrier, alignment };
+            self.send((warp, lane), parcel).map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, (warp, lane): (usize, usize), parcel: Parcel) -> Result<(), Fault> {
+        let Parcel { source, reduce, target, barrier, alignment } = parcel;
+        let own = self.ctas[self.warps[warp].cta].rank;
+        let (cta, offset) = self.anywhere(target, own)?;
+        let (barrier_cta, at) = self.anywhere(barrier, own)?;
+        if cta != barrier_cta {
+            let rank = self.ctas[barrier_cta].rank;
+            return Err(Fault::SharedOtherCta { address: barrier, rank, own: self.ctas[cta].rank });
+        }
+        let (group, by) = (self.warps[warp].bulk_groups[lane], (warp, self.warps[warp].pc, lane));
+        let registers = matches!(source, Source::Registers(_));
+        let load = Load { cta, target: offset, barrier: at, source, reduce, group, by };
+        let shared = &mut self.ctas[cta].shared;
+        shared.bounds(offset, load.bytes(), alignment)?;
+        shared.fenced_barrier(at)?;
+        if registers || reduce.is_some() {
+            shared.take_joint(offset, load.bytes(), reduce.is_some(), !registers)?;
+        } else {
+            shared.take_write(offset, load.bytes())?;
+        }
+        self.start(load)
+    }
+}

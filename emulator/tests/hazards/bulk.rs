@@ -1,0 +1,317 @@
+//! Bulk copies, reductions by copies, asynchronous stores to a peer, and the rarer operations on barriers.
+
+use emulator::{Fault, Owner};
+use ptx::inst::ProxySpace;
+use ptx::{AtomicOp, AtomicType, BulkLoad, Special, Value};
+
+use crate::{BOX_BYTES, Case, Kernel};
+
+impl<'f> Kernel<'f> {
+    fn bulk_load(self, bytes: impl ptx::Source<'f, u32>) {
+        let (src, dst, barrier) = (self.data, self.base, self.barrier());
+        self.once(|| {
+            self.f.mbarrier_arrive_expect(barrier, 64);
+            self.f.bulk_load(BulkLoad { src, dst, barrier, multicast: None, hint: None }, bytes);
+        });
+    }
+
+    /// Barriers of all CTAs are ready, and shared memory holds zeros.
+    fn ready(self) {
+        self.init();
+        self.zero(1024);
+        self.f.cluster_arrive(false);
+        self.f.cluster_wait();
+    }
+
+    fn rank(self) -> Value<'f, u32> {
+        self.f.special(Special::ClusterRank)
+    }
+
+    fn in_rank(self, rank: u32, body: impl FnOnce()) {
+        self.f.if_(self.rank().equals(rank), body);
+    }
+
+    /// Where rank 1 is sent something: the place and the barrier.
+    fn peer(self) -> (Value<'f, u32>, Value<'f, u32>) {
+        (self.f.map_shared(self.base, 1), self.f.map_shared(self.barrier(), 1))
+    }
+
+    /// Rank 1 awaits `bytes` bytes.
+    fn awaits(self, bytes: u32, waits: bool) {
+        self.in_rank(1, || {
+            self.once(|| self.f.mbarrier_arrive_expect(self.barrier(), bytes));
+            if waits {
+                self.f.mbarrier_wait(self.barrier(), 0);
+            }
+        });
+    }
+
+    fn meet(self) {
+        self.f.cluster_arrive(false);
+        self.f.cluster_wait();
+    }
+}
+
+fn owned_by(fault: &Fault, by: Owner) -> bool {
+    matches!(fault, Fault::SharedInFlight { owner, .. } if *owner == by)
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    [copies(), peers(), barriers()].into_iter().flatten().collect()
+}
+
+fn copies() -> Vec<Case> {
+    vec![
+        Case::new(
+            "a bulk load not waited for is read",
+            32,
+            |k| {
+                k.init();
+                k.bulk_load(64);
+                if !k.broken {
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                }
+                let _value = k.f.load_shared_vector::<u32, 1>(k.base, 0);
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |fault| owned_by(fault, Owner::TensorLoad),
+        ),
+        Case::new(
+            "a bulk load of half a chunk",
+            32,
+            |k| {
+                k.init();
+                k.bulk_load(k.f.special(Special::ThreadsX) * 2 - if k.broken { 8 } else { 0 });
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |fault| matches!(fault, Fault::BulkSize { bytes: 56 }),
+        ),
+        Case::new(
+            "a bulk store's source is overwritten",
+            32,
+            |k| {
+                k.zero(64);
+                k.once(|| {
+                    k.f.bulk_store(k.out, k.base, 64);
+                    k.f.bulk_commit();
+                });
+                if !k.broken {
+                    k.f.bulk_wait(0, true);
+                }
+                k.once(|| k.f.store_shared(k.base, 0, [k.thread]));
+                k.f.bulk_wait(0, false);
+            },
+            |fault| owned_by(fault, Owner::AsyncRead),
+        ),
+        Case::new(
+            "a bulk store of what no proxy fence stands behind",
+            32,
+            |k| {
+                k.once(|| {
+                    k.f.store_shared(k.base, 0, [k.thread; 4]);
+                    if !k.broken {
+                        k.f.fence_proxy_async(ProxySpace::Shared);
+                    }
+                    k.f.bulk_store(k.out, k.base, 16);
+                    k.f.bulk_commit();
+                    k.f.bulk_wait(0, false);
+                });
+            },
+            |fault| matches!(fault, Fault::MissingProxyFence { .. }),
+        ),
+        Case {
+            ctas: 2,
+            ..Case::new(
+                "two CTAs that add to one line, one of them by a store",
+                32,
+                |k| {
+                    k.zero(64);
+                    k.once(|| {
+                        let add = (AtomicOp::Add, AtomicType::F32);
+                        if k.broken {
+                            let first = k.f.special(Special::CtaX).equals(0);
+                            k.f.if_else(
+                                first,
+                                || k.f.bulk_reduce(add, k.data, k.base, 64),
+                                || k.f.bulk_store(k.data, k.base, 64),
+                            );
+                        } else {
+                            k.f.bulk_reduce(add, k.data, k.base, 64);
+                        }
+                        k.f.bulk_commit();
+                        k.f.bulk_wait(0, false);
+                    });
+                },
+                |fault| matches!(fault, Fault::GlobalRace { .. }),
+            )
+        },
+        Case::new(
+            "a tensor reduction that its elements do not have",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                let op = if k.broken { AtomicOp::Inc } else { AtomicOp::Add };
+                k.once(|| {
+                    k.f.tensor_reduce(op, k.map, k.base, [k.f.constant(0); 2]);
+                    k.f.bulk_commit();
+                    k.f.bulk_wait(0, true);
+                });
+            },
+            |fault| matches!(fault, Fault::TensorReduction { op: "inc", .. }),
+        ),
+    ]
+}
+
+fn peers() -> Vec<Case> {
+    vec![
+        Case::in_cluster(
+            "what a peer stores asynchronously is read before it has come",
+            |k| {
+                k.ready();
+                k.in_rank(0, || k.f.store_async(k.peer_words(), [k.thread]));
+                k.meet();
+                k.awaits(128, !k.broken);
+                k.in_rank(1, || {
+                    let _value = k.f.load_shared_vector::<u32, 1>(k.base + k.thread * 4, 0);
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                });
+                k.meet();
+            },
+            |fault| owned_by(fault, Owner::Peer),
+        ),
+        Case::in_cluster(
+            "a peer that has not been told how much will come",
+            |k| {
+                k.ready();
+                k.in_rank(0, || k.f.store_async(k.peer_words(), [k.thread]));
+                k.awaits(if k.broken { 132 } else { 128 }, true);
+                k.meet();
+            },
+            |fault| matches!(fault, Fault::Hang { .. }),
+        ),
+        Case::in_cluster(
+            "a peer that ends before an asynchronous store has come",
+            |k| {
+                k.ready();
+                k.in_rank(0, || k.f.store_async(k.peer_words(), [k.thread]));
+                k.awaits(128, !k.broken);
+                k.meet();
+            },
+            |fault| matches!(fault, Fault::ExitInFlight { .. }),
+        ),
+        Case::in_cluster(
+            "a reduction of what a peer has not written",
+            |k| {
+                k.ready();
+                k.in_rank(0, || {
+                    k.once(|| {
+                        let (dst, barrier) = k.peer();
+                        let dst = dst + if k.broken { 2048u32 } else { 0 };
+                        k.f.reduce_async((AtomicOp::Add, AtomicType::U32), (dst, barrier), k.thread);
+                    });
+                });
+                k.awaits(4, true);
+                k.meet();
+            },
+            |fault| matches!(fault, Fault::SharedUninitialised { .. }),
+        ),
+        Case::in_cluster(
+            "the source of a copy to a peer is overwritten",
+            |k| {
+                k.ready();
+                k.awaits(64, false);
+                k.in_rank(0, || {
+                    k.once(|| {
+                        k.f.bulk_share(k.peer(), k.base, 64, None);
+                    });
+                    if k.broken {
+                        k.once(|| k.f.store_shared(k.base, 0, [k.thread]));
+                    }
+                });
+                k.in_rank(1, || k.f.mbarrier_wait(k.barrier(), 0));
+                k.meet();
+                k.in_rank(0, || k.once(|| k.f.store_shared(k.base, 0, [k.thread])));
+            },
+            |fault| owned_by(fault, Owner::AsyncRead),
+        ),
+        Case::in_cluster(
+            "a peer's barrier that is not the target's",
+            |k| {
+                k.ready();
+                k.awaits(64, false);
+                k.in_rank(0, || {
+                    k.once(|| {
+                        let (dst, barrier) = k.peer();
+                        let barrier = if k.broken { k.barrier() } else { barrier };
+                        k.f.bulk_share((dst, barrier), k.base, 64, Some((AtomicOp::Add, AtomicType::U32)));
+                    });
+                });
+                k.in_rank(1, || k.f.mbarrier_wait(k.barrier(), 0));
+                k.meet();
+            },
+            |fault| matches!(fault, Fault::SharedOtherCta { .. }),
+        ),
+    ]
+}
+
+impl<'f> Kernel<'f> {
+    /// A word of rank 1 for each thread, and the barrier.
+    fn peer_words(self) -> (Value<'f, u32>, Value<'f, u32>) {
+        let (words, barrier) = self.peer();
+        (words + self.thread * 4, barrier)
+    }
+}
+
+fn barriers() -> Vec<Case> {
+    vec![
+        Case::new(
+            "a state of two phases ago",
+            32,
+            |k| {
+                k.init();
+                k.once(|| {
+                    let state = k.f.mbarrier_arrive_state(k.barrier(), 1);
+                    let next = k.f.mbarrier_arrive_state(k.barrier(), 1);
+                    let _done = k.f.mbarrier_test(k.barrier(), if k.broken { state } else { next }, true);
+                });
+            },
+            |fault| matches!(fault, Fault::MbarrierState { .. }),
+        ),
+        Case::new(
+            "an arrival where the last one was dropped",
+            32,
+            |k| {
+                k.once(|| {
+                    k.f.mbarrier_init(k.barrier(), 2);
+                    k.f.mbarrier_drop(k.barrier(), if k.broken { 2 } else { 1 }, false);
+                    k.f.mbarrier_arrive(k.barrier());
+                });
+            },
+            |fault| matches!(fault, Fault::MbarrierOverArrival { .. }),
+        ),
+        Case::new(
+            "bytes that are counted as arrived without being announced",
+            32,
+            |k| {
+                k.init();
+                k.once(|| {
+                    k.f.mbarrier_arrive_expect(k.barrier(), 64);
+                    k.f.mbarrier_complete(k.barrier(), if k.broken { 80 } else { 64 }, false);
+                });
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |fault| matches!(fault, Fault::Hang { .. }),
+        ),
+        Case::new(
+            "a reducing barrier for more threads than come",
+            64,
+            |k| {
+                let some = k.thread.less_than(3);
+                k.f.if_(k.thread.less_than(32), || {
+                    let _count = k.f.barrier_count(1, if k.broken { 64 } else { 32 }, some);
+                });
+            },
+            |fault| matches!(fault, Fault::Hang { .. }),
+        ),
+    ]
+}
