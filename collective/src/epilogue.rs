@@ -2,11 +2,13 @@
 
 mod linear;
 mod store;
+mod transposed;
 mod tree;
 
 pub use linear::{LinearArguments, LinearCombination};
 pub(crate) use store::FIRST_BARRIER;
 pub use store::{Access, Combine, DirectStore, Output, Store, TmaStore, Values};
+pub use transposed::Transposed;
 pub use tree::{HasTree, TreeEpilogue};
 
 use ptx::Builder;

@@ -37,7 +37,7 @@ pub mod tree;
 pub use element::{Element, MultipliesWith};
 pub use epilogue::{
     Access, Combine, DirectStore, Epilogue, Extent, HasTree, LinearArguments, LinearCombination, Output,
-    Store, TmaStore, TreeEpilogue, Values,
+    Store, TmaStore, Transposed, TreeEpilogue, Values,
 };
 pub use fixup::{FixUp, Share};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};

@@ -32,6 +32,13 @@ pub struct Position<'f> {
     parity: Var<'f, u32>,
 }
 
+/// Which stage threads have filled and not yet published: some way behind the one that they fill.
+#[derive(Clone, Copy, Debug)]
+pub struct Behind<'f> {
+    ring: Ring<'f>,
+    stage: Var<'f, u32>,
+}
+
 /// A stage that its holder may use: filled by the producer, or read by a consumer.
 #[derive(Clone, Copy, Debug)]
 pub struct Stage<'f> {
@@ -252,7 +259,7 @@ impl<'f> Position<'f> {
     }
 
     /// Waits until the current stage is empty and goes on to the next one. The stage stays the caller's until it is
-    /// [`published`](Self::publish).
+    /// [published](Behind::publish).
     pub fn claim(&self) -> Stage<'f> {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
@@ -260,18 +267,9 @@ impl<'f> Position<'f> {
         stage
     }
 
-    /// Says that the executing thread has written its part of the current stage, and goes on to the next one.
-    pub fn publish(&self) {
-        // What threads write, `wgmma` reads through the other proxy.
-        self.ring.f.fence_proxy_async(ProxySpace::Shared);
-        self.ring.f.mbarrier_arrive(self.ring.stage(self.stage.get()).full);
-        self.advance();
-    }
-
-    /// Another position that stands where this one stands now.
-    pub fn copied(&self) -> Self {
-        let f = self.ring.f;
-        Self { ring: self.ring, stage: f.variable(self.stage.get()), parity: f.variable(self.parity.get()) }
+    /// The current stage as the first of those that will be [published](Behind::publish) one after the other.
+    pub fn behind(&self) -> Behind<'f> {
+        Behind { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
     }
 
     /// Goes past `count` stages, which are somebody else's.
@@ -298,5 +296,16 @@ impl<'f> Position<'f> {
         self.parity.set(flipped.where_or(wraps, self.parity.get()));
         let zero = self.ring.f.constant(0u32);
         self.stage.set(zero.where_or(wraps, next));
+    }
+}
+
+impl Behind<'_> {
+    /// Says that the executing thread has written its part of the current stage, and goes on to the next one.
+    pub fn publish(&self) {
+        // What threads write, `wgmma` reads through the other proxy.
+        self.ring.f.fence_proxy_async(ProxySpace::Shared);
+        self.ring.f.mbarrier_arrive(self.ring.stage(self.stage.get()).full);
+        let (next, first) = (self.stage.get() + 1, self.ring.f.constant(0u32));
+        self.stage.set(first.where_or(next.equals(self.ring.stages), next));
     }
 }

@@ -122,6 +122,8 @@ pub struct EpilogueSpec {
     pub registers: u32,
     /// How often it halves the columns: D has `N >> halvings` of them.
     pub halvings: u32,
+    /// It stores the transpose of what the mainloop computes: the kernel's A is the caller's B, and the other way round.
+    pub transposed: bool,
 }
 
 /// Where the operands' tiles lie in one stage.
@@ -602,6 +604,17 @@ impl Plan {
     /// Bytes that one stage's copies bring.
     pub const fn transaction_bytes(&self) -> u32 {
         self.stage.a_bytes + self.stage.b_bytes
+    }
+
+    /// Whether the kernel computes the transpose of D: its A is the caller's B, and its rows are the caller's columns.
+    pub const fn swapped(&self) -> bool {
+        self.epilogue.transposed
+    }
+
+    /// The contiguous directions of the caller's A and B.
+    pub const fn majors(&self) -> [Major; 2] {
+        let MainloopSpec { a_major, b_major, .. } = self.mainloop;
+        if self.swapped() { [b_major, a_major] } else { [a_major, b_major] }
     }
 
     /// 64-row blocks of the tile that one consumer warpgroup computes.

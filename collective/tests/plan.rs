@@ -4,7 +4,8 @@ use collective::{Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanEr
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 
-const PLAIN: EpilogueSpec = EpilogueSpec { staged_bits: 0, buffers: 0, registers: 24, halvings: 0 };
+const PLAIN: EpilogueSpec =
+    EpilogueSpec { staged_bits: 0, buffers: 0, registers: 24, halvings: 0, transposed: false };
 
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
     MainloopSpec {
@@ -57,7 +58,13 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     let spec = MainloopSpec { a_major, b_major, ..spec([m, n, k], consumers, None) };
                     let Ok(plan) = Plan::new(
                         spec,
-                        EpilogueSpec { staged_bits: 16, buffers: 2, registers: 40, halvings: 0 },
+                        EpilogueSpec {
+                            staged_bits: 16,
+                            buffers: 2,
+                            registers: 40,
+                            halvings: 0,
+                            transposed: false,
+                        },
                     ) else {
                         continue;
                     };
@@ -181,7 +188,7 @@ fn reasons_of_illegal_plans() {
         assert_eq!(error, want);
         assert!(error.to_string().contains(words), "{error}");
     }
-    let hungry = EpilogueSpec { staged_bits: 64, buffers: 16, registers: 24, halvings: 0 };
+    let hungry = EpilogueSpec { staged_bits: 64, buffers: 16, registers: 24, halvings: 0, transposed: false };
     let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
 }

@@ -3,13 +3,14 @@
 use core::marker::PhantomData;
 
 use collective::{
-    Cluster, Cooperative, CopyWgmma, Element, Epilogue, KMajor, LinearArguments, LinearCombination, Mainloop,
-    MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
+    Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, KMajor, LinearArguments,
+    LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan, Tile, TmaStore,
+    TmaWgmma, Transposed,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use scheduler::{AlongM, Grouped, OneTile, Persistent, TileScheduler, Tiles, Work};
-use typenum::{U1, U2, U8, U12, U64, U128, U192, U256};
+use typenum::{U1, U2, U8, U12, U16, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
@@ -155,6 +156,23 @@ type Medium<A, B, T> =
 /// A 64 x 64 tile, one consumer warpgroup, a CTA a tile: for small outputs.
 type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
 
+/// D's transpose is computed, from B's side: B's columns fill the tile's 64 rows, and A's rows its `Rows` columns. For so
+/// few rows that B's way from memory decides; the ring holds more than 100 KiB of it.
+type Swapped<A, B, T, Rows, K> = Composed<
+    TmaWgmma<Operands<B, A>, Tile<U64, Rows, K>, Cooperative<U1>>,
+    LinearCombination<T, Transposed<DirectStore>>,
+    Persistent<AlongM>,
+>;
+
+/// Up to 16 rows.
+type Swap16<A, B, T> = Swapped<A, B, T, U16, U128>;
+
+/// Up to 64 rows.
+type Swap64<A, B, T> = Swapped<A, B, T, U64, U128>;
+
+/// Up to 128 rows.
+type Swap128<A, B, T> = Swapped<A, B, T, U128, U64>;
+
 /// Operands at any address, D stored directly.
 type Copying<A, B, T, Shape, Roles, S> =
     Composed<CopyWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
@@ -173,6 +191,9 @@ const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Swap16<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Swap64<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Swap128<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Unaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<SmallUnaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 
@@ -207,6 +228,9 @@ where
     all.push(entry::<Large<A, B, T>>("large"));
     all.push(entry::<Medium<A, B, T>>("medium"));
     all.push(entry::<Small<A, B, T>>("small"));
+    all.push(entry::<Swap16<A, B, T>>("swap16"));
+    all.push(entry::<Swap64<A, B, T>>("swap64"));
+    all.push(entry::<Swap128<A, B, T>>("swap128"));
     all.push(entry::<Unaligned<A, B, T>>("unaligned"));
     all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
 }
@@ -215,9 +239,9 @@ fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm>
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
 {
-    let spec = Gemm::<C>::PLAN.mainloop;
+    let majors = Gemm::<C>::PLAN.majors();
     let direction = |major, mn| if major == Major::K { 'k' } else { mn };
-    let (a, b) = (direction(spec.a_major, 'm'), direction(spec.b_major, 'n'));
+    let (a, b) = (direction(majors[0], 'm'), direction(majors[1], 'n'));
     let element = <C::Mainloop as Mainloop>::A::NAME;
     erased::<C>(format!("{size}-{element}-{a}{b}"))
 }

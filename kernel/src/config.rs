@@ -257,8 +257,15 @@ impl<C: GemmConfig> Gemm<C> {
         });
     }
 
-    /// The output tiles of a problem, one a cluster, and its reduction tiles.
+    /// A problem in the kernel's eyes: transposed where its epilogue transposes back.
+    fn seen(problem: GemmProblem) -> GemmProblem {
+        if Self::PLAN.swapped() { problem.transposed() } else { problem }
+    }
+
+    /// The output tiles of a problem, one a cluster, and its reduction tiles, as the scheduler numbers them: where
+    /// [`Plan::swapped`], along M those of the problem's N.
     pub fn tiles(problem: GemmProblem) -> Tiles<u32> {
+        let problem = Self::seen(problem);
         let ([m, n], k) = (Self::cluster_tile(), Self::PLAN.mainloop.tile[2]);
         Tiles { m: problem.m.div_ceil(m), n: problem.n.div_ceil(n), k: problem.k.div_ceil(k) }
     }
@@ -298,7 +305,7 @@ impl<C: GemmConfig> Gemm<C> {
             alignment: C::Epilogue::OUTPUT_ALIGNMENT,
             halvings: Self::PLAN.epilogue.halvings,
         };
-        let checked = matrices.check(&Self::PLAN.mainloop, output)?;
+        let checked = matrices.check(&Self::PLAN, output)?;
         let problem = matrices.problem;
         if problem.m == 0 || problem.n == 0 {
             return Ok(None);
@@ -308,8 +315,10 @@ impl<C: GemmConfig> Gemm<C> {
         if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
             return Err(LaunchError::TooManyTiles { m: tiles.m, n: tiles.n });
         }
-        let mut arguments = C::Mainloop::arguments(&Self::PLAN, checked.a, checked.b);
-        arguments.extend([problem.m.into(), problem.n.into(), tiles.k.into()]);
+        let seen = Self::seen(problem);
+        let [a, b] = if Self::PLAN.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
+        let mut arguments = C::Mainloop::arguments(&Self::PLAN, a, b);
+        arguments.extend([seen.m.into(), seen.n.into(), tiles.k.into()]);
         arguments.extend(C::Epilogue::parameters(&Self::PLAN, epilogue, checked.d));
         let workers = C::Scheduler::workers(tiles, slots);
         arguments.extend(C::Scheduler::parameters(tiles, workers));

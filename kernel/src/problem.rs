@@ -1,6 +1,6 @@
 //! What a caller asks for, and whether it is legal.
 
-use collective::{LinearArguments, MainloopSpec, Matrix, Output};
+use collective::{LinearArguments, Matrix, Output, Plan};
 use cute_rs::atom::Major;
 use ptx::abi::{Argument, Grid};
 
@@ -19,6 +19,12 @@ pub struct GemmProblem {
 }
 
 impl GemmProblem {
+    /// The transposed problem: M and N exchanged.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { m: self.n, n: self.m, k: self.k }
+    }
+
     /// Floating-point operations: `2 * M * N * K`.
     pub fn operations(&self) -> f64 {
         2.0 * f64::from(self.m) * f64::from(self.n) * f64::from(self.k)
@@ -138,7 +144,9 @@ impl Matrices {
     }
 
     /// Checks everything that does not depend on the tile.
-    pub(crate) fn check(&self, spec: &MainloopSpec, output: OutputRule) -> Result<Checked, LaunchError> {
+    pub(crate) fn check(&self, plan: &Plan, output: OutputRule) -> Result<Checked, LaunchError> {
+        let spec = &plan.mainloop;
+        let [a_major, b_major] = plan.majors();
         let GemmProblem { m, n, k } = self.problem;
         for (name, extent) in [("M", m), ("N", n), ("K", k)] {
             if extent >= EXTENT_LIMIT {
@@ -162,8 +170,8 @@ impl Matrices {
             let address = if empty { 0 } else { matrix.address };
             Ok::<_, LaunchError>(Matrix { address, mn, k, pitch })
         };
-        let a = operand("A", self.a, m, spec.a_major)?;
-        let b = operand("B", self.b, n, spec.b_major)?;
+        let a = operand("A", self.a, m, a_major)?;
+        let b = operand("B", self.b, n, b_major)?;
         let OutputRule { bits, alignment, halvings } = output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {
@@ -178,6 +186,15 @@ impl Matrices {
 }
 
 impl Call {
+    /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, C and D as they lie.
+    pub(crate) fn seen_by(&self, plan: &Plan) -> Self {
+        if plan.swapped() {
+            Self { problem: self.problem.transposed(), a: self.b, b: self.a, ..*self }
+        } else {
+            *self
+        }
+    }
+
     /// The product whose K is zero where `alpha` is: then A and B are not read.
     pub(crate) fn matrices(&self) -> Matrices {
         let k = if self.alpha == 0.0 { 0 } else { self.problem.k };

@@ -4,8 +4,9 @@
 mod support;
 
 use collective::{
-    AsManyAsFit, Cluster, Cooperative, CopyWgmma, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
-    LinearCombination, MnMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma, Unspecialised,
+    AsManyAsFit, Cluster, Cooperative, CopyWgmma, DirectStore, EachThread, EachWarp, EvictFirst, EvictLast,
+    KMajor, LinearCombination, MnMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma, Transposed,
+    Unspecialised,
 };
 use emulator::Schedule;
 use half::bf16;
@@ -106,6 +107,26 @@ fn without_a_producer() {
         With<Mn, Tile<U128, U128, U64>, Unspecialised<U1>, OneTile<AlongM>>,
         With<Kk, Tile<U128, U64, U64>, Unspecialised<U2, U3>, Persistent<AlongM>>,
         Staged<Kk, Tile<U192, U128, U64>, Unspecialised<U3>, Persistent<AlongN>>,
+    ];
+}
+
+#[test]
+fn transposed_tiles() {
+    type Swapped<O, T, R, X> =
+        Composed<TmaWgmma<O, T, R>, LinearCombination<bf16, Transposed<X>>, Persistent<AlongM>>;
+    type Copied<O, T, R, X> =
+        Composed<CopyWgmma<O, T, R>, LinearCombination<bf16, Transposed<X>>, OneTile<AlongN>>;
+    runs![
+        Swapped<Kk, Tile<U64, U8, U128>, Cooperative<U1>, DirectStore>,
+        Swapped<Kn, Tile<U128, U24, U64>, Cooperative<U2>, DirectStore>,
+        Swapped<Mk, Tile<U64, U64, U64>, Pingpong, DirectStore>,
+        Swapped<Kk, Tile<U64, U8, U64>, Cooperative<U1>, TmaStore>,
+        Swapped<Kn, Tile<U64, U24, U64>, Cooperative<U1>, TmaStore<U1>>,
+        Swapped<Mk, Tile<U128, U128, U64>, Cooperative<U1>, TmaStore>,
+        Swapped<Mn, Tile<U128, U32, U256>, Cooperative<U2, Cluster<U1, U2>>, TmaStore>,
+        Swapped<Kk, Tile<U256, U192, U64>, Cooperative<U2>, TmaStore<U3>>,
+        Copied<Kn, Tile<U64, U16, U64>, Cooperative<U1>, DirectStore>,
+        Copied<Mk, Tile<U64, U16, U64>, Cooperative<U1>, TmaStore>,
     ];
 }
 

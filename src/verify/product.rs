@@ -245,9 +245,9 @@ impl Product {
 /// The order in which an operand must lie for a kernel: A and B's `k` is A row-major and B column-major.
 pub fn orders(entry: &dyn AnyGemm) -> [Order; 2] {
     use cute_rs::atom::Major;
-    let spec = entry.plan().mainloop;
-    let a = if spec.a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
-    let b = if spec.b_major == Major::K { Order::ColumnMajor } else { Order::RowMajor };
+    let [a_major, b_major] = entry.plan().majors();
+    let a = if a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
+    let b = if b_major == Major::K { Order::ColumnMajor } else { Order::RowMajor };
     [a, b]
 }
 

@@ -189,11 +189,11 @@ impl<'e> Bench<'e> {
         C::Epilogue: HasTree,
     {
         let GemmProblem { m, n, k } = problem;
-        let spec = Gemm::<C>::PLAN.mainloop;
+        let [a_major, b_major] = Gemm::<C>::PLAN.majors();
         let name = <C::Mainloop as Mainloop>::A::NAME;
         let format = Format::named(name).ok_or(TreeError::Operands { name })?;
         let [a_order, b_order] =
-            [(spec.a_major, Order::RowMajor), (spec.b_major, Order::ColumnMajor)].map(|(major, k_major)| {
+            [(a_major, Order::RowMajor), (b_major, Order::ColumnMajor)].map(|(major, k_major)| {
                 match (major, k_major) {
                     (Major::K, order) => order,
                     (Major::Mn, Order::RowMajor) => Order::ColumnMajor,

@@ -6,6 +6,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 
 use super::store::{Access, Combine, DirectStore, Output, Store};
+use super::transposed::Line;
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
@@ -49,8 +50,13 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     type Output = T;
     type Arguments = LinearArguments;
     type Device<'f> = LinearDevice<'f, S::Device<'f>>;
-    const SPEC: EpilogueSpec =
-        EpilogueSpec { staged_bits: S::STAGED_BITS, buffers: S::BUFFERS, registers: 24, halvings: 0 };
+    const SPEC: EpilogueSpec = EpilogueSpec {
+        staged_bits: S::STAGED_BITS,
+        buffers: S::BUFFERS,
+        registers: 24,
+        halvings: 0,
+        transposed: S::TRANSPOSED,
+    };
     const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
 
     fn name() -> String {
@@ -96,7 +102,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     ) {
         let emit = |source: bool, pairs: bool| {
             let row = |row: &FragmentRow<'f, f32>| {
-                let source = source.then(|| Source::<T>::load(f, &device, extent, row, pairs));
+                let source = source.then(|| Source::<T>::load::<S>(f, &device, extent, row, pairs));
                 row.pairs
                     .iter()
                     .enumerate()
@@ -138,13 +144,16 @@ struct Source<'f, T> {
 
 impl<'f, T: Element> Source<'f, T> {
     /// Starts every load of the row before the first value is used.
-    fn load<D>(
+    fn load<S: Store<T>>(
         f: &'f Builder,
-        device: &LinearDevice<'f, D>,
+        device: &LinearDevice<'f, S::Device<'f>>,
         extent: Extent<'f>,
         row: &FragmentRow<'f, f32>,
         pairs: bool,
     ) -> Self {
+        if S::TRANSPOSED {
+            return Self::load_transposed(f, [device.c, device.c_pitch], extent, row);
+        }
         let base = super::store::row_address::<T>(device.c, device.c_pitch, row);
         let columns = row.columns_inside(extent);
         let load = |column: u32| {
@@ -167,5 +176,22 @@ impl<'f, T: Element> Source<'f, T> {
             values
         };
         Self { pairs: row.pairs.iter().map(|pair| load(pair.column)).collect(), element: PhantomData }
+    }
+
+    /// The same where the row is a column of C.
+    fn load_transposed(
+        f: &'f Builder,
+        [c, pitch]: [Value<'f, u64>; 2],
+        extent: Extent<'f>,
+        row: &FragmentRow<'f, f32>,
+    ) -> Self {
+        let line = Line::new::<T>([c, pitch], extent, row);
+        let load = |column: u32| {
+            let value = f.variable(0.0);
+            f.if_(line.inside(column), || value.set(T::widen(f.load_global::<T>(line.address(column), 0))));
+            value
+        };
+        let pairs = row.pairs.iter().map(|pair| [load(pair.column), load(pair.column + 1)]).collect();
+        Self { pairs, element: PhantomData }
     }
 }

@@ -92,6 +92,8 @@ pub trait Store<T>: 'static {
     const ALIGNMENT: u64;
     /// Whether it is emitted differently where rows consist of aligned pairs.
     const USES_PAIRS: bool;
+    /// Whether what it stores is the transpose of D: its rows are D's columns.
+    const TRANSPOSED: bool = false;
 
     /// What it adds to a kernel's name.
     fn suffix() -> String;
@@ -179,6 +181,13 @@ pub struct DirectDevice<'f> {
     pitch: Value<'f, u64>,
 }
 
+impl<'f> DirectDevice<'f> {
+    /// D's address and pitch.
+    pub(super) fn place(self) -> [Value<'f, u64>; 2] {
+        [self.address, self.pitch]
+    }
+}
+
 impl<T: Element> Store<T> for DirectStore {
     type Device<'f> = DirectDevice<'f>;
     const STAGED_BITS: u32 = 0;
@@ -255,23 +264,86 @@ pub struct TmaStore<Buffers = U2>(PhantomData<Buffers>);
 /// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
 pub(crate) const FIRST_BARRIER: u32 = 1;
 
+/// How a part of a block goes through a buffer.
+pub(super) struct Through<'a, 'f> {
+    /// Emits the stores of the packed pairs of a thread's two rows into the buffer at a shared address.
+    pub(super) fill: Fill<'a, 'f>,
+    /// Emits the copy from there to the output, where the part begins at this row and column.
+    pub(super) copy: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2]),
+}
+
+/// See [`Through`].
+pub(super) type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, [&[Value<'f, u32>]; 2]);
+
 /// One 64-row block of a tile in shared memory and the copies that store it.
-struct Staging {
+pub(super) struct Staging {
     /// The rows of one buffer.
     buffer: ComposedLayout,
     copies: TmaTiles,
     /// Columns of a buffer.
-    columns: u32,
+    pub(super) columns: u32,
 }
 
 impl Staging {
-    fn new<T: Element>(plan: &Plan) -> Self {
+    pub(super) fn new<T: Element>(plan: &Plan) -> Self {
         let (n, mode) = (plan.output_tile_n(), plan.staging.swizzle);
         let columns = mode.elements(T::BITS);
         let planned = "a tile's N is a multiple of 8, and so of a row of 16 bytes";
         let buffer = smem::tile(Major::K, mode, T::BITS, 64, columns).expect(planned);
         let copies = TmaTiles::new(Major::K, mode, T::BITS, 64, n).expect(planned);
         Self { buffer, copies, columns }
+    }
+
+    /// Emits the stores of a warpgroup's part of a tile, buffer by buffer.
+    pub(super) fn store<'f, T: Element>(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        fragment: &Fragment<'f, f32>,
+        combine: Combine<'_, 'f>,
+        through: &Through<'_, 'f>,
+    ) {
+        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
+        let own = fragment.warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset;
+        let base = fragment.shared + own;
+        let (barrier, issues) = (fragment.warpgroup + FIRST_BARRIER, fragment.thread.equals(0));
+
+        let parts = plan.blocks() * self.copies.count;
+        let start = fragment.start();
+        let rows: Vec<_> = (0..plan.blocks()).map(|block| fragment.rows(start, block)).collect();
+        let pairs = self.columns as usize / 8;
+        for index in 0..parts {
+            let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
+            // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
+            // another buffer unless the buffers divide the parts.
+            if index == 0 || buffers == 1 {
+                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
+                f.if_(issues, || f.bulk_wait(pending, true));
+                f.barrier_sync(barrier, 128);
+            }
+            let buffer = base + index % buffers * buffer_bytes;
+            let first = (part.k / 8) as usize;
+            let halvings = plan.epilogue.halvings;
+            let of_part: Vec<_> = rows[block as usize]
+                .iter()
+                .map(|row| row.part(first << halvings, pairs << halvings))
+                .collect();
+            let packed = combine.packed::<T>(f, block, &of_part);
+            if let [upper, lower] = &packed[..] {
+                (through.fill)(buffer, [upper, lower]);
+            }
+            f.fence_proxy_async(ProxySpace::Shared);
+            // The barrier that says "filled" also says that the next buffer is free.
+            if index + 1 < parts && buffers > 1 {
+                f.if_(issues, || f.bulk_wait(buffers - 2, true));
+            }
+            f.barrier_sync(barrier, 128);
+            f.if_(issues, || {
+                let [m, n] = fragment.first;
+                (through.copy)(buffer, [m + block * 64, (n >> halvings) + part.k]);
+                f.bulk_commit();
+            });
+        }
     }
 }
 
@@ -316,51 +388,18 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
         combine: Combine<'_, 'f>,
     ) {
         let staging = Staging::new::<T>(plan);
-        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
-        let own = fragment.warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset;
-        let base = fragment.shared + own;
-        let (barrier, issues) = (fragment.warpgroup + FIRST_BARRIER, fragment.thread.equals(0));
         let matrices = Self::matrices(&staging, fragment.thread);
         let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
-
-        let parts = plan.blocks() * staging.copies.count;
-        let start = fragment.start();
-        let rows: Vec<_> = (0..plan.blocks()).map(|block| fragment.rows(start, block)).collect();
-        let pairs = staging.columns as usize / 8;
-        for index in 0..parts {
-            let (block, part) =
-                (index / staging.copies.count, staging.copies.get(index % staging.copies.count));
-            // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
-            // another buffer unless the buffers divide the parts.
-            if index == 0 || buffers == 1 {
-                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
-                f.if_(issues, || f.bulk_wait(pending, true));
-                f.barrier_sync(barrier, 128);
-            }
-            let buffer = base + index % buffers * buffer_bytes;
-            let first = (part.k / 8) as usize;
-            let halvings = plan.epilogue.halvings;
-            let of_part: Vec<_> = rows[block as usize]
-                .iter()
-                .map(|row| row.part(first << halvings, pairs << halvings))
-                .collect();
-            let packed = combine.packed::<T>(f, block, &of_part);
-            if let [upper, lower] = &packed[..] {
-                Self::fill::<T>(f, &matrices.layout, [of_lane, buffer], [upper, lower]);
-            }
-            f.fence_proxy_async(ProxySpace::Shared);
-            // The barrier that says "filled" also says that the next buffer is free.
-            if index + 1 < parts && buffers > 1 {
-                f.if_(issues, || f.bulk_wait(buffers - 2, true));
-            }
-            f.barrier_sync(barrier, 128);
-            f.if_(issues, || {
-                let [m, n] = fragment.first;
-                let coords = [(n >> halvings) + part.k, m + block * 64];
-                f.tensor_store(map, buffer, coords.map(Value::cast));
-                f.bulk_commit();
-            });
-        }
+        staging.store::<T>(
+            f,
+            plan,
+            fragment,
+            combine,
+            &Through {
+                fill: &|buffer, rows| Self::fill::<T>(f, &matrices.layout, [of_lane, buffer], rows),
+                copy: &|buffer, [row, column]| f.tensor_store(map, buffer, [column, row].map(Value::cast)),
+            },
+        );
     }
 
     fn finish(f: &Builder, _plan: &Plan, thread: Value<'_, u32>) {

@@ -132,6 +132,13 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         buffers: S::BUFFERS,
         registers: 32,
         halvings: Self::HALVINGS,
+        transposed: {
+            assert!(
+                !S::TRANSPOSED,
+                "a tree does not know transposed tiles: store them with LinearCombination"
+            );
+            false
+        },
     };
     const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
 

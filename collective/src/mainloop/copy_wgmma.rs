@@ -22,7 +22,7 @@ use crate::tile::{TileShape, WarpRoles};
 /// Operand pair `O`, tile shape `T`, warp roles `R`, for operands at any address and with any leading dimension.
 ///
 /// Every thread of the producer warpgroup copies a part of each stage. It says that a stage is full when its copies of
-/// that stage have landed, up to half a ring behind the newest it has started. Consumers do what those of
+/// that stage have landed, some stages behind the newest it has started. Consumers do what those of
 /// [`TmaWgmma`](super::TmaWgmma) do.
 #[derive(Clone, Copy, Debug)]
 pub struct CopyWgmma<O, T, R>(PhantomData<(O, T, R)>);
@@ -58,6 +58,9 @@ impl Source<'_> {
 
 /// Bytes that `cp.async` copies at once.
 const WIDTHS: [u32; 3] = [16, 8, 4];
+
+/// Most stages that copies go on for while the next one is filled.
+const AHEAD: u32 = 4;
 
 /// Bytes of a chunk, which swizzles leave together.
 const CHUNK: u32 = 16;
@@ -122,23 +125,21 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         let b = Copier::new(f, Side::b(plan), device.b, device.k, thread);
         // Stages whose copies may be on their way while the next one is claimed. Consumers hold one until the one behind it
         // is full, so two of the ring are theirs.
-        let ahead = (plan.stages / 2).min(plan.stages - 2);
-        let full = ring.copied();
-        let publish = |pending| {
-            f.copy_wait(pending);
-            full.publish();
-        };
+        let ahead = (plan.stages / 2).min(plan.stages - 2).min(AHEAD);
+        let behind = ring.behind();
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let Stage { address, .. } = ring.claim();
             let k = k_tile * plan.mainloop.tile[2];
             a.copy([piece.m, k], address);
             b.copy([piece.n, k], address + plan.stage.b_offset);
             f.copy_commit();
-            f.if_((k_tile - piece.k_begin).at_least(ahead), || publish(ahead));
+            f.if_((k_tile - piece.k_begin).at_least(ahead), || {
+                f.copy_wait(ahead);
+                behind.publish();
+            });
         });
-        for pending in (0..ahead).rev() {
-            f.if_((piece.k_end - piece.k_begin).more_than(pending), || publish(pending));
-        }
+        f.copy_wait(0);
+        f.repeat((piece.k_end - piece.k_begin).min(ahead), |_| behind.publish());
     }
 
     fn multiply<'f>(

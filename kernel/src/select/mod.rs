@@ -105,9 +105,7 @@ pub fn rank(kernels: Vec<Box<dyn AnyGemm>>, request: &Request<'_>, machine: &Mac
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
     for gemm in kernels {
         let plan = gemm.plan();
-        if gemm.element() != request.element
-            || [plan.mainloop.a_major, plan.mainloop.b_major] != request.majors
-        {
+        if gemm.element() != request.element || plan.majors() != request.majors {
             continue;
         }
         if let Err(error) = gemm.launch(&request.call, machine.slots(&plan)) {

@@ -49,8 +49,10 @@ struct Slot {
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &dyn AnyGemm, call: &Call) -> Prediction {
-        let (plan, problem, beta) = (&gemm.plan(), call.problem, call.beta != 0.0);
-        let tiles = gemm.tiles(problem);
+        let plan = &gemm.plan();
+        let tiles = gemm.tiles(call.problem);
+        let call = &call.seen_by(plan);
+        let (problem, beta) = (call.problem, call.beta != 0.0);
         let slots = self.slots(plan);
         let lanes = walk(gemm, tiles, slots);
         let walked: usize = lanes.iter().map(|lane| lane.pieces.len()).sum();

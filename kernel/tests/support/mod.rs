@@ -34,7 +34,7 @@ where
     let name = Gemm::<C>::name();
     assert_eq!(<<C::Mainloop as Mainloop>::A as Element>::NAME, "bf16", "the test speaks bf16");
     let GemmProblem { m, n, k } = problem;
-    let spec = Gemm::<C>::PLAN.mainloop;
+    let [a_major, b_major] = Gemm::<C>::PLAN.majors();
     let mut seed = m ^ n << 8 ^ k << 16;
     // Element (i, kk) lies at i * row + kk * column.
     let mut operand = |major, mn: u32| {
@@ -42,8 +42,8 @@ where
         let (row, column, lines) = if major == Major::K { (pitch, 1, mn) } else { (1, pitch, k) };
         (values(pitch * lines, &mut seed), row, column, pitch)
     };
-    let (a, a_row, a_column, a_pitch) = operand(spec.a_major, m);
-    let (b, b_row, b_column, b_pitch) = operand(spec.b_major, n);
+    let (a, a_row, a_column, a_pitch) = operand(a_major, m);
+    let (b, b_row, b_column, b_pitch) = operand(b_major, n);
     let c = values(m * n, &mut seed);
     let poison = bf16::from_bits(0x7fff);
     let (guard, d_pitch) = (64, n.next_multiple_of(8));

@@ -80,8 +80,8 @@ fn list(out: &mut impl Write) -> io::Result<()> {
             "{:16} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
             entry.name(),
             entry.element(),
-            direction(plan.mainloop.a_major, "M"),
-            direction(plan.mainloop.b_major, "N"),
+            direction(plan.majors()[0], "M"),
+            direction(plan.majors()[1], "N"),
             tile(&plan),
             plan.stages,
             plan.shared_bytes,
@@ -159,7 +159,7 @@ fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Resu
     row("element type", entry.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
     row(
         "contiguous directions",
-        format!("{}, {}", direction(plan.mainloop.a_major, "M"), direction(plan.mainloop.b_major, "N")),
+        format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
         "of A and of B",
     )?;
     row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
@@ -208,8 +208,8 @@ impl EmitArgs {
 
 /// Contiguous directions of A and B, as in kernel names.
 pub(crate) fn layout(entry: &dyn AnyGemm) -> String {
-    let spec = entry.plan().mainloop;
-    format!("{}{}", direction(spec.a_major, "M"), direction(spec.b_major, "N")).to_lowercase()
+    let [a, b] = entry.plan().majors();
+    format!("{}{}", direction(a, "M"), direction(b, "N")).to_lowercase()
 }
 
 /// Every kernel of an element type and of directions.

@@ -27,6 +27,17 @@ const ENTRIES: &[Entry] = &[
         why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
     },
     Entry {
+        target: "cp.async.wait_group",
+        covers: |_, mutation| waits_longer(mutation),
+        why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
+    },
+    Entry {
+        target: "fence.mbarrier_init",
+        covers: |function, _| of_threads_alone(function),
+        why: "No copy and no other CTA touches the mbarriers, and the CTA's barrier behind it orders their \
+              initialisation for its threads.",
+    },
+    Entry {
         target: "wgmma.fence",
         covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
         why: "Between the multiplies that the fence stands between, nothing but multiplies of the same shape uses \
@@ -84,6 +95,15 @@ const LAST_ARRIVAL: &str = "It gives back the last stage of the only tile. The p
 pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
     let covers = |entry: &&Entry| entry.target == mutation.target && (entry.covers)(function, mutation);
     ENTRIES.iter().find(covers).map(|entry| entry.why)
+}
+
+/// Whether the mbarriers are those of one CTA, and only threads arrive on them.
+fn of_threads_alone(function: &Function) -> bool {
+    let others = |statement: &&Statement| {
+        let Statement::Inst { inst, .. } = statement else { return false };
+        matches!(inst, Inst::TensorLoad { .. } | Inst::MapShared { .. })
+    };
+    !numbered(function).iter().any(others)
 }
 
 fn waits_longer(mutation: &Mutation) -> bool {

@@ -155,9 +155,12 @@ impl Case {
             Size::Small | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
         };
-        let mut problem = GemmProblem { m, n: if purpose.odd { n - 1 } else { n }, k: tile_k };
+        let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
+        let [rows, columns] = oriented(m, n);
+        let mut problem =
+            GemmProblem { m: rows, n: if purpose.odd { columns - 1 } else { columns }, k: tile_k };
         if gemm.launch(&call(gemm, problem, purpose).0, SLOTS).is_err() {
-            problem.n = n;
+            problem.n = columns;
         }
         let launch =
             gemm.launch(&call(gemm, problem, purpose).0, SLOTS).map_err(|error| error.to_string())?;
@@ -216,7 +219,8 @@ fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [u
         Major::Mn => [k, pitch(mn) + padding],
     };
     let c = [m, pitch(n) + u32::from(purpose.odd)];
-    let shapes = [shape(plan.mainloop.a_major, m), shape(plan.mainloop.b_major, n), c, [m, pitch(n)]];
+    let [a_major, b_major] = plan.majors();
+    let shapes = [shape(a_major, m), shape(b_major, n), c, [m, pitch(n)]];
     let elements = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
     // The emulator's memory gives the same addresses to the same sizes in the same order.
     let mut memory = Memory::new();

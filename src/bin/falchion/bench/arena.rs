@@ -100,12 +100,12 @@ impl Set {
         entry: &dyn AnyGemm,
         workspace: Option<WorkspaceRef>,
     ) -> Call {
-        let spec = entry.plan().mainloop;
+        let [a_major, b_major] = entry.plan().majors();
         let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
         Call {
             problem,
-            a: MatrixRef { address: self.a, pitch: pitch(spec.a_major, problem.m) },
-            b: MatrixRef { address: self.b, pitch: pitch(spec.b_major, problem.n) },
+            a: MatrixRef { address: self.a, pitch: pitch(a_major, problem.m) },
+            b: MatrixRef { address: self.b, pitch: pitch(b_major, problem.n) },
             c: None,
             d: MatrixRef { address: self.d, pitch: problem.n.into() },
             alpha: 1.0,

@@ -155,8 +155,7 @@ impl BenchArgs {
             Ok(Ours { entry, program, slots, workspace: None })
         });
         let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
-        let directions = ours.first().map(|ours| ours.entry.plan().mainloop);
-        let majors = directions.map_or([Major::K; 2], |spec| [spec.a_major, spec.b_major]);
+        let majors = ours.first().map_or([Major::K; 2], |ours| ours.entry.plan().majors());
         let arena = Arena::new(&mut gpu, &data, &shapes)?;
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
         let mut record = self.record(&gpu, peer.as_ref())?;
