@@ -15,6 +15,7 @@
 //! | [`Gated<F, X>`](Gated) | `F(X(2 column), X(2 column + 1))`: half of the columns |
 //! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
 //! | [`ReduceRow<Op, X>`](ReduceRow), [`ReduceColumn`], [`ReduceScalar`] | X, reduced to a row, a column, a number |
+//! | [`Named<L, X>`](Named) | X, by a name of its own in errors |
 //! | [`Let<X, Body>`](Let), [`Bound`] | Body, where each `Bound` is the one value of X |
 //!
 //! # One tree, two readers
@@ -30,6 +31,7 @@ mod gated;
 mod host;
 mod leaf;
 mod matrix;
+mod named;
 mod reduce;
 mod share;
 mod vector;
@@ -43,6 +45,11 @@ pub use gated::{Gated, Glu};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Load, MatrixArgument, Residual, ResidualArgument};
+pub use named::{
+    GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu,
+    LinearResidual, LinearResidualArguments, Named, RowScaled, RowScaledArguments, Scaled, ScaledArguments,
+    SwiGlu,
+};
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
 pub use share::{Bound, Let};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};

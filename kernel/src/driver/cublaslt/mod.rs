@@ -93,7 +93,16 @@ impl CublasLt {
     /// # Errors
     /// It has none, or a call failed.
     pub fn plan(&self, product: &Product) -> Result<Plan, EngineError> {
-        Plan::new(Arc::clone(&self.handle), product)
+        Plan::new(Arc::clone(&self.handle), product, None)
+    }
+
+    /// As [`plan`](Self::plan) for `D = gelu(A * B + bias)`, where bias has N elements of D's type at a device address and
+    /// gelu is the one by tanh: the library's own fusion.
+    ///
+    /// # Errors
+    /// The heuristic has no algorithm, or a call failed.
+    pub fn plan_bias_gelu(&self, product: &Product, bias: u64) -> Result<Plan, EngineError> {
+        Plan::new(Arc::clone(&self.handle), product, Some(bias))
     }
 }
 

@@ -52,7 +52,11 @@ impl fmt::Debug for Plan {
 }
 
 impl Plan {
-    pub(super) fn new(handle: Arc<Handle>, product: &Product) -> Result<Self, EngineError> {
+    pub(super) fn new(
+        handle: Arc<Handle>,
+        product: &Product,
+        gelu_bias: Option<u64>,
+    ) -> Result<Self, EngineError> {
         call::bind(&handle.context)?;
         let data_type = match product.precision {
             Precision::F16 => DataType::CUDA_R_16F,
@@ -86,6 +90,29 @@ impl Plan {
                     attribute,
                     (&raw const value).cast(),
                     size_of_val(&value),
+                )
+            };
+            status("cublasLtMatmulDescSetAttribute", result)?;
+        }
+        if let Some(bias) = gelu_bias {
+            let gelu = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS as u32;
+            // SAFETY: the attribute is a 32-bit number, and one is read.
+            let result = unsafe {
+                (symbols.operation_set)(
+                    plan.operation,
+                    OperationAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE,
+                    (&raw const gelu).cast(),
+                    size_of_val(&gelu),
+                )
+            };
+            status("cublasLtMatmulDescSetAttribute", result)?;
+            // SAFETY: the attribute is a 64-bit device pointer, and one is read.
+            let result = unsafe {
+                (symbols.operation_set)(
+                    plan.operation,
+                    OperationAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                    (&raw const bias).cast(),
+                    size_of_val(&bias),
                 )
             };
             status("cublasLtMatmulDescSetAttribute", result)?;

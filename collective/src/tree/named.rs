@@ -1,0 +1,264 @@
+//! Trees with names: fields for arguments, and the usual fusions.
+
+use core::marker::PhantomData;
+
+use super::{
+    Accumulator, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu, Host, Node,
+    NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector, Scalar,
+    Shape, Visit,
+};
+use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, Relu, Silu};
+use crate::real::{Fast, Fastest};
+
+/// A name as a type.
+pub trait Label: 'static {
+    /// The name.
+    const NAME: &'static str;
+}
+
+/// X, whose errors speak of `L` in place of the path to it.
+#[derive(Clone, Copy, Debug)]
+pub struct Named<L, X>(PhantomData<(L, X)>);
+
+impl<L: Label, X: Node> Node for Named<L, X> {
+    type Arguments = X::Arguments;
+    type Device<'f> = X::Device<'f>;
+    type State<'f> = X::State<'f>;
+    const FACTS: Facts = X::FACTS;
+
+    fn name() -> String {
+        X::name()
+    }
+
+    fn check(arguments: &X::Arguments, shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
+        X::check(arguments, shape, &Path::ROOT.then(L::NAME))
+    }
+
+    fn pairs(arguments: &X::Arguments) -> bool {
+        X::pairs(arguments)
+    }
+
+    fn parameters(arguments: &X::Arguments, out: &mut Parameters) {
+        X::parameters(arguments, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> X::Device<'f> {
+        X::declare(declare)
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, device: &X::Device<'f>) -> X::State<'f> {
+        X::begin(tile, device)
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut X::State<'f>) {
+        X::load(part, state);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut X::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        X::compute(part, state, row, pair)
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut X::State<'f>) {
+        X::end(tile, state);
+    }
+
+    fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
+        X::evaluate(host, arguments, at)
+    }
+}
+
+/// Makes types that are names: `labels! { Bias = "bias"; }`.
+#[macro_export]
+macro_rules! labels {
+    ($($(#[$doc:meta])* $name:ident = $text:literal;)*) => {$(
+        #[doc = concat!("The name `", $text, "`.")]
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name;
+        impl $crate::tree::Label for $name {
+            const NAME: &'static str = $text;
+        }
+    )*};
+}
+
+/// Makes a node of a tree whose arguments are a struct with names.
+///
+/// ```
+/// use collective::functions::{Add, Tanh};
+/// use collective::tree::{Accumulator, Compute, Named, Node, RowArgument, RowVector};
+///
+/// collective::labels! {
+///     Bias = "bias";
+/// }
+/// collective::epilogue! {
+///     /// `tanh(acc + bias)`.
+///     pub struct BiasTanh<T>: Compute<Tanh, (Compute<Add, (Accumulator, Named<Bias, RowVector<T>>)>,)>;
+///     arguments RowArgument, |bias| ((), (((), ((), *bias)),));
+/// }
+/// assert_eq!(BiasTanh::<half::bf16>::name(), "tanh_add_acc_rbf16");
+/// ```
+#[macro_export]
+macro_rules! epilogue {
+    ($(
+        $(#[$doc:meta])* $vis:vis struct $name:ident $(<$t:ident>)? : $tree:ty;
+        arguments $arguments:ty, |$a:pat_param| $convert:expr;
+    )*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        $vis struct $name $(<$t>(::core::marker::PhantomData<$t>))?;
+
+        impl $(<$t: $crate::Element>)? $name $(<$t>)? {
+            fn of_tree($a: &$arguments) -> <$tree as $crate::tree::Node>::Arguments {
+                $convert
+            }
+        }
+
+        impl $(<$t: $crate::Element>)? $crate::tree::Node for $name $(<$t>)? {
+            type Arguments = $arguments;
+            type Device<'f> = <$tree as $crate::tree::Node>::Device<'f>;
+            type State<'f> = <$tree as $crate::tree::Node>::State<'f>;
+            const FACTS: $crate::tree::Facts = <$tree as $crate::tree::Node>::FACTS;
+
+            fn name() -> String {
+                <$tree as $crate::tree::Node>::name()
+            }
+
+            fn check(
+                arguments: &$arguments,
+                shape: $crate::tree::Shape,
+                path: &$crate::tree::Path<'_>,
+            ) -> Result<(), $crate::tree::NodeError> {
+                <$tree as $crate::tree::Node>::check(&Self::of_tree(arguments), shape, path)
+            }
+
+            fn pairs(arguments: &$arguments) -> bool {
+                <$tree as $crate::tree::Node>::pairs(&Self::of_tree(arguments))
+            }
+
+            fn parameters(arguments: &$arguments, out: &mut $crate::tree::Parameters) {
+                <$tree as $crate::tree::Node>::parameters(&Self::of_tree(arguments), out);
+            }
+
+            fn declare<'f>(declare: &mut $crate::tree::Declare<'f>) -> Self::Device<'f> {
+                <$tree as $crate::tree::Node>::declare(declare)
+            }
+
+            fn begin<'f>(tile: &$crate::tree::Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
+                <$tree as $crate::tree::Node>::begin(tile, device)
+            }
+
+            fn load<'f>(part: &$crate::tree::Part<'f>, state: &mut Self::State<'f>) {
+                <$tree as $crate::tree::Node>::load(part, state);
+            }
+
+            fn compute<'f>(
+                part: &$crate::tree::Part<'f>,
+                state: &mut Self::State<'f>,
+                row: usize,
+                pair: usize,
+            ) -> $crate::tree::Pair<'f> {
+                <$tree as $crate::tree::Node>::compute(part, state, row, pair)
+            }
+
+            fn end<'f>(tile: &$crate::tree::Visit<'f>, state: &mut Self::State<'f>) {
+                <$tree as $crate::tree::Node>::end(tile, state);
+            }
+
+            fn evaluate(
+                host: &mut $crate::tree::Host<'_>,
+                arguments: &$arguments,
+                at: [u32; 2],
+            ) -> $crate::tree::Bounded {
+                <$tree as $crate::tree::Node>::evaluate(host, &Self::of_tree(arguments), at)
+            }
+        }
+    )*};
+}
+
+labels! {
+    Bias = "bias";
+    Source = "C";
+    Scale = "scale";
+}
+
+/// Arguments of [`LinearBias`] and of activations of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearBiasArguments {
+    /// Factor of the product.
+    pub alpha: f32,
+    /// One element for each column.
+    pub bias: RowArgument,
+}
+
+/// Arguments of [`LinearResidual`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearResidualArguments {
+    /// Factor of the product.
+    pub alpha: f32,
+    /// One element for each column.
+    pub bias: RowArgument,
+    /// Factor of the residual, and where it lies.
+    pub residual: ResidualArgument,
+}
+
+/// Arguments of [`RowScaled`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowScaledArguments {
+    /// One factor for each row.
+    pub scale: ColumnArgument,
+    /// One element for each column.
+    pub bias: RowArgument,
+}
+
+/// Arguments of [`Scaled`], [`SwiGlu`] and [`GeGlu`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ScaledArguments {
+    /// Factor of the product.
+    pub alpha: f32,
+}
+
+/// `alpha * acc + bias`.
+type Biased<T> = Compute<MultiplyAdd, (Accumulator, Scalar, Named<Bias, RowVector<T>>)>;
+
+/// `alpha * acc`.
+type ScaledTree = Compute<Multiply, (Accumulator, Scalar)>;
+
+epilogue! {
+    /// `alpha * acc`.
+    pub struct Scaled: ScaledTree;
+    arguments ScaledArguments, |a| ((), ((), a.alpha));
+
+    /// `alpha * acc + bias`.
+    pub struct LinearBias<T>: Biased<T>;
+    arguments LinearBiasArguments, |a| ((), ((), a.alpha, a.bias));
+
+    /// `relu(alpha * acc + bias)`.
+    pub struct LinearBiasRelu<T>: Compute<Relu, (Biased<T>,)>;
+    arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
+
+    /// `gelu(alpha * acc + bias)` by tanh, in the hardware's approximation: 11 bits.
+    pub struct LinearBiasGelu<T>: Compute<GeluTanh<Fastest>, (Biased<T>,)>;
+    arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
+
+    /// `silu(alpha * acc + bias)`, a few ulp of f32.
+    pub struct LinearBiasSilu<T>: Compute<Silu<Fast>, (Biased<T>,)>;
+    arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
+
+    /// `alpha * acc + bias + beta * C`.
+    pub struct LinearResidual<T>: Compute<Add, (Biased<T>, Named<Source, Residual<T>>)>;
+    arguments LinearResidualArguments, |a| ((), (((), ((), a.alpha, a.bias)), a.residual));
+
+    /// `scale * acc + bias` with a factor for each row and a bias for each column: products of rows that were quantised
+    /// one by one.
+    pub struct RowScaled<T>:
+        Compute<MultiplyAdd, (Accumulator, Named<Scale, ColumnVector<T>>, Named<Bias, RowVector<T>>)>;
+    arguments RowScaledArguments, |a| ((), ((), a.scale, a.bias));
+
+    /// `silu(gate) * up` of alternating columns of `alpha * acc`: D has N / 2 columns.
+    pub struct SwiGlu: Gated<Glu<Silu<Fast>>, ScaledTree>;
+    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+
+    /// `gelu(gate) * up` of alternating columns of `alpha * acc`, gelu by tanh: D has N / 2 columns.
+    pub struct GeGlu: Gated<Glu<GeluTanh<Fastest>>, ScaledTree>;
+    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+}
