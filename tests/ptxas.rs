@@ -35,6 +35,58 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
     }
 }
 
+/// The kernels that fusions are for, with a tree.
+fn fused<X: collective::tree::Node>() -> Vec<kernel::Program> {
+    use falchion::prelude::*;
+    type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+    type E<X> = TreeEpilogue<bf16, TmaStore, X>;
+    type Bands = Persistent<Grouped<AlongM, U8>>;
+    type Long<X> = Composed<TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>, E<X>, Bands>;
+    type Wide<X> = Composed<TmaWgmma<Kk, Tile<U256, U192, U64>, Cooperative<U2>>, E<X>, Bands>;
+    type Turns<X> = Composed<TmaWgmma<Kk, Tile<U128, U128, U64>, Pingpong>, E<X>, Bands>;
+    type Direct<X> = Composed<
+        TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>,
+        TreeEpilogue<bf16, DirectStore, X>,
+        Bands,
+    >;
+    let programs = [
+        Gemm::<Long<X>>::program(),
+        Gemm::<Wide<X>>::program(),
+        Gemm::<Turns<X>>::program(),
+        Gemm::<Direct<X>>::program(),
+    ];
+    programs.into_iter().map(|program| program.expect("a legal program")).collect()
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn fused_kernels_assemble_without_spills_or_serialization() {
+    use collective::tree::*;
+    use half::bf16;
+    let programs = [
+        fused::<LinearBias<bf16>>(),
+        fused::<LinearBiasGelu<bf16>>(),
+        fused::<LinearBiasSilu<bf16>>(),
+        fused::<LinearResidual<bf16>>(),
+        fused::<RowScaled<bf16>>(),
+        fused::<SwiGlu>(),
+        fused::<GeGlu>(),
+        fused::<Amax<LinearBias<bf16>>>(),
+        fused::<ReduceRow<Sum, AuxStore<bf16, LinearBias<bf16>>>>(),
+        fused::<ReduceColumn<Sum, LinearBias<bf16>>>(),
+    ];
+    let failures: Vec<String> = programs
+        .iter()
+        .flatten()
+        .filter_map(|program| {
+            let report = assemble(program.name(), program.text());
+            let complaints = complaints(&report).join("\n");
+            (!report.accepted || !complaints.is_empty()).then(|| format!("{}: {complaints}", program.name()))
+        })
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn a_kernel_that_spills_or_serializes_is_noticed() {

@@ -53,7 +53,7 @@ pub use named::{
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
 pub use share::{Bound, Let};
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
-pub use visit::{Pair, Part, PartRow, Visit};
+pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
 /// What is known of a tree from its type alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,11 +62,13 @@ pub struct Facts {
     pub halvings: Option<u32>,
     /// How many bindings of `Let` it stands in need of.
     pub free: u32,
+    /// How many row vectors it reads, counted where they stand.
+    pub row_vectors: u32,
 }
 
 impl Facts {
     /// A leaf that reads no accumulator.
-    pub const LEAF: Self = Self { halvings: None, free: 0 };
+    pub const LEAF: Self = Self { halvings: None, free: 0, row_vectors: 0 };
 
     /// What is known of a node that takes values of two others, element by element.
     ///
@@ -81,7 +83,8 @@ impl Facts {
             (Some(a), _) => Some(a),
             (None, b) => b,
         };
-        Self { halvings, free: if self.free > other.free { self.free } else { other.free } }
+        let free = if self.free > other.free { self.free } else { other.free };
+        Self { halvings, free, row_vectors: self.row_vectors + other.row_vectors }
     }
 }
 

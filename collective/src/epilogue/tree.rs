@@ -11,7 +11,7 @@ use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{EpilogueSpec, Plan};
-use crate::tree::{Declare, Node, NodeError, Parameters, Part, PartRow, Path, Shape, Visit};
+use crate::tree::{Columns, Declare, Node, NodeError, Parameters, Part, PartRow, Path, Shape, Visit};
 
 /// D is the value of the tree `X`, rounded to `T` and stored as `S` does it: see [`tree`](crate::tree).
 ///
@@ -50,6 +50,9 @@ pub struct TreeDevice<'f, X, D> {
 
 /// Pairs of a row that are computed at a time, where the store does not say.
 const PAIRS: usize = 8;
+
+/// Registers that a thread needs for a part, beside accumulators and row vectors of all the tile.
+const SPARE: u32 = 72;
 
 impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
     const HALVINGS: u32 = {
@@ -180,17 +183,36 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         extent: Extent<'f>,
         fragment: Fragment<'f, f32>,
     ) {
+        let registers = plan.registers;
+        // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
+        let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
+        let ahead = registers.accumulators + vectors + SPARE <= registers.consumer;
+        let pairs_at_once = if registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
+        let first = fragment.start()[1];
         let emit = |whole: bool| {
-            let tile = Visit { f, whole, extent, thread: fragment.thread };
+            let doubled = Columns { first, pairs: plan.mainloop.tile[1] / 8 };
+            let columns = match Self::HALVINGS {
+                0 => doubled,
+                _ => {
+                    let first = (fragment.first[1] >> 1) + (first - fragment.first[1]);
+                    Columns { first, pairs: doubled.pairs / 2 }
+                }
+            };
+            let tile = Visit { f, whole, extent, thread: fragment.thread, ahead, columns, doubled };
             let state = RefCell::new(X::begin(&tile, &device.tree));
             let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
-                let part = Self::part(tile, &fragment, block, rows);
                 let state = &mut *state.borrow_mut();
-                X::load(&part, state);
-                let mut values = vec![Vec::new(); part.rows.len()];
-                for pair in 0..part.pairs.len() {
-                    for (row, values) in values.iter_mut().enumerate() {
-                        values.push(X::compute(&part, state, row, pair));
+                let pairs = rows.first().map_or(0, |row| row.pairs.len());
+                let mut values = vec![Vec::new(); rows.len()];
+                let step = pairs_at_once << Self::HALVINGS;
+                for first in (0..pairs).step_by(step) {
+                    let rows: Vec<_> = rows.iter().map(|row| row.part(first, step)).collect();
+                    let part = Self::part(tile, &fragment, block, &rows);
+                    X::load(&part, state);
+                    for pair in 0..part.pairs.len() {
+                        for (row, values) in values.iter_mut().enumerate() {
+                            values.push(X::compute(&part, state, row, pair));
+                        }
                     }
                 }
                 values

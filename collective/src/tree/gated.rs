@@ -58,7 +58,7 @@ impl<F: Pointwise<2>, X: Node> Node for Gated<F, X> {
             None => 1,
         };
         assert!(halvings == 1, "a Gated stands inside of another: columns are halved once");
-        Facts { halvings: Some(halvings), free: 0 }
+        Facts { halvings: Some(halvings), ..X::FACTS }
     };
 
     fn name() -> String {
@@ -88,7 +88,8 @@ impl<F: Pointwise<2>, X: Node> Node for Gated<F, X> {
         let lane = tile.thread % 32;
         let low = (lane & 28) + (lane & 1) * 2;
         let first = (lane & 2).equals(0);
-        GatedState { arguments: *arguments, from: [low, low + 1], first, x: X::begin(tile, x) }
+        let x = X::begin(&Visit { columns: tile.doubled, ..*tile }, x);
+        GatedState { arguments: *arguments, from: [low, low + 1], first, x }
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {

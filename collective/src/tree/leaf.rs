@@ -16,7 +16,7 @@ impl Node for Accumulator {
     type Arguments = ();
     type Device<'f> = ();
     type State<'f> = ();
-    const FACTS: Facts = Facts { halvings: Some(0), free: 0 };
+    const FACTS: Facts = Facts { halvings: Some(0), ..Facts::LEAF };
 
     fn name() -> String {
         "acc".to_owned()

@@ -89,7 +89,7 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
     type Arguments = ();
     type Device<'f> = ();
     type State<'f> = ();
-    const FACTS: Facts = Facts { halvings: None, free: Depth::U32 + 1 };
+    const FACTS: Facts = Facts { free: Depth::U32 + 1, ..Facts::LEAF };
 
     fn name() -> String {
         format!("v{}", Depth::U32)

@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 use std::collections::BTreeMap;
 
-use ptx::{Value, Var};
+use ptx::{Builder, Value, Var};
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::Element;
@@ -25,8 +25,15 @@ pub struct RowArgument {
 #[derive(Debug)]
 pub struct RowState<'f, T> {
     base: Value<'f, u64>,
-    /// Loaded, a pair of columns each.
+    /// All of the tile, where registers are left for it.
+    ahead: Vec<Loaded<'f, T>>,
+    /// A part, a pair of columns each.
     loaded: Vec<Loaded<'f, T>>,
+}
+
+/// Two neighbouring elements, where all of the tile is inside.
+fn load_pair<'f, T: Element>(f: &'f Builder, base: Value<'f, u64>, column: u32) -> Loaded<'f, T> {
+    Loaded::Narrow(f.load_global_vector::<T, 2>(base, (column * T::BITS / 8).cast_signed()))
 }
 
 /// A pair of elements: as they lie in memory, or widened.
@@ -41,7 +48,7 @@ impl<T: Element> Node for RowVector<T> {
     type Arguments = RowArgument;
     type Device<'f> = Value<'f, u64>;
     type State<'f> = RowState<'f, T>;
-    const FACTS: Facts = Facts::LEAF;
+    const FACTS: Facts = Facts { row_vectors: 1, ..Facts::LEAF };
 
     fn name() -> String {
         format!("r{}", T::NAME)
@@ -64,17 +71,22 @@ impl<T: Element> Node for RowVector<T> {
         declare.param()
     }
 
-    fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, u64>) -> RowState<'f, T> {
-        RowState { base: *device, loaded: Vec::new() }
+    fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> RowState<'f, T> {
+        let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
+        let base = *device + tile.columns.first.mul_wide(T::BITS / 8);
+        let ahead = (0..pairs).map(|pair| load_pair(tile.f, base, pair * 8)).collect();
+        RowState { base, ahead, loaded: Vec::new() }
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut RowState<'f, T>) {
-        let f = part.tile.f;
-        let base = state.base + part.column.mul_wide(T::BITS / 8);
+        let (f, base) = (part.tile.f, state.base);
         let offset = |column: u32| (column * T::BITS / 8).cast_signed();
         let load = |&column: &u32| {
+            if let Some(loaded) = state.ahead.get(column as usize / 8) {
+                return *loaded;
+            }
             if part.tile.whole {
-                return Loaded::Narrow(f.load_global_vector::<T, 2>(base, offset(column)));
+                return load_pair(f, base, column);
             }
             let values = [f.variable(0.0), f.variable(0.0)];
             for (column, value) in (column..).zip(values) {

@@ -20,6 +20,21 @@ pub struct Visit<'f> {
     pub extent: Extent<'f>,
     /// The thread's index in the warpgroup.
     pub thread: Value<'f, u32>,
+    /// Registers are left for the row vectors of all of the tile.
+    pub ahead: bool,
+    /// The columns of the tile at this node.
+    pub columns: Columns<'f>,
+    /// The columns whose pairs become these, or these themselves where columns are not joined.
+    pub doubled: Columns<'f>,
+}
+
+/// The columns of a tile that a thread has: pairs, eight columns from one to the next.
+#[derive(Clone, Copy, Debug)]
+pub struct Columns<'f> {
+    /// The first.
+    pub first: Value<'f, u32>,
+    /// How many pairs there are.
+    pub pairs: u32,
 }
 
 /// A row of a part.
