@@ -77,8 +77,17 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     let buffers = [fill(gpu, m, k)?, fill(gpu, n, k)?, fill(gpu, m, n)?, fill(gpu, n, 1)?];
     let [a, b, d, bias] = buffers;
     let matrix = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
-    let matrices = Matrices { problem, a: matrix(a, k), b: matrix(b, k), d: matrix(d, n) };
-    let call = Call { problem, a: matrices.a, b: matrices.b, c: None, d: matrices.d, alpha: 1.0, beta: 0.0 };
+    let matrices = Matrices { problem, a: matrix(a, k), b: matrix(b, k), d: matrix(d, n), workspace: None };
+    let call = Call {
+        problem,
+        a: matrices.a,
+        b: matrices.b,
+        c: None,
+        d: matrices.d,
+        alpha: 1.0,
+        beta: 0.0,
+        workspace: None,
+    };
     let arguments = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: bias.address, len: n } };
     let slots = gpu.multiprocessors();
 
