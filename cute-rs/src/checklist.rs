@@ -173,15 +173,35 @@
 //! | `make_tma_copy` with multicast | [`BoxPlan::sliced`](crate::atom::boxes::BoxPlan::sliced) |
 //! | `make_tiled_copy(atom, threads, values)` | [`TiledCopy::new`]; of an instruction's copy [`in_groups`](TiledCopy::in_groups); of given layouts [`between`](TiledCopy::between) |
 //! | `stmatrix`, `ldmatrix` | [`atom::stmatrix`](crate::atom::stmatrix) |
+//! | `make_cotiled_copy`, `make_tiled_copy_S`, `_D` | [`TiledCopy::between`], of the data's or of another copy's [`source`](TiledCopy::source) and [`destination`](TiledCopy::destination) |
+//! | `make_tiled_copy_C_atom` | left out: [`TiledCopy::of_fragment`] of the [`ThreadValue`] of a narrower instruction |
 //! | `make_tiled_copy_A`, `_B`, `_C` | [`TiledMma::thread_value`], then [`TiledCopy::of_fragment`] |
 //! | `partition_S`, `partition_D`, `retile_S`, `retile_D` | [`TiledCopy::partition_s`], [`partition_d`](TiledCopy::partition_d), [`retile`](TiledCopy::retile) |
 //! | `partition_A`, `partition_B`, `partition_C` | [`TiledMma::partition`] |
+//! | `make_fragment_A`, `_B` of `wgmma`: iterators of descriptors | [`TiledMma::partition`] of [`MatrixDescriptor::layout`](crate::atom::descriptor::MatrixDescriptor::layout): where each instruction's operand begins |
 //! | `partition_shape_C`, `partition_fragment_C` | [`TiledMma::fragment_shape`], [`fragment`](TiledMma::fragment) |
-//! | `tile_shape`, `get_layoutC_TV` | [`TiledMma::tile_shape`], [`thread_value`](TiledMma::thread_value) |
+//! | `tile_size`, `tile_shape`, `get_layoutA_TV`, `_B_TV`, `_C_TV` | [`TiledMma::tile_shape`], [`thread_value`](TiledMma::thread_value) |
 //! | `print`, `print_type` | `Display`, which is the notation of this manual; `parse` reads it, see [`expr`](crate::expr) |
 //! | `print_layout` | [`Picture::table`](crate::draw::Picture::table) |
 //! | `print_latex`, `print_latex_tv`, `print_svg` | [`Picture::latex`](crate::draw::Picture::latex), [`svg`](crate::draw::Picture::svg); of thread-value layouts [`of_thread_value`](crate::draw::Picture::of_thread_value) |
 //! | `print_tensor`, `thread0`, `block0` | left out: data, and the device |
+//!
+//! # Instructions, and what runs on a device
+//!
+//! This crate says where elements lie. What is done to them is written with other crates.
+//!
+//! | CuTe | here |
+//! |---|---|
+//! | `Copy_Atom::with`: barriers, multicast masks, cache hints | left out: operands of instructions, not of layouts; `ptx::TensorLoad` |
+//! | copy and matrix instructions, `cp.async`, bulk and tensor copies, `movmatrix`, `wgmma` fences and groups | left out: the methods of `ptx::Builder` |
+//! | `elect_one`, cluster barriers, ranks, `mapa` | left out: the same |
+//! | `create_tma_multicast_mask` | left out: a mask of CTA ranks; the slices that they copy are [`BoxPlan::sliced`](crate::atom::boxes::BoxPlan::sliced) |
+//! | legality of tensor maps | of boxes, strides and swizzles [`BoxRule`](crate::BoxRule); of addresses, where there are some |
+//! | im2col copies | left out: convolutions, which these kernels do not compute |
+//! | descriptors edited on the device | left out: `ptx::Builder` |
+//! | `ss_op_selector`, `rs_op_selector` | left out: N of the instruction is the tile's, as the kernel's type says |
+//! | FP64 and complex instructions | left out: their fragments can be given as [`ThreadValue`] |
+//! | `cooperative_copy`, `cooperative_gemm`, `copy_if`, `axpby`, `reduce`, … | left out: loops, which a kernel writes over its parts |
 //!
 //! # pycute
 //!

@@ -471,6 +471,44 @@
 //! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
+//! A group that executes several instructions has modes for them in its parts: `(value, along M, along N)`. Operands that `wgmma` reads from shared memory are no thread's own. Their parts say where
+//! each instruction begins to read, which is what goes into its descriptors:
+//!
+//! ```
+//! use cute_rs::atom::{Major, SwizzleMode, descriptor::MatrixDescriptor, wgmma};
+//! use cute_rs::{Operand, TiledMma};
+//!
+//! // Two warpgroups multiply 256 x 64 by 64 of K: two blocks of rows each, four instructions along K.
+//! let mma = TiledMma::new(wgmma::atom(64, 16)?, [2, 1, 1])?;
+//! let tile = MatrixDescriptor::new(Major::K, SwizzleMode::B128, 16, 256, 64)?;
+//! let a = mma.partition(Operand::A, tile.layout())?;
+//! // Thread and group choose a part: any thread of the second group begins 64 rows further down.
+//! let begins = |thread, group| a.at(&[Some(thread), Some(group), Some(0), Some(0)]).map(|part| part.1);
+//! assert_eq!((begins(0, 0)?, begins(99, 1)?), (0, 64 * 64));
+//! // Block and step are modes of the part: 128 rows and 16 elements further.
+//! let places = [0, 1].map(|block| [0, 1, 2, 3].map(|step| a.part().at_modes(&[0, block, step])));
+//! assert_eq!(places, [[0, 16, 32, 48], [8192, 8208, 8224, 8240]]);
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
+//! On the way out some instructions exchange elements: `stmatrix` reads a fragment from the registers of a warp, and each
+//! lane writes a row. Such a copy has two layouts, and four warps below each other make it a warpgroup's:
+//!
+//! ```
+//! use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
+//!
+//! let store = stmatrix::stmatrix(4, false)?.in_groups(&[4, 1])?;
+//! assert_eq!((store.tile().to_string().as_str(), store.threads()), ("(64,16)", 128));
+//! // It reads the accumulators of 16 columns in the order in which `wgmma` leaves them.
+//! assert_eq!(store.retile(&wgmma::accumulator(16)?.layout())?.coalesce().to_string(), "8:1");
+//!
+//! // Thread 37, lane 5 of warp 1, writes row 21, the first of four times from column 0; the swizzle moves it by 5 chunks.
+//! let tile = smem::tile(Major::K, SwizzleMode::B128, 16, 64, 64)?;
+//! let rows = store.partition_d(&tile)?.tensor(0_u32, &[Some(37)])?;
+//! assert_eq!((rows.layout.shape().to_string().as_str(), rows.at(0)?), ("((8),1,4)", 21 * 64 + 5 * 8));
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
+//!
 //! # The boxes of a tensor copy
 //!
 //! A tensor copy moves boxes: in shared memory a box is one run, in global memory it is a rectangle. Which rectangle that is
