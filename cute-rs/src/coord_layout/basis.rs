@@ -62,7 +62,7 @@ impl Basis {
     ///
     /// # Errors
     /// [`LayoutError::BasisSplit`] where one stride counts along a component that another goes into, as `1@0` and `1@1@0`
-    /// do; [`LayoutError::Capacity`] above [`MAX_LEAVES`] components.
+    /// do; [`LayoutError::Capacity`] above [`MAX_LEAVES`](crate::MAX_LEAVES) components.
     pub const fn coprofile(strides: &[Self]) -> Result<IntTuple, LayoutError> {
         Self::new_profile(strides, &Self::plain(0))
     }

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::argument::{Argument, Operand};
+use super::calls::swizzled;
 use super::operations::{self, Failure, Operation};
 use super::parse::{Kind, Node};
 use super::{Fault, Value, range};
@@ -153,10 +154,8 @@ fn after(a: &Argument, b: &Argument, span: Range<usize>) -> Result<Operand, Faul
     {
         Ok(Value::Part(Tensor { layout, start: *start }).into())
     } else if let (Some(swizzle), None) = (a.swizzle(), b.swizzle()) {
-        let inner = b.composed()?;
-        let both = if inner.swizzle.bits == 0 { Ok(swizzle) } else { swizzle.composition(inner.swizzle) };
-        let swizzle = both.map_err(|error| Fault::refused(span, "two swizzles", &error))?;
-        Ok(Value::Composed(ComposedLayout { swizzle, ..inner }).into())
+        let both = swizzled(swizzle, 0, &b.composed()?);
+        Ok(Value::Composed(both.map_err(|error| Fault::refused(span, "two swizzles", &error))?).into())
     } else {
         call(operation("composition", &span)?, span, Vec::from([a.clone(), b.clone()]))
     }

@@ -11,6 +11,7 @@ use crate::coord_layout::{Basis, CoordLayout};
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
+use crate::swizzle::Swizzle;
 
 type Changed = Result<Layout, LayoutError>;
 
@@ -83,14 +84,39 @@ pub(super) fn tiled_plain(
 }
 
 /// A layout after another, which may yield the coordinates of its modes.
+///
+/// A swizzle goes after a swizzle or after a layout, with an offset between them or without.
 pub(super) fn composed(a: &[Argument]) -> Result<Value, Failure> {
-    if let (Some(first), Some(second)) = (a[0].swizzle(), a[1].swizzle()) {
+    if let (Some(first), Some(second), 2) = (a[0].swizzle(), a[1].swizzle(), a.len()) {
         return Ok(first.composition(second)?.into());
+    }
+    if let Some(swizzle) = a[0].swizzle() {
+        let offset = if a.len() == 3 { a[1].int()? } else { 0 };
+        return Ok(swizzled(swizzle, offset, &a[a.len() - 1].composed()?)?.into());
+    }
+    if let Some(more) = a.get(2) {
+        return Err(more.instead_of("nothing more, unless the first argument is a swizzle,").into());
     }
     match a[1].coords() {
         Some(coords) => inside(a, |l| l.composition_coords(&coords.covering(&l.shape())?)),
         None => tiled(a, Layout::composition_by),
     }
+}
+
+/// `Sw o offset o C`: swizzles after each other become one, with no offset between them.
+pub(super) fn swizzled(
+    swizzle: Swizzle,
+    offset: i64,
+    inner: &ComposedLayout,
+) -> Result<ComposedLayout, LayoutError> {
+    if inner.swizzle.bits == 0 {
+        return Ok(ComposedLayout { swizzle, offset: inner.offset + offset, ..*inner });
+    }
+    if offset != 0 {
+        let bits = |swizzle: Swizzle| swizzle.source_mask() | swizzle.target_mask();
+        return Err(LayoutError::SwizzlePair { first: bits(swizzle), second: bits(inner.swizzle) });
+    }
+    Ok(ComposedLayout { swizzle: swizzle.composition(inner.swizzle)?, ..*inner })
 }
 
 /// An inverse, on the right or on the left: of a layout, a composed layout, a coordinate layout, or a swizzle.

@@ -205,7 +205,7 @@ const OPERATIONS: &[Operation] = &[
     operation("dice(C,L)", 2..=2, |a| part(a, false)),
     operation("domain_offset(c,L)", 2..=2, |a| Ok(a[1].composed()?.domain_offset(&a[0].tuple()?)?.into())),
     // Composition and inverses.
-    operation("composition(A,T)", 2..=2, composed),
+    operation("composition(A,T)", 2..=3, composed),
     operation("complement(L[,n])", 1..=2, complement),
     operation("right_inverse(L)", 1..=1, |a| inverse(&a[0], true)),
     operation("left_inverse(L)", 1..=1, |a| inverse(&a[0], false)),
