@@ -142,6 +142,24 @@ fn copied_operands() {
     ];
 }
 
+/// K below a chunk, below an instruction, and over several stages, with odd leading dimensions: no schedule changes D, and
+/// none shows a hazard.
+#[test]
+fn odd_extents_under_many_schedules() {
+    type Copying<O> = Composed<
+        CopyWgmma<O, Tile<U64, U16, U64>, Cooperative<U1, Cluster<U1, U1>, U3>>,
+        LinearCombination<bf16>,
+        Persistent<AlongM>,
+    >;
+    for seed in 0..200 {
+        let mut engine = Emulator::new().with_multiprocessors(2).with_schedule(Schedule::Random, seed);
+        let k = [1, 3, 7, 101, 301][seed as usize % 5];
+        let problem = GemmProblem { m: 67, n: 19, k };
+        support::check::<Copying<Kk>>(&mut engine, problem);
+        support::check::<Copying<Mn>>(&mut engine, problem);
+    }
+}
+
 #[test]
 fn arrivals_and_cache_policies() {
     type Shape = Tile<U128, U64, U64>;

@@ -1,6 +1,6 @@
 //! One GEMM on an engine against plain f64 loops.
 
-use collective::{Element, Epilogue, LinearArguments, Mainloop};
+use collective::{Element, Epilogue, LinearArguments, Mainloop, Producer};
 use cute_rs::atom::Major;
 use half::bf16;
 use kernel::{Call, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};
@@ -38,7 +38,12 @@ where
     let mut seed = m ^ n << 8 ^ k << 16;
     // Element (i, kk) lies at i * row + kk * column.
     let mut operand = |major, mn: u32| {
-        let pitch = if major == Major::K { k } else { mn }.next_multiple_of(8);
+        let contiguous = if major == Major::K { k } else { mn };
+        let pitch = match Gemm::<C>::PLAN.mainloop.producer {
+            Producer::Thread => contiguous.next_multiple_of(8),
+            // Odd: rows that begin at multiples of nothing but an element.
+            Producer::Warpgroup => contiguous | 1,
+        };
         let (row, column, lines) = if major == Major::K { (pitch, 1, mn) } else { (1, pitch, k) };
         (values(pitch * lines, &mut seed), row, column, pitch)
     };

@@ -173,7 +173,8 @@ impl Case {
                 Size::OneStageTiles if tiles_each < 2 => return Ok(None),
                 Size::OneStageTiles => 1,
                 Size::Long => {
-                    (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1))
+                    // What is done behind the last k-tile meets the ring's end too.
+                    (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
                 }
             }
             - 8;
