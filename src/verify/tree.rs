@@ -115,6 +115,14 @@ impl Memory for Uploads {
     }
 }
 
+/// The orders in which A and B lie for a kernel.
+fn orders<C: GemmConfig>() -> [Order; 2] {
+    let [a, b] = Gemm::<C>::PLAN.majors();
+    let a = if a == Major::K { Order::RowMajor } else { Order::ColumnMajor };
+    let b = if b == Major::K { Order::ColumnMajor } else { Order::RowMajor };
+    [a, b]
+}
+
 /// A byte that, repeated, is no number in any format.
 const POISON: u8 = 0xff;
 
@@ -189,22 +197,12 @@ impl<'e> Bench<'e> {
         C::Epilogue: HasTree,
     {
         let GemmProblem { m, n, k } = problem;
-        let [a_major, b_major] = Gemm::<C>::PLAN.majors();
-        let name = <C::Mainloop as Mainloop>::A::NAME;
-        let format = Format::named(name).ok_or(TreeError::Operands { name })?;
-        let [a_order, b_order] =
-            [(a_major, Order::RowMajor), (b_major, Order::ColumnMajor)].map(|(major, k_major)| {
-                match (major, k_major) {
-                    (Major::K, order) => order,
-                    (Major::Mn, Order::RowMajor) => Order::ColumnMajor,
-                    (Major::Mn, Order::ColumnMajor) => Order::RowMajor,
-                }
-            });
+        let format = Self::format::<C>()?;
+        let [a_order, b_order] = orders::<C>();
         let a = HostMatrix::random(format, [m, k], a_order, 8, Fill::Normal, &mut self.random);
         let b = HostMatrix::random(format, [k, n], b_order, 8, Fill::Normal, &mut self.random);
         let matrix = |address, matrix: &HostMatrix| MatrixRef { address, pitch: matrix.pitch.into() };
-        let program = Gemm::<C>::program()?;
-        let slots = self.engine.slots(&program)?;
+        let slots = self.engine.slots(&Gemm::<C>::program()?)?;
         let matrices = Matrices {
             workspace: self.engine.workspace(Gemm::<C>::workspace(problem, slots))?,
             problem,
@@ -212,7 +210,59 @@ impl<'e> Bench<'e> {
             b: matrix(self.upload(&b.bytes())?, &b),
             d,
         };
-        let time = match Gemm::<C>::launch_with(&matrices, arguments, slots)? {
+        self.check_product::<C>(&matrices, arguments)
+    }
+
+    /// The format of a kernel's operands.
+    fn format<C: GemmConfig>() -> Result<Format, TreeError> {
+        let name = <C::Mainloop as Mainloop>::A::NAME;
+        Format::named(name).ok_or(TreeError::Operands { name })
+    }
+
+    /// An operand as it was uploaded, or as a kernel left it; zero where there is no memory.
+    fn operand(&self, format: Format, extents: [u32; 2], order: Order, matrix: MatrixRef) -> HostMatrix {
+        let pitch = u32::try_from(matrix.pitch).unwrap_or(u32::MAX);
+        let mut host = HostMatrix::from_fn(format, extents, order, pitch, |_, _| 0.0);
+        for (i, bits) in (0u64..).zip(&mut host.bits) {
+            *bits = self.uploads.read(matrix.address + 2 * i, 2).unwrap_or(0) as u16;
+        }
+        host
+    }
+
+    /// What a buffer holds, to its end, after the last check.
+    ///
+    /// # Errors
+    /// Nothing was uploaded there.
+    pub fn read(&self, address: u64) -> Result<Vec<u8>, EngineError> {
+        match self.uploads.0.get(&address) {
+            Some((_, bytes)) => Ok(bytes.clone()),
+            None => Err(EngineError::Buffer { address, bytes: 0, needed: 1 }),
+        }
+    }
+
+    /// Multiplies matrices that were uploaded, or written by a kernel that was checked, and compares all that the kernel
+    /// writes with its tree.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check_product<C>(
+        &mut self,
+        matrices: &Matrices,
+        arguments: &<C::Epilogue as Epilogue>::Arguments,
+    ) -> Result<Checked, TreeError>
+    where
+        C: GemmConfig,
+        C::Epilogue: HasTree,
+    {
+        let (GemmProblem { m, n, k }, d) = (matrices.problem, matrices.d);
+        let format = Self::format::<C>()?;
+        let program = Gemm::<C>::program()?;
+        let slots = self.engine.slots(&program)?;
+        let launch = Gemm::<C>::launch_with(matrices, arguments, slots)?;
+        let [a_order, b_order] = orders::<C>();
+        let a = self.operand(format, [m, k], a_order, matrices.a);
+        let b = self.operand(format, [k, n], b_order, matrices.b);
+        let time = match launch {
             Some(launch) => Some(self.engine.launch(&program, launch.grid, &launch.arguments)?),
             None => None,
         };

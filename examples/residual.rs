@@ -1,0 +1,35 @@
+//! `D = alpha * A * B + bias + beta * C`, in place: D is C, as in the second half of a transformer's block.
+//!
+//! `cargo run --release --example residual`
+
+use falchion::collective::tree::{
+    LinearResidual, LinearResidualArguments, MatrixArgument, ResidualArgument, RowArgument,
+};
+use falchion::prelude::*;
+use falchion::verify::{Bench, Format};
+
+type MyGemm = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, TmaStore, LinearResidual<bf16>>,
+    Persistent<Grouped<AlongM, U8>>,
+>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut engine: Box<dyn Engine> = match Gpu::new(0) {
+        Ok(gpu) => Box::new(gpu),
+        Err(_) => Box::new(Emulator::new()),
+    };
+    let problem = GemmProblem { m: 300, n: 200, k: 96 };
+    let GemmProblem { m, n, .. } = problem;
+    let mut bench = Bench::new(engine.as_mut(), 1);
+    let c = MatrixArgument { address: bench.random(Format::Bf16, m * n, 0)?, pitch: n.into() };
+    let arguments = LinearResidualArguments {
+        alpha: 0.5,
+        bias: RowArgument { address: bench.random(Format::Bf16, n, 0)?, len: n },
+        residual: ResidualArgument { beta: 1.0, c: Some(c) },
+    };
+    let in_place = MatrixRef { address: c.address, pitch: c.pitch };
+    let checked = bench.check_at::<MyGemm>(problem, &arguments, in_place)?;
+    println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! A gated MLP in two kernels: `H = silu(X * G) * (X * U)` in one product with alternating columns of G and U, then
+//! `Y = H * V`. H never exists at twice its width.
+//!
+//! `cargo run --release --example swiglu`
+
+use falchion::collective::tree::{Scaled, ScaledArguments, SwiGlu};
+use falchion::prelude::*;
+use falchion::verify::{Bench, Format};
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Bands = Persistent<Grouped<AlongM, U8>>;
+/// D has half of the columns of the product.
+type Gate = Composed<
+    TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, TmaStore, SwiGlu>,
+    Bands,
+>;
+type Down = Composed<
+    TmaWgmma<Kk, Tile<U128, U128, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, TmaStore, Scaled>,
+    Bands,
+>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut engine: Box<dyn Engine> = match Gpu::new(0) {
+        Ok(gpu) => Box::new(gpu),
+        Err(_) => Box::new(Emulator::new()),
+    };
+    let (tokens, model, hidden) = (200, 128, 192);
+    let mut bench = Bench::new(engine.as_mut(), 1);
+    let matrix = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
+    let x = matrix(bench.random(Format::Bf16, tokens * model, 0)?, model);
+    let gate_and_up = matrix(bench.random(Format::Bf16, 2 * hidden * model, 0)?, model);
+    let down = matrix(bench.random(Format::Bf16, model * hidden, 0)?, hidden);
+    let h = matrix(bench.output(tokens as usize * hidden as usize * 2)?, hidden);
+    let y = matrix(bench.output(tokens as usize * model as usize * 2)?, model);
+
+    let first = Matrices {
+        problem: GemmProblem { m: tokens, n: 2 * hidden, k: model },
+        a: x,
+        b: gate_and_up,
+        d: h,
+        workspace: None,
+    };
+    let gated = bench.check_product::<Gate>(&first, &ScaledArguments { alpha: 0.1 })?;
+    println!("H: {} elements, at most {:.2} of the bound off", gated.compared, gated.ratio);
+    let second = Matrices {
+        problem: GemmProblem { m: tokens, n: model, k: hidden },
+        a: h,
+        b: down,
+        d: y,
+        workspace: None,
+    };
+    let result = bench.check_product::<Down>(&second, &ScaledArguments { alpha: 1.0 })?;
+    println!("Y: {} elements, at most {:.2} of the bound off", result.compared, result.ratio);
+    Ok(())
+}
