@@ -4,7 +4,7 @@
 //! `cargo run --release --example bias_gradient`
 
 use falchion::collective::Fast;
-use falchion::collective::functions::{GeluTanh, Gradient, Multiply};
+use falchion::collective::functions::{GeluTanh, Gradient};
 use falchion::collective::tree::{
     Accumulator, Amax, Compute, Load, MatrixArgument, ReduceRow, RowArgument, Sum,
 };
@@ -12,7 +12,7 @@ use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
 /// `acc * gelu'(x)`, where x is what went into the activation on the way forward.
-type Backward = Compute<Multiply, (Accumulator, Compute<Gradient<GeluTanh<Fast>>, (Load<bf16>,)>)>;
+type Backward = Compute<Gradient<GeluTanh<Fast>>, (Accumulator, Load<bf16>)>;
 
 type MyGemm = Composed<
     TmaWgmma<Operands<KMajor<bf16>, MnMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let gradient = RowArgument { address: bench.upload(&zeros(n))?, len: n };
     let largest = bench.upload(&zeros(1))?;
     // Outermost first: where the maximum goes, where the sums go, then the operands of the product.
-    let arguments = (largest, (gradient, ((), ((), ((), (before,))))));
+    let arguments = (largest, (gradient, ((), ((), before))));
     let checked = bench.check::<MyGemm>(problem, &arguments)?;
     let read = |bytes: Vec<u8>| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     println!("{} elements and sums, at most {:.2} of the bound off", checked.compared, checked.ratio);

@@ -12,17 +12,21 @@
 
 pub mod bound;
 pub mod format;
+pub mod fusions;
 pub mod instructions;
 pub mod matrix;
 pub mod oracle;
 pub mod product;
+pub mod sample;
 pub mod tables;
 pub mod tree;
 
 pub use format::Format;
+pub use fusions::{Fusion, fusions};
 pub use matrix::{HostMatrix, Order};
 pub use oracle::Sums;
 pub use product::{Mismatch, Outcome, Product, RunError};
+pub use sample::Sample;
 pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.

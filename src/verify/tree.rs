@@ -155,6 +155,16 @@ impl<'e> Bench<'e> {
         Ok(self.upload(&values.bytes())? + u64::from(shift) * 2)
     }
 
+    /// A random number of 0..`below`.
+    pub fn choose(&mut self, below: u32) -> u32 {
+        self.random.u32(..below.max(1))
+    }
+
+    /// A random number of -2..2.
+    pub fn number(&mut self) -> f32 {
+        self.random.f32() * 4.0 - 2.0
+    }
+
     /// Reserves `bytes` bytes of NaN for a tree to write to, and some that it must not touch.
     ///
     /// # Errors

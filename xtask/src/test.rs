@@ -18,6 +18,15 @@ pub(crate) fn with_ptxas() -> Result<(), Error> {
     eprintln!("xtask: kernels are assembled by {} ({})", ptxas.path.display(), ptxas.release);
     cargo::run(&[&TEST[..], &WITH_IGNORED].concat(), |command| {
         command.env(ptxas::VARIABLE, &ptxas.path);
+    })?;
+    outside()
+}
+
+/// Runs the crate that depends on the library from outside of the workspace.
+fn outside() -> Result<(), Error> {
+    let target = cargo::target_directory()?;
+    cargo::run(&["run", "--release", "--manifest-path", "tests/outside/Cargo.toml"], |command| {
+        command.env("CARGO_TARGET_DIR", target);
     })
 }
 

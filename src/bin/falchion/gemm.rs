@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
-use falchion::verify::{Format, HostMatrix, Order, Outcome, Product, RunError, Sums};
+use falchion::verify::{
+    Bench, Format, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
+};
 use kernel::{AnyGemm, GemmProblem, Machine, Request};
 
 use crate::engine::{Choice, Chosen, Progress};
@@ -19,7 +21,7 @@ use crate::{Failure, catalogue};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
-                        falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
+                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
 )]
 pub(crate) struct GemmArgs {
     /// Rows of A and D [default: 256, or the files'].
@@ -58,9 +60,18 @@ pub(crate) struct GemmArgs {
     /// Where to run.
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
+    /// A fused epilogue in place of alpha and beta, on random matrices: D and all that it writes beside are checked.
+    #[arg(long, value_name = "NAME", value_parser = fusion_names(),
+        conflicts_with_all = ["a", "b", "c", "out", "config", "alpha", "beta"])]
+    epilogue: Option<String>,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
+}
+
+/// The names of fused epilogues.
+fn fusion_names() -> Vec<&'static str> {
+    fusions().iter().map(|fusion| fusion.name).collect()
 }
 
 /// The matrices before a kernel is chosen.
@@ -76,6 +87,9 @@ impl GemmArgs {
             Failure::usage(format!("--dtype is `{}`, one of bf16 and f16 was needed", self.dtype))
         })?;
         let inputs = self.inputs()?;
+        if let Some(name) = &self.epilogue {
+            return self.fused(name, format, inputs.problem);
+        }
         let entry = self.kernel(format, &inputs)?;
         let product = self.product(format, &inputs, entry.as_ref());
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
@@ -127,6 +141,44 @@ impl GemmArgs {
             }
             Some(mismatch) => {
                 writeln!(out, "WRONG {mismatch}")?;
+                Err(Failure::Wrong)
+            }
+        }
+    }
+
+    /// A kernel with a fused epilogue, held against the epilogue's tree.
+    fn fused(&self, name: &str, format: Format, problem: GemmProblem) -> Result<(), Failure> {
+        let all = fusions();
+        let fusion = all
+            .iter()
+            .find(|fusion| fusion.name == name)
+            .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
+        let Chosen { mut engine, emulated, why } = self.engine.open()?;
+        let GemmProblem { m, n, k } = problem;
+        let mut out = io::stdout().lock();
+        writeln!(out, "engine    {} ({why})", engine.describe())?;
+        writeln!(out, "product   {m} x {n} x {k} {}", format.name())?;
+        writeln!(out, "epilogue  D = {}", fusion.formula)?;
+        let mut bench = Bench::new(engine.as_mut(), self.seed);
+        let outcome = fusion.check(&mut bench, format, problem);
+        match outcome {
+            Ok(checked) => {
+                if let Some(time) = checked.time.filter(|_| !emulated) {
+                    writeln!(
+                        out,
+                        "time      {:.1} us on the device (one cold run)",
+                        time.as_secs_f64() * 1e6
+                    )?;
+                }
+                let (ratio, compared) = (checked.ratio, checked.compared);
+                writeln!(out, "error     {ratio:.2} of the bound at most, of {compared} elements")?;
+                writeln!(out, "verified")?;
+                Ok(out.flush()?)
+            }
+            Err(TreeError::Launch(error)) => Err(Failure::from(error)),
+            Err(TreeError::Engine(error)) => Err(Failure::from(error)),
+            Err(error) => {
+                writeln!(out, "WRONG {error}")?;
                 Err(Failure::Wrong)
             }
         }

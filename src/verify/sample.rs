@@ -1,0 +1,226 @@
+//! Random arguments for trees.
+
+use collective::functions::Pointwise;
+use collective::tree::{
+    Accumulator, Bound, ColumnArgument, ColumnVector, Compute, Constant, Gated, GeGlu, Let, LinearBias,
+    LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, LinearResidual,
+    LinearResidualArguments, Load, MatrixArgument, Named, Node, Reduce, ReduceColumn, ReduceRow,
+    ReduceScalar, Residual, ResidualArgument, RowArgument, RowScaled, RowScaledArguments, RowVector, Scalar,
+    ScalarPointer, Scaled, ScaledArguments, Shape, SwiGlu,
+};
+use collective::tree::{AuxStore, Label};
+use collective::{Element, Scalars};
+use kernel::EngineError;
+use typenum::Unsigned;
+
+use super::{Bench, Format};
+
+/// A tree that can be given random arguments.
+pub trait Sample: Node {
+    /// Arguments for a value of this shape, with vectors and matrices of random numbers.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError>;
+}
+
+/// Arguments of functions that can be random.
+pub trait RandomScalars: Scalars {
+    /// Numbers of `next`.
+    fn random(next: &mut dyn FnMut() -> f32) -> Self;
+}
+
+impl RandomScalars for () {
+    fn random(_next: &mut dyn FnMut() -> f32) {}
+}
+
+impl RandomScalars for f32 {
+    fn random(next: &mut dyn FnMut() -> f32) -> Self {
+        next()
+    }
+}
+
+impl<const N: usize> RandomScalars for [f32; N] {
+    fn random(next: &mut dyn FnMut() -> f32) -> Self {
+        let mut all = core::array::from_fn(|_| next());
+        // Limits come in order.
+        all.sort_by(f32::total_cmp);
+        all
+    }
+}
+
+/// Random elements of type `T`, of which the first lies up to two elements behind an aligned address.
+fn elements<T: Element>(bench: &mut Bench<'_>, count: u32) -> Result<u64, EngineError> {
+    let shift = bench.choose(3);
+    bench.random(Format::named(T::NAME).unwrap_or(Format::Bf16), count, shift)
+}
+
+/// A row-major matrix, its rows up to two elements apart.
+fn matrix(
+    bench: &mut Bench<'_>,
+    Shape { m, n }: Shape,
+    format: Format,
+) -> Result<MatrixArgument, EngineError> {
+    let pitch = n + bench.choose(3);
+    let shift = bench.choose(3);
+    Ok(MatrixArgument { address: bench.random(format, m * pitch, shift)?, pitch: pitch.into() })
+}
+
+/// Numbers that a reduction leaves as they are.
+fn identities<O: Reduce>(bench: &mut Bench<'_>, count: u32) -> Result<u64, EngineError> {
+    bench.upload(&O::IDENTITY.to_le_bytes().repeat(count as usize))
+}
+
+macro_rules! nothing {
+    ($([$($generics:tt)*] $node:ty;)*) => {$(
+        impl<$($generics)*> Sample for $node {
+            fn sample(_bench: &mut Bench<'_>, _shape: Shape) -> Result<(), EngineError> {
+                Ok(())
+            }
+        }
+    )*};
+}
+
+nothing! {
+    [] Accumulator;
+    [N: Unsigned + 'static, D: Unsigned + 'static] Constant<N, D>;
+    [D: Unsigned + 'static] Bound<D>;
+}
+
+impl Sample for Scalar {
+    fn sample(bench: &mut Bench<'_>, _shape: Shape) -> Result<f32, EngineError> {
+        Ok(bench.number())
+    }
+}
+
+impl<T: Element> Sample for ScalarPointer<T> {
+    fn sample(bench: &mut Bench<'_>, _shape: Shape) -> Result<u64, EngineError> {
+        elements::<T>(bench, 1)
+    }
+}
+
+impl<T: Element> Sample for RowVector<T> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<RowArgument, EngineError> {
+        Ok(RowArgument { address: elements::<T>(bench, shape.n)?, len: shape.n })
+    }
+}
+
+impl<T: Element> Sample for ColumnVector<T> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<ColumnArgument, EngineError> {
+        Ok(ColumnArgument { address: elements::<T>(bench, shape.m)?, len: shape.m })
+    }
+}
+
+impl<T: Element> Sample for Load<T> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<MatrixArgument, EngineError> {
+        matrix(bench, shape, Format::named(T::NAME).unwrap_or(Format::Bf16))
+    }
+}
+
+impl<T: Element> Sample for Residual<T> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<ResidualArgument, EngineError> {
+        if bench.choose(3) == 0 {
+            return Ok(ResidualArgument::default());
+        }
+        Ok(ResidualArgument { beta: bench.number(), c: Some(Load::<T>::sample(bench, shape)?) })
+    }
+}
+
+impl<T: Element, X: Sample> Sample for AuxStore<T, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let pitch = shape.n + bench.choose(3);
+        let address = bench.output(shape.m as usize * pitch as usize * (T::BITS as usize / 8))?;
+        Ok((MatrixArgument { address, pitch: pitch.into() }, X::sample(bench, shape)?))
+    }
+}
+
+impl<O: Reduce, X: Sample> Sample for ReduceRow<O, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let row = RowArgument { address: identities::<O>(bench, shape.n)?, len: shape.n };
+        Ok((row, X::sample(bench, shape)?))
+    }
+}
+
+impl<O: Reduce, X: Sample> Sample for ReduceColumn<O, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let column = ColumnArgument { address: identities::<O>(bench, shape.m)?, len: shape.m };
+        Ok((column, X::sample(bench, shape)?))
+    }
+}
+
+impl<O: Reduce, X: Sample> Sample for ReduceScalar<O, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        Ok((identities::<O>(bench, 1)?, X::sample(bench, shape)?))
+    }
+}
+
+impl<L: Label, X: Sample> Sample for Named<L, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<X::Arguments, EngineError> {
+        X::sample(bench, shape)
+    }
+}
+
+impl<X: Sample, Body: Sample> Sample for Let<X, Body> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        Ok((X::sample(bench, shape)?, Body::sample(bench, shape)?))
+    }
+}
+
+impl<F: Pointwise<2, Arguments: RandomScalars>, X: Sample> Sample for Gated<F, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let arguments = F::Arguments::random(&mut || bench.number());
+        Ok((arguments, X::sample(bench, Shape { n: shape.n * 2, ..shape })?))
+    }
+}
+
+macro_rules! compute {
+    ($($n:literal: $($node:ident),+;)*) => {$(
+        impl<F: Pointwise<$n, Arguments: RandomScalars>, $($node: Sample),+> Sample for Compute<F, ($($node,)+)> {
+            fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+                let arguments = F::Arguments::random(&mut || bench.number());
+                Ok((arguments, ($($node::sample(bench, shape)?,)+)))
+            }
+        }
+    )*};
+}
+
+compute! {
+    1: A;
+    2: A, B;
+    3: A, B, C;
+    4: A, B, C, D;
+}
+
+macro_rules! structs {
+    ($([$($t:ident)?] $node:ty, |$bench:ident, $shape:ident| $arguments:expr;)*) => {$(
+        impl $(<$t: Element>)? Sample for $node {
+            fn sample($bench: &mut Bench<'_>, $shape: Shape) -> Result<Self::Arguments, EngineError> {
+                Ok($arguments)
+            }
+        }
+    )*};
+}
+
+/// Alpha and a bias.
+fn biased<T: Element>(bench: &mut Bench<'_>, shape: Shape) -> Result<LinearBiasArguments, EngineError> {
+    Ok(LinearBiasArguments { alpha: bench.number(), bias: RowVector::<T>::sample(bench, shape)? })
+}
+
+structs! {
+    [] Scaled, |bench, _shape| ScaledArguments { alpha: bench.number() };
+    [] SwiGlu, |bench, _shape| ScaledArguments { alpha: bench.number() };
+    [] GeGlu, |bench, _shape| ScaledArguments { alpha: bench.number() };
+    [T] LinearBias<T>, |bench, shape| biased::<T>(bench, shape)?;
+    [T] LinearBiasRelu<T>, |bench, shape| biased::<T>(bench, shape)?;
+    [T] LinearBiasGelu<T>, |bench, shape| biased::<T>(bench, shape)?;
+    [T] LinearBiasSilu<T>, |bench, shape| biased::<T>(bench, shape)?;
+    [T] LinearResidual<T>, |bench, shape| LinearResidualArguments {
+        alpha: bench.number(),
+        bias: RowVector::<T>::sample(bench, shape)?,
+        residual: Residual::<T>::sample(bench, shape)?,
+    };
+    [T] RowScaled<T>, |bench, shape| RowScaledArguments {
+        scale: ColumnVector::<T>::sample(bench, shape)?,
+        bias: RowVector::<T>::sample(bench, shape)?,
+    };
+}

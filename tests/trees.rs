@@ -1,0 +1,124 @@
+//! Trees of every kind of node on random shapes: what the kernel writes in the emulator is what the tree is on the host.
+
+use falchion::collective::functions::*;
+use falchion::collective::tree::*;
+use falchion::collective::{Fast, Fastest, Store};
+use falchion::prelude::*;
+use falchion::verify::{Bench, Sample, TreeError};
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Bands = Persistent<Grouped<AlongM, U2>>;
+type One<S, X> =
+    Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
+type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U48, U64>, Pingpong>, TreeEpilogue<bf16, S, X>, Bands>;
+
+type Check = fn(&mut Bench<'_>, GemmProblem, u32) -> Result<(), TreeError>;
+
+fn check<X: Sample>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
+    fn with<X: Sample, S: Store<bf16>>(
+        bench: &mut Bench<'_>,
+        problem: GemmProblem,
+        turns: bool,
+        arguments: &X::Arguments,
+    ) -> Result<(), TreeError> {
+        if turns {
+            bench.check::<Turns<S, X>>(problem, arguments)?;
+        } else {
+            bench.check::<One<S, X>>(problem, arguments)?;
+        }
+        Ok(())
+    }
+    let halvings = X::FACTS.halvings.unwrap_or(0);
+    let n = problem.n >> halvings << halvings;
+    let problem = GemmProblem { n: n.max(1 << halvings), ..problem };
+    let columns = problem.n >> halvings;
+    let arguments = X::sample(bench, Shape { m: problem.m, n: columns })?;
+    if columns.is_multiple_of(8) && kernel & 2 != 0 {
+        with::<X, TmaStore>(bench, problem, kernel & 1 != 0, &arguments)
+    } else {
+        with::<X, DirectStore>(bench, problem, kernel & 1 != 0, &arguments)
+    }
+}
+
+type Sigmoids<X> = Compute<Sigmoid<Fast>, (X,)>;
+type Plus<X, Y> = Compute<Add, (X, Y)>;
+type Times<X, Y> = Compute<Multiply, (X, Y)>;
+type Row = RowVector<bf16>;
+type Column = ColumnVector<bf16>;
+type Matrix = Load<bf16>;
+type Half = Constant<U1, U2>;
+
+const TREES: [Check; 24] = [
+    check::<Accumulator>,
+    check::<Times<Half, Plus<Accumulator, Row>>>,
+    check::<Plus<Times<Row, Accumulator>, Times<Column, Matrix>>>,
+    check::<Compute<MultiplyAdd, (Accumulator, ScalarPointer<bf16>, Residual<bf16>)>>,
+    check::<Compute<Clamp, (Plus<Accumulator, Column>,)>>,
+    check::<Compute<LeakyRelu, (Compute<Gelu, (Accumulator,)>,)>>,
+    check::<Compute<Gradient<Silu<Fast>>, (Accumulator, Matrix)>>,
+    check::<Compute<Maximum, (AuxStore<bf16, Accumulator>, Row)>>,
+    check::<AuxStore<bf16, Compute<Relu, (AuxStore<bf16, Plus<Accumulator, Row>>,)>>>,
+    check::<ReduceRow<Sum, Times<Accumulator, Matrix>>>,
+    check::<ReduceRow<Max, Plus<Accumulator, Row>>>,
+    check::<ReduceColumn<Sum, ReduceRow<AbsMax, Accumulator>>>,
+    check::<ReduceColumn<Max, Compute<Subtract, (Accumulator, Column)>>>,
+    check::<Amax<Compute<GeluTanh<Fastest>, (Plus<Accumulator, Row>,)>>>,
+    check::<ReduceScalar<Sum, Sigmoids<Accumulator>>>,
+    check::<Let<Plus<Accumulator, Row>, Times<Bound, Sigmoids<Bound>>>>,
+    check::<Let<Matrix, Let<Accumulator, Plus<Bound<U1>, Times<Bound, Bound>>>>>,
+    check::<Gated<Glu<Silu<Fast>>, Accumulator>>,
+    check::<Plus<Column, Gated<Glu<Relu>, Plus<Accumulator, Row>>>>,
+    check::<AuxStore<bf16, Gated<Maximum, AuxStore<bf16, Times<Scalar, Accumulator>>>>>,
+    check::<ReduceRow<Sum, Gated<Add, ReduceRow<Sum, Accumulator>>>>,
+    check::<Let<Gated<Glu<Tanh<Fast>>, Accumulator>, Times<Bound, Plus<Bound, Row>>>>,
+    check::<LinearResidual<bf16>>,
+    check::<RowScaled<bf16>>,
+];
+
+#[test]
+fn random_trees_and_shapes() {
+    use rayon::prelude::*;
+    let failures: Vec<String> = (0..504u64)
+        .into_par_iter()
+        .filter_map(|case| {
+            let mut random = fastrand::Rng::with_seed(case);
+            let tree = case as usize % TREES.len();
+            let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
+            let (m, k) = (extent(150, 1), extent(72, 8));
+            // Whole chunks, pairs, or any number of columns.
+            let step = [8, 2, 1][case as usize / TREES.len() % 3];
+            let problem = GemmProblem { m, n: extent(100, step), k };
+            let kernel = random.u32(..4);
+            let mut engine = Emulator::new().with_multiprocessors(3);
+            let mut bench = Bench::new(&mut engine, case);
+            let result = TREES[tree](&mut bench, problem, kernel);
+            result
+                .err()
+                .map(|error| format!("case {case}, tree {tree}, {problem:?}, kernel {kernel}: {error}"))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} of 504:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// A kernel that leaves the bias out is found out.
+#[test]
+fn another_tree_is_noticed() {
+    let mut engine = Emulator::new();
+    let mut bench = Bench::new(&mut engine, 1);
+    let problem = GemmProblem { m: 64, n: 32, k: 64 };
+    let arguments = Plus::<Accumulator, Row>::sample(&mut bench, Shape { m: 64, n: 32 }).expect("memory");
+    struct Forgetful;
+    impl falchion::collective::Pointwise<2> for Forgetful {
+        type Arguments = ();
+        fn name() -> String {
+            "forgetful".into()
+        }
+        fn apply<R: falchion::collective::Real>((): (), [x, y]: [R; 2]) -> R {
+            // On the host the sum, in a kernel not: `Debug` of a device value names a register.
+            if format!("{x:?}").contains("Reg") { x } else { x + y }
+        }
+    }
+    let checked =
+        bench.check::<One<DirectStore, Compute<Forgetful, (Accumulator, Row)>>>(problem, &arguments);
+    assert!(matches!(checked, Err(TreeError::Value { .. })), "{checked:?}");
+}
