@@ -10,7 +10,7 @@ type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
 type One<S, X> =
     Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
-type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U48, U64>, Pingpong>, TreeEpilogue<bf16, S, X>, Bands>;
+type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEpilogue<bf16, S, X>, Bands>;
 
 type Check = fn(&mut Bench<'_>, GemmProblem, u32) -> Result<(), TreeError>;
 
