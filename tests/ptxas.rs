@@ -170,6 +170,20 @@ fn every_form_of_wgmma_assembles() {
     }
 }
 
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn every_other_form_assembles() {
+    let (forms, mut refused) = (falchion::verify::instructions::forms(), Vec::new());
+    for (i, form) in forms.iter().enumerate().filter(|(_, form)| !form.family.starts_with("wgmma")) {
+        let prepared = form.prepare(0).expect("legal");
+        let report = assemble(&format!("form_{i}"), prepared.program().text());
+        if !report.accepted {
+            refused.push(format!("{}: {}", form.name, report.log));
+        }
+    }
+    assert!(refused.is_empty(), "{}", refused.join("\n"));
+}
+
 /// The modifiers of one type and N, each alone and in both states.
 fn wgmma_forms(f: &Builder, types: WgmmaTypes, n: u32, sparse: Option<u32>) {
     let descriptor = f.special(Special::CtaX).cast::<u64>();

@@ -279,6 +279,9 @@ impl Checker<'_> {
                 let legal = ty.is_integer() || matches!(ty, Type::F32 | Type::F64);
                 self.require(legal, || format!("setp is not offered for .{ty}"));
             }
+            Inst::Select { ty, .. } => {
+                self.require(*ty != Type::Pred, || "selp does not exist for .pred".to_owned());
+            }
             Inst::Convert { from, dst, .. } => {
                 let to = self.ty(*dst).unwrap_or(Type::Pred);
                 let legal = *from != Type::Pred && to != Type::Pred && *from != to;
@@ -354,7 +357,6 @@ impl Checker<'_> {
             }
             Inst::Move { .. }
             | Inst::MulWide { .. }
-            | Inst::Select { .. }
             | Inst::Unpack { .. }
             | Inst::ReadSpecial { .. }
             | Inst::ShuffleIndex { .. }

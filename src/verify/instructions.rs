@@ -8,6 +8,9 @@
 //! # Adding a family
 //! Write a module with a `pub(super) fn forms() -> Vec<Form>` and name it in [`forms`].
 
+mod copies;
+mod lanes;
+mod memory;
 mod record;
 mod wgmma;
 
@@ -15,7 +18,7 @@ use core::fmt;
 
 use emulator::Numerics;
 use kernel::{Emulator, Engine, EngineError, Program};
-use ptx::abi::Grid;
+use ptx::abi::{Argument, Grid, TensorMap};
 use ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
 use serde::Serialize;
 
@@ -28,6 +31,9 @@ pub type Emit = Box<dyn for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) 
 
 /// The cases of a form, the same for the same seed.
 pub type Cases = Box<dyn Fn(u64) -> Vec<Case> + Send + Sync>;
+
+/// Tensor maps from the addresses of the inputs and outputs.
+pub type Maps = Box<dyn Fn(u64, u64) -> Vec<TensorMap> + Send + Sync>;
 
 /// One form of an instruction.
 pub struct Form {
@@ -49,7 +55,9 @@ pub struct Form {
     pub output_bytes: usize,
     /// Bytes of one element of the output: the unit in which mismatches are counted.
     pub element_bytes: usize,
-    /// The cases.
+    /// The tensor maps that the program declares, behind which come no other parameters; `None` for none.
+    pub maps: Option<Maps>,
+    /// The cases; one alone where there are maps.
     pub cases: Cases,
 }
 
@@ -81,7 +89,7 @@ impl fmt::Debug for Case {
 
 /// Every form there is.
 pub fn forms() -> Vec<Form> {
-    wgmma::forms()
+    [wgmma::forms(), lanes::forms(), memory::forms(), copies::forms()].into_iter().flatten().collect()
 }
 
 /// Why a form could not be run.
@@ -245,7 +253,11 @@ impl Prepared<'_> {
         let outputs = engine.upload(&vec![0xA5; output * self.cases.len()])?;
         let ctas = u32::try_from(self.cases.len()).unwrap_or(0) * self.form.cluster;
         let grid = Grid { ctas: [ctas, 1, 1] };
-        let launched = engine.launch(&self.program, grid, &[inputs.address.into(), outputs.address.into()]);
+        let mut arguments: Vec<Argument> = vec![inputs.address.into(), outputs.address.into()];
+        let maps =
+            self.form.maps.as_ref().map_or_else(Vec::new, |maps| maps(inputs.address, outputs.address));
+        arguments.extend(maps.into_iter().map(Argument::from));
+        let launched = engine.launch(&self.program, grid, &arguments);
         let read = launched.and_then(|_| engine.read(outputs));
         engine.free(inputs)?;
         engine.free(outputs)?;

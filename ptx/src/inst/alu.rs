@@ -337,7 +337,8 @@ impl AluOp {
         })
     }
 
-    pub(crate) const fn name(self) -> &'static str {
+    /// PTX's name, without its modifiers.
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Bits(BitOp::Population, _) => "popc",
             Self::Bits(BitOp::LeadingZeros, _) => "clz",

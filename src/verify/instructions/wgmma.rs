@@ -164,6 +164,7 @@ impl Shape {
             input_bytes: places.end as usize,
             output_bytes: (THREADS * self.sums() * 4) as usize,
             element_bytes: if halves { 2 } else { 4 },
+            maps: None,
             cases: Box::new(move |seed| {
                 let mut random = super::random(seed, &seed_name);
                 kinds.iter().map(|&kind| case(self, kind, &mut random)).collect()

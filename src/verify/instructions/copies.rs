@@ -1,0 +1,559 @@
+//! Copies: `cp.async`, bulk copies, tensor copies in every mode, reductions by copies, stores to a peer, tensor maps that
+//! the kernel changes, and states of mbarriers.
+
+use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction, Scope};
+use ptx::{Builder, BulkLoad, MapChange, Special, TensorLoad, Type, Value};
+
+use super::lanes::value;
+use super::memory::plain;
+use super::{Case, Form};
+
+const THREADS: u32 = 32;
+/// Bytes of a line.
+const LINE: u32 = 512;
+/// Where barriers lie, behind a line and room for swizzles.
+const BARRIER: u32 = 8192;
+
+/// Emits a program; gets the inputs, the outputs and the beginning of shared memory.
+type Body = Box<dyn for<'f> Fn(&'f Builder, [Value<'f, u64>; 2], Value<'f, u32>) + Send + Sync>;
+
+/// Outputs from inputs.
+type Expected = fn(&[u8]) -> Vec<u8>;
+
+/// Every form.
+pub(super) fn forms() -> Vec<Form> {
+    let mut all = thread_copies();
+    all.extend(lines());
+    all.extend(reductions());
+    all.extend(peers());
+    all.extend(boxes());
+    all.extend(tensor_reductions());
+    all.push(changed_map());
+    all.push(states());
+    all
+}
+
+/// A form of one line in and `output` bytes out; `expected` gives them from the inputs.
+fn line(
+    (family, name): (&str, String),
+    (cluster, input, output): (u32, u32, u32),
+    ty: Type,
+    expected: Option<Expected>,
+    body: Body,
+) -> Form {
+    let seed_name = name.clone();
+    Form {
+        family: family.to_owned(),
+        name,
+        threads: THREADS,
+        shared_bytes: BARRIER + 64,
+        cluster,
+        emit: Box::new(move |f, inputs, outputs| body(f, [inputs, outputs], f.shared_base())),
+        input_bytes: input as usize,
+        output_bytes: output as usize,
+        element_bytes: ty.bytes() as usize,
+        maps: None,
+        cases: Box::new(move |seed| {
+            let mut random = super::random(seed, &seed_name);
+            ["first", "second"]
+                .map(|name| {
+                    let count = input / ty.bytes();
+                    let size = ty.bytes() as usize;
+                    let words = (0..count)
+                        .flat_map(|_| value(ty, &mut random, false).to_le_bytes().into_iter().take(size));
+                    let input: Vec<u8> = words.collect();
+                    let expected = expected.map(|expected| expected(&input));
+                    Case { expected, ..plain(name, input, None, size as u32) }
+                })
+                .into()
+        }),
+    }
+}
+
+fn first<'f>(f: &'f Builder) -> Value<'f, bool> {
+    f.special(Special::ThreadX).equals(0)
+}
+
+/// A barrier of one arrival that awaits `bytes` bytes in every CTA.
+fn awaiting<'f>(f: &'f Builder, shared: Value<'f, u32>, bytes: u32) -> Value<'f, u32> {
+    let barrier = shared + BARRIER;
+    f.if_(first(f), || {
+        f.mbarrier_init(barrier, 1);
+        f.fence_mbarrier_init();
+        f.mbarrier_arrive_expect(barrier, bytes);
+    });
+    f.cluster_arrive(false);
+    f.cluster_wait();
+    barrier
+}
+
+/// Copies `bytes` bytes of shared memory to global memory.
+fn out<'f>(f: &'f Builder, shared: Value<'f, u32>, to: Value<'f, u64>, bytes: u32) {
+    let thread = f.special(Special::ThreadX);
+    for at in (0..bytes).step_by(THREADS as usize * 4) {
+        let [word] = f.load_shared_vector::<u32, 1>(shared + thread * 4 + at, 0);
+        f.store_global(to + (thread * 4 + at).cast::<u64>(), 0, [word]);
+    }
+}
+
+/// Copies `bytes` bytes of global memory to shared memory, and fences.
+fn fill<'f>(f: &'f Builder, from: Value<'f, u64>, shared: Value<'f, u32>, bytes: u32) {
+    let thread = f.special(Special::ThreadX);
+    for at in (0..bytes).step_by(THREADS as usize * 4) {
+        let word = f.load_global::<u32>(from + (thread * 4 + at).cast::<u64>(), 0);
+        f.store_shared(shared + thread * 4 + at, 0, [word]);
+    }
+    f.fence_proxy_async(ProxySpace::All);
+    f.barrier_sync(0, THREADS);
+}
+
+/// Closes the first thread's group and waits for it.
+fn finished(f: &Builder) {
+    f.bulk_commit();
+    f.bulk_wait(0, false);
+}
+
+fn thread_copies() -> Vec<Form> {
+    let mut all = Vec::new();
+    for bytes in [4, 8, 16] {
+        for read in [None, Some(bytes / 2), Some(0)] {
+            let what = read.map_or_else(String::new, |read| format!(" of which {read}"));
+            let body: Body = Box::new(move |f, [input, output], shared| {
+                let thread = f.special(Special::ThreadX);
+                let (at, size) = (thread * bytes, read.map(|read| f.constant(read)));
+                f.copy_async(bytes, shared + at, (input + at.cast::<u64>(), 0), size);
+                f.copy_commit();
+                f.copy_wait(0);
+                f.barrier_sync(0, THREADS);
+                out(f, shared, output, THREADS * bytes);
+            });
+            let expected: Option<Expected> = if read.is_none() { Some(<[u8]>::to_vec) } else { None };
+            let sizes = (1, THREADS * bytes, THREADS * bytes);
+            all.push(line(
+                ("cp.async", format!("cp.async {bytes} B{what}")),
+                sizes,
+                Type::U32,
+                expected,
+                body,
+            ));
+        }
+    }
+    all
+}
+
+fn lines() -> Vec<Form> {
+    let sizes = (1, LINE, LINE);
+    let same: Option<Expected> = Some(<[u8]>::to_vec);
+    let load: Body = Box::new(|f, [input, output], shared| {
+        let barrier = awaiting(f, shared, LINE);
+        f.if_(first(f), || {
+            f.bulk_prefetch(input, LINE);
+            let load = BulkLoad { src: input, dst: shared, barrier, multicast: None, hint: None };
+            f.bulk_load(load, LINE);
+        });
+        f.mbarrier_wait(barrier, 0);
+        out(f, shared, output, LINE);
+    });
+    let store: Body = Box::new(|f, [input, output], shared| {
+        fill(f, input, shared, LINE);
+        f.if_(first(f), || {
+            f.bulk_store(output, shared, LINE);
+            finished(f);
+        });
+    });
+    let multicast: Body = Box::new(|f, [input, output], shared| {
+        let barrier = awaiting(f, shared, LINE);
+        let rank = f.special(Special::ClusterRank);
+        f.if_(first(f), || {
+            let part = rank * (LINE / 4);
+            let multicast = Some(f.constant(0b1111u16));
+            let (src, dst) = (input + part.cast::<u64>(), shared + part);
+            f.bulk_load(BulkLoad { src, dst, barrier, multicast, hint: None }, LINE / 4);
+        });
+        f.mbarrier_wait(barrier, 0);
+        out(f, shared, output + rank.mul_wide(LINE), LINE);
+        f.cluster_arrive(false);
+        f.cluster_wait();
+    });
+    let four: Option<Expected> = Some(|line| line.repeat(4));
+    vec![
+        line(("cp.async.bulk", "cp.async.bulk global to shared".into()), sizes, Type::U32, same, load),
+        line(("cp.async.bulk", "cp.async.bulk shared to global".into()), sizes, Type::U32, same, store),
+        line(
+            ("cp.async.bulk", "cp.async.bulk multicast".into()),
+            (4, LINE, 4 * LINE),
+            Type::U32,
+            four,
+            multicast,
+        ),
+    ]
+}
+
+fn reductions() -> Vec<Form> {
+    let mut all = Vec::new();
+    for op in AtomicOp::ALL {
+        for ty in AtomicType::ALL {
+            let reduce = Reduction { op, ty };
+            if reduce.in_global() {
+                // The output begins as the first half of the inputs, and the second half is added to it.
+                let body: Body = Box::new(move |f, [input, output], shared| {
+                    fill(f, input, shared, LINE);
+                    f.if_(first(f), || {
+                        f.bulk_store(output, shared, LINE);
+                        finished(f);
+                    });
+                    f.barrier_sync(0, THREADS);
+                    fill(f, input + u64::from(LINE), shared, LINE);
+                    f.if_(first(f), || {
+                        f.bulk_reduce((op, ty), output, shared, LINE);
+                        finished(f);
+                    });
+                });
+                let name = format!("cp.reduce.async.bulk.global{}", reduce.suffix());
+                let sizes = (1, 2 * LINE, LINE);
+                all.push(line(("cp.reduce.async.bulk.global", name), sizes, ty.register(), None, body));
+            }
+            if reduce.in_shared() {
+                all.push(shared_reduction(reduce));
+            }
+        }
+    }
+    all
+}
+
+/// Rank 0 combines its line with that of rank 1, which holds the second half of the inputs.
+fn shared_reduction(reduce: Reduction) -> Form {
+    let body: Body = Box::new(move |f, [input, output], shared| {
+        let rank = f.special(Special::ClusterRank);
+        fill(f, input + rank.mul_wide(LINE), shared, LINE);
+        let barrier = awaiting(f, shared, LINE);
+        f.if_(rank.equals(0), || {
+            f.if_(first(f), || {
+                let to = (f.map_shared(shared, 1), f.map_shared(barrier, 1));
+                f.bulk_share(to, shared, LINE, Some((reduce.op, reduce.ty)));
+            });
+        });
+        f.if_(rank.equals(1), || {
+            f.mbarrier_wait(barrier, 0);
+            out(f, shared, output, LINE);
+        });
+        f.cluster_arrive(false);
+        f.cluster_wait();
+    });
+    let name = format!("cp.reduce.async.bulk.shared::cluster{}", reduce.suffix());
+    let named = ("cp.reduce.async.bulk.shared::cluster", name);
+    line(named, (2, 2 * LINE, LINE), reduce.ty.register(), None, body)
+}
+
+fn peers() -> Vec<Form> {
+    let share: Body = Box::new(|f, [input, output], shared| {
+        let rank = f.special(Special::ClusterRank);
+        fill(f, input, shared + LINE, LINE);
+        let barrier = awaiting(f, shared, LINE);
+        f.if_(first(f), || {
+            let peer = rank ^ 1;
+            f.bulk_share(
+                (f.map_shared(shared, peer), f.map_shared(barrier, peer)),
+                shared + LINE,
+                LINE,
+                None,
+            );
+        });
+        f.mbarrier_wait(barrier, 0);
+        out(f, shared, output + rank.mul_wide(LINE), LINE);
+        f.cluster_arrive(false);
+        f.cluster_wait();
+    });
+    let stores: Body = Box::new(|f, [input, output], shared| {
+        let rank = f.special(Special::ClusterRank);
+        let barrier = awaiting(f, shared, LINE);
+        let (thread, peer) = (f.special(Special::ThreadX), rank ^ 1);
+        let words = f.load_global_vector::<u32, 4>(input + thread.mul_wide(16), 0);
+        f.store_async((f.map_shared(shared, peer) + thread * 16, f.map_shared(barrier, peer)), words);
+        f.mbarrier_wait(barrier, 0);
+        out(f, shared, output + rank.mul_wide(LINE), LINE);
+        f.cluster_arrive(false);
+        f.cluster_wait();
+    });
+    let both: Option<Expected> = Some(|line| line.repeat(2));
+    let sizes = (2, LINE, 2 * LINE);
+    let mut all = vec![
+        line(("cp.async.bulk", "cp.async.bulk shared to a peer".into()), sizes, Type::U32, both, share),
+        line(("st.async", "st.async.v4.b32".into()), sizes, Type::U32, both, stores),
+    ];
+    for op in AtomicOp::ALL {
+        let ty = AtomicType::U32;
+        let reduce = Reduction { op, ty };
+        if reduce.of_one() {
+            // The words of rank 1 are the first of the inputs; those of rank 0 the next.
+            let body: Body = Box::new(move |f, [input, output], shared| {
+                let rank = f.special(Special::ClusterRank);
+                fill(f, input, shared, 128);
+                let barrier = awaiting(f, shared, 128);
+                let thread = f.special(Special::ThreadX);
+                f.if_(rank.equals(0), || {
+                    let word = f.load_global::<u32>(input + thread.mul_wide(4), 128);
+                    let to = (f.map_shared(shared, 1) + thread * 4, f.map_shared(barrier, 1));
+                    f.reduce_async((op, ty), to, word);
+                });
+                f.if_(rank.equals(1), || {
+                    f.mbarrier_wait(barrier, 0);
+                    out(f, shared, output, 128);
+                });
+                f.cluster_arrive(false);
+                f.cluster_wait();
+            });
+            let name = format!("red.async{}", reduce.suffix());
+            all.push(line(("red.async", name), (2, 256, 128), Type::U32, None, body));
+        }
+    }
+    all
+}
+
+/// A form with tensor maps of its one case's inputs and outputs.
+fn tensor(
+    (family, name): (&str, String),
+    (ty, input, output): (Type, u32, u32),
+    maps: impl Fn(u64, u64) -> Vec<TensorMap> + Send + Sync + 'static,
+    body: Body,
+) -> Form {
+    let form = line((family, name), (1, input, output), ty, None, body);
+    let cases = form.cases;
+    Form {
+        maps: Some(Box::new(maps)),
+        cases: Box::new(move |seed| cases(seed).into_iter().take(1).collect()),
+        ..form
+    }
+}
+
+/// The tensors of the boxes' forms: extents and box of each rank, in words, clipped on both sides.
+fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, Vec<i32>) {
+    let extents = [60, 5, 3, 2, 2];
+    let boxes = [swizzle.span().map_or(20, |span| span / 4), 4, 2, 2, 1];
+    let starts = [if swizzle == TensorSwizzle::None { 44 } else { -3 }, -1, 2, -1, 1];
+    let mut strides = vec![256u64];
+    for dim in 1..4 {
+        strides.push(strides[dim - 1] * extents[dim]);
+    }
+    let map = TensorMap {
+        element: TensorElement::U32,
+        address,
+        dims: extents[..rank].to_vec(),
+        strides: strides[..rank - 1].to_vec(),
+        box_dims: boxes[..rank].to_vec(),
+        swizzle,
+    };
+    (map, starts[..rank].to_vec())
+}
+
+/// Bytes of the tensor of rank 5.
+const TENSOR: u32 = 256 * 5 * 3 * 2 * 2;
+
+fn tensor_load<'f>(f: &'f Builder, load: TensorLoad<'f>, starts: &[i32]) {
+    let at = |i: usize| f.constant(starts.get(i).copied().unwrap_or(0));
+    match starts.len() {
+        1 => f.tensor_load(load, [at(0)]),
+        2 => f.tensor_load(load, [at(0), at(1)]),
+        3 => f.tensor_load(load, [at(0), at(1), at(2)]),
+        4 => f.tensor_load(load, [at(0), at(1), at(2), at(3)]),
+        _ => f.tensor_load(load, [at(0), at(1), at(2), at(3), at(4)]),
+    }
+}
+
+fn tensor_store<'f>(f: &'f Builder, map: Value<'f, u64>, src: Value<'f, u32>, starts: &[i32]) {
+    let at = |i: usize| f.constant(starts.get(i).copied().unwrap_or(0));
+    match starts.len() {
+        1 => f.tensor_store(map, src, [at(0)]),
+        2 => f.tensor_store(map, src, [at(0), at(1)]),
+        3 => f.tensor_store(map, src, [at(0), at(1), at(2)]),
+        4 => f.tensor_store(map, src, [at(0), at(1), at(2), at(3)]),
+        _ => f.tensor_store(map, src, [at(0), at(1), at(2), at(3), at(4)]),
+    }
+}
+
+fn boxes() -> Vec<Form> {
+    let mut all = Vec::new();
+    for rank in 1..=5 {
+        for swizzle in [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128] {
+            let (map, starts) = shape(rank, swizzle, 0);
+            let bytes = u32::try_from(map.box_bytes()).unwrap_or(0);
+            let whole = bytes.next_multiple_of(128);
+            let load_starts = starts.clone();
+            let load: Body = Box::new(move |f, [_, output], shared| {
+                let map = f.tensor_map("map");
+                // Bytes that the box does not fill are zeros.
+                let thread = f.special(Special::ThreadX);
+                for at in (0..whole).step_by(128) {
+                    f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
+                }
+                f.fence_proxy_async(ProxySpace::All);
+                let barrier = awaiting(f, shared, bytes);
+                f.if_(first(f), || {
+                    let load = TensorLoad { map, dst: shared, barrier, multicast: None, hint: None };
+                    tensor_load(f, load, &load_starts);
+                });
+                f.mbarrier_wait(barrier, 0);
+                out(f, shared, output, whole);
+            });
+            let span = swizzle.span().unwrap_or(0);
+            let name = format!("cp.async.bulk.tensor.{rank}d load swizzle {span}");
+            let maps = move |input, _| vec![shape(rank, swizzle, input).0];
+            let sizes = (Type::U32, TENSOR, whole);
+            all.push(tensor(("cp.async.bulk.tensor load", name), sizes, maps, load));
+
+            let store: Body = Box::new(move |f, [input, output], shared| {
+                let map = f.tensor_map("map");
+                let thread = f.special(Special::ThreadX);
+                for at in (0..TENSOR).step_by(128) {
+                    f.store_global(output + (thread * 4 + at).cast::<u64>(), 0, [f.constant(7u32)]);
+                }
+                fill(f, input, shared, whole);
+                f.if_(first(f), || {
+                    tensor_store(f, map, shared, &starts);
+                    finished(f);
+                });
+            });
+            let name = format!("cp.async.bulk.tensor.{rank}d store swizzle {span}");
+            let maps = move |_, output| vec![shape(rank, swizzle, output).0];
+            let sizes = (Type::U32, whole, TENSOR);
+            all.push(tensor(("cp.async.bulk.tensor store", name), sizes, maps, store));
+        }
+    }
+    all
+}
+
+fn tensor_reductions() -> Vec<Form> {
+    let elements = [
+        (TensorElement::U32, AtomicType::U32),
+        (TensorElement::S32, AtomicType::S32),
+        (TensorElement::U64, AtomicType::U64),
+        (TensorElement::S64, AtomicType::S64),
+        (TensorElement::F16, AtomicType::F16),
+        (TensorElement::Bf16, AtomicType::Bf16),
+        (TensorElement::F32, AtomicType::F32),
+    ];
+    let mut all = Vec::new();
+    for (element, ty) in elements {
+        for op in AtomicOp::ALL {
+            if !(Reduction { op, ty }).in_global() {
+                continue;
+            }
+            // Eight rows of 64 bytes, of which the reduction covers the inner 5 from row 2 on.
+            let body: Body = Box::new(move |f, [input, output], shared| {
+                let map = f.tensor_map("map");
+                fill(f, input, shared, LINE);
+                f.if_(first(f), || {
+                    f.bulk_store(output, shared, LINE);
+                    finished(f);
+                });
+                f.barrier_sync(0, THREADS);
+                fill(f, input + u64::from(LINE), shared, LINE);
+                f.if_(first(f), || {
+                    f.tensor_reduce(op, map, shared, [f.constant(0), f.constant(2)]);
+                    finished(f);
+                });
+            });
+            let maps = move |_, output| {
+                vec![TensorMap {
+                    element,
+                    address: output,
+                    dims: vec![u64::from(64 / element.bytes()), 7],
+                    strides: vec![64],
+                    box_dims: vec![64 / element.bytes(), 8],
+                    swizzle: TensorSwizzle::None,
+                }]
+            };
+            let name = format!("cp.reduce.async.bulk.tensor{}", Reduction { op, ty }.suffix());
+            let sizes = (ty.register(), 2 * LINE, LINE);
+            all.push(tensor(("cp.reduce.async.bulk.tensor", name), sizes, maps, body));
+        }
+    }
+    all
+}
+
+/// A map of one row of words becomes one of every second row of a matrix, and a box of it is loaded.
+fn changed_map() -> Form {
+    let body: Body = Box::new(|f, [input, output], shared| {
+        let map = f.tensor_map("map");
+        let (copy, slot) = (shared + 4096, output + u64::from(LINE));
+        f.copy_tensor_map(map, copy);
+        f.warp_sync();
+        f.if_(first(f), || {
+            for change in [
+                MapChange::Address(input + 64u64),
+                MapChange::Rank(2),
+                MapChange::Extent(0, f.constant(15)),
+                MapChange::Extent(1, f.constant(6)),
+                MapChange::Stride(1, f.constant(64)),
+                MapChange::Box(0, f.constant(16)),
+                MapChange::Box(1, f.constant(8)),
+                MapChange::ElementStride(1, f.constant(2)),
+                MapChange::Element(TensorElement::U32),
+                MapChange::Swizzle(TensorSwizzle::B64),
+            ] {
+                f.replace_tensor_map(copy, change);
+            }
+        });
+        f.warp_sync();
+        f.publish_tensor_map(slot, copy, Scope::Gpu);
+        f.acquire_tensor_map(slot, Scope::Gpu);
+        let thread = f.special(Special::ThreadX);
+        for at in (0..LINE).step_by(128) {
+            f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
+        }
+        f.fence_proxy_async(ProxySpace::All);
+        let barrier = awaiting(f, shared, 256);
+        f.if_(first(f), || {
+            let load = TensorLoad { map: slot, dst: shared, barrier, multicast: None, hint: None };
+            f.tensor_load(load, [f.constant(0), f.constant(1)]);
+        });
+        f.mbarrier_wait(barrier, 0);
+        out(f, shared, output, LINE);
+    });
+    let maps = |input, _| {
+        vec![TensorMap {
+            element: TensorElement::F32,
+            address: input,
+            dims: vec![4, 1],
+            strides: vec![16],
+            box_dims: vec![4, 1],
+            swizzle: TensorSwizzle::None,
+        }]
+    };
+    let named = ("tensormap.replace", "tensormap.replace of every field".to_owned());
+    let form = tensor(named, (Type::U32, LINE, LINE + 128), maps, body);
+    let cases = form.cases;
+    // The map's own bytes are nobody's business.
+    let defined: Vec<bool> = (0..(LINE + 128) / 4).map(|word| word < LINE / 4).collect();
+    Form {
+        cases: Box::new(move |seed| {
+            let told = |case| Case { defined: Some(defined.clone()), ..case };
+            cases(seed).into_iter().map(told).collect()
+        }),
+        ..form
+    }
+}
+
+/// What threads learn of an mbarrier's states: arrivals that were missing, and whether a phase has completed.
+fn states() -> Form {
+    let body: Body = Box::new(|f, [input, output], shared| {
+        let thread = f.special(Special::ThreadX);
+        let barrier = shared + BARRIER;
+        f.if_(first(f), || {
+            f.mbarrier_init(barrier, 40);
+            let count = f.load_global::<u32>(input, 0) & 7;
+            let state = f.mbarrier_arrive_state(barrier, count + 1);
+            let early = f.mbarrier_test(barrier, state, false);
+            let pending = f.mbarrier_pending(state);
+            f.mbarrier_drop(barrier, 2, false);
+            let then = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, f.constant(37u32) - count));
+            f.loop_(|| f.break_if(f.mbarrier_test(barrier, state, true)));
+            let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, 1));
+            let flag = f.constant(1u32).where_or(early, 0);
+            f.store_global(output, 0, [pending, then, next, flag]);
+        });
+        f.store_global(output + thread.mul_wide(4), 16, [thread]);
+    });
+    line(("mbarrier", "mbarrier states".to_owned()), (1, 64, 144), Type::U32, None, body)
+}
