@@ -40,6 +40,7 @@ pub use epilogue::{
     Store, TmaStore, Transposed, TreeEpilogue, Values,
 };
 pub use fixup::{FixUp, Share};
+pub use float8::{F8E4M3, F8E5M2};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{Consumer, CopyWgmma, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
 pub use operand::{

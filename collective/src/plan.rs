@@ -221,6 +221,13 @@ pub enum PlanError {
         /// Tile N.
         n: u32,
     },
+    /// A row of an output tile that goes through shared memory is no multiple of 16 bytes.
+    StagedRow {
+        /// Elements of the row.
+        n: u32,
+        /// Bits of an element.
+        bits: u32,
+    },
     /// Tile K is not a multiple of the instruction's K.
     TileK {
         /// Tile K.
@@ -316,6 +323,12 @@ impl PlanError {
                 .text("tile N is ")
                 .number(n)
                 .text(", an epilogue that joins pairs of columns needs a multiple of 16: change tile N"),
+            Self::StagedRow { n, bits } => s
+                .text("a row of an output tile is ")
+                .number(n)
+                .text(" elements of ")
+                .number(bits)
+                .text(" bits, a tensor store needs a multiple of 16 B: change tile N or store directly"),
             Self::TileK { k, step } => s
                 .text("tile K is ")
                 .number(k)
@@ -427,6 +440,10 @@ impl Plan {
         }
         if !n.is_multiple_of(8 << epilogue.halvings) {
             return Err(PlanError::Halved { n });
+        }
+        let (columns, bits) = (n >> epilogue.halvings, epilogue.staged_bits);
+        if !(columns * bits).is_multiple_of(128) {
+            return Err(PlanError::StagedRow { n: columns, bits });
         }
         let step = mainloop.types.k();
         if k == 0 || !k.is_multiple_of(step) {

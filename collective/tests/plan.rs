@@ -188,6 +188,10 @@ fn reasons_of_illegal_plans() {
         assert_eq!(error, want);
         assert!(error.to_string().contains(words), "{error}");
     }
+    let bytes = EpilogueSpec { staged_bits: 8, buffers: 2, registers: 24, halvings: 0, transposed: false };
+    let error = Plan::new(spec([128, 24, 64], 2, None), bytes).expect_err("rows of 24 B");
+    assert_eq!(error, PlanError::StagedRow { n: 24, bits: 8 });
+    assert!(error.to_string().contains("24 elements of 8 bits"), "{error}");
     let hungry = EpilogueSpec { staged_bits: 64, buffers: 16, registers: 24, halvings: 0, transposed: false };
     let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");

@@ -85,7 +85,8 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
 
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { alpha, beta, c, c_pitch } = *arguments;
-        let even = |address: u64, pitch: u64| address.is_multiple_of(4) && pitch.is_multiple_of(2);
+        let pair = u64::from(T::BITS / 4);
+        let even = |address: u64, pitch: u64| address.is_multiple_of(pair) && pitch.is_multiple_of(2);
         let pairs = d.n.is_multiple_of(2) && even(d.address, d.pitch) && (beta == 0.0 || even(c, c_pitch));
         let mut parameters =
             vec![alpha.into(), beta.into(), c.into(), c_pitch.into(), u32::from(pairs).into()];
@@ -161,7 +162,7 @@ impl<'f, T: Element> Source<'f, T> {
             let offset = |column: u32| (column * T::BITS / 8).cast_signed();
             if pairs {
                 f.if_(columns.more_than(column), || {
-                    let both = f.load_global_vector::<T, 2>(base, offset(column));
+                    let both = f.load_global_vector::<T::Memory, 2>(base, offset(column));
                     for (value, loaded) in values.into_iter().zip(both) {
                         value.set(T::widen(loaded));
                     }
@@ -169,7 +170,7 @@ impl<'f, T: Element> Source<'f, T> {
             } else {
                 for (column, value) in (column..).zip(values) {
                     f.if_(columns.more_than(column), || {
-                        value.set(T::widen(f.load_global::<T>(base, offset(column))));
+                        value.set(T::widen(f.load_global::<T::Memory>(base, offset(column))));
                     });
                 }
             }
@@ -188,7 +189,9 @@ impl<'f, T: Element> Source<'f, T> {
         let line = Line::new::<T>([c, pitch], extent, row);
         let load = |column: u32| {
             let value = f.variable(0.0);
-            f.if_(line.inside(column), || value.set(T::widen(f.load_global::<T>(line.address(column), 0))));
+            f.if_(line.inside(column), || {
+                value.set(T::widen(f.load_global::<T::Memory>(line.address(column), 0)));
+            });
             value
         };
         let pairs = row.pairs.iter().map(|pair| [load(pair.column), load(pair.column + 1)]).collect();

@@ -52,10 +52,8 @@ impl<'f> Combine<'_, 'f> {
         f: &'f Builder,
         block: u32,
         rows: &[FragmentRow<'f, f32>],
-    ) -> Vec<Vec<Value<'f, u32>>> {
-        let pack = |pairs: Vec<[Value<'f, f32>; 2]>| {
-            pairs.into_iter().map(|[low, high]| f.pack::<T>(low, high)).collect()
-        };
+    ) -> Vec<Vec<T::Packed<'f>>> {
+        let pack = |pairs: Vec<[Value<'f, f32>; 2]>| pairs.into_iter().map(|pair| T::pack(f, pair)).collect();
         match self.pairs_at_once {
             Some(_) => (self.values)(block, rows).into_iter().map(pack).collect(),
             None => rows
@@ -155,19 +153,24 @@ impl<'f> OutputRow<'f> {
     }
 
     /// Stores two neighbouring columns, the first of them counted from the thread's first.
-    fn store<T: Element>(&self, f: &'f Builder, access: Access, column: u32, packed: Value<'f, u32>) {
+    fn store<T: Element>(&self, f: &'f Builder, access: Access, column: u32, packed: T::Packed<'f>) {
         let inside = |column: u32| self.columns.more_than(column);
         let offset = |column: u32| (column * T::BITS / 8).cast_signed();
         if access.pairs && access.whole {
-            f.store_global(self.base, offset(column), [packed]);
+            T::store_global(f, self.base, offset(column), packed);
         } else if access.pairs {
-            f.if_(inside(column), || f.store_global(self.base, offset(column), [packed]));
+            f.if_(inside(column), || T::store_global(f, self.base, offset(column), packed));
         } else {
-            for (column, half) in (column..).zip(f.unpack::<T>(packed)) {
-                f.if_(inside(column), || f.store_global(self.base, offset(column), [half]));
+            for (column, element) in (column..).zip(T::unpack(f, packed)) {
+                f.if_(inside(column), || f.store_global(self.base, offset(column), [element]));
             }
         }
     }
+}
+
+/// What a type of results adds to a kernel's name: those of 16 bits, nothing.
+fn element_suffix<T: Element>() -> String {
+    if T::BITS == 16 { String::new() } else { format!("_{}", T::NAME) }
 }
 
 /// Registers to global memory, each thread its own elements; any address and pitch.
@@ -196,7 +199,7 @@ impl<T: Element> Store<T> for DirectStore {
     const USES_PAIRS: bool = true;
 
     fn suffix() -> String {
-        String::new()
+        element_suffix::<T>()
     }
 
     fn declare<'f>(f: &'f Builder, _plan: &Plan) -> DirectDevice<'f> {
@@ -231,8 +234,8 @@ impl<T: Element> Store<T> for DirectStore {
                         .map(|row| row.part(first << halvings, pairs_at_once << halvings))
                         .collect();
                     for (output, pairs) in outputs.iter().zip((combine.values)(block, &part)) {
-                        for (column, [low, high]) in (first as u32 * 8..).step_by(8).zip(pairs) {
-                            output.store::<T>(f, access, column, f.pack::<T>(low, high));
+                        for (column, pair) in (first as u32 * 8..).step_by(8).zip(pairs) {
+                            output.store::<T>(f, access, column, T::pack(f, pair));
                         }
                     }
                 }
@@ -241,8 +244,8 @@ impl<T: Element> Store<T> for DirectStore {
             for row in rows {
                 let output = output(&row);
                 let values = (combine.values)(block, core::slice::from_ref(&row));
-                for (pair, [low, high]) in row.pairs.iter().zip(values.into_iter().flatten()) {
-                    output.store::<T>(f, access, pair.column, f.pack::<T>(low, high));
+                for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
+                    output.store::<T>(f, access, pair.column, T::pack(f, values));
                 }
             }
         }
@@ -251,7 +254,7 @@ impl<T: Element> Store<T> for DirectStore {
     fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
 }
 
-/// Registers to swizzled shared memory by `stmatrix`, and from there by tensor copies, which go on while the next
+/// Registers to swizzled shared memory by `stmatrix` (elements of 16 bits) or by stores of pairs, and from there by tensor copies, which go on while the next
 /// tile is computed and leave out what lies beyond the edge: rows below it, and whole 16-byte chunks to the right of
 /// it. (Measured on an H200: a chunk that the edge cuts through is written whole.)
 ///
@@ -265,15 +268,15 @@ pub struct TmaStore<Buffers = U2>(PhantomData<Buffers>);
 pub(crate) const FIRST_BARRIER: u32 = 1;
 
 /// How a part of a block goes through a buffer.
-pub(super) struct Through<'a, 'f> {
+pub(super) struct Through<'a, 'f, T: Element> {
     /// Emits the stores of the packed pairs of a thread's two rows into the buffer at a shared address.
-    pub(super) fill: Fill<'a, 'f>,
+    pub(super) fill: Fill<'a, 'f, T>,
     /// Emits the copy from there to the output, where the part begins at this row and column.
     pub(super) copy: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2]),
 }
 
 /// See [`Through`].
-pub(super) type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, [&[Value<'f, u32>]; 2]);
+pub(super) type Fill<'a, 'f, T> = &'a dyn Fn(Value<'f, u32>, [&[<T as Element>::Packed<'f>]; 2]);
 
 /// One 64-row block of a tile in shared memory and the copies that store it.
 pub(super) struct Staging {
@@ -288,7 +291,7 @@ impl Staging {
     pub(super) fn new<T: Element>(plan: &Plan) -> Self {
         let (n, mode) = (plan.output_tile_n(), plan.staging.swizzle);
         let columns = mode.elements(T::BITS);
-        let planned = "a tile's N is a multiple of 8, and so of a row of 16 bytes";
+        let planned = "the plan has rows of whole 16 bytes";
         let buffer = smem::tile(Major::K, mode, T::BITS, 64, columns).expect(planned);
         let copies = TmaTiles::new(Major::K, mode, T::BITS, 64, n).expect(planned);
         Self { buffer, copies, columns }
@@ -301,7 +304,7 @@ impl Staging {
         plan: &Plan,
         fragment: &Fragment<'f, f32>,
         combine: Combine<'_, 'f>,
-        through: &Through<'_, 'f>,
+        through: &Through<'_, 'f, T>,
     ) {
         let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
         let own = fragment.warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset;
@@ -358,7 +361,8 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
     const USES_PAIRS: bool = false;
 
     fn suffix() -> String {
-        if B::U32 == 2 { "_tma".to_owned() } else { format!("_tma{}", B::U32) }
+        let buffers = if B::U32 == 2 { String::new() } else { B::U32.to_string() };
+        format!("_tma{buffers}{}", element_suffix::<T>())
     }
 
     fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Value<'f, u64> {
@@ -388,7 +392,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
         combine: Combine<'_, 'f>,
     ) {
         let staging = Staging::new::<T>(plan);
-        let matrices = Self::matrices(&staging, fragment.thread);
+        let matrices = Self::matrices::<T>(&staging, fragment.thread);
         let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
         staging.store::<T>(
             f,
@@ -408,31 +412,55 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
 }
 
 impl<B> TmaStore<B> {
-    /// Where `stmatrix` writes in a buffer, as a part for each thread: the eight elements of a row of a matrix, then the
-    /// matrices above each other (one), then those beside each other.
-    fn matrices<'f>(staging: &Staging, thread: Value<'f, u32>) -> Tensor<ComposedLayout, Value<'f, u32>> {
+    /// Whether a thread hands rows over to `stmatrix`, which moves 16-bit elements, or stores its own pairs.
+    const fn by_matrices<T: Element>() -> bool {
+        T::BITS == 16
+    }
+
+    /// Where a thread writes in a buffer. By `stmatrix` the modes are the eight elements of a row of a matrix, then the
+    /// matrices above each other (one), then those beside each other; otherwise the elements of a matrix that the thread
+    /// holds, in pairs, and the same two.
+    fn matrices<'f, T: Element>(
+        staging: &Staging,
+        thread: Value<'f, u32>,
+    ) -> Tensor<ComposedLayout, Value<'f, u32>> {
         // A buffer of 8 columns has but one matrix a row.
         let matrices = if staging.columns < 16 { 2 } else { 4 };
         let copy = stmatrix::stmatrix(matrices, false).and_then(|warp| warp.in_groups(&[4, 1]));
-        let parts = copy.and_then(|warps| warps.partition_d(&staging.buffer));
+        let parts = copy.and_then(|warps| match Self::by_matrices::<T>() {
+            true => warps.partition_d(&staging.buffer),
+            false => warps.partition_s(&staging.buffer),
+        });
         let start = thread.builder().constant(0);
         parts.and_then(|parts| parts.tensor(start, &[Some(thread)])).expect("a buffer consists of matrices")
     }
 
-    /// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is a lane's first row in bytes. The
-    /// swizzle is linear over exclusive or, so a static column joins a lane's row with one operation.
+    /// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is a lane's first row, or its first
+    /// element, in bytes. The swizzle is linear over exclusive or, so a static column joins that with one operation.
     fn fill<'f, T: Element>(
         f: &'f Builder,
         matrices: &ComposedLayout,
         [of_lane, buffer]: [Value<'f, u32>; 2],
-        [upper, lower]: [&[Value<'f, u32>]; 2],
+        [upper, lower]: [&[T::Packed<'f>]; 2],
     ) {
+        let address = |value: i64, column: i64| {
+            let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
+            (of_lane ^ f.constant(place * (T::BITS / 8))) + buffer
+        };
         for (column, (upper, lower)) in (0i64..).zip(upper.chunks(2).zip(lower.chunks(2))) {
-            let of_column = u32::try_from(matrices.at_modes(&[0, 0, column])).expect("a buffer is small");
-            let address = (of_lane ^ f.constant(of_column * (T::BITS / 8))) + buffer;
-            match (upper, lower) {
-                ([a, c], [b, d]) => f.store_matrix(address, [*a, *b, *c, *d], false),
-                ([a], [b]) => f.store_matrix(address, [*a, *b], false),
+            if !Self::by_matrices::<T>() {
+                for (index, pairs) in (0i64..).zip(upper.iter().zip(lower)) {
+                    for (row, &pair) in (0i64..).zip([pairs.0, pairs.1]) {
+                        T::store_shared(f, address(4 * index + 2 * row, column), 0, pair);
+                    }
+                }
+                continue;
+            }
+            let words = |pairs: &[T::Packed<'f>]| pairs.iter().filter_map(|&pair| T::word(f, pair)).collect();
+            let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
+            match (&upper[..], &lower[..]) {
+                ([a, c], [b, d]) => f.store_matrix(address(0, column), [*a, *b, *c, *d], false),
+                ([a], [b]) => f.store_matrix(address(0, column), [*a, *b], false),
                 _ => {}
             }
         }

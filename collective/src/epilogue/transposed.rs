@@ -112,24 +112,18 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
                     (own.row, own.column) = (row.row - odd, row.column + odd);
                 }
                 let line = Line::new::<T>(matrix, extent, &own);
-                let store = |column: u32, value: Exchanged<'f, T>| {
-                    let address = line.address(column);
-                    f.if_(line.inside(column), || match value {
-                        Exchanged::Pair(pair) => f.store_global(address, 0, [pair]),
-                        Exchanged::Single(single) => f.store_global(address, 0, [single]),
-                    });
-                };
                 let values = (combine.values)(block, core::slice::from_ref(&row));
                 for (pair, [low, high]) in row.pairs.iter().zip(values.into_iter().flatten()) {
-                    let packed = f.pack::<T>(low, high);
                     if access.pairs {
-                        let other = f.shuffle_xor(packed, 4);
-                        let of_first = (packed & 0xFFFF) | other << 16;
-                        let of_second = (packed & 0xFFFF_0000) | other >> 16;
-                        store(pair.column, Exchanged::Pair(of_second.where_or(odd.equals(1), of_first)));
+                        let second = odd.equals(1);
+                        let other = f.shuffle_xor(low.where_or(second, high), 4);
+                        let packed = T::pack(f, [other.where_or(second, low), high.where_or(second, other)]);
+                        let address = line.address(pair.column);
+                        f.if_(line.inside(pair.column), || T::store_global(f, address, 0, packed));
                     } else {
-                        for (column, half) in (pair.column..).zip(f.unpack::<T>(packed)) {
-                            store(column, Exchanged::Single(half));
+                        for (column, element) in (pair.column..).zip(T::unpack(f, T::pack(f, [low, high]))) {
+                            let address = line.address(column);
+                            f.if_(line.inside(column), || f.store_global(address, 0, [element]));
                         }
                     }
                 }
@@ -138,14 +132,6 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
     }
 
     fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
-}
-
-/// What a lane stores at once.
-enum Exchanged<'f, T> {
-    /// Two neighbours of a row of D.
-    Pair(Value<'f, u32>),
-    /// One element.
-    Single(Value<'f, T>),
 }
 
 /// The swizzle of a buffer, whose lines are 64 elements of a row of D.
@@ -218,8 +204,10 @@ fn fill<'f, T: Element>(
     f: &'f Builder,
     buffer: &ComposedLayout,
     of_lane: Value<'f, u32>,
-    [upper, lower]: [&[Value<'f, u32>]; 2],
+    [upper, lower]: [&[T::Packed<'f>]; 2],
 ) {
+    let words = |pairs: &[T::Packed<'f>]| pairs.iter().filter_map(|&pair| T::word(f, pair)).collect();
+    let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
     for (column, (upper, lower)) in (0i64..).step_by(16).zip(upper.chunks(2).zip(lower.chunks(2))) {
         let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
         let address = of_lane + offset * (T::BITS / 8);

@@ -2,8 +2,6 @@
 
 use core::fmt;
 
-use ptx::Scalar;
-
 use crate::element::Element;
 
 /// The extents of a node's value.
@@ -39,8 +37,8 @@ impl Path<'_> {
     ///
     /// # Errors
     /// A null pointer, or an address that cuts elements in two.
-    pub fn check_address<T: Scalar>(&self, address: u64) -> Result<(), NodeError> {
-        let alignment = u64::from(T::TYPE.bytes());
+    pub fn check_address<T: Element>(&self, address: u64) -> Result<(), NodeError> {
+        let alignment = u64::from(T::BITS / 8);
         if address == 0 {
             return Err(self.error(NodeProblem::Null));
         }

@@ -2,9 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use half::{bf16, f16};
-use ptx::Type;
-
 use super::{Bounded, Reduce, Shape};
 use crate::element::Element;
 
@@ -15,11 +12,14 @@ pub trait Memory {
 }
 
 /// An element that a tree writes: to D, or beside it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Written {
-    ty: Type,
+    bytes: u32,
+    decode: fn(u64) -> f64,
     roundoff: f64,
     tiniest: f64,
+    largest: f64,
+    saturates: bool,
     /// What it is before it is rounded to its type.
     pub value: Bounded,
 }
@@ -27,22 +27,30 @@ pub struct Written {
 impl Written {
     /// An element of type `T`.
     pub fn new<T: Element>(value: Bounded) -> Self {
-        Self { ty: T::TYPE, roundoff: T::UNIT_ROUNDOFF, tiniest: T::TINIEST, value }
+        Self {
+            bytes: T::BITS / 8,
+            decode: T::decode,
+            roundoff: T::UNIT_ROUNDOFF,
+            tiniest: T::TINIEST,
+            largest: T::LARGEST,
+            saturates: T::SATURATES,
+            value,
+        }
     }
 
     /// An `f32`.
     pub fn single(value: Bounded) -> Self {
-        Self { ty: Type::F32, roundoff: 0.0, tiniest: 0.0, value }
+        Self { roundoff: 0.0, tiniest: 0.0, ..Self::new::<f32>(value) }
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> u32 {
-        self.ty.bytes()
+        self.bytes
     }
 
     /// The value of an element's bits.
     pub fn decode(&self, bits: u64) -> f64 {
-        decode(self.ty, bits)
+        (self.decode)(bits)
     }
 
     /// The largest distance of a correct element from the value.
@@ -52,23 +60,19 @@ impl Written {
     }
 
     /// Whether an element with these bits is correct. Where the value is NaN it must be NaN; where it may be beyond the
-    /// type's largest, infinity will do.
+    /// type's largest, infinity will do, or the largest itself where the type saturates.
     pub fn admits(&self, bits: u64) -> bool {
-        let (got, value) = (self.decode(bits), self.value.value);
+        let (got, Bounded { value, error }) = (self.decode(bits), self.value);
         if value.is_nan() {
             return got.is_nan();
         }
-        // The largest finite value of a type is a little less than the power of two above it.
-        let beyond = |largest: f64| value.abs() + self.value.error >= largest * (1.0 - self.roundoff);
-        let largest = match self.ty {
-            Type::F16 => 65536.0,
-            Type::Bf16 | Type::F32 => f64::from(f32::MAX),
-            Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 | Type::F64 => {
-                f64::INFINITY
-            }
-        };
+        if self.saturates {
+            let nearest = value.clamp(-self.largest, self.largest);
+            return (got - nearest).abs() <= self.bound();
+        }
         if got.is_infinite() {
-            return beyond(largest) && got.signum() == value.signum();
+            let beyond = value.abs() + error >= self.largest * (1.0 - self.roundoff);
+            return beyond && got.signum() == value.signum();
         }
         got == value || (got - value).abs() <= self.bound()
     }
@@ -118,7 +122,7 @@ impl<'a> Host<'a> {
     /// An element in device memory; NaN where there is none.
     pub fn read<T: Element>(&self, address: u64) -> Bounded {
         let bits = self.memory.read(address, T::BITS / 8);
-        Bounded::exact(bits.map_or(f64::NAN, |bits| decode(T::TYPE, bits)))
+        Bounded::exact(bits.map_or(f64::NAN, |bits| T::decode(bits)))
     }
 
     /// Remembers an element whose value is reduced to the `f32` at an address.
@@ -130,7 +134,7 @@ impl<'a> Host<'a> {
     /// All that has been written, reductions among it.
     pub fn finish(mut self) -> BTreeMap<u64, Written> {
         for (address, (combine, elements)) in core::mem::take(&mut self.reduced) {
-            let before = self.memory.read(address, 4).map_or(f64::NAN, |bits| decode(Type::F32, bits));
+            let before = self.memory.read(address, 4).map_or(f64::NAN, f32::decode);
             let elements: Vec<Bounded> = elements.into_values().collect();
             self.written.insert(address, Written::single(combine(before, &elements)));
         }
@@ -140,18 +144,5 @@ impl<'a> Host<'a> {
     /// Remembers an element that the tree writes.
     pub fn write<T: Element>(&mut self, address: u64, value: Bounded) {
         self.written.insert(address, Written::new::<T>(value));
-    }
-}
-
-/// The value of an element's bits.
-fn decode(ty: Type, bits: u64) -> f64 {
-    match ty {
-        Type::F16 => f16::from_bits(bits as u16).to_f64(),
-        Type::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-        Type::F32 => f32::from_bits(bits as u32).into(),
-        Type::F64 => f64::from_bits(bits),
-        Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::U64 => bits as f64,
-        Type::S32 => f64::from(bits as i32),
-        Type::S64 => bits as i64 as f64,
     }
 }

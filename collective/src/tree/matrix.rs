@@ -57,12 +57,12 @@ impl<'f> MatrixDevice<'f> {
             let base = self.row::<T>(part, row);
             let load = |&column: &u32| {
                 if part.tile.whole {
-                    return Loaded::Narrow(f.load_global_vector::<T, 2>(base, offset(column)));
+                    return Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base, offset(column)));
                 }
                 let values = [f.variable(0.0), f.variable(0.0)];
                 for (column, value) in (column..).zip(values) {
                     part.if_inside(row, column, || {
-                        value.set(T::widen(f.load_global::<T>(base, offset(column))));
+                        value.set(T::widen(f.load_global::<T::Memory>(base, offset(column))));
                     });
                 }
                 Loaded::Wide(values)
@@ -75,8 +75,8 @@ impl<'f> MatrixDevice<'f> {
 
 /// A pair of elements of a matrix: as they lie in memory, or widened.
 #[derive(Clone, Copy, Debug)]
-enum Loaded<'f, T> {
-    Narrow([Value<'f, T>; 2]),
+enum Loaded<'f, T: Element> {
+    Narrow([Value<'f, T::Memory>; 2]),
     Wide([Var<'f, f32>; 2]),
 }
 
@@ -91,7 +91,7 @@ impl<'f, T: Element> Loaded<'f, T> {
 
 /// What a matrix remembers of a part.
 #[derive(Debug)]
-pub struct LoadState<'f, T> {
+pub struct LoadState<'f, T: Element> {
     matrix: MatrixDevice<'f>,
     /// By row and pair.
     loaded: Vec<Vec<Loaded<'f, T>>>,
@@ -284,15 +284,14 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     fn compute<'f>(part: &Part<'f>, (_, rows, x): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
         let values = X::compute(part, x, row, pair);
-        let [low, high] = values;
-        let packed = f.pack::<T>(low, high);
+        let packed = T::pack(f, values);
         let offset = |column: u32| (column * T::BITS / 8).cast_signed();
         let column = part.pairs[pair];
         if part.tile.whole {
-            f.store_global(rows[row], offset(column), [packed]);
+            T::store_global(f, rows[row], offset(column), packed);
         } else {
-            for (column, half) in (column..).zip(f.unpack::<T>(packed)) {
-                part.if_inside(row, column, || f.store_global(rows[row], offset(column), [half]));
+            for (column, element) in (column..).zip(T::unpack(f, packed)) {
+                part.if_inside(row, column, || f.store_global(rows[row], offset(column), [element]));
             }
         }
         values

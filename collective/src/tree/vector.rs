@@ -23,7 +23,7 @@ pub struct RowArgument {
 
 /// What a [`RowVector`] remembers of a part.
 #[derive(Debug)]
-pub struct RowState<'f, T> {
+pub struct RowState<'f, T: Element> {
     base: Value<'f, u64>,
     /// All of the tile, where registers are left for it.
     ahead: Vec<Loaded<'f, T>>,
@@ -33,13 +33,13 @@ pub struct RowState<'f, T> {
 
 /// Two neighbouring elements, where all of the tile is inside.
 fn load_pair<'f, T: Element>(f: &'f Builder, base: Value<'f, u64>, column: u32) -> Loaded<'f, T> {
-    Loaded::Narrow(f.load_global_vector::<T, 2>(base, (column * T::BITS / 8).cast_signed()))
+    Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base, (column * T::BITS / 8).cast_signed()))
 }
 
 /// A pair of elements: as they lie in memory, or widened.
 #[derive(Clone, Copy, Debug)]
-enum Loaded<'f, T> {
-    Narrow([Value<'f, T>; 2]),
+enum Loaded<'f, T: Element> {
+    Narrow([Value<'f, T::Memory>; 2]),
     Wide(Pair<'f>),
     Guarded([Var<'f, f32>; 2]),
 }
@@ -91,7 +91,7 @@ impl<T: Element> Node for RowVector<T> {
             let values = [f.variable(0.0), f.variable(0.0)];
             for (column, value) in (column..).zip(values) {
                 part.if_column_inside(column, || {
-                    value.set(T::widen(f.load_global::<T>(base, offset(column))));
+                    value.set(T::widen(f.load_global::<T::Memory>(base, offset(column))));
                 });
             }
             Loaded::Guarded(values)
@@ -178,7 +178,9 @@ impl<T: Element> Node for ColumnVector<T> {
                     return T::widen(f.load_global(address, 0));
                 }
                 let value = f.variable(0.0);
-                f.if_(row.columns.more_than(0), || value.set(T::widen(f.load_global::<T>(address, 0))));
+                f.if_(row.columns.more_than(0), || {
+                    value.set(T::widen(f.load_global::<T::Memory>(address, 0)));
+                });
                 value.get()
             });
         }
