@@ -48,7 +48,9 @@ use core::fmt;
 use crate::composed::ComposedLayout;
 use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
+use crate::int_tuple::IntTuple;
 use crate::layout::Layout;
+use crate::partition::Tensor;
 use crate::swizzle::Swizzle;
 use crate::thread_value::ThreadValue;
 use colour::Colour;
@@ -128,6 +130,30 @@ impl Picture {
     /// # Errors
     /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells.
     pub fn of_coords(coords: &CoordLayout) -> Result<Self, DrawError> {
+        Self::coordinates(coords.to_string(), coords, &coords.profile())
+    }
+
+    /// The coordinates of a part of a coordinate layout, counted from its first.
+    ///
+    /// ```
+    /// # use cute_rs::{CoordLayout, IntTuple, Tensor, Tiler, draw::Picture};
+    /// let identity = CoordLayout::identity(IntTuple::from((8, 9)))?;
+    /// let tiler = IntTuple::from((2, 3));
+    /// let (layout, start) = identity.local_tile(&Tiler::Shape(&tiler), &[Some(1), Some(2)])?;
+    /// let table = Picture::of_part(&Tensor::new(layout, start))?.table();
+    /// assert!(table.ends_with("0 | (2,6) (2,7) (2,8)\n1 | (3,6) (3,7) (3,8)\n"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`DrawError::TooLarge`] above [`MAX_CELLS`] cells; [`DrawError::Layout`] where the first coordinate is not nested as
+    /// the others.
+    pub fn of_part(part: &Tensor<CoordLayout, IntTuple>) -> Result<Self, DrawError> {
+        part.start.elem_add(&part.layout.profile()).map_err(DrawError::Layout)?;
+        Self::coordinates(format!("{} o {}", part.start, part.layout), &part.layout, &part.start)
+    }
+
+    fn coordinates(title: String, coords: &CoordLayout, start: &IntTuple) -> Result<Self, DrawError> {
         let places = plain(coords.inner());
         let grid = Grid::new(&places)?;
         let shape = coords.coshape();
@@ -136,9 +162,10 @@ impl Picture {
             // At most `MAX_CELLS`.
             let coord = coords.at((row + grid.rows * column) as i64);
             let index = shape.crd2idx(&coord).unwrap_or(0).clamp(0, last);
-            Cell { label: coord.to_string(), colour: Colour::along(index, 0, last) }
+            let label = start.elem_add(&coord).unwrap_or(coord).to_string();
+            Cell { label, colour: Colour::along(index, 0, last) }
         };
-        Ok(Self::new(coords.to_string(), (grid.rows, grid.columns), grid.coords().map(cell).collect()))
+        Ok(Self::new(title, (grid.rows, grid.columns), grid.coords().map(cell).collect()))
     }
 
     fn offsets(title: String, composed: &ComposedLayout) -> Result<Self, DrawError> {

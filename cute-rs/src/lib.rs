@@ -129,8 +129,10 @@
 //! | [`complement`](Layout::complement), [`complement_all`](Layout::complement_all) | `L(i) + R(j)` takes every value from 0 up once |
 //! | [`right_inverse`](Layout::right_inverse) | `L(R(i)) = i` |
 //! | [`left_inverse`](Layout::left_inverse) | `R(L(i)) = i` |
+//! | [`right_inverse`](CoordLayout::right_inverse), [`left_inverse`](CoordLayout::left_inverse) of coordinate layouts | `L(R(c)) = c`, `R(L(i)) = i` |
 //! | [`nullspace`](Layout::nullspace) | `L(R(i)) = 0` |
 //! | [`max_common_layout`](Layout::max_common_layout), [`max_common_vector`](Layout::max_common_vector) | `A(R(i)) = B(R(i)) = i` |
+//! | [`max_common_layout`](ComposedLayout::max_common_layout) of swizzled layouts | `C(R(i)) = C(R(0)) + i` |
 //! | [`max_alignment`](Layout::max_alignment) | L in whole groups of R |
 //! | [`domain_distribute`](Layout::domain_distribute) | `R(i) < R(i + 1)`, along whole modes |
 //! | [`logical_divide`](Layout::logical_divide), [`logical_divide_by`](Layout::logical_divide_by) mode | `R = L o (T, complement(T, size(L)))` |
@@ -192,7 +194,7 @@
 //! A [`Partition`] is a layout cut into parts that are all alike and begin in different places: tiles, what is at one place of
 //! every tile, or what one thread has. A [`Tensor`] is such a part with its start, which may be a device's value: then only
 //! the start is computed on the device, and the elements of the part lie at constant distances from it. A [`TiledCopy`] deals
-//! the elements of a tile to threads, a [`TiledMma`] those of A, B and C to the threads of instructions side by side. A
+//! the elements of a tile to threads ([`in_groups`](TiledCopy::in_groups) that of an instruction to several warps), a [`TiledMma`] those of A, B and C to the threads of instructions side by side. A
 //! [`Predicate`] says which elements of a part of an identity are inside the tensor.
 //!
 //! # Swizzles
@@ -225,7 +227,8 @@
 //!
 //! Module [`atom`] has the layout facts of Hopper's instructions: operand tiles in shared memory and their swizzles
 //! ([`atom::smem`]), the boxes by which tensor copies bring them ([`atom::boxes`], [`atom::tma`]), the descriptors by which `wgmma` finds
-//! them ([`atom::descriptor`]), and the registers that it reads and writes ([`atom::wgmma`]).
+//! them ([`atom::descriptor`]), the registers that it reads and writes ([`atom::wgmma`]), and those of `stmatrix` and `ldmatrix`
+//! ([`atom::stmatrix`]).
 //!
 //! # Values, types, other numbers
 //!

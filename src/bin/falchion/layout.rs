@@ -105,6 +105,7 @@ impl LayoutArgs {
             }
             (Subject::Value(Value::Layout(layout)), None) => Picture::of_layout(layout),
             (Subject::Value(Value::Coords(coords)), None) => Picture::of_coords(coords),
+            (Subject::Value(Value::Part(part)), None) => Picture::of_part(part),
             (Subject::Value(value), None) => Picture::of_composed(&composed(value)?),
         };
         let picture = picture.map_err(text)?;
@@ -249,6 +250,11 @@ mod tests {
                 ],
                 "32 lanes of 4 bytes at (4,8):(128,1): 1 wavefront, 1 without conflicts, conflict degree 1\n\
                  Sw<3,3,3> o 0 o (64,64):(64,1)\n",
+            ),
+            (
+                "a part of coordinates",
+                &["local_tile((8,9):(1@0,1@1), <2,2>, (1,2))", "--table"],
+                "        0     1\n  +------------\n0 | (2,4) (2,5)\n1 | (3,4) (3,5)\n(2,4) o (2,2):(1@0,1@1)\n",
             ),
             ("an atom", &["--atom", "wgmma-m64n64k16-bf16-c"], "((4,8,4),(2,2,8)):((128,1,16),(64,8,512))\n"),
         ] {
