@@ -31,6 +31,7 @@
 //! * [`cute_rs`]: layouts, their algebra, and the layout facts of instructions.
 //! * [`ptx`]: the typed program behind a kernel.
 //! * [`emulator`]: runs programs on the CPU and says what is wrong with them.
+//! * [`guide`]: how to write an epilogue of your own, step by step.
 //! * [`verify`]: case tables, an f64 oracle and derived bounds, for kernels of your own too.
 #![forbid(unsafe_code)]
 
@@ -41,6 +42,7 @@ pub use kernel;
 pub use ptx;
 pub use scheduler;
 
+pub mod guide;
 pub mod verify;
 
 /// Everything that a kernel's type is written with.

@@ -1,0 +1,144 @@
+//! Write your epilogue: from a formula to a verified kernel on a machine without a GPU, and then on the card.
+//!
+//! # 1. The formula
+//!
+//! Say D is to be `softcap(scale * acc + bias)`, with `softcap(x) = c * tanh(x / c)`, one factor `scale` for each row
+//! and one `bias` for each column. What the library does not have is `softcap`: a function of one number with one
+//! argument. It is written once, over [`Real`](collective::Real) numbers.
+//!
+//! ```
+//! use falchion::collective::{Pointwise, Real, evaluate, evaluate_bounded, Bounded};
+//!
+//! struct Softcap;
+//! impl Pointwise for Softcap {
+//!     type Arguments = f32;
+//!     const ARGUMENTS: &'static [&'static str] = &["c"];
+//!     fn name() -> String {
+//!         "softcap".into()
+//!     }
+//!     fn apply<R: Real>(c: R, [x]: [R; 1]) -> R {
+//!         c * (x / c).tanh()
+//!     }
+//! }
+//!
+//! // On the host it is an ordinary function ...
+//! assert_eq!(evaluate::<Softcap, 1>(30.0, [0.0]), 0.0);
+//! // ... and one that knows how far a kernel may be off.
+//! assert!(evaluate_bounded::<Softcap, 1>(30.0, [Bounded::exact(45.0)]).error < 1e-5);
+//! ```
+//!
+//! # 2. The tree
+//!
+//! [`collective::tree`] has leaves for everything that is read, [`Compute`](collective::tree::Compute) for functions, and
+//! nodes that write something beside D. A tree is a type; its arguments follow from it. Names make both readable:
+//!
+//! ```
+//! # use falchion::collective::{Pointwise, Real};
+//! # struct Softcap;
+//! # impl Pointwise for Softcap {
+//! #     type Arguments = f32;
+//! #     fn name() -> String { "softcap".into() }
+//! #     fn apply<R: Real>(c: R, [x]: [R; 1]) -> R { c * (x / c).tanh() }
+//! # }
+//! use falchion::collective::functions::MultiplyAdd;
+//! use falchion::collective::tree::*;
+//! use falchion::collective::{epilogue, labels};
+//! use falchion::prelude::*;
+//!
+//! labels! {
+//!     ScaleOfRow = "scale";
+//!     BiasOfColumn = "bias";
+//! }
+//!
+//! /// What a caller hands over.
+//! #[derive(Clone, Copy, Debug)]
+//! struct CappedArguments {
+//!     cap: f32,
+//!     scale: ColumnArgument,
+//!     bias: RowArgument,
+//! }
+//!
+//! type Scaled<T> =
+//!     Compute<MultiplyAdd, (Accumulator, Named<ScaleOfRow, ColumnVector<T>>, Named<BiasOfColumn, RowVector<T>>)>;
+//!
+//! epilogue! {
+//!     /// `softcap(scale * acc + bias)`.
+//!     struct Capped<T>: Compute<Softcap, (Scaled<T>,)>;
+//!     // A function's arguments come before those of its operands.
+//!     arguments CappedArguments, |a| (a.cap, (((), ((), a.scale, a.bias)),));
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! # 3. The kernel, checked
+//!
+//! A tree becomes an epilogue by [`TreeEpilogue`](collective::TreeEpilogue), which any mainloop and scheduler takes. A
+//! [`Bench`](crate::verify::Bench) runs the kernel on random matrices and evaluates the same tree, from the same arguments,
+//! in f64 on the host. Every element of D must lie within the derived bound; memory beside D must stay as it was.
+//!
+//! ```
+//! # use falchion::collective::{Pointwise, Real};
+//! # struct Softcap;
+//! # impl Pointwise for Softcap {
+//! #     type Arguments = f32;
+//! #     fn name() -> String { "softcap".into() }
+//! #     fn apply<R: Real>(c: R, [x]: [R; 1]) -> R { c * (x / c).tanh() }
+//! # }
+//! # use falchion::collective::functions::MultiplyAdd;
+//! # use falchion::collective::tree::*;
+//! # use falchion::collective::{epilogue, labels};
+//! # use falchion::prelude::*;
+//! # labels! { ScaleOfRow = "scale"; BiasOfColumn = "bias"; }
+//! # #[derive(Clone, Copy, Debug)]
+//! # struct CappedArguments { cap: f32, scale: ColumnArgument, bias: RowArgument }
+//! # type Scaled<T> =
+//! #     Compute<MultiplyAdd, (Accumulator, Named<ScaleOfRow, ColumnVector<T>>, Named<BiasOfColumn, RowVector<T>>)>;
+//! # epilogue! {
+//! #     /// `softcap(scale * acc + bias)`.
+//! #     struct Capped<T>: Compute<Softcap, (Scaled<T>,)>;
+//! #     arguments CappedArguments, |a| (a.cap, (((), ((), a.scale, a.bias)),));
+//! # }
+//! use falchion::verify::{Bench, Format};
+//!
+//! type MyGemm = Composed<
+//!     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
+//!     TreeEpilogue<bf16, TmaStore, Capped<bf16>>,
+//!     Persistent<Grouped<AlongM, U8>>,
+//! >;
+//! const PLAN: Plan = Gemm::<MyGemm>::PLAN; // a Bound without its Let, a wrong tile: they stop the build here
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let (m, n) = (70, 72); // not whole tiles: edges are where epilogues go wrong
+//! let mut engine = Emulator::new();
+//! let mut bench = Bench::new(&mut engine, 1);
+//! let arguments = CappedArguments {
+//!     cap: 5.0,
+//!     scale: ColumnArgument { address: bench.random(Format::Bf16, m, 0)?, len: m },
+//!     bias: RowArgument { address: bench.random(Format::Bf16, n, 1)?, len: n },
+//! };
+//! let checked = bench.check::<MyGemm>(GemmProblem { m, n, k: 64 }, &arguments)?;
+//! assert_eq!(checked.compared, 70 * 72);
+//!
+//! // What is wrong with an argument is said by its name.
+//! let short = CappedArguments { bias: RowArgument { len: 71, ..arguments.bias }, ..arguments };
+//! let error = bench.check::<MyGemm>(GemmProblem { m, n, k: 64 }, &short).unwrap_err();
+//! assert_eq!(error.to_string(), "bias has 71 elements, 72 were needed");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # 4. On the card
+//!
+//! Nothing changes but the engine: `Gpu::new(0)?` in place of `Emulator::new()`. `Exact` functions give the same bits on
+//! both; [`Fast`](collective::Fast) and [`Fastest`](collective::Fastest) ones use the hardware's approximations, and the
+//! bound grows with them. For launches of your own, [`Gemm::launch_with`](kernel::Gemm::launch_with) takes the matrices and
+//! the arguments and returns grid and parameters.
+//!
+//! What makes an epilogue fast:
+//!
+//! * A [`TmaStore`](collective::TmaStore) where D's rows are whole 16 bytes: it goes on while the next tile is multiplied.
+//! * Addresses and pitches that let pairs of elements be loaded at once. One odd vector sends all of the tile the slow way.
+//! * [`Pingpong`](collective::Pingpong) for short reductions: one warpgroup's epilogue hides behind the other's products.
+//! * [`Let`](collective::tree::Let) for a value that is used twice.
+//!
+//! `examples/bias_gelu.rs` measures what a fused epilogue costs.
