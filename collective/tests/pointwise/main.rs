@@ -3,3 +3,4 @@
 mod device;
 mod formulas;
 mod gradients;
+mod random;
