@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 
 use ptx::Scope;
 
+/// The number of the grids before this one among its warps; their count is 1 once they have ended.
+pub(crate) const EARLIER: u32 = u32::MAX;
+
 /// The count of work that nobody has waited for: no clock reaches it.
 pub(crate) const NEVER: u32 = u32::MAX;
 

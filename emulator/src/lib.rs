@@ -66,8 +66,8 @@
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
 //! * Im2col tensor maps, interleaved ones, and fills other than zeros: no instruction and no description has them.
-//! * Prefetches to L2, but for the check of their operands; L2 hints, and grids that overlap (`griddepcontrol`): launches
-//!   follow each other.
+//! * Prefetches to L2, but for the check of their operands; L2 hints, and grids that overlap: launches
+//!   follow each other. With [`Options::dependent`] an access before `griddepcontrol.wait` traps all the same.
 //!
 //! # What traps
 //!

@@ -50,6 +50,9 @@ pub struct Options<'a> {
     pub fuel: u64,
     /// Host threads that run clusters: 0 for rayon's current pool, 1 for none but the caller's.
     pub threads: usize,
+    /// The grid may begin before those before it have ended: until `griddepcontrol.wait` it may touch nothing in global
+    /// memory.
+    pub dependent: bool,
     /// Called with CTAs finished and CTAs in all, from whichever thread finished them.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync)>,
     /// Where everything that happens is written down. Without it nothing is.
@@ -64,6 +67,7 @@ impl Default for Options<'_> {
             numerics: Numerics::Fast,
             fuel: 1 << 32,
             threads: 0,
+            dependent: false,
             progress: None,
             trace: None,
         }
@@ -78,6 +82,7 @@ impl fmt::Debug for Options<'_> {
             .field("numerics", &self.numerics)
             .field("fuel", &self.fuel)
             .field("threads", &self.threads)
+            .field("dependent", &self.dependent)
             .field("progress", &self.progress.is_some())
             .field("trace", &self.trace.is_some())
             .finish()

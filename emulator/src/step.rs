@@ -26,6 +26,7 @@ pub(crate) use wgmma::{Scratch, Warpgroup};
 
 use ptx::inst::Inst;
 
+use crate::clock::EARLIER;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
@@ -94,7 +95,11 @@ impl Machine<'_> {
             Inst::Atomic(atomic) => return self.atomic(warp, atomic),
             Inst::Ordered(access) => return self.ordered(warp, access),
             // Launches follow each other here, so the grids before this one have completed.
-            Inst::GridDependency { .. } => {}
+            Inst::GridDependency { wait } => {
+                if *wait && self.options.dependent {
+                    state.view.known.import(&[(EARLIER, 1)], self.team);
+                }
+            }
             Inst::Trap => return Err(Fault::Trapped.into()),
             Inst::LoadParam { dst, param } => return self.load_param(warp, *dst, *param),
             Inst::ParamAddress { dst, param } => return self.param_address(warp, *dst, *param),

@@ -156,6 +156,12 @@ pub enum Fault {
         /// The earlier access.
         other: Box<Place>,
     },
+    /// A grid that may begin before those before it have ended touches global memory, and no `griddepcontrol.wait` comes
+    /// before.
+    GridNotAwaited {
+        /// First byte.
+        address: u64,
+    },
     /// Asynchronous work reads or writes global memory that a generic access wrote, and no proxy fence stands between.
     GlobalUnfenced {
         /// A byte of both.

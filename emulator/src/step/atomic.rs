@@ -8,7 +8,7 @@ use ptx::inst::{Atomic, AtomicOp, AtomicType, LoadOrder, Ordered, Scope, StoreOr
 use ptx::{Space, Type};
 
 use super::Flow;
-use crate::clock::{Letter, View};
+use crate::clock::{EARLIER, Letter, View};
 use crate::float::{self, bits32, from_bf16, from_f16, max32, max64, min32, min64};
 use crate::machine::Machine;
 use crate::program::class;
@@ -145,6 +145,10 @@ impl Machine<'_> {
         kind: Kind,
         count: u32,
     ) -> Result<(), Fault> {
+        let known = &self.warps[warp].view.known;
+        if self.options.dependent && known.of(EARLIER, self.team) == 0 {
+            return Err(Fault::GridNotAwaited { address });
+        }
         let who = Who {
             warp: self.number(warp),
             pc: u32::try_from(pc).unwrap_or(u32::MAX),

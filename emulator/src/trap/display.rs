@@ -117,6 +117,11 @@ impl fmt::Display for Fault {
                     verb(other_write),
                 )
             }
+            Self::GridNotAwaited { address } => write!(
+                f,
+                "global address {address:#x} is touched while the grids before this one may still run: no \
+                 griddepcontrol.wait comes before"
+            ),
             Self::GlobalUnfenced { address, other } => write!(
                 f,
                 "global address {address:#x} is accessed by the async proxy, was written by generic stores, and no \

@@ -208,6 +208,32 @@ fn each_hazard_is_found_and_its_twin_passes() {
 }
 
 #[test]
+fn a_dependent_grid_waits_for_those_before_it() {
+    let case = Case::new(
+        "a dependent grid",
+        64,
+        |k| {
+            // The first warp waits for both.
+            k.f.if_(k.thread.less_than(32), || {
+                if !k.broken {
+                    k.f.grid_wait();
+                }
+            });
+            k.f.barrier_sync(0, 64);
+            let _value = k.f.load_global::<u32>(k.data, 0);
+        },
+        |fault| matches!(fault, Fault::GridNotAwaited { .. }),
+    );
+    let options = Options { dependent: true, ..Options::default() };
+    assert!(launch(&case, false, &options).is_ok());
+    match launch(&case, true, &options) {
+        Err(Failure::Trap(trap)) => assert!((case.found)(&trap.fault), "{trap}"),
+        other => panic!("{other:?}"),
+    }
+    assert!(launch(&case, true, &Options::default()).is_ok(), "a grid of its own has nothing to wait for");
+}
+
+#[test]
 fn a_seed_repeats_the_same_failure() {
     let all = cases();
     let case = all.iter().find(|case| case.why == "a wait that leaves the newest group").unwrap();

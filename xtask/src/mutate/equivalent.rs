@@ -3,7 +3,7 @@
 //! An entry says what it covers, and, where that depends on the program, checks that it holds there. It is asked
 //! only about mutants that nothing has killed.
 
-use ptx::inst::{BinaryOp, Inst, Operand, Reg, WgmmaA};
+use ptx::inst::{BarrierReduce, BinaryOp, Inst, Operand, Reg, WgmmaA};
 use ptx::mutate::{Change, Mutation, numbered};
 use ptx::{Function, Statement};
 
@@ -59,6 +59,21 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
         why: "Every thread of the CTA comes to it, and comes to it first: it is over before the other barrier of its \
               new number begins.",
+    },
+    Entry {
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
+        why: "Every thread of the CTA comes to it, under no condition, and no other statement uses its new number: it \
+              waits for the same threads at the same place.",
+    },
+    Entry {
+        target: "griddepcontrol",
+        covers: |function, mutation| {
+            let all = numbered(function);
+            let statement = all.get(mutation.index);
+            matches!(statement, Some(Statement::Inst { inst: Inst::GridDependency { wait: false }, .. }))
+        },
+        why: "It is a hint: grids that depend on this one are launched at the latest when it has ended.",
     },
     Entry {
         target: "position",
@@ -185,6 +200,40 @@ fn only_use(function: &Function, mutation: &Mutation) -> bool {
     others.filter_map(|(_, statement)| barrier(statement)).all(|id| match id {
         Operand::Imm(id) => id != own && id != own + 1,
         Operand::Reg(_) => false,
+    })
+}
+
+/// Whether the whole CTA comes to a barrier whenever anybody does, and nobody uses the next number.
+fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
+        all.get(mutation.index)
+    else {
+        return false;
+    };
+    let taken = |statement: &&Statement| {
+        let (Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
+        | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. }) = statement
+        else {
+            return false;
+        };
+        !matches!(id, Operand::Imm(id) if *id != own + 1)
+    };
+    *threads == function.threads
+        && meets_no_condition(&function.body, all[mutation.index])
+        && !all.iter().any(taken)
+}
+
+/// Whether a statement lies in a block, or in loops and scopes of it, but in no branch.
+fn meets_no_condition(block: &[Statement], statement: &Statement) -> bool {
+    block.iter().any(|other| {
+        let inside = match other {
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
+                meets_no_condition(body, statement)
+            }
+            Statement::Inst { .. } | Statement::If { .. } | Statement::Break { .. } => false,
+        };
+        inside || core::ptr::eq(other, statement)
     })
 }
 

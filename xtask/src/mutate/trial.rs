@@ -59,6 +59,8 @@ struct Case {
     /// What D holds after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
+    /// The kernel waits for the grids before it, so that it may begin before they have ended.
+    dependent: bool,
 }
 
 /// What a case is for.
@@ -80,17 +82,20 @@ enum Size {
     /// Tiles of one stage each, and so many of them for each CTA that every stage is the first of a tile twice.
     /// Only for kernels that compute more than one tile in a CTA.
     OneStageTiles,
+    /// Tiles of one k-tile more than the ring has stages: who goes round too late uses a stage that is not there.
+    OneMoreThanStages,
     /// Four tiles, and K is long enough for the ring to go round and round.
     Long,
 }
 
-/// The cheap ones first: most mutants die there. The last two exercise the ring, the others the epilogue's variants.
-const PURPOSES: [Purpose; 6] = [
+/// The cheap ones first: most mutants die there. The last three exercise the ring, the others the epilogue's variants.
+const PURPOSES: [Purpose; 7] = [
     Purpose { beta: 1.0, odd: false, size: Size::Small },
     Purpose { beta: 0.0, odd: false, size: Size::Small },
     Purpose { beta: 1.0, odd: true, size: Size::Small },
     Purpose { beta: 0.0, odd: true, size: Size::Small },
     Purpose { beta: 1.0, odd: false, size: Size::OneStageTiles },
+    Purpose { beta: 1.0, odd: false, size: Size::OneMoreThanStages },
     Purpose { beta: 1.0, odd: false, size: Size::Long },
 ];
 
@@ -152,7 +157,7 @@ impl Case {
         let [cluster_tile_m, cluster_tile_n] = [tile_m * cluster_m, tile_n * cluster_n];
         // The last row and column of tiles are not whole.
         let (m, n) = match purpose.size {
-            Size::Small | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
+            Size::Small | Size::OneMoreThanStages | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
         };
         let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
@@ -172,6 +177,7 @@ impl Case {
                 Size::Small => 4u32.div_ceil(tiles_each.max(1)),
                 Size::OneStageTiles if tiles_each < 2 => return Ok(None),
                 Size::OneStageTiles => 1,
+                Size::OneMoreThanStages => plan.stages + 1,
                 Size::Long => {
                     // What is done behind the last k-tile meets the ring's end too.
                     (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
@@ -187,14 +193,27 @@ impl Case {
         // What is left of this in D was never computed.
         contents[3].fill(0xA5);
         contents[4].fill(0);
-        Ok(Some(Self { launch, contents, expected: Vec::new(), fuel: Options::default().fuel }))
+        Ok(Some(Self {
+            launch,
+            contents,
+            expected: Vec::new(),
+            fuel: Options::default().fuel,
+            dependent: waits(&function.body),
+        }))
     }
 
     /// Runs a program: how many instructions it executed, and what D holds then.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
         let addresses = [0, 1, 2, 3, 4].map(|matrix| memory.upload(&self.contents[matrix]));
-        let options = Options { schedule, seed, fuel: self.fuel, threads: 1, ..Options::default() };
+        let options = Options {
+            schedule,
+            seed,
+            fuel: self.fuel,
+            threads: 1,
+            dependent: self.dependent,
+            ..Options::default()
+        };
         let outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
         let output = memory.read(addresses[3], self.contents[3].len()).unwrap_or_default();
         (outcome.map(|report| report.instructions), output)
@@ -236,6 +255,16 @@ fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [u
     let call = Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta: purpose.beta, workspace };
     let [a, b, c, d] = elements;
     (call, [a, b, c, d, elements_of_workspace])
+}
+
+/// Whether the program waits for the grids before it.
+fn waits(statements: &[Statement]) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Inst { inst, .. } => matches!(inst, Inst::GridDependency { wait: true }),
+        Statement::If { then, otherwise, .. } => waits(then) || waits(otherwise),
+        Statement::Loop { body, .. } | Statement::Scope { body, .. } => waits(body),
+        Statement::Break { .. } => false,
+    })
 }
 
 /// The most arrivals that a barrier of the program counts.
