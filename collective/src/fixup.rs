@@ -19,6 +19,9 @@ pub enum FixUp {
     Ordered,
     /// Everybody adds to one sum in the workspace; whoever comes last takes it.
     Atomic,
+    /// Everybody puts its sum down and waits for the others; then each adds up and finishes some columns. Units are of one
+    /// tile each.
+    Separate,
 }
 
 /// A piece's place among those of its tile.
@@ -28,6 +31,8 @@ pub struct Share<'f> {
     pub unit: Value<'f, u32>,
     /// The unit that has the tile's first k-tile.
     pub first: Value<'f, u32>,
+    /// The unit that has its last.
+    pub last: Value<'f, u32>,
     /// The tile's number among those that are divided.
     pub tile: Value<'f, u32>,
     /// First k-tile of the piece.
@@ -45,7 +50,7 @@ impl FixUp {
     /// Bytes of the workspace for `units` units of work on `tiles` tiles; 0 where there are none.
     pub const fn workspace_bytes(self, plan: &Plan, units: u32, tiles: u32) -> u64 {
         let slots = match self {
-            Self::Ordered => units,
+            Self::Ordered | Self::Separate => units,
             Self::Atomic => tiles,
         };
         if slots == 0 {
@@ -55,20 +60,24 @@ impl FixUp {
         FLAGS_BYTES + parts * part_bytes(plan) as u64
     }
 
-    /// Emitted for a consumer warpgroup that has multiplied a piece: exchanges sums with the other pieces of the tile.
-    /// Afterwards the fragment holds the whole sum where the answer is true, which it is for one piece of each tile.
+    /// Emitted for a consumer warpgroup that has multiplied a piece: exchanges sums with the other pieces of the tile, and
+    /// lets `finish` finish whole sums: those of the warpgroup's part of the tile in one of its pieces, or, where each
+    /// piece finishes some columns, those of narrower tiles, which have plans of their own.
     pub fn exchange<'f, T: Number + Default>(
         self,
         f: &'f Builder,
         plan: &Plan,
         workspace: Value<'f, u64>,
         share: Share<'f>,
-        fragment: &Fragment<'f, T>,
-    ) -> Value<'f, bool> {
-        match self {
-            Self::Ordered => ordered(f, plan, workspace, share, fragment),
-            Self::Atomic => atomic(f, plan, workspace, share, fragment),
-        }
+        fragment: Fragment<'f, T>,
+        finish: &dyn Fn(&Plan, Fragment<'f, T>),
+    ) {
+        let complete = match self {
+            Self::Ordered => ordered(f, plan, workspace, share, &fragment),
+            Self::Atomic => atomic(f, plan, workspace, share, &fragment),
+            Self::Separate => return separate(f, plan, workspace, share, fragment, finish),
+        };
+        f.if_(complete, || finish(plan, fragment));
     }
 }
 
@@ -89,6 +98,8 @@ struct Part<'f> {
     flag: Value<'f, u64>,
     /// Of the thread's first number.
     sums: Value<'f, u64>,
+    /// From a slot's numbers to the next one's, in bytes.
+    slot_bytes: u32,
 }
 
 /// Bytes from one group of four numbers of a thread to the next.
@@ -108,7 +119,7 @@ impl<'f> Part<'f> {
         let flag = workspace + slot.mul_wide(UNIT_FLAGS_BYTES) + own.mul_wide(4);
         let part = slot * (cluster * sharing) + own;
         let sums = workspace + FLAGS_BYTES + part.mul_wide(part_bytes(plan)) + fragment.thread.mul_wide(16);
-        Self { f, flag, sums }
+        Self { f, flag, sums, slot_bytes: part_bytes(plan) * cluster * sharing }
     }
 
     /// Calls `each` with the groups of four accumulators and the byte offset of each group.
@@ -243,4 +254,93 @@ fn atomic<'f, T: Number + Default>(
         });
     });
     complete.get().differs_from(0)
+}
+
+/// Groups of four accumulators, 8 columns each, that are added up at a time where nothing else decides.
+const GROUPS: u32 = 2;
+
+/// Pieces whose sums are on their way at the same time.
+const AT_ONCE: u32 = 8;
+
+fn separate<'f, T: Number + Default>(
+    f: &'f Builder,
+    plan: &Plan,
+    workspace: Value<'f, u64>,
+    share: Share<'f>,
+    fragment: Fragment<'f, T>,
+    finish: &dyn Fn(&Plan, Fragment<'f, T>),
+) {
+    let divided = share.k_begin.differs_from(0) | share.k_end.differs_from(share.k);
+    let add_up = || {
+        let (barrier, speaks) = (fragment.barrier(), fragment.thread.equals(0));
+        let own = Part::new(f, plan, workspace, share.unit, &fragment);
+        own.store(&fragment);
+        f.barrier_sync(barrier, 128);
+        let others = share.last - share.first;
+        f.if_(speaks, || {
+            // The flag counts the pieces, and is zero again with the last one.
+            let flag = Part::new(f, plan, workspace, share.tile, &fragment).flag();
+            f.atomic(AtomicOp::Inc, flag, others, (AtomicSem::AcquireRelease, Scope::Gpu));
+            f.loop_(|| {
+                let [count] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), flag);
+                f.break_if(count.equals(0));
+            });
+        });
+        f.barrier_sync(barrier, 128);
+
+        let narrow = plan.narrowed(GROUPS * 8);
+        let [_, n, _] = narrow.mainloop.tile;
+        let (groups, columns) = (n / 8, plan.mainloop.tile[1] / n);
+        let first = Part::new(f, plan, workspace, share.first, &fragment);
+        let index = f.variable(share.unit - share.first);
+        f.while_(
+            || index.get().less_than(plan.blocks() * columns),
+            || {
+                let sums = first.total(index.get() * groups, groups, others + 1);
+                let (block, column) = (index.get() / columns, index.get() % columns);
+                finish(&narrow, fragment.narrowed(&narrow, sums, [block * 64, column * n]));
+                index.set(index.get() + others + 1);
+            },
+        );
+    };
+    let whole = fragment.copied();
+    f.if_else(divided, add_up, || finish(plan, whole));
+}
+
+impl<'f> Part<'f> {
+    /// The sums of `groups` groups from `group` on over `pieces` slots from this one on.
+    fn total<T: Number + Default>(
+        &self,
+        group: Value<'f, u32>,
+        groups: u32,
+        pieces: Value<'f, u32>,
+    ) -> Vec<ptx::Var<'f, T>> {
+        let f = self.f;
+        let totals: Vec<_> = (0..groups * 4).map(|_| f.variable(T::default())).collect();
+        let base = self.sums + group.mul_wide(GROUP_BYTES.unsigned_abs());
+        let piece = f.variable(0u32);
+        f.while_(
+            || piece.get().less_than(pieces),
+            || {
+                // What lies behind the last piece is loaded as the last piece, and not added.
+                let loaded: Vec<_> = (0..AT_ONCE)
+                    .map(|i| {
+                        let slot = (piece.get() + i).min(pieces - 1);
+                        let at = base + slot.mul_wide(self.slot_bytes);
+                        let each = (0..groups)
+                            .map(|group| f.load_global_vector::<T, 4>(at, group.cast_signed() * GROUP_BYTES));
+                        (piece.get() + i, each.collect::<Vec<_>>().concat())
+                    })
+                    .collect();
+                for (number, values) in loaded {
+                    let exists = number.less_than(pieces);
+                    for (total, value) in totals.iter().zip(values) {
+                        total.set((total.get() + value).where_or(exists, total.get()));
+                    }
+                }
+                piece.set(piece.get() + AT_ONCE);
+            },
+        );
+        totals
+    }
 }

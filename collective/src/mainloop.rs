@@ -95,6 +95,18 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         self.warpgroup + FIRST_BARRIER
     }
 
+    /// The same accumulators once more.
+    pub(crate) fn copied(&self) -> Self {
+        Self { blocks: self.blocks.clone(), ..*self }
+    }
+
+    /// One 64-row block of a narrower tile that begins `offset` (m, n) behind this fragment's first element.
+    pub(crate) fn narrowed(&self, plan: &Plan, block: Vec<Var<'f, T>>, [m, n]: [Value<'f, u32>; 2]) -> Self {
+        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        let first = [self.first[0] + m, self.first[1] + n];
+        Self { blocks: vec![block], elements, first, ..*self }
+    }
+
     /// The element `(m, n)` of the output that is the thread's value 0.
     pub fn start(&self) -> [Value<'f, u32>; 2] {
         begin(&self.elements, self.first, [Some(self.thread), None])
@@ -128,6 +140,13 @@ pub(crate) fn tiled_mma(plan: &Plan) -> Result<TiledMma, LayoutError> {
     let shares = Layout::flat(&[64, parts, blocks], &[1, 64 * blocks, 64])?;
     let atom = wgmma::atom(n, types.element_bits())?;
     TiledMma::new(atom, [parts, 1, 1])?.permuted([Some(shares), None, None])
+}
+
+/// Which elements `(m, n)` of an output tile the threads of its consumer warpgroups hold.
+pub(crate) fn output_elements(plan: &Plan) -> Result<Partition<CoordLayout>, LayoutError> {
+    let [m, n, _] = plan.mainloop.tile;
+    let output = CoordLayout::identity(IntTuple::from((i64::from(m), i64::from(n))))?;
+    tiled_mma(plan)?.partition(cute_rs::Operand::C, &output)
 }
 
 /// Where the part `(thread, part, _, _)` of a tile that begins at `tile` begins; what is `None` counts as the first.

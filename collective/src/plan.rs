@@ -603,6 +603,18 @@ impl Plan {
         }
     }
 
+    /// The plan of what a warpgroup stores at a time where it stores a tile piece by piece: 64 rows for each that shares
+    /// the tile, of `columns` columns, or of as many as one buffer of the epilogue has.
+    pub(crate) const fn narrowed(&self, columns: u32) -> Self {
+        let Self { mut mainloop, epilogue, staging, .. } = *self;
+        let staged = epilogue.staged_bits > 0;
+        let columns = if staged { staging.swizzle.elements(epilogue.staged_bits) } else { columns };
+        let divides = mainloop.tile[1].is_multiple_of(columns);
+        mainloop.tile[0] = 64 * mainloop.sharing();
+        mainloop.tile[1] = if divides { columns } else { 8 };
+        Self { mainloop, ..*self }
+    }
+
     /// CTAs of a cluster.
     pub const fn cluster_size(&self) -> u32 {
         self.mainloop.cluster[0] * self.mainloop.cluster[1]

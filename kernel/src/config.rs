@@ -147,15 +147,14 @@ impl<C: GemmConfig> Gemm<C> {
                 turns: ring.turns(plan, warpgroup, thread),
             }
         };
-        let finish =
-            |fragment| f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+        let finish = |plan: &Plan, fragment| {
+            f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+        };
         let store = |fragment, share| match (Self::FIX_UP, workspace, share) {
             (Some(fix_up), Some(workspace), Some(share)) => {
-                let mut complete = f.constant(false);
-                f.scope("fix-up", || complete = fix_up.exchange(f, plan, workspace, share, &fragment));
-                f.if_(complete, || finish(fragment));
+                f.scope("fix-up", || fix_up.exchange(f, plan, workspace, share, fragment, &finish));
             }
-            _ => finish(fragment),
+            _ => finish(plan, fragment),
         };
         let consume = || {
             f.set_max_registers(true, plan.registers.consumer);
@@ -248,6 +247,7 @@ impl<C: GemmConfig> Gemm<C> {
             let share = work.split.map(|split| Share {
                 unit: split.unit,
                 first: split.first,
+                last: split.last,
                 tile: split.tile,
                 k_begin,
                 k_end,
@@ -274,6 +274,7 @@ impl<C: GemmConfig> Gemm<C> {
     const FIX_UP: Option<FixUp> = match <C::Scheduler as TileScheduler>::REDUCTION {
         Some(ReductionKind::Ordered) => Some(FixUp::Ordered),
         Some(ReductionKind::Atomic) => Some(FixUp::Atomic),
+        Some(ReductionKind::Separate) => Some(FixUp::Separate),
         None => None,
     };
 

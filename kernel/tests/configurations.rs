@@ -12,9 +12,9 @@ use emulator::Schedule;
 use half::bf16;
 use kernel::{Composed, Emulator, Engine, GemmProblem, Gpu};
 use scheduler::{
-    AlongM, AlongN, Atomic, EveryTile, Grouped, OneTile, Ordered, Persistent, Remainder, StreamK,
+    AlongM, AlongN, Atomic, EveryTile, Grouped, OneTile, Ordered, Persistent, Remainder, Separate, StreamK,
 };
-use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U64, U96, U128, U192, U256};
+use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U48, U64, U96, U128, U192, U256};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Kn = Operands<KMajor<bf16>, MnMajor<bf16>>;
@@ -197,6 +197,11 @@ fn divided_tiles() {
         Staged<Kk, Short, Pingpong<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, EveryTile<U4>, U1>>,
         Staged<Kk, Shape, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, Remainder, U1>>,
         With<Kk, Short, Unspecialised<U1>, StreamK<AlongM, Ordered, EveryTile<U3>, U1>>,
+        With<Kk, Shape, Roles, StreamK<AlongM, Separate, EveryTile<U3>, U1>>,
+        Staged<Kk, Tile<U128, U128, U64>, Roles, StreamK<AlongM, Separate, EveryTile<U2>, U1>>,
+        Staged<Kn, Short, Cooperative<U1>, StreamK<AlongM, Separate, EveryTile<U4>, U1>>,
+        With<Mk, Short, Pingpong, StreamK<AlongN, Separate, EveryTile<U2>, U1>>,
+        With<Kk, Tile<U128, U48, U32>, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Separate, EveryTile<U3>, U1>>,
         With<Kk, Shape, Roles, StreamK<AlongM, Atomic, Remainder, U1>>,
         Staged<Mn, Short, Pingpong, StreamK<AlongM, Atomic, EveryTile<U4>, U1>>,
         Staged<Kk, Short, Cooperative<U1, Cluster<U1, U2>>, StreamK<AlongM, Atomic, EveryTile<U2>, U1>>,

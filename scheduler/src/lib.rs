@@ -37,7 +37,8 @@ pub use raster::{AlongM, AlongN, Grouped, Raster};
 pub use shares::Shares;
 pub use single::OneTile;
 pub use stream_k::{
-    Atomic, Divide, EveryTile, Heuristic, Ordered, Reduction, ReductionKind, Remainder, StreamK,
+    Atomic, Divide, EveryTile, Heuristic, Ordered, Pieces, Reduction, ReductionKind, Remainder, Separate,
+    StreamK,
 };
 
 use ptx::abi::Argument;

@@ -20,6 +20,10 @@ pub enum ReductionKind {
     Ordered,
     /// Everybody adds to one sum as they come; whoever comes last finishes the tile. Nobody waits.
     Atomic,
+    /// Everybody puts its sum down, waits for the others of the tile, and then adds up and finishes a part of the tile: for
+    /// tiles of many pieces. The order is fixed as [`Ordered`](Self::Ordered)'s is. Tiles are divided into equal parts
+    /// only, so that each unit is of one tile.
+    Separate,
 }
 
 /// A [`ReductionKind`] as a type.
@@ -46,23 +50,46 @@ impl Reduction for Ordered {
     const SUFFIX: &'static str = "";
 }
 
+/// [`ReductionKind::Separate`].
+#[derive(Clone, Copy, Debug)]
+pub struct Separate;
+
+impl Reduction for Separate {
+    const KIND: ReductionKind = ReductionKind::Separate;
+    const COST: u32 = 0;
+    const SUFFIX: &'static str = "_separate";
+}
+
 impl Reduction for Atomic {
     const KIND: ReductionKind = ReductionKind::Atomic;
     const COST: u32 = 1;
     const SUFFIX: &'static str = "_atomic";
 }
 
+/// What one more piece of a tile costs, and what pieces may be.
+#[derive(Clone, Copy, Debug)]
+pub struct Pieces {
+    /// Fewest k-tiles of a piece.
+    pub least: u32,
+    /// What adding one more piece to a tile costs, in k-tiles of the multiplication.
+    pub cost: u32,
+    /// Whether each unit has to be of one tile.
+    pub of_one_tile: bool,
+}
+
 /// Which tiles are divided, and into how many units.
 pub trait Divide: 'static {
+    /// Whether all its units are of one tile each where [`Pieces::of_one_tile`] asks for it.
+    const OF_ONE_TILE: bool;
+
     /// An identifier.
     fn name() -> String;
 
     /// One sentence for people.
     fn describe() -> String;
 
-    /// The division for some workers; a piece more of a tile costs as much as `cost` k-tiles, and none is shorter than
-    /// `least`.
-    fn divide(tiles: Tiles<u32>, workers: u32, least: u32, cost: u32) -> Shares<u32>;
+    /// The division for some workers.
+    fn divide(tiles: Tiles<u32>, workers: u32, pieces: Pieces) -> Shares<u32>;
 }
 
 /// The tiles of the last wave and of the one before are divided among all workers; the others stay whole.
@@ -78,6 +105,8 @@ pub struct EveryTile<S>(PhantomData<S>);
 pub struct Heuristic;
 
 impl Divide for Remainder {
+    const OF_ONE_TILE: bool = false;
+
     fn name() -> String {
         "remainder".to_owned()
     }
@@ -86,18 +115,20 @@ impl Divide for Remainder {
         "the last waves divided among all".to_owned()
     }
 
-    fn divide(tiles: Tiles<u32>, workers: u32, least: u32, _cost: u32) -> Shares<u32> {
+    fn divide(tiles: Tiles<u32>, workers: u32, Pieces { least, .. }: Pieces) -> Shares<u32> {
         let all = tiles.m * tiles.n;
         let rest = all % workers.max(1);
         if rest == 0 || tiles.k < 2 * least {
             return Shares::NONE;
         }
         let split = if all > workers { rest + workers } else { rest };
-        Shares::new(split, tiles.k, workers, least)
+        Shares::across(split, tiles.k, workers, least)
     }
 }
 
 impl<S: Unsigned + 'static> Divide for EveryTile<S> {
+    const OF_ONE_TILE: bool = true;
+
     fn name() -> String {
         format!("split_{}", S::U32)
     }
@@ -106,12 +137,10 @@ impl<S: Unsigned + 'static> Divide for EveryTile<S> {
         format!("every tile in {} parts of K", S::U32)
     }
 
-    fn divide(tiles: Tiles<u32>, _workers: u32, least: u32, _cost: u32) -> Shares<u32> {
-        let parts = const { parts(S::U32) }.min(tiles.k / least.max(1)).max(1);
-        match (tiles.m * tiles.n).checked_mul(parts) {
-            Some(units) if parts > 1 => Shares::new(tiles.m * tiles.n, tiles.k, units, least),
-            Some(_) | None => Shares::NONE,
-        }
+    /// Parts of a tile may wait for each other, so there are never more than workers.
+    fn divide(tiles: Tiles<u32>, workers: u32, Pieces { least, .. }: Pieces) -> Shares<u32> {
+        let parts = const { parts(S::U32) }.min(workers);
+        Shares::of_each(tiles.m * tiles.n, tiles.k, parts, least)
     }
 }
 
@@ -122,6 +151,8 @@ const fn parts(parts: u32) -> u32 {
 }
 
 impl Divide for Heuristic {
+    const OF_ONE_TILE: bool = true;
+
     fn name() -> String {
         "heuristic".to_owned()
     }
@@ -131,17 +162,18 @@ impl Divide for Heuristic {
     }
 
     /// Compares the k-tiles that the busiest worker computes, with what adding pieces up costs.
-    fn divide(tiles: Tiles<u32>, workers: u32, least: u32, cost: u32) -> Shares<u32> {
+    fn divide(tiles: Tiles<u32>, workers: u32, pieces: Pieces) -> Shares<u32> {
+        let Pieces { least, cost, of_one_tile } = pieces;
         let (all, workers) = (tiles.m * tiles.n, workers.max(1));
         let k = u64::from(tiles.k);
         let waves = u64::from(all.div_ceil(workers));
         let whole = waves * k;
         let even = (u64::from(all) * k).div_ceil(u64::from(workers));
         // What a division costs however few pieces there are.
-        let fixed = u64::from(2 * cost);
+        let fixed = if all > workers { 28 + whole * 3 / 100 } else { u64::from(2 * cost) };
         let remainder = {
-            let pieces = u64::from(workers.div_ceil(all)) + 1;
-            even + fixed + pieces * u64::from(cost)
+            let parts = u64::from(workers.div_ceil(all)) + 1;
+            even + fixed + parts * u64::from(cost)
         };
         let parts = |parts: u32| {
             let length = k.div_ceil(u64::from(parts));
@@ -150,12 +182,12 @@ impl Divide for Heuristic {
         };
         let most = (workers / all.max(1)).min(tiles.k / least.max(1));
         let equal = (2..=most).map(|count| (parts(count), count)).min();
-        let streamed = if tiles.k < 2 * least { u64::MAX } else { remainder };
+        let streamed = if of_one_tile || tiles.k < 2 * least { u64::MAX } else { remainder };
         match equal {
             Some((time, count)) if time < whole && time <= streamed => {
-                Shares::new(all, tiles.k, all * count, least)
+                Shares::of_each(all, tiles.k, count, least)
             }
-            _ if streamed < whole => Remainder::divide(tiles, workers, least, cost),
+            _ if streamed < whole => Remainder::divide(tiles, workers, pieces),
             _ => Shares::NONE,
         }
     }
@@ -171,7 +203,15 @@ pub struct StreamK<R, A = Ordered, D = Heuristic, Least = U4>(PhantomData<(R, A,
 
 impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> StreamK<R, A, D, Least> {
     fn shares(tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
-        D::divide(tiles, workers, Least::U32, A::COST)
+        let of_one_tile = const {
+            let separate = matches!(A::KIND, ReductionKind::Separate);
+            assert!(
+                !separate || D::OF_ONE_TILE,
+                "Separate adds up tiles of equal parts only: divide by EveryTile<S> or Heuristic, or add up by Ordered"
+            );
+            separate
+        };
+        D::divide(tiles, workers, Pieces { least: Least::U32, cost: A::COST, of_one_tile })
     }
 
     /// The piece of a unit that lies in `tile`, if of the unit `begin..end` is left: k-tiles counted over all divided
@@ -218,14 +258,16 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
         Shares {
             tiles: f.param("split_tiles"),
             units: f.param("units"),
+            each: f.param("span_units"),
+            span: f.param("span_k"),
             base: f.param("unit_k"),
             longer: f.param("longer_units"),
         }
     }
 
     fn parameters(tiles: Tiles<u32>, workers: u32) -> Vec<Argument> {
-        let Shares { tiles, units, base, longer } = Self::shares(tiles, workers);
-        [tiles, units, base, longer].map(Argument::from).to_vec()
+        let Shares { tiles, units, each, span, base, longer } = Self::shares(tiles, workers);
+        [tiles, units, each, span, base, longer].map(Argument::from).to_vec()
     }
 
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use scheduler::{
     AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent, Remainder,
-    StreamK, TileScheduler, Tiles,
+    Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U4, U8};
 
@@ -134,6 +134,8 @@ fn divided_tiles_are_summed_exactly_once() {
         + divides_everywhere::<StreamK<Hilbert<U2>, Ordered, Remainder, U8>>(8)
         + divides_everywhere::<StreamK<AlongM, Atomic, EveryTile<U2>>>(4)
         + divides_everywhere::<StreamK<AlongM, Ordered, EveryTile<U8>, U1>>(1)
+        + divides_everywhere::<StreamK<AlongM, Separate, EveryTile<U8>, U1>>(1)
+        + divides_everywhere::<StreamK<AlongN, Separate, Heuristic, U2>>(2)
         + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3>, U3>>(3)
         + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic, U2>>(2)
         + divides_everywhere::<Persistent<Grouped<AlongM, U8>>>(0)
@@ -151,7 +153,7 @@ fn division_evens_out_the_last_wave() {
         work.map(|work| work.k_end - work.k_begin).sum()
     };
     let whole = busiest(&|worker| count(Persistent::<AlongM>::work(tiles, worker, 132)));
-    let even = busiest(&|worker| count(StreamK::<AlongM>::work(tiles, worker, 132)));
+    let even = busiest(&|worker| count(StreamK::<AlongM, Ordered, Remainder>::work(tiles, worker, 132)));
     // 2048 tiles: 16 waves of 128 k-tiles; evenly 1985.9, and 4 at most for an edge.
     assert_eq!(whole, Some(2048));
     assert!(even.is_some_and(|even| (1986..=1990).contains(&even)), "{even:?}");

@@ -4,8 +4,8 @@ use emulator::{Memory, Options, Program};
 use ptx::abi::Grid;
 use ptx::{Builder, Entry, Function, Special, Target};
 use scheduler::{
-    AlongM, AlongN, Atomic, EveryTile, Grouped, Hilbert, OneTile, Ordered, Persistent, Remainder, StreamK,
-    TileScheduler, Tiles,
+    AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent, Remainder,
+    Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U8};
 
@@ -107,4 +107,5 @@ fn the_device_computes_what_the_host_says() {
     agrees::<StreamK<Grouped<AlongM, U2>, Ordered, Remainder>>();
     agrees::<StreamK<AlongN, Atomic, EveryTile<U3>>>();
     agrees::<StreamK<Hilbert<U2>, Ordered, Remainder, U1>>();
+    agrees::<StreamK<AlongM, Separate, Heuristic, U2>>();
 }

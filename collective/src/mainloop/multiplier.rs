@@ -2,10 +2,10 @@
 
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::{Major, SwizzleMode};
-use cute_rs::{CoordLayout, IntTuple, Layout, Partition};
+use cute_rs::{CoordLayout, Layout, Partition};
 use ptx::{Builder, Value, Var, WgmmaOperands};
 
-use super::{Consumer, Fragment, Piece, begin, tiled_mma};
+use super::{Consumer, Fragment, Piece, begin, output_elements, tiled_mma};
 use crate::pipeline::{Position, Stage};
 use crate::plan::{MainloopSpec, Plan};
 
@@ -61,7 +61,7 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         let planned = "the plan admits only tiles that wgmma multiplies";
         let a = Side::a(plan).descriptor();
         let b = Side::b(plan).descriptor();
-        let [m, n, _] = plan.mainloop.tile;
+        let [_, n, _] = plan.mainloop.tile;
         let mma = tiled_mma(plan).expect(planned);
         let of_a = mma.partition(cute_rs::Operand::A, a.layout()).expect(planned);
         let of_b = mma.partition(cute_rs::Operand::B, b.layout()).expect(planned);
@@ -69,8 +69,7 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         let units = of_a.starts().upcast((128 / plan.mainloop.types.element_bits()).into()).expect(planned);
         let zero = f.constant(0);
         let rows = units.apply_modes(&[zero, part, zero, zero]).expect(planned);
-        let output = CoordLayout::identity(IntTuple::from((i64::from(m), i64::from(n))));
-        let elements = output.and_then(|output| mma.partition(cute_rs::Operand::C, &output)).expect(planned);
+        let elements = output_elements(plan).expect(planned);
         let accumulators = (0..plan.blocks())
             .map(|_| (0..plan.mainloop.types.accumulators(n)).map(|_| f.uninitialised()).collect())
             .collect();
