@@ -9,7 +9,7 @@ use collective::{
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
-use scheduler::{AlongM, Grouped, OneTile, Persistent, TileScheduler, Tiles, Work};
+use scheduler::{AlongM, Grouped, OneTile, Persistent, Separate, StreamK, TileScheduler, Tiles, Work};
 use typenum::{U1, U2, U8, U12, U16, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
@@ -146,6 +146,28 @@ type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U
 /// As [`Staged`] in clusters of 2 x 2: half the traffic from L2, which decides where rows begin inside of sectors.
 type Quad<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U2>>, U8>;
 
+/// As [`Wide`], with the last waves divided along K where they leave too many multiprocessors idle.
+type Stream<A, B, T> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U256, U192, U64>, Cooperative<U2>>,
+    LinearCombination<T, TmaStore>,
+    StreamK<Grouped<AlongM, U8>>,
+>;
+
+/// A 256 x 128 tile in clusters of two that share A: nearly the traffic of [`Wide`] with more tiles to deal out, and hardly
+/// slower where rows begin inside of sectors.
+type Duo<A, B, T> = Copied<A, B, T, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>, U8>;
+
+/// A 128 x 64 tile, two consumer warpgroups, a CTA a tile: for outputs of about a hundred such tiles.
+type Slim<A, B, T> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U128, U64, U64>, Cooperative<U2>>,
+    LinearCombination<T, TmaStore>,
+    OneTile<AlongM>,
+>;
+
+/// A 128 x 128 tile in clusters of 2 x 2, every tile divided along K: for small outputs of long sums.
+type Deep<A, B, T> =
+    Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2, Cluster<U2, U2>>, StreamK<AlongM, Separate>>;
+
 /// A 128 x 128 tile for each of two consumer warpgroups that take turns: for short reductions.
 type PingPong<A, B, T> = Copied<A, B, T, Tile<U128, U128, U64>, Pingpong, U8>;
 
@@ -158,8 +180,8 @@ type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneT
 
 /// D's transpose is computed, from B's side: B's columns fill the tile's 64 rows, and A's rows its `Rows` columns. For so
 /// few rows that B's way from memory decides; the ring holds more than 100 KiB of it.
-type Swapped<A, B, T, Rows, K> = Composed<
-    TmaWgmma<Operands<B, A>, Tile<U64, Rows, K>, Cooperative<U1>>,
+type Swapped<A, B, T, Rows, K, Shape = Cluster<U1, U1>> = Composed<
+    TmaWgmma<Operands<B, A>, Tile<U64, Rows, K>, Cooperative<U1, Shape>>,
     LinearCombination<T, Transposed<DirectStore>>,
     Persistent<AlongM>,
 >;
@@ -170,8 +192,8 @@ type Swap16<A, B, T> = Swapped<A, B, T, U16, U128>;
 /// Up to 64 rows.
 type Swap64<A, B, T> = Swapped<A, B, T, U64, U128>;
 
-/// Up to 128 rows.
-type Swap128<A, B, T> = Swapped<A, B, T, U128, U64>;
+/// Up to 128 rows, which two CTAs share.
+type Swap128<A, B, T> = Swapped<A, B, T, U128, U64, Cluster<U2, U1>>;
 
 /// Operands at any address, D stored directly.
 type Copying<A, B, T, Shape, Roles, S> =
@@ -187,6 +209,10 @@ type SmallUnaligned<A, B, T> = Copying<A, B, T, Tile<U64, U64, U64>, Cooperative
 const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Stream<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Duo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Slim<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Deep<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -224,10 +250,14 @@ where
     all.push(entry::<Staged<A, B, T>>("staged"));
     all.push(entry::<Wide<A, B, T>>("wide"));
     all.push(entry::<Quad<A, B, T>>("quad"));
+    all.push(entry::<Stream<A, B, T>>("stream"));
+    all.push(entry::<Duo<A, B, T>>("duo"));
     all.push(entry::<PingPong<A, B, T>>("pingpong"));
     all.push(entry::<Large<A, B, T>>("large"));
     all.push(entry::<Medium<A, B, T>>("medium"));
     all.push(entry::<Small<A, B, T>>("small"));
+    all.push(entry::<Slim<A, B, T>>("slim"));
+    all.push(entry::<Deep<A, B, T>>("deep"));
     all.push(entry::<Swap16<A, B, T>>("swap16"));
     all.push(entry::<Swap64<A, B, T>>("swap64"));
     all.push(entry::<Swap128<A, B, T>>("swap128"));

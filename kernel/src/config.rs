@@ -287,6 +287,10 @@ impl<C: GemmConfig> Gemm<C> {
     /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles.
     pub fn workspace(problem: GemmProblem, slots: u32) -> u64 {
         let tiles = Self::tiles(problem);
+        // More than a launch numbers, and so none.
+        if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
+            return 0;
+        }
         Self::workspace_bytes(tiles, C::Scheduler::workers(tiles, slots))
     }
 

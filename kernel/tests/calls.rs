@@ -1,6 +1,6 @@
 //! Calls that are refused, each with what was seen and what was needed, and calls with nothing to do.
 
-use kernel::{Call, GemmProblem, LaunchError, MatrixRef, find};
+use kernel::{Call, GemmProblem, LaunchError, MatrixRef, WorkspaceRef, find};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
 fn legal() -> Call {
@@ -122,4 +122,32 @@ fn an_unknown_name_lists_the_known_ones() {
         error.to_string().contains("`tiny-bf16-kk`") && error.to_string().contains("small-bf16-kk"),
         "{error}"
     );
+}
+
+/// A small output of a long sum is divided, and needs a workspace as large as it says.
+#[test]
+fn divided_tiles_need_a_workspace() {
+    let gemm = find("deep-bf16-kk").expect("a catalogue name");
+    let problem = GemmProblem { m: 256, n: 256, k: 8192 };
+    let packed = |address| MatrixRef { address, pitch: 8192 };
+    let call = Call { problem, a: packed(0x1000), b: packed(0x2000), c: None, beta: 0.0, ..legal() };
+    let call = Call { d: MatrixRef { address: 0x4000, pitch: 256 }, ..call };
+    let needed = gemm.workspace(problem, 33);
+    assert!(needed > 256 * 256 * 4, "{needed}");
+    let given =
+        |address, bytes| gemm.launch(&Call { workspace: Some(WorkspaceRef { address, bytes }), ..call }, 33);
+    let none = LaunchError::Workspace { bytes: 0, needed };
+    assert_eq!(gemm.launch(&call, 33).expect_err("no workspace"), none);
+    assert!(none.to_string().contains("Gemm::workspace"), "{none}");
+    let short = LaunchError::Workspace { bytes: needed - 1, needed };
+    assert_eq!(given(0x10000, needed - 1).expect_err("a byte short"), short);
+    let shifted = LaunchError::Address { name: "the workspace", address: 0x10004, alignment: 128 };
+    assert_eq!(given(0x10004, needed).expect_err("not aligned"), shifted);
+    assert!(given(0x10000, needed).expect("legal").is_some());
+    assert_eq!(
+        gemm.workspace(GemmProblem { m: u32::MAX, n: u32::MAX, k: 64 }, 33),
+        0,
+        "no launch is that large"
+    );
+    assert_eq!(find("staged-bf16-kk").expect("a catalogue name").workspace(problem, 132), 0);
 }

@@ -1,0 +1,17 @@
+use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+use half::bf16;
+use kernel::{Gemm, GemmConfig, GemmProblem};
+use scheduler::{AlongM, Remainder, Separate, StreamK};
+use typenum::{U1, U64};
+
+struct MyGemm;
+
+impl GemmConfig for MyGemm {
+    type Mainloop = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
+    type Epilogue = LinearCombination<bf16>;
+    type Scheduler = StreamK<AlongM, Separate, Remainder>;
+}
+
+fn main() {
+    Gemm::<MyGemm>::workspace(GemmProblem { m: 64, n: 64, k: 64 }, 132);
+}
