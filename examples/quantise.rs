@@ -1,0 +1,40 @@
+//! `D = e4m3(scale * (alpha * A * B + bias))` with the largest magnitude before the scale, from which the next step's scale
+//! is made: the usual delayed scaling of 8-bit training.
+//!
+//! `cargo run --release --example quantise`
+
+use falchion::collective::functions::Multiply;
+use falchion::collective::tree::{
+    Amax, Compute, LinearBias, LinearBiasArguments, RowArgument, ScalarPointer,
+};
+use falchion::prelude::*;
+use falchion::verify::{Bench, Format};
+use float8::F8E4M3;
+
+/// The scale lies in device memory: an earlier step has computed it.
+type Quantised = Compute<Multiply, (Amax<LinearBias<bf16>>, ScalarPointer<f32>)>;
+
+type MyGemm = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>,
+    TreeEpilogue<F8E4M3, TmaStore, Quantised>,
+    Persistent<Grouped<AlongM, U8>>,
+>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut engine: Box<dyn Engine> = match Gpu::new(0) {
+        Ok(gpu) => Box::new(gpu),
+        Err(_) => Box::new(Emulator::new()),
+    };
+    let problem = GemmProblem { m: 300, n: 208, k: 96 };
+    let mut bench = Bench::new(engine.as_mut(), 1);
+    let bias = RowArgument { address: bench.random(Format::Bf16, problem.n, 0)?, len: problem.n };
+    let scale = bench.upload(&8f32.to_le_bytes())?;
+    let amax = bench.upload(&0f32.to_le_bytes())?;
+    let arguments = ((), ((amax, LinearBiasArguments { alpha: 1.0, bias }), scale));
+    let checked = bench.check::<MyGemm>(problem, &arguments)?;
+    println!("{} elements and the maximum, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    let bytes = bench.read(amax)?;
+    let amax = f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    println!("largest magnitude {amax}: the next scale is {}", 448.0 / amax);
+    Ok(())
+}
