@@ -130,6 +130,21 @@ fn transposed_tiles() {
     ];
 }
 
+/// Tiles divided along K, of exchanged and of copied operands.
+#[test]
+fn shares_of_transposed_and_of_copied_tiles() {
+    type Shares = StreamK<AlongM, Ordered, EveryTile<U3>, U1>;
+    type Exchanged<O, T, X> =
+        Composed<TmaWgmma<O, T, Cooperative<U1>>, LinearCombination<bf16, Transposed<X>>, Shares>;
+    type Copying<O, T, R> = Composed<CopyWgmma<O, T, R>, LinearCombination<bf16>, Shares>;
+    runs![
+        Exchanged<Kk, Tile<U64, U16, U64>, DirectStore>,
+        Exchanged<Mn, Tile<U64, U64, U64>, TmaStore>,
+        Copying<Kn, Tile<U64, U64, U64>, Cooperative<U1>>,
+        Copying<Mk, Tile<U128, U64, U64>, Cooperative<U2>>,
+    ];
+}
+
 #[test]
 fn copied_operands() {
     type Copying<O, T, R, S> = Composed<CopyWgmma<O, T, R>, LinearCombination<bf16>, S>;
