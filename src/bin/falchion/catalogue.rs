@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::Plan;
+use collective::{Plan, Producer};
 use cute_rs::atom::Major;
 use kernel::{AnyGemm, GemmProblem, Machine, Ranked, Refused, Request, Selection};
 
@@ -162,6 +162,13 @@ fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Resu
         format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
         "of A and of B",
     )?;
+    if plan.swapped() {
+        row(
+            "operands",
+            "exchanged".to_owned(),
+            "D's transpose is computed: below, M and A are the call's N and B",
+        )?;
+    }
     row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
     let [m, n] = plan.mainloop.cluster;
     row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
@@ -171,7 +178,14 @@ fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Resu
     row("bytes a stage", stage.bytes.to_string(), "one A tile and one B tile")?;
     row("A tile bytes", stage.a_bytes.to_string(), swizzle(stage.a_swizzle.bytes()))?;
     row("B tile bytes", stage.b_bytes.to_string(), swizzle(stage.b_swizzle.bytes()))?;
-    row("bytes announced", plan.transaction_bytes().to_string(), "to each full barrier")?;
+    match plan.mainloop.producer {
+        Producer::Thread => {
+            row("bytes announced", plan.transaction_bytes().to_string(), "to each full barrier")?;
+        }
+        Producer::Warpgroup => {
+            row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier")?
+        }
+    }
     row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged")?;
     row("barrier offset", plan.barrier_offset.to_string(), "where the mbarriers are")?;
     row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have")?;
