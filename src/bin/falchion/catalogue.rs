@@ -183,7 +183,7 @@ fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Resu
             row("bytes announced", plan.transaction_bytes().to_string(), "to each full barrier")?;
         }
         Producer::Warpgroup => {
-            row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier")?
+            row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier")?;
         }
     }
     row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged")?;
