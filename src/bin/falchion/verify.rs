@@ -49,6 +49,9 @@ pub(crate) struct VerifyArgs {
     /// with `--engine all` hold a GPU's results to the emulator's, bit for bit.
     #[arg(long)]
     exact: bool,
+    /// On a GPU, run each case so many times, and hold every time to the bits of the first.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    repeat: u32,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -132,6 +135,12 @@ impl VerifyArgs {
                     let other = emulated.get(i).is_some_and(|emulated| emulated.digest != verdict.digest);
                     if self.exact && other && verdict.failure.is_none() {
                         verdict.failure = Some("other bits than the emulator's".to_owned());
+                    }
+                    for time in 2..=self.repeat {
+                        let again = share.run(&mut gpu, self.seed);
+                        if again.digest != verdict.digest && verdict.failure.is_none() {
+                            verdict.failure = Some(format!("run {time} gives other bits than the first"));
+                        }
                     }
                     count.line(&mut out, "gpu", share, &verdict)?;
                 }
