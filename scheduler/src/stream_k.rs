@@ -324,9 +324,10 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
             let piece = Self::piece(&shares, some, [unit.get(), tile, begin.get(), end.get()]);
             let k_begin = piece.k_begin.where_or(divided, 0);
             let k_end = piece.k_end.where_or(divided, tiles.k);
-            body(Work { k_begin, k_end, ..piece });
+            // What comes next, before the piece is computed: fewer numbers have to be kept meanwhile.
             id.set(id.get().where_or(divided, id.get() + workers));
             end.set(begin.get().max(tile * some.k).where_or(divided, end.get()));
+            body(Work { k_begin, k_end, ..piece });
         });
     }
 }
