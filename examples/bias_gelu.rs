@@ -9,7 +9,7 @@ use std::time::Duration;
 use cute_rs::atom::Major;
 use falchion::collective::tree::{LinearBiasArguments, LinearBiasGelu, RowArgument};
 use falchion::kernel::driver::Enqueue;
-use falchion::kernel::driver::cublaslt::{CublasLt, Precision, Product};
+use falchion::kernel::driver::cublaslt::{Activation, CublasLt, Fused as Fusion, Precision, Product};
 use falchion::kernel::{Buffer, Launch};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
@@ -104,11 +104,12 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     both!("256 x 192", "256 x 192, bias + gelu", Wide);
     both!("pingpong", "pingpong, bias + gelu", Short);
     let product = Product { size: problem, precision: Precision::Bf16, a: Major::K, b: Major::K };
+    let fused = Fusion { activation: Activation::Gelu, bias: bias.address, beta: 0.0 };
     let peer = CublasLt::new(gpu).ok();
     let plans = match &peer {
         Some(peer) => vec![
             ("cuBLASLt", peer.plan(&product)?),
-            ("cuBLASLt, bias + gelu", peer.plan_bias_gelu(&product, bias.address)?),
+            ("cuBLASLt, bias + gelu", peer.plan_fused(&product, fused)?),
         ],
         None => Vec::new(),
     };

@@ -141,4 +141,5 @@
 //! * [`Pingpong`](collective::Pingpong) for short reductions: one warpgroup's epilogue hides behind the other's products.
 //! * [`Let`](collective::tree::Let) for a value that is used twice.
 //!
-//! `examples/bias_gelu.rs` measures what a fused epilogue costs.
+//! `falchion bench --epilogue bias-gelu` measures what a fused epilogue costs: each kernel beside itself without it, and
+//! beside cuBLASLt with its own fusion. `examples/bias_gelu.rs` does so for kernels of one's own.

@@ -46,9 +46,9 @@ pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Load, MatrixArgument, Residual, ResidualArgument};
 pub use named::{
-    GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu,
-    LinearResidual, LinearResidualArguments, Named, RowScaled, RowScaledArguments, Scaled, ScaledArguments,
-    SwiGlu,
+    GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
+    LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named, RowScaled,
+    RowScaledArguments, Scaled, ScaledArguments, SwiGlu,
 };
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
 pub use share::{Bound, Let};

@@ -1,22 +1,28 @@
 //! The usual fusions by name, for the command line.
 
 use collective::tree::{
-    Amax, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, LinearResidual, ReduceRow,
-    RowScaled, Scaled, Shape, Sum, SwiGlu,
+    Amax, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasSilu,
+    LinearResidual, ReduceRow, RowScaled, Scaled, Shape, Sum, SwiGlu,
 };
 use collective::{
-    Cooperative, DirectStore, KMajor, MultipliesWith, Operands, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+    Cooperative, DirectStore, Element, F8E4M3, KMajor, LinearCombination, MultipliesWith, Operands, Pingpong,
+    Tile, TmaStore, TmaWgmma, TreeEpilogue,
 };
 use half::{bf16, f16};
-use kernel::{Composed, GemmProblem};
+use kernel::{
+    Call, Composed, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef, Program,
+};
 use scheduler::{AlongM, Grouped, Persistent};
-use typenum::{U2, U8, U64, U128};
+use typenum::{U2, U8, U12, U64, U128, U192, U256};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
 
 /// A kernel with a fused epilogue, on random matrices.
 type Run = fn(&mut Bench<'_>, GemmProblem) -> Result<Checked, TreeError>;
+
+/// Its kernels, each with its plain one.
+type Prepare = fn(&mut Bench<'_>, GemmProblem, [u64; 3]) -> Result<Vec<Fused>, TreeError>;
 
 /// A fused epilogue.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +31,40 @@ pub struct Fusion {
     pub name: &'static str,
     /// What D is.
     pub formula: &'static str,
-    bf16: Run,
-    f16: Run,
+    bf16: (Run, Prepare),
+    f16: (Run, Prepare),
+}
+
+/// A kernel and what it is launched with.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The kernel.
+    pub program: Program,
+    /// Grid and arguments.
+    pub launch: Launch,
+    /// Its clusters that run at once.
+    pub slots: u32,
+}
+
+/// A kernel with a fused epilogue beside the same kernel without it.
+#[derive(Clone, Debug)]
+pub struct Fused {
+    /// The kind, as in the catalogue's names.
+    pub kind: &'static str,
+    /// `D = A * B`.
+    pub plain: Ready,
+    /// The fusion.
+    pub fused: Ready,
 }
 
 impl Fusion {
+    fn of(&self, format: Format) -> (Run, Prepare) {
+        match format {
+            Format::Bf16 => self.bf16,
+            Format::F16 => self.f16,
+        }
+    }
+
     /// Runs it on random matrices and compares everything that it writes with its tree.
     ///
     /// # Errors
@@ -40,57 +75,122 @@ impl Fusion {
         format: Format,
         problem: GemmProblem,
     ) -> Result<Checked, TreeError> {
-        match format {
-            Format::Bf16 => (self.bf16)(bench, problem),
-            Format::F16 => (self.f16)(bench, problem),
-        }
+        self.of(format).0(bench, problem)
+    }
+
+    /// Its kernels in every tile that fusions are for, on packed A (M x K), B (N x K) and D at these addresses, with
+    /// arguments that the bench draws.
+    ///
+    /// # Errors
+    /// A problem that the kernels refuse, or what the engine reports.
+    pub fn prepare(
+        &self,
+        bench: &mut Bench<'_>,
+        format: Format,
+        problem: GemmProblem,
+        addresses: [u64; 3],
+    ) -> Result<Vec<Fused>, TreeError> {
+        self.of(format).1(bench, problem, addresses)
     }
 }
 
+type Kk<T> = Operands<KMajor<T>, KMajor<T>>;
+type Bands<G> = Persistent<Grouped<AlongM, G>>;
 /// A 128 x 128 tile, two consumer warpgroups, persistent, with a tree.
-type Fused<T, S, X> = Composed<
-    TmaWgmma<Operands<KMajor<T>, KMajor<T>>, Tile<U128, U128, U64>, Cooperative<U2>>,
-    TreeEpilogue<T, S, X>,
-    Persistent<Grouped<AlongM, U8>>,
->;
+type Medium<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Cooperative<U2>>, E, Bands<U8>>;
+/// For outputs of many tiles.
+type Staged<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<U2>>, E, Bands<U12>>;
+/// The least traffic for a multiplication.
+type Wide<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, Bands<U8>>;
+/// One warpgroup's epilogue hides behind the other's products.
+type Turns<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong>, E, Bands<U8>>;
 
-fn run<T: MultipliesWith<T>, X: Sample>(
+fn run<T: MultipliesWith<T>, D: Element, X: Sample>(
     bench: &mut Bench<'_>,
     problem: GemmProblem,
 ) -> Result<Checked, TreeError> {
     let n = problem.n >> X::FACTS.halvings.unwrap_or(0);
     let arguments = X::sample(bench, Shape { m: problem.m, n })?;
     // Tensor stores need rows of whole 16 bytes.
-    if n.is_multiple_of(8) {
-        bench.check::<Fused<T, TmaStore, X>>(problem, &arguments)
+    if n.is_multiple_of(128 / D::BITS) {
+        bench.check::<Turns<T, TreeEpilogue<D, TmaStore, X>>>(problem, &arguments)
     } else {
-        bench.check::<Fused<T, DirectStore, X>>(problem, &arguments)
+        bench.check::<Medium<T, TreeEpilogue<D, DirectStore, X>>>(problem, &arguments)
     }
+}
+
+fn ready<C: GemmConfig>(
+    bench: &mut Bench<'_>,
+    launch: impl FnOnce(u32) -> Result<Option<Launch>, LaunchError>,
+) -> Result<Ready, TreeError> {
+    let program = Gemm::<C>::program()?;
+    let slots = bench.engine().slots(&program)?;
+    let launch = launch(slots)?.ok_or(TreeError::Empty)?;
+    Ok(Ready { program, launch, slots })
+}
+
+fn prepare<T: MultipliesWith<T>, D: Element, X: Sample>(
+    bench: &mut Bench<'_>,
+    problem: GemmProblem,
+    [a, b, d]: [u64; 3],
+) -> Result<Vec<Fused>, TreeError> {
+    let matrix = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
+    let columns = problem.n >> X::FACTS.halvings.unwrap_or(0);
+    let arguments = X::sample(bench, Shape { m: problem.m, n: columns })?;
+    let call = Call {
+        problem,
+        a: matrix(a, problem.k),
+        b: matrix(b, problem.k),
+        c: None,
+        d: matrix(d, problem.n),
+        alpha: 1.0,
+        beta: 0.0,
+        workspace: None,
+    };
+    let matrices = Matrices { problem, a: call.a, b: call.b, d: matrix(d, columns), workspace: None };
+    let mut all = Vec::new();
+    macro_rules! kinds {
+        ($($name:literal $kind:ident),*) => {$({
+            type Plain<T> = $kind<T, LinearCombination<T, TmaStore>>;
+            type Tree<T, D, X> = $kind<T, TreeEpilogue<D, TmaStore, X>>;
+            all.push(Fused {
+                kind: $name,
+                plain: ready::<Plain<T>>(bench, |slots| Gemm::<Plain<T>>::launch(&call, slots))?,
+                fused: ready::<Tree<T, D, X>>(bench, |slots| {
+                    Gemm::<Tree<T, D, X>>::launch_with(&matrices, &arguments, slots)
+                })?,
+            });
+        })*};
+    }
+    kinds!("staged" Staged, "wide" Wide, "pingpong" Turns);
+    Ok(all)
 }
 
 /// Every fusion.
 pub fn fusions() -> Vec<Fusion> {
     macro_rules! fusions {
-        ($($name:literal, $formula:literal, |$t:ident| $tree:ty;)*) => {
+        ($($name:literal, $formula:literal, |$t:ident| $d:ty, $tree:ty;)*) => {
             vec![$(Fusion {
                 name: $name,
                 formula: $formula,
-                bf16: { type $t = bf16; run::<$t, $tree> },
-                f16: { type $t = f16; run::<$t, $tree> },
+                bf16: { type $t = bf16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>) },
+                f16: { type $t = f16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>) },
             }),*]
         };
     }
     fusions! {
-        "scaled", "alpha * A * B", |T| Scaled;
-        "bias", "alpha * A * B + bias", |T| LinearBias<T>;
-        "bias-relu", "relu(alpha * A * B + bias)", |T| LinearBiasRelu<T>;
-        "bias-gelu", "gelu(alpha * A * B + bias)", |T| LinearBiasGelu<T>;
-        "bias-silu", "silu(alpha * A * B + bias)", |T| LinearBiasSilu<T>;
-        "residual", "alpha * A * B + bias + beta * C", |T| LinearResidual<T>;
-        "row-scaled", "scale * A * B + bias, a scale for each row", |T| RowScaled<T>;
-        "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", |T| SwiGlu;
-        "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", |T| GeGlu;
-        "bias-amax", "alpha * A * B + bias, and its largest magnitude", |T| Amax<LinearBias<T>>;
-        "bias-sums", "alpha * A * B + bias, and the sums of its columns", |T| ReduceRow<Sum, LinearBias<T>>;
+        "scaled", "alpha * A * B", |T| T, Scaled;
+        "bias", "alpha * A * B + bias", |T| T, LinearBias<T>;
+        "bias-relu", "relu(alpha * A * B + bias)", |T| T, LinearBiasRelu<T>;
+        "bias-gelu", "gelu(alpha * A * B + bias)", |T| T, LinearBiasGelu<T>;
+        "bias-silu", "silu(alpha * A * B + bias)", |T| T, LinearBiasSilu<T>;
+        "residual", "alpha * A * B + bias + beta * C", |T| T, LinearResidual<T>;
+        "row-scaled", "scale * A * B + bias, a scale for each row", |T| T, RowScaled<T>;
+        "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", |T| T, SwiGlu;
+        "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", |T| T, GeGlu;
+        "bias-amax", "alpha * A * B + bias, and its largest magnitude", |T| T, Amax<LinearBias<T>>;
+        "bias-sums", "alpha * A * B + bias, and the sums of its columns", |T| T, ReduceRow<Sum, LinearBias<T>>;
+        "bias-fp8", "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale",
+            |T| F8E4M3, LinearBiasScaled<T>;
     }
 }

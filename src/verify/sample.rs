@@ -3,10 +3,10 @@
 use collective::functions::Pointwise;
 use collective::tree::{
     Accumulator, Bound, ColumnArgument, ColumnVector, Compute, Constant, Gated, GeGlu, Let, LinearBias,
-    LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, LinearResidual,
-    LinearResidualArguments, Load, MatrixArgument, Named, Node, Reduce, ReduceColumn, ReduceRow,
-    ReduceScalar, Residual, ResidualArgument, RowArgument, RowScaled, RowScaledArguments, RowVector, Scalar,
-    ScalarPointer, Scaled, ScaledArguments, Shape, SwiGlu,
+    LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasScaledArguments,
+    LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node, Reduce,
+    ReduceColumn, ReduceRow, ReduceScalar, Residual, ResidualArgument, RowArgument, RowScaled,
+    RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled, ScaledArguments, Shape, SwiGlu,
 };
 use collective::tree::{AuxStore, Label};
 use collective::{Element, Scalars};
@@ -51,7 +51,7 @@ impl<const N: usize> RandomScalars for [f32; N] {
 
 /// Random elements of type `T`, of which the first lies up to two elements behind an aligned address.
 fn elements<T: Element>(bench: &mut Bench<'_>, count: u32) -> Result<u64, EngineError> {
-    let shift = bench.choose(3);
+    let shift = bench.shift();
     bench.random(Format::named(T::NAME).unwrap_or(Format::Bf16), count, shift)
 }
 
@@ -61,8 +61,8 @@ fn matrix(
     Shape { m, n }: Shape,
     format: Format,
 ) -> Result<MatrixArgument, EngineError> {
-    let pitch = n + bench.choose(3);
-    let shift = bench.choose(3);
+    let pitch = n + bench.shift();
+    let shift = bench.shift();
     Ok(MatrixArgument { address: bench.random(format, m * pitch, shift)?, pitch: pitch.into() })
 }
 
@@ -119,7 +119,7 @@ impl<T: Element> Sample for Load<T> {
 
 impl<T: Element> Sample for Residual<T> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<ResidualArgument, EngineError> {
-        if bench.choose(3) == 0 {
+        if bench.omits() {
             return Ok(ResidualArgument::default());
         }
         Ok(ResidualArgument { beta: bench.number(), c: Some(Load::<T>::sample(bench, shape)?) })
@@ -128,7 +128,7 @@ impl<T: Element> Sample for Residual<T> {
 
 impl<T: Element, X: Sample> Sample for AuxStore<T, X> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
-        let pitch = shape.n + bench.choose(3);
+        let pitch = shape.n + bench.shift();
         let address = bench.output(shape.m as usize * pitch as usize * (T::BITS as usize / 8))?;
         Ok((MatrixArgument { address, pitch: pitch.into() }, X::sample(bench, shape)?))
     }
@@ -214,6 +214,12 @@ structs! {
     [T] LinearBiasRelu<T>, |bench, shape| biased::<T>(bench, shape)?;
     [T] LinearBiasGelu<T>, |bench, shape| biased::<T>(bench, shape)?;
     [T] LinearBiasSilu<T>, |bench, shape| biased::<T>(bench, shape)?;
+    [T] LinearBiasScaled<T>, |bench, shape| LinearBiasScaledArguments {
+        alpha: bench.number(),
+        bias: RowVector::<T>::sample(bench, shape)?,
+        amax: bench.upload(&[0; 4])?,
+        scale: bench.upload(&8f32.to_le_bytes())?,
+    };
     [T] LinearResidual<T>, |bench, shape| LinearResidualArguments {
         alpha: bench.number(),
         bias: RowVector::<T>::sample(bench, shape)?,

@@ -47,6 +47,9 @@ pub enum TreeError {
     /// The engine could not run it.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A product without elements.
+    #[error("the product is empty, at least one row and one column were needed")]
+    Empty,
     /// Operands of a type that the bench cannot fill.
     #[error("the operands are {name}, bf16 or f16 was needed")]
     Operands {
@@ -94,6 +97,8 @@ pub struct Bench<'e> {
     random: fastrand::Rng,
     /// By address.
     uploads: Uploads,
+    /// Whether sampled vectors and matrices begin at aligned addresses, packed.
+    aligned: bool,
 }
 
 impl core::fmt::Debug for Bench<'_> {
@@ -132,7 +137,32 @@ const GUARD: usize = 64;
 impl<'e> Bench<'e> {
     /// On an engine; random values come from the seed.
     pub fn new(engine: &'e mut dyn Engine, seed: u64) -> Self {
-        Self { engine, random: fastrand::Rng::with_seed(seed), uploads: Uploads::default() }
+        Self { engine, random: fastrand::Rng::with_seed(seed), uploads: Uploads::default(), aligned: false }
+    }
+
+    /// As [`new`](Self::new), and what [`Sample`](super::Sample) draws is aligned, packed and read: for measurements.
+    pub fn aligned(engine: &'e mut dyn Engine, seed: u64) -> Self {
+        Self { aligned: true, ..Self::new(engine, seed) }
+    }
+
+    /// The engine.
+    pub(super) fn engine(&mut self) -> &mut dyn Engine {
+        self.engine
+    }
+
+    /// Everything that was uploaded.
+    pub fn buffers(&self) -> Vec<Buffer> {
+        self.uploads.0.values().map(|(buffer, _)| *buffer).collect()
+    }
+
+    /// How many elements behind an aligned address something begins, or its rows are apart.
+    pub(super) fn shift(&mut self) -> u32 {
+        if self.aligned { 0 } else { self.choose(3) }
+    }
+
+    /// Whether to leave out what a tree may do without.
+    pub(super) fn omits(&mut self) -> bool {
+        !self.aligned && self.choose(3) == 0
     }
 
     /// Uploads bytes and returns their device address.

@@ -3,9 +3,9 @@
 use core::marker::PhantomData;
 
 use super::{
-    Accumulator, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu, Host, Node,
-    NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector, Scalar,
-    Shape, Visit,
+    Accumulator, Amax, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu, Host,
+    Node, NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector,
+    Scalar, ScalarPointer, Shape, Visit,
 };
 use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, Relu, Silu};
 use crate::real::{Fast, Fastest};
@@ -179,6 +179,7 @@ labels! {
     Bias = "bias";
     Source = "C";
     Scale = "scale";
+    Largest = "amax";
 }
 
 /// Arguments of [`LinearBias`] and of activations of it.
@@ -208,6 +209,19 @@ pub struct RowScaledArguments {
     pub scale: ColumnArgument,
     /// One element for each column.
     pub bias: RowArgument,
+}
+
+/// Arguments of [`LinearBiasScaled`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LinearBiasScaledArguments {
+    /// Factor of the product.
+    pub alpha: f32,
+    /// One element for each column.
+    pub bias: RowArgument,
+    /// Device address of an `f32` that the largest magnitude is joined to; zero at first.
+    pub amax: u64,
+    /// Device address of an `f32`: the factor of the result.
+    pub scale: u64,
 }
 
 /// Arguments of [`Scaled`], [`SwiGlu`] and [`GeGlu`].
@@ -247,6 +261,12 @@ epilogue! {
     /// `alpha * acc + bias + beta * C`.
     pub struct LinearResidual<T>: Compute<Add, (Biased<T>, Named<Source, Residual<T>>)>;
     arguments LinearResidualArguments, |a| ((), (((), ((), a.alpha, a.bias)), a.residual));
+
+    /// `scale * (alpha * acc + bias)`, and the largest magnitude before the scale: for results of 8 bits, whose next scale
+    /// is made from it.
+    pub struct LinearBiasScaled<T>:
+        Compute<Multiply, (Named<Largest, Amax<Biased<T>>>, Named<Scale, ScalarPointer<f32>>)>;
+    arguments LinearBiasScaledArguments, |a| ((), ((a.amax, ((), ((), a.alpha, a.bias))), a.scale));
 
     /// `scale * acc + bias` with a factor for each row and a bias for each column: products of rows that were quantised
     /// one by one.

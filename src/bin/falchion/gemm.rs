@@ -70,7 +70,7 @@ pub(crate) struct GemmArgs {
 }
 
 /// The names of fused epilogues.
-fn fusion_names() -> Vec<&'static str> {
+pub(crate) fn fusion_names() -> Vec<&'static str> {
     fusions().iter().map(|fusion| fusion.name).collect()
 }
 

@@ -39,7 +39,7 @@ mod product;
 mod symbols;
 
 pub use plan::{Algorithm, Plan, Run};
-pub use product::{Precision, Product};
+pub use product::{Activation, Fused, Precision, Product};
 use symbols::Symbols;
 
 /// Bytes of scratch memory that algorithms may use.
@@ -96,13 +96,12 @@ impl CublasLt {
         Plan::new(Arc::clone(&self.handle), product, None)
     }
 
-    /// As [`plan`](Self::plan) for `D = gelu(A * B + bias)`, where bias has N elements of D's type at a device address and
-    /// gelu is the one by tanh: the library's own fusion.
+    /// As [`plan`](Self::plan) for a product with one of the library's own fused epilogues.
     ///
     /// # Errors
     /// The heuristic has no algorithm, or a call failed.
-    pub fn plan_bias_gelu(&self, product: &Product, bias: u64) -> Result<Plan, EngineError> {
-        Plan::new(Arc::clone(&self.handle), product, Some(bias))
+    pub fn plan_fused(&self, product: &Product, fused: Fused) -> Result<Plan, EngineError> {
+        Plan::new(Arc::clone(&self.handle), product, Some(fused))
     }
 }
 

@@ -15,7 +15,7 @@ use cudarc::driver::CudaStream;
 use super::super::call;
 use super::super::gpu::Gpu;
 use super::super::timing::Enqueue;
-use super::product::{Precision, Product, Stored};
+use super::product::{Activation, Fused, Precision, Product, Stored};
 use super::{Handle, WORKSPACE_BYTES, status};
 use crate::error::EngineError;
 
@@ -38,6 +38,7 @@ pub struct Plan {
     /// First operand, second operand, output.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithms: Vec<sys::cublasLtMatmulHeuristicResult_t>,
+    beta: f32,
 }
 
 // SAFETY: descriptors are plain memory of the library, and no call writes them after `Plan::new`.
@@ -55,7 +56,7 @@ impl Plan {
     pub(super) fn new(
         handle: Arc<Handle>,
         product: &Product,
-        gelu_bias: Option<u64>,
+        fused: Option<Fused>,
     ) -> Result<Self, EngineError> {
         call::bind(&handle.context)?;
         let data_type = match product.precision {
@@ -68,6 +69,7 @@ impl Plan {
             operation: ptr::null_mut(),
             layouts: [ptr::null_mut(); 3],
             algorithms: Vec::new(),
+            beta: 0.0,
         };
         let symbols = &plan.handle.symbols;
         let (compute, scale) = (ComputeType::CUBLAS_COMPUTE_32F, DataType::CUDA_R_32F);
@@ -94,15 +96,20 @@ impl Plan {
             };
             status("cublasLtMatmulDescSetAttribute", result)?;
         }
-        if let Some(bias) = gelu_bias {
-            let gelu = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS as u32;
+        if let Some(Fused { activation, bias, beta }) = fused {
+            plan.beta = beta;
+            let epilogue = match activation {
+                Activation::Identity => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+                Activation::Relu => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
+                Activation::Gelu => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS,
+            } as u32;
             // SAFETY: the attribute is a 32-bit number, and one is read.
             let result = unsafe {
                 (symbols.operation_set)(
                     plan.operation,
                     OperationAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE,
-                    (&raw const gelu).cast(),
-                    size_of_val(&gelu),
+                    (&raw const epilogue).cast(),
+                    size_of_val(&epilogue),
                 )
             };
             status("cublasLtMatmulDescSetAttribute", result)?;
@@ -205,7 +212,7 @@ impl Plan {
             let status = format!("there is no algorithm {algorithm}, the plan has {}", self.algorithms.len());
             return Err(EngineError::CublasLt { call: "cublasLtMatmul", status });
         };
-        Ok(Run { plan: self, algorithm: &result.algo, a, b, d })
+        Ok(Run { plan: self, algorithm: &result.algo, a, b, c: d, d })
     }
 
     /// Enqueues the product of matrices at these device addresses, by one of the algorithms.
@@ -267,7 +274,16 @@ pub struct Run<'p> {
     algorithm: &'p sys::cublasLtMatmulAlgo_t,
     a: u64,
     b: u64,
+    c: u64,
     d: u64,
+}
+
+impl Run<'_> {
+    /// The same with C, packed like D, at a device address: without it D is its own C where beta is not zero.
+    #[must_use]
+    pub fn with_c(self, c: u64) -> Self {
+        Self { c, ..self }
+    }
 }
 
 impl fmt::Debug for Run<'_> {
@@ -289,7 +305,7 @@ impl Enqueue for Run<'_> {
         let Plan { handle, operation, layouts: [first, second, output], .. } = self.plan;
         call::bind(&handle.context)?;
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
-        let (alpha, beta) = (1f32, 0f32);
+        let (alpha, beta) = (1f32, self.plan.beta);
         // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read
         // before the call returns; the matrices are device memory, where a bad address is a fault that is reported.
         let result = unsafe {
@@ -302,7 +318,7 @@ impl Enqueue for Run<'_> {
                 pointer(self.a),
                 *second,
                 (&raw const beta).cast(),
-                pointer(self.d),
+                pointer(self.c),
                 *output,
                 pointer(self.d),
                 *output,

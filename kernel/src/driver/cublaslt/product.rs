@@ -26,6 +26,28 @@ pub struct Product {
     pub b: Major,
 }
 
+/// What becomes of a fused product's elements at the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Nothing.
+    Identity,
+    /// `max(x, 0)`.
+    Relu,
+    /// GELU by tanh.
+    Gelu,
+}
+
+/// The library's own fusion: `D = activation(A * B + beta * C + bias)`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fused {
+    /// The activation.
+    pub activation: Activation,
+    /// Device address of a bias: N elements of D's type.
+    pub bias: u64,
+    /// Factor of C; see [`Run::with_c`](super::Run::with_c).
+    pub beta: f32,
+}
+
 /// A matrix as cuBLASLt sees it: column-major, `rows` contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stored {

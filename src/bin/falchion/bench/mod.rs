@@ -5,6 +5,7 @@
 //! do not fit the L2 cache together.
 
 mod arena;
+mod epilogue;
 mod launch;
 mod measure;
 mod plot;
@@ -34,7 +35,8 @@ use crate::{Failure, catalogue, files};
 #[command(
     after_help = "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
                         falchion bench --suite public --json public.json --csv public.csv\n  \
-                        falchion bench --suite selection --all-configs --json table.json"
+                        falchion bench --suite selection --all-configs --json table.json\n  \
+                        falchion bench --epilogue bias-gelu --shape 4096x4096x512"
 )]
 pub(crate) struct BenchArgs {
     /// Rows of A and D.
@@ -58,6 +60,11 @@ pub(crate) struct BenchArgs {
     /// Time every kernel of the type and the directions, at the shapes it can do.
     #[arg(long, conflicts_with = "config")]
     all_configs: bool,
+    /// Time kernels with a fused epilogue, each beside itself without it, and beside cuBLASLt with its own fusion where it
+    /// has one. A and B lie along K.
+    #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
+        conflicts_with_all = ["config", "all_configs", "layout", "launch", "plot"])]
+    epilogue: Option<String>,
     /// Element type.
     #[arg(long, default_value = "bf16")]
     dtype: String,
@@ -138,6 +145,9 @@ impl BenchArgs {
             None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
         };
         let data = arena::random(&self.dtype)?;
+        if let Some(name) = &self.epilogue {
+            return self.fused(name, &data, &shapes);
+        }
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         println!("{}", gpu.describe());
@@ -171,6 +181,22 @@ impl BenchArgs {
         }
         self.write(&record)?;
         bench.close()
+    }
+
+    /// Kernels with a fused epilogue.
+    fn fused(&self, name: &str, data: &[u8], shapes: &[GemmProblem]) -> Result<(), Failure> {
+        let mut gpu = Gpu::new(0)?;
+        println!("{}", gpu.describe());
+        let peer = peer(&gpu);
+        let mut record = self.record(&gpu, peer.as_ref())?;
+        let protocol = self.protocol(false);
+        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, name, &self.dtype)?;
+        let arena = Arena::new(bench.gpu, data, shapes)?;
+        for &shape in shapes {
+            record.figures.extend(bench.shape(&arena, shape)?);
+        }
+        arena.free(&mut gpu)?;
+        self.write(&record)
     }
 
     fn record(&self, gpu: &Gpu, peer: Option<&CublasLt>) -> Result<Record, Failure> {

@@ -149,6 +149,52 @@ pub(super) fn table(state: State, figures: &[Figure]) {
     }
 }
 
+/// A fused candidate's speed over its plain one's, and over the peer's fused one's.
+fn over_plain_and_peer(figures: &[Figure], candidate: &str, fusion: &str, peer: &str) -> [Option<f64>; 2] {
+    let of = |name: &str| median(figures, name);
+    let plain = candidate.strip_suffix(fusion).map(str::trim_end);
+    let (Some(plain), Some(fused)) = (plain, of(candidate)) else { return [None; 2] };
+    [of(plain), of(&format!("{peer} {fusion}"))].map(|other| other.map(|other| fused / other))
+}
+
+/// Prints the figures of one shape in one state, plain and with a fused epilogue: fused ones over the same candidate
+/// without, over the peer's own fusion; last, the fastest of ours with over the fastest without.
+pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: &str) {
+    println!(
+        "{:10} {:26} {:>10} {:>8}  {:11} {:>8} {:>10}",
+        state.name(),
+        "",
+        "us",
+        "TFLOP/s",
+        "spread",
+        "x plain",
+        "x Lt fused"
+    );
+    let line = |name: &str, figure: &Figure, [plain, fused]: [Option<f64>; 2]| {
+        let [least, median, most] = figure.tflops;
+        println!(
+            "{:10} {name:26} {:10.2} {median:8.1}  {:11} {} {}",
+            "",
+            figure.microseconds,
+            format!("{least:.0}..{most:.0}"),
+            cell(plain, 8, 3),
+            cell(fused, 10, 3),
+        );
+    };
+    for figure in figures {
+        line(&figure.candidate, figure, over_plain_and_peer(figures, &figure.candidate, fusion, peer));
+    }
+    let fastest = |fused: bool| {
+        let ours = figures.iter().filter(|figure| figure.ours());
+        ours.filter(|figure| figure.candidate.ends_with(fusion) == fused)
+            .max_by(|a, b| a.tflops[1].total_cmp(&b.tflops[1]))
+    };
+    if let (Some(plain), Some(fused)) = (fastest(false), fastest(true)) {
+        let [_, over_peer] = over_plain_and_peer(figures, &fused.candidate, fusion, peer);
+        line(BEST, fused, [Some(fused.tflops[1] / plain.tflops[1]), over_peer]);
+    }
+}
+
 /// A kernel's geometric means over shapes, against the peer.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Mean {
@@ -271,7 +317,7 @@ impl Record {
 mod tests {
     use kernel::GemmProblem;
 
-    use super::{CEILING, FASTEST, FIRST, Figure, Mean, Record, State, means};
+    use super::{CEILING, FASTEST, FIRST, Figure, Mean, Record, State, means, over_plain_and_peer};
 
     fn figure(extent: u32, candidate: &str, tflops: f64) -> Figure {
         let slots = (!candidate.starts_with("cuBLASLt") && candidate != CEILING).then_some(132);
@@ -318,6 +364,21 @@ mod tests {
         assert!(near(&all[1], 0.5_f64.sqrt(), 0.5), "{all:?}");
         assert!(near(&all[2], 1.0, 0.5_f64.sqrt()), "{all:?}");
         assert_eq!(means(&figures(), State::Sustained), []);
+    }
+
+    #[test]
+    fn fused_candidates_are_held_against_their_plain_ones_and_the_peers_fused_one() {
+        let speeds =
+            [("wide", 800.0), ("wide bias", 600.0), ("Lt", 700.0), ("Lt bias", 400.0), ("other bias", 1.0)];
+        let figures: Vec<_> = speeds.into_iter().map(|(name, tflops)| figure(4096, name, tflops)).collect();
+        for (candidate, want) in [
+            ("wide", [None, None]),
+            ("wide bias", [Some(0.75), Some(1.5)]),
+            ("Lt bias", [Some(400.0 / 700.0), Some(1.0)]),
+            ("other bias", [None, Some(1.0 / 400.0)]),
+        ] {
+            assert_eq!(over_plain_and_peer(&figures, candidate, "bias", "Lt"), want, "{candidate}");
+        }
     }
 
     #[test]

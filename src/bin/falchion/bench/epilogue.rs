@@ -1,0 +1,187 @@
+//! `falchion bench --epilogue`: what a fused epilogue costs, and what the peer's own costs.
+//!
+//! Every kernel with the epilogue takes turns with the same kernel without it, all in one process. The peer is timed with
+//! the fastest of its algorithms, plain and fused.
+
+use cute_rs::atom::Major;
+use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
+use kernel::driver::Enqueue;
+use kernel::driver::cublaslt::{Activation, CublasLt, Fused as PeerFused, Plan, Precision, Product};
+use kernel::{Buffer, Engine, GemmProblem, Gpu};
+
+use super::arena::{Arena, Set};
+use super::measure::{Candidate, Protocol};
+use super::report::{self, Figure};
+use crate::Failure;
+
+/// The peer without an epilogue.
+const PEER: &str = "cuBLASLt";
+
+/// What all shapes are measured with.
+pub(super) struct Bench<'g> {
+    pub(super) gpu: &'g mut Gpu,
+    peer: Option<CublasLt>,
+    protocol: Protocol,
+    fusion: Fusion,
+    format: Format,
+}
+
+/// The peer's fusion of the same formula, and whether it has a C.
+fn of_peer(name: &str) -> Option<(Activation, bool)> {
+    match name {
+        "bias" => Some((Activation::Identity, false)),
+        "bias-relu" => Some((Activation::Relu, false)),
+        "bias-gelu" => Some((Activation::Gelu, false)),
+        "residual" => Some((Activation::Identity, true)),
+        _ => None,
+    }
+}
+
+/// The name of what is timed with the fusion, from its name without.
+fn with(plain: &str, fusion: &str) -> String {
+    format!("{plain} {fusion}")
+}
+
+impl<'g> Bench<'g> {
+    pub(super) fn new(
+        gpu: &'g mut Gpu,
+        peer: Option<CublasLt>,
+        protocol: Protocol,
+        name: &str,
+        dtype: &str,
+    ) -> Result<Self, Failure> {
+        let fusion = fusions().into_iter().find(|fusion| fusion.name == name);
+        let fusion =
+            fusion.ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
+        let format = Format::named(dtype)
+            .ok_or_else(|| Failure::usage(format!("--dtype is `{dtype}`, one of bf16 and f16 was needed")))?;
+        println!("epilogue  D = {}", fusion.formula);
+        Ok(Self { gpu, peer, protocol, fusion, format })
+    }
+
+    /// Measures one shape.
+    pub(super) fn shape(&mut self, arena: &Arena, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
+        let sets = arena.sets(problem);
+        let mut given = Vec::new();
+        let ours = self.ours(problem, &sets, &mut given)?;
+        let plans = self.plans(problem, &sets, &mut given)?;
+        let mut candidates = ours;
+        for (name, plan, cs) in &plans {
+            let Some(set) = sets.first() else { continue };
+            let fastest = plan.fastest(self.gpu, set.a, set.b, set.d)?;
+            let launches: Result<Vec<_>, Failure> = (0..)
+                .zip(&sets)
+                .map(|(i, set)| {
+                    let run = plan.with(fastest, set.a, set.b, set.d)?;
+                    let run = cs.get::<usize>(i).map_or(run, |&c| run.with_c(c));
+                    Ok(Box::new(run) as Box<dyn Enqueue>)
+                })
+                .collect();
+            let operations = problem.operations();
+            candidates.push(Candidate { name: name.clone(), launches: launches?, operations, slots: None });
+        }
+        let GemmProblem { m, n, k } = problem;
+        println!("\n{m} x {n} x {k} {}", self.format.name());
+        let mut figures = Vec::new();
+        for &state in &self.protocol.states {
+            let turns = self.protocol.measure(self.gpu, None, &candidates, state, &|| ())?;
+            let of_state: Vec<Figure> = candidates
+                .iter()
+                .zip(&turns)
+                .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns))
+                .collect();
+            report::fused_table(state, &of_state, self.fusion.name, PEER);
+            figures.extend(of_state);
+        }
+        drop(candidates);
+        drop(plans);
+        for buffer in given {
+            self.gpu.free(buffer)?;
+        }
+        Ok(figures)
+    }
+
+    /// Our kernels, without the epilogue and with it, a launch a set.
+    fn ours(
+        &mut self,
+        problem: GemmProblem,
+        sets: &[Set],
+        given: &mut Vec<Buffer>,
+    ) -> Result<Vec<Candidate<'static>>, Failure> {
+        let mut candidates: Vec<Candidate<'static>> = Vec::new();
+        for (seed, set) in (0..).zip(sets) {
+            let mut inputs = Inputs::aligned(self.gpu, seed);
+            let kernels = self.fusion.prepare(&mut inputs, self.format, problem, [set.a, set.b, set.d]);
+            given.extend(inputs.buffers());
+            let kernels = kernels.map_err(|error| Failure::usage(error.to_string()))?;
+            for Fused { kind, plain, fused } in kernels {
+                self.add(&mut candidates, kind.to_owned(), problem, &plain)?;
+                self.add(&mut candidates, with(kind, self.fusion.name), problem, &fused)?;
+            }
+        }
+        Ok(candidates)
+    }
+
+    /// Adds a launch to the candidate of a name.
+    fn add(
+        &mut self,
+        candidates: &mut Vec<Candidate<'static>>,
+        name: String,
+        problem: GemmProblem,
+        Ready { program, launch, slots }: &Ready,
+    ) -> Result<(), Failure> {
+        let launch = Box::new(self.gpu.prepare(program, launch.grid, &launch.arguments)?);
+        match candidates.iter_mut().find(|candidate| candidate.name == name) {
+            Some(candidate) => candidate.launches.push(launch),
+            None => candidates.push(Candidate {
+                name,
+                launches: vec![launch],
+                operations: problem.operations(),
+                slots: Some(*slots),
+            }),
+        }
+        Ok(())
+    }
+
+    /// The peer's plans by name, plain and where it has the fusion, and the latter's C of each set.
+    fn plans(
+        &mut self,
+        size: GemmProblem,
+        sets: &[Set],
+        given: &mut Vec<Buffer>,
+    ) -> Result<Vec<(String, Plan, Vec<u64>)>, Failure> {
+        let Some(peer) = &self.peer else { return Ok(Vec::new()) };
+        let precision = match self.format {
+            Format::Bf16 => Precision::Bf16,
+            Format::F16 => Precision::F16,
+        };
+        let product = Product { size, precision, a: Major::K, b: Major::K };
+        let mut plans = vec![(PEER.to_owned(), peer.plan(&product)?, Vec::new())];
+        if let Some((activation, has_c)) = of_peer(self.fusion.name) {
+            let mut inputs = Inputs::aligned(self.gpu, 1000);
+            let bias = inputs.random(self.format, size.n, 0)?;
+            let mut cs = Vec::new();
+            for _ in sets.iter().filter(|_| has_c) {
+                cs.push(inputs.random(self.format, size.m * size.n, 0)?);
+            }
+            given.extend(inputs.buffers());
+            let fused = PeerFused { activation, bias, beta: if has_c { 0.5 } else { 0.0 } };
+            plans.push((with(PEER, self.fusion.name), peer.plan_fused(&product, fused)?, cs));
+        }
+        Ok(plans)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use falchion::verify::fusions;
+
+    use super::of_peer;
+
+    #[test]
+    fn the_peers_fusions_are_some_of_ours() {
+        let names: Vec<_> =
+            fusions().iter().map(|fusion| fusion.name).filter(|&name| of_peer(name).is_some()).collect();
+        assert_eq!(names, ["bias", "bias-relu", "bias-gelu", "residual"]);
+    }
+}
