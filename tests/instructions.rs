@@ -6,7 +6,8 @@ use falchion::verify::instructions::forms;
 
 /// Digests of a GPU's outputs by the name of the form.
 fn recorded() -> HashMap<&'static str, &'static str> {
-    let lines = include_str!("silicon/wgmma.txt").lines().filter(|line| !line.starts_with('#'));
+    let files = [include_str!("silicon/wgmma.txt"), include_str!("silicon/others.txt")];
+    let lines = files.into_iter().flat_map(str::lines).filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' ')).map(|(digest, form)| (form, digest)).collect()
 }
 
@@ -28,21 +29,28 @@ fn the_emulator_computes_what_is_defined_and_what_a_gpu_did() {
     }
 }
 
-/// All that is no `wgmma`: each runs without a trap, gives what is expected where that is known, and the same again.
+/// All that is no `wgmma`: each runs without a trap, gives what is expected where that is known and what a GPU gave where
+/// one was asked, and the same again.
 #[test]
-fn other_instructions_run() {
-    let forms = forms();
+fn other_instructions_give_what_a_gpu_did() {
+    let (forms, recorded) = (forms(), recorded());
+    let mut answered = 0;
     let mut families = std::collections::BTreeSet::new();
     for form in forms.iter().filter(|form| !form.family.starts_with("wgmma")) {
         let prepared = form.prepare(0).expect("legal");
         let verdict = prepared.judge(None).unwrap_or_else(|error| panic!("{}: {error}", form.name));
         assert!(verdict.passed() && verdict.elements > 0, "{verdict:#?}");
+        if let Some(&digest) = recorded.get(form.name.as_str()) {
+            assert_eq!(verdict.digest, digest, "{}: not what the GPU computed", form.name);
+            answered += 1;
+        }
         let again = prepared.run(&mut exact()).expect("it ran before");
         let verdict = prepared.judge(Some(&again)).expect("it ran before");
         assert_eq!(verdict.gpu_mismatches, Some(0), "{}: differs from run to run", form.name);
         families.insert(form.family.as_str());
     }
     assert!(families.len() >= 30, "{families:?}");
+    assert_eq!(answered, 650, "forms that a GPU has answered");
 }
 
 /// The bound of `Numerics::Fast` with the hardware's own, for magnitudes of products and old D up to 16.

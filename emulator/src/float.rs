@@ -1,7 +1,8 @@
 //! Rounding and conversion as PTX defines them, where Rust's own operators do not.
 //!
 //! Results that are NaN are canonical, as on the device: `0x7FFF_FFFF` for `.f32`, `0x7FFF` for `.f16` and
-//! `.bf16`. `.f64` keeps what the host computes. Subnormals are kept everywhere (no `.ftz`).
+//! `.bf16`. `.f64` keeps what the host computes. Conversions from `.f64` to narrower floats, from `.bf16` to `.f32` and
+//! from `.f32` to `.tf32` keep a NaN's sign and what fits of its payload. Subnormals are kept everywhere (no `.ftz`).
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
@@ -19,6 +20,32 @@ pub(crate) fn bits32(value: f32) -> u32 {
     if value.is_nan() { NAN32 } else { value.to_bits() }
 }
 
+/// `abs` and `neg` of a float's bits: a NaN becomes the canonical one, but stays as it is where it has 64 bits.
+pub(crate) fn signed_anew(ty: Type, bits: u64, negate: bool) -> u64 {
+    let (sign, infinity, nan) = match ty {
+        Type::F16 => (0x8000, 0x7C00, NAN16.into()),
+        Type::Bf16 => (0x8000, 0x7F80, NAN16.into()),
+        Type::F64 => (1 << 63, 0x7FF << 52, bits),
+        Type::F32 | Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {
+            (1 << 31, 0x7F80_0000, NAN32.into())
+        }
+    };
+    match (bits & !sign > infinity, negate) {
+        (true, _) => nan,
+        (false, true) => bits ^ sign,
+        (false, false) => bits & !sign,
+    }
+}
+
+/// `cvt.rna.tf32.f32`.
+pub(crate) fn to_tf32(bits: u32) -> u32 {
+    match f32::from_bits(bits) {
+        nan if nan.is_nan() => (bits | 0x0040_0000) & 0xFFFF_E000,
+        infinite if infinite.is_infinite() => bits,
+        _ => (bits + 0x1000) & 0xFFFF_E000,
+    }
+}
+
 /// `cvt.rn.f16.f32`.
 #[inline]
 pub(crate) fn to_f16(value: f32) -> u16 {
@@ -29,6 +56,11 @@ pub(crate) fn to_f16(value: f32) -> u16 {
 #[inline]
 pub(crate) fn to_bf16(value: f32) -> u16 {
     if value.is_nan() { NAN16 } else { bf16::from_f32(value).to_bits() }
+}
+
+/// A result of arithmetic in a 16-bit type, rounded to nearest even once: what `cvt` gives but for NaN.
+pub(crate) fn round16(ty: Type, value: f64) -> u16 {
+    if value.is_nan() { NAN16 } else { convert(Type::F64, ty, value.to_bits()) as u16 }
 }
 
 /// Exact: a scaling by 2^112 turns the exponent's bias into that of `.f32`, subnormals included.
@@ -117,8 +149,37 @@ enum Number {
     Double(f64),
 }
 
+/// A NaN whose sign a conversion keeps; `None` for everything else.
+fn kept_nan(from: Type, to: Type, bits: u64) -> Option<u64> {
+    let nan = match from {
+        Type::F64 => f64::from_bits(bits).is_nan(),
+        Type::Bf16 => bits & 0x7FFF > 0x7F80,
+        Type::Pred
+        | Type::U8
+        | Type::U16
+        | Type::U32
+        | Type::S32
+        | Type::U64
+        | Type::S64
+        | Type::F16
+        | Type::F32 => false,
+    };
+    let (sign, payload) = (bits >> 63, bits & ((1 << 52) - 1));
+    match (from, to) {
+        _ if !nan => None,
+        (Type::F64, Type::F32) => Some(sign << 31 | 0x7FC0_0000 | payload >> 29),
+        (Type::F64, Type::F16) => Some(sign << 15 | 0x7E00 | payload >> 42),
+        (Type::F64, Type::Bf16) => Some(sign << 15 | 0x7FC0 | payload >> 45),
+        (Type::Bf16, Type::F32) => Some((bits & 0xFFFF) << 16),
+        _ => None,
+    }
+}
+
 /// `cvt` of one scalar, bits to bits.
 pub(crate) fn convert(from: Type, to: Type, bits: u64) -> u64 {
+    if let Some(nan) = kept_nan(from, to, bits) {
+        return nan;
+    }
     let low = bits as u32;
     let number = match from {
         Type::Pred => Number::Unsigned(bits & 1),
@@ -168,14 +229,18 @@ fn odd_single(number: &Number) -> f32 {
     }
 }
 
-/// Integers wrap to the width of `to`; floats truncate and saturate, NaN gives 0.
+/// Integers wrap to the width of `to`; floats truncate and saturate. NaN gives 0, but where 64 bits take part in the
+/// conversion the number that has only its top bit set.
 fn to_integer(number: &Number, to: Type) -> u64 {
-    let real = match *number {
+    let (real, wide) = match *number {
         Number::Unsigned(n) => return wrap(n, to),
         Number::Signed(n) => return wrap(n.cast_unsigned(), to),
-        Number::Single(x) => f64::from(x),
-        Number::Double(x) => x,
+        Number::Single(x) => (f64::from(x), to.bits() == 64),
+        Number::Double(x) => (x, to != Type::Pred),
     };
+    if real.is_nan() && wide {
+        return 1 << (to.bits() - 1);
+    }
     match to {
         Type::Pred => u64::from(real != 0.0),
         Type::U8 => u64::from(real as u8),
@@ -215,6 +280,26 @@ mod tests {
             ),
             ("the same for f16", Type::F64, f(1.0 + 2f64.powi(-11) + 2f64.powi(-50)), Type::F16, 0x3C01),
             ("a tie in f16", Type::F64, f(1.0 + 2f64.powi(-11)), Type::F16, 0x3C00),
+            ("-NaN from f64 keeps its sign", Type::F64, 0xFFF8 << 48, Type::F32, 0xFFC0_0000),
+            ("NaN from f64", Type::F64, 0x7FF8 << 48, Type::F32, 0x7FC0_0000),
+            ("NaN from f64", Type::F64, 0x7FF8 << 48, Type::F16, 0x7E00),
+            ("NaN from f64", Type::F64, 0x7FF8 << 48, Type::Bf16, 0x7FC0),
+            ("-NaN from f64", Type::F64, 0xFFF8 << 48, Type::Bf16, 0xFFC0),
+            ("-NaN from bf16", Type::Bf16, 0xFFC0, Type::F32, 0xFFC0_0000),
+            ("NaN from bf16", Type::Bf16, 0x7FC0, Type::F32, 0x7FC0_0000),
+            ("NaN from f16 is canonical", Type::F16, 0xFE00, Type::F32, 0x7FFF_FFFF),
+            ("NaN from bf16 to f16 is canonical", Type::Bf16, 0xFFC0, Type::F16, 0x7FFF),
+            ("-NaN to 64 bits", Type::F32, 0xFFC0_0000, Type::U64, 1 << 63),
+            ("NaN to 64 bits", Type::F32, 0x7FC0_0000, Type::S64, 1 << 63),
+            ("NaN to 64 bits", Type::F16, 0x7E00, Type::U64, 1 << 63),
+            ("NaN to 64 bits", Type::F16, 0xFE00, Type::S64, 1 << 63),
+            ("NaN to 64 bits", Type::Bf16, 0x7FC0, Type::U64, 1 << 63),
+            ("NaN to 64 bits", Type::Bf16, 0xFFC0, Type::S64, 1 << 63),
+            ("NaN to 64 bits", Type::F64, 0x7FF8 << 48, Type::U64, 1 << 63),
+            ("NaN to 64 bits", Type::F64, 0xFFF8 << 48, Type::S64, 1 << 63),
+            ("NaN from f64 to integer", Type::F64, 0x7FF8 << 48, Type::U16, 0x8000),
+            ("NaN from f64 to integer", Type::F64, 0xFFF8 << 48, Type::U32, 1 << 31),
+            ("NaN from f64 to integer", Type::F64, 0x7FF8 << 48, Type::S32, 1 << 31),
             ("NaN is canonical", Type::F32, 0xFFC0_1234, Type::F16, 0x7FFF),
             ("NaN is canonical", Type::F32, 0xFFC0_1234, Type::Bf16, 0x7FFF),
             ("overflow is infinite", Type::F32, u64::from(65520.0f32.to_bits()), Type::F16, 0x7C00),
@@ -232,6 +317,30 @@ mod tests {
             ("negative integer", Type::S32, 0xFFFF_FFFF, Type::F16, 0xBC00),
         ] {
             assert_eq!(convert(from, to, bits), want, "{why}: {from} {bits:#x} to {to}");
+        }
+    }
+
+    /// What an H200 gave.
+    #[test]
+    fn signs_of_nan() {
+        for (ty, bits, magnitude, negated) in [
+            (Type::F32, 0x7FC0_0000, 0x7FFF_FFFF, 0x7FFF_FFFF),
+            (Type::F32, 0x7FDE_02DC, 0x7FFF_FFFF, 0x7FFF_FFFF),
+            (Type::F16, 0xFE06, 0x7FFF, 0x7FFF),
+            (Type::F16, 0x7DA5, 0x7FFF, 0x7FFF),
+            (Type::Bf16, 0xFFC0, 0x7FFF, 0x7FFF),
+            (Type::F64, 0xFFF8 << 48, 0xFFF8 << 48, 0xFFF8 << 48),
+            (Type::F64, 0x7FF8 << 48, 0x7FF8 << 48, 0x7FF8 << 48),
+            (Type::F32, 0xFF80_0000, 0x7F80_0000, 0x7F80_0000),
+            (Type::F16, 0xFC00, 0x7C00, 0x7C00),
+            (Type::Bf16, 0xFF80, 0x7F80, 0x7F80),
+            (Type::F64, 0xBFF0 << 48, 0x3FF0 << 48, 0x3FF0 << 48),
+        ] {
+            assert_eq!(signed_anew(ty, bits, false), magnitude, "abs.{ty} {bits:#x}");
+            assert_eq!(signed_anew(ty, bits, true), negated, "neg.{ty} {bits:#x}");
+        }
+        for (bits, want) in [(0xFFC0_0000, 0xFFC0_0000), (0x7FC0_0000, 0x7FC0_0000)] {
+            assert_eq!(to_tf32(bits), want, "cvt.rna.tf32.f32 {bits:#x}");
         }
     }
 

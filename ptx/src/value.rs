@@ -195,9 +195,12 @@ impl<'f, T: Number> Value<'f, T> {
         self.builder.define(|dst| Inst::MulAdd { ty: T::TYPE, dst, a, b, c })
     }
 
-    /// `|self|`.
+    /// `|self|`; an unsigned value is its own, and needs no instruction.
     #[track_caller]
     pub fn abs(self) -> Self {
+        if T::TYPE.is_integer() && !T::TYPE.is_signed() {
+            return self;
+        }
         self.builder.define(|dst| Inst::Unary { op: UnaryOp::Abs, ty: T::TYPE, dst, a: self.operand })
     }
 }

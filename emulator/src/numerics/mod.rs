@@ -14,6 +14,8 @@
 //! | `.f16`, `.bf16`, `.tf32` | 25 | truncated | to nearest even |
 //! | `.e4m3`, `.e5m2` | 13 | truncated to 13 fraction bits | to nearest even |
 //!
+//! `mma.sync` sums in the same way, whatever the option: its results of an H200 have the bits of this rule.
+//!
 //! A NaN operand, an infinity times zero and infinities of both signs give the canonical NaN. A sparse multiply sums
 //! the products of the kept elements. Source: "MMA-Sim: Bit-Accurate Reference Model of Tensor Cores and Matrix
 //! Cores" (2025), corrected in the -133, the absence of zeros and the sign of zero by what an H200 answered to

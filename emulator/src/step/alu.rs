@@ -7,7 +7,7 @@ use float8::{F8E4M3, F8E5M2};
 use ptx::Type;
 use ptx::inst::{Alu, AluOp, ApproxOp, BitOp, Cvt, FloatOp, HalfType, Rounding};
 
-use crate::float::{self, NAN16, bits32, from_bf16, from_f16, max32, min32, wrap};
+use crate::float::{self, bits32, from_bf16, from_f16, max32, min32, wrap};
 use crate::program::class;
 use crate::trap::Fault;
 use crate::warp::{Lanes, Registers};
@@ -134,15 +134,24 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             if relu { positive(value) } else { value }
         }),
         AluOp::HalfSign { ty, negate } => {
-            let signs = if matches!(ty, HalfType::F16x2 | HalfType::Bf16x2) { 0x8000_8000 } else { 0x8000 };
-            if negate { a ^ signs } else { a & !signs }
+            let one = |half: u64, ty| float::signed_anew(ty, half & 0xFFFF, negate);
+            match ty {
+                HalfType::F16 => one(a, Type::F16),
+                HalfType::Bf16 => one(a, Type::Bf16),
+                HalfType::F16x2 => one(a >> 16, Type::F16) << 16 | one(a, Type::F16),
+                HalfType::Bf16x2 => one(a >> 16, Type::Bf16) << 16 | one(a, Type::Bf16),
+            }
         }
         AluOp::Cvt(cvt) => convert(cvt, [a, b, c]),
     }
 }
 
-/// The position of the set bit that `n` counts to from `base`, itself included; all ones where there is none.
+/// The position of the set bit that `n` counts to from `base`, itself included; all ones where there is none. The
+/// smallest `n` has no magnitude, and the card answers 0.
 fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
+    if n == i32::MIN {
+        return 0;
+    }
     let set = |position: &u32| mask >> position & 1 == 1;
     let skipped = n.unsigned_abs().saturating_sub(1) as usize;
     let found = match n {
@@ -168,8 +177,14 @@ fn permute(a: u32, b: u32, selector: u32) -> u32 {
     }))
 }
 
+/// Where a bit field begins and how long it is. 32-bit instructions read 8 bits of both; of the 64-bit ones the card
+/// reads all, and a field ends with the word.
+fn field(ty: Type, position: u32, length: u32) -> (u32, u32) {
+    if ty.bits() == 64 { (position.min(64), length.min(64)) } else { (position & 0xFF, length & 0xFF) }
+}
+
 fn extract(ty: Type, a: u64, position: u32, length: u32) -> u64 {
-    let (position, length, width) = (position & 0xFF, length & 0xFF, ty.bits());
+    let ((position, length), width) = (field(ty, position, length), ty.bits());
     let bit = |at: u32| a.checked_shr(at).unwrap_or(0) & 1;
     let fill = if !ty.is_signed() || length == 0 { 0 } else { bit((position + length - 1).min(width - 1)) };
     (0..width).fold(0, |all, i| {
@@ -178,10 +193,10 @@ fn extract(ty: Type, a: u64, position: u32, length: u32) -> u64 {
     })
 }
 
-fn insert(ty: Type, field: u64, into: u64, position: u32, length: u32) -> u64 {
-    let (position, length, width) = (position & 0xFF, length & 0xFF, ty.bits());
+fn insert(ty: Type, value: u64, into: u64, position: u32, length: u32) -> u64 {
+    let ((position, length), width) = (field(ty, position, length), ty.bits());
     let end = width.saturating_sub(position).min(length);
-    (0..end).fold(into, |all, i| (all & !(1 << (position + i))) | (field >> i & 1) << (position + i))
+    (0..end).fold(into, |all, i| (all & !(1 << (position + i))) | (value >> i & 1) << (position + i))
 }
 
 fn wide(ty: Type, a: u32, b: u32) -> u64 {
@@ -277,9 +292,7 @@ fn halves(ty: HalfType, a: u64, b: u64, c: u64, f: &dyn Fn(f64, f64, f64) -> f64
             let half = (bits >> shift) as u16;
             f64::from(if brain { from_bf16(half) } else { from_f16(half) })
         });
-        let value = f(x, y, z);
-        let bits = if value.is_nan() { NAN16.into() } else { float::convert(Type::F64, to, value.to_bits()) };
-        bits << shift
+        u64::from(float::round16(to, f(x, y, z))) << shift
     };
     match ty {
         HalfType::F16 | HalfType::Bf16 => one(0),
@@ -340,11 +353,7 @@ fn convert(cvt: Cvt, [a, b, c]: [u64; 3]) -> u64 {
             };
             one(a) << 16 | one(b)
         }
-        Cvt::Tf32 => match f(a) {
-            nan if nan.is_nan() => float::NAN32.into(),
-            infinite if infinite.is_infinite() => a,
-            _ => (a + 0x1000) & 0xFFFF_E000,
-        },
+        Cvt::Tf32 => float::to_tf32(a as u32).into(),
         Cvt::Integral(rounding) => bits32(whole(rounding)).into(),
         Cvt::ToSigned(rounding) => u64::from((whole(rounding) as i32).cast_unsigned()),
         Cvt::ToUnsigned(rounding) => u64::from(whole(rounding) as u32),

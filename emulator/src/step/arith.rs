@@ -322,10 +322,11 @@ fn unary_bits(op: UnaryOp, ty: Type, bits: u64) -> u64 {
     let value = match (op, ty.is_integer()) {
         (UnaryOp::Not, _) => !bits,
         (UnaryOp::Neg, true) => bits.wrapping_neg(),
-        (UnaryOp::Abs, true) if ty.is_signed() && bits & sign != 0 => bits.wrapping_neg(),
+        // The instruction exists for signed integers alone, so an unsigned one is taken for such.
+        (UnaryOp::Abs, true) if bits & sign != 0 => bits.wrapping_neg(),
         (UnaryOp::Abs, true) => bits,
-        (UnaryOp::Neg, false) => bits ^ sign,
-        (UnaryOp::Abs, false) => bits & !sign,
+        (UnaryOp::Neg, false) => float::signed_anew(ty, bits, true),
+        (UnaryOp::Abs, false) => float::signed_anew(ty, bits, false),
     };
     wrap(value, ty)
 }
@@ -408,6 +409,16 @@ mod tests {
             ("half", UnaryOp::Abs, Type::F16, 0xBC00, 0x3C00),
             ("negative", UnaryOp::Abs, Type::S32, 0xFFFF_FFFE, 2),
             ("complement", UnaryOp::Not, Type::U16, 0x0F0F, 0xF0F0),
+            ("unsigned, as an H200 gave it", UnaryOp::Abs, Type::U16, 0x9B2A, 0x64D6),
+            ("unsigned, as an H200 gave it", UnaryOp::Abs, Type::U32, 0xBE2A_399E, 0x41D5_C662),
+            (
+                "unsigned, as an H200 gave it",
+                UnaryOp::Abs,
+                Type::U64,
+                0xDBFF_4E28_17BA_3BD8,
+                0x2400_B1D7_E845_C428,
+            ),
+            ("NaN", UnaryOp::Neg, Type::F32, 0x7FC0_0000, 0x7FFF_FFFF),
         ] {
             assert_eq!(unary_bits(op, ty, a), want, "{why}");
         }

@@ -46,8 +46,7 @@ fn add16(ty: AtomicType, a: u16, b: u16) -> u16 {
     } else {
         (from_bf16, Type::Bf16)
     };
-    let sum = f64::from(read(a)) + f64::from(read(b));
-    float::convert(Type::F64, to, sum.to_bits()) as u16
+    float::round16(to, f64::from(read(a)) + f64::from(read(b)))
 }
 
 /// The smaller or larger of two 16-bit floats.

@@ -7,14 +7,15 @@
 //! * 32-bit A: row g + 8 (v % 2), k = c + 4 (v / 2); B: k = c + 4v, column g;
 //! * 8-bit A: row g + 8 (v / 4 % 2), k = 4c + v % 4 + 16 (v / 8); B: k = 4c + v % 4 + 16 (v / 4), column g.
 //!
-//! Floating sums are exact until they are rounded once, to nearest: inside the bound that `wgmma` has.
+//! Floating sums are those of `wgmma` with `Numerics::Exact`: aligned to the largest term, cut, and into `.f32` truncated.
 
 use ptx::Type;
+use ptx::WgmmaTypes;
 use ptx::inst::{MmaTypes, Operand, Reg, WarpMatrix};
 
 use super::Flow;
-use crate::float::{self, bits32, from_bf16, from_f16, from_tf32};
 use crate::machine::Machine;
+use crate::numerics::Exact;
 use crate::trap::{Fault, Stop};
 use crate::warp::{Lanes, Registers};
 
@@ -50,17 +51,20 @@ fn place_b(width: usize, lane: usize, v: usize) -> (usize, usize) {
     }
 }
 
-/// An element as a number, exactly.
-fn number(types: MmaTypes, first: bool, bits: u32) -> f64 {
+/// The `wgmma` whose sums are the same; `None` for integers.
+fn summed_as(types: MmaTypes) -> Option<WgmmaTypes> {
     match types {
-        MmaTypes::Bf16F32 => from_bf16(bits as u16).into(),
-        MmaTypes::F16F32 | MmaTypes::F16F16 => from_f16(bits as u16).into(),
-        MmaTypes::Tf32F32 => from_tf32(bits).into(),
-        MmaTypes::Int8 { signed_a, signed_b, .. } => {
-            let signed = if first { signed_a } else { signed_b };
-            if signed { (bits as u8).cast_signed().into() } else { f64::from(bits as u8) }
-        }
+        MmaTypes::Bf16F32 => Some(WgmmaTypes::Bf16F32),
+        MmaTypes::F16F32 => Some(WgmmaTypes::F16F32),
+        MmaTypes::F16F16 => Some(WgmmaTypes::F16F16),
+        MmaTypes::Tf32F32 => Some(WgmmaTypes::Tf32F32),
+        MmaTypes::Int8 { .. } => None,
     }
+}
+
+/// An 8-bit element as a number.
+fn number(signed: bool, bits: u32) -> i64 {
+    if signed { (bits as u8).cast_signed().into() } else { (bits as u8).into() }
 }
 
 /// The elements of a fragment's registers, each with its lane and index.
@@ -85,26 +89,35 @@ fn multiply(
 ) -> Result<(), Fault> {
     let (width, k) = (width(types), types.k() as usize);
     let [a, b, c] = [read_all(registers, a)?, read_all(registers, b)?, read_all(registers, c)?];
-    let mut left = vec![[0.0f64; ROWS]; k];
-    let mut right = vec![[0.0f64; COLUMNS]; k];
+    // Rows of A and columns of B, each along k.
+    let (mut left, mut right) = (vec![0; ROWS * k], vec![0; COLUMNS * k]);
     for (lane, v, bits) in elements(&a, width) {
-        let (row, k) = place_a(width, lane, v);
-        left[k][row] = number(types, true, bits);
+        let (row, at) = place_a(width, lane, v);
+        left[row * k + at] = bits;
     }
     for (lane, v, bits) in elements(&b, width) {
-        let (k, column) = place_b(width, lane, v);
-        right[k][column] = number(types, false, bits);
+        let (at, column) = place_b(width, lane, v);
+        right[column * k + at] = bits;
+    }
+    let mut exact = Exact::default();
+    let floats = summed_as(types);
+    if let Some(types) = floats {
+        exact.begin(types, false, &left, &right);
     }
     let packed = types.accumulators().0 == Type::U32;
-    let each = if packed { 2 } else { 1 };
+    let (each, mask) = if packed { (2, 0xFFFF) } else { (1, u32::MAX) };
     for (register, (&reg, old)) in d.iter().zip(&c).enumerate() {
         let result = core::array::from_fn(|lane| {
             let mut word = 0;
             for half in 0..each {
                 let v = register * each + half;
                 let (row, column) = (lane / 4 + 8 * (v / 2), lane % 4 * 2 + v % 2);
-                let products = left.iter().zip(&right).map(|(a, b)| a[row] * b[column]).sum::<f64>();
-                word |= added(types, old[lane] >> (16 * half), products) << (16 * half);
+                let old = old[lane] >> (16 * half) & mask;
+                let sum = match floats {
+                    Some(_) => exact.sum(row * k, column * k..(column + 1) * k, None, Some(old)),
+                    None => whole(types, &left[row * k..][..k], &right[column * k..][..k], old),
+                };
+                word |= sum << (16 * half);
             }
             word
         });
@@ -113,22 +126,13 @@ fn multiply(
     Ok(())
 }
 
-/// An accumulator's bits after the products have been added to the old one's.
-fn added(types: MmaTypes, old: u32, products: f64) -> u32 {
-    match types {
-        MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32 => {
-            bits32((f64::from(f32::from_bits(old)) + products) as f32)
-        }
-        MmaTypes::F16F16 => {
-            let sum = f64::from(from_f16(old as u16)) + products;
-            float::convert(Type::F64, Type::F16, sum.to_bits()) as u32
-        }
-        MmaTypes::Int8 { saturate, .. } => {
-            let sum = i64::from(old.cast_signed()) + products as i64;
-            let bounded = sum.clamp(i32::MIN.into(), i32::MAX.into());
-            if saturate { bounded as u32 } else { sum as u32 }
-        }
-    }
+/// A sum of integers.
+fn whole(types: MmaTypes, a: &[u32], b: &[u32], old: u32) -> u32 {
+    let MmaTypes::Int8 { signed_a, signed_b, saturate } = types else { return old };
+    let products = a.iter().zip(b).map(|(&a, &b)| number(signed_a, a) * number(signed_b, b));
+    let sum = i64::from(old.cast_signed()) + products.sum::<i64>();
+    let bounded = sum.clamp(i32::MIN.into(), i32::MAX.into());
+    if saturate { bounded as u32 } else { sum as u32 }
 }
 
 impl Machine<'_> {
