@@ -1,11 +1,13 @@
 //! Collective epilogues: from accumulators to the output in memory.
 
 mod linear;
+mod sourced;
 mod store;
 mod transposed;
 mod tree;
 
 pub use linear::{LinearArguments, LinearCombination};
+pub use sourced::SourcedCombination;
 pub(crate) use store::FIRST_BARRIER;
 pub use store::{Access, Combine, DirectStore, Output, Store, TmaStore, Values};
 pub use transposed::Transposed;
@@ -16,7 +18,7 @@ use ptx::Value;
 use ptx::abi::Argument;
 
 use crate::element::Element;
-use crate::mainloop::Fragment;
+use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{NodeError, Shape};
 
@@ -62,6 +64,16 @@ pub trait Epilogue: 'static {
 
     /// The values of its parameters.
     fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;
+
+    /// Emitted for a consumer warpgroup before it multiplies a piece: starts what [`store`](Self::store) will need.
+    fn begin<'f>(
+        _f: &'f Builder,
+        _plan: &Plan,
+        _device: Self::Device<'f>,
+        _consumer: Consumer<'f>,
+        _piece: Piece<'f>,
+    ) {
+    }
 
     /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
     fn store<'f>(

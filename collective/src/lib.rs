@@ -38,7 +38,7 @@ pub mod tree;
 pub use element::{Element, MultipliesWith};
 pub use epilogue::{
     Access, Combine, DirectStore, Epilogue, Extent, HasTree, LinearArguments, LinearCombination, Output,
-    Store, TmaStore, Transposed, TreeEpilogue, Values,
+    SourcedCombination, Store, TmaStore, Transposed, TreeEpilogue, Values,
 };
 pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};

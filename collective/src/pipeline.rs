@@ -197,6 +197,10 @@ impl<'f> Ring<'f> {
                 self.f.mbarrier_init(stage.empty, self.arrivals);
             }
         }
+        for source in 0..plan.source_barriers() {
+            let offset = plan.source_barriers_offset() + source * MBARRIER_BYTES;
+            self.f.mbarrier_init(self.base + offset, 1);
+        }
         self.f.fence_mbarrier_init();
     }
 

@@ -124,6 +124,8 @@ pub struct EpilogueSpec {
     pub halvings: u32,
     /// It stores the transpose of what the mainloop computes: the kernel's A is the caller's B, and the other way round.
     pub transposed: bool,
+    /// Tensor copies bring C into the buffers that D leaves from.
+    pub sourced: bool,
 }
 
 /// Where the operands' tiles lie in one stage.
@@ -181,7 +183,7 @@ pub struct Plan {
     /// The epilogue's buffers.
     pub staging: StagingPlan,
     /// Where the mbarriers begin, in bytes of dynamic shared memory: full and empty ones of the stages, then those of
-    /// consumers that take turns.
+    /// consumers that take turns, then those of the epilogue's buffers where copies bring C into them.
     pub barrier_offset: u32,
     /// Where the epilogue's memory begins.
     pub epilogue_offset: u32,
@@ -468,7 +470,8 @@ impl Plan {
         let staging = Self::staging(&mainloop, &epilogue);
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
-        let words = turns * MBARRIER_BYTES + consumers * WORD_BYTES;
+        let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
+        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES;
         let fit = have.saturating_sub(epilogue_bytes + words) / per_stage;
         // Without a producer, a single stage is filled and emptied in turn.
         let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
@@ -483,7 +486,7 @@ impl Plan {
         }
         let epilogue_offset = stages * stage.bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
-        let words_offset = barrier_offset + (stages * 2 + turns) * MBARRIER_BYTES;
+        let words_offset = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
         Ok(Self {
             mainloop,
             epilogue,
@@ -628,6 +631,16 @@ impl Plan {
     /// Consumers that take turns; 0 where they work side by side.
     pub const fn turns(&self) -> u32 {
         if matches!(self.mainloop.roles, Roles::Pingpong) { self.mainloop.consumers } else { 0 }
+    }
+
+    /// Where the mbarriers of the epilogue's buffers begin, those of one consumer warpgroup after the other.
+    pub const fn source_barriers_offset(&self) -> u32 {
+        self.barrier_offset + (self.stages * 2 + self.turns()) * MBARRIER_BYTES
+    }
+
+    /// Mbarriers of the epilogue's buffers.
+    pub const fn source_barriers(&self) -> u32 {
+        if self.epilogue.sourced { self.mainloop.consumers * self.staging.buffers } else { 0 }
     }
 
     /// Bytes that one stage's copies bring.

@@ -4,8 +4,14 @@ use collective::{Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanEr
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 
-const PLAIN: EpilogueSpec =
-    EpilogueSpec { staged_bits: 0, buffers: 0, registers: 24, halvings: 0, transposed: false };
+const PLAIN: EpilogueSpec = EpilogueSpec {
+    staged_bits: 0,
+    buffers: 0,
+    registers: 24,
+    halvings: 0,
+    transposed: false,
+    sourced: false,
+};
 
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
     MainloopSpec {
@@ -64,6 +70,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
                             registers: 40,
                             halvings: 0,
                             transposed: false,
+                            sourced: false,
                         },
                     ) else {
                         continue;
@@ -188,11 +195,25 @@ fn reasons_of_illegal_plans() {
         assert_eq!(error, want);
         assert!(error.to_string().contains(words), "{error}");
     }
-    let bytes = EpilogueSpec { staged_bits: 8, buffers: 2, registers: 24, halvings: 0, transposed: false };
+    let bytes = EpilogueSpec {
+        staged_bits: 8,
+        buffers: 2,
+        registers: 24,
+        halvings: 0,
+        transposed: false,
+        sourced: false,
+    };
     let error = Plan::new(spec([128, 24, 64], 2, None), bytes).expect_err("rows of 24 B");
     assert_eq!(error, PlanError::StagedRow { n: 24, bits: 8 });
     assert!(error.to_string().contains("24 elements of 8 bits"), "{error}");
-    let hungry = EpilogueSpec { staged_bits: 64, buffers: 16, registers: 24, halvings: 0, transposed: false };
+    let hungry = EpilogueSpec {
+        staged_bits: 64,
+        buffers: 16,
+        registers: 24,
+        halvings: 0,
+        transposed: false,
+        sourced: false,
+    };
     let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
 }

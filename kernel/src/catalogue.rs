@@ -4,8 +4,8 @@ use core::marker::PhantomData;
 
 use collective::{
     Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, KMajor, LinearArguments,
-    LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan, Tile, TmaStore,
-    TmaWgmma, Transposed,
+    LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan,
+    SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
@@ -143,6 +143,13 @@ type Wide<A, B, T> = Copied<A, B, T, Tile<U256, U192, U64>, Cooperative<U2>, U8>
 /// A 128 x 256 tile, two consumer warpgroups: for outputs of many tiles.
 type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U12>;
 
+/// As [`Staged`], with C brought by tensor copies while its tile is multiplied.
+type Sourced<A, B, T> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
+    SourcedCombination<T>,
+    Persistent<Grouped<AlongM, U12>>,
+>;
+
 /// As [`Staged`] in clusters of 2 x 2: half the traffic from L2, which decides where rows begin inside of sectors.
 type Quad<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U2>>, U8>;
 
@@ -215,6 +222,7 @@ const _: Plan = Gemm::<Slim<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Deep<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Sourced<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Swap16<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -248,6 +256,7 @@ where
     T: MultipliesWith<T>,
 {
     all.push(entry::<Staged<A, B, T>>("staged"));
+    all.push(entry::<Sourced<A, B, T>>("sourced"));
     all.push(entry::<Wide<A, B, T>>("wide"));
     all.push(entry::<Quad<A, B, T>>("quad"));
     all.push(entry::<Stream<A, B, T>>("stream"));

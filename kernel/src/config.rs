@@ -70,7 +70,15 @@ pub struct Gemm<C>(PhantomData<C>);
 
 impl<C: GemmConfig> Gemm<C> {
     /// Every number of the kernel. Evaluating it for an illegal configuration stops the build with the reason.
-    pub const PLAN: Plan = Plan::checked(<C::Mainloop as Mainloop>::SPEC, <C::Epilogue as Epilogue>::SPEC);
+    pub const PLAN: Plan = {
+        let epilogue = <C::Epilogue as Epilogue>::SPEC;
+        assert!(
+            !(epilogue.sourced && <C::Scheduler as TileScheduler>::REDUCTION.is_some()),
+            "SourcedCombination brings C for whole tiles, and this scheduler divides them: use LinearCombination or \
+             a scheduler of whole tiles"
+        );
+        Plan::checked(<C::Mainloop as Mainloop>::SPEC, epilogue)
+    };
 
     /// The kernel's name: its mainloop, epilogue and scheduler.
     pub fn name() -> String {
@@ -160,8 +168,10 @@ impl<C: GemmConfig> Gemm<C> {
             f.set_max_registers(true, plan.registers.consumer);
             let consumer = consumer(warp / 4 - 1);
             let position = ring.consumer();
-            let multiply =
-                |piece, share| store(C::Mainloop::multiply(f, plan, consumer, position, piece), share);
+            let multiply = |piece, share| {
+                C::Epilogue::begin(f, plan, epilogue, consumer, piece);
+                store(C::Mainloop::multiply(f, plan, consumer, position, piece), share);
+            };
             match plan.mainloop.roles {
                 Roles::Pingpong => {
                     let turn = f.variable(0u32);
@@ -182,6 +192,7 @@ impl<C: GemmConfig> Gemm<C> {
             let consumer = consumer(warp / 4);
             let positions = [ring.consumer(), ring.consumer()];
             each_piece(&|piece, share| {
+                C::Epilogue::begin(f, plan, epilogue, consumer, piece);
                 store(C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece), share);
             });
             C::Epilogue::finish(f, plan, thread);

@@ -5,8 +5,8 @@ mod support;
 
 use collective::{
     AsManyAsFit, Cluster, Cooperative, CopyWgmma, DirectStore, EachThread, EachWarp, EvictFirst, EvictLast,
-    KMajor, LinearCombination, MnMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma, Transposed,
-    Unspecialised,
+    KMajor, LinearCombination, MnMajor, Operands, Pingpong, SourcedCombination, Tile, TmaStore, TmaWgmma,
+    Transposed, Unspecialised,
 };
 use emulator::Schedule;
 use half::bf16;
@@ -196,6 +196,24 @@ fn staging_buffers() {
         Stored<Tile<U128, U192, U64>, Cooperative<U1>, U4>,
         Stored<Tile<U128, U256, U64>, Cooperative<U2>, U4>,
         Stored<Tile<U64, U24, U64>, Cooperative<U1>, U2>,
+    ];
+}
+
+#[test]
+fn sources_by_tensor_copies() {
+    type Sourced<O, T, R, S, B = U2> = Composed<TmaWgmma<O, T, R>, SourcedCombination<bf16, B>, S>;
+    type Long = Tile<U64, U192, U64>;
+    runs![
+        // One, two and three parts of a tile for each buffer, an odd and an even number of tiles.
+        Sourced<Kk, Tile<U64, U64, U64>, Cooperative<U1>, Persistent<AlongM>>,
+        Sourced<Kk, Long, Cooperative<U1>, Persistent<AlongM>, U1>,
+        Sourced<Kn, Long, Cooperative<U1>, Persistent<AlongN>, U2>,
+        Sourced<Kk, Long, Cooperative<U1>, Persistent<AlongM>, U3>,
+        Sourced<Kk, Tile<U256, U128, U64>, Cooperative<U2>, Persistent<AlongM>>,
+        Sourced<Mk, Tile<U128, U48, U64>, Cooperative<U2, Cluster<U2, U1>>, OneTile<AlongM>>,
+        Sourced<Kk, Tile<U64, U128, U64>, Pingpong, Persistent<Grouped<AlongM, U2>>>,
+        Sourced<Mn, Tile<U64, U8, U32>, Pingpong<U3>, Persistent<AlongM>, U1>,
+        Sourced<Kk, Tile<U128, U64, U64>, Unspecialised<U2, U3>, Persistent<AlongM>>,
     ];
 }
 

@@ -203,14 +203,7 @@ pub struct StreamK<R, A = Ordered, D = Heuristic, Least = U4>(PhantomData<(R, A,
 
 impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> StreamK<R, A, D, Least> {
     fn shares(tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
-        let of_one_tile = const {
-            let separate = matches!(A::KIND, ReductionKind::Separate);
-            assert!(
-                !separate || D::OF_ONE_TILE,
-                "Separate adds up tiles of equal parts only: divide by EveryTile<S> or Heuristic, or add up by Ordered"
-            );
-            separate
-        };
+        let of_one_tile = matches!(A::KIND, ReductionKind::Separate);
         D::divide(tiles, workers, Pieces { least: Least::U32, cost: A::COST, of_one_tile })
     }
 
@@ -239,7 +232,13 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
         format!("persistent CTAs, {}, {}", R::describe(), D::describe())
     }
 
-    const REDUCTION: Option<crate::ReductionKind> = Some(A::KIND);
+    const REDUCTION: Option<ReductionKind> = {
+        assert!(
+            !matches!(A::KIND, ReductionKind::Separate) || D::OF_ONE_TILE,
+            "Separate adds up tiles of equal parts only: divide by EveryTile<S> or Heuristic, or add up by Ordered"
+        );
+        Some(A::KIND)
+    };
 
     type Device<'f> = Device<'f>;
 

@@ -56,6 +56,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         registers: 24,
         halvings: 0,
         transposed: S::TRANSPOSED,
+        sourced: false,
     };
     const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
 

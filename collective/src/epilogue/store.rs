@@ -307,16 +307,12 @@ impl Staging {
         through: &Through<'_, 'f, T>,
     ) {
         let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
-        let own = fragment.warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset;
-        let base = fragment.shared + own;
-        let (barrier, issues) = (fragment.warpgroup + FIRST_BARRIER, fragment.thread.equals(0));
+        let base = self.base(plan, fragment.shared, fragment.warpgroup);
+        let (barrier, issues) = (fragment.barrier(), fragment.thread.equals(0));
 
-        let parts = plan.blocks() * self.copies.count;
-        let start = fragment.start();
-        let rows: Vec<_> = (0..plan.blocks()).map(|block| fragment.rows(start, block)).collect();
-        let pairs = self.columns as usize / 8;
+        let parts = self.parts(plan);
+        let rows = self.rows(plan, fragment);
         for index in 0..parts {
-            let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
             // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
             // another buffer unless the buffers divide the parts.
             if index == 0 || buffers == 1 {
@@ -325,13 +321,7 @@ impl Staging {
                 f.barrier_sync(barrier, 128);
             }
             let buffer = base + index % buffers * buffer_bytes;
-            let first = (part.k / 8) as usize;
-            let halvings = plan.epilogue.halvings;
-            let of_part: Vec<_> = rows[block as usize]
-                .iter()
-                .map(|row| row.part(first << halvings, pairs << halvings))
-                .collect();
-            let packed = combine.packed::<T>(f, block, &of_part);
+            let packed = self.packed::<T>(f, plan, &rows, index, combine);
             if let [upper, lower] = &packed[..] {
                 (through.fill)(buffer, [upper, lower]);
             }
@@ -343,10 +333,59 @@ impl Staging {
             f.barrier_sync(barrier, 128);
             f.if_(issues, || {
                 let [m, n] = fragment.first;
-                (through.copy)(buffer, [m + block * 64, (n >> halvings) + part.k]);
+                (through.copy)(buffer, self.coordinates([m, n >> plan.epilogue.halvings], index));
                 f.bulk_commit();
             });
         }
+    }
+
+    /// Shared address of a warpgroup's first buffer.
+    pub(super) fn base<'f>(
+        &self,
+        plan: &Plan,
+        shared: Value<'f, u32>,
+        warpgroup: Value<'f, u32>,
+    ) -> Value<'f, u32> {
+        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
+        shared + (warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset)
+    }
+
+    /// Parts of a warpgroup's part of a tile, each of which fills a buffer.
+    pub(super) fn parts(&self, plan: &Plan) -> u32 {
+        plan.blocks() * self.copies.count
+    }
+
+    /// Where a part begins in D, if the warpgroup's part of the tile begins at `first`.
+    pub(super) fn coordinates<'f>(&self, [m, n]: [Value<'f, u32>; 2], index: u32) -> [Value<'f, u32>; 2] {
+        let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
+        [m + block * 64, n + part.k]
+    }
+
+    /// The rows of each block of a fragment.
+    pub(super) fn rows<'f>(
+        &self,
+        plan: &Plan,
+        fragment: &Fragment<'f, f32>,
+    ) -> Vec<Vec<FragmentRow<'f, f32>>> {
+        let start = fragment.start();
+        (0..plan.blocks()).map(|block| fragment.rows(start, block)).collect()
+    }
+
+    /// A part's results, packed, by row.
+    pub(super) fn packed<'f, T: Element>(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        rows: &[Vec<FragmentRow<'f, f32>>],
+        index: u32,
+        combine: Combine<'_, 'f>,
+    ) -> Vec<Vec<T::Packed<'f>>> {
+        let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
+        let (first, pairs) = ((part.k / 8) as usize, self.columns as usize / 8);
+        let halvings = plan.epilogue.halvings;
+        let of_part: Vec<_> =
+            rows[block as usize].iter().map(|row| row.part(first << halvings, pairs << halvings)).collect();
+        combine.packed::<T>(f, block, &of_part)
     }
 }
 
@@ -420,7 +459,7 @@ impl<B> TmaStore<B> {
     /// Where a thread writes in a buffer. By `stmatrix` the modes are the eight elements of a row of a matrix, then the
     /// matrices above each other (one), then those beside each other; otherwise the elements of a matrix that the thread
     /// holds, in pairs, and the same two.
-    fn matrices<'f, T: Element>(
+    pub(super) fn matrices<'f, T: Element>(
         staging: &Staging,
         thread: Value<'f, u32>,
     ) -> Tensor<ComposedLayout, Value<'f, u32>> {
@@ -437,7 +476,7 @@ impl<B> TmaStore<B> {
 
     /// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is a lane's first row, or its first
     /// element, in bytes. The swizzle is linear over exclusive or, so a static column joins that with one operation.
-    fn fill<'f, T: Element>(
+    pub(super) fn fill<'f, T: Element>(
         f: &'f Builder,
         matrices: &ComposedLayout,
         [of_lane, buffer]: [Value<'f, u32>; 2],
@@ -464,5 +503,41 @@ impl<B> TmaStore<B> {
                 _ => {}
             }
         }
+    }
+
+    /// The opposite of [`fill`](Self::fill): loads as many pairs of a thread's two rows from a buffer.
+    pub(super) fn drain<'f, T: Element>(
+        f: &'f Builder,
+        matrices: &ComposedLayout,
+        [of_lane, buffer]: [Value<'f, u32>; 2],
+        pairs: usize,
+    ) -> [Vec<[Value<'f, f32>; 2]>; 2] {
+        let address = |value: i64, column: i64| {
+            let place = u32::try_from(matrices.at_modes(&[value, 0, column])).expect("a buffer is small");
+            (of_lane ^ f.constant(place * (T::BITS / 8))) + buffer
+        };
+        let [mut upper, mut lower] = [Vec::new(), Vec::new()];
+        for (column, first) in (0i64..).zip((0..pairs).step_by(2)) {
+            let count = (pairs - first).min(2);
+            if Self::by_matrices::<T>() {
+                let wide = |word| f.unpack::<T::Memory>(word).map(T::widen);
+                let words = match count {
+                    2 => f.load_matrix::<4>(address(0, column), false).to_vec(),
+                    _ => f.load_matrix::<2>(address(0, column), false).to_vec(),
+                };
+                for both in words.chunks_exact(2) {
+                    upper.push(wide(both[0]));
+                    lower.push(wide(both[1]));
+                }
+                continue;
+            }
+            for index in (0i64..).take(count) {
+                for (row, values) in (0i64..).zip([&mut upper, &mut lower]) {
+                    let at = address(4 * index + 2 * row, column);
+                    values.push(f.load_shared_vector::<T::Memory, 2>(at, 0).map(T::widen));
+                }
+            }
+        }
+        [upper, lower]
     }
 }

@@ -142,6 +142,7 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
             );
             false
         },
+        sourced: false,
     };
     const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
 

@@ -127,8 +127,9 @@ impl Machine {
     fn epilogue(&self, plan: &Plan, call: &Call) -> f64 {
         let [m, n, _] = plan.mainloop.tile;
         let rate = if direct(plan) { self.direct * self.part_of_pairs(call) } else { self.staged };
-        // Reading C takes about as long as storing D.
-        f64::from(m * n) / rate * if call.beta == 0.0 { 1.0 } else { 2.0 }
+        // Reading C takes about as long as storing D, unless copies have brought it before.
+        let reads = call.beta != 0.0 && !plan.epilogue.sourced;
+        f64::from(m * n) / rate * if reads { 2.0 } else { 1.0 }
     }
 
     /// The part of the speed of direct stores that is left for this D.

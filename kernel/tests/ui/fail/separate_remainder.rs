@@ -1,6 +1,6 @@
-use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+use collective::{Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
 use half::bf16;
-use kernel::{Gemm, GemmConfig, GemmProblem};
+use kernel::{Gemm, GemmConfig};
 use scheduler::{AlongM, Remainder, Separate, StreamK};
 use typenum::{U1, U64};
 
@@ -12,6 +12,6 @@ impl GemmConfig for MyGemm {
     type Scheduler = StreamK<AlongM, Separate, Remainder>;
 }
 
-fn main() {
-    Gemm::<MyGemm>::workspace(GemmProblem { m: 64, n: 64, k: 64 }, 132);
-}
+const _: Plan = Gemm::<MyGemm>::PLAN;
+
+fn main() {}

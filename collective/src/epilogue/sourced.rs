@@ -1,0 +1,274 @@
+//! D = alpha * acc + beta * C with C brought by tensor copies, ahead of need.
+
+use core::cell::RefCell;
+use core::marker::PhantomData;
+
+use ptx::abi::Argument;
+use ptx::{Builder, TensorLoad, Value, Var};
+use typenum::{U2, Unsigned};
+
+use super::linear::LinearArguments;
+use super::store::{Combine, Output, Staging, Store, Through, TmaStore};
+use super::{Epilogue, Extent};
+use crate::element::Element;
+use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
+use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
+use crate::tree::{NodeError, Path, Shape};
+
+/// `D = alpha * acc + beta * C` as [`LinearCombination`](super::LinearCombination) with [`TmaStore`] computes it, but C
+/// comes by tensor copies too, into the very buffers that D leaves from.
+///
+/// A consumer warpgroup starts the copies of a tile's first parts, one a buffer, before it multiplies the tile; they
+/// arrive meanwhile. A part is combined in place, and when its copy to D has left the buffer, the next part of C comes in.
+/// With as many buffers as the warpgroup's part of a tile has parts ([`Plan::staging`]) nothing of C is waited for, but
+/// buffers take the place of pipeline stages.
+///
+/// C is read only where `beta` is not zero; then its address and pitch must be multiples of 16 B, as D's. It may be D
+/// itself. Tiles must be whole: Stream-K, whose sums are finished by whoever comes last, is refused.
+///
+/// ```
+/// use collective::{Cooperative, Epilogue, KMajor, Mainloop, Operands, Plan, SourcedCombination, Tile, TmaWgmma};
+/// use half::bf16;
+/// use typenum::{U2, U4, U64, U128, U256};
+///
+/// type M = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>;
+/// const TWO: Plan = Plan::checked(M::SPEC, SourcedCombination::<bf16>::SPEC);
+/// const FOUR: Plan = Plan::checked(M::SPEC, SourcedCombination::<bf16, U4>::SPEC);
+/// assert_eq!((TWO.stages, FOUR.stages), (4, 3));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct SourcedCombination<T, Buffers = U2>(PhantomData<(T, Buffers)>);
+
+/// Parameters of [`SourcedCombination`] on the device, and what it remembers from tile to tile.
+#[derive(Clone, Copy, Debug)]
+pub struct SourcedDevice<'f> {
+    alpha: Value<'f, f32>,
+    beta: Value<'f, f32>,
+    c_map: Value<'f, u64>,
+    d_map: Value<'f, u64>,
+    /// 1 after an odd number of tiles.
+    odd: Var<'f, u32>,
+}
+
+impl<'f> SourcedDevice<'f> {
+    fn reads_c(&self) -> Value<'f, bool> {
+        self.beta.differs_from(0.0)
+    }
+}
+
+/// What one thread of a warpgroup does to bring C.
+struct Copies<'f> {
+    f: &'f Builder,
+    staging: Staging,
+    c_map: Value<'f, u64>,
+    /// Shared addresses of the warpgroup's first buffer and first mbarrier.
+    buffers: Value<'f, u32>,
+    barriers: Value<'f, u32>,
+    /// How many buffers, and bytes of each.
+    count: u32,
+    bytes: u32,
+    /// Parts of the warpgroup's part of a tile.
+    parts: u32,
+    /// First element of the warpgroup's part in the output.
+    first: [Value<'f, u32>; 2],
+}
+
+impl<'f> Copies<'f> {
+    fn new<T: Element>(
+        f: &'f Builder,
+        plan: &Plan,
+        [shared, warpgroup]: [Value<'f, u32>; 2],
+        (c_map, first): (Value<'f, u64>, [Value<'f, u32>; 2]),
+    ) -> Self {
+        let staging = Staging::new::<T>(plan);
+        let (count, bytes) = (plan.staging.buffers, plan.staging.buffer_bytes);
+        Self {
+            f,
+            c_map,
+            buffers: staging.base(plan, shared, warpgroup),
+            barriers: shared + warpgroup * (count * MBARRIER_BYTES) + plan.source_barriers_offset(),
+            count,
+            bytes,
+            parts: staging.parts(plan),
+            first,
+            staging,
+        }
+    }
+
+    fn barrier(&self, part: u32) -> Value<'f, u32> {
+        self.barriers + part % self.count * MBARRIER_BYTES
+    }
+
+    /// Starts the copy of a part into its buffer, which must be free. One thread does it.
+    fn start(&self, part: u32) {
+        let (f, barrier) = (self.f, self.barrier(part));
+        f.mbarrier_arrive_expect(barrier, self.bytes);
+        let dst = self.buffers + part % self.count * self.bytes;
+        let load = TensorLoad { map: self.c_map, dst, barrier, multicast: None, hint: None };
+        let [row, column] = self.staging.coordinates(self.first, part);
+        f.tensor_load(load, [column, row].map(Value::cast));
+    }
+
+    /// Waits until a part is there. `odd` is 1 after an odd number of tiles: by then each buffer's mbarrier has completed a
+    /// phase for each of its parts in each of them.
+    fn wait(&self, part: u32, odd: Value<'f, u32>) {
+        let of_buffer = part % self.count;
+        let each_tile = (self.parts - of_buffer).div_ceil(self.count);
+        let in_tile = part / self.count % 2;
+        let parity = if each_tile.is_multiple_of(2) { self.f.constant(in_tile) } else { odd ^ in_tile };
+        self.f.mbarrier_wait(self.barrier(part), parity);
+    }
+}
+
+impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
+    type Accumulator = f32;
+    type Output = T;
+    type Arguments = LinearArguments;
+    type Device<'f> = SourcedDevice<'f>;
+    const SPEC: EpilogueSpec = EpilogueSpec {
+        staged_bits: <TmaStore<B> as Store<T>>::STAGED_BITS,
+        buffers: <TmaStore<B> as Store<T>>::BUFFERS,
+        registers: 24,
+        halvings: 0,
+        transposed: false,
+        sourced: true,
+    };
+    const OUTPUT_ALIGNMENT: u64 = <TmaStore<B> as Store<T>>::ALIGNMENT;
+
+    fn name() -> String {
+        format!("sourced{}", <TmaStore<B> as Store<T>>::suffix())
+    }
+
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> SourcedDevice<'f> {
+        SourcedDevice {
+            alpha: f.param("alpha"),
+            beta: f.param("beta"),
+            c_map: f.tensor_map("c_map"),
+            d_map: <TmaStore<B> as Store<T>>::declare(f, plan),
+            odd: f.variable(0u32),
+        }
+    }
+
+    fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
+        let LinearArguments { beta, c, c_pitch, .. } = *arguments;
+        if beta == 0.0 {
+            return Ok(());
+        }
+        let path = Path::ROOT.then("C");
+        path.check_address::<T>(c)?;
+        path.check_pitch::<T>(c_pitch, product.n)?;
+        let (alignment, pitch) = (Self::OUTPUT_ALIGNMENT, c_pitch * u64::from(T::BITS / 8));
+        for (what, value) in [("address", c), ("pitch in bytes", pitch)] {
+            if !value.is_multiple_of(alignment) {
+                let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
+                return Err(path.refuse(format!("{needed}: tensor copies bring it")));
+            }
+        }
+        Ok(())
+    }
+
+    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+        let LinearArguments { alpha, beta, c, c_pitch } = *arguments;
+        // Where C is not read, the map of D is as good as any.
+        let source = if beta == 0.0 { d } else { Output { address: c, pitch: c_pitch, ..d } };
+        let mut parameters = vec![alpha.into(), beta.into()];
+        for matrix in [source, d] {
+            parameters.extend(<TmaStore<B> as Store<T>>::parameters(plan, matrix));
+        }
+        parameters
+    }
+
+    fn begin<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: SourcedDevice<'f>,
+        consumer: Consumer<'f>,
+        piece: Piece<'f>,
+    ) {
+        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        f.if_(device.reads_c() & consumer.thread.equals(0), || {
+            let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
+            let place = [consumer.shared, consumer.warpgroup];
+            let copies = Copies::new::<T>(f, plan, place, (device.c_map, first));
+            // The last tile may still be leaving.
+            f.bulk_wait(0, true);
+            for part in 0..copies.count {
+                copies.start(part);
+            }
+        });
+    }
+
+    fn store<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: SourcedDevice<'f>,
+        _extent: Extent<'f>,
+        fragment: Fragment<'f, f32>,
+    ) {
+        let place = [fragment.shared, fragment.warpgroup];
+        let copies = Copies::new::<T>(f, plan, place, (device.c_map, fragment.first));
+        let staging = &copies.staging;
+        let matrices = TmaStore::<B>::matrices::<T>(staging, fragment.thread);
+        let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
+        let copy = |buffer, [row, column]: [Value<'f, u32>; 2]| {
+            f.tensor_store(device.d_map, buffer, [column, row].map(Value::cast));
+        };
+        let fill = |buffer, rows: [&[T::Packed<'f>]; 2]| {
+            TmaStore::<B>::fill::<T>(f, &matrices.layout, [of_lane, buffer], rows);
+        };
+        let scaled = |row: &FragmentRow<'f, f32>| {
+            row.pairs.iter().map(|pair| pair.values.map(|v| v * device.alpha)).collect()
+        };
+        let without = || {
+            let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(scaled).collect();
+            let combine = Combine { pairs_at_once: None, values: &values };
+            staging.store::<T>(f, plan, &fragment, combine, &Through { fill: &fill, copy: &copy });
+        };
+        let with = || {
+            let odd = device.odd.get();
+            // C's pairs of a part, by row.
+            let source = RefCell::new([Vec::new(), Vec::new()]);
+            let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| {
+                let with_source = |(row, source): (&FragmentRow<'f, f32>, &Vec<[Value<'f, f32>; 2]>)| {
+                    let scaled: Vec<[Value<'f, f32>; 2]> = scaled(row);
+                    scaled
+                        .iter()
+                        .zip(source)
+                        .map(|(&[low, high], &[c_low, c_high])| {
+                            [c_low.mul_add(device.beta, low), c_high.mul_add(device.beta, high)]
+                        })
+                        .collect()
+                };
+                rows.iter().zip(&*source.borrow()).map(with_source).collect()
+            };
+            let combine = Combine { pairs_at_once: Some(usize::MAX), values: &values };
+            let (rows, issues) = (staging.rows(plan, &fragment), fragment.thread.equals(0));
+            for part in 0..copies.parts {
+                copies.wait(part, odd);
+                let buffer = copies.buffers + part % copies.count * copies.bytes;
+                let pairs = staging.columns as usize / 8;
+                *source.borrow_mut() =
+                    TmaStore::<B>::drain::<T>(f, &matrices.layout, [of_lane, buffer], pairs);
+                if let [upper, lower] = &staging.packed::<T>(f, plan, &rows, part, combine)[..] {
+                    fill(buffer, [upper, lower]);
+                }
+                f.fence_proxy_async(ptx::ProxySpace::Shared);
+                f.barrier_sync(fragment.barrier(), 128);
+                f.if_(issues, || {
+                    copy(buffer, staging.coordinates(fragment.first, part));
+                    f.bulk_commit();
+                    if part + copies.count < copies.parts {
+                        f.bulk_wait(0, true);
+                        copies.start(part + copies.count);
+                    }
+                });
+            }
+            device.odd.set(odd ^ 1);
+        };
+        f.if_else(device.reads_c(), with, without);
+    }
+
+    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
+        <TmaStore<B> as Store<T>>::finish(f, plan, thread);
+    }
+}
