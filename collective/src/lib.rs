@@ -29,6 +29,7 @@ mod mainloop;
 mod operand;
 pub mod pipeline;
 mod plan;
+pub mod queue;
 pub mod random;
 mod real;
 mod sentence;

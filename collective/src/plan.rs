@@ -10,6 +10,7 @@ use cute_rs::atom::{Major, SwizzleMode, smem};
 use ptx::{Target, WgmmaTypes};
 
 use crate::operand::CachePolicy;
+use crate::queue::QueuePlan;
 use crate::sentence::Sentence;
 
 /// How the warpgroups of a CTA divide the work.
@@ -189,6 +190,8 @@ pub struct Plan {
     pub epilogue_offset: u32,
     /// Where the words begin, one for each consumer warpgroup, by which one thread tells the others something.
     pub words_offset: u32,
+    /// The queue of numbers that are drawn while the kernel runs.
+    pub queue: QueuePlan,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// Threads of a CTA.
@@ -428,6 +431,18 @@ impl Plan {
     /// # Errors
     /// The first rule of the hardware that the configuration breaks.
     pub const fn new(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Result<Self, PlanError> {
+        Self::with_queue(mainloop, epilogue, 0)
+    }
+
+    /// The same with room for a queue of `slots` numbers; none where `slots` is 0.
+    ///
+    /// # Errors
+    /// The first rule of the hardware that the configuration breaks.
+    pub const fn with_queue(
+        mainloop: MainloopSpec,
+        epilogue: EpilogueSpec,
+        slots: u32,
+    ) -> Result<Self, PlanError> {
         let [m, n, k] = mainloop.tile;
         let consumers = mainloop.consumers;
         if consumers == 0 || consumers > 3 {
@@ -471,7 +486,9 @@ impl Plan {
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
-        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES;
+        let queue_bytes = slots * (2 * MBARRIER_BYTES + QueuePlan::CHUNK_BYTES)
+            + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
+        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes;
         let fit = have.saturating_sub(epilogue_bytes + words) / per_stage;
         // Without a producer, a single stage is filled and emptied in turn.
         let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
@@ -486,7 +503,11 @@ impl Plan {
         }
         let epilogue_offset = stages * stage.bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
-        let words_offset = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
+        let queue_barriers = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
+        let words_offset = queue_barriers + 2 * slots * MBARRIER_BYTES;
+        let end = words_offset + consumers * WORD_BYTES;
+        let words = if slots > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
+        let queue = QueuePlan { slots, barriers: queue_barriers, words };
         Ok(Self {
             mainloop,
             epilogue,
@@ -496,7 +517,8 @@ impl Plan {
             barrier_offset,
             epilogue_offset,
             words_offset,
-            shared_bytes: words_offset + consumers * WORD_BYTES,
+            queue,
+            shared_bytes: queue.words + slots * QueuePlan::CHUNK_BYTES,
             threads: 128 * mainloop.warpgroups(),
             registers,
         })
@@ -600,7 +622,15 @@ impl Plan {
     /// # Panics
     /// While compiling, with the error's sentence.
     pub const fn checked(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Self {
-        match Self::new(mainloop, epilogue) {
+        Self::checked_with_queue(mainloop, epilogue, 0)
+    }
+
+    /// The same with room for a queue of `slots` numbers.
+    ///
+    /// # Panics
+    /// While compiling, with the error's sentence.
+    pub const fn checked_with_queue(mainloop: MainloopSpec, epilogue: EpilogueSpec, slots: u32) -> Self {
+        match Self::with_queue(mainloop, epilogue, slots) {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().as_str()),
         }
@@ -694,7 +724,7 @@ impl MainloopSpec {
 }
 
 /// Bytes of a word.
-const WORD_BYTES: u32 = 4;
+pub(crate) const WORD_BYTES: u32 = 4;
 
 /// Bytes of an mbarrier.
 pub(crate) const MBARRIER_BYTES: u32 = 8;

@@ -9,7 +9,10 @@ use collective::{
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
-use scheduler::{AlongM, Grouped, OneTile, Persistent, Separate, StreamK, TileScheduler, Tiles, Work};
+use scheduler::{
+    AlongM, Dynamic, Grouped, OneTile, Persistent, ReductionKind, Separate, StreamK, TileScheduler, Tiles,
+    Work,
+};
 use typenum::{U1, U2, U8, U12, U16, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
@@ -55,6 +58,9 @@ pub trait AnyGemm: Sync {
 
     /// How many workers are launched where `slots` run at once.
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
+
+    /// How the sums of divided tiles are added up; `None` where no tile is divided.
+    fn reduction(&self) -> Option<ReductionKind>;
 
     /// What one worker computes, in order.
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
@@ -109,6 +115,10 @@ where
         C::Scheduler::workers(tiles, slots)
     }
 
+    fn reduction(&self) -> Option<ReductionKind> {
+        C::Scheduler::REDUCTION
+    }
+
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         C::Scheduler::work(tiles, worker, workers)
     }
@@ -148,6 +158,20 @@ type Sourced<A, B, T> = Composed<
     TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
     SourcedCombination<T>,
     Persistent<Grouped<AlongM, U12>>,
+>;
+
+/// As [`Staged`], whose workers draw their tiles: for when other kernels run beside this one.
+type Drawn<A, B, T> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
+    LinearCombination<T, TmaStore>,
+    Dynamic<Grouped<AlongM, U12>>,
+>;
+
+/// As [`Duo`], whose clusters draw their tiles.
+type DrawnDuo<A, B, T> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>,
+    LinearCombination<T, TmaStore>,
+    Dynamic<Grouped<AlongM, U8>>,
 >;
 
 /// As [`Staged`] in clusters of 2 x 2: half the traffic from L2, which decides where rows begin inside of sectors.
@@ -218,6 +242,8 @@ const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Stream<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Duo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Drawn<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<DrawnDuo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Slim<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Deep<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -270,6 +296,8 @@ where
     all.push(entry::<Swap16<A, B, T>>("swap16"));
     all.push(entry::<Swap64<A, B, T>>("swap64"));
     all.push(entry::<Swap128<A, B, T>>("swap128"));
+    all.push(entry::<Drawn<A, B, T>>("dynamic"));
+    all.push(entry::<DrawnDuo<A, B, T>>("dynamicduo"));
     all.push(entry::<Unaligned<A, B, T>>("unaligned"));
     all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
 }

@@ -3,13 +3,14 @@
 use core::marker::PhantomData;
 
 use collective::pipeline::{ClusterPosition, Release, Ring};
+use collective::queue::{self, Part, Queue, QueuePlan};
 use collective::tree::Shape;
 use collective::{
     Consumer, Element, Epilogue, Extent, FixUp, LinearArguments, Mainloop, MainloopSpec, Piece, Plan,
     Producer, Roles, Share,
 };
 use ptx::{Builder, Entry, Function, Special, Value, Var};
-use scheduler::{Divided, ReductionKind, TileScheduler, Tiles, Work};
+use scheduler::{Divided, Draw, ReductionKind, TileScheduler, Tiles, Work};
 
 use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, Launch, Matrices, OutputRule};
@@ -64,6 +65,19 @@ where
 /// What is emitted for each piece of work.
 type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Option<Share<'f>>);
 
+/// The queue of a kernel as its scheduler sees it.
+struct Drawn<'f>(Queue<'f>);
+
+impl<'f> Draw<'f> for Drawn<'f> {
+    fn ask(&self, numbers: Value<'f, u32>) {
+        self.0.ask(numbers);
+    }
+
+    fn answer(&self) -> Value<'f, u32> {
+        self.0.answer()
+    }
+}
+
 /// The kernel of a configuration: `D = alpha * A * B + beta * C`.
 #[derive(Clone, Copy, Debug)]
 pub struct Gemm<C>(PhantomData<C>);
@@ -72,12 +86,19 @@ impl<C: GemmConfig> Gemm<C> {
     /// Every number of the kernel. Evaluating it for an illegal configuration stops the build with the reason.
     pub const PLAN: Plan = {
         let epilogue = <C::Epilogue as Epilogue>::SPEC;
+        let (divides, draws) =
+            (<C::Scheduler as TileScheduler>::REDUCTION.is_some(), <C::Scheduler as TileScheduler>::DRAWS);
         assert!(
-            !(epilogue.sourced && <C::Scheduler as TileScheduler>::REDUCTION.is_some()),
+            !(epilogue.sourced && divides),
             "SourcedCombination brings C for whole tiles, and this scheduler divides them: use LinearCombination or \
              a scheduler of whole tiles"
         );
-        Plan::checked(<C::Mainloop as Mainloop>::SPEC, epilogue)
+        assert!(
+            !(draws && divides),
+            "a scheduler whose workers draw their tiles deals out whole tiles: leave REDUCTION at None"
+        );
+        let slots = if draws { QueuePlan::SLOTS } else { 0 };
+        Plan::checked_with_queue(<C::Mainloop as Mainloop>::SPEC, epilogue, slots)
     };
 
     /// The kernel's name: its mainloop, epilogue and scheduler.
@@ -111,7 +132,7 @@ impl<C: GemmConfig> Gemm<C> {
         let k_tiles = f.param::<u32>("k_tiles");
         let epilogue = C::Epilogue::declare(f, plan);
         let scheduler = C::Scheduler::declare(f);
-        let workspace = Self::FIX_UP.map(|_| f.param::<u64>("workspace"));
+        let workspace = Self::WORKS_IN_MEMORY.then(|| f.param::<u64>("workspace"));
 
         let shared = f.shared_base();
         let ring = Ring::new(f, plan, shared);
@@ -120,6 +141,7 @@ impl<C: GemmConfig> Gemm<C> {
         f.if_(warp.equals(0), || {
             f.if_(f.elect(), || {
                 C::Mainloop::prefetch(f, mainloop);
+                queue::initialise(f, plan, shared);
                 ring.initialise(plan);
             });
         });
@@ -131,13 +153,23 @@ impl<C: GemmConfig> Gemm<C> {
 
         let [tile_m, tile_n] = Self::cluster_tile();
         let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };
-        let each_piece = |body: Body<'_, 'f>| Self::each_piece(f, plan, cluster, scheduler, tiles, body);
+        let each_piece = |part, body: Body<'_, 'f>| {
+            let queue = workspace.filter(|_| plan.queue.slots > 0);
+            let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
+            Self::each_piece(f, plan, cluster, scheduler, tiles, queue, body);
+        };
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
             f.set_max_registers(false, plan.registers.producer);
             let load = || {
                 let position = ring.producer();
-                each_piece(&|piece, _| C::Mainloop::load(f, plan, mainloop, cluster, position, piece));
+                let part = match plan.mainloop.producer {
+                    Producer::Thread => Part::Loader,
+                    Producer::Warpgroup => Part::Loaders,
+                };
+                each_piece(part, &|piece, _| {
+                    C::Mainloop::load(f, plan, mainloop, cluster, position, piece);
+                });
             };
             match plan.mainloop.producer {
                 Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
@@ -175,7 +207,7 @@ impl<C: GemmConfig> Gemm<C> {
             match plan.mainloop.roles {
                 Roles::Pingpong => {
                     let turn = f.variable(0u32);
-                    each_piece(&|piece, share| {
+                    each_piece(Part::Reader, &|piece, share| {
                         let own = Self::next_turn(f, plan, turn).equals(consumer.warpgroup);
                         f.if_else(
                             own,
@@ -184,14 +216,14 @@ impl<C: GemmConfig> Gemm<C> {
                         );
                     });
                 }
-                Roles::Cooperative | Roles::Unspecialised => each_piece(&multiply),
+                Roles::Cooperative | Roles::Unspecialised => each_piece(Part::Reader, &multiply),
             }
             C::Epilogue::finish(f, plan, thread);
         };
         let alone = || {
             let consumer = consumer(warp / 4);
             let positions = [ring.consumer(), ring.consumer()];
-            each_piece(&|piece, share| {
+            each_piece(Part::Loaders, &|piece, share| {
                 C::Epilogue::begin(f, plan, epilogue, consumer, piece);
                 store(C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece), share);
             });
@@ -246,12 +278,15 @@ impl<C: GemmConfig> Gemm<C> {
         cluster: ClusterPosition<'f>,
         scheduler: <C::Scheduler as TileScheduler>::Device<'f>,
         tiles: Tiles<Value<'f, u32>>,
+        queue: Option<Queue<'f>>,
         body: Body<'_, 'f>,
     ) {
         let MainloopSpec { tile: [tile_m, tile_n, _], cluster: [cluster_m, cluster_n], .. } = plan.mainloop;
         let worker = f.special(Special::CtaX) / plan.cluster_size();
         let workers = f.special(Special::GridX) / plan.cluster_size();
-        C::Scheduler::emit(f, scheduler, tiles, worker, workers, |work: Work<Value<'f, u32>>| {
+        let drawn = queue.map(Drawn);
+        let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
+        C::Scheduler::emit(f, scheduler, tiles, worker, workers, draw, |work: Work<Value<'f, u32>>| {
             let m = (work.m * cluster_m + cluster.m) * tile_m;
             let n = (work.n * cluster_n + cluster.n) * tile_n;
             let Work { k_begin, k_end, .. } = work;
@@ -289,13 +324,19 @@ impl<C: GemmConfig> Gemm<C> {
         None => None,
     };
 
+    /// Whether the kernel needs memory of the caller's beside its matrices.
+    const WORKS_IN_MEMORY: bool = <C::Scheduler as TileScheduler>::DRAWS || Self::FIX_UP.is_some();
+
     fn workspace_bytes(tiles: Tiles<u32>, workers: u32) -> u64 {
+        if C::Scheduler::DRAWS {
+            return QueuePlan::WORKSPACE_BYTES;
+        }
         let Divided { units, tiles } = C::Scheduler::divided(tiles, workers);
         Self::FIX_UP.map_or(0, |fix_up| fix_up.workspace_bytes(&Self::PLAN, units, tiles))
     }
 
     /// Bytes of device memory that a problem needs beside its matrices ([`Call::workspace`]), on a machine that runs
-    /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles.
+    /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles beforehand.
     pub fn workspace(problem: GemmProblem, slots: u32) -> u64 {
         let tiles = Self::tiles(problem);
         // More than a launch numbers, and so none.
@@ -338,7 +379,7 @@ impl<C: GemmConfig> Gemm<C> {
         arguments.extend(C::Epilogue::parameters(&Self::PLAN, epilogue, checked.d));
         let workers = C::Scheduler::workers(tiles, slots);
         arguments.extend(C::Scheduler::parameters(tiles, workers));
-        if Self::FIX_UP.is_some() {
+        if Self::WORKS_IN_MEMORY {
             arguments.push(matrices.workspace(Self::workspace_bytes(tiles, workers))?.into());
         }
         let ctas = [workers * Self::PLAN.cluster_size(), 1, 1];

@@ -40,9 +40,9 @@ pub struct MatrixRef {
     pub pitch: u64,
 }
 
-/// Device memory that a kernel exchanges sums in, the caller's: as much as [`Gemm::workspace`](crate::Gemm::workspace)
-/// says, zero before the first launch. Launches leave it ready for the next, of other problems and of other kernels with
-/// the same way of adding up; those that run at the same time need one each.
+/// Device memory that a kernel exchanges sums or counts drawn tiles in, the caller's: as much as
+/// [`Gemm::workspace`](crate::Gemm::workspace) says, zero before the first launch. Launches leave it ready for the next, of
+/// other problems and of other kernels with the same way of adding up; those that run at the same time need one each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkspaceRef {
     /// Device address, a multiple of 128.
@@ -75,7 +75,7 @@ pub struct Call {
     pub alpha: f32,
     /// Factor of C. Zero leaves C unread, as in BLAS.
     pub beta: f32,
-    /// Where sums are exchanged; may be `None` for kernels and problems that need nothing.
+    /// Where sums are exchanged and tiles are counted; may be `None` for kernels and problems that need nothing.
     pub workspace: Option<WorkspaceRef>,
 }
 

@@ -12,7 +12,8 @@ use emulator::Schedule;
 use half::bf16;
 use kernel::{Composed, Emulator, Engine, GemmProblem, Gpu};
 use scheduler::{
-    AlongM, AlongN, Atomic, EveryTile, Grouped, OneTile, Ordered, Persistent, Remainder, Separate, StreamK,
+    AlongM, AlongN, Atomic, Dynamic, EveryTile, Grouped, OneTile, Ordered, Persistent, Remainder, Separate,
+    StreamK,
 };
 use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U48, U64, U96, U128, U192, U256};
 
@@ -239,4 +240,45 @@ fn divided_tiles() {
         Staged<Mn, Short, Pingpong, StreamK<AlongM, Atomic, EveryTile<U4>, U1>>,
         Staged<Kk, Short, Cooperative<U1, Cluster<U1, U2>>, StreamK<AlongM, Atomic, EveryTile<U2>, U1>>,
     ];
+}
+
+/// Tiles that are drawn while the kernel runs, in every division of roles: more and fewer of them than workers.
+#[test]
+fn drawn_tiles() {
+    type Shape = Tile<U128, U64, U64>;
+    type Short = Tile<U64, U32, U16>;
+    type Copying<O, T, R> = Composed<CopyWgmma<O, T, R>, LinearCombination<bf16>, Dynamic<AlongM>>;
+    type Exchanged<O, T, R, X> =
+        Composed<TmaWgmma<O, T, R>, LinearCombination<bf16, Transposed<X>>, Dynamic<AlongM>>;
+    runs![
+        Staged<Kk, Shape, Cooperative<U2>, Dynamic<Grouped<AlongM, U8>>>,
+        With<Kn, Short, Cooperative<U1, Cluster<U1, U1>, U2>, Dynamic<AlongN>>,
+        Staged<Kk, Short, Pingpong, Dynamic<AlongM>>,
+        With<Mk, Short, Pingpong<U3>, Dynamic<AlongN>>,
+        Staged<Kk, Shape, Cooperative<U2, Cluster<U2, U1>>, Dynamic<AlongM>>,
+        With<Mn, Short, Cooperative<U1, Cluster<U2, U2>>, Dynamic<Grouped<AlongN, U2>>>,
+        Staged<Kk, Short, Pingpong<U2, Cluster<U1, U2>>, Dynamic<AlongM>>,
+        With<Kk, Shape, Unspecialised<U2, U3>, Dynamic<AlongM>>,
+        Copying<Mk, Short, Cooperative<U1>>,
+        Copying<Kk, Shape, Pingpong>,
+        Exchanged<Kk, Tile<U64, U16, U64>, Cooperative<U1>, DirectStore>,
+        Exchanged<Mk, Short, Cooperative<U1, Cluster<U2, U1>>, TmaStore>,
+    ];
+}
+
+/// Sums of nothing, a single tile, and many of one k-tile: no schedule changes D, and none shows a hazard.
+#[test]
+fn drawn_tiles_under_many_schedules() {
+    type Short<R> = With<Kk, Tile<U64, U16, U16>, R, Dynamic<AlongM>>;
+    for seed in 0..24 {
+        let slots = 1 + seed as u32 % 3;
+        let mut engine =
+            Emulator::new().with_multiprocessors(2 * slots).with_schedule(Schedule::Random, seed);
+        for (m, n, k) in [(64, 8, 40), (200, 33, 16), (130, 17, 0)] {
+            let problem = GemmProblem { m, n, k };
+            support::check::<Short<Cooperative<U1>>>(&mut engine, problem);
+            support::check::<Short<Pingpong>>(&mut engine, problem);
+            support::check::<Short<Cooperative<U1, Cluster<U2, U1>>>>(&mut engine, problem);
+        }
+    }
 }

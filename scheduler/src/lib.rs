@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod dynamic;
 mod hilbert;
 mod index;
 mod persistent;
@@ -29,7 +30,9 @@ mod raster;
 mod shares;
 mod single;
 mod stream_k;
+mod timeline;
 
+pub use dynamic::{Draw, Dynamic};
 pub use hilbert::Hilbert;
 pub use index::Index;
 pub use persistent::Persistent;
@@ -40,6 +43,8 @@ pub use stream_k::{
     Atomic, Divide, EveryTile, Heuristic, Ordered, Pieces, Reduction, ReductionKind, Remainder, Separate,
     StreamK,
 };
+
+pub use timeline::{Activity, Span, Timeline};
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
@@ -109,6 +114,9 @@ pub trait TileScheduler: 'static {
     /// How the sums of a tile's pieces are added up; `None` where every piece is a whole tile.
     const REDUCTION: Option<ReductionKind> = None;
 
+    /// Whether workers draw the numbers of their tiles from a counter while the kernel runs ([`Draw`]).
+    const DRAWS: bool = false;
+
     /// Its kernel parameters on the device, beside the extents.
     type Device<'f>: Copy;
 
@@ -126,16 +134,19 @@ pub trait TileScheduler: 'static {
     /// The values of its parameters.
     fn parameters(tiles: Tiles<u32>, workers: u32) -> Vec<Argument>;
 
-    /// The host model: what `worker` of `workers` computes, in order.
+    /// The host model: what `worker` of `workers` computes, in order. Where workers [draw](TileScheduler::DRAWS), what
+    /// they would compute if all were equally fast.
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 
-    /// Emits the same for the device: `body` is called once and its statements run for each piece of work.
+    /// Emits the same for the device: `body` is called once and its statements run for each piece of work. Schedulers
+    /// that [draw](TileScheduler::DRAWS) take further numbers from `draw`; where there is none, as the host model does.
     fn emit<'f>(
         f: &'f Builder,
         device: Self::Device<'f>,
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         workers: Value<'f, u32>,
+        draw: Option<&dyn Draw<'f>>,
         body: impl FnOnce(Work<Value<'f, u32>>),
     );
 }

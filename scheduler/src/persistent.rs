@@ -6,7 +6,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use crate::single::whole;
-use crate::{Raster, TileScheduler, Tiles, Work};
+use crate::{Draw, Raster, TileScheduler, Tiles, Work};
 
 /// Worker `w` of `W` computes tiles `w`, `w + W`, `w + 2W`, … of the order `R`.
 ///
@@ -48,6 +48,7 @@ impl<R: Raster> TileScheduler for Persistent<R> {
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         workers: Value<'f, u32>,
+        _draw: Option<&dyn Draw<'f>>,
         body: impl FnOnce(Work<Value<'f, u32>>),
     ) {
         let all = tiles.m * tiles.n;

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use crate::{Raster, TileScheduler, Tiles, Work};
+use crate::{Draw, Raster, TileScheduler, Tiles, Work};
 
 /// Every worker computes exactly one tile, in the order `R`.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +43,7 @@ impl<R: Raster> TileScheduler for OneTile<R> {
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         _workers: Value<'f, u32>,
+        _draw: Option<&dyn Draw<'f>>,
         body: impl FnOnce(Work<Value<'f, u32>>),
     ) {
         body(whole::<R, _>(worker, tiles, f.constant(0)));

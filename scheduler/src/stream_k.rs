@@ -10,7 +10,7 @@ use ptx::{Builder, Value};
 use typenum::{U4, Unsigned};
 
 use crate::single::whole;
-use crate::{Divided, Index, Raster, Shares, TileScheduler, Tiles, Work};
+use crate::{Divided, Draw, Index, Raster, Shares, TileScheduler, Tiles, Work};
 
 /// How the sums of a tile's pieces are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,12 +26,21 @@ pub enum ReductionKind {
     Separate,
 }
 
+impl ReductionKind {
+    /// What it costs to add one more piece to a tile, in k-tiles of the multiplication.
+    pub const fn cost(self) -> u32 {
+        match self {
+            Self::Ordered => 3,
+            Self::Atomic => 1,
+            Self::Separate => 0,
+        }
+    }
+}
+
 /// A [`ReductionKind`] as a type.
 pub trait Reduction: 'static {
     /// Which.
     const KIND: ReductionKind;
-    /// What it costs to add one more piece to a tile, in k-tiles of the multiplication.
-    const COST: u32;
     /// What it adds to a scheduler's name.
     const SUFFIX: &'static str;
 }
@@ -46,7 +55,6 @@ pub struct Atomic;
 
 impl Reduction for Ordered {
     const KIND: ReductionKind = ReductionKind::Ordered;
-    const COST: u32 = 3;
     const SUFFIX: &'static str = "";
 }
 
@@ -56,13 +64,11 @@ pub struct Separate;
 
 impl Reduction for Separate {
     const KIND: ReductionKind = ReductionKind::Separate;
-    const COST: u32 = 0;
     const SUFFIX: &'static str = "_separate";
 }
 
 impl Reduction for Atomic {
     const KIND: ReductionKind = ReductionKind::Atomic;
-    const COST: u32 = 1;
     const SUFFIX: &'static str = "_atomic";
 }
 
@@ -204,7 +210,7 @@ pub struct StreamK<R, A = Ordered, D = Heuristic, Least = U4>(PhantomData<(R, A,
 impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> StreamK<R, A, D, Least> {
     fn shares(tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
         let of_one_tile = matches!(A::KIND, ReductionKind::Separate);
-        D::divide(tiles, workers, Pieces { least: Least::U32, cost: A::COST, of_one_tile })
+        D::divide(tiles, workers, Pieces { least: Least::U32, cost: A::KIND.cost(), of_one_tile })
     }
 
     /// The piece of a unit that lies in `tile`, if of the unit `begin..end` is left: k-tiles counted over all divided
@@ -295,6 +301,7 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
         tiles: Tiles<Value<'f, u32>>,
         worker: Value<'f, u32>,
         workers: Value<'f, u32>,
+        _draw: Option<&dyn Draw<'f>>,
         body: impl FnOnce(Work<Value<'f, u32>>),
     ) {
         let all = tiles.m * tiles.n;

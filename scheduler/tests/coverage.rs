@@ -1,10 +1,10 @@
 //! Every schedule computes every k-tile of every output tile exactly once, whatever the machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use scheduler::{
-    AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent, Remainder,
-    Separate, StreamK, TileScheduler, Tiles,
+    AlongM, AlongN, Atomic, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent,
+    Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U4, U8};
 
@@ -45,6 +45,8 @@ fn each_tile_exactly_once() {
     covers::<Persistent<Hilbert<U2>>>();
     covers::<Persistent<Hilbert<U8>>>();
     covers::<OneTile<Grouped<AlongM, U2>>>();
+    covers::<Dynamic<AlongM>>();
+    covers::<Dynamic<Hilbert<U8>>>();
 }
 
 #[test]
@@ -109,39 +111,142 @@ fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
     }
 }
 
-fn divides_everywhere<S: TileScheduler>(least: u32) -> usize {
-    let mut configurations = 0;
-    for slots in 1..=132u32 {
-        // Other extents for every number of slots: the product of all would be too many.
-        for i in 0..40u32 {
-            let seed = slots.wrapping_mul(2_654_435_761).wrapping_add(i.wrapping_mul(40_503));
+/// CTAs of a cluster along M and N.
+const CLUSTERS: [[u32; 2]; 8] = [[1, 1], [2, 1], [1, 2], [2, 2], [4, 1], [1, 4], [4, 2], [1, 8]];
+
+/// Every number of multiprocessors up to an H200's, `each` times with other extents, clusters and k-tiles: the product of
+/// all would be too many. Gives the number of different configurations.
+fn divides_everywhere<S: TileScheduler>(least: u32, each: u32) -> usize {
+    let mut configurations = HashSet::new();
+    for multiprocessors in 1..=132u32 {
+        for i in 0..each {
+            let [cluster_m, cluster_n] = CLUSTERS[(multiprocessors + i) as usize % CLUSTERS.len()];
+            let seed = multiprocessors.wrapping_mul(2_654_435_761).wrapping_add(i.wrapping_mul(40_503));
             let small = |shift: u32, most: u32| (seed >> shift) % most;
             let most_k = if i % 4 == 0 { 300 } else { 40 };
-            let tiles = Tiles { m: 1 + small(3, 17), n: 1 + small(11, 13), k: small(19, most_k) };
+            let ctas = [1 + small(3, 17), 1 + small(11, 13)];
+            let tiles = Tiles {
+                m: ctas[0].div_ceil(cluster_m),
+                n: ctas[1].div_ceil(cluster_n),
+                k: small(19, most_k),
+            };
+            let slots = (multiprocessors / (cluster_m * cluster_n)).max(1);
             divides::<S>(tiles, slots, least.min(tiles.k));
-            configurations += 1;
+            configurations.insert((multiprocessors, [cluster_m, cluster_n], ctas, tiles.k));
         }
     }
-    configurations
+    configurations.len()
 }
+
+/// Configurations that each scheduler is tried in.
+const CONFIGURATIONS: usize = 50_000;
 
 #[test]
 fn divided_tiles_are_summed_exactly_once() {
-    let configurations = divides_everywhere::<StreamK<AlongM>>(4)
-        + divides_everywhere::<StreamK<Grouped<AlongM, U8>, Atomic>>(4)
-        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder>>(4)
-        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder, U1>>(1)
-        + divides_everywhere::<StreamK<Hilbert<U2>, Ordered, Remainder, U8>>(8)
-        + divides_everywhere::<StreamK<AlongM, Atomic, EveryTile<U2>>>(4)
-        + divides_everywhere::<StreamK<AlongM, Ordered, EveryTile<U8>, U1>>(1)
-        + divides_everywhere::<StreamK<AlongM, Separate, EveryTile<U8>, U1>>(1)
-        + divides_everywhere::<StreamK<AlongN, Separate, Heuristic, U2>>(2)
-        + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3>, U3>>(3)
-        + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic, U2>>(2)
-        + divides_everywhere::<Persistent<Grouped<AlongM, U8>>>(0)
-        + divides_everywhere::<Persistent<Hilbert<U4>>>(0)
-        + divides_everywhere::<Persistent<AlongN>>(0);
-    assert!(configurations >= 50_000, "{configurations}");
+    let configurations = divides_everywhere::<StreamK<AlongM>>(4, 40)
+        + divides_everywhere::<StreamK<Grouped<AlongM, U8>, Atomic>>(4, 40)
+        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder>>(4, 40)
+        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder, U1>>(1, 40)
+        + divides_everywhere::<StreamK<Hilbert<U2>, Ordered, Remainder, U8>>(8, 40)
+        + divides_everywhere::<StreamK<AlongM, Atomic, EveryTile<U2>>>(4, 40)
+        + divides_everywhere::<StreamK<AlongM, Ordered, EveryTile<U8>, U1>>(1, 40)
+        + divides_everywhere::<StreamK<AlongM, Separate, EveryTile<U8>, U1>>(1, 40)
+        + divides_everywhere::<StreamK<AlongN, Separate, Heuristic, U2>>(2, 40)
+        + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3>, U3>>(3, 40)
+        + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic, U2>>(2, 40);
+    assert!(configurations >= CONFIGURATIONS, "{configurations}");
+}
+
+/// A scheduler that deals out whole tiles, given by its name and an order.
+macro_rules! whole_tiles {
+    ($test:ident, $scheduler:ident) => {
+        #[test]
+        fn $test() {
+            let configurations = divides_everywhere::<$scheduler<AlongM>>(0, 80)
+                + divides_everywhere::<$scheduler<AlongN>>(0, 80)
+                + divides_everywhere::<$scheduler<Grouped<AlongM, U8>>>(0, 80)
+                + divides_everywhere::<$scheduler<Grouped<AlongN, U3>>>(0, 80)
+                + divides_everywhere::<$scheduler<Hilbert<U2>>>(0, 80)
+                + divides_everywhere::<$scheduler<Hilbert<U4>>>(0, 80);
+            assert!(configurations >= CONFIGURATIONS, "{configurations}");
+        }
+    };
+}
+
+whole_tiles!(static_tiles_are_computed_exactly_once, Persistent);
+whole_tiles!(equally_fast_workers_draw_each_tile_exactly_once, Dynamic);
+
+/// As many workers as tiles, whatever the machine: the hardware deals them out.
+#[test]
+fn single_tiles_are_computed_exactly_once() {
+    let mut configurations = 0;
+    for (m, n) in (1..=132).flat_map(|m| (1..=8).map(move |n| (m, n))) {
+        for k in 0..10 {
+            let tiles = Tiles { m, n, k };
+            let workers = OneTile::<AlongM>::workers(tiles, 132);
+            assert_eq!(workers, m * n);
+            for dealt in [
+                alone::<OneTile<AlongM>>(tiles, workers),
+                alone::<OneTile<AlongN>>(tiles, workers),
+                alone::<OneTile<Grouped<AlongM, U8>>>(tiles, workers),
+                alone::<OneTile<Grouped<AlongN, U3>>>(tiles, workers),
+                alone::<OneTile<Hilbert<U2>>>(tiles, workers),
+            ] {
+                assert_eq!(dealt.len(), workers as usize, "{tiles:?}");
+                configurations += 1;
+            }
+        }
+    }
+    assert!(configurations >= CONFIGURATIONS, "{configurations}");
+}
+
+/// The tiles that each worker's only piece is of.
+fn alone<S: TileScheduler>(tiles: Tiles<u32>, workers: u32) -> HashSet<(u32, u32)> {
+    let only = |worker| {
+        let pieces: Vec<_> = S::work(tiles, worker, workers).collect();
+        assert_eq!(pieces.len(), 1, "{} {tiles:?} worker {worker}", S::name());
+        assert!(pieces[0].m < tiles.m && pieces[0].n < tiles.n && pieces[0].k_end == tiles.k);
+        (pieces[0].m, pieces[0].n)
+    };
+    (0..workers).map(only).collect()
+}
+
+/// Workers of any speed: whoever comes next draws, and each tile is drawn once; every worker that has computed a tile asks
+/// once, so that the counter has gone round exactly once when all have stopped.
+#[test]
+fn drawn_tiles_are_computed_once_at_any_speed() {
+    let mut random = 1u32;
+    let mut below = |limit: u32| {
+        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (random >> 8) % limit.max(1)
+    };
+    let mut configurations = 0;
+    for slots in 1..=132u32 {
+        for _ in 0..380 {
+            let tiles = Tiles { m: 1 + below(17), n: 1 + below(13), k: below(40) };
+            let all = tiles.m * tiles.n;
+            let workers = Dynamic::<AlongM>::workers(tiles, slots);
+            // The tile of a number is the first one of the worker that has the number.
+            let tile = |id| Dynamic::<AlongM>::work(tiles, id, all).next().map(|work| (work.m, work.n));
+            let (mut counter, mut draws, mut computed) = (0, 0, HashSet::new());
+            let mut running: Vec<u32> = (0..workers).collect();
+            while !running.is_empty() {
+                let next = below(running.len() as u32) as usize;
+                let id = running[next];
+                if id >= all {
+                    running.swap_remove(next);
+                    continue;
+                }
+                assert!(computed.insert(tile(id)), "{tiles:?} on {slots}: number {id} again");
+                running[next] = workers + counter;
+                counter = if counter == all - 1 { 0 } else { counter + 1 };
+                draws += 1;
+            }
+            assert_eq!((computed.len() as u32, counter, draws), (all, 0, all), "{tiles:?} on {slots}");
+            configurations += 1;
+        }
+    }
+    assert!(configurations >= CONFIGURATIONS, "{configurations}");
 }
 
 /// The busiest worker's k-tiles, of a problem whose last wave is nearly empty.

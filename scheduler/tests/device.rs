@@ -1,16 +1,35 @@
 //! Device emission and host model agree: the emitted loop runs on the emulator and writes down what it computes.
 
+use emulator::Schedule;
 use emulator::{Memory, Options, Program};
 use ptx::abi::Grid;
-use ptx::{Builder, Entry, Function, Special, Target};
+use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
 use scheduler::{
-    AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent, Remainder,
-    Separate, StreamK, TileScheduler, Tiles,
+    AlongM, AlongN, Atomic, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered,
+    Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U8};
 
+/// A counter in global memory and the answer of one thread.
+struct Counter<'f> {
+    f: &'f Builder,
+    at: Value<'f, u64>,
+    drawn: Var<'f, u32>,
+}
+
+impl<'f> Draw<'f> for Counter<'f> {
+    fn ask(&self, numbers: Value<'f, u32>) {
+        let (at, order) = (Location::global(self.at, 0), (AtomicSem::Relaxed, Scope::Gpu));
+        self.drawn.set(self.f.atomic(AtomicOp::Inc, at, numbers - 1, order));
+    }
+
+    fn answer(&self) -> Value<'f, u32> {
+        self.drawn.get()
+    }
+}
+
 /// A kernel of one warp a CTA whose lane 0 records every piece of work as four numbers.
-fn recorder<S: TileScheduler>() -> Program {
+fn recorder<S: TileScheduler>(draws: bool) -> Program {
     let entry = Entry {
         name: "record".into(),
         target: Target::Sm90a,
@@ -22,10 +41,12 @@ fn recorder<S: TileScheduler>() -> Program {
         let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
         let device = S::declare(f);
         let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
+        let counter = draws.then(|| Counter { f, at: f.param("counter"), drawn: f.variable(0) });
+        let draw = counter.as_ref().map(|counter| counter as &dyn Draw<'_>);
         let (worker, workers) = (f.special(Special::CtaX), f.special(Special::GridX));
         f.if_(f.elect(), || {
             let count = f.variable(0);
-            S::emit(f, device, tiles, worker, workers, |work| {
+            S::emit(f, device, tiles, worker, workers, draw, |work| {
                 let record = records + (worker * room + count.get()).mul_wide(32);
                 f.store_global(record, 0, [work.m, work.n, work.k_begin, work.k_end]);
                 let none = f.constant(u32::MAX);
@@ -39,7 +60,7 @@ fn recorder<S: TileScheduler>() -> Program {
 }
 
 fn agrees<S: TileScheduler>() {
-    let program = recorder::<S>();
+    let program = recorder::<S>(false);
     for (m, n, k, slots) in [
         (1, 1, 6, 132),
         (3, 5, 6, 4),
@@ -103,9 +124,64 @@ fn the_device_computes_what_the_host_says() {
     agrees::<Persistent<Grouped<AlongN, U2>>>();
     agrees::<Persistent<Hilbert<U2>>>();
     agrees::<Persistent<Hilbert<U8>>>();
+    agrees::<Dynamic<Grouped<AlongM, U2>>>();
     agrees::<StreamK<AlongM>>();
     agrees::<StreamK<Grouped<AlongM, U2>, Ordered, Remainder>>();
     agrees::<StreamK<AlongN, Atomic, EveryTile<U3>>>();
     agrees::<StreamK<Hilbert<U2>, Ordered, Remainder, U1>>();
     agrees::<StreamK<AlongM, Separate, Heuristic, U2>>();
+}
+
+/// Whoever comes first, each tile is computed once, and the counter is zero again: also for a second launch on it, and for
+/// one of another problem.
+fn draws_each_tile_once<S: TileScheduler>() {
+    let program = recorder::<S>(true);
+    let mut uneven = 0;
+    for seed in 0..24 {
+        let schedule = if seed == 0 { Schedule::Latest } else { Schedule::Random };
+        let mut memory = Memory::new();
+        let counter = memory.upload(&[0; 4]);
+        for (m, n, k, slots) in [(9, 7, 5, 4), (9, 7, 5, 4), (1, 1, 3, 132), (3, 2, 0, 132), (5, 8, 1, 7)] {
+            let why = format!("{} {m} x {n} x {k} on {slots}, seed {seed}", S::name());
+            let tiles = Tiles { m, n, k };
+            let workers = S::workers(tiles, slots);
+            let room = m * n + 1;
+            let records = memory.upload(&[0xff; 32].repeat((workers * room) as usize));
+            let mut arguments = vec![m.into(), n.into(), k.into()];
+            arguments.extend(S::parameters(tiles, workers));
+            arguments.extend([records.into(), room.into(), counter.into()]);
+            let options = Options { schedule, seed, ..Options::default() };
+            program
+                .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &options)
+                .unwrap_or_else(|failure| panic!("{why}: {failure}"));
+            let mut computed = vec![0; (m * n) as usize];
+            for worker in 0..workers {
+                let count = (0..room).take_while(|i| {
+                    let at = records + u64::from(worker * room + i) * 32;
+                    let bytes = memory.read(at, 16).expect("inside");
+                    let [tile_m, tile_n, k_begin, k_end] = [0, 4, 8, 12].map(|at| {
+                        u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+                    });
+                    let exists = tile_m != u32::MAX;
+                    if exists {
+                        assert_eq!((k_begin, k_end), (0, k), "{why}");
+                        computed[(tile_m * n + tile_n) as usize] += 1;
+                    }
+                    exists
+                });
+                uneven += usize::from(count.count() != S::work(tiles, worker, workers).count());
+            }
+            assert!(computed.iter().all(|&count| count == 1), "{why}: {computed:?}");
+            assert_eq!(memory.read(counter, 4).expect("inside"), [0; 4], "{why}: the counter");
+        }
+    }
+    assert!(uneven > 0, "{}: no worker ever took another one's turn", S::name());
+}
+
+#[test]
+fn drawn_tiles_are_computed_once_whoever_comes_first() {
+    draws_each_tile_once::<Dynamic<AlongM>>();
+    draws_each_tile_once::<Dynamic<AlongN>>();
+    draws_each_tile_once::<Dynamic<Grouped<AlongM, U3>>>();
+    draws_each_tile_once::<Dynamic<Hilbert<U2>>>();
 }

@@ -46,6 +46,8 @@ pub struct Machine {
     pub odd_rows: f64,
     /// Elements of D a microsecond that one CTA converts into shared memory, from where copies take them.
     pub staged: f64,
+    /// Microseconds that a tile takes longer where its number is drawn. Not measured: an estimate.
+    pub draw: f64,
     /// How sharply the slowest resource decides: the exponent of the norm over the resources' times.
     pub sharpness: f64,
 }
@@ -80,6 +82,7 @@ impl Machine {
             direct_bytes: 1.22e6,
             odd_rows: 0.325,
             staged: 20_900.0,
+            draw: 0.05,
             sharpness: 7.6,
         }
     }

@@ -61,7 +61,8 @@ impl Machine {
         let scale = if whole_lanes { 1.0 } else { (all / walked.max(1) as f64).max(1.0) };
 
         let step = self.step(plan, call);
-        let epilogue = self.epilogue(plan, call);
+        let draw = if plan.queue.slots > 0 { self.draw } else { 0.0 };
+        let epilogue = self.epilogue(plan, call) + draw;
         let times: Vec<Lane> =
             lanes.iter().map(|slot| Lane::of(plan, slot, tiles, step.seconds, epilogue)).collect();
         let most = |part: fn(&Lane) -> f64| times.iter().map(part).fold(0.0, f64::max) * scale;

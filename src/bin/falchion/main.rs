@@ -10,6 +10,7 @@ mod failure;
 mod files;
 mod gemm;
 mod layout;
+mod schedule;
 mod trace;
 mod verify;
 
@@ -41,6 +42,7 @@ enum Command {
     Trace(trace::TraceArgs),
     Bench(bench::BenchArgs),
     Layout(layout::LayoutArgs),
+    Schedule(schedule::ScheduleArgs),
 }
 
 fn main() -> ExitCode {
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Trace(args) => args.run(),
         Command::Bench(args) => args.run(),
         Command::Layout(args) => args.run(),
+        Command::Schedule(args) => args.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,198 @@
+//! Numbers that are drawn from a counter while the kernel runs, and handed to all roles of a CTA or cluster.
+//!
+//! The thread that loads a tile asks for the next number before it loads and passes the answer on behind the loads: the
+//! counter is far away, and nobody waits for it. Of a cluster, the first CTA's loading thread draws for all.
+//!
+//! The queue is a ring of words in the shared memory of each CTA. A word has two mbarriers. *Full* completes a phase when
+//! the number is there. *Empty* completes a phase when every warp that reads the word has read it, in all CTAs of the
+//! cluster; only the first CTA's are used. Both are walked as those of the ring of stages are.
+//!
+//! The counter is the first word of the workspace. It wraps to zero with the last number of a launch. Numbers carry no
+//! data, so each draw is relaxed; what orders the draws of a launch before those of the next one on the same workspace is
+//! the end of the kernel: a launch that [overlaps](Builder::grid_wait) it waits for that before it draws.
+
+use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Special, Value, Var};
+
+use crate::plan::{MBARRIER_BYTES, MainloopSpec, Plan, Producer, Roles, WORD_BYTES};
+
+/// Where the queue lies in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueuePlan {
+    /// Numbers that it holds; 0 where nothing is drawn.
+    pub slots: u32,
+    /// Where its mbarriers begin, in bytes: full and empty ones.
+    pub barriers: u32,
+    /// Where its words begin, each in a chunk of [`CHUNK_BYTES`](Self::CHUNK_BYTES) of its own.
+    pub words: u32,
+}
+
+impl QueuePlan {
+    /// Numbers of a queue: as many as an even ring of stages has of the shortest tiles.
+    pub const SLOTS: u32 = 4;
+
+    /// Bytes from one word to the next: those of a chunk that stores to a peer may be on their way to.
+    pub const CHUNK_BYTES: u32 = 16;
+
+    /// Bytes of the workspace that the counter takes: nobody shares its line of L2.
+    pub const WORKSPACE_BYTES: u64 = 128;
+}
+
+/// What a thread does with the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// One thread of the CTA starts the loads, and draws for all.
+    Loader,
+    /// All threads of the CTA's first warpgroup load, or all warpgroups load and multiply: the CTA's first thread draws.
+    Loaders,
+    /// Whole warps of the CTA read what others have drawn.
+    Reader,
+}
+
+/// The queue as one role sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Queue<'f> {
+    f: &'f Builder,
+    part: Part,
+    plan: QueuePlan,
+    cluster: u32,
+    base: Value<'f, u32>,
+    counter: Value<'f, u64>,
+    /// The number that this thread has drawn.
+    drawn: Var<'f, u32>,
+    slot: Var<'f, u32>,
+    parity: Var<'f, u32>,
+}
+
+/// Addresses of a word and its barriers.
+#[derive(Clone, Copy, Debug)]
+struct Slot<'f> {
+    full: Value<'f, u32>,
+    empty: Value<'f, u32>,
+    word: Value<'f, u32>,
+}
+
+/// Initialises the queue's barriers; one thread does it, before [`Ring::initialise`](crate::pipeline::Ring::initialise).
+pub fn initialise<'f>(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) {
+    for slot in 0..plan.queue.slots {
+        let Slot { full, empty, .. } = Slot::new(&plan.queue, base, f.constant(slot));
+        f.mbarrier_init(full, 1);
+        f.mbarrier_init(empty, readers(&plan.mainloop) * plan.cluster_size());
+    }
+}
+
+/// Arrivals of one CTA that say that a number has been read.
+const fn readers(mainloop: &MainloopSpec) -> u32 {
+    let loaders = match (mainloop.roles, mainloop.producer) {
+        (Roles::Unspecialised, _) => 0,
+        (_, Producer::Warpgroup) => WARPS,
+        // Alone, it knows what it has drawn.
+        (_, Producer::Thread) => (mainloop.cluster[0] * mainloop.cluster[1] > 1) as u32,
+    };
+    mainloop.consumers * WARPS + loaders
+}
+
+/// Warps of a warpgroup.
+const WARPS: u32 = 4;
+
+impl<'f> Slot<'f> {
+    fn new(plan: &QueuePlan, base: Value<'f, u32>, index: Value<'f, u32>) -> Self {
+        let full = base + plan.barriers + index * MBARRIER_BYTES;
+        let empty = full + plan.slots * MBARRIER_BYTES;
+        Self { full, empty, word: base + plan.words + index * QueuePlan::CHUNK_BYTES }
+    }
+}
+
+impl<'f> Queue<'f> {
+    /// The queue in the dynamic shared memory that begins at `base`, before the first number.
+    pub fn new(
+        f: &'f Builder,
+        plan: &Plan,
+        base: Value<'f, u32>,
+        workspace: Value<'f, u64>,
+        part: Part,
+    ) -> Self {
+        Self {
+            f,
+            part,
+            plan: plan.queue,
+            cluster: plan.cluster_size(),
+            base,
+            counter: workspace,
+            drawn: f.variable(0u32),
+            slot: f.variable(0u32),
+            parity: f.variable(0u32),
+        }
+    }
+
+    /// Asks for the next of `numbers` numbers if it is the executing thread that draws. Nothing waits for the answer.
+    pub fn ask(&self, numbers: Value<'f, u32>) {
+        self.if_drawing(|| {
+            let (at, order) = (Location::global(self.counter, 0), (AtomicSem::Relaxed, Scope::Gpu));
+            self.drawn.set(self.f.atomic(AtomicOp::Inc, at, numbers - 1, order));
+        });
+    }
+
+    /// Passes on what has been drawn, and gives each thread the number that was.
+    pub fn answer(&self) -> Value<'f, u32> {
+        let (f, parity) = (self.f, self.parity.get());
+        let slot = Slot::new(&self.plan, self.base, self.slot.get());
+        self.pass_on(slot, parity);
+        let number = if self.alone() { self.drawn.get() } else { self.read(slot, parity) };
+        let next = self.slot.get() + 1;
+        let wraps = next.equals(self.plan.slots);
+        self.parity.set((parity ^ 1).where_or(wraps, parity));
+        self.slot.set(f.constant(0u32).where_or(wraps, next));
+        number
+    }
+
+    /// Whether the executing thread knows all numbers because it has drawn them.
+    fn alone(&self) -> bool {
+        self.part == Part::Loader && self.cluster == 1
+    }
+
+    fn if_drawing(&self, body: impl FnOnce()) {
+        let f = self.f;
+        match self.part {
+            Part::Loader if self.cluster == 1 => body(),
+            Part::Loader => f.if_(f.special(Special::ClusterRank).equals(0), body),
+            Part::Loaders => f.if_(f.special(Special::ThreadX).equals(0), body),
+            Part::Reader => (),
+        }
+    }
+
+    fn pass_on(&self, slot: Slot<'f>, parity: Value<'f, u32>) {
+        let f = self.f;
+        if self.part == Part::Loader && self.cluster > 1 {
+            f.mbarrier_arrive_expect(slot.full, WORD_BYTES);
+        }
+        self.if_drawing(|| {
+            // Fresh barriers are "already empty" in the phase before their first.
+            f.mbarrier_wait(slot.empty, parity ^ 1);
+            if self.cluster == 1 {
+                f.store_shared(slot.word, 0, [self.drawn.get()]);
+                f.mbarrier_arrive(slot.full);
+                return;
+            }
+            for rank in 0..self.cluster {
+                let there = |address| f.map_shared(address, rank);
+                f.store_async((there(slot.word), there(slot.full)), [self.drawn.get()]);
+            }
+        });
+    }
+
+    fn read(&self, slot: Slot<'f>, parity: Value<'f, u32>) -> Value<'f, u32> {
+        let f = self.f;
+        f.mbarrier_wait(slot.full, parity);
+        let [word] = f.load_shared_vector(slot.word, 0);
+        let (number, speaks) = match self.part {
+            Part::Loader => (word, f.constant(true)),
+            // Behind the exchange, every lane has read the word.
+            Part::Loaders | Part::Reader => (f.shuffle(word, 0), f.special(Special::Lane).equals(0)),
+        };
+        f.if_(speaks, || match self.cluster {
+            1 => f.mbarrier_arrive(slot.empty),
+            _ => f.mbarrier_arrive_cluster(f.map_shared(slot.empty, 0u32)),
+        });
+        number
+    }
+}

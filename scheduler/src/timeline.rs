@@ -1,0 +1,237 @@
+//! What runs where and when, if every k-tile takes equally long: a schedule as a picture shows it.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use crate::{ReductionKind, Tiles, Work};
+
+/// What a slot does for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Multiplies a piece of work.
+    Multiply(Work<u32>),
+    /// Waits for the sums of the piece's tile.
+    Wait(Work<u32>),
+    /// Adds up sums of the piece's tile.
+    FixUp(Work<u32>),
+}
+
+/// Something that a slot does. Times are in k-tiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// The slot.
+    pub slot: u32,
+    /// The worker that runs there.
+    pub worker: u32,
+    /// When it begins.
+    pub start: u64,
+    /// When it ends.
+    pub end: u64,
+    /// What it is.
+    pub activity: Activity,
+}
+
+/// A launch on a machine that runs some workers at once, in k-tiles of the multiplication.
+///
+/// Workers begin in order, each on the slot that is free first, as the hardware deals CTAs out. Nothing but multiplying,
+/// waiting for sums and adding them up takes time: loads and epilogues overlap the next tile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    /// Workers that run at once.
+    pub slots: u32,
+    /// What they do: by slot, then in order.
+    pub spans: Vec<Span>,
+    /// When the last one ends.
+    pub end: u64,
+}
+
+/// How far a tile's sum has come.
+#[derive(Default)]
+struct Sum {
+    k_tiles: u32,
+    pieces: u64,
+    /// When the last piece so far has been multiplied.
+    end: u64,
+    /// Spans that wait for it.
+    waiting: Vec<Span>,
+}
+
+struct Run<W> {
+    tiles: Tiles<u32>,
+    reduction: Option<ReductionKind>,
+    work: W,
+    workers: core::ops::Range<u32>,
+    present: HashMap<u32, (u32, Box<dyn Iterator<Item = Work<u32>>>)>,
+    free: BinaryHeap<Reverse<(u64, u32)>>,
+    sums: HashMap<(u32, u32), Sum>,
+    spans: Vec<Span>,
+}
+
+impl Timeline {
+    /// The timeline of `workers` workers on `slots` slots; `work` is the scheduler's host model.
+    pub fn new<W>(
+        tiles: Tiles<u32>,
+        workers: u32,
+        slots: u32,
+        reduction: Option<ReductionKind>,
+        work: W,
+    ) -> Self
+    where
+        W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>,
+    {
+        let slots = slots.max(1);
+        let mut run = Run {
+            tiles,
+            reduction,
+            work,
+            workers: 0..workers,
+            present: HashMap::new(),
+            free: (0..slots.min(workers)).map(|slot| Reverse((0, slot))).collect(),
+            sums: HashMap::new(),
+            spans: Vec::new(),
+        };
+        while let Some(Reverse((time, slot))) = run.free.pop() {
+            run.step(time, slot);
+        }
+        let mut spans = run.spans;
+        spans.sort_by_key(|span| (span.slot, span.start, span.end));
+        let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
+        Self { slots, spans, end }
+    }
+
+    /// K-tiles that all slots together spend in what `counts` holds for.
+    pub fn spent(&self, counts: impl Fn(&Activity) -> bool) -> u64 {
+        self.spans.iter().filter(|span| counts(&span.activity)).map(|span| span.end - span.start).sum()
+    }
+}
+
+impl<W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>> Run<W> {
+    /// A slot that is free at `time` takes its worker's next piece, or the next worker.
+    fn step(&mut self, time: u64, slot: u32) {
+        let next = self.present.get_mut(&slot).and_then(|(worker, rest)| Some((*worker, rest.next()?)));
+        let Some((worker, piece)) = next else {
+            if let Some(worker) = self.workers.next() {
+                self.present.insert(slot, (worker, (self.work)(worker)));
+                self.free.push(Reverse((time, slot)));
+            }
+            return;
+        };
+        let length = piece.k_end - piece.k_begin;
+        let end = time + u64::from(length);
+        let multiply = Span { slot, worker, start: time, end, activity: Activity::Multiply(piece) };
+        self.spans.push(multiply);
+        let divided = length < self.tiles.k;
+        match self.reduction.filter(|_| divided) {
+            None => self.free.push(Reverse((end, slot))),
+            Some(reduction) => self.exchange(reduction, multiply, piece),
+        }
+    }
+
+    /// What follows the multiplication of a piece of a divided tile.
+    fn exchange(&mut self, reduction: ReductionKind, multiply: Span, piece: Work<u32>) {
+        let Span { slot, end, .. } = multiply;
+        let sum = self.sums.entry((piece.m, piece.n)).or_default();
+        sum.k_tiles += piece.k_end - piece.k_begin;
+        sum.pieces += 1;
+        sum.end = sum.end.max(end);
+        let wait = Span { start: end, activity: Activity::Wait(piece), ..multiply };
+        match reduction {
+            ReductionKind::Atomic => self.add_up(wait, 1),
+            ReductionKind::Ordered if piece.k_end < self.tiles.k => self.free.push(Reverse((end, slot))),
+            ReductionKind::Ordered | ReductionKind::Separate => sum.waiting.push(wait),
+        }
+        let sum = self.sums.entry((piece.m, piece.n)).or_default();
+        if sum.k_tiles == self.tiles.k {
+            let (ready, others) = (sum.end, sum.pieces - 1);
+            for wait in core::mem::take(&mut sum.waiting) {
+                self.add_up(Span { end: wait.start.max(ready), ..wait }, others);
+            }
+        }
+    }
+
+    /// A slot has waited, and adds so many sums.
+    fn add_up(&mut self, wait: Span, sums: u64) {
+        let cost = self.reduction.map_or(0, ReductionKind::cost);
+        let end = wait.end + sums * u64::from(cost);
+        if wait.end > wait.start {
+            self.spans.push(wait);
+        }
+        if let (true, Activity::Wait(piece)) = (end > wait.end, wait.activity) {
+            self.spans.push(Span { start: wait.end, end, activity: Activity::FixUp(piece), ..wait });
+        }
+        self.free.push(Reverse((end, wait.slot)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use typenum::{U1, U2};
+
+    use super::*;
+    use crate::{AlongM, Atomic, EveryTile, OneTile, Ordered, Persistent, Remainder, StreamK, TileScheduler};
+
+    fn timeline<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Timeline {
+        let workers = S::workers(tiles, slots);
+        Timeline::new(tiles, workers, slots, S::REDUCTION, |worker| S::work(tiles, worker, workers))
+    }
+
+    /// Times by hand: when the last slot ends, and what is multiplied, waited for and added up.
+    #[test]
+    fn times_are_those_of_pencil_and_paper() {
+        let tiles = |m, n, k| Tiles { m, n, k };
+        let spent = |t: &Timeline| {
+            [
+                t.end,
+                t.spent(|a| matches!(a, Activity::Multiply(_))),
+                t.spent(|a| matches!(a, Activity::Wait(_))),
+                t.spent(|a| matches!(a, Activity::FixUp(_))),
+            ]
+        };
+        for (why, timeline, want) in [
+            ("two waves", timeline::<Persistent<AlongM>>(tiles(3, 1, 10), 2), [20, 30, 0, 0]),
+            ("the hardware deals out", timeline::<OneTile<AlongM>>(tiles(5, 1, 4), 2), [12, 20, 0, 0]),
+            ("nothing to multiply", timeline::<Persistent<AlongM>>(tiles(2, 2, 0), 2), [0, 0, 0, 0]),
+            ("no tiles", timeline::<Persistent<AlongM>>(tiles(0, 2, 5), 2), [0, 0, 0, 0]),
+            // Halves of 4: the second adds the first one's sum, which costs 3.
+            (
+                "halves in order",
+                timeline::<StreamK<AlongM, Ordered, EveryTile<U2>, U1>>(tiles(1, 1, 8), 2),
+                [7, 8, 0, 3],
+            ),
+            (
+                "halves as they come",
+                timeline::<StreamK<AlongM, Atomic, EveryTile<U2>, U1>>(tiles(1, 1, 8), 2),
+                [5, 8, 0, 2],
+            ),
+            // 9 k-tiles for each of 2 workers: 6 + 3 and 3 + 6; the second begins with tile 2's 6, waits for nobody's sum.
+            (
+                "a wave and a half",
+                timeline::<StreamK<AlongM, Ordered, Remainder, U1>>(tiles(3, 1, 6), 2),
+                [12, 18, 0, 3],
+            ),
+        ] {
+            assert_eq!(spent(&timeline), want, "{why}: {timeline:?}");
+        }
+    }
+
+    /// No slot does two things at a time, and all is multiplied.
+    #[test]
+    fn slots_do_one_thing_at_a_time() {
+        for k in [1, 7, 33] {
+            for slots in [1, 3, 8] {
+                let tiles = Tiles { m: 5, n: 3, k };
+                for timeline in [
+                    timeline::<StreamK<AlongM, Ordered, Remainder, U1>>(tiles, slots),
+                    timeline::<StreamK<AlongM, crate::Separate, EveryTile<U2>, U1>>(tiles, slots),
+                    timeline::<OneTile<AlongM>>(tiles, slots),
+                ] {
+                    for pair in timeline.spans.windows(2) {
+                        assert!(pair[0].slot < pair[1].slot || pair[0].end <= pair[1].start, "{pair:?}");
+                    }
+                    let multiplied = timeline.spent(|activity| matches!(activity, Activity::Multiply(_)));
+                    assert_eq!(multiplied, u64::from(tiles.m * tiles.n * k));
+                }
+            }
+        }
+    }
+}

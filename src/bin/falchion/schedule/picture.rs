@@ -1,0 +1,102 @@
+//! The schedule as text: a row for each slot, time from left to right.
+
+use std::io::{self, Write};
+
+use scheduler::{Activity, Span};
+
+use super::Schedule;
+
+/// Most columns that one k-tile is drawn with.
+const WIDEST: u64 = 12;
+
+/// Columns of the picture and the k-tiles that they stand for.
+struct Scale {
+    columns: u64,
+    end: u64,
+}
+
+impl Scale {
+    fn new(end: u64, columns: u32) -> Self {
+        let columns = u64::from(columns);
+        let wide = (columns / end.max(1)).min(WIDEST);
+        Self { columns: if wide > 0 { end * wide } else { columns }, end }
+    }
+
+    fn column(&self, time: u64) -> u64 {
+        time * self.columns / self.end.max(1)
+    }
+
+    fn describe(&self) -> String {
+        if self.columns >= self.end {
+            match self.columns / self.end.max(1) {
+                0 | 1 => "a column is a k-tile".to_owned(),
+                wide => format!("{wide} columns are a k-tile"),
+            }
+        } else {
+            format!("a column is {:.1} k-tiles", self.end as f64 / self.columns as f64)
+        }
+    }
+}
+
+/// Draws at most `rows` slots.
+pub(super) fn draw(out: &mut impl Write, schedule: &Schedule, rows: u32, columns: u32) -> io::Result<()> {
+    let timeline = &schedule.timeline;
+    let scale = Scale::new(timeline.end, columns);
+    let slots: Vec<&[Span]> = timeline.spans.chunk_by(|a, b| a.slot == b.slot).collect();
+    let rows = rows as usize;
+    let (head, tail) = if slots.len() > rows { (rows - rows / 3, rows / 3) } else { (slots.len(), 0) };
+    for slot in &slots[..head] {
+        row(out, schedule, &scale, slot)?;
+    }
+    if head + tail < slots.len() {
+        writeln!(out, "{:>5} {} more slots", "...", slots.len() - head - tail)?;
+    }
+    for slot in &slots[slots.len() - tail..] {
+        row(out, schedule, &scale, slot)?;
+    }
+    let unused = timeline.slots as usize - slots.len();
+    if unused > 0 {
+        writeln!(out, "{unused} slots have nothing to do")?;
+    }
+    let parts = if schedule.entry.reduction().is_some() {
+        ", [row,column- a part of its K, ~ waits for sums, + adds them up"
+    } else {
+        ""
+    };
+    writeln!(out, "\n[row,column= a tile of D{parts}, . idle; {}", scale.describe())
+}
+
+fn row(out: &mut impl Write, schedule: &Schedule, scale: &Scale, spans: &[Span]) -> io::Result<()> {
+    let mut text = String::new();
+    for span in spans {
+        let (from, to) = (scale.column(span.start) as usize, scale.column(span.end) as usize);
+        while text.len() < from {
+            text.push('.');
+        }
+        if to > text.len() {
+            text.push_str(&cell(schedule, span, to - text.len()));
+        }
+    }
+    while (text.len() as u64) < scale.columns {
+        text.push('.');
+    }
+    let slot = spans.first().map_or(0, |span| span.slot);
+    writeln!(out, "{slot:5} {text}")
+}
+
+/// A span in exactly `width` characters, at least one.
+fn cell(schedule: &Schedule, span: &Span, width: usize) -> String {
+    let work = match &span.activity {
+        Activity::Wait(_) => return "~".repeat(width),
+        Activity::FixUp(_) => return "+".repeat(width),
+        Activity::Multiply(work) => work,
+    };
+    let [row, column] = schedule.place(work);
+    let (divided, short) = (schedule.divided(work), format!("[{row},{column}"));
+    let long = if divided { format!("{short} {}..{}", work.k_begin, work.k_end) } else { short.clone() };
+    let label = [long, short].into_iter().find(|label| label.len() <= width);
+    let fill = if divided { "-" } else { "=" };
+    let label = label.unwrap_or_else(|| "[".to_owned());
+    let rest = fill.repeat(width - label.len());
+    format!("{label}{rest}")
+}

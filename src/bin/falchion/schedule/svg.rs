@@ -1,0 +1,156 @@
+//! The schedule as a picture: what every slot does over time, and below it D's tiles by the time at which they begin.
+
+use core::fmt::{self, Write as _};
+
+use scheduler::{Activity, Span};
+
+use super::{Schedule, does};
+
+const WIDTH: f64 = 1600.0;
+/// Where the boxes begin, behind the rows' names.
+const LEFT: f64 = 70.0;
+const ROW: f64 = 14.0;
+const LINE: f64 = 16.0;
+/// Boxes below this width are not drawn.
+const THINNEST: f64 = 0.05;
+/// Boxes from this width on have room for their tile.
+const LABELLED: f64 = 46.0;
+/// The longer side of the map of D.
+const MAP: f64 = 640.0;
+
+const WHOLE: [&str; 2] = ["#56b4e9", "#8fd0f5"];
+const PART: [&str; 2] = ["#009e73", "#66c4aa"];
+const WAIT: &str = "#e3e3e3";
+const FIX_UP: &str = "#d55e00";
+
+/// The picture as a document.
+pub(super) fn document(schedule: &Schedule) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut text, schedule);
+    text
+}
+
+fn write(text: &mut String, schedule: &Schedule) -> fmt::Result {
+    let timeline = &schedule.timeline;
+    let summary = schedule.summary();
+    let top = 24.0 + summary.len() as f64 * LINE + 26.0;
+    let slots = timeline.spans.chunk_by(|a, b| a.slot == b.slot).count();
+    let [rows, columns] = schedule.grid().map(f64::from);
+    let side = (MAP / rows.max(columns)).min(40.0);
+    let map_top = top + slots as f64 * ROW + 40.0;
+    let height = map_top + rows * side + 20.0;
+    writeln!(
+        text,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height:.0}\" \
+         font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>"
+    )?;
+    for (i, line) in summary.iter().enumerate() {
+        let y = 20.0 + i as f64 * LINE;
+        writeln!(
+            text,
+            "<text x=\"8\" y=\"{y}\" xml:space=\"preserve\" font-family=\"monospace\">{line}</text>"
+        )?;
+    }
+    let legend = [
+        ("a tile", WHOLE[0]),
+        ("a part of its K", PART[0]),
+        ("waits for sums", WAIT),
+        ("adds them up", FIX_UP),
+    ];
+    for (i, (name, colour)) in legend.into_iter().enumerate() {
+        let x = 8.0 + i as f64 * 130.0;
+        writeln!(
+            text,
+            "<rect x=\"{x}\" y=\"{}\" width=\"12\" height=\"12\" fill=\"{colour}\"/>",
+            top - 22.0
+        )?;
+        writeln!(text, "<text x=\"{}\" y=\"{}\">{name}</text>", x + 16.0, top - 12.0)?;
+    }
+    let scale = (WIDTH - LEFT - 10.0) / timeline.end.max(1) as f64;
+    for (i, spans) in timeline.spans.chunk_by(|a, b| a.slot == b.slot).enumerate() {
+        let y = top + i as f64 * ROW;
+        let slot = spans.first().map_or(0, |span| span.slot);
+        writeln!(text, "<text x=\"8\" y=\"{}\">slot {slot}</text>", y + 11.0)?;
+        let mut odd = false;
+        for span in spans {
+            odd ^= matches!(span.activity, Activity::Multiply(_));
+            draw(text, schedule, span, (y, scale), usize::from(!odd))?;
+        }
+    }
+    writeln!(
+        text,
+        "<text x=\"8\" y=\"{}\">D, {rows} x {columns} tiles: the darker, the later a tile begins</text>",
+        map_top - 10.0
+    )?;
+    map(text, schedule, map_top, side)?;
+    text.push_str("</svg>\n");
+    Ok(())
+}
+
+fn title(schedule: &Schedule, span: &Span) -> String {
+    let (does, work) = does(&span.activity);
+    let [row, column] = schedule.place(work);
+    format!(
+        "worker {}: {does}, tile {row},{column}, k-tiles {}..{}, from {} to {}",
+        span.worker, work.k_begin, work.k_end, span.start, span.end
+    )
+}
+
+fn draw(
+    text: &mut String,
+    schedule: &Schedule,
+    span: &Span,
+    (y, scale): (f64, f64),
+    shade: usize,
+) -> fmt::Result {
+    let (x, width) = (LEFT + span.start as f64 * scale, (span.end - span.start) as f64 * scale);
+    if width < THINNEST {
+        return Ok(());
+    }
+    let fill = match &span.activity {
+        Activity::Multiply(work) if schedule.divided(work) => PART[shade % 2],
+        Activity::Multiply(_) => WHOLE[shade % 2],
+        Activity::Wait(_) => WAIT,
+        Activity::FixUp(_) => FIX_UP,
+    };
+    writeln!(
+        text,
+        "<rect x=\"{x:.2}\" y=\"{}\" width=\"{width:.2}\" height=\"{}\" fill=\"{fill}\"><title>{}</title></rect>",
+        y + 1.0,
+        ROW - 2.0,
+        title(schedule, span)
+    )?;
+    if let (true, Activity::Multiply(work)) = (width >= LABELLED, &span.activity) {
+        let [row, column] = schedule.place(work);
+        writeln!(
+            text,
+            "<text x=\"{:.2}\" y=\"{}\" pointer-events=\"none\">{row},{column}</text>",
+            x + 3.0,
+            y + 11.0
+        )?;
+    }
+    Ok(())
+}
+
+/// D's tiles, each where its first k-tile is multiplied.
+fn map(text: &mut String, schedule: &Schedule, top: f64, side: f64) -> fmt::Result {
+    let end = schedule.timeline.end.max(1) as f64;
+    for span in &schedule.timeline.spans {
+        let Activity::Multiply(work) = &span.activity else { continue };
+        if work.k_begin > 0 {
+            continue;
+        }
+        let [row, column] = schedule.place(work).map(f64::from);
+        let lightness = 92.0 - 62.0 * span.start as f64 / end;
+        writeln!(
+            text,
+            "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{side:.2}\" height=\"{side:.2}\" \
+             fill=\"hsl(205,70%,{lightness:.0}%)\" stroke=\"white\" stroke-width=\"0.5\"><title>{}</title></rect>",
+            8.0 + column * side,
+            top + row * side,
+            title(schedule, span)
+        )?;
+    }
+    Ok(())
+}
