@@ -56,12 +56,16 @@ struct Sum {
     waiting: Vec<Span>,
 }
 
+/// A worker's pieces, in order.
+type Pieces = Box<dyn Iterator<Item = Work<u32>>>;
+
 struct Run<W> {
     tiles: Tiles<u32>,
     reduction: Option<ReductionKind>,
     work: W,
     workers: core::ops::Range<u32>,
-    present: HashMap<u32, (u32, Box<dyn Iterator<Item = Work<u32>>>)>,
+    /// By slot: its worker, and the pieces that it has not begun.
+    present: HashMap<u32, (u32, Pieces)>,
     free: BinaryHeap<Reverse<(u64, u32)>>,
     sums: HashMap<(u32, u32), Sum>,
     spans: Vec<Span>,
@@ -105,7 +109,7 @@ impl Timeline {
     }
 }
 
-impl<W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>> Run<W> {
+impl<W: Fn(u32) -> Pieces> Run<W> {
     /// A slot that is free at `time` takes its worker's next piece, or the next worker.
     fn step(&mut self, time: u64, slot: u32) {
         let next = self.present.get_mut(&slot).and_then(|(worker, rest)| Some((*worker, rest.next()?)));
