@@ -208,3 +208,85 @@ fn illegal_arguments_name_their_node() {
     let words = "epilogue: N is 31, a multiple of 2 was needed: the columns are gated in pairs";
     assert_eq!(launch.expect_err("odd").to_string(), words);
 }
+
+/// The bits that an ordered reduction leaves, from a kernel on so many multiprocessors.
+fn reduced<C, X>(multiprocessors: u32, problem: GemmProblem, place: fn(&X::Arguments) -> u64) -> Vec<u8>
+where
+    X: falchion::verify::Sample,
+    C: GemmConfig,
+    C::Epilogue:
+        falchion::collective::HasTree<Tree = X> + falchion::collective::Epilogue<Arguments = X::Arguments>,
+{
+    let mut engine = Emulator::new().with_multiprocessors(multiprocessors);
+    let mut bench = Bench::new(&mut engine, 5);
+    let arguments = X::sample(&mut bench, Shape { m: problem.m, n: problem.n }).expect("memory");
+    if let Err(error) = bench.check::<C>(problem, &arguments) {
+        panic!("{}: {error}", Gemm::<C>::name());
+    }
+    bench.read(place(&arguments)).expect("a result")
+}
+
+#[test]
+fn ordered_reductions_have_the_same_bits_in_every_run() {
+    type Rows = OrderedRow<Sum, Accumulator>;
+    type Columns = OrderedColumn<Sum, Accumulator>;
+    type All = OrderedScalar<Sum, Accumulator>;
+    type Bands = Persistent<Grouped<AlongM, U2>>;
+    type Turns<X> =
+        Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEpilogue<bf16, TmaStore, X>, Bands>;
+    type Cluster22<X> = Composed<
+        TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2, Cluster<U2, U2>>>,
+        TreeEpilogue<bf16, DirectStore, X>,
+        Bands,
+    >;
+    let problem = GemmProblem { m: 300, n: 200, k: 72 };
+    // In the rows of one column no tile shows.
+    let rows = reduced::<Small<DirectStore, Rows>, Rows>(1, problem, |((row, _), ())| row.address);
+    for multiprocessors in [2, 5, 9] {
+        let place: fn(&<Rows as Node>::Arguments) -> u64 = |((row, _), ())| row.address;
+        assert_eq!(reduced::<Small<TmaStore, Rows>, Rows>(multiprocessors, problem, place), rows);
+        assert_eq!(reduced::<Turns<Rows>, Rows>(multiprocessors, problem, place), rows);
+        assert_eq!(reduced::<Cluster22<Rows>, Rows>(multiprocessors * 4, problem, place), rows);
+    }
+    let columns = reduced::<Turns<Columns>, Columns>(1, problem, |((column, _), ())| column.address);
+    let all = reduced::<Turns<All>, All>(1, problem, |((address, _), ())| *address);
+    for multiprocessors in [2, 5, 9] {
+        let place: fn(&<Columns as Node>::Arguments) -> u64 = |((column, _), ())| column.address;
+        assert_eq!(reduced::<Turns<Columns>, Columns>(multiprocessors, problem, place), columns);
+        reduced::<Cluster22<Columns>, Columns>(multiprocessors * 4, problem, place);
+        let place: fn(&<All as Node>::Arguments) -> u64 = |((address, _), ())| *address;
+        assert_eq!(reduced::<Turns<All>, All>(multiprocessors, problem, place), all);
+        reduced::<Cluster22<All>, All>(multiprocessors * 4, problem, place);
+    }
+}
+
+#[test]
+fn scratch_that_is_too_small_and_rows_that_are_too_long_are_refused() {
+    let problem = GemmProblem { m: 64, n: 40, k: 64 };
+    let at = |address| MatrixRef { address, pitch: 64 };
+    let matrices = Matrices { problem, a: at(0x1000), b: at(0x2000), d: at(0x3000), workspace: None };
+    type Rows = OrderedRow<Sum, Accumulator>;
+    let refusal = |address, bytes| {
+        let row = RowArgument { address: 0x4000, len: 40 };
+        let launch = Gemm::<Small<DirectStore, Rows>>::launch_with(
+            &matrices,
+            &((row, Scratch { address, bytes }), ()),
+            132,
+        );
+        launch.expect_err("illegal").to_string()
+    };
+    // Five counters up to 32 B, and 4 groups of 16 rows.
+    let needed = 32 + 4 * 40 * 4;
+    assert_eq!(refusal(0x8000, needed - 1), "sum.scratch: it has 671 B, 672 were needed");
+    assert_eq!(refusal(0x8004, needed), "sum.scratch: it begins at 0x8004, a multiple of 16 B was needed");
+    let launch = Gemm::<Small<DirectStore, TopKSoftmax<U2, Accumulator>>>::launch_with(&matrices, &(), 132);
+    let words = "N is 40, at most tile N = 32 was needed: the epilogue looks at whole rows";
+    assert_eq!(launch.expect_err("two tiles").to_string(), words);
+    let launch = Gemm::<Small<DirectStore, Gated<Glu<Silu>, Accumulator, Blocks>>>::launch_with(
+        &matrices,
+        &((), ()),
+        132,
+    );
+    let words = "epilogue: N is 40, a multiple of 16 was needed: the columns are gated in blocks of 8";
+    assert_eq!(launch.expect_err("half a block").to_string(), words);
+}

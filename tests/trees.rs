@@ -1,10 +1,13 @@
 //! Trees of every kind of node on random shapes: what the kernel writes in the emulator is what the tree is on the host.
 
+mod random;
+
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
-use falchion::collective::{Fast, Fastest, Store};
+use falchion::collective::{Fast, Fastest};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Sample, TreeError};
+use random::{Family, InEights, InPairs, InSixteens, Kind, Plain, Random, Rows, draw};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
@@ -15,29 +18,17 @@ type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEp
 type Check = fn(&mut Bench<'_>, GemmProblem, u32) -> Result<(), TreeError>;
 
 fn check<X: Sample>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
-    fn with<X: Sample, S: Store<bf16>>(
-        bench: &mut Bench<'_>,
-        problem: GemmProblem,
-        turns: bool,
-        arguments: &X::Arguments,
-    ) -> Result<(), TreeError> {
-        if turns {
-            bench.check::<Turns<S, X>>(problem, arguments)?;
-        } else {
-            bench.check::<One<S, X>>(problem, arguments)?;
-        }
-        Ok(())
-    }
     let halvings = X::FACTS.halvings.unwrap_or(0);
-    let n = problem.n >> halvings << halvings;
-    let problem = GemmProblem { n: n.max(1 << halvings), ..problem };
+    let step = (X::FACTS.gate_block * 2).max(1);
+    let problem = GemmProblem { n: problem.n.next_multiple_of(step), ..problem };
     let columns = problem.n >> halvings;
     let arguments = X::sample(bench, Shape { m: problem.m, n: columns })?;
     if columns.is_multiple_of(8) && kernel & 2 != 0 {
-        with::<X, TmaStore>(bench, problem, kernel & 1 != 0, &arguments)
+        bench.check::<Turns<TmaStore, X>>(problem, &arguments)?;
     } else {
-        with::<X, DirectStore>(bench, problem, kernel & 1 != 0, &arguments)
+        bench.check::<One<DirectStore, X>>(problem, &arguments)?;
     }
+    Ok(())
 }
 
 type Sigmoids<X> = Compute<Sigmoid<Fast>, (X,)>;
@@ -48,7 +39,7 @@ type Column = ColumnVector<bf16>;
 type Matrix = Load<bf16>;
 type Half = Constant<U1, U2>;
 
-const TREES: [Check; 24] = [
+const TREES: [Check; 30] = [
     check::<Accumulator>,
     check::<Times<Half, Plus<Accumulator, Row>>>,
     check::<Plus<Times<Row, Accumulator>, Times<Column, Matrix>>>,
@@ -73,12 +64,18 @@ const TREES: [Check; 24] = [
     check::<Let<Gated<Glu<Tanh<Fast>>, Accumulator>, Times<Bound, Plus<Bound, Row>>>>,
     check::<LinearResidual<bf16>>,
     check::<RowScaled<bf16>>,
+    check::<Plus<Row, Dropout<Accumulator>>>,
+    check::<Gated<Glu<Silu<Fast>>, Dropout<Plus<Accumulator, Row>>, Blocks>>,
+    check::<OrderedRow<Sum, OrderedColumn<Max, Times<Accumulator, Matrix>>>>,
+    check::<OrderedScalar<Sum, Plus<Accumulator, Column>>>,
+    check::<Dropout<AuxStore<bf16, Dropout<Accumulator>>>>,
+    check::<LinearBiasScaled<bf16>>,
 ];
 
 #[test]
-fn random_trees_and_shapes() {
+fn typed_trees_on_random_shapes() {
     use rayon::prelude::*;
-    let failures: Vec<String> = (0..504u64)
+    let failures: Vec<String> = (0..120u64)
         .into_par_iter()
         .filter_map(|case| {
             let mut random = fastrand::Rng::with_seed(case);
@@ -97,7 +94,75 @@ fn random_trees_and_shapes() {
                 .map(|error| format!("case {case}, tree {tree}, {problem:?}, kernel {kernel}: {error}"))
         })
         .collect();
-    assert!(failures.is_empty(), "{} of 504:\n{}", failures.len(), failures.join("\n"));
+    assert!(failures.is_empty(), "{} of 120:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Runs the tree of this thread: of a family, in one of four kernels.
+fn run<F: Family>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
+    let most = if F::FACTS.surveys { [32, 96][kernel as usize & 1] } else { u32::MAX };
+    let problem = GemmProblem { n: problem.n.next_multiple_of(F::STEP).min(most), ..problem };
+    let columns = problem.n >> F::FACTS.halvings.unwrap_or(0);
+    let arguments = Random::<F>::sample(bench, Shape { m: problem.m, n: columns })?;
+    match (columns.is_multiple_of(8) && kernel & 2 != 0, kernel & 1 != 0) {
+        (false, false) => bench.check::<One<DirectStore, Random<F>>>(problem, &arguments)?,
+        (false, true) => bench.check::<Turns<DirectStore, Random<F>>>(problem, &arguments)?,
+        (true, false) => bench.check::<One<TmaStore, Random<F>>>(problem, &arguments)?,
+        (true, true) => bench.check::<Turns<TmaStore, Random<F>>>(problem, &arguments)?,
+    };
+    Ok(())
+}
+
+fn draw_and_run<F: Family>(case: u64, problem: GemmProblem, kernel: u32) -> Option<String> {
+    let tree = draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 4);
+    let mut engine = Emulator::new().with_multiprocessors(3);
+    let result = run::<F>(&mut Bench::new(&mut engine, case), problem, kernel);
+    result.err().map(|error| format!("case {case}, {tree:?}, {problem:?}, kernel {kernel}: {error}"))
+}
+
+/// A thousand trees of every kind of node, four levels deep at most.
+#[test]
+fn random_trees_on_random_shapes() {
+    use rayon::prelude::*;
+    const CASES: u64 = 1000;
+    type Run = fn(u64, GemmProblem, u32) -> Option<String>;
+    const FAMILIES: [Run; 6] = [
+        draw_and_run::<Plain>,
+        draw_and_run::<Plain>,
+        draw_and_run::<Rows>,
+        draw_and_run::<InPairs>,
+        draw_and_run::<InEights>,
+        draw_and_run::<InSixteens>,
+    ];
+    let failures: Vec<String> = (0..CASES)
+        .into_par_iter()
+        .filter_map(|case| {
+            let mut random = fastrand::Rng::with_seed(case + CASES);
+            let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
+            let (m, n, k) = (extent(150, 1), extent(100, 2), extent(72, 8));
+            FAMILIES[case as usize / 4 % 6](case, GemmProblem { m, n, k }, random.u32(..4))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
+}
+
+#[test]
+fn every_kind_of_node_is_drawn() {
+    let mut kinds = std::collections::BTreeMap::new();
+    for case in 0..1000 {
+        let (mut random, depth) = (fastrand::Rng::with_seed(case), 1 + case as u32 % 4);
+        let tree = match case / 4 % 6 {
+            0 | 1 => draw::<Plain>(&mut random, depth),
+            2 => draw::<Rows>(&mut random, depth),
+            3 => draw::<InPairs>(&mut random, depth),
+            4 => draw::<InEights>(&mut random, depth),
+            _ => draw::<InSixteens>(&mut random, depth),
+        };
+        for kind in tree {
+            *kinds.entry(format!("{kind:?}")).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(kinds.len(), Kind::COUNT, "{kinds:?}");
+    assert!(kinds.values().all(|&count| count >= 10), "{kinds:?}");
 }
 
 /// A kernel that leaves the bias out is found out.

@@ -50,7 +50,7 @@ pub use operand::{
 };
 pub use plan::{
     Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, RegisterPlan, Roles, StagePlan,
-    StagingPlan,
+    StagingPlan, TileNeeds,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use sentence::Sentence;

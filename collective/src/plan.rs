@@ -112,6 +112,22 @@ pub struct MainloopSpec {
     pub stages: Option<u32>,
 }
 
+/// What an epilogue needs tiles to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileNeeds {
+    /// Tile N is a multiple of so many columns.
+    pub columns: u32,
+    /// Tiles are finished whole, by one CTA each.
+    pub whole: bool,
+    /// The output is no wider than a tile.
+    pub rows: bool,
+}
+
+impl TileNeeds {
+    /// Nothing.
+    pub const NONE: Self = Self { columns: 1, whole: false, rows: false };
+}
+
 /// What an epilogue asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpilogueSpec {
@@ -123,6 +139,8 @@ pub struct EpilogueSpec {
     pub registers: u32,
     /// How often it halves the columns: D has `N >> halvings` of them.
     pub halvings: u32,
+    /// What it needs tiles to be.
+    pub needs: TileNeeds,
     /// It stores the transpose of what the mainloop computes: the kernel's A is the caller's B, and the other way round.
     pub transposed: bool,
     /// Tensor copies bring C into the buffers that D leaves from.
@@ -226,6 +244,13 @@ pub enum PlanError {
         /// Tile N.
         n: u32,
     },
+    /// Tile N is not whole blocks of gates and ups.
+    Gates {
+        /// Tile N.
+        n: u32,
+        /// Gates and ups of a block.
+        block: u32,
+    },
     /// A row of an output tile that goes through shared memory is no multiple of 16 bytes.
     StagedRow {
         /// Elements of the row.
@@ -328,6 +353,12 @@ impl PlanError {
                 .text("tile N is ")
                 .number(n)
                 .text(", an epilogue that joins pairs of columns needs a multiple of 16: change tile N"),
+            Self::Gates { n, block } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", blocks of gates and ups are ")
+                .number(block)
+                .text(" columns: make tile N a multiple of that, or use Blocks<U8>"),
             Self::StagedRow { n, bits } => s
                 .text("a row of an output tile is ")
                 .number(n)
@@ -457,6 +488,9 @@ impl Plan {
         }
         if !n.is_multiple_of(8 << epilogue.halvings) {
             return Err(PlanError::Halved { n });
+        }
+        if !n.is_multiple_of(epilogue.needs.columns) {
+            return Err(PlanError::Gates { n, block: epilogue.needs.columns });
         }
         let (columns, bits) = (n >> epilogue.halvings, epilogue.staged_bits);
         if !(columns * bits).is_multiple_of(128) {

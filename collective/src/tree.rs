@@ -12,9 +12,13 @@
 //! | [`RowVector<T>`](RowVector), [`ColumnVector<T>`](ColumnVector) | `v[column]`, `v[row]` |
 //! | [`Load<T>`](Load), [`Residual<T>`](Residual) | an element of a matrix, or a multiple of it |
 //! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
-//! | [`Gated<F, X>`](Gated) | `F(X(2 column), X(2 column + 1))`: half of the columns |
+//! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate or lie in [`Blocks`]: half of the columns |
+//! | [`Dropout<X>`](Dropout) | X scaled, or zero, by a mask that follows from seed, row and column |
+//! | [`Rotate<X, Angles>`](Rotate) | pairs of neighbouring columns turned, as rotary embeddings do |
+//! | [`TopKSoftmax<K, X>`](TopKSoftmax) | the softmax of the K largest values of each row, zero elsewhere |
 //! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
 //! | [`ReduceRow<Op, X>`](ReduceRow), [`ReduceColumn`], [`ReduceScalar`] | X, reduced to a row, a column, a number |
+//! | [`OrderedRow<Op, X>`](OrderedRow), [`OrderedColumn`], [`OrderedScalar`] | the same in a fixed order: the same bits in every run |
 //! | [`Named<L, X>`](Named) | X, by a name of its own in errors |
 //! | [`Let<X, Body>`](Let), [`Bound`] | Body, where each `Bound` is the one value of X |
 //!
@@ -27,13 +31,17 @@
 mod check;
 mod compute;
 mod declare;
+mod dropout;
 mod gated;
 mod host;
 mod leaf;
 mod matrix;
 mod named;
+mod ordered;
 mod reduce;
+mod rotate;
 mod share;
+mod top_k;
 mod vector;
 mod visit;
 
@@ -41,17 +49,21 @@ pub use crate::real::Bounded;
 pub use check::{NodeError, NodeProblem, Path, Shape};
 pub use compute::{Compute, Inputs};
 pub use declare::{Declare, Parameters};
-pub use gated::{Gated, Glu};
+pub use dropout::{Dropout, DropoutArgument};
+pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Load, MatrixArgument, Residual, ResidualArgument};
 pub use named::{
     GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
     LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named, RowScaled,
-    RowScaledArguments, Scaled, ScaledArguments, SwiGlu,
+    RowScaledArguments, Scaled, ScaledArguments, SwiGlu, SwiGluBlocks,
 };
+pub use ordered::{OrderedColumn, OrderedRow, OrderedScalar, Scratch};
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
+pub use rotate::Rotate;
 pub use share::{Bound, Let};
+pub use top_k::TopKSoftmax;
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
@@ -64,11 +76,27 @@ pub struct Facts {
     pub free: u32,
     /// How many row vectors it reads, counted where they stand.
     pub row_vectors: u32,
+    /// Gates that stand beside each other where columns are gated; 0 where none are.
+    pub gate_block: u32,
+    /// It writes something, so it is computed once.
+    pub effects: bool,
+    /// It looks at whole rows before it has values: see [`Node::survey`].
+    pub surveys: bool,
+    /// It takes only tiles that are the plan's, undivided.
+    pub whole_tiles: bool,
 }
 
 impl Facts {
     /// A leaf that reads no accumulator.
-    pub const LEAF: Self = Self { halvings: None, free: 0, row_vectors: 0 };
+    pub const LEAF: Self = Self {
+        halvings: None,
+        free: 0,
+        row_vectors: 0,
+        gate_block: 0,
+        effects: false,
+        surveys: false,
+        whole_tiles: false,
+    };
 
     /// What is known of a node that takes values of two others, element by element.
     ///
@@ -84,13 +112,26 @@ impl Facts {
             (None, b) => b,
         };
         let free = if self.free > other.free { self.free } else { other.free };
-        Self { halvings, free, row_vectors: self.row_vectors + other.row_vectors }
+        assert!(
+            self.gate_block == 0 || other.gate_block == 0 || self.gate_block == other.gate_block,
+            "two gated pairs whose columns lie in different orders stand beside each other: a tree has one order"
+        );
+        let gate_block = if self.gate_block > other.gate_block { self.gate_block } else { other.gate_block };
+        Self {
+            halvings,
+            free,
+            row_vectors: self.row_vectors + other.row_vectors,
+            gate_block,
+            effects: self.effects || other.effects,
+            surveys: self.surveys || other.surveys,
+            whole_tiles: self.whole_tiles || other.whole_tiles,
+        }
     }
 }
 
 /// A node of an epilogue's tree: a value for each element of a matrix.
 ///
-/// Emission goes through one tile at a time: [`begin`](Node::begin), then for each [`Part`] of the tile
+/// Emission goes through one tile at a time: [`begin`](Node::begin), for some trees [`survey`](Node::survey), then for each [`Part`] of the tile
 /// [`load`](Node::load) and [`compute`](Node::compute) for each pair of neighbouring columns, the rows of a column one
 /// after the other, then [`end`](Node::end). All of a tile is one straight line of instructions.
 #[diagnostic::on_unimplemented(
@@ -127,6 +168,10 @@ pub trait Node: 'static {
 
     /// Emitted before the first part of a tile.
     fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f>;
+
+    /// Emitted before the first [`load`](Node::load) of the rows of a 64-row block, for all of the block in parts from left
+    /// to right, if [`Facts::surveys`]: for nodes that have to know a row before they have values. Others pass it on.
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
 
     /// Emitted before the first value of a part: starts every load of the part.
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>);

@@ -1,6 +1,8 @@
 //! Plans: the numbers of legal configurations, and the reasons of illegal ones.
 
-use collective::{Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles};
+use collective::{
+    Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, TileNeeds,
+};
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 
@@ -9,6 +11,7 @@ const PLAIN: EpilogueSpec = EpilogueSpec {
     buffers: 0,
     registers: 24,
     halvings: 0,
+    needs: TileNeeds::NONE,
     transposed: false,
     sourced: false,
 };
@@ -69,6 +72,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
                             buffers: 2,
                             registers: 40,
                             halvings: 0,
+                            needs: TileNeeds::NONE,
                             transposed: false,
                             sourced: false,
                         },
@@ -200,6 +204,7 @@ fn reasons_of_illegal_plans() {
         buffers: 2,
         registers: 24,
         halvings: 0,
+        needs: TileNeeds::NONE,
         transposed: false,
         sourced: false,
     };
@@ -211,6 +216,7 @@ fn reasons_of_illegal_plans() {
         buffers: 16,
         registers: 24,
         halvings: 0,
+        needs: TileNeeds::NONE,
         transposed: false,
         sourced: false,
     };

@@ -97,6 +97,11 @@ impl<C: GemmConfig> Gemm<C> {
             !(draws && divides),
             "a scheduler whose workers draw their tiles deals out whole tiles: leave REDUCTION at None"
         );
+        let separate = matches!(<C::Scheduler as TileScheduler>::REDUCTION, Some(ReductionKind::Separate));
+        assert!(
+            !(epilogue.needs.whole && separate),
+            "the epilogue finishes whole tiles and Separate divides them among CTAs: add up by Ordered or Atomic"
+        );
         let slots = if draws { QueuePlan::SLOTS } else { 0 };
         Plan::checked_with_queue(<C::Mainloop as Mainloop>::SPEC, epilogue, slots)
     };
@@ -368,6 +373,10 @@ impl<C: GemmConfig> Gemm<C> {
             return Ok(None);
         }
         C::Epilogue::check(epilogue, Shape { m: problem.m, n: problem.n })?;
+        let tile_n = Self::PLAN.mainloop.tile[1];
+        if Self::PLAN.epilogue.needs.rows && problem.n > tile_n {
+            return Err(LaunchError::WholeRows { n: problem.n, tile_n });
+        }
         let tiles = Self::tiles(problem);
         if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
             return Err(LaunchError::TooManyTiles { m: tiles.m, n: tiles.n });

@@ -174,6 +174,14 @@ pub enum LaunchError {
         /// Tiles along N.
         n: u32,
     },
+    /// The epilogue looks at whole rows, and the output is wider than a tile.
+    #[error("N is {n}, at most tile N = {tile_n} was needed: the epilogue looks at whole rows")]
+    WholeRows {
+        /// Columns of the product.
+        n: u32,
+        /// Columns of a tile.
+        tile_n: u32,
+    },
     /// A matrix has no address.
     #[error("{name} is a null pointer, a device address was needed")]
     Null {

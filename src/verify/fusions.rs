@@ -1,8 +1,8 @@
 //! The usual fusions by name, for the command line.
 
 use collective::tree::{
-    Amax, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasSilu,
-    LinearResidual, ReduceRow, RowScaled, Scaled, Shape, Sum, SwiGlu,
+    Amax, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasSilu,
+    LinearResidual, Load, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Shape, Sum, SwiGlu, SwiGluBlocks,
 };
 use collective::{
     Cooperative, DirectStore, Element, F8E4M3, KMajor, LinearCombination, MultipliesWith, Operands, Pingpong,
@@ -187,6 +187,13 @@ pub fn fusions() -> Vec<Fusion> {
         "residual", "alpha * A * B + bias + beta * C", |T| T, LinearResidual<T>;
         "row-scaled", "scale * A * B + bias, a scale for each row", |T| T, RowScaled<T>;
         "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", |T| T, SwiGlu;
+        "swiglu-blocks", "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on",
+            |T| T, SwiGluBlocks;
+        "bias-dropout", "dropout(alpha * A * B + bias), scaled", |T| T, Dropout<LinearBias<T>>;
+        "rope", "pairs of columns of alpha * A * B turned, by the angles of a matrix of cosines and sines",
+            |T| T, Rotate<Scaled, Load<T>>;
+        "bias-sums-ordered", "alpha * A * B + bias, and the sums of its columns, the same bits in every run",
+            |T| T, OrderedRow<Sum, LinearBias<T>>;
         "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", |T| T, GeGlu;
         "bias-amax", "alpha * A * B + bias, and its largest magnitude", |T| T, Amax<LinearBias<T>>;
         "bias-sums", "alpha * A * B + bias, and the sums of its columns", |T| T, ReduceRow<Sum, LinearBias<T>>;

@@ -8,8 +8,11 @@ use collective::tree::{
     ReduceColumn, ReduceRow, ReduceScalar, Residual, ResidualArgument, RowArgument, RowScaled,
     RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled, ScaledArguments, Shape, SwiGlu,
 };
-use collective::tree::{AuxStore, Label};
-use collective::{Element, Scalars};
+use collective::tree::{
+    AuxStore, Dropout, DropoutArgument, GateOrder, Label, OrderedColumn, OrderedRow, OrderedScalar, Rotate,
+    SwiGluBlocks, TopKSoftmax,
+};
+use collective::{Accuracy, Element, Scalars};
 use kernel::EngineError;
 use typenum::Unsigned;
 
@@ -166,7 +169,52 @@ impl<X: Sample, Body: Sample> Sample for Let<X, Body> {
     }
 }
 
-impl<F: Pointwise<2, Arguments: RandomScalars>, X: Sample> Sample for Gated<F, X> {
+impl<X: Sample> Sample for Dropout<X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let mut word = || u64::from(bench.choose(u32::MAX)) << 32 | u64::from(bench.choose(u32::MAX));
+        let (seed, offset) = (word(), word());
+        let probability = [0.0, 0.1, 0.5][bench.choose(3) as usize];
+        Ok((DropoutArgument { probability, seed, offset }, X::sample(bench, shape)?))
+    }
+}
+
+impl<X: Sample, A: Sample> Sample for Rotate<X, A> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        Ok((X::sample(bench, shape)?, A::sample(bench, shape)?))
+    }
+}
+
+impl<K: Unsigned + 'static, X: Sample, A: Accuracy> Sample for TopKSoftmax<K, X, A> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<X::Arguments, EngineError> {
+        X::sample(bench, shape)
+    }
+}
+
+impl<O: Reduce, X: Sample> Sample for OrderedRow<O, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let row = RowArgument { address: identities::<O>(bench, shape.n)?, len: shape.n };
+        let scratch = bench.scratch(Self::scratch_bytes(shape))?;
+        Ok(((row, scratch), X::sample(bench, shape)?))
+    }
+}
+
+impl<O: Reduce, X: Sample> Sample for OrderedColumn<O, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let column = ColumnArgument { address: identities::<O>(bench, shape.m)?, len: shape.m };
+        let scratch = bench.scratch(Self::scratch_bytes(shape))?;
+        Ok(((column, scratch), X::sample(bench, shape)?))
+    }
+}
+
+impl<O: Reduce, X: Sample> Sample for OrderedScalar<O, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let address = identities::<O>(bench, 1)?;
+        let scratch = bench.scratch(Self::scratch_bytes(shape))?;
+        Ok(((address, scratch), X::sample(bench, shape)?))
+    }
+}
+
+impl<F: Pointwise<2, Arguments: RandomScalars>, X: Sample, Order: GateOrder> Sample for Gated<F, X, Order> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
         let arguments = F::Arguments::random(&mut || bench.number());
         Ok((arguments, X::sample(bench, Shape { n: shape.n * 2, ..shape })?))
@@ -209,6 +257,7 @@ fn biased<T: Element>(bench: &mut Bench<'_>, shape: Shape) -> Result<LinearBiasA
 structs! {
     [] Scaled, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [] SwiGlu, |bench, _shape| ScaledArguments { alpha: bench.number() };
+    [] SwiGluBlocks, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [] GeGlu, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [T] LinearBias<T>, |bench, shape| biased::<T>(bench, shape)?;
     [T] LinearBiasRelu<T>, |bench, shape| biased::<T>(bench, shape)?;

@@ -27,7 +27,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{Bounded, Host, Memory, Node, Shape, Written};
+use collective::tree::{Bounded, Host, Memory, Node, Scratch, Shape, Written};
 use collective::{Element, Epilogue, HasTree, Mainloop};
 use cute_rs::atom::Major;
 use kernel::{Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, LaunchError, Matrices, MatrixRef};
@@ -97,6 +97,7 @@ pub struct Bench<'e> {
     random: fastrand::Rng,
     /// By address.
     uploads: Uploads,
+    scratch: Vec<Buffer>,
     /// Whether sampled vectors and matrices begin at aligned addresses, packed.
     aligned: bool,
 }
@@ -137,7 +138,13 @@ const GUARD: usize = 64;
 impl<'e> Bench<'e> {
     /// On an engine; random values come from the seed.
     pub fn new(engine: &'e mut dyn Engine, seed: u64) -> Self {
-        Self { engine, random: fastrand::Rng::with_seed(seed), uploads: Uploads::default(), aligned: false }
+        Self {
+            engine,
+            random: fastrand::Rng::with_seed(seed),
+            uploads: Uploads::default(),
+            scratch: Vec::new(),
+            aligned: false,
+        }
     }
 
     /// As [`new`](Self::new), and what [`Sample`](super::Sample) draws is aligned, packed and read: for measurements.
@@ -150,9 +157,19 @@ impl<'e> Bench<'e> {
         self.engine
     }
 
+    /// Memory for a tree's partial results, all zero: what a kernel leaves there is not compared.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub fn scratch(&mut self, bytes: u64) -> Result<Scratch, EngineError> {
+        let buffer = self.engine.upload(&vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)])?;
+        self.scratch.push(buffer);
+        Ok(Scratch { address: buffer.address, bytes })
+    }
+
     /// Everything that was uploaded.
     pub fn buffers(&self) -> Vec<Buffer> {
-        self.uploads.0.values().map(|(buffer, _)| *buffer).collect()
+        self.uploads.0.values().map(|(buffer, _)| *buffer).chain(self.scratch.iter().copied()).collect()
     }
 
     /// How many elements behind an aligned address something begins, or its rows are apart.

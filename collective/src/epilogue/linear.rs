@@ -10,7 +10,7 @@ use super::transposed::Line;
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
-use crate::plan::{EpilogueSpec, Plan};
+use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{NodeError, Path, Shape};
 
 /// `D = alpha * acc + beta * C` with row-major C and D of type `T`, stored as `S` does it: [`DirectStore`] or
@@ -55,6 +55,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         buffers: S::BUFFERS,
         registers: 24,
         halvings: 0,
+        needs: TileNeeds::NONE,
         transposed: S::TRANSPOSED,
         sourced: false,
     };

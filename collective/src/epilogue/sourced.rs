@@ -12,7 +12,7 @@ use super::store::{Combine, Output, Staging, Store, Through, TmaStore};
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
-use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
+use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan, TileNeeds};
 use crate::tree::{NodeError, Path, Shape};
 
 /// `D = alpha * acc + beta * C` as [`LinearCombination`](super::LinearCombination) with [`TmaStore`] computes it, but C
@@ -130,6 +130,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         buffers: <TmaStore<B> as Store<T>>::BUFFERS,
         registers: 24,
         halvings: 0,
+        needs: TileNeeds::NONE,
         transposed: false,
         sourced: true,
     };

@@ -50,6 +50,9 @@ pub trait Inputs<const N: usize>: 'static {
     /// As [`Node::begin`].
     fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f>;
 
+    /// As [`Node::survey`].
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
+
     /// As [`Node::load`].
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>);
 
@@ -94,6 +97,10 @@ macro_rules! inputs {
 
             fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
                 ($($node::begin(tile, &device.$index),)+)
+            }
+
+            fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+                $($node::survey(part, &mut state.$index);)+
             }
 
             fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -173,6 +180,10 @@ macro_rules! compute {
 
             fn begin<'f>(tile: &Visit<'f>, (arguments, operands): &Self::Device<'f>) -> Self::State<'f> {
                 ComputeState { arguments: *arguments, operands: <($($node,)+)>::begin(tile, operands) }
+            }
+
+            fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+                <($($node,)+)>::survey(part, &mut state.operands);
             }
 
             fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {

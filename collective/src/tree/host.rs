@@ -83,7 +83,7 @@ type Combine = fn(f64, &[Bounded]) -> Bounded;
 
 /// What a tree is evaluated in.
 pub struct Host<'a> {
-    /// Extents of the product.
+    /// Extents of the value that is being evaluated: D's, and inside of a gated pair twice the columns.
     pub shape: Shape,
     memory: &'a dyn Memory,
     accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
@@ -102,7 +102,7 @@ impl core::fmt::Debug for Host<'_> {
 }
 
 impl<'a> Host<'a> {
-    /// A product of this shape with these accumulators, and the memory that arguments point to.
+    /// A D of this shape, of a product with these accumulators, and the memory that arguments point to.
     pub fn new(shape: Shape, memory: &'a dyn Memory, accumulator: &'a dyn Fn([u32; 2]) -> Bounded) -> Self {
         Self {
             shape,

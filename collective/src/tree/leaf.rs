@@ -36,6 +36,8 @@ impl Node for Accumulator {
 
     fn begin(_tile: &Visit<'_>, (): &()) {}
 
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
+
     fn load(_part: &Part<'_>, (): &mut ()) {}
 
     fn compute<'f>(part: &Part<'f>, (): &mut (), row: usize, pair: usize) -> Pair<'f> {
@@ -84,6 +86,8 @@ impl<N: Unsigned + 'static, D: Unsigned + 'static> Node for Constant<N, D> {
 
     fn begin(_tile: &Visit<'_>, (): &()) {}
 
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
+
     fn load(_part: &Part<'_>, (): &mut ()) {}
 
     fn compute<'f>(part: &Part<'f>, (): &mut (), _row: usize, _pair: usize) -> Pair<'f> {
@@ -130,6 +134,8 @@ impl Node for Scalar {
     fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, f32>) -> Value<'f, f32> {
         *device
     }
+
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
     fn load<'f>(_part: &Part<'f>, _state: &mut Value<'f, f32>) {}
 
@@ -178,6 +184,8 @@ impl<T: Element> Node for ScalarPointer<T> {
     fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> Value<'f, f32> {
         T::widen(tile.f.load_global(*device, 0))
     }
+
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
     fn load<'f>(_part: &Part<'f>, _state: &mut Value<'f, f32>) {}
 

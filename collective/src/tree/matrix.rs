@@ -134,6 +134,8 @@ impl<T: Element> Node for Load<T> {
         LoadState { matrix: *device, loaded: Vec::new() }
     }
 
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
+
     fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f, T>) {
         state.loaded = state.matrix.load(part);
     }
@@ -209,6 +211,8 @@ impl<T: Element> Node for Residual<T> {
         ResidualState { device: *device, loaded: Vec::new() }
     }
 
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
+
     fn load<'f>(part: &Part<'f>, state: &mut ResidualState<'f>) {
         let f = part.tile.f;
         let (beta, matrix) = state.device;
@@ -247,7 +251,7 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     type Arguments = (MatrixArgument, X::Arguments);
     type Device<'f> = (MatrixDevice<'f>, X::Device<'f>);
     type State<'f> = (MatrixDevice<'f>, Vec<Value<'f, u64>>, X::State<'f>);
-    const FACTS: Facts = X::FACTS;
+    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
 
     fn name() -> String {
         format!("aux{}_{}", T::NAME, X::name())
@@ -274,6 +278,10 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
 
     fn begin<'f>(tile: &Visit<'f>, (matrix, x): &Self::Device<'f>) -> Self::State<'f> {
         (*matrix, Vec::new(), X::begin(tile, x))
+    }
+
+    fn survey<'f>(part: &Part<'f>, (_, _, x): &mut Self::State<'f>) {
+        X::survey(part, x);
     }
 
     fn load<'f>(part: &Part<'f>, (matrix, rows, x): &mut Self::State<'f>) {

@@ -2,9 +2,11 @@
 
 use core::marker::PhantomData;
 
+use typenum::U8;
+
 use super::{
-    Accumulator, Amax, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu, Host,
-    Node, NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector,
+    Accumulator, Amax, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu,
+    Host, Node, NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector,
     Scalar, ScalarPointer, Shape, Visit,
 };
 use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, Relu, Silu};
@@ -48,6 +50,10 @@ impl<L: Label, X: Node> Node for Named<L, X> {
 
     fn begin<'f>(tile: &Visit<'f>, device: &X::Device<'f>) -> X::State<'f> {
         X::begin(tile, device)
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut X::State<'f>) {
+        X::survey(part, state);
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut X::State<'f>) {
@@ -145,6 +151,10 @@ macro_rules! epilogue {
 
             fn begin<'f>(tile: &$crate::tree::Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
                 <$tree as $crate::tree::Node>::begin(tile, device)
+            }
+
+            fn survey<'f>(part: &$crate::tree::Part<'f>, state: &mut Self::State<'f>) {
+                <$tree as $crate::tree::Node>::survey(part, state);
             }
 
             fn load<'f>(part: &$crate::tree::Part<'f>, state: &mut Self::State<'f>) {
@@ -276,6 +286,10 @@ epilogue! {
 
     /// `silu(gate) * up` of alternating columns of `alpha * acc`: D has N / 2 columns.
     pub struct SwiGlu: Gated<Glu<Silu<Fast>>, ScaledTree>;
+    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+
+    /// As [`SwiGlu`] with columns in [`Blocks`] of 8 gates and 8 ups: no shuffles.
+    pub struct SwiGluBlocks: Gated<Glu<Silu<Fast>>, ScaledTree, Blocks<U8>>;
     arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
 
     /// `gelu(gate) * up` of alternating columns of `alpha * acc`, gelu by tanh: D has N / 2 columns.

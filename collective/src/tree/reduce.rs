@@ -146,12 +146,12 @@ impl Reduce for AbsMax {
 }
 
 /// Combines the values of the lanes whose numbers differ in the bits of `masks`.
-fn across<'f, O: Reduce>(f: &'f Builder, value: Value<'f, f32>, masks: &[u32]) -> Value<'f, f32> {
+pub(super) fn across<'f, O: Reduce>(f: &'f Builder, value: Value<'f, f32>, masks: &[u32]) -> Value<'f, f32> {
     masks.iter().fold(value, |value, &mask| O::combine(value, f.shuffle_xor(value, mask)))
 }
 
 /// A partial result and what is combined with it.
-fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f32>) {
+pub(super) fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f32>) {
     *partial = Some(match *partial {
         Some(partial) => O::combine(partial, value),
         None => value,
@@ -178,7 +178,7 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
     type Arguments = (RowArgument, X::Arguments);
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = ReduceRowState<'f, X::State<'f>>;
-    const FACTS: Facts = X::FACTS;
+    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
 
     fn name() -> String {
         format!("row{}_{}", O::name(), X::name())
@@ -206,6 +206,10 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
 
     fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
         ReduceRowState { base: *base, first: None, partial: Vec::new(), x: X::begin(tile, x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, &mut state.x);
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -262,7 +266,7 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
     type Arguments = (ColumnArgument, X::Arguments);
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = ReduceColumnState<'f, X::State<'f>>;
-    const FACTS: Facts = X::FACTS;
+    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
 
     fn name() -> String {
         format!("col{}_{}", O::name(), X::name())
@@ -290,6 +294,10 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
 
     fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
         ReduceColumnState { base: *base, rows: BTreeMap::new(), x: X::begin(tile, x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, &mut state.x);
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -347,7 +355,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
     type Arguments = (u64, X::Arguments);
     type Device<'f> = (Value<'f, u64>, X::Device<'f>);
     type State<'f> = ReduceScalarState<'f, X::State<'f>>;
-    const FACTS: Facts = X::FACTS;
+    const FACTS: Facts = Facts { effects: true, ..X::FACTS };
 
     fn name() -> String {
         format!("{}_{}", O::name(), X::name())
@@ -373,6 +381,10 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
 
     fn begin<'f>(tile: &Visit<'f>, (address, x): &Self::Device<'f>) -> Self::State<'f> {
         ReduceScalarState { address: *address, partial: [None; 2], x: X::begin(tile, x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, &mut state.x);
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {

@@ -58,6 +58,11 @@ impl<X: Node, Body: Node> Node for Let<X, Body> {
         (X::begin(tile, x), Body::begin(tile, body))
     }
 
+    fn survey<'f>(part: &Part<'f>, (x, body): &mut Self::State<'f>) {
+        X::survey(part, x);
+        Body::survey(part, body);
+    }
+
     fn load<'f>(part: &Part<'f>, (x, body): &mut Self::State<'f>) {
         X::load(part, x);
         Body::load(part, body);
@@ -108,6 +113,8 @@ impl<Depth: Unsigned + 'static> Node for Bound<Depth> {
     fn declare(_declare: &mut Declare<'_>) {}
 
     fn begin(_tile: &Visit<'_>, (): &()) {}
+
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
     fn load(_part: &Part<'_>, (): &mut ()) {}
 

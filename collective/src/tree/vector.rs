@@ -78,6 +78,8 @@ impl<T: Element> Node for RowVector<T> {
         RowState { base, ahead, loaded: Vec::new() }
     }
 
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
+
     fn load<'f>(part: &Part<'f>, state: &mut RowState<'f, T>) {
         let (f, base) = (part.tile.f, state.base);
         let offset = |column: u32| (column * T::BITS / 8).cast_signed();
@@ -168,6 +170,8 @@ impl<T: Element> Node for ColumnVector<T> {
     fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, u64>) -> ColumnState<'f> {
         ColumnState { base: *device, rows: BTreeMap::new() }
     }
+
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
     fn load<'f>(part: &Part<'f>, state: &mut ColumnState<'f>) {
         let (f, base) = (part.tile.f, state.base);

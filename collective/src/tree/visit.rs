@@ -26,6 +26,21 @@ pub struct Visit<'f> {
     pub columns: Columns<'f>,
     /// The columns whose pairs become these, or these themselves where columns are not joined.
     pub doubled: Columns<'f>,
+    /// The first row of the warpgroup.
+    pub first_row: Value<'f, u32>,
+    /// 64-row blocks of the warpgroup, one below the other.
+    pub blocks: u32,
+    /// What a cluster computes at a time, in rows and in columns of the product.
+    pub cluster_tile: [u32; 2],
+    /// A named barrier of the warpgroup's 128 threads.
+    pub barrier: Value<'f, u32>,
+}
+
+impl<'f> Visit<'f> {
+    /// The first column of the tile at this node.
+    pub fn first_column(&self) -> Value<'f, u32> {
+        self.columns.first - (self.thread % 4) * 2
+    }
 }
 
 /// The columns of a tile that a thread has: pairs, eight columns from one to the next.
@@ -35,6 +50,8 @@ pub struct Columns<'f> {
     pub first: Value<'f, u32>,
     /// How many pairs there are.
     pub pairs: u32,
+    /// The columns that the value has, in all tiles.
+    pub n: Value<'f, u32>,
 }
 
 /// A row of a part.

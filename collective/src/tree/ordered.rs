@@ -1,0 +1,510 @@
+//! Reductions in a fixed order: the same bits in every run.
+//!
+//! Warpgroups put partial results into scratch memory and count themselves; whoever comes last, whoever that is, combines
+//! all of them in the order in which they lie there. Nothing waits.
+
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
+use ptx::inst::{AtomicOp, AtomicSem, Scope};
+use ptx::{Builder, Location, StoreOrder, Value};
+
+use super::reduce::{Reduce, across, join};
+use super::{
+    Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
+    RowArgument, Shape, Visit,
+};
+
+/// Device memory for partial results, of 16-byte aligned address. It is zero before the first launch, and launches that
+/// follow each other may share it as it is; launches that run at the same time may not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scratch {
+    /// Device address.
+    pub address: u64,
+    /// Bytes: see [`OrderedRow::scratch_bytes`], [`OrderedColumn::scratch_bytes`], [`OrderedScalar::scratch_bytes`].
+    pub bytes: u64,
+}
+
+impl Scratch {
+    fn check(&self, needed: u64, path: &Path<'_>) -> Result<(), NodeError> {
+        let here = path.then("scratch");
+        here.check_address::<f32>(self.address)?;
+        if !self.address.is_multiple_of(16) {
+            return Err(
+                here.refuse(format!("it begins at {:#x}, a multiple of 16 B was needed", self.address))
+            );
+        }
+        if self.bytes < needed {
+            return Err(here.refuse(format!("it has {} B, {needed} were needed", self.bytes)));
+        }
+        Ok(())
+    }
+}
+
+/// Bytes of `count` counters, up to where partial results begin.
+fn counter_bytes(count: u32) -> u64 {
+    (u64::from(count) * 4).next_multiple_of(16)
+}
+
+/// The same on the device.
+fn behind_counters<'f>(base: Value<'f, u64>, count: Value<'f, u32>) -> Value<'f, u64> {
+    base + ((count + 3) >> 2).mul_wide(16)
+}
+
+/// Partial results that are on their way at the same time.
+const AT_ONCE: u32 = 8;
+
+/// Combines `count` rows of `N` partial results, `stride` bytes from each to the next, in order.
+fn combine<'f, O: Reduce, const N: usize>(
+    f: &'f Builder,
+    base: Value<'f, u64>,
+    stride: Value<'f, u32>,
+    count: Value<'f, u32>,
+) -> [Value<'f, f32>; N] {
+    let totals: [_; N] = core::array::from_fn(|_| f.variable(O::IDENTITY));
+    let index = f.variable(0u32);
+    f.while_(
+        || index.get().less_than(count),
+        || {
+            // What lies behind the last is loaded as the last, and not combined.
+            let loaded: Vec<_> = (0..AT_ONCE)
+                .map(|i| {
+                    let at = base + (index.get() + i).min(count - 1).mul_wide(stride);
+                    (index.get() + i, f.load_global_vector::<f32, N>(at, 0))
+                })
+                .collect();
+            for (number, values) in loaded {
+                let exists = number.less_than(count);
+                for (total, value) in totals.iter().zip(values) {
+                    total.set(O::combine(total.get(), value).where_or(exists, total.get()));
+                }
+            }
+            index.set(index.get() + AT_ONCE);
+        },
+    );
+    totals.map(|total| total.get())
+}
+
+/// Whether the warpgroup's `amount` makes a counter's `total`: then everything that was counted has been stored, and the
+/// counter is zero again. All threads of the warpgroup ask.
+fn last<'f>(
+    tile: &Visit<'f>,
+    counter: Value<'f, u64>,
+    amount: u32,
+    total: Value<'f, u32>,
+) -> Value<'f, bool> {
+    let (f, speaks) = (tile.f, tile.thread.equals(0));
+    let is_last = f.variable(0u32);
+    f.barrier_sync(tile.barrier, 128);
+    f.if_(speaks, || {
+        let order = (AtomicSem::AcquireRelease, Scope::Gpu);
+        let before = f.atomic(AtomicOp::Add, Location::global(counter, 0), f.constant(amount), order);
+        let complete = (before + amount).equals(total);
+        is_last.set(f.constant(1u32).where_or(complete, 0));
+        f.if_(complete, || {
+            let place = Location::global(counter, 0);
+            f.store_ordered(StoreOrder::Relaxed(Scope::Gpu), place, [f.constant(0u32)]);
+        });
+    });
+    f.barrier_any(tile.barrier, 128, is_last.get().differs_from(0))
+}
+
+/// Combines a total with the result in memory.
+fn finish<'f, O: Reduce>(f: &'f Builder, address: Value<'f, u64>, total: Value<'f, f32>) {
+    let before = f.load_global::<f32>(address, 0);
+    f.store_global(address, 0, [O::combine(before, total)]);
+}
+
+/// As [`ReduceRow`](super::ReduceRow), in a fixed order: the result has the same bits in every run, and from kernels of
+/// every tile.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderedRow<Op, X>(PhantomData<(Op, X)>);
+
+impl<Op, X> OrderedRow<Op, X> {
+    /// Bytes of [`Scratch`] for a value of this shape.
+    pub fn scratch_bytes(shape: Shape) -> u64 {
+        let groups = u64::from(shape.m.div_ceil(16));
+        counter_bytes(shape.n.div_ceil(8)) + groups * (u64::from(shape.n).next_multiple_of(8) * 4)
+    }
+}
+
+/// What an [`OrderedRow`] remembers.
+#[derive(Debug)]
+pub struct OrderedRowState<'f, X> {
+    result: Value<'f, u64>,
+    counters: Value<'f, u64>,
+    partials: Value<'f, u64>,
+    /// Bytes from the partial results of 16 rows to those of the next.
+    stride: Value<'f, u32>,
+    /// By pair of a part.
+    partial: Vec<[Option<Value<'f, f32>>; 2]>,
+    x: X,
+}
+
+impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
+    type Arguments = ((RowArgument, Scratch), X::Arguments);
+    type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
+    type State<'f> = OrderedRowState<'f, X::State<'f>>;
+    const FACTS: Facts = Facts { effects: true, whole_tiles: true, ..X::FACTS };
+
+    fn name() -> String {
+        format!("orow{}_{}", O::name(), X::name())
+    }
+
+    fn check(((row, scratch), x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let here = path.then(O::name());
+        here.check_address::<f32>(row.address)?;
+        here.check_len(row.len, shape.n)?;
+        scratch.check(Self::scratch_bytes(shape), &here)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters(((row, scratch), x): &Self::Arguments, out: &mut Parameters) {
+        out.push(row.address);
+        out.push(scratch.address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        ([declare.param(), declare.param()], X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, ([result, counters], x): &Self::Device<'f>) -> Self::State<'f> {
+        let eights = (tile.columns.n + 7) >> 3;
+        OrderedRowState {
+            result: *result,
+            counters: *counters,
+            partials: behind_counters(*counters, eights),
+            stride: eights * 32,
+            partial: Vec::new(),
+            x: X::begin(tile, x),
+        }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, &mut state.x);
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        state.partial = vec![[None; 2]; part.pairs.len()];
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let f = part.tile.f;
+        let values = X::compute(part, &mut state.x, row, pair);
+        let columns = part.pairs[pair]..;
+        for ((column, value), partial) in columns.zip(values).zip(&mut state.partial[pair]) {
+            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+        }
+        if row + 1 < part.rows.len() {
+            return values;
+        }
+        if let [Some(even), Some(odd)] = state.partial[pair] {
+            let partial = [even, odd].map(|partial| across::<O>(f, partial, &[4, 8, 16]));
+            // The 16 rows of a warp begin at a multiple of 16.
+            let group = part.rows[row].row >> 4;
+            let mut stores = (part.tile.thread % 32).less_than(4);
+            if !part.tile.whole {
+                let groups = (part.tile.extent.m + 15) >> 4;
+                stores = stores & group.less_than(groups) & part.columns.more_than(part.pairs[pair]);
+            }
+            f.if_(stores, || {
+                let column = part.column + part.pairs[pair];
+                let at = state.partials + group.mul_wide(state.stride) + column.mul_wide(4);
+                f.store_global(at, 0, partial);
+            });
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        let f = tile.f;
+        let first = tile.first_column();
+        let [rows, _] = tile.cluster_tile;
+        let total = tile.extent.m.div_ceil(rows) * (rows / 16);
+        f.if_(first.less_than(tile.columns.n), || {
+            let counter = state.counters + (first >> 3).mul_wide(4);
+            f.if_(last(tile, counter, tile.blocks * 4, total), || {
+                let groups = (tile.extent.m + 15) >> 4;
+                // Two columns a thread at a time; an odd last one has a partial result of its own beside it.
+                for pairs in (0..tile.columns.pairs * 4).step_by(128) {
+                    let own = tile.thread + pairs;
+                    let column = first + own * 2;
+                    let mut combines = column.less_than(tile.columns.n);
+                    if !(tile.columns.pairs * 4).is_multiple_of(128) {
+                        combines = combines & own.less_than(tile.columns.pairs * 4);
+                    }
+                    f.if_(combines, || {
+                        let base = state.partials + column.mul_wide(4);
+                        let [even, odd] = combine::<O, 2>(f, base, state.stride, groups);
+                        let place = state.result + column.mul_wide(4);
+                        finish::<O>(f, place, even);
+                        f.if_((column + 1).less_than(tile.columns.n), || finish::<O>(f, place + 4, odd));
+                    });
+                }
+            });
+        });
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, ((row, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(row.address + 4 * u64::from(at[1]), at, value);
+        value
+    }
+}
+
+/// As [`ReduceColumn`](super::ReduceColumn), in a fixed order: the result has the same bits in every run of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderedColumn<Op, X>(PhantomData<(Op, X)>);
+
+impl<Op, X> OrderedColumn<Op, X> {
+    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile.
+    pub fn scratch_bytes(shape: Shape) -> u64 {
+        let rows = u64::from(shape.m).next_multiple_of(16);
+        counter_bytes(shape.m.div_ceil(64)) + u64::from(shape.n.div_ceil(8)) * rows * 4
+    }
+}
+
+/// What an [`OrderedColumn`] remembers.
+#[derive(Debug)]
+pub struct OrderedColumnState<'f, X> {
+    result: Value<'f, u64>,
+    counters: Value<'f, u64>,
+    /// The rows of the tile, their numbers and what the thread has of them.
+    rows: BTreeMap<usize, (Value<'f, u32>, Option<Value<'f, f32>>)>,
+    x: X,
+}
+
+impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
+    type Arguments = ((ColumnArgument, Scratch), X::Arguments);
+    type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
+    type State<'f> = OrderedColumnState<'f, X::State<'f>>;
+    const FACTS: Facts = Facts { effects: true, whole_tiles: true, ..X::FACTS };
+
+    fn name() -> String {
+        format!("ocol{}_{}", O::name(), X::name())
+    }
+
+    fn check(
+        ((column, scratch), x): &Self::Arguments,
+        shape: Shape,
+        path: &Path<'_>,
+    ) -> Result<(), NodeError> {
+        let here = path.then(O::name());
+        here.check_address::<f32>(column.address)?;
+        here.check_len(column.len, shape.m)?;
+        scratch.check(Self::scratch_bytes(shape), &here)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters(((column, scratch), x): &Self::Arguments, out: &mut Parameters) {
+        out.push(column.address);
+        out.push(scratch.address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        ([declare.param(), declare.param()], X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, ([result, counters], x): &Self::Device<'f>) -> Self::State<'f> {
+        OrderedColumnState {
+            result: *result,
+            counters: *counters,
+            rows: BTreeMap::new(),
+            x: X::begin(tile, x),
+        }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, &mut state.x);
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        for row in &part.rows {
+            state.rows.entry(row.index).or_insert((row.row, None));
+        }
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = X::compute(part, &mut state.x, row, pair);
+        if let Some((_, partial)) = state.rows.get_mut(&part.rows[row].index) {
+            for (column, value) in (part.pairs[pair]..).zip(values) {
+                join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+            }
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        let f = tile.f;
+        let (width, first, m) = (tile.columns.pairs * 8, tile.first_column(), tile.extent.m);
+        let [_, columns] = tile.cluster_tile;
+        let partials = behind_counters(state.counters, (m + 63) >> 6);
+        let stride = ((m + 15) >> 4) * 64;
+        let own = partials + (first / width).mul_wide(stride);
+        for (row, partial) in state.rows.values() {
+            let Some(partial) = *partial else { continue };
+            let partial = across::<O>(f, partial, &[1, 2]);
+            let stores = (tile.thread % 4).equals(0) & row.less_than(m) & first.less_than(tile.columns.n);
+            f.if_(stores, || f.store_global(own + row.mul_wide(4), 0, [partial]));
+        }
+        // Warpgroups below the last row have nothing to count.
+        let top = tile.first_row;
+        f.if_(top.less_than(m), || {
+            let total = tile.extent.n.div_ceil(columns) * (columns / tile.doubled.pairs / 8);
+            let counter = state.counters + (top >> 6).mul_wide(4);
+            f.if_(last(tile, counter, 1, total), || {
+                let count = tile.columns.n.div_ceil(width);
+                for rows in (0..tile.blocks * 64).step_by(128) {
+                    let own = tile.thread + rows;
+                    let row = top + own;
+                    let mut combines = row.less_than(m);
+                    if !(tile.blocks * 64).is_multiple_of(128) {
+                        combines = combines & own.less_than(tile.blocks * 64);
+                    }
+                    f.if_(combines, || {
+                        let base = partials + row.mul_wide(4);
+                        let [sum] = combine::<O, 1>(f, base, stride, count);
+                        finish::<O>(f, state.result + row.mul_wide(4), sum);
+                    });
+                }
+            });
+        });
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, ((column, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(column.address + 4 * u64::from(at[0]), at, value);
+        value
+    }
+}
+
+/// As [`ReduceScalar`](super::ReduceScalar), in a fixed order: the result has the same bits in every run of a kernel.
+#[derive(Clone, Copy, Debug)]
+pub struct OrderedScalar<Op, X>(PhantomData<(Op, X)>);
+
+impl<Op, X> OrderedScalar<Op, X> {
+    /// Bytes of [`Scratch`] for a value of this shape, enough for every tile.
+    pub fn scratch_bytes(shape: Shape) -> u64 {
+        16 + u64::from(shape.m.div_ceil(64)) * u64::from(shape.n.div_ceil(8)) * 16
+    }
+}
+
+/// What an [`OrderedScalar`] remembers.
+#[derive(Debug)]
+pub struct OrderedScalarState<'f, X> {
+    result: Value<'f, u64>,
+    counter: Value<'f, u64>,
+    /// Of even and of odd columns.
+    partial: [Option<Value<'f, f32>>; 2],
+    x: X,
+}
+
+impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
+    type Arguments = ((u64, Scratch), X::Arguments);
+    type Device<'f> = ([Value<'f, u64>; 2], X::Device<'f>);
+    type State<'f> = OrderedScalarState<'f, X::State<'f>>;
+    const FACTS: Facts = Facts { effects: true, whole_tiles: true, ..X::FACTS };
+
+    fn name() -> String {
+        format!("o{}_{}", O::name(), X::name())
+    }
+
+    fn check(
+        ((address, scratch), x): &Self::Arguments,
+        shape: Shape,
+        path: &Path<'_>,
+    ) -> Result<(), NodeError> {
+        let here = path.then(O::name());
+        here.check_address::<f32>(*address)?;
+        scratch.check(Self::scratch_bytes(shape), &here)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters(((address, scratch), x): &Self::Arguments, out: &mut Parameters) {
+        out.push(*address);
+        out.push(scratch.address);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        ([declare.param(), declare.param()], X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, ([result, counter], x): &Self::Device<'f>) -> Self::State<'f> {
+        OrderedScalarState { result: *result, counter: *counter, partial: [None; 2], x: X::begin(tile, x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, &mut state.x);
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = X::compute(part, &mut state.x, row, pair);
+        for ((column, value), partial) in (part.pairs[pair]..).zip(values).zip(&mut state.partial) {
+            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+        }
+        values
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        let f = tile.f;
+        if let [Some(even), Some(odd)] = state.partial {
+            let all = across::<O>(f, O::combine(even, odd), &[1, 2, 4, 8, 16]);
+            let (width, first, top) = (tile.columns.pairs * 8, tile.first_column(), tile.first_row);
+            // Tiles of warpgroups that have elements inside, and those that take part in counting.
+            let rows = tile.blocks * 64;
+            let inside = tile.columns.n.div_ceil(width);
+            let unit = top / rows * inside + first / width;
+            let units = tile.extent.m.div_ceil(rows) * inside;
+            let partials = state.counter + 16;
+            let lane = tile.thread % 32;
+            let stores = lane.equals(0) & top.less_than(tile.extent.m) & first.less_than(tile.columns.n);
+            f.if_(stores, || {
+                let at = partials + unit.mul_wide(16) + (tile.thread / 32).mul_wide(4);
+                f.store_global(at, 0, [all]);
+            });
+            let [cluster_m, cluster_n] = tile.cluster_tile;
+            let total = tile.extent.m.div_ceil(cluster_m)
+                * (cluster_m / rows)
+                * tile.extent.n.div_ceil(cluster_n)
+                * (cluster_n / tile.doubled.pairs / 8);
+            let last = last(tile, state.counter, 1, total);
+            f.if_(last & tile.thread.less_than(32), || {
+                // Lane l combines l, l + 32, ..
+                let count = (units * 4 + 31 - lane) / 32;
+                let [own] = combine::<O, 1>(f, partials + lane.mul_wide(4), f.constant(128), count);
+                let all = across::<O>(f, own, &[1, 2, 4, 8, 16]);
+                f.if_(lane.equals(0), || finish::<O>(f, state.result, all));
+            });
+        }
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, ((address, _), x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let value = X::evaluate(host, x, at);
+        host.reduce::<O>(*address, at, value);
+        value
+    }
+}

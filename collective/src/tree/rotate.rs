@@ -1,0 +1,91 @@
+//! Pairs of neighbouring columns turned by an angle each: rotary position embeddings.
+
+use core::marker::PhantomData;
+
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use crate::real::Real;
+
+/// Neighbouring columns (2j, 2j + 1) of X as points of the plane, turned: with `x0, x1` of X and `c, s` of `Angles` in the
+/// same two columns, they become `x0 c - x1 s` and `x0 s + x1 c`.
+///
+/// `Angles` is any node: the cosine in even columns, the sine in odd ones. A matrix ([`Load`](super::Load)) for angles of
+/// their own in each row, a [`RowVector`](super::RowVector) for the same in all rows, [`Cyclic`](super::Cyclic) for a table
+/// that repeats from head to head. N is even.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotate<X, Angles>(PhantomData<(X, Angles)>);
+
+/// A point turned.
+fn turn<R: Real>([x, y]: [R; 2], [cos, sin]: [R; 2]) -> [R; 2] {
+    [x.mul_add(cos, -(y * sin)), x.mul_add(sin, y * cos)]
+}
+
+impl<X: Node, A: Node> Node for Rotate<X, A> {
+    type Arguments = (X::Arguments, A::Arguments);
+    type Device<'f> = (X::Device<'f>, A::Device<'f>);
+    type State<'f> = (X::State<'f>, A::State<'f>);
+    const FACTS: Facts = {
+        assert!(
+            X::FACTS.free == 0 && A::FACTS.free == 0,
+            "a Bound inside of Rotate names a Let around it, which has one column's value where two are needed"
+        );
+        X::FACTS.beside(A::FACTS)
+    };
+
+    fn name() -> String {
+        format!("rot_{}_{}", X::name(), A::name())
+    }
+
+    fn check((x, angles): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let here = path.then("rotate");
+        if !shape.n.is_multiple_of(2) {
+            let reason = format!("the value has {} columns, an even number was needed", shape.n);
+            return Err(here.refuse(reason));
+        }
+        X::check(x, shape, &here.then("0"))?;
+        A::check(angles, shape, &here.then("1"))
+    }
+
+    fn pairs((x, angles): &Self::Arguments) -> bool {
+        X::pairs(x) && A::pairs(angles)
+    }
+
+    fn parameters((x, angles): &Self::Arguments, out: &mut Parameters) {
+        X::parameters(x, out);
+        A::parameters(angles, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (X::declare(declare), A::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, (x, angles): &Self::Device<'f>) -> Self::State<'f> {
+        (X::begin(tile, x), A::begin(tile, angles))
+    }
+
+    fn survey<'f>(part: &Part<'f>, (x, angles): &mut Self::State<'f>) {
+        X::survey(part, x);
+        A::survey(part, angles);
+    }
+
+    fn load<'f>(part: &Part<'f>, (x, angles): &mut Self::State<'f>) {
+        X::load(part, x);
+        A::load(part, angles);
+    }
+
+    fn compute<'f>(part: &Part<'f>, (x, angles): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let point = X::compute(part, x, row, pair);
+        turn(point, A::compute(part, angles, row, pair))
+    }
+
+    fn end<'f>(tile: &Visit<'f>, (x, angles): &mut Self::State<'f>) {
+        X::end(tile, x);
+        A::end(tile, angles);
+    }
+
+    fn evaluate(host: &mut Host<'_>, (x, angles): &Self::Arguments, [row, column]: [u32; 2]) -> Bounded {
+        let columns = [column & !1, column | 1];
+        let point = columns.map(|column| X::evaluate(host, x, [row, column]));
+        let angle = columns.map(|column| A::evaluate(host, angles, [row, column]));
+        turn(point, angle)[(column & 1) as usize]
+    }
+}

@@ -1,0 +1,161 @@
+//! The softmax of the largest values of each row: the gate of a mixture of experts.
+
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
+use ptx::{Builder, Value};
+use typenum::Unsigned;
+
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use crate::real::{Accuracy, Fast, Real};
+
+/// The softmax over the `K` largest values of each row of X: `e^(x - max) / sum` where x is one of them, zero elsewhere.
+///
+/// Values that equal the K-th largest are all kept, and the sum is that of K values. A row is one tile's: N is at most
+/// tile N. X is computed twice, so nothing inside of it writes; put what writes around.
+/// NaN stays, and the others take no notice of it.
+#[derive(Clone, Copy, Debug)]
+pub struct TopKSoftmax<K, X, A = Fast>(PhantomData<(K, X, A)>);
+
+/// `list` is in descending order, and stays so with `x` in the place of its least.
+fn insert<R: Real>(list: &mut [R], x: R) {
+    list.iter_mut().fold(x, |x, place| {
+        let (more, less) = (place.max(x), Real::min(*place, x));
+        *place = more;
+        less
+    });
+}
+
+/// The largest value, the least that is kept, and the factor of the exponentials.
+fn summary<R: Real, A: Accuracy>(list: &[R], least: R) -> Option<[R; 3]> {
+    let &largest = list.first()?;
+    let sum = list.iter().map(|&x| A::exp(x - largest)).reduce(|sum, x| sum + x)?;
+    Some([largest, least, A::divide(sum.constant(1.0), sum)])
+}
+
+/// The weight of a value.
+fn weight<R: Real, A: Accuracy>(x: R, [largest, least, factor]: [R; 3]) -> R {
+    x.less(least, x.constant(0.0), A::exp(x - largest) * factor)
+}
+
+/// What a [`TopKSoftmax`] remembers.
+#[derive(Debug)]
+pub struct TopKState<'f, X> {
+    /// By row of the tile: the thread's largest values, in descending order.
+    lists: BTreeMap<usize, Vec<Value<'f, f32>>>,
+    summaries: BTreeMap<usize, [Value<'f, f32>; 3]>,
+    x: X,
+}
+
+impl<K: Unsigned + 'static, X: Node, A: Accuracy> TopKSoftmax<K, X, A> {
+    /// Largest values of the four lanes that share a row, from those of each.
+    fn across<'f>(f: &'f Builder, list: &mut [Value<'f, f32>]) {
+        for mask in [1, 2] {
+            let others: Vec<_> = list.iter().map(|&x| f.shuffle_xor(x, mask)).collect();
+            for other in others {
+                insert(list, other);
+            }
+        }
+    }
+}
+
+impl<K: Unsigned + 'static, X: Node, A: Accuracy> Node for TopKSoftmax<K, X, A> {
+    type Arguments = X::Arguments;
+    type Device<'f> = X::Device<'f>;
+    type State<'f> = TopKState<'f, X::State<'f>>;
+    const FACTS: Facts = {
+        assert!(K::U32 > 0, "the softmax of no values is none: use TopKSoftmax<U1, X> or more");
+        assert!(K::U32 <= 32, "a TopKSoftmax keeps its largest values in registers: K is 32 at most");
+        assert!(
+            !X::FACTS.effects,
+            "a TopKSoftmax computes what is inside of it twice: put reductions and AuxStore around it"
+        );
+        assert!(!X::FACTS.surveys, "a TopKSoftmax stands inside of another: rows are surveyed once");
+        assert!(
+            X::FACTS.free == 0,
+            "a Bound inside of TopKSoftmax names a Let around it: put the Let inside"
+        );
+        Facts { surveys: true, whole_tiles: true, ..X::FACTS }
+    };
+
+    fn name() -> String {
+        format!("top{}softmax{}_{}", K::U32, A::SUFFIX, X::name())
+    }
+
+    fn check(x: &X::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        X::check(x, shape, &path.then("softmax"))
+    }
+
+    fn pairs(x: &X::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters(x: &X::Arguments, out: &mut Parameters) {
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> X::Device<'f> {
+        X::declare(declare)
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, x: &X::Device<'f>) -> Self::State<'f> {
+        TopKState { lists: BTreeMap::new(), summaries: BTreeMap::new(), x: X::begin(tile, x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        let f = part.tile.f;
+        X::load(part, &mut state.x);
+        for pair in 0..part.pairs.len() {
+            for (row, place) in part.rows.iter().enumerate() {
+                let values = X::compute(part, &mut state.x, row, pair);
+                let list = state
+                    .lists
+                    .entry(place.index)
+                    .or_insert_with(|| vec![f.constant(f32::NEG_INFINITY); K::USIZE]);
+                for (column, value) in (part.pairs[pair]..).zip(values) {
+                    insert(list, part.inside_or(row, column, value, f32::NEG_INFINITY));
+                }
+            }
+        }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        for row in &part.rows {
+            let Some(mut list) = state.lists.remove(&row.index) else { continue };
+            Self::across(part.tile.f, &mut list);
+            let least = list[K::USIZE - 1];
+            state.summaries.extend(summary::<_, A>(&list, least).map(|summary| (row.index, summary)));
+        }
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = X::compute(part, &mut state.x, row, pair);
+        match state.summaries.get(&part.rows[row].index) {
+            Some(&summary) => values.map(|x| weight::<_, A>(x, summary)),
+            // The epilogue surveys every row first.
+            None => [part.tile.f.constant(f32::NAN); 2],
+        }
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, x: &X::Arguments, at: [u32; 2]) -> Bounded {
+        let row: Vec<Bounded> =
+            (0..host.shape.n).map(|column| X::evaluate(host, x, [at[0], column])).collect();
+        // Errors may change the order; the i-th largest moves by the largest of them at most.
+        let error = row.iter().map(|x| x.error).fold(0.0, Real::max);
+        let mut sorted: Vec<f64> = row.iter().map(|x| x.value).collect();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        sorted.truncate(K::USIZE);
+        let list: Vec<Bounded> = sorted.iter().map(|&x| Bounded::new(x, error)).collect();
+        // Where there are fewer values than K, all are kept.
+        let least = list.get(K::USIZE - 1).copied().unwrap_or(Bounded::exact(f64::NEG_INFINITY));
+        match summary::<_, A>(&list, least) {
+            Some(summary) => weight::<_, A>(row[at[1] as usize], summary),
+            None => Bounded::exact(f64::NAN),
+        }
+    }
+}
