@@ -133,6 +133,7 @@ fn every_instruction_is_spelled_as_the_assembler_wants() {
         tensor_maps(f);
         bulk(f);
         barriers(f);
+        im2col(f);
         matrix(f);
     });
     let report = assemble("every", &ptx::module_text(&function.verify().expect("legal")));
@@ -406,6 +407,25 @@ fn bulk(f: &Builder) {
     f.store_async((peer, peer + 2048), [global; 2]);
 }
 
+fn im2col(f: &Builder) {
+    let (map, shared, some) = (f.tensor_map("pixels"), f.shared_base(), f.param::<i32>("base"));
+    let load = TensorLoad { map, dst: shared, barrier: shared + 2048, multicast: None, hint: None };
+    let offset = f.special(Special::Lane).cast::<u16>();
+    f.im2col_load(load, [some; 3], [offset]);
+    f.im2col_load(load, [some; 4], [offset, f.constant(2)]);
+    let load = TensorLoad { multicast: Some(offset), hint: Some(ptx::inst::tma::EVICT_FIRST), ..load };
+    f.im2col_load(load, [some; 5], [offset, f.constant(2), offset]);
+    f.im2col_prefetch(map, [some; 3], [offset]);
+    f.im2col_prefetch(map, [some; 5], [f.constant(1), f.constant(2), offset]);
+    f.im2col_store(map, shared, [some; 3], None);
+    f.im2col_store(map, shared, [some; 5], None);
+    for op in AtomicOp::ALL {
+        if !matches!(op, AtomicOp::Exchange | AtomicOp::CompareSwap) {
+            f.im2col_store(map, shared, [some; 4], Some(op));
+        }
+    }
+}
+
 fn barriers(f: &Builder) {
     let (shared, number) = (f.shared_base(), f.param::<u32>("number"));
     let peer = f.map_shared(shared, 1);
@@ -420,6 +440,12 @@ fn barriers(f: &Builder) {
         f.mbarrier_drop(barrier, number, cluster);
         f.mbarrier_complete(barrier, 64, cluster);
     }
+    for drop in [false, true] {
+        keep(f, f.mbarrier_pending(f.mbarrier_arrive_no_complete(shared, number, drop)));
+    }
+    keep(f, f.mbarrier_pending(f.mbarrier_drop_state(shared, 2)));
+    keep(f, f.mbarrier_pending(f.mbarrier_drop_expect(shared, number)));
+    f.mbarrier_drop_expect_cluster(peer, number);
     f.mbarrier_expect_cluster(peer, number, true);
     f.mbarrier_expect_cluster(peer, 16, false);
     let some = number.less_than(3);

@@ -27,11 +27,13 @@
 //!
 //! Exact:
 //!
-//! * Integer, logic and single-precision arithmetic, `fma`, division and conversions: bit for bit what PTX defines,
-//!   with canonical NaNs. Division of integers by zero gives all ones.
-//! * Lanes, divergence and reconvergence of structured control flow; shuffles; `stmatrix`.
-//! * Named barriers, the cluster barrier, mbarriers with phases, arrivals and signed byte counts, registers of
-//!   `setmaxnreg`.
+//! * Integer and logic operations, floats of 16, 32 and 64 bits, `fma`, division and conversions: bit for bit what PTX
+//!   defines, and where it defines nothing what an H200 gives (`docs/hardware.md`): canonical NaNs but for the conversions
+//!   that keep a sign, integers of NaN, fields beyond a word. Division of integers by zero gives all ones.
+//! * Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles; `ldmatrix` and
+//!   `stmatrix`.
+//! * Named barriers, the cluster barrier, mbarriers with phases, states, arrivals (dropped and `.noComplete` ones too) and
+//!   signed byte counts, registers of `setmaxnreg`.
 //! * Atomics of every type, space, scope and order. What acquires and releases order, in global memory and between all
 //!   CTAs of the grid: vector clocks through barriers, mbarriers, fences, atomics and ordered accesses. Two accesses
 //!   that nothing orders trap, with both instructions in the report, as does asynchronous work that no proxy fence
@@ -39,20 +41,23 @@
 //! * Who knows that an mbarrier's phase has completed: a wait two phases late, a reader of what a copy brought that has
 //!   not observed the barrier, and an access to a peer that nothing orders before the peer's exit trap.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
-//!   every side, multicast; bytes credited are the whole box.
+//!   every side, multicast; in im2col mode which pixels follow the base, moved by which offset. Bytes credited are the
+//!   whole box.
 //! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`: each element in one step, the bytes
 //!   owned from the issue to the end of the barrier's phase or of the wait for the group.
 //! * Tensor maps in memory: each replaced field, and who may use a map that was written: writes have to be released and
 //!   acquired through the tensormap proxy, for the CTA and the very address, and no copy in flight may use the map.
 //! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in registers, and
 //!   by the metadata of a sparse A. Sums of integers.
-//! * The sums of floating-point `wgmma`s with [`Numerics::Exact`], which says by which rule.
+//! * The sums of floating-point `wgmma`s with [`Numerics::Exact`], which says by which rule; those of `mma.sync` always.
 //!
 //! Bounded:
 //!
 //! * The sums of floating-point `wgmma`s with [`Numerics::Fast`], the default, which says how far off they are.
 //!   Hardware aligns and truncates instead, for 16-bit types and `.tf32` inside a bound of the same form; its sums of
 //!   8-bit floats keep 13 fraction bits, so that a Fast sum is much nearer to the exact one there.
+//! * `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `sqrt`, `rsqrt` with `.approx`: the host's functions, rounded to the type; PTX
+//!   bounds the errors and defines no bits.
 //! * Branches of a warp run one after the other: a branch that waits for its own warp's other branch hangs here,
 //!   and might not on hardware.
 //! * Races in global memory are told by warps, not lanes, and from the last four accesses to each 16 bytes.
@@ -65,7 +70,8 @@
 //! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
-//! * Im2col tensor maps, interleaved ones, and fills other than zeros: no instruction and no description has them.
+//! * Interleaved tensor maps (16 B and 32 B), steps of an im2col map's channels and images, and fills other than zeros: no
+//!   description has them.
 //! * Prefetches to L2, but for the check of their operands; L2 hints, and grids that overlap: launches
 //!   follow each other. With [`Options::dependent`] an access before `griddepcontrol.wait` traps all the same.
 //!

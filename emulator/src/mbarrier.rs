@@ -7,6 +7,8 @@
 //! * `complete_tx(b)`: tx -= b, then the phase may complete;
 //! * `arrive(c)`: pending -= c, then the phase may complete;
 //! * `arrive.expect_tx(b)`: `expect_tx(b)`, then `arrive(1)`;
+//! * `arrive_drop(c)`: expected -= c, then `arrive(c)`; `arrive_drop.expect_tx(b)`: `expect_tx(b)`, then `arrive_drop(1)`;
+//! * `.noComplete`: the same arrivals, undefined where they complete the phase;
 //!
 //! where a phase completes when pending = 0 and tx = 0: the phase number grows and pending = expected again. The
 //! byte count is signed, so a copy may finish before it was announced as long as an arrival is still missing.
@@ -182,6 +184,14 @@ impl Mbarrier {
         self.arrive(offset, count)
     }
 
+    /// Arrivals that must not complete the phase; with `drop` later phases do not wait for them.
+    pub(crate) fn arrive_only(&mut self, offset: u32, count: u32, drop: bool) -> Result<bool, Fault> {
+        if count == self.pending && self.tx == 0 {
+            return Err(Fault::MbarrierNoComplete { offset, count, phase: self.phase });
+        }
+        if drop { self.drop(offset, count) } else { self.arrive(offset, count) }
+    }
+
     /// Says whether the phase completed.
     pub(crate) fn arrive(&mut self, offset: u32, count: u32) -> Result<bool, Fault> {
         if count == 0 || count > self.pending {
@@ -208,11 +218,13 @@ mod tests {
         Complete(u32),
         Arrive(u32),
         Drop(u32),
+        Only(u32),
+        OnlyDrop(u32),
     }
 
     #[test]
     fn transitions() {
-        use Do::{Arrive, Complete, Drop, Expect};
+        use Do::{Arrive, Complete, Drop, Expect, Only, OnlyDrop};
         // why, count, operations, then phase, pending, tx
         type Row = (&'static str, u32, &'static [Do], u64, u32, i64);
         let table: &[Row] = &[
@@ -227,6 +239,9 @@ mod tests {
             ("mid-phase negative", 1, &[Complete(8)], 0, 1, -8),
             ("a dropped arrival counts in this phase", 2, &[Drop(1)], 0, 1, 0),
             ("later phases do not wait for it", 2, &[Drop(1), Arrive(1)], 1, 1, 0),
+            ("an arrival that completes nothing", 2, &[Only(1)], 0, 1, 0),
+            ("bytes keep the phase for it", 1, &[Expect(8), Only(1)], 0, 0, 8),
+            ("the same for good", 3, &[OnlyDrop(1), Arrive(2)], 1, 2, 0),
             ("two phases", 1, &[Arrive(1), Arrive(1)], 2, 1, 0),
         ];
         for &(why, count, operations, phase, pending, tx) in table {
@@ -237,6 +252,8 @@ mod tests {
                     Complete(bytes) => drop(barrier.complete(0, bytes).unwrap()),
                     Arrive(count) => drop(barrier.arrive(0, count).unwrap()),
                     Drop(count) => drop(barrier.drop(0, count).unwrap()),
+                    Only(count) => drop(barrier.arrive_only(0, count, false).unwrap()),
+                    OnlyDrop(count) => drop(barrier.arrive_only(0, count, true).unwrap()),
                 }
             }
             assert_eq!((barrier.phase, barrier.pending, barrier.tx), (phase, pending, tx), "{why}");

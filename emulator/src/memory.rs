@@ -6,7 +6,7 @@
 use core::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use ptx::abi::TensorMap;
+use ptx::abi::{Description, Im2colMap, TensorMap};
 
 use crate::error::EmulatorError;
 use crate::tensor_map::encode;
@@ -143,7 +143,16 @@ impl Memory {
     /// [`EmulatorError::TensorMap`] where the description breaks a rule.
     pub fn upload_tensor_map(&mut self, map: &TensorMap) -> Result<u64, EmulatorError> {
         map.check().map_err(EmulatorError::TensorMap)?;
-        Ok(self.upload(&encode(map)))
+        Ok(self.upload(&encode(Description::Tiled(map))))
+    }
+
+    /// Allocates, and fills with an im2col tensor map that copies can use.
+    ///
+    /// # Errors
+    /// [`EmulatorError::TensorMap`] where the description breaks a rule.
+    pub fn upload_im2col_map(&mut self, map: &Im2colMap) -> Result<u64, EmulatorError> {
+        map.check().map_err(EmulatorError::TensorMap)?;
+        Ok(self.upload(&encode(Description::Im2col(map))))
     }
 
     /// Writes from the host.

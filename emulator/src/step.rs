@@ -11,6 +11,7 @@ mod bulk;
 mod control;
 mod copy;
 mod exchange;
+mod im2col;
 mod matrix;
 mod mbarrier;
 mod memory;
@@ -25,6 +26,8 @@ pub(crate) use tma::Load;
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
 use ptx::inst::Inst;
+
+use im2col::Mode;
 
 use crate::clock::EARLIER;
 use crate::machine::Machine;
@@ -132,7 +135,7 @@ impl Machine<'_> {
             Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
             Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
             Inst::TensorLoad { map, coords, dst, barrier, multicast, hint: _ } => {
-                return self.tensor_load(warp, *map, coords, (*dst, *barrier), *multicast);
+                return self.tensor_load(warp, *map, (coords, Mode::Tile), (*dst, *barrier), *multicast);
             }
             Inst::TensorStore { map, coords, src, hint: _ } => {
                 return self.tensor_store(warp, *map, coords, *src);

@@ -1,7 +1,11 @@
 //! Tensor maps: the emulator's own 128 bytes for a description, and the walk over a box.
 
-use ptx::abi::{TENSOR_MAP_BYTES, TensorElement, TensorMap};
+mod im2col;
+
+use ptx::abi::{Description, Im2colMap, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 use ptx::inst::MapField;
+
+pub(crate) use im2col::Walk;
 
 /// Marks bytes that [`encode`] made: nothing else in memory passes for a tensor map by accident.
 const MAGIC: u64 = 0x6661_6c63_6869_6f6e;
@@ -21,6 +25,8 @@ pub(crate) struct Map {
     box_dims: [u32; 5],
     /// Every how many elements it takes one.
     steps: [u32; 5],
+    /// Of an im2col map, whose box is channels by pixels.
+    pub(crate) walk: Option<Walk>,
 }
 
 /// What the 128 bytes say, possible or not.
@@ -35,7 +41,16 @@ struct Raw {
     strides: [u64; 4],
     box_dims: [u64; 5],
     steps: [u64; 5],
+    /// [`TILED`], [`IM2COL`] or [`BROKEN`].
+    mode: u64,
+    /// Lower and upper corner of the bounding box, 16 bits a coordinate.
+    corners: [u64; 2],
 }
+
+const TILED: u64 = 0;
+const IM2COL: u64 = 1;
+/// An im2col map of which `tensormap.replace` has changed a part.
+const BROKEN: u64 = 2;
 
 /// Bits of a box extent and of a step in the emulator's words: enough for what is legal and the next larger number.
 const BOX_BITS: u32 = 12;
@@ -51,11 +66,12 @@ fn unpacked(word: u64, bits: u32) -> [u64; 5] {
 
 impl Raw {
     fn bytes(&self) -> [u8; TENSOR_MAP_BYTES] {
-        let head = self.rank.min(0xFF) | self.element << 8 | self.swizzle << 16;
+        let head = self.rank.min(0xFF) | self.element << 8 | self.swizzle << 16 | self.mode << 24;
         let mut words = vec![MAGIC, head, self.address, packed(self.box_dims, BOX_BITS)];
         words.extend(self.dims);
         words.extend(self.strides);
         words.push(packed(self.steps, STEP_BITS));
+        words.extend(self.corners);
         let mut bytes = [0; TENSOR_MAP_BYTES];
         for (place, word) in bytes.chunks_exact_mut(8).zip(words) {
             place.copy_from_slice(&word.to_le_bytes());
@@ -69,7 +85,7 @@ impl Raw {
         for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().ok()?);
         }
-        let [magic, head, address, boxes, d0, d1, d2, d3, d4, s1, s2, s3, s4, steps, ..] = words;
+        let [magic, head, address, boxes, d0, d1, d2, d3, d4, s1, s2, s3, s4, steps, lower, upper] = words;
         (magic == MAGIC && bytes.len() == TENSOR_MAP_BYTES).then_some(Self {
             rank: head & 0xFF,
             element: head >> 8 & 0xFF,
@@ -79,6 +95,8 @@ impl Raw {
             strides: [s1, s2, s3, s4],
             box_dims: unpacked(boxes, BOX_BITS),
             steps: unpacked(steps, STEP_BITS),
+            mode: head >> 24 & 0x3,
+            corners: [lower, upper],
         })
     }
 
@@ -91,6 +109,10 @@ impl Raw {
         if !self.address.is_multiple_of(16) {
             return Err("its address is not a multiple of 16 bytes");
         }
+        if self.mode == BROKEN {
+            return Err("it is an im2col map, of which tensormap.replace can change nothing");
+        }
+        let pixels = self.mode == IM2COL;
         let (mut dims, mut strides) = ([1; 5], [0; 5]);
         let (mut box_dims, mut steps) = ([1; 5], [1; 5]);
         strides[0] = element.bytes().into();
@@ -105,7 +127,7 @@ impl Raw {
             if dim > 0 && (!strides[dim].is_multiple_of(16) || strides[dim] >= 1 << 40) {
                 return Err("a stride is not a multiple of 16 bytes below 2^40");
             }
-            if !(1..=256).contains(&self.box_dims[dim]) {
+            if !(1..=256).contains(&self.box_dims[dim]) && !pixels {
                 return Err("an extent of the box is not 1 to 256");
             }
             if !(1..=8).contains(&self.steps[dim]) {
@@ -113,7 +135,9 @@ impl Raw {
             }
             // The innermost dimension has no step where nothing is interleaved.
             steps[dim] = if dim == 0 { 1 } else { self.steps[dim] as u32 };
-            box_dims[dim] = (self.box_dims[dim] as u32).div_ceil(steps[dim]);
+            // Pixels are counted, not spanned.
+            let apart = if pixels { 1 } else { steps[dim] };
+            box_dims[dim] = (self.box_dims[dim] as u32).div_ceil(apart);
         }
         let inner = box_dims[0] * element.bytes();
         match self.swizzle {
@@ -121,16 +145,30 @@ impl Raw {
                 return Err("the inner extent of its box is no multiple of 16 bytes");
             }
             0 => {}
+            _ if rank == 1 => return Err("it has a swizzle and one dimension"),
             swizzle if inner != 16 << swizzle => {
                 return Err("the inner extent of its box is not the swizzle's span");
             }
             _ => {}
         }
         let swizzle = self.swizzle as u32;
-        Ok(Map { rank, element, swizzle, address: self.address, dims, strides, box_dims, steps })
+        let walk = pixels.then(|| self.walk(&dims));
+        Ok(Map { rank, element, swizzle, address: self.address, dims, strides, box_dims, steps, walk })
+    }
+
+    /// The walk over pixels of a tensor's extents.
+    fn walk(&self, dims: &[u64; 5]) -> Walk {
+        let corner = |word: u64, dim: usize| i64::from((word >> (16 * dim)) as u16 as i16);
+        let [lower, upper] = self.corners;
+        let last = |dim: usize| i64::try_from(dims[dim + 1]).unwrap_or(i64::MAX) - 1;
+        let bounds = [0, 1, 2].map(|dim| (corner(lower, dim), last(dim) + corner(upper, dim)));
+        Walk { bounds, offsets: [0; 3] }
     }
 
     fn replace(&mut self, field: MapField, value: u64) {
+        if self.mode == IM2COL {
+            self.mode = BROKEN;
+        }
         let place = |values: &mut [u64], dim: u32| {
             if let Some(place) = values.get_mut(dim as usize) {
                 *place = value;
@@ -166,8 +204,15 @@ pub(crate) struct Row {
     pub(crate) end: usize,
 }
 
-/// Bytes of a description that passed [`TensorMap::check`].
-pub(crate) fn encode(map: &TensorMap) -> [u8; TENSOR_MAP_BYTES] {
+/// Bytes of a description that passed its check.
+pub(crate) fn encode(description: Description<'_>) -> [u8; TENSOR_MAP_BYTES] {
+    match description {
+        Description::Tiled(map) => encode_tiled(map).bytes(),
+        Description::Im2col(map) => encode_pixels(map).bytes(),
+    }
+}
+
+fn encode_tiled(map: &TensorMap) -> Raw {
     let mut raw = Raw {
         rank: map.dims.len() as u64,
         element: map.element.replaced().into(),
@@ -177,6 +222,8 @@ pub(crate) fn encode(map: &TensorMap) -> [u8; TENSOR_MAP_BYTES] {
         strides: [0; 4],
         box_dims: [1; 5],
         steps: [1; 5],
+        mode: TILED,
+        corners: [0; 2],
     };
     for (place, &extent) in raw.dims.iter_mut().zip(&map.dims) {
         *place = extent;
@@ -187,7 +234,26 @@ pub(crate) fn encode(map: &TensorMap) -> [u8; TENSOR_MAP_BYTES] {
     for (place, &extent) in raw.box_dims.iter_mut().zip(&map.box_dims) {
         *place = extent.into();
     }
-    raw.bytes()
+    raw
+}
+
+fn encode_pixels(map: &Im2colMap) -> Raw {
+    let tiled = TensorMap {
+        element: map.element,
+        address: map.address,
+        dims: map.dims.clone(),
+        strides: map.strides.clone(),
+        box_dims: vec![map.channels, map.pixels],
+        swizzle: map.swizzle,
+    };
+    let corner =
+        |of: &[i32]| of.iter().rev().fold(0u64, |word, &corner| word << 16 | u64::from(corner as u16));
+    let corners = [corner(&map.lower), corner(&map.upper)];
+    let mut raw = Raw { mode: IM2COL, corners, ..encode_tiled(&tiled) };
+    for (place, &step) in raw.steps[1..].iter_mut().zip(&map.steps) {
+        *place = step.into();
+    }
+    raw
 }
 
 /// The way back: `None` where `bytes` did not come from [`encode`], and what is wrong with a map that cannot be.
@@ -212,6 +278,7 @@ impl Map {
             strides: [1, 0, 0, 0, 0],
             box_dims: [bytes, 1, 1, 1, 1],
             steps: [1; 5],
+            walk: None,
         }
     }
 
@@ -230,16 +297,24 @@ impl Map {
         self.box_dims.iter().fold(self.element.bytes(), |bytes, &extent| bytes.saturating_mul(extent))
     }
 
+    /// The coordinates of row `row` of the box at `start`.
+    fn place(&self, start: &[i64; 5], row: u32) -> [i64; 5] {
+        if let Some(walk) = &self.walk {
+            return walk.place(start, row, self.rank, &self.steps);
+        }
+        let (mut place, mut rest) = (*start, row);
+        for ((place, &extent), &step) in place.iter_mut().zip(&self.box_dims).zip(&self.steps).skip(1) {
+            *place += i64::from(rest % extent * step);
+            rest /= extent;
+        }
+        place
+    }
+
     /// Where row `row` of the box at `start` lies; `None` where it lies outside of the tensor.
     pub(crate) fn row(&self, start: &[i64; 5], row: u32) -> Option<Row> {
         let mut address = self.address;
-        let mut rest = row;
-        let outer = start.iter().zip(self.box_dims.iter().zip(&self.steps));
-        for ((&start, (&extent, &step)), (&dim, &stride)) in
-            outer.zip(self.dims.iter().zip(&self.strides)).skip(1)
-        {
-            let at = start + i64::from(rest % extent * step);
-            rest /= extent;
+        let place = self.place(start, row);
+        for ((&at, &dim), &stride) in place.iter().zip(&self.dims).zip(&self.strides).skip(1) {
             let at = u64::try_from(at).ok().filter(|&at| at < dim)?;
             address = address.wrapping_add(at.wrapping_mul(stride));
         }
@@ -287,7 +362,7 @@ mod tests {
     fn bytes_and_back() {
         let description = description();
         description.check().unwrap();
-        let map = decode(&encode(&description)).unwrap().unwrap();
+        let map = decode(&encode(Description::Tiled(&description))).unwrap().unwrap();
         assert_eq!(
             map,
             Map {
@@ -299,6 +374,7 @@ mod tests {
                 strides: [2, 208, 208 * 64, 0, 0],
                 box_dims: [64, 256, 2, 1, 1],
                 steps: [1; 5],
+                walk: None,
             }
         );
         assert_eq!(u64::from(map.box_bytes()), description.box_bytes());
@@ -309,7 +385,7 @@ mod tests {
     #[test]
     fn a_replaced_map_is_the_map_of_the_replaced_description() {
         use MapField::{Address, Box, Element, ElementStride, Extent, Rank, Stride, Swizzle};
-        let mut bytes = encode(&description());
+        let mut bytes = encode(Description::Tiled(&description()));
         for (field, value) in [
             (Address, 0x2000),
             (Rank, 1),
@@ -331,7 +407,7 @@ mod tests {
             box_dims: vec![8, 9],
             swizzle: TensorSwizzle::B32,
         };
-        assert_eq!(decode(&bytes), decode(&encode(&wanted)));
+        assert_eq!(decode(&bytes), decode(&encode(Description::Tiled(&wanted))));
         let map = decode(&replaced(&bytes, ElementStride(1), 2).unwrap()).unwrap().unwrap();
         assert_eq!((map.rows(), map.box_bytes()), (5, 5 * 32), "every second of nine");
         assert_eq!(map.row(&[0, 1, 0, 0, 0], 2), Some(Row { address: 0x2000 + 5 * 320, start: 0, end: 32 }));
@@ -351,8 +427,42 @@ mod tests {
     }
 
     #[test]
+    fn an_im2col_map_and_back() {
+        let description = Im2colMap {
+            element: TensorElement::U32,
+            address: 0x1000,
+            dims: vec![8, 5, 4, 3],
+            strides: vec![32, 160, 640],
+            lower: vec![-1, -128],
+            upper: vec![1, -2],
+            channels: 8,
+            pixels: 1024,
+            steps: vec![2, 3],
+            swizzle: TensorSwizzle::B32,
+        };
+        description.check().unwrap();
+        let bytes = encode(Description::Im2col(&description));
+        let map = decode(&bytes).unwrap().unwrap();
+        assert_eq!((map.rows(), map.row_bytes(), map.steps), (1024, 32, [1, 2, 3, 1, 1]));
+        let bounds = map.walk.unwrap().bounds;
+        assert_eq!(bounds[..2], [(-1, 5), (-128, 1)]);
+        // A row of the box has 4 bases, a column 44: from -128 to 1.
+        let row = |start, index| map.row(&start, index).map(|row| row.address - 0x1000);
+        assert_eq!(row([0, 1, 0, 1, 0], 1), Some(3 * 32 + 640), "two further");
+        assert_eq!(row([0, 5, 0, 1, 0], 0), None, "beyond the width");
+        assert_eq!(
+            row([0, 5, 1, 1, 0], 1 + 43 * 4 + 1),
+            Some(32 + 160 + 1280),
+            "an image later, the last row"
+        );
+        assert_eq!(row([0, 5, 1, 1, 0], 1 + 42 * 4 + 1), None, "the row before, above the tensor");
+        let changed = decode(&replaced(&bytes, MapField::Rank, 1).unwrap()).unwrap();
+        assert!(changed.unwrap_err().contains("im2col"));
+    }
+
+    #[test]
     fn rows_are_clipped_on_every_side() {
-        let map = decode(&encode(&description())).unwrap().unwrap();
+        let map = decode(&encode(Description::Tiled(&description()))).unwrap().unwrap();
         let row = |address: u64, start, end| Some(Row { address: 0x1000 + address, start, end });
         for (why, start, index, want) in [
             ("inside", [0, 0, 0, 0, 0], 0, row(0, 0, 128)),
@@ -374,7 +484,7 @@ mod tests {
     #[test]
     fn stores_end_at_whole_chunks() {
         // 100 elements of 2 bytes end in the middle of the thirteenth chunk.
-        let map = decode(&encode(&description())).unwrap().unwrap();
+        let map = decode(&encode(Description::Tiled(&description()))).unwrap().unwrap();
         for (why, first, read, stored) in [
             ("inside", 0, (0, 128), (0, 128)),
             ("over the end", 64, (0, 72), (0, 80)),

@@ -337,6 +337,15 @@ pub enum Fault {
         /// The count.
         count: u32,
     },
+    /// An arrival marked `.noComplete` that would complete the phase.
+    MbarrierNoComplete {
+        /// Where the mbarrier lies.
+        offset: u32,
+        /// Arrivals counted.
+        count: u32,
+        /// The phase.
+        phase: u64,
+    },
     /// More arrivals than the phase needs.
     MbarrierOverArrival {
         /// Where.
@@ -436,6 +445,31 @@ pub enum Fault {
         map: u32,
         /// Coordinates given.
         coordinates: u32,
+    },
+    /// A copy in tile mode through an im2col tensor map, or the other way round.
+    TensorMode {
+        /// Whether the map is an im2col map.
+        im2col: bool,
+    },
+    /// A copy in im2col mode whose base lies outside of its map's bounding box.
+    Im2colBase {
+        /// Which dimension of pixels, 0 the width.
+        dim: u32,
+        /// The base's coordinate.
+        base: i64,
+        /// The bounding box's first.
+        low: i64,
+        /// Its last.
+        high: i64,
+    },
+    /// A filter offset of more bits than the map's rank leaves it.
+    Im2colOffset {
+        /// Which dimension of pixels, 0 the width.
+        dim: u32,
+        /// The offset.
+        offset: u32,
+        /// Its bits.
+        bits: u32,
     },
     /// A multicast mask that is empty or names CTAs outside the cluster.
     Multicast {

@@ -2,12 +2,16 @@
 //!
 //! A tensor map is opaque to programs, so it exists in two forms: the description here, which everybody can
 //! read, and 128 bytes that only an engine understands. The driver encodes the description with
-//! `cuTensorMapEncodeTiled`; the emulator has an encoding of its own.
+//! `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`; the emulator has an encoding of its own.
+
+mod im2col;
 
 use core::fmt;
 
 use crate::function::{Function, ParamKind};
 use crate::types::{Scalar, Type};
+
+pub use im2col::{Description, Im2colMap};
 
 /// Bytes of an encoded tensor map.
 pub const TENSOR_MAP_BYTES: usize = 128;
@@ -19,6 +23,8 @@ pub enum Argument {
     Scalar(Type, u64),
     /// A tensor map, still to be encoded by the engine.
     TensorMap(TensorMap),
+    /// An im2col tensor map, still to be encoded by the engine.
+    Im2colMap(Im2colMap),
 }
 
 impl<T: Scalar> From<T> for Argument {
@@ -30,6 +36,12 @@ impl<T: Scalar> From<T> for Argument {
 impl From<TensorMap> for Argument {
     fn from(map: TensorMap) -> Self {
         Self::TensorMap(map)
+    }
+}
+
+impl From<Im2colMap> for Argument {
+    fn from(map: Im2colMap) -> Self {
+        Self::Im2colMap(map)
     }
 }
 
@@ -144,7 +156,7 @@ pub struct TensorMap {
     pub swizzle: TensorSwizzle,
 }
 
-/// A rule of `cuTensorMapEncodeTiled` that a description breaks.
+/// A rule of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` that a description breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorMapError {
@@ -156,6 +168,61 @@ pub enum TensorMapError {
         strides: usize,
         /// Box extents given.
         box_dims: usize,
+    },
+    /// A swizzle of one dimension, to which an H200 answered with an illegal instruction.
+    Line {
+        /// The swizzle.
+        swizzle: TensorSwizzle,
+    },
+    /// An im2col map's rank is not 3 to 5, or its lists disagree about it.
+    Im2colRank {
+        /// Extents given.
+        dims: usize,
+        /// Strides given (one fewer needed).
+        strides: usize,
+        /// Coordinates of the lower corner given (two fewer needed).
+        lower: usize,
+        /// Coordinates of the upper corner given (two fewer needed).
+        upper: usize,
+        /// Steps given (two fewer needed).
+        steps: usize,
+    },
+    /// A corner of the bounding box outside of its bits.
+    Corner {
+        /// Which dimension of pixels, 0 the width.
+        dim: usize,
+        /// The upper corner, or the lower.
+        upper: bool,
+        /// Its coordinate.
+        corner: i32,
+        /// Bits of a signed coordinate.
+        bits: u32,
+    },
+    /// A bounding box without a pixel.
+    BoundingBox {
+        /// Which dimension of pixels, 0 the width.
+        dim: usize,
+        /// Its first coordinate.
+        low: i64,
+        /// Its last coordinate.
+        high: i64,
+    },
+    /// A step that is zero or above 8.
+    Step {
+        /// Which dimension of pixels, 0 the width.
+        dim: usize,
+        /// The step in elements.
+        step: u32,
+    },
+    /// A number of channels that is zero or above 256.
+    Channels {
+        /// Channels of a pixel.
+        channels: u32,
+    },
+    /// A number of pixels that is zero or above 1024.
+    Pixels {
+        /// Pixels of a copy.
+        pixels: u32,
     },
     /// The address is not a multiple of 16 bytes.
     Address {
@@ -200,6 +267,28 @@ impl fmt::Display for TensorMapError {
                 "a tensor map needs 1 to 5 extents, one stride fewer and as many box extents, but has {dims}, \
                  {strides} and {box_dims}"
             ),
+            Self::Line { swizzle } => {
+                write!(f, "a tensor map of one dimension with the swizzle {swizzle:?}, not None")
+            }
+            Self::Im2colRank { dims, strides, lower, upper, steps } => write!(
+                f,
+                "an im2col tensor map needs 3 to 5 extents, one stride fewer, and two fewer of lower, upper and steps, but \
+                 has {dims} extents, {strides} strides, lower {lower}, upper {upper}, steps {steps}"
+            ),
+            Self::Corner { dim, upper, corner, bits } => write!(
+                f,
+                "the {} corner {corner} of pixel dimension {dim} does not fit into {bits} bits",
+                if *upper { "upper" } else { "lower" }
+            ),
+            Self::BoundingBox { dim, low, high } => {
+                write!(
+                    f,
+                    "the bounding box goes from {low} to {high} in pixel dimension {dim}: it holds no pixel"
+                )
+            }
+            Self::Step { dim, step } => write!(f, "step {step} of pixel dimension {dim} is outside 1..=8"),
+            Self::Channels { channels } => write!(f, "{channels} channels of a pixel are outside 1..=256"),
+            Self::Pixels { pixels } => write!(f, "{pixels} pixels of a copy are outside 1..=1024"),
             Self::Address { address } => {
                 write!(f, "the tensor's address {address:#x} is not a multiple of 16 bytes")
             }
@@ -249,30 +338,43 @@ impl TensorMap {
                 box_dims: self.box_dims.len(),
             });
         }
-        if !self.address.is_multiple_of(16) {
-            return Err(TensorMapError::Address { address: self.address });
+        if rank == 1 && self.swizzle != TensorSwizzle::None {
+            return Err(TensorMapError::Line { swizzle: self.swizzle });
         }
-        for (dim, &extent) in self.dims.iter().enumerate() {
-            if extent == 0 || extent > 1 << 32 {
-                return Err(TensorMapError::Extent { dim, extent });
-            }
-        }
-        for (i, &bytes) in self.strides.iter().enumerate() {
-            if !bytes.is_multiple_of(16) || bytes >= 1 << 40 {
-                return Err(TensorMapError::Stride { dim: i + 1, bytes });
-            }
-        }
+        check_tensor(self.address, &self.dims, &self.strides)?;
         for (dim, &extent) in self.box_dims.iter().enumerate() {
             if extent == 0 || extent > 256 {
                 return Err(TensorMapError::Box { dim, extent });
             }
         }
-        let bytes = self.box_dims[0] * self.element.bytes();
-        match self.swizzle.span() {
-            Some(needed) if bytes != needed => Err(TensorMapError::InnerBox { bytes, needed }),
-            None if !bytes.is_multiple_of(16) => Err(TensorMapError::InnerBox { bytes, needed: 16 }),
-            _ => Ok(()),
+        check_inner(self.box_dims[0] * self.element.bytes(), self.swizzle)
+    }
+}
+
+/// The rules of a tensor in global memory.
+fn check_tensor(address: u64, dims: &[u64], strides: &[u64]) -> Result<(), TensorMapError> {
+    if !address.is_multiple_of(16) {
+        return Err(TensorMapError::Address { address });
+    }
+    for (dim, &extent) in dims.iter().enumerate() {
+        if extent == 0 || extent > 1 << 32 {
+            return Err(TensorMapError::Extent { dim, extent });
         }
+    }
+    for (i, &bytes) in strides.iter().enumerate() {
+        if !bytes.is_multiple_of(16) || bytes >= 1 << 40 {
+            return Err(TensorMapError::Stride { dim: i + 1, bytes });
+        }
+    }
+    Ok(())
+}
+
+/// The rules of a row of the image in shared memory.
+fn check_inner(bytes: u32, swizzle: TensorSwizzle) -> Result<(), TensorMapError> {
+    match swizzle.span() {
+        Some(needed) if bytes != needed => Err(TensorMapError::InnerBox { bytes, needed }),
+        None if !bytes.is_multiple_of(16) => Err(TensorMapError::InnerBox { bytes, needed: 16 }),
+        _ => Ok(()),
     }
 }
 
@@ -341,7 +443,7 @@ impl std::error::Error for ArgumentError {
 pub fn parameter_bytes<E: From<ArgumentError>>(
     function: &Function,
     arguments: &[Argument],
-    mut encode: impl FnMut(&TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], E>,
+    mut encode: impl FnMut(Description<'_>) -> Result<[u8; TENSOR_MAP_BYTES], E>,
 ) -> Result<Vec<u8>, E> {
     let needed = function.params.len();
     if arguments.len() != needed {
@@ -357,7 +459,11 @@ pub fn parameter_bytes<E: From<ArgumentError>>(
             }
             (ParamKind::TensorMap, Argument::TensorMap(map)) => {
                 map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
-                block[offset..offset + TENSOR_MAP_BYTES].copy_from_slice(&encode(map)?);
+                block[offset..offset + TENSOR_MAP_BYTES].copy_from_slice(&encode(Description::Tiled(map))?);
+            }
+            (ParamKind::TensorMap, Argument::Im2colMap(map)) => {
+                map.check().map_err(|source| ArgumentError::TensorMap { name: param.name, source })?;
+                block[offset..offset + TENSOR_MAP_BYTES].copy_from_slice(&encode(Description::Im2col(map))?);
             }
             (needed, _) => return Err(ArgumentError::Kind { name: param.name, needed }.into()),
         }

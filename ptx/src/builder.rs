@@ -5,6 +5,7 @@
 
 mod atomic;
 mod bulk;
+mod im2col;
 mod tensor_map;
 mod warp;
 

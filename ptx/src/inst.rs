@@ -10,6 +10,7 @@ pub mod atomic;
 pub mod barrier;
 pub mod bulk;
 pub mod control;
+pub mod im2col;
 pub mod mbarrier;
 pub mod memory;
 pub mod operands;
@@ -25,6 +26,7 @@ pub use atomic::{Atomic, AtomicOp, AtomicSem, AtomicType, LoadOrder, Ordered, St
 pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use bulk::{Bulk, Reduction};
 pub use control::Special;
+pub use im2col::Im2col;
 pub use mbarrier::{BarrierOp, BarrierReduce, MbarrierInst};
 pub use memory::Address;
 pub use operands::{Expect, Operands};

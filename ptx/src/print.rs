@@ -6,6 +6,7 @@
 mod alu;
 mod atomic;
 mod bulk;
+mod im2col;
 mod tensor_map;
 mod warp;
 

@@ -9,6 +9,7 @@
 //! Write a module with a `pub(super) fn forms() -> Vec<Form>` and name it in [`forms`].
 
 mod copies;
+mod im2col;
 mod lanes;
 mod memory;
 mod record;
@@ -18,7 +19,7 @@ use core::fmt;
 
 use emulator::Numerics;
 use kernel::{Emulator, Engine, EngineError, Program};
-use ptx::abi::{Argument, Grid, TensorMap};
+use ptx::abi::{Argument, Grid};
 use ptx::{Builder, Entry, Function, Special, Target, Value, VerifyError};
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ pub type Emit = Box<dyn for<'f> Fn(&'f Builder, Value<'f, u64>, Value<'f, u64>) 
 pub type Cases = Box<dyn Fn(u64) -> Vec<Case> + Send + Sync>;
 
 /// Tensor maps from the addresses of the inputs and outputs.
-pub type Maps = Box<dyn Fn(u64, u64) -> Vec<TensorMap> + Send + Sync>;
+pub type Maps = Box<dyn Fn(u64, u64) -> Vec<Argument> + Send + Sync>;
 
 /// One form of an instruction.
 pub struct Form {
@@ -89,7 +90,10 @@ impl fmt::Debug for Case {
 
 /// Every form there is.
 pub fn forms() -> Vec<Form> {
-    [wgmma::forms(), lanes::forms(), memory::forms(), copies::forms()].into_iter().flatten().collect()
+    [wgmma::forms(), lanes::forms(), memory::forms(), copies::forms(), im2col::forms()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Why a form could not be run.
@@ -256,7 +260,7 @@ impl Prepared<'_> {
         let mut arguments: Vec<Argument> = vec![inputs.address.into(), outputs.address.into()];
         let maps =
             self.form.maps.as_ref().map_or_else(Vec::new, |maps| maps(inputs.address, outputs.address));
-        arguments.extend(maps.into_iter().map(Argument::from));
+        arguments.extend(maps);
         let launched = engine.launch(&self.program, grid, &arguments);
         let read = launched.and_then(|_| engine.read(outputs));
         engine.free(inputs)?;

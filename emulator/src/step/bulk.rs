@@ -1,9 +1,10 @@
 //! Bulk copies without a tensor map, reductions by copies, asynchronous stores to a peer.
 
 use ptx::abi::TensorElement;
-use ptx::inst::{AtomicType, Bulk, Operand, Reduction};
+use ptx::inst::{AtomicOp, AtomicType, Bulk, Operand, Reduction};
 
 use super::Flow;
+use super::im2col::Mode;
 use super::tma::{Boxed, LINE_ALIGNMENT, Load, Source};
 use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
@@ -21,6 +22,21 @@ fn reduced(element: TensorElement) -> Option<AtomicType> {
         TensorElement::Bf16 => Some(AtomicType::Bf16),
         TensorElement::F32 => Some(AtomicType::F32),
     }
+}
+
+/// The reduction that a tensor copy does on a map's elements.
+pub(super) fn tensor_reduction(op: AtomicOp, element: TensorElement) -> Result<Reduction, Fault> {
+    let whole = |ty: &AtomicType| !op.is_untyped() || ty.register().is_integer();
+    let reduce = reduced(element).filter(whole).and_then(|ty| {
+        // Bits have no sign.
+        let ty = match (op.is_untyped(), ty.bytes()) {
+            (true, 4) => AtomicType::U32,
+            (true, 8) => AtomicType::U64,
+            _ => ty,
+        };
+        Some(Reduction { op, ty }).filter(|reduce| reduce.in_global())
+    });
+    reduce.ok_or(Fault::TensorReduction { op: op.name(), element })
 }
 
 /// An asynchronous write from one CTA to one of its cluster.
@@ -65,28 +81,18 @@ impl Machine<'_> {
                     Boxed::line(lane, sources[lane], sizes[lane]).map_err(|fault| fault.lane(lane))?;
                 }
             }
-            Bulk::TensorPrefetch { map, coords } => drop(self.boxes(warp, *map, coords)?),
+            Bulk::TensorPrefetch { map, coords } => drop(self.boxes(warp, *map, coords, Mode::Tile)?),
             Bulk::TensorReduce { op, map, coords, src, hint: _ } => {
-                let boxes = self.boxes(warp, *map, coords)?;
+                let boxes = self.boxes(warp, *map, coords, Mode::Tile)?;
                 let sources = self.warps[warp].registers.read(*src)?;
                 for boxed in boxes {
                     let (lane, element) = (boxed.lane, boxed.map.element);
-                    let whole = |ty: &AtomicType| !op.is_untyped() || ty.register().is_integer();
-                    let reduce = reduced(element).filter(whole).and_then(|ty| {
-                        // Bits have no sign.
-                        let ty = match (op.is_untyped(), ty.bytes()) {
-                            (true, 4) => AtomicType::U32,
-                            (true, 8) => AtomicType::U64,
-                            _ => ty,
-                        };
-                        Some(Reduction { op: *op, ty }).filter(|reduce| reduce.in_global())
-                    });
-                    let reduce = reduce.ok_or(Fault::TensorReduction { op: op.name(), element });
-                    let issued =
-                        reduce.and_then(|reduce| self.issue_store(warp, boxed, sources[lane], Some(reduce)));
+                    let issued = tensor_reduction(*op, element)
+                        .and_then(|reduce| self.issue_store(warp, boxed, sources[lane], Some(reduce)));
                     issued.map_err(|fault| fault.lane(lane))?;
                 }
             }
+            Bulk::Im2col(inst) => return self.im2col(warp, inst),
             Bulk::Share { dst, src, bytes, barrier, reduce } => {
                 let registers = &mut self.warps[warp].registers;
                 let (targets, barriers) = (registers.read(*dst)?, registers.read(*barrier)?);

@@ -27,6 +27,28 @@ impl Machine<'_> {
                 };
                 self.arrive_with_state(warp, *dst, (*barrier, *bytes), arrive)?;
             }
+            MbarrierInst::ArriveNoComplete { dst, barrier, count, drop } => {
+                let arrive = |barrier: &mut Mbarrier, at, count| barrier.arrive_only(at, count, *drop);
+                self.arrive_with_state(warp, *dst, (*barrier, *count), arrive)?;
+            }
+            MbarrierInst::DropState { dst, barrier, count } => {
+                let arrive = |barrier: &mut Mbarrier, at, count| barrier.drop(at, count);
+                self.arrive_with_state(warp, *dst, (*barrier, *count), arrive)?;
+            }
+            MbarrierInst::DropExpect { dst, barrier, bytes } => {
+                let arrive = |barrier: &mut Mbarrier, at, bytes| {
+                    barrier.expect(at, bytes)?;
+                    barrier.drop(at, 1)
+                };
+                self.arrive_with_state(warp, *dst, (*barrier, *bytes), arrive)?;
+            }
+            MbarrierInst::DropExpectCluster { barrier, bytes } => {
+                let act: Act<'_> = &mut |barrier, at, bytes| {
+                    barrier.expect(at, bytes)?;
+                    barrier.drop(at, 1)
+                };
+                self.at_barriers(warp, (*barrier, Space::SharedCluster, *bytes), true, act)?;
+            }
             MbarrierInst::Drop { barrier, space, count } => {
                 let act: Act<'_> = &mut |barrier, at, count| barrier.drop(at, count);
                 self.at_barriers(warp, (*barrier, *space, *count), true, act)?;

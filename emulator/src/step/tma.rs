@@ -4,6 +4,7 @@ use ptx::inst::{Operand, Reduction, Scope};
 
 use super::Flow;
 use super::atomic::{changed, from_bytes};
+use super::im2col::{Mode, placed};
 use crate::clock::NEVER;
 use crate::machine::Machine;
 use crate::mbarrier::Landed;
@@ -110,6 +111,7 @@ impl Machine<'_> {
         warp: usize,
         map: Operand,
         coords: &[Operand],
+        mode: Mode<'_>,
     ) -> Result<Vec<Boxed>, Stop> {
         let registers = &mut self.warps[warp].registers;
         let maps = registers.read_wide(map)?;
@@ -120,13 +122,28 @@ impl Machine<'_> {
                 start[dim] = value.cast_signed().into();
             }
         }
+        let mut offsets = [[0; 3]; 32];
+        if let Mode::Im2col(operands) = mode {
+            for (dim, &operand) in operands.iter().enumerate().take(3) {
+                for (offset, value) in offsets.iter_mut().zip(registers.read(operand)?) {
+                    offset[dim] = value & 0xFFFF;
+                }
+            }
+        }
         let mut boxes = Vec::new();
         for lane in lanes(self.warps[warp].registers.active) {
             let map_at = maps[lane];
-            let map = self.tensor_map(warp, map_at).map_err(|fault| fault.lane(lane))?;
+            let mut map = self.tensor_map(warp, map_at).map_err(|fault| fault.lane(lane))?;
+            let im2col = map.walk.is_some();
+            if im2col != matches!(mode, Mode::Im2col(_)) {
+                return Err(Fault::TensorMode { im2col }.lane(lane));
+            }
             if map.rank != coords.len() {
                 let (map, coordinates) = (map.rank as u32, coords.len() as u32);
                 return Err(Fault::TensorRank { map, coordinates }.lane(lane));
+            }
+            if im2col {
+                placed(&mut map, &starts[lane], offsets[lane]).map_err(|fault| fault.lane(lane))?;
             }
             boxes.push(Boxed { lane, map, map_at, start: starts[lane] });
         }
@@ -145,11 +162,11 @@ impl Machine<'_> {
         &mut self,
         warp: usize,
         map: Operand,
-        coords: &[Operand],
+        (coords, mode): (&[Operand], Mode<'_>),
         (target, barrier): (Operand, Operand),
         multicast: Option<Operand>,
     ) -> Result<Flow, Stop> {
-        let boxes = self.boxes(warp, map, coords)?;
+        let boxes = self.boxes(warp, map, coords, mode)?;
         let registers = &mut self.warps[warp].registers;
         let (targets, barriers) = (registers.read(target)?, registers.read(barrier)?);
         let masks = multicast.map(|mask| registers.read(mask)).transpose()?;
@@ -283,7 +300,7 @@ impl Machine<'_> {
         coords: &[Operand],
         source: Operand,
     ) -> Result<Flow, Stop> {
-        let boxes = self.boxes(warp, map, coords)?;
+        let boxes = self.boxes(warp, map, coords, Mode::Tile)?;
         let sources = self.warps[warp].registers.read(source)?;
         for boxed in boxes {
             let lane = boxed.lane;

@@ -237,6 +237,11 @@ impl fmt::Display for Fault {
                     "count {count} for the mbarrier at byte {offset} of shared memory is outside 1..2^20"
                 )
             }
+            Self::MbarrierNoComplete { offset, count, phase } => write!(
+                f,
+                "{count} arrivals marked noComplete would complete phase {phase} of the mbarrier at byte {offset} of shared \
+                 memory"
+            ),
             Self::MbarrierOverArrival { offset, count, pending, phase } => write!(
                 f,
                 "{count} arrivals on the mbarrier at byte {offset} of shared memory, whose phase {phase} needs \
@@ -296,6 +301,19 @@ impl fmt::Display for Fault {
             }
             Self::TensorRank { map, coordinates } => {
                 write!(f, "{coordinates} coordinates for a tensor map of {map} dimensions")
+            }
+            Self::TensorMode { im2col: true } => {
+                write!(f, "a tensor copy in tile mode through an im2col tensor map")
+            }
+            Self::TensorMode { im2col: false } => {
+                write!(f, "a tensor copy in im2col mode through a tiled tensor map")
+            }
+            Self::Im2colBase { dim, base, low, high } => write!(
+                f,
+                "the base {base} of an im2col copy lies outside of the bounding box, {low} to {high} in pixel dimension {dim}"
+            ),
+            Self::Im2colOffset { dim, offset, bits } => {
+                write!(f, "the filter offset {offset} in pixel dimension {dim} has more than {bits} bits")
             }
             Self::Multicast { mask, ctas } => {
                 write!(f, "multicast mask {mask:#x} in a cluster of {ctas} CTAs")

@@ -6,9 +6,9 @@
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
     Address, Alu, AluOp, ApproxOp, Atomic, AtomicOp, AtomicSem, AtomicType, BarrierOp, BarrierReduce,
-    BinaryOp, BitOp, Bulk, CompareOp, CopyAsync, Cvt, FenceSem, FloatOp, Fp8, HalfType, Int8, LoadOrder,
-    MapField, MapInst, MbarrierInst, MmaTypes, Ordered, ProxySpace, ReduceOp, Reduction, Rounding, Scope,
-    Shuffle, StoreOrder, UnaryOp, Vote, WarpInst, WarpMatrix, WgmmaA,
+    BinaryOp, BitOp, Bulk, CompareOp, CopyAsync, Cvt, FenceSem, FloatOp, Fp8, HalfType, Im2col, Int8,
+    LoadOrder, MapField, MapInst, MbarrierInst, MmaTypes, Ordered, ProxySpace, ReduceOp, Reduction, Rounding,
+    Scope, Shuffle, StoreOrder, UnaryOp, Vote, WarpInst, WarpMatrix, WgmmaA,
 };
 use ptx::{Builder, Entry, Function, Inst, Operand, Reg, Space, Special, Target, Type, Value, WgmmaTypes};
 
@@ -44,6 +44,7 @@ struct Generator<'b, 'f> {
     data: Value<'f, u64>,
     out: Value<'f, u64>,
     map: Value<'f, u64>,
+    pixels: Value<'f, u64>,
     left: u32,
     threads: u32,
 }
@@ -61,7 +62,7 @@ pub(crate) fn generated(bytes: &[u8]) -> Function {
     Function::build(entry, |f| {
         let (data, out) = (f.param("data"), f.param("out"));
         let number = f.param::<u32>("number");
-        let (map, base) = (f.tensor_map("map"), f.shared_base());
+        let (map, pixels, base) = (f.tensor_map("map"), f.tensor_map("pixels"), f.shared_base());
         let pool = core::array::from_fn(|_| Vec::new());
         let mut generator = Generator {
             bytes,
@@ -72,6 +73,7 @@ pub(crate) fn generated(bytes: &[u8]) -> Function {
             data,
             out,
             map,
+            pixels,
             left: STATEMENTS,
             threads: entry_threads(choice),
         };
@@ -554,13 +556,15 @@ impl<'f> Generator<'_, 'f> {
 
     fn tensor(&mut self) {
         let map = match self.below(8) {
-            0 => self.operand(Type::U64),
+            0 if self.flag() => self.operand(Type::U64),
+            0 => self.pixels.operand(),
             1 => (self.out + 1024).operand(),
             _ => self.map.operand(),
         };
         let coords = self.operands(Type::S32, 2);
         let (shared, barrier) = (self.shared(), self.barrier());
-        let inst = match self.below(12) {
+        let inst = match self.below(14) {
+            12 | 13 => return self.pixels(),
             8 | 9 => return self.change_map(),
             10 | 11 => return self.bulk(),
             0..=2 => {
@@ -606,18 +610,66 @@ impl<'f> Generator<'_, 'f> {
         }
     }
 
+    /// A copy in im2col mode, mostly of the rank of its map and from a base of its bounding box.
+    fn pixels(&mut self) {
+        let map = if self.below(8) == 0 { self.map } else { self.pixels }.operand();
+        let rank = if self.below(8) == 0 { 2 + self.below(4) as usize } else { 4 };
+        let coords: Vec<Operand> = (0..rank)
+            .map(|_| match self.below(12) {
+                0 => self.operand(Type::S32),
+                1 => Operand::Imm((-1i64).cast_unsigned() & 0xFFFF_FFFF),
+                _ => Operand::Imm(0),
+            })
+            .collect();
+        let offsets: Vec<Operand> = (2..rank)
+            .map(|_| {
+                if self.below(8) == 0 { self.operand(Type::U16) } else { Operand::Imm(self.below(3).into()) }
+            })
+            .collect();
+        let (dst, barrier) = (self.shared(), self.barrier());
+        let inst = match self.below(4) {
+            0 | 1 => {
+                let multicast = (self.below(4) == 0).then(|| self.operand(Type::U16));
+                Im2col::Load { map, coords, offsets, dst, barrier, multicast, hint: None }
+            }
+            2 => {
+                let reduce = self.flag().then(|| self.pick(&AtomicOp::ALL));
+                Im2col::Store { reduce, map, coords, src: dst, hint: None }
+            }
+            _ => Im2col::Prefetch { map, coords, offsets },
+        };
+        if inst.check().is_ok() {
+            self.f.emit(Inst::Bulk(Bulk::Im2col(inst)));
+        }
+    }
+
     /// An operation on mbarriers beyond the plain ones, or a barrier that reduces.
     fn count(&mut self, id: Operand, threads: u32) {
         let (barrier, parity) = (self.barrier(), Operand::Imm(self.below(2).into()));
         let number = if self.below(3) == 0 { self.operand(Type::U32) } else { Operand::Imm(1) };
         let space = self.pick(&[Space::Shared, Space::SharedCluster]);
         let more = |inst: MbarrierInst| Inst::MbarrierMore(inst);
-        match self.below(9) {
+        match self.below(12) {
             0 | 1 => self.result(Type::U64, |dst| more(MbarrierInst::Arrive { dst, barrier, count: number })),
             2 => {
                 self.result(Type::U64, |dst| {
                     more(MbarrierInst::ArriveExpect { dst, barrier, bytes: number })
                 });
+            }
+            8 => {
+                let drop = self.flag();
+                self.result(Type::U64, |dst| {
+                    more(MbarrierInst::ArriveNoComplete { dst, barrier, count: number, drop })
+                });
+            }
+            9 => {
+                self.result(Type::U64, |dst| more(MbarrierInst::DropState { dst, barrier, count: number }));
+            }
+            10 if self.flag() => {
+                self.f.emit(more(MbarrierInst::DropExpectCluster { barrier, bytes: number }));
+            }
+            10 => {
+                self.result(Type::U64, |dst| more(MbarrierInst::DropExpect { dst, barrier, bytes: number }));
             }
             3 => self.f.emit(more(MbarrierInst::Drop { barrier, space, count: number })),
             4 => {

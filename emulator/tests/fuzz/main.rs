@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use emulator::{Failure, Memory, Options, Program, Schedule};
-use ptx::abi::{Argument, Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Grid, Im2colMap, TensorElement, TensorMap, TensorSwizzle};
 
 use generator::{DATA_BYTES, generated};
 
@@ -54,7 +54,20 @@ fn try_one(bytes: &[u8], tally: &mut Tally) {
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
     };
-    let arguments: [Argument; 4] = [data.into(), out.into(), u32::from(bytes[0]).into(), map.into()];
+    let pixels = Im2colMap {
+        element: TensorElement::U32,
+        address: out,
+        dims: vec![12, 3, 3, 2],
+        strides: vec![64, 192, 576],
+        lower: vec![-1, -1],
+        upper: vec![0, -1],
+        channels: 16,
+        pixels: 16,
+        steps: vec![1, 2],
+        swizzle: TensorSwizzle::B64,
+    };
+    let arguments: [Argument; 5] =
+        [data.into(), out.into(), u32::from(bytes[0]).into(), map.into(), pixels.into()];
     let (schedule, seed) = Schedule::sweep(12).nth(usize::from(bytes[1]) % 16).unwrap_or_default();
     let options = Options { fuel: 3000, threads: 1, schedule, seed, ..Options::default() };
     let ctas = cluster * (1 + u32::from(bytes[2] % 2));

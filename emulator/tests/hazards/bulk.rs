@@ -290,6 +290,52 @@ fn barriers() -> Vec<Case> {
             |fault| matches!(fault, Fault::MbarrierOverArrival { .. }),
         ),
         Case::new(
+            "an arrival that may not complete the phase and does",
+            32,
+            |k| {
+                k.once(|| {
+                    k.f.mbarrier_init(k.barrier(), if k.broken { 2 } else { 3 });
+                    let _first = k.f.mbarrier_arrive_no_complete(k.barrier(), 1, false);
+                    let _second = k.f.mbarrier_arrive_no_complete(k.barrier(), 1, true);
+                });
+            },
+            |fault| matches!(fault, Fault::MbarrierNoComplete { count: 1, phase: 0, .. }),
+        ),
+        Case::new(
+            "two arrivals where one has been dropped for good",
+            32,
+            |k| {
+                k.once(|| {
+                    k.f.mbarrier_init(k.barrier(), 2);
+                    let _first = k.f.mbarrier_drop_expect(k.barrier(), 16);
+                    k.f.mbarrier_complete(k.barrier(), 16, false);
+                    k.f.mbarrier_arrive(k.barrier());
+                    let _second = k.f.mbarrier_drop_state(k.barrier(), if k.broken { 2 } else { 1 });
+                });
+            },
+            |fault| matches!(fault, Fault::MbarrierOverArrival { count: 2, pending: 1, phase: 1, .. }),
+        ),
+        Case::in_cluster(
+            "bytes announced to a peer with a last arrival, and not all brought",
+            |k| {
+                k.init();
+                k.f.cluster_arrive(false);
+                k.f.cluster_wait();
+                let rank = k.f.special(ptx::Special::ClusterRank);
+                k.f.if_(rank.equals(0), || {
+                    k.once(|| {
+                        let barrier = k.f.map_shared(k.barrier(), 1);
+                        k.f.mbarrier_drop_expect_cluster(barrier, 32);
+                        k.f.mbarrier_complete(barrier, if k.broken { 16 } else { 32 }, true);
+                    });
+                });
+                k.f.if_(rank.equals(1), || k.f.mbarrier_wait(k.barrier(), 0));
+                k.f.cluster_arrive(false);
+                k.f.cluster_wait();
+            },
+            |fault| matches!(fault, Fault::Hang { .. }),
+        ),
+        Case::new(
             "bytes that are counted as arrived without being announced",
             32,
             |k| {

@@ -6,11 +6,12 @@ mod asynchronous;
 mod barriers;
 mod bulk;
 mod global;
+mod im2col;
 mod memory;
 mod tensor_maps;
 
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
-use ptx::abi::{Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Grid, Im2colMap, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
 use ptx::{Builder, Entry, Function, Special, Target, TensorLoad, Value, Var, WgmmaOperands, WgmmaTypes};
 
@@ -28,6 +29,10 @@ struct Kernel<'f> {
     map: Value<'f, u64>,
     /// The tensor of `out`, one box.
     out_map: Value<'f, u64>,
+    /// `data` as two images of 2 x 2 pixels of 64 channels, under a filter of 3 x 3.
+    pixels: Value<'f, u64>,
+    /// The same of `out`.
+    out_pixels: Value<'f, u64>,
     /// 8 KiB of shared memory.
     base: Value<'f, u32>,
     thread: Value<'f, u32>,
@@ -60,8 +65,9 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
     let function = Function::build(entry, |f| {
         let (data, out, flag) = (f.param("data"), f.param("out"), f.param("flag"));
         let (map, out_map) = (f.tensor_map("map"), f.tensor_map("out_map"));
+        let (pixels, out_pixels) = (f.tensor_map("pixels"), f.tensor_map("out_pixels"));
         let (base, thread) = (f.shared_base(), f.special(Special::ThreadX));
-        (case.program)(Kernel { f, data, out, flag, map, out_map, base, thread, broken });
+        (case.program)(Kernel { f, data, out, flag, map, out_map, pixels, out_pixels, base, thread, broken });
     });
     let program = Program::new(&function.verify().unwrap());
     let mut memory = Memory::new();
@@ -76,7 +82,22 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
     };
-    let arguments = [data.into(), out.into(), flag.into(), map(data).into(), map(out).into()];
+    let pixels = |address| Im2colMap {
+        element: TensorElement::Bf16,
+        address,
+        dims: vec![64, 2, 2, 2],
+        strides: vec![128, 256, 512],
+        lower: vec![-1, -1],
+        upper: vec![-1, -1],
+        channels: 64,
+        pixels: 8,
+        steps: vec![1, 1],
+        swizzle: TensorSwizzle::B128,
+    };
+    let (tiled, walked) = ([map(data), map(out)], [pixels(data), pixels(out)]);
+    let mut arguments: Vec<Argument> = vec![data.into(), out.into(), flag.into()];
+    arguments.extend(tiled.into_iter().map(Argument::from));
+    arguments.extend(walked.into_iter().map(Argument::from));
     program.launch(Grid { ctas: [case.ctas, 1, 1] }, &arguments, &memory, options).map(drop)
 }
 
@@ -179,6 +200,7 @@ fn cases() -> Vec<Case> {
         barriers::cases(),
         global::cases(),
         tensor_maps::cases(),
+        im2col::cases(),
         bulk::cases(),
     ]
     .into_iter()

@@ -8,7 +8,7 @@ use cudarc::driver::sys::{
     self, CUtensorMapDataType as DataType, CUtensorMapFloatOOBfill as Fill,
     CUtensorMapInterleave as Interleave, CUtensorMapL2promotion as Promotion, CUtensorMapSwizzle as Swizzle,
 };
-use ptx::abi::{TENSOR_MAP_BYTES, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Description, Im2colMap, TENSOR_MAP_BYTES, TensorElement, TensorMap, TensorSwizzle};
 
 use super::{call, library};
 use crate::error::EngineError;
@@ -22,11 +22,62 @@ use crate::error::EngineError;
 pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     map.check().map_err(|source| EngineError::TensorMap { source })?;
     library::driver()?;
-    encode(map)
+    encode(Description::Tiled(map))
+}
+
+/// Encodes a tensor map with `cuTensorMapEncodeIm2col`: no interleave, zeros out of bounds.
+///
+/// # Errors
+/// There is no driver, the description breaks a rule, or the driver refuses it.
+pub fn encode_im2col_map(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+    map.check().map_err(|source| EngineError::TensorMap { source })?;
+    library::driver()?;
+    encode(Description::Im2col(map))
 }
 
 /// The same once the driver is known and the description checked.
-pub(super) fn encode(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+pub(super) fn encode(description: Description<'_>) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+    match description {
+        Description::Tiled(map) => encode_tiled(map),
+        Description::Im2col(map) => encode_pixels(map),
+    }
+}
+
+fn encode_pixels(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    // Channels and images are taken one by one; the width's step comes second.
+    let mut element_strides = [1u32; 5];
+    for (place, &step) in element_strides[1..].iter_mut().zip(&map.steps) {
+        *place = step;
+    }
+    let address = ptr::without_provenance_mut::<c_void>(map.address.max(16) as usize);
+    // SAFETY: the description has been checked, so there are `rank` extents and element strides, one stride fewer and
+    // two corner coordinates fewer; the driver reads no more of them and writes one encoded map. The address is only
+    // stored.
+    let result = unsafe {
+        sys::cuTensorMapEncodeIm2col(
+            &mut encoded,
+            data_type(map.element),
+            map.rank() as u32,
+            address,
+            map.dims.as_ptr(),
+            map.strides.as_ptr(),
+            map.lower.as_ptr(),
+            map.upper.as_ptr(),
+            map.channels,
+            map.pixels,
+            element_strides.as_ptr(),
+            Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            swizzle(map.swizzle),
+            Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    };
+    call::driver("cuTensorMapEncodeIm2col", result.result())?;
+    Ok(bytes(&encoded))
+}
+
+fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     // The binding's type has the alignment that this version of the driver's header asks for.
     let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
     let element_strides = [1u32; 5];

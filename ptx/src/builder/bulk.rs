@@ -177,6 +177,48 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::PendingCount { dst, state }))
     }
 
+    /// Counts arrivals on an own mbarrier that must not complete its phase, with `drop` such that later phases do not wait
+    /// for; gives the state of the phase.
+    #[track_caller]
+    pub fn mbarrier_arrive_no_complete<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        count: impl Source<'f, u32>,
+        drop: bool,
+    ) -> Value<'f, u64> {
+        let (barrier, count) = (barrier.operand(), count.operand());
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::ArriveNoComplete { dst, barrier, count, drop }))
+    }
+
+    /// Counts arrivals on an own mbarrier which later phases do not wait for; gives the state of the phase.
+    #[track_caller]
+    pub fn mbarrier_drop_state<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        count: impl Source<'f, u32>,
+    ) -> Value<'f, u64> {
+        let (barrier, count) = (barrier.operand(), count.operand());
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropState { dst, barrier, count }))
+    }
+
+    /// Announces `bytes` bytes on an own mbarrier and arrives at it for the last time; gives the state of the phase.
+    #[track_caller]
+    pub fn mbarrier_drop_expect<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        bytes: impl Source<'f, u32>,
+    ) -> Value<'f, u64> {
+        let (barrier, bytes) = (barrier.operand(), bytes.operand());
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropExpect { dst, barrier, bytes }))
+    }
+
+    /// Announces `bytes` bytes on an mbarrier of any CTA of the cluster and arrives at it for the last time.
+    #[track_caller]
+    pub fn mbarrier_drop_expect_cluster<'f>(&'f self, barrier: Value<'f, u32>, bytes: impl Source<'f, u32>) {
+        let (barrier, bytes) = (barrier.operand(), bytes.operand());
+        self.emit(Inst::MbarrierMore(MbarrierInst::DropExpectCluster { barrier, bytes }));
+    }
+
     /// Counts arrivals, on an own mbarrier or with `cluster` on any, which later phases do not wait for.
     #[track_caller]
     pub fn mbarrier_drop<'f>(&'f self, barrier: Value<'f, u32>, count: impl Source<'f, u32>, cluster: bool) {

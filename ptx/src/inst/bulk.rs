@@ -4,7 +4,7 @@
 //! "cp.async.bulk.prefetch.tensor", "st.async", "red.async". Sizes and both addresses of a bulk copy are multiples of 16.
 
 use super::operands::Operands;
-use super::{AtomicOp, AtomicType, Operand};
+use super::{AtomicOp, AtomicType, Im2col, Operand};
 use crate::types::Type;
 
 /// What arrives is not stored but combined with what is there, element by element.
@@ -89,6 +89,8 @@ pub enum Bulk {
         /// `.s32` start coordinates in elements, innermost first.
         coords: Vec<Operand>,
     },
+    /// A copy in im2col mode.
+    Im2col(Im2col),
     /// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes`. ISA "st.async".
     AsyncStore {
         /// Element type, 32 or 64 bits wide.
@@ -176,6 +178,7 @@ impl Bulk {
                 none.read(*map, Type::U64).read_all(coords, Type::S32).read(*src, Type::U32)
             }
             Self::TensorPrefetch { map, coords } => none.read(*map, Type::U64).read_all(coords, Type::S32),
+            Self::Im2col(im2col) => im2col.operands(),
             Self::AsyncStore { ty, src, dst, barrier } => {
                 none.read_all(&[*dst, *barrier], Type::U32).read_all(src, *ty)
             }
@@ -194,6 +197,7 @@ impl Bulk {
             Self::Prefetch { .. } => "cp.async.bulk.prefetch",
             Self::TensorReduce { .. } => "cp.reduce.async.bulk.tensor",
             Self::TensorPrefetch { .. } => "cp.async.bulk.prefetch.tensor",
+            Self::Im2col(im2col) => im2col.name(),
             Self::AsyncStore { .. } => "st.async",
             Self::AsyncReduce { .. } => "red.async",
         }
@@ -205,6 +209,7 @@ impl Bulk {
     /// The rule broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let (exists, what) = match self {
+            Self::Im2col(im2col) => return im2col.check(),
             Self::Store { reduce: Some(reduce), .. } => (reduce.in_global(), reduce.suffix()),
             Self::Share { reduce: Some(reduce), .. } => (reduce.in_shared(), reduce.suffix()),
             Self::AsyncReduce { reduce, .. } => (reduce.of_one(), reduce.suffix()),
@@ -234,6 +239,7 @@ impl Bulk {
                 | Self::Prefetch { bytes, .. } => Some(bytes),
                 Self::TensorReduce { .. }
                 | Self::TensorPrefetch { .. }
+                | Self::Im2col(_)
                 | Self::AsyncStore { .. }
                 | Self::AsyncReduce { .. } => None,
             };

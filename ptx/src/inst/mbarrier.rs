@@ -1,6 +1,6 @@
 //! mbarriers with state tokens, dropped arrivals and byte counts of any CTA; named barriers that reduce.
 //!
-//! Source: PTX ISA "mbarrier.arrive", "mbarrier.arrive_drop", "mbarrier.expect_tx", "mbarrier.complete_tx",
+//! Source: PTX ISA "mbarrier.arrive" (also of the state of an arrival that may not complete the phase), "mbarrier.arrive_drop", "mbarrier.expect_tx", "mbarrier.complete_tx",
 //! "mbarrier.test_wait", "mbarrier.pending_count", "bar.red".
 
 use super::operands::Operands;
@@ -26,6 +26,43 @@ pub enum MbarrierInst {
         /// Shared address.
         barrier: Operand,
         /// Bytes that asynchronous copies will bring in this phase.
+        bytes: Operand,
+    },
+    /// `mbarrier.{arrive|arrive_drop}.noComplete.shared::cta.b64 state`: arrivals that must not complete the phase.
+    ArriveNoComplete {
+        /// A `.u64` register.
+        dst: Reg,
+        /// Shared address.
+        barrier: Operand,
+        /// How many arrivals to count.
+        count: Operand,
+        /// Whether later phases do not wait for them.
+        drop: bool,
+    },
+    /// `mbarrier.arrive_drop.shared::cta.b64 state`: arrivals, which later phases do not wait for.
+    DropState {
+        /// A `.u64` register.
+        dst: Reg,
+        /// Shared address.
+        barrier: Operand,
+        /// How many.
+        count: Operand,
+    },
+    /// `mbarrier.arrive_drop.expect_tx.shared::cta.b64 state`: announces bytes and arrives for the last time.
+    DropExpect {
+        /// A `.u64` register.
+        dst: Reg,
+        /// Shared address.
+        barrier: Operand,
+        /// Bytes that asynchronous copies will bring in this phase.
+        bytes: Operand,
+    },
+    /// `mbarrier.arrive_drop.expect_tx.release.cluster.shared::cluster.b64 _`: the same on a barrier of any CTA of the
+    /// cluster.
+    DropExpectCluster {
+        /// Address in the cluster.
+        barrier: Operand,
+        /// Bytes.
         bytes: Operand,
     },
     /// `mbarrier.arrive_drop.{shared::cta|shared::cluster}.b64 _`: arrivals, which later phases do not wait for.
@@ -89,11 +126,15 @@ impl MbarrierInst {
         let none = Operands::default();
         match self {
             Self::Arrive { dst, barrier, count: number }
+            | Self::ArriveNoComplete { dst, barrier, count: number, .. }
+            | Self::DropState { dst, barrier, count: number }
+            | Self::DropExpect { dst, barrier, bytes: number }
             | Self::ArriveExpect { dst, barrier, bytes: number } => {
                 none.read_all(&[*barrier, *number], Type::U32).write(*dst, Type::U64)
             }
             Self::Drop { barrier, count: number, .. }
             | Self::ExpectCluster { barrier, bytes: number, .. }
+            | Self::DropExpectCluster { barrier, bytes: number }
             | Self::Complete { barrier, bytes: number, .. } => none.read_all(&[*barrier, *number], Type::U32),
             Self::Test { dst, barrier, state, .. } => {
                 none.read(*barrier, Type::U32).read(*state, Type::U64).write(*dst, Type::Pred)
@@ -111,7 +152,10 @@ impl MbarrierInst {
             Self::ArriveExpect { .. } | Self::ExpectCluster { arrive: true, .. } => {
                 "mbarrier.arrive.expect_tx"
             }
-            Self::Drop { .. } => "mbarrier.arrive_drop",
+            Self::ArriveNoComplete { drop: false, .. } => "mbarrier.arrive.noComplete",
+            Self::ArriveNoComplete { drop: true, .. } => "mbarrier.arrive_drop.noComplete",
+            Self::Drop { .. } | Self::DropState { .. } => "mbarrier.arrive_drop",
+            Self::DropExpect { .. } | Self::DropExpectCluster { .. } => "mbarrier.arrive_drop.expect_tx",
             Self::ExpectCluster { .. } => "mbarrier.expect_tx",
             Self::Complete { .. } => "mbarrier.complete_tx",
             Self::Test { patient: true, .. } => "mbarrier.try_wait",

@@ -1,8 +1,8 @@
 //! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
 
 use crate::inst::{
-    Atomic, AtomicSem, BarrierReduce, BinaryOp, Bulk, CopyAsync, Inst, LoadOrder, MapInst, MbarrierInst,
-    Operand, Ordered, StoreOrder,
+    Atomic, AtomicSem, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder, MapInst,
+    MbarrierInst, Operand, Ordered, StoreOrder,
 };
 use crate::types::Type;
 
@@ -44,10 +44,18 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         Inst::MbarrierInit { .. } | Inst::MbarrierArrive { .. } => COUNTED,
         Inst::MbarrierArriveExpectTx { .. } | Inst::MbarrierExpectTx { .. } => ANNOUNCED,
         Inst::MbarrierMore(MbarrierInst::Drop { .. }) => COUNTED,
-        Inst::MbarrierMore(MbarrierInst::ExpectCluster { .. } | MbarrierInst::Complete { .. }) => ANNOUNCED,
+        Inst::MbarrierMore(
+            MbarrierInst::ExpectCluster { .. }
+            | MbarrierInst::Complete { .. }
+            | MbarrierInst::DropExpectCluster { .. },
+        ) => ANNOUNCED,
         // What gives a value cannot be left out.
-        Inst::MbarrierMore(MbarrierInst::Arrive { .. }) => RECOUNTED,
-        Inst::MbarrierMore(MbarrierInst::ArriveExpect { .. }) => RESIZED,
+        Inst::MbarrierMore(
+            MbarrierInst::Arrive { .. }
+            | MbarrierInst::ArriveNoComplete { .. }
+            | MbarrierInst::DropState { .. },
+        ) => RECOUNTED,
+        Inst::MbarrierMore(MbarrierInst::ArriveExpect { .. } | MbarrierInst::DropExpect { .. }) => RESIZED,
         Inst::MbarrierMore(MbarrierInst::TestParity { .. }) => &[FLIP],
         Inst::MbarrierMore(MbarrierInst::Test { .. } | MbarrierInst::PendingCount { .. }) => &[],
         Inst::BarrierReduce(_) => RENAMED,
@@ -152,6 +160,7 @@ pub(super) fn starts_work(inst: &Inst) -> bool {
                     | Bulk::Store { .. }
                     | Bulk::Share { .. }
                     | Bulk::TensorReduce { .. }
+                    | Bulk::Im2col(Im2col::Load { .. } | Im2col::Store { .. })
                     | Bulk::AsyncStore { .. }
                     | Bulk::AsyncReduce { .. }
             )
@@ -167,13 +176,20 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
             Some(bytes)
         }
         (
-            Inst::MbarrierMore(MbarrierInst::Drop { count, .. } | MbarrierInst::Arrive { count, .. }),
+            Inst::MbarrierMore(
+                MbarrierInst::Drop { count, .. }
+                | MbarrierInst::Arrive { count, .. }
+                | MbarrierInst::ArriveNoComplete { count, .. }
+                | MbarrierInst::DropState { count, .. },
+            ),
             "count",
         ) => Some(count),
         (
             Inst::MbarrierMore(
                 MbarrierInst::ExpectCluster { bytes, .. }
                 | MbarrierInst::Complete { bytes, .. }
+                | MbarrierInst::DropExpect { bytes, .. }
+                | MbarrierInst::DropExpectCluster { bytes, .. }
                 | MbarrierInst::ArriveExpect { bytes, .. },
             ),
             "bytes",

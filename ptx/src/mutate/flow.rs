@@ -5,7 +5,7 @@
 //! often a barrier is used, not which one.
 
 use crate::function::{Function, Statement};
-use crate::inst::{Bulk, Inst, MbarrierInst, Operand, Special};
+use crate::inst::{Bulk, Im2col, Inst, MbarrierInst, Operand, Special};
 
 /// What is known of each register.
 pub(super) struct Flow {
@@ -121,11 +121,16 @@ fn places(inst: &Inst) -> [Option<Operand>; 2] {
         | Inst::Bulk(
             Bulk::Load { dst, barrier, .. }
             | Bulk::Share { dst, barrier, .. }
+            | Bulk::Im2col(Im2col::Load { dst, barrier, .. })
             | Bulk::AsyncStore { dst, barrier, .. }
             | Bulk::AsyncReduce { dst, barrier, .. },
         ) => [Some(*dst), Some(*barrier)],
         Inst::MbarrierMore(
             MbarrierInst::Arrive { barrier, .. }
+            | MbarrierInst::ArriveNoComplete { barrier, .. }
+            | MbarrierInst::DropState { barrier, .. }
+            | MbarrierInst::DropExpect { barrier, .. }
+            | MbarrierInst::DropExpectCluster { barrier, .. }
             | MbarrierInst::ArriveExpect { barrier, .. }
             | MbarrierInst::Drop { barrier, .. }
             | MbarrierInst::ExpectCluster { barrier, .. }

@@ -14,7 +14,7 @@ fn reduced(reduce: Option<Reduction>) -> (&'static str, String) {
 }
 
 impl Printer<'_> {
-    fn hinted(&self, hint: Option<u64>) -> (&'static str, String) {
+    pub(super) fn hinted(&self, hint: Option<u64>) -> (&'static str, String) {
         hint.map_or(("", String::new()), |policy| (".L2::cache_hint", format!(", {policy:#x}")))
     }
 
@@ -60,6 +60,7 @@ impl Printer<'_> {
                 let (rank, map, coords) = (coords.len(), self.u64(*map), self.list(coords, Type::S32));
                 format!("cp.async.bulk.prefetch.tensor.{rank}d.L2.global.tile [{map}, {{{coords}}}];")
             }
+            Bulk::Im2col(inst) => self.im2col(inst),
             Bulk::AsyncStore { ty, src, dst, barrier } => {
                 let (width, src) = self.vector(src, *ty);
                 let (dst, barrier) = (self.u32(*dst), self.u32(*barrier));
@@ -84,6 +85,22 @@ impl Printer<'_> {
                 self.name(*dst),
                 two(*barrier, *bytes)
             ),
+            MbarrierInst::ArriveNoComplete { dst, barrier, count, drop } => {
+                let (verb, operands) = (if *drop { "arrive_drop" } else { "arrive" }, two(*barrier, *count));
+                format!("mbarrier.{verb}.noComplete.shared::cta.b64 {}, {operands};", self.name(*dst))
+            }
+            MbarrierInst::DropState { dst, barrier, count } => {
+                let operands = two(*barrier, *count);
+                format!("mbarrier.arrive_drop.shared::cta.b64 {}, {operands};", self.name(*dst))
+            }
+            MbarrierInst::DropExpect { dst, barrier, bytes } => {
+                let operands = two(*barrier, *bytes);
+                format!("mbarrier.arrive_drop.expect_tx.shared::cta.b64 {}, {operands};", self.name(*dst))
+            }
+            MbarrierInst::DropExpectCluster { barrier, bytes } => {
+                let operands = two(*barrier, *bytes);
+                format!("mbarrier.arrive_drop.expect_tx.release.cluster.shared::cluster.b64 _, {operands};")
+            }
             MbarrierInst::Drop { barrier, space, count } => {
                 format!("mbarrier.arrive_drop.{}.b64 _, {};", cta_space(*space), two(*barrier, *count))
             }

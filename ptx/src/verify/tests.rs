@@ -191,6 +191,30 @@ fn each_violation_is_found() {
                 f.constant(half::f16::ONE).cast::<f32>();
             },
         ),
+        (
+            "pixels of no dimension",
+            |f| {
+                let zero = f.constant(0);
+                f.im2col_store(f.constant(0u64), f.shared_base(), [zero; 2], None);
+            },
+            "im2col mode of 2 dimensions, not 3..=5",
+            |f| {
+                let zero = f.constant(0);
+                f.im2col_store(f.constant(0u64), f.shared_base(), [zero; 3], None);
+            },
+        ),
+        (
+            "a filter offset of another dimension",
+            |f| {
+                let zero = f.constant(0);
+                f.im2col_prefetch(f.constant(0u64), [zero; 4], [f.constant(1)]);
+            },
+            "of 4 dimensions with 1 offsets, not 2",
+            |f| {
+                let zero = f.constant(0);
+                f.im2col_prefetch(f.constant(0u64), [zero; 4], [f.constant(1); 2]);
+            },
+        ),
     ];
     for (why, wrong, wanted, right) in cases {
         let found = messages(wrong);

@@ -1,7 +1,7 @@
 //! Copies: `cp.async`, bulk copies, tensor copies in every mode, reductions by copies, stores to a peer, tensor maps that
 //! the kernel changes, and states of mbarriers.
 
-use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction, Scope};
 use ptx::{Builder, BulkLoad, MapChange, Special, TensorLoad, Type, Value};
 
@@ -9,14 +9,14 @@ use super::lanes::value;
 use super::memory::plain;
 use super::{Case, Form};
 
-const THREADS: u32 = 32;
+pub(super) const THREADS: u32 = 32;
 /// Bytes of a line.
-const LINE: u32 = 512;
+pub(super) const LINE: u32 = 512;
 /// Where barriers lie, behind a line and room for swizzles.
-const BARRIER: u32 = 8192;
+pub(super) const BARRIER: u32 = 8192;
 
 /// Emits a program; gets the inputs, the outputs and the beginning of shared memory.
-type Body = Box<dyn for<'f> Fn(&'f Builder, [Value<'f, u64>; 2], Value<'f, u32>) + Send + Sync>;
+pub(super) type Body = Box<dyn for<'f> Fn(&'f Builder, [Value<'f, u64>; 2], Value<'f, u32>) + Send + Sync>;
 
 /// Outputs from inputs.
 type Expected = fn(&[u8]) -> Vec<u8>;
@@ -31,11 +31,12 @@ pub(super) fn forms() -> Vec<Form> {
     all.extend(tensor_reductions());
     all.push(changed_map());
     all.push(states());
+    all.push(last_arrivals());
     all
 }
 
 /// A form of one line in and `output` bytes out; `expected` gives them from the inputs.
-fn line(
+pub(super) fn line(
     (family, name): (&str, String),
     (cluster, input, output): (u32, u32, u32),
     ty: Type,
@@ -71,12 +72,12 @@ fn line(
     }
 }
 
-fn first<'f>(f: &'f Builder) -> Value<'f, bool> {
+pub(super) fn first<'f>(f: &'f Builder) -> Value<'f, bool> {
     f.special(Special::ThreadX).equals(0)
 }
 
 /// A barrier of one arrival that awaits `bytes` bytes in every CTA.
-fn awaiting<'f>(f: &'f Builder, shared: Value<'f, u32>, bytes: u32) -> Value<'f, u32> {
+pub(super) fn awaiting<'f>(f: &'f Builder, shared: Value<'f, u32>, bytes: u32) -> Value<'f, u32> {
     let barrier = shared + BARRIER;
     f.if_(first(f), || {
         f.mbarrier_init(barrier, 1);
@@ -89,7 +90,7 @@ fn awaiting<'f>(f: &'f Builder, shared: Value<'f, u32>, bytes: u32) -> Value<'f,
 }
 
 /// Copies `bytes` bytes of shared memory to global memory.
-fn out<'f>(f: &'f Builder, shared: Value<'f, u32>, to: Value<'f, u64>, bytes: u32) {
+pub(super) fn out<'f>(f: &'f Builder, shared: Value<'f, u32>, to: Value<'f, u64>, bytes: u32) {
     let thread = f.special(Special::ThreadX);
     for at in (0..bytes).step_by(THREADS as usize * 4) {
         let [word] = f.load_shared_vector::<u32, 1>(shared + thread * 4 + at, 0);
@@ -98,7 +99,7 @@ fn out<'f>(f: &'f Builder, shared: Value<'f, u32>, to: Value<'f, u64>, bytes: u3
 }
 
 /// Copies `bytes` bytes of global memory to shared memory, and fences.
-fn fill<'f>(f: &'f Builder, from: Value<'f, u64>, shared: Value<'f, u32>, bytes: u32) {
+pub(super) fn fill<'f>(f: &'f Builder, from: Value<'f, u64>, shared: Value<'f, u32>, bytes: u32) {
     let thread = f.special(Special::ThreadX);
     for at in (0..bytes).step_by(THREADS as usize * 4) {
         let word = f.load_global::<u32>(from + (thread * 4 + at).cast::<u64>(), 0);
@@ -109,7 +110,7 @@ fn fill<'f>(f: &'f Builder, from: Value<'f, u64>, shared: Value<'f, u32>, bytes:
 }
 
 /// Closes the first thread's group and waits for it.
-fn finished(f: &Builder) {
+pub(super) fn finished(f: &Builder) {
     f.bulk_commit();
     f.bulk_wait(0, false);
 }
@@ -312,16 +313,16 @@ fn peers() -> Vec<Form> {
 }
 
 /// A form with tensor maps of its one case's inputs and outputs.
-fn tensor(
+pub(super) fn tensor<M: Into<Argument>>(
     (family, name): (&str, String),
     (ty, input, output): (Type, u32, u32),
-    maps: impl Fn(u64, u64) -> Vec<TensorMap> + Send + Sync + 'static,
+    maps: impl Fn(u64, u64) -> Vec<M> + Send + Sync + 'static,
     body: Body,
 ) -> Form {
     let form = line((family, name), (1, input, output), ty, None, body);
     let cases = form.cases;
     Form {
-        maps: Some(Box::new(maps)),
+        maps: Some(Box::new(move |input, output| maps(input, output).into_iter().map(M::into).collect())),
         cases: Box::new(move |seed| cases(seed).into_iter().take(1).collect()),
         ..form
     }
@@ -376,6 +377,10 @@ fn boxes() -> Vec<Form> {
     let mut all = Vec::new();
     for rank in 1..=5 {
         for swizzle in [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128] {
+            // One dimension has no swizzle.
+            if rank == 1 && swizzle != TensorSwizzle::None {
+                continue;
+            }
             let (map, starts) = shape(rank, swizzle, 0);
             let bytes = u32::try_from(map.box_bytes()).unwrap_or(0);
             let whole = bytes.next_multiple_of(128);
@@ -556,4 +561,38 @@ fn states() -> Form {
         f.store_global(output + thread.mul_wide(4), 16, [thread]);
     });
     line(("mbarrier", "mbarrier states".to_owned()), (1, 64, 144), Type::U32, None, body)
+}
+
+/// Arrivals that later phases do not wait for, and ones that may not complete their phase: how many were missing.
+fn last_arrivals() -> Form {
+    let body: Body = Box::new(|f, [input, output], shared| {
+        let barrier = shared + BARRIER;
+        let thread = f.special(Special::ThreadX);
+        f.if_(first(f), || {
+            f.mbarrier_init(barrier, 8);
+            let one = f.load_global::<u32>(input, 0) & 1 | 1;
+            let states = [
+                f.mbarrier_arrive_no_complete(barrier, one * 3, false),
+                f.mbarrier_arrive_no_complete(barrier, one, true),
+                f.mbarrier_drop_state(barrier, one * 2),
+                f.mbarrier_drop_expect(barrier, one * 32),
+            ];
+            let missing = states.map(|state| f.mbarrier_pending(state));
+            f.store_global(output, 0, missing);
+            f.mbarrier_arrive(barrier);
+            let early = f.mbarrier_test(barrier, states[3], false);
+            f.mbarrier_complete(barrier, 32, false);
+            let late = f.mbarrier_test(barrier, states[3], false);
+            let next = f.mbarrier_pending(f.mbarrier_arrive_state(barrier, 4));
+            let flag = |cond| f.constant(1u32).where_or(cond, 0);
+            f.store_global(output, 16, [flag(early), flag(late), next, one]);
+        });
+        f.store_global(output + thread.mul_wide(4), 32, [thread]);
+    });
+    let expected: Expected = |_| {
+        let words = [8, 5, 4, 2, 0, 1, 4, 1].into_iter().chain(0..THREADS);
+        words.flat_map(u32::to_le_bytes).collect()
+    };
+    let named = ("mbarrier", "mbarrier last arrivals".to_owned());
+    line(named, (1, 64, 32 + 4 * THREADS), Type::U32, Some(expected), body)
 }

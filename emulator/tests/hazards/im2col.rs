@@ -1,0 +1,105 @@
+//! Copies in im2col mode: the map's kind, the base, the filter offset.
+
+use emulator::Fault;
+use ptx::{MapChange, Scope, TensorLoad, Value};
+
+use crate::{BOX_BYTES, Case, Kernel};
+
+impl<'f> Kernel<'f> {
+    /// Loads the pixels of both images from a base on, moved by an offset, through an im2col map.
+    fn pixels_from(self, map: Value<'f, u64>, base: [i32; 4], offset: [u16; 2]) {
+        let load = TensorLoad { map, dst: self.base, barrier: self.barrier(), multicast: None, hint: None };
+        self.once(|| {
+            self.f.mbarrier_arrive_expect(self.barrier(), BOX_BYTES);
+            let coords = base.map(|coord| self.f.constant(coord));
+            self.f.im2col_load(load, coords, offset.map(|offset| self.f.constant(offset)));
+        });
+        self.f.mbarrier_wait(self.barrier(), 0);
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    vec![
+        Case::new(
+            "a copy in tile mode through an im2col map",
+            32,
+            |k| {
+                k.init();
+                if !k.broken {
+                    return k.pixels_from(k.pixels, [0, -1, -1, 0], [1, 1]);
+                }
+                let (map, dst, barrier) = (k.pixels, k.base, k.barrier());
+                let load = TensorLoad { map, dst, barrier, multicast: None, hint: None };
+                k.once(|| {
+                    k.f.mbarrier_arrive_expect(barrier, BOX_BYTES);
+                    k.f.tensor_load(load, [k.f.constant(0); 4]);
+                });
+            },
+            |fault| matches!(fault, Fault::TensorMode { im2col: true }),
+        ),
+        Case::new(
+            "a copy in im2col mode through a tiled map",
+            32,
+            |k| {
+                k.init();
+                k.pixels_from(if k.broken { k.map } else { k.pixels }, [0; 4], [0; 2]);
+            },
+            |fault| matches!(fault, Fault::TensorMode { im2col: false }),
+        ),
+        Case::new(
+            "a base outside of the bounding box",
+            32,
+            |k| {
+                k.init();
+                // The tensor has a pixel 1, but no filter begins there.
+                k.pixels_from(k.pixels, [0, 0, if k.broken { 1 } else { 0 }, 0], [1, 1]);
+            },
+            |fault| matches!(fault, Fault::Im2colBase { dim: 1, base: 1, low: -1, high: 0 }),
+        ),
+        Case::new(
+            "a filter offset of too many bits",
+            32,
+            |k| {
+                k.init();
+                k.pixels_from(k.pixels, [0; 4], [if k.broken { 256 } else { 255 }, 0]);
+            },
+            |fault| matches!(fault, Fault::Im2colOffset { dim: 0, offset: 256, bits: 8 }),
+        ),
+        Case::new(
+            "a part of an im2col map replaced",
+            32,
+            |k| {
+                let copy = k.base + 4096;
+                k.init();
+                k.f.copy_tensor_map(k.pixels, copy);
+                k.f.warp_sync();
+                if k.broken {
+                    k.once(|| k.f.replace_tensor_map(copy, MapChange::Address(k.data)));
+                    k.f.warp_sync();
+                }
+                k.f.publish_tensor_map(k.out, copy, Scope::Gpu);
+                k.f.acquire_tensor_map(k.out, Scope::Gpu);
+                k.pixels_from(k.out, [0; 4], [0; 2]);
+            },
+            |fault| matches!(fault, Fault::TensorMapFields { reason, .. } if reason.contains("im2col")),
+        ),
+        Case::new(
+            "an im2col store's source changed before it was read",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                k.once(|| {
+                    let coords = [0, -1, -1, 0].map(|coord| k.f.constant(coord));
+                    k.f.im2col_store(k.out_pixels, k.base, coords, None);
+                    k.f.bulk_commit();
+                    if !k.broken {
+                        k.f.bulk_wait(0, true);
+                    }
+                    // Pixel 3 is base (0, 0): the one of the image that the tensor has.
+                    k.f.store_shared(k.base + 3 * 128, 0, [k.thread]);
+                });
+            },
+            |fault| matches!(fault, Fault::SharedInFlight { .. }),
+        ),
+    ]
+}

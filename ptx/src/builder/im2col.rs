@@ -1,0 +1,57 @@
+//! Building tensor copies in im2col mode.
+
+use super::Builder;
+use crate::asynchronous::TensorLoad;
+use crate::inst::{AtomicOp, Bulk, Im2col, Inst};
+use crate::value::Value;
+
+impl Builder {
+    /// Starts the copy of pixels from the base at `coords` (channel, width.., image) on, moved by the filter offset
+    /// `offsets` (width..), into shared memory. There are two offsets fewer than coordinates.
+    #[track_caller]
+    pub fn im2col_load<'f, const D: usize, const O: usize>(
+        &'f self,
+        load: TensorLoad<'f>,
+        coords: [Value<'f, i32>; D],
+        offsets: [Value<'f, u16>; O],
+    ) {
+        self.emit(Inst::Bulk(Bulk::Im2col(Im2col::Load {
+            map: load.map.operand(),
+            coords: coords.iter().map(|coord| coord.operand()).collect(),
+            offsets: offsets.iter().map(|offset| offset.operand()).collect(),
+            dst: load.dst.operand(),
+            barrier: load.barrier.operand(),
+            multicast: load.multicast.map(Value::operand),
+            hint: load.hint,
+        })));
+    }
+
+    /// Starts the copy of pixels from shared memory to the base at `coords` (channel, width.., image) and on, or with
+    /// `reduce` their combination with the tensor's.
+    #[track_caller]
+    pub fn im2col_store<'f, const D: usize>(
+        &'f self,
+        map: Value<'f, u64>,
+        src: Value<'f, u32>,
+        coords: [Value<'f, i32>; D],
+        reduce: Option<AtomicOp>,
+    ) {
+        let coords = coords.iter().map(|coord| coord.operand()).collect();
+        let (map, src) = (map.operand(), src.operand());
+        self.emit(Inst::Bulk(Bulk::Im2col(Im2col::Store { reduce, map, coords, src, hint: None })));
+    }
+
+    /// Fetches the pixels that such a load would bring to L2.
+    #[track_caller]
+    pub fn im2col_prefetch<'f, const D: usize, const O: usize>(
+        &'f self,
+        map: Value<'f, u64>,
+        coords: [Value<'f, i32>; D],
+        offsets: [Value<'f, u16>; O],
+    ) {
+        let coords = coords.iter().map(|coord| coord.operand()).collect();
+        let offsets = offsets.iter().map(|offset| offset.operand()).collect();
+        let map = map.operand();
+        self.emit(Inst::Bulk(Bulk::Im2col(Im2col::Prefetch { map, coords, offsets })));
+    }
+}

@@ -1,0 +1,107 @@
+//! Tensor copies in im2col mode.
+//!
+//! Source: PTX ISA "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor" and 5.5
+//! "Tensors". Coordinates are channel; width, height, depth; image: the base of a filter, which lies in the map's bounding
+//! box. A load moves it by a filter offset of width, height and depth; a store has none.
+
+use super::operands::Operands;
+use super::{AtomicOp, Operand};
+use crate::types::Type;
+
+/// A copy through an im2col tensor map, of rank 3 to 5.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Im2col {
+    /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes`.
+    Load {
+        /// Generic address of the tensor map.
+        map: Operand,
+        /// `.s32` coordinates of the base.
+        coords: Vec<Operand>,
+        /// `.u16` filter offsets, two fewer.
+        offsets: Vec<Operand>,
+        /// Shared address of the image.
+        dst: Operand,
+        /// Shared address of the mbarrier that is credited with the bytes.
+        barrier: Operand,
+        /// CTA ranks that receive them, bit per rank; a `.u16`.
+        multicast: Option<Operand>,
+        /// L2 cache policy.
+        hint: Option<u64>,
+    },
+    /// `cp{.reduce}.async.bulk.tensor.<d>d.global.shared::cta{.<op>}.im2col_no_offs.bulk_group`.
+    Store {
+        /// What is done with the elements; `None` to store them.
+        reduce: Option<AtomicOp>,
+        /// Generic address of the tensor map.
+        map: Operand,
+        /// `.s32` coordinates of the base.
+        coords: Vec<Operand>,
+        /// Shared address of the image.
+        src: Operand,
+        /// L2 cache policy.
+        hint: Option<u64>,
+    },
+    /// `cp.async.bulk.prefetch.tensor.<d>d.L2.global.im2col`.
+    Prefetch {
+        /// Generic address of the tensor map.
+        map: Operand,
+        /// `.s32` coordinates of the base.
+        coords: Vec<Operand>,
+        /// `.u16` filter offsets, two fewer.
+        offsets: Vec<Operand>,
+    },
+}
+
+impl Im2col {
+    pub(super) fn operands(&self) -> Operands {
+        let none = Operands::default();
+        match self {
+            Self::Load { map, coords, offsets, dst, barrier, multicast, .. } => {
+                let all = none.read(*map, Type::U64).read_all(coords, Type::S32).read_all(offsets, Type::U16);
+                let all = all.read_all(&[*dst, *barrier], Type::U32);
+                multicast.iter().fold(all, |all, &mask| all.read(mask, Type::U16))
+            }
+            Self::Store { map, coords, src, .. } => {
+                none.read(*map, Type::U64).read_all(coords, Type::S32).read(*src, Type::U32)
+            }
+            Self::Prefetch { map, coords, offsets } => {
+                none.read(*map, Type::U64).read_all(coords, Type::S32).read_all(offsets, Type::U16)
+            }
+        }
+    }
+
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Load { .. } | Self::Store { reduce: None, .. } => "cp.async.bulk.tensor",
+            Self::Store { .. } => "cp.reduce.async.bulk.tensor",
+            Self::Prefetch { .. } => "cp.async.bulk.prefetch.tensor",
+        }
+    }
+
+    /// The rules of the form.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(&self) -> Result<(), String> {
+        let (coords, offsets) = match self {
+            Self::Load { coords, offsets, .. } | Self::Prefetch { coords, offsets, .. } => {
+                (coords, Some(offsets))
+            }
+            Self::Store { coords, .. } => (coords, None),
+        };
+        let (name, rank) = (self.name(), coords.len());
+        if !(3..=5).contains(&rank) {
+            return Err(format!("{name} in im2col mode of {rank} dimensions, not 3..=5"));
+        }
+        if let Self::Store { reduce: Some(AtomicOp::Exchange | AtomicOp::CompareSwap), .. } = self {
+            return Err(format!("{name} in im2col mode of an exchange"));
+        }
+        match offsets.map(Vec::len) {
+            Some(count) if count + 2 != rank => Err(format!(
+                "{name} in im2col mode of {rank} dimensions with {count} offsets, not {}",
+                rank - 2
+            )),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Tensor copies in im2col mode: of one to three dimensions of pixels, in every swizzle, over the edges of the tensor and
+//! of its bounding box, compared with a list of all bases.
+
+use ptx::abi::{Im2colMap, TensorElement, TensorSwizzle};
+use ptx::inst::{AtomicOp, ProxySpace};
+use ptx::{Builder, Special, TensorLoad, Type, Value};
+
+use super::copies::{Body, THREADS, awaiting, fill, finished, first, out, tensor};
+use super::{Case, Form};
+
+/// Words of channels, pixels and images of the largest tensor.
+const EXTENTS: [i32; 5] = [60, 5, 3, 2, 2];
+/// Bytes from one pixel to the next.
+const PIXEL: u32 = 256;
+/// Bytes of the tensor of rank 5.
+const TENSOR: u32 = PIXEL * 5 * 3 * 2 * 2;
+/// Pixels of a copy.
+const PIXELS: u32 = 24;
+/// What a tensor holds before a store.
+const OLD: u32 = 7;
+
+const SWIZZLES: [TensorSwizzle; 4] =
+    [TensorSwizzle::None, TensorSwizzle::B32, TensorSwizzle::B64, TensorSwizzle::B128];
+
+/// One copy: the tensor's map, but for its address, the base, and the filter offset.
+#[derive(Clone)]
+struct Copy {
+    map: Im2colMap,
+    base: Vec<i32>,
+    offset: Vec<u16>,
+}
+
+/// A copy in a rank, from the second base of each dimension on, with steps and a filter offset or without.
+fn copy(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Copy {
+    let spatial = rank - 2;
+    let channels = swizzle.span().map_or(20, |span| span / 4);
+    let mut dims: Vec<u64> = EXTENTS[..rank - 1].iter().map(|&extent| extent as u64).collect();
+    dims.push(2);
+    let mut strides = vec![u64::from(PIXEL)];
+    for dim in 1..rank - 1 {
+        strides.push(strides[dim - 1] * dims[dim]);
+    }
+    let (lower, steps) = ([-2, -1, -1][..spatial].to_vec(), if moved { [2, 1, 2] } else { [1, 2, 1] });
+    let steps = steps[..spatial].to_vec();
+    let second = lower.iter().zip(&steps).map(|(&lower, &step): (&i32, &u32)| lower + step as i32);
+    // The last channels of a pixel are outside.
+    let base = [64 - channels as i32].into_iter().chain(second).chain([0]).collect();
+    let offset = if moved { vec![2, 1, 1][..spatial].to_vec() } else { vec![0; spatial] };
+    let map = Im2colMap {
+        element: TensorElement::U32,
+        address: 0,
+        dims,
+        strides,
+        lower,
+        upper: [1, 0, -1][..spatial].to_vec(),
+        channels,
+        pixels: PIXELS,
+        steps,
+        swizzle,
+    };
+    Copy { map, base, offset }
+}
+
+/// Where each word of the image lies in the tensor, in bytes; `None` outside. Pixels are those that follow the base in the
+/// list of all bases of all images.
+fn places(copy: &Copy) -> Vec<Option<usize>> {
+    let Copy { map, base, offset } = copy;
+    let spatial = map.rank() - 2;
+    let lattice = |dim: usize| -> Vec<i32> {
+        let last = map.dims[dim + 1] as i32 - 1 + map.upper[dim];
+        (map.lower[dim]..=last).step_by(map.steps[dim] as usize).collect()
+    };
+    // Outermost first: images, then depth to width.
+    let mut bases: Vec<Vec<i32>> = (0..PIXELS as i32 + 1).map(|image| vec![image]).collect();
+    for dim in (0..spatial).rev() {
+        let all = lattice(dim);
+        let longer = |base: &Vec<i32>| {
+            let base = base.clone();
+            all.iter().map(move |&at| [vec![at], base.clone()].concat()).collect::<Vec<_>>()
+        };
+        bases = bases.iter().flat_map(longer).collect();
+    }
+    let start = bases.iter().position(|at| at[..] == base[1..]).unwrap_or(0);
+    let pixel = |at: &Vec<i32>| -> Option<usize> {
+        let mut place = 0;
+        for (dim, &coordinate) in at.iter().enumerate() {
+            let coordinate = coordinate + offset.get(dim).map_or(0, |&offset| i32::from(offset));
+            if coordinate < 0 || coordinate >= map.dims[dim + 1] as i32 {
+                return None;
+            }
+            place += coordinate as usize * map.strides[dim] as usize;
+        }
+        Some(place)
+    };
+    let words = |at: &Vec<i32>| {
+        let place = pixel(at);
+        (0..map.channels as i32).map(move |channel| {
+            let channel = base[0] + channel;
+            place.filter(|_| channel < EXTENTS[0]).map(|place| place + channel as usize * 4)
+        })
+    };
+    bases[start..start + PIXELS as usize].iter().flat_map(words).collect()
+}
+
+/// Where a word of the image lies in shared memory from its beginning on, in bytes: the swizzle's bits of the line are
+/// added to the chunk, bit by bit.
+fn swizzled(word: usize, swizzle: TensorSwizzle) -> usize {
+    let (byte, chunks) = (word * 4, swizzle.span().map_or(1, |span| span as usize / 16));
+    let (line, chunk, rest) = (byte / 128, byte / 16 % 8, byte % 16);
+    line * 128 + (chunk ^ line % chunks) * 16 + rest
+}
+
+fn load_from(f: &Builder, load: TensorLoad<'_>, copy: &Copy) {
+    let at = |dim: usize| f.constant(copy.base[dim]);
+    let by = |dim: usize| f.constant(copy.offset[dim]);
+    match copy.base.len() {
+        3 => f.im2col_load(load, [at(0), at(1), at(2)], [by(0)]),
+        4 => f.im2col_load(load, [at(0), at(1), at(2), at(3)], [by(0), by(1)]),
+        _ => f.im2col_load(load, [at(0), at(1), at(2), at(3), at(4)], [by(0), by(1), by(2)]),
+    }
+}
+
+fn store_to<'f>(
+    f: &'f Builder,
+    map: Value<'f, u64>,
+    src: Value<'f, u32>,
+    copy: &Copy,
+    reduce: Option<AtomicOp>,
+) {
+    let at = |dim: usize| f.constant(copy.base[dim]);
+    match copy.base.len() {
+        3 => f.im2col_store(map, src, [at(0), at(1), at(2)], reduce),
+        4 => f.im2col_store(map, src, [at(0), at(1), at(2), at(3)], reduce),
+        _ => f.im2col_store(map, src, [at(0), at(1), at(2), at(3), at(4)], reduce),
+    }
+}
+
+/// The form with what its cases have to give.
+fn expecting(form: Form, expected: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static) -> Form {
+    let cases = form.cases;
+    let told = move |case: Case| Case { expected: Some(expected(&case.input)), ..case };
+    Form { cases: Box::new(move |seed| cases(seed).into_iter().map(&told).collect()), ..form }
+}
+
+fn word(bytes: &[u8], at: usize) -> [u8; 4] {
+    bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).unwrap_or_default()
+}
+
+/// Every form.
+pub(super) fn forms() -> Vec<Form> {
+    let mut all = Vec::new();
+    for rank in 3..=5 {
+        for swizzle in SWIZZLES {
+            all.extend([false, true].map(|moved| load(rank, swizzle, moved)));
+        }
+        for swizzle in [TensorSwizzle::None, TensorSwizzle::B128] {
+            all.push(store(rank, swizzle, None));
+        }
+        all.push(store(rank, TensorSwizzle::B64, Some(AtomicOp::Add)));
+    }
+    all
+}
+
+fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Form {
+    let copied = copy(rank, swizzle, moved);
+    let bytes = copied.map.box_bytes() as u32;
+    let whole = bytes.next_multiple_of(128);
+    let own = copied.clone();
+    let body: Body = Box::new(move |f, [_, output], shared| {
+        let map = f.tensor_map("map");
+        // Bytes that the image does not fill are zeros.
+        let thread = f.special(Special::ThreadX);
+        for at in (0..whole).step_by(128) {
+            f.store_shared(shared + thread * 4 + at, 0, [f.constant(0u32)]);
+        }
+        f.fence_proxy_async(ProxySpace::All);
+        let barrier = awaiting(f, shared, bytes);
+        f.if_(first(f), || {
+            load_from(f, TensorLoad { map, dst: shared, barrier, multicast: None, hint: None }, &own);
+        });
+        f.mbarrier_wait(barrier, 0);
+        out(f, shared, output, whole);
+    });
+    let span = swizzle.span().unwrap_or(0);
+    let offset = if moved { " with offsets" } else { "" };
+    let name = format!("cp.async.bulk.tensor.{rank}d.im2col load swizzle {span}{offset}");
+    let of = copied.map.clone();
+    let maps = move |address, _| vec![Im2colMap { address, ..of.clone() }];
+    let sizes = (Type::U32, TENSOR, whole);
+    let form = tensor(("cp.async.bulk.tensor.im2col load", name), sizes, maps, body);
+    expecting(form, move |input| {
+        let mut image = vec![0; whole as usize];
+        for (index, place) in places(&copied).into_iter().enumerate() {
+            let at = swizzled(index, swizzle);
+            image[at..at + 4].copy_from_slice(&place.map_or([0; 4], |place| word(input, place)));
+        }
+        image
+    })
+}
+
+fn store(rank: usize, swizzle: TensorSwizzle, reduce: Option<AtomicOp>) -> Form {
+    let copied = copy(rank, swizzle, false);
+    let whole = (copied.map.box_bytes() as u32).next_multiple_of(128);
+    let own = copied.clone();
+    let body: Body = Box::new(move |f, [input, output], shared| {
+        let map = f.tensor_map("map");
+        let thread = f.special(Special::ThreadX);
+        for at in (0..TENSOR).step_by(4 * THREADS as usize) {
+            f.store_global(output + (thread * 4 + at).cast::<u64>(), 0, [f.constant(OLD)]);
+        }
+        // The copy writes through the asynchronous proxy what threads have written.
+        fill(f, input, shared, whole);
+        f.if_(first(f), || {
+            store_to(f, map, shared, &own, reduce);
+            finished(f);
+        });
+    });
+    let (span, what) = (swizzle.span().unwrap_or(0), if reduce.is_some() { "add" } else { "store" });
+    let name = format!("cp.async.bulk.tensor.{rank}d.im2col_no_offs {what} swizzle {span}");
+    let of = copied.map.clone();
+    let maps = move |_, address| vec![Im2colMap { address, ..of.clone() }];
+    let sizes = (Type::U32, whole, TENSOR);
+    let form = tensor(("cp.async.bulk.tensor.im2col store", name), sizes, maps, body);
+    expecting(form, move |input| {
+        let mut tensor: Vec<u8> = (0..TENSOR / 4).flat_map(|_| OLD.to_le_bytes()).collect();
+        for (index, place) in places(&copied).into_iter().enumerate() {
+            let Some(place) = place else { continue };
+            let new = u32::from_le_bytes(word(input, swizzled(index, swizzle)));
+            let old = if reduce.is_some() { OLD } else { 0 };
+            tensor[place..place + 4].copy_from_slice(&old.wrapping_add(new).to_le_bytes());
+        }
+        tensor
+    })
+}
