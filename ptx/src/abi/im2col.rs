@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(map().box_bytes(), 96 * 128);
         type Change = fn(&mut Im2colMap);
         let table: [(Change, &str); 14] = [
-            (|map| drop(map.lower.pop()), "lower 1"),
+            (|map| map.lower.truncate(1), "lower 1"),
             (|map| map.steps.push(1), "steps 3"),
             (|map| map.dims.truncate(2), "2 extents"),
             (|map| map.address = 8, "0x8"),

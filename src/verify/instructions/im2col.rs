@@ -52,7 +52,7 @@ fn copy(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Copy {
         dims,
         strides,
         lower,
-        upper: [1, 0, -1][..spatial].to_vec(),
+        upper: [1, 0, 0][..spatial].to_vec(),
         channels,
         pixels: PIXELS,
         steps,
