@@ -26,7 +26,7 @@ pub(crate) struct Map {
     /// Every how many elements it takes one.
     steps: [u32; 5],
     /// Of an im2col map, whose box is channels by pixels.
-    pub(crate) walk: Option<Walk>,
+    pub(crate) walk: Option<Box<Walk>>,
 }
 
 /// What the 128 bytes say, possible or not.
@@ -152,7 +152,7 @@ impl Raw {
             _ => {}
         }
         let swizzle = self.swizzle as u32;
-        let walk = pixels.then(|| self.walk(&dims));
+        let walk = pixels.then(|| Box::new(self.walk(&dims)));
         Ok(Map { rank, element, swizzle, address: self.address, dims, strides, box_dims, steps, walk })
     }
 
@@ -444,7 +444,7 @@ mod tests {
         let bytes = encode(Description::Im2col(&description));
         let map = decode(&bytes).unwrap().unwrap();
         assert_eq!((map.rows(), map.row_bytes(), map.steps), (1024, 32, [1, 2, 3, 1, 1]));
-        let bounds = map.walk.unwrap().bounds;
+        let bounds = map.walk.as_ref().unwrap().bounds;
         assert_eq!(bounds[..2], [(-1, 5), (-128, 1)]);
         // A row of the box has 4 bases, a column 44: from -128 to 1.
         let row = |start, index| map.row(&start, index).map(|row| row.address - 0x1000);

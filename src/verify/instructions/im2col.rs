@@ -107,7 +107,7 @@ fn places(copy: &Copy) -> Vec<Option<usize>> {
 fn swizzled(word: usize, swizzle: TensorSwizzle) -> usize {
     let (byte, chunks) = (word * 4, swizzle.span().map_or(1, |span| span as usize / 16));
     let (line, chunk, rest) = (byte / 128, byte / 16 % 8, byte % 16);
-    line * 128 + (chunk ^ line % chunks) * 16 + rest
+    line * 128 + (chunk ^ (line % chunks)) * 16 + rest
 }
 
 fn load_from(f: &Builder, load: TensorLoad<'_>, copy: &Copy) {
