@@ -18,6 +18,7 @@ pub mod matrix;
 pub mod oracle;
 pub mod product;
 pub mod sample;
+pub mod several;
 pub mod tables;
 pub mod tree;
 
@@ -27,6 +28,7 @@ pub use matrix::{HostMatrix, Order};
 pub use oracle::Sums;
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use sample::Sample;
+pub use several::{Products, SeveralOutcome, SeveralProducts};
 pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.

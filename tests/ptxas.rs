@@ -24,7 +24,7 @@ fn complaints(report: &Report) -> Vec<&str> {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
-    let catalogue = kernel::catalogue();
+    let catalogue: Vec<_> = kernel::catalogue().into_iter().chain(kernel::several()).collect();
     assert!(catalogue.len() >= 24);
     for entry in catalogue {
         let program = entry.program().expect("a legal program");

@@ -29,6 +29,8 @@ pub struct Extent<'f> {
     pub m: Value<'f, u32>,
     /// Columns.
     pub n: Value<'f, u32>,
+    /// Which of several outputs it is; `None` where there is but one.
+    pub group: Option<Value<'f, u32>>,
 }
 
 /// A collective epilogue over accumulators of type `f32`.

@@ -24,6 +24,7 @@
 mod element;
 mod epilogue;
 mod fixup;
+mod form;
 pub mod functions;
 mod mainloop;
 mod operand;
@@ -43,6 +44,7 @@ pub use epilogue::{
 };
 pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};
+pub use form::{Batch, Form};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{Consumer, CopyWgmma, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
 pub use operand::{

@@ -34,6 +34,8 @@ pub struct Piece<'f> {
     pub k_begin: Value<'f, u32>,
     /// One past the last k-tile.
     pub k_end: Value<'f, u32>,
+    /// Which of several products it is of; `None` where there is but one.
+    pub group: Option<Value<'f, u32>>,
 }
 
 /// The part of an output tile that one consumer warpgroup holds in registers.

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use cute_rs::atom::Major;
 use ptx::WgmmaTypes;
 
+use crate::Batch;
 use crate::element::{Element, MultipliesWith};
 
 /// An operand whose K elements are contiguous: row-major A `(M, K)`, or B stored `(N, K)` row by row.
@@ -128,4 +129,6 @@ pub struct Matrix {
     pub k: u32,
     /// Elements from one row (K-major) or column (MN-major) to the next.
     pub pitch: u64,
+    /// The matrices of its kind, of which it is the first.
+    pub batch: Batch,
 }

@@ -9,6 +9,7 @@ use core::fmt;
 use cute_rs::atom::{Major, SwizzleMode, smem};
 use ptx::{Target, WgmmaTypes};
 
+use crate::form::Form;
 use crate::operand::CachePolicy;
 use crate::queue::QueuePlan;
 use crate::sentence::Sentence;
@@ -195,6 +196,8 @@ pub struct Plan {
     pub mainloop: MainloopSpec,
     /// What the epilogue asked for.
     pub epilogue: EpilogueSpec,
+    /// How many products a launch computes.
+    pub form: Form,
     /// Pipeline stages.
     pub stages: u32,
     /// One stage.
@@ -210,6 +213,8 @@ pub struct Plan {
     pub words_offset: u32,
     /// The queue of numbers that are drawn while the kernel runs.
     pub queue: QueuePlan,
+    /// Where the table of groups begins: see [`Form::table_bytes`].
+    pub table_offset: u32,
     /// Bytes of dynamic shared memory.
     pub shared_bytes: u32,
     /// Threads of a CTA.
@@ -457,19 +462,20 @@ impl Plan {
     /// The target that all plans are for.
     pub const TARGET: Target = Target::Sm90a;
 
-    /// Works out every number.
+    /// Works out every number of a kernel for single products.
     ///
     /// # Errors
     /// The first rule of the hardware that the configuration breaks.
     pub const fn new(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Result<Self, PlanError> {
-        Self::with_queue(mainloop, epilogue, 0)
+        Self::of_form(Form::Single, mainloop, epilogue, 0)
     }
 
-    /// The same with room for a queue of `slots` numbers; none where `slots` is 0.
+    /// Works out every number of a kernel of some form, with room for a queue of `slots` numbers; none where `slots` is 0.
     ///
     /// # Errors
     /// The first rule of the hardware that the configuration breaks.
-    pub const fn with_queue(
+    pub const fn of_form(
+        form: Form,
         mainloop: MainloopSpec,
         epilogue: EpilogueSpec,
         slots: u32,
@@ -522,7 +528,8 @@ impl Plan {
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
         let queue_bytes = slots * (2 * MBARRIER_BYTES + QueuePlan::CHUNK_BYTES)
             + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
-        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes;
+        let table_bytes = form.table_bytes();
+        let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
         let fit = have.saturating_sub(epilogue_bytes + words) / per_stage;
         // Without a producer, a single stage is filled and emptied in turn.
         let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
@@ -545,6 +552,7 @@ impl Plan {
         Ok(Self {
             mainloop,
             epilogue,
+            form,
             stages,
             stage,
             staging,
@@ -552,7 +560,8 @@ impl Plan {
             epilogue_offset,
             words_offset,
             queue,
-            shared_bytes: queue.words + slots * QueuePlan::CHUNK_BYTES,
+            table_offset: queue.words + slots * QueuePlan::CHUNK_BYTES,
+            shared_bytes: queue.words + slots * QueuePlan::CHUNK_BYTES + table_bytes,
             threads: 128 * mainloop.warpgroups(),
             registers,
         })
@@ -656,15 +665,15 @@ impl Plan {
     /// # Panics
     /// While compiling, with the error's sentence.
     pub const fn checked(mainloop: MainloopSpec, epilogue: EpilogueSpec) -> Self {
-        Self::checked_with_queue(mainloop, epilogue, 0)
+        Self::checked_of(Form::Single, mainloop, epilogue, 0)
     }
 
-    /// The same with room for a queue of `slots` numbers.
+    /// The same for a form, with room for a queue of `slots` numbers.
     ///
     /// # Panics
     /// While compiling, with the error's sentence.
-    pub const fn checked_with_queue(mainloop: MainloopSpec, epilogue: EpilogueSpec, slots: u32) -> Self {
-        match Self::with_queue(mainloop, epilogue, slots) {
+    pub const fn checked_of(form: Form, mainloop: MainloopSpec, epilogue: EpilogueSpec, slots: u32) -> Self {
+        match Self::of_form(form, mainloop, epilogue, slots) {
             Ok(plan) => plan,
             Err(error) => panic!("{}", error.sentence().as_str()),
         }
@@ -715,6 +724,12 @@ impl Plan {
     /// Whether the kernel computes the transpose of D: its A is the caller's B, and its rows are the caller's columns.
     pub const fn swapped(&self) -> bool {
         self.epilogue.transposed
+    }
+
+    /// Whether there are several of the kernel's operand A, and several B, each at a fixed distance from the one before.
+    pub const fn operand_batches(&self) -> [bool; 2] {
+        let [a, b] = self.form.operands();
+        if self.swapped() { [b, a] } else { [a, b] }
     }
 
     /// The contiguous directions of the caller's A and B.

@@ -19,6 +19,7 @@
 //! | [`AuxStore<T, X>`](AuxStore) | X, written to a matrix |
 //! | [`ReduceRow<Op, X>`](ReduceRow), [`ReduceColumn`], [`ReduceScalar`] | X, reduced to a row, a column, a number |
 //! | [`OrderedRow<Op, X>`](OrderedRow), [`OrderedColumn`], [`OrderedScalar`] | the same in a fixed order: the same bits in every run |
+//! | [`Each<X>`](Each) | X, with vectors and matrices of its own for each of several products |
 //! | [`Named<L, X>`](Named) | X, by a name of its own in errors |
 //! | [`Let<X, Body>`](Let), [`Bound`] | Body, where each `Bound` is the one value of X |
 //!
@@ -32,6 +33,7 @@ mod check;
 mod compute;
 mod declare;
 mod dropout;
+mod each;
 mod gated;
 mod host;
 mod leaf;
@@ -50,6 +52,7 @@ pub use check::{NodeError, NodeProblem, Path, Shape};
 pub use compute::{Compute, Inputs};
 pub use declare::{Declare, Parameters};
 pub use dropout::{Dropout, DropoutArgument};
+pub use each::{Each, EachArgument};
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};

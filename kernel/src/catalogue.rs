@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, KMajor, LinearArguments,
+    Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, Form, KMajor, LinearArguments,
     LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan,
     SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed,
 };
@@ -17,9 +17,11 @@ use typenum::{U1, U2, U8, U12, U16, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
+use crate::groups::{BatchedCall, RaggedCall};
 use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
 use crate::rust_type;
+use crate::several::several;
 
 /// A GEMM kernel whose type has been forgotten.
 pub trait AnyGemm: Sync {
@@ -46,6 +48,24 @@ pub trait AnyGemm: Sync {
     /// # Errors
     /// The first argument that is illegal.
     fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError>;
+
+    /// How many products a launch computes.
+    fn form(&self) -> Form;
+
+    /// As [`launch`](AnyGemm::launch) for several products of one shape; see [`Gemm::launch_batched`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    fn launch_batched(&self, call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
+
+    /// As [`launch`](AnyGemm::launch) for groups of rows; see [`Gemm::launch_ragged`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
+
+    /// Bytes of device memory that several products of one shape need beside their matrices.
+    fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64;
 
     /// The kernel's type as Rust, with the names that `collective`, `scheduler`, `half` and `typenum` export.
     fn rust_type(&self) -> String;
@@ -97,6 +117,22 @@ where
 
     fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
         Gemm::<C>::launch(call, slots)
+    }
+
+    fn form(&self) -> Form {
+        C::FORM
+    }
+
+    fn launch_batched(&self, call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch_batched(call, slots)
+    }
+
+    fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch_ragged(call, slots)
+    }
+
+    fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64 {
+        Gemm::<C>::workspace_batched(problem, count, slots)
     }
 
     fn rust_type(&self) -> String {
@@ -302,7 +338,7 @@ where
     all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
 }
 
-fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm>
+pub(crate) fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm>
 where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
 {
@@ -313,12 +349,13 @@ where
     erased::<C>(format!("{size}-{element}-{a}{b}"))
 }
 
-/// The kernel of a name.
+/// The kernel of a name, of [`catalogue`] or of [`several`].
 ///
 /// # Errors
 /// The name, and every name there is.
 pub fn find(name: &str) -> Result<Box<dyn AnyGemm>, UnknownConfig> {
     let mut all = catalogue();
+    all.extend(several());
     match all.iter().position(|entry| entry.name() == name) {
         Some(i) => Ok(all.swap_remove(i)),
         None => {

@@ -4,16 +4,17 @@ use core::marker::PhantomData;
 
 use collective::pipeline::{ClusterPosition, Release, Ring};
 use collective::queue::{self, Part, Queue, QueuePlan};
-use collective::tree::Shape;
 use collective::{
-    Consumer, Element, Epilogue, Extent, FixUp, LinearArguments, Mainloop, MainloopSpec, Piece, Plan,
+    Consumer, Element, Epilogue, Extent, FixUp, Form, LinearArguments, Mainloop, MainloopSpec, Piece, Plan,
     Producer, Roles, Share,
 };
 use ptx::{Builder, Entry, Function, Special, Value, Var};
 use scheduler::{Divided, Draw, ReductionKind, TileScheduler, Tiles, Work};
 
 use crate::error::LaunchError;
-use crate::problem::{Call, GemmProblem, Launch, Matrices, OutputRule};
+use crate::form::{Groups, Outputs, Place};
+use crate::groups::Several;
+use crate::problem::{Call, GemmProblem, Launch, Matrices};
 use crate::program::Program;
 
 /// What a kernel is made of.
@@ -45,6 +46,8 @@ pub trait GemmConfig: 'static {
     /// its CTAs then start and set up their barriers, and wait for that kernel before they touch global memory. Nothing
     /// that a kernel computes depends on it.
     const OVERLAPS: bool = true;
+    /// How many products a launch computes: [`Batched`](crate::Batched) and [`Ragged`](crate::Ragged) make it several.
+    const FORM: Form = Form::Single;
 }
 
 /// Three roles put together on the spot, for configurations that need no name of their own.
@@ -63,7 +66,7 @@ where
 }
 
 /// What is emitted for each piece of work.
-type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Option<Share<'f>>);
+type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Extent<'f>, Option<Share<'f>>);
 
 /// The queue of a kernel as its scheduler sees it.
 struct Drawn<'f>(Queue<'f>);
@@ -102,13 +105,25 @@ impl<C: GemmConfig> Gemm<C> {
             !(epilogue.needs.whole && separate),
             "the epilogue finishes whole tiles and Separate divides them among CTAs: add up by Ordered or Atomic"
         );
+        let several = !matches!(C::FORM, Form::Single);
+        assert!(
+            !(epilogue.sourced && C::FORM.shares_rows()),
+            "SourcedCombination stores by copies alone, and a ragged tile may have rows of the next group: use \
+             LinearCombination<T, TmaStore>, which stores such tiles directly"
+        );
+        assert!(
+            !(epilogue.needs.whole && several),
+            "the epilogue counts the tiles of one output, and this kernel has several: reduce with ReduceRow, \
+             ReduceColumn or ReduceScalar"
+        );
         let slots = if draws { QueuePlan::SLOTS } else { 0 };
-        Plan::checked_with_queue(<C::Mainloop as Mainloop>::SPEC, epilogue, slots)
+        Plan::checked_of(C::FORM, <C::Mainloop as Mainloop>::SPEC, epilogue, slots)
     };
 
     /// The kernel's name: its mainloop, epilogue and scheduler.
     pub fn name() -> String {
-        format!("gemm_{}_{}_{}", C::Mainloop::name(), C::Epilogue::name(), C::Scheduler::name())
+        let form = C::FORM.suffix();
+        format!("gemm{form}_{}_{}_{}", C::Mainloop::name(), C::Epilogue::name(), C::Scheduler::name())
     }
 
     /// Builds, verifies and prints the kernel.
@@ -133,8 +148,9 @@ impl<C: GemmConfig> Gemm<C> {
     fn emit<'f>(f: &'f Builder) {
         let plan = &const { Self::PLAN };
         let mainloop = C::Mainloop::declare(f, plan);
-        let extent = Extent { m: f.param("m"), n: f.param("n") };
+        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None };
         let k_tiles = f.param::<u32>("k_tiles");
+        let groups = Groups::declare(f, C::FORM);
         let epilogue = C::Epilogue::declare(f, plan);
         let scheduler = C::Scheduler::declare(f);
         let workspace = Self::WORKS_IN_MEMORY.then(|| f.param::<u64>("workspace"));
@@ -156,12 +172,11 @@ impl<C: GemmConfig> Gemm<C> {
             f.grid_wait();
         }
 
-        let [tile_m, tile_n] = Self::cluster_tile();
-        let tiles = Tiles { m: extent.m.div_ceil(tile_m), n: extent.n.div_ceil(tile_n), k: k_tiles };
+        let outputs = Outputs::new::<C::Scheduler>(f, plan, groups, extent, k_tiles, Self::cluster_tile());
         let each_piece = |part, body: Body<'_, 'f>| {
             let queue = workspace.filter(|_| plan.queue.slots > 0);
             let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
-            Self::each_piece(f, plan, cluster, scheduler, tiles, queue, body);
+            Self::each_piece(f, plan, cluster, scheduler, outputs, queue, body);
         };
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
@@ -172,7 +187,7 @@ impl<C: GemmConfig> Gemm<C> {
                     Producer::Thread => Part::Loader,
                     Producer::Warpgroup => Part::Loaders,
                 };
-                each_piece(part, &|piece, _| {
+                each_piece(part, &|piece, _, _| {
                     C::Mainloop::load(f, plan, mainloop, cluster, position, piece);
                 });
             };
@@ -192,31 +207,33 @@ impl<C: GemmConfig> Gemm<C> {
                 turns: ring.turns(plan, warpgroup, thread),
             }
         };
-        let finish = |plan: &Plan, fragment| {
-            f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
-        };
-        let store = |fragment, share| match (Self::FIX_UP, workspace, share) {
-            (Some(fix_up), Some(workspace), Some(share)) => {
-                f.scope("fix-up", || fix_up.exchange(f, plan, workspace, share, fragment, &finish));
+        let store = |fragment, extent, share| {
+            let finish = |plan: &Plan, fragment| {
+                f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
+            };
+            match (Self::FIX_UP, workspace, share) {
+                (Some(fix_up), Some(workspace), Some(share)) => {
+                    f.scope("fix-up", || fix_up.exchange(f, plan, workspace, share, fragment, &finish));
+                }
+                _ => finish(plan, fragment),
             }
-            _ => finish(plan, fragment),
         };
         let consume = || {
             f.set_max_registers(true, plan.registers.consumer);
             let consumer = consumer(warp / 4 - 1);
             let position = ring.consumer();
-            let multiply = |piece, share| {
+            let multiply = |piece, extent, share| {
                 C::Epilogue::begin(f, plan, epilogue, consumer, piece);
-                store(C::Mainloop::multiply(f, plan, consumer, position, piece), share);
+                store(C::Mainloop::multiply(f, plan, consumer, position, piece), extent, share);
             };
             match plan.mainloop.roles {
                 Roles::Pingpong => {
                     let turn = f.variable(0u32);
-                    each_piece(Part::Reader, &|piece, share| {
+                    each_piece(Part::Reader, &|piece, extent, share| {
                         let own = Self::next_turn(f, plan, turn).equals(consumer.warpgroup);
                         f.if_else(
                             own,
-                            || multiply(piece, share),
+                            || multiply(piece, extent, share),
                             || position.skip(piece.k_end - piece.k_begin),
                         );
                     });
@@ -228,9 +245,10 @@ impl<C: GemmConfig> Gemm<C> {
         let alone = || {
             let consumer = consumer(warp / 4);
             let positions = [ring.consumer(), ring.consumer()];
-            each_piece(Part::Loaders, &|piece, share| {
+            each_piece(Part::Loaders, &|piece, extent, share| {
                 C::Epilogue::begin(f, plan, epilogue, consumer, piece);
-                store(C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece), share);
+                let fragment = C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece);
+                store(fragment, extent, share);
             });
             C::Epilogue::finish(f, plan, thread);
         };
@@ -282,18 +300,17 @@ impl<C: GemmConfig> Gemm<C> {
         plan: &Plan,
         cluster: ClusterPosition<'f>,
         scheduler: <C::Scheduler as TileScheduler>::Device<'f>,
-        tiles: Tiles<Value<'f, u32>>,
+        outputs: Outputs<'f>,
         queue: Option<Queue<'f>>,
         body: Body<'_, 'f>,
     ) {
-        let MainloopSpec { tile: [tile_m, tile_n, _], cluster: [cluster_m, cluster_n], .. } = plan.mainloop;
+        let tiles = outputs.tiles;
         let worker = f.special(Special::CtaX) / plan.cluster_size();
         let workers = f.special(Special::GridX) / plan.cluster_size();
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         C::Scheduler::emit(f, scheduler, tiles, worker, workers, draw, |work: Work<Value<'f, u32>>| {
-            let m = (work.m * cluster_m + cluster.m) * tile_m;
-            let n = (work.n * cluster_n + cluster.n) * tile_n;
+            let Place { first: [m, n], extent } = outputs.place(plan, cluster, [work.m, work.n]);
             let Work { k_begin, k_end, .. } = work;
             let share = work.split.map(|split| Share {
                 unit: split.unit,
@@ -304,12 +321,12 @@ impl<C: GemmConfig> Gemm<C> {
                 k_end,
                 k: tiles.k,
             });
-            body(Piece { m, n, k_begin, k_end }, share);
+            body(Piece { m, n, k_begin, k_end, group: extent.group }, extent, share);
         });
     }
 
     /// A problem in the kernel's eyes: transposed where its epilogue transposes back.
-    fn seen(problem: GemmProblem) -> GemmProblem {
+    pub(crate) fn seen(problem: GemmProblem) -> GemmProblem {
         if Self::PLAN.swapped() { problem.transposed() } else { problem }
     }
 
@@ -322,7 +339,7 @@ impl<C: GemmConfig> Gemm<C> {
     }
 
     /// How sums of divided tiles are added up.
-    const FIX_UP: Option<FixUp> = match <C::Scheduler as TileScheduler>::REDUCTION {
+    pub(crate) const FIX_UP: Option<FixUp> = match <C::Scheduler as TileScheduler>::REDUCTION {
         Some(ReductionKind::Ordered) => Some(FixUp::Ordered),
         Some(ReductionKind::Atomic) => Some(FixUp::Atomic),
         Some(ReductionKind::Separate) => Some(FixUp::Separate),
@@ -330,9 +347,9 @@ impl<C: GemmConfig> Gemm<C> {
     };
 
     /// Whether the kernel needs memory of the caller's beside its matrices.
-    const WORKS_IN_MEMORY: bool = <C::Scheduler as TileScheduler>::DRAWS || Self::FIX_UP.is_some();
+    pub(crate) const WORKS_IN_MEMORY: bool = <C::Scheduler as TileScheduler>::DRAWS || Self::FIX_UP.is_some();
 
-    fn workspace_bytes(tiles: Tiles<u32>, workers: u32) -> u64 {
+    pub(crate) fn workspace_bytes(tiles: Tiles<u32>, workers: u32) -> u64 {
         if C::Scheduler::DRAWS {
             return QueuePlan::WORKSPACE_BYTES;
         }
@@ -343,12 +360,7 @@ impl<C: GemmConfig> Gemm<C> {
     /// Bytes of device memory that a problem needs beside its matrices ([`Call::workspace`]), on a machine that runs
     /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles beforehand.
     pub fn workspace(problem: GemmProblem, slots: u32) -> u64 {
-        let tiles = Self::tiles(problem);
-        // More than a launch numbers, and so none.
-        if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
-            return 0;
-        }
-        Self::workspace_bytes(tiles, C::Scheduler::workers(tiles, slots))
+        Self::workspace_of(problem, &Several::One, slots)
     }
 
     /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
@@ -362,37 +374,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        let output = OutputRule {
-            bits: <<C::Epilogue as Epilogue>::Output as Element>::BITS,
-            alignment: C::Epilogue::OUTPUT_ALIGNMENT,
-            halvings: Self::PLAN.epilogue.halvings,
-        };
-        let checked = matrices.check(&Self::PLAN, output)?;
-        let problem = matrices.problem;
-        if problem.m == 0 || problem.n == 0 {
-            return Ok(None);
-        }
-        C::Epilogue::check(epilogue, Shape { m: problem.m, n: problem.n })?;
-        let tile_n = Self::PLAN.mainloop.tile[1];
-        if Self::PLAN.epilogue.needs.rows && problem.n > tile_n {
-            return Err(LaunchError::WholeRows { n: problem.n, tile_n });
-        }
-        let tiles = Self::tiles(problem);
-        if u64::from(tiles.m) * u64::from(tiles.n) > i32::MAX as u64 {
-            return Err(LaunchError::TooManyTiles { m: tiles.m, n: tiles.n });
-        }
-        let seen = Self::seen(problem);
-        let [a, b] = if Self::PLAN.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
-        let mut arguments = C::Mainloop::arguments(&Self::PLAN, a, b);
-        arguments.extend([seen.m.into(), seen.n.into(), tiles.k.into()]);
-        arguments.extend(C::Epilogue::parameters(&Self::PLAN, epilogue, checked.d));
-        let workers = C::Scheduler::workers(tiles, slots);
-        arguments.extend(C::Scheduler::parameters(tiles, workers));
-        if Self::WORKS_IN_MEMORY {
-            arguments.push(matrices.workspace(Self::workspace_bytes(tiles, workers))?.into());
-        }
-        let ctas = [workers * Self::PLAN.cluster_size(), 1, 1];
-        Ok(Some(Launch { grid: ptx::abi::Grid { ctas }, arguments }))
+        Self::launch_several(matrices, &Several::One, epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for `D = alpha * A * B + beta * C`.

@@ -1,5 +1,6 @@
 //! What can go wrong, each with what was seen and what was needed.
 
+use collective::Form;
 use ptx::abi::{ArgumentError, TensorMapError};
 
 /// Why an engine could not do what it was asked.
@@ -249,6 +250,53 @@ pub enum LaunchError {
         bytes: u64,
         /// Bytes needed.
         needed: u64,
+    },
+    /// Matrices of a batch that lie where copies cannot follow.
+    #[error(
+        "{name}'s matrices lie {bytes} B from each other, a multiple of {alignment} B below 2^40 was needed{}",
+        other_kernels(name, *alignment)
+    )]
+    Distance {
+        /// Which matrix.
+        name: &'static str,
+        /// From the first element of one to that of the next, in bytes.
+        bytes: u64,
+        /// Bytes it must be a multiple of.
+        alignment: u64,
+    },
+    /// Outputs of a batch that have elements in common.
+    #[error(
+        "D's matrices of {m} x {n} in rows of {pitch} elements lie {stride} elements from each other, so that they overlap: \
+         each must end before the next begins, or their rows lie side by side"
+    )]
+    Overlap {
+        /// From the first element of one to that of the next, in elements.
+        stride: u64,
+        /// Rows.
+        m: u32,
+        /// Columns.
+        n: u32,
+        /// Elements from one row to the next.
+        pitch: u64,
+    },
+    /// More groups than a kernel has a table for.
+    #[error("there are {groups} groups, at most {most} are possible: launch them in parts")]
+    Groups {
+        /// How many.
+        groups: u32,
+        /// Most of them.
+        most: u32,
+    },
+    /// A kernel of another form than the call.
+    #[error(
+        "the kernel is {kernel:?} and the call is {call:?}: call `launch` for Single, `launch_batched` for Batched, \
+         `launch_ragged` for Ragged"
+    )]
+    Form {
+        /// What the kernel computes.
+        kernel: Form,
+        /// What was asked of it.
+        call: Form,
     },
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]

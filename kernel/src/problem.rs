@@ -1,6 +1,6 @@
 //! What a caller asks for, and whether it is legal.
 
-use collective::{LinearArguments, Matrix, Output, Plan};
+use collective::{Batch, LinearArguments, Matrix, Output, Plan};
 use cute_rs::atom::Major;
 use ptx::abi::{Argument, Grid};
 
@@ -144,7 +144,7 @@ impl Matrices {
     }
 
     /// Checks everything that does not depend on the tile.
-    pub(crate) fn check(&self, plan: &Plan, output: OutputRule) -> Result<Checked, LaunchError> {
+    pub(crate) fn check(&self, plan: &Plan, output: &OutputRule) -> Result<Checked, LaunchError> {
         let spec = &plan.mainloop;
         let [a_major, b_major] = plan.majors();
         let GemmProblem { m, n, k } = self.problem;
@@ -168,11 +168,11 @@ impl Matrices {
             // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
             let pitch = if empty { 16 / bytes } else { matrix.pitch };
             let address = if empty { 0 } else { matrix.address };
-            Ok::<_, LaunchError>(Matrix { address, mn, k, pitch })
+            Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
         };
         let a = operand("A", self.a, m, a_major)?;
         let b = operand("B", self.b, n, b_major)?;
-        let OutputRule { bits, alignment, halvings } = output;
+        let OutputRule { bits, alignment, halvings } = *output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {
             Rule { name: "D", contiguous: columns, bytes, alignment }.check(self.d)?;
@@ -181,11 +181,20 @@ impl Matrices {
         if m > 0 && !row_bytes.is_multiple_of(alignment) {
             return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment });
         }
-        Ok(Checked { a, b, d: Output { address: self.d.address, m, n: columns, pitch: self.d.pitch } })
+        let d = Output { address: self.d.address, m, n: columns, pitch: self.d.pitch, batch: Batch::ONE };
+        Ok(Checked { a, b, d })
     }
 }
 
 impl Call {
+    /// `D = A * B`, whose matrices are packed K-major ones without an address.
+    pub fn of(problem: GemmProblem) -> Self {
+        let GemmProblem { n, k, .. } = problem;
+        let matrix = |pitch: u32| MatrixRef { address: 0, pitch: pitch.into() };
+        let (a, b, d) = (matrix(k), matrix(k), matrix(n));
+        Self { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0, workspace: None }
+    }
+
     /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, C and D as they lie.
     pub(crate) fn seen_by(&self, plan: &Plan) -> Self {
         if plan.swapped() {
@@ -196,7 +205,7 @@ impl Call {
     }
 
     /// The product whose K is zero where `alpha` is: then A and B are not read.
-    pub(crate) fn matrices(&self) -> Matrices {
+    pub fn matrices(&self) -> Matrices {
         let k = if self.alpha == 0.0 { 0 } else { self.problem.k };
         Matrices {
             problem: GemmProblem { k, ..self.problem },
@@ -221,7 +230,7 @@ impl Call {
             None if self.beta != 0.0 => return Err(LaunchError::MissingC { beta: self.beta }),
             Some(_) | None => MatrixRef { address: 0, pitch: 0 },
         };
-        Ok(LinearArguments { alpha: self.alpha, beta: self.beta, c: c.address, c_pitch: c.pitch })
+        Ok(LinearArguments { alpha: self.alpha, beta: self.beta, c: c.address, c_pitch: c.pitch, c_batch: 0 })
     }
 }
 

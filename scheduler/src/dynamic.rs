@@ -34,6 +34,8 @@ pub struct Dynamic<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for Dynamic<R> {
     const DRAWS: bool = true;
+    const ROWS_LAST: bool = R::ROWS_LAST;
+    const TILES_ON_DEVICE: bool = true;
 
     fn name() -> String {
         format!("dynamic_{}", R::name())

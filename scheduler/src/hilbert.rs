@@ -25,6 +25,8 @@ impl<S: Unsigned + 'static> Raster for Hilbert<S> {
         format!("along Hilbert's curve through squares of {} x {} tiles, in bands along N", S::U32, S::U32)
     }
 
+    const ROWS_LAST: bool = true;
+
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         let side = const { side(S::U32) };
         let per_band = tiles.n * side;

@@ -117,6 +117,13 @@ pub trait TileScheduler: 'static {
     /// Whether workers draw the numbers of their tiles from a counter while the kernel runs ([`Draw`]).
     const DRAWS: bool = false;
 
+    /// Whether M is the direction whose end is reached last: see [`Raster::ROWS_LAST`].
+    const ROWS_LAST: bool = true;
+
+    /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
+    /// be any number of workers.
+    const TILES_ON_DEVICE: bool = false;
+
     /// Its kernel parameters on the device, beside the extents.
     type Device<'f>: Copy;
 

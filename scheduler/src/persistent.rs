@@ -24,6 +24,9 @@ impl<R: Raster> TileScheduler for Persistent<R> {
         format!("persistent CTAs, {}", R::describe())
     }
 
+    const ROWS_LAST: bool = R::ROWS_LAST;
+    const TILES_ON_DEVICE: bool = true;
+
     type Device<'f> = ();
 
     fn declare(_f: &Builder) {}

@@ -14,6 +14,9 @@ pub trait Raster: 'static {
     /// One sentence for people.
     fn describe() -> String;
 
+    /// Whether M is the direction whose end is reached last: where rows of tiles are added, the others keep their places.
+    const ROWS_LAST: bool;
+
     /// The tile `(m, n)` that comes `id`-th.
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I);
 }
@@ -42,6 +45,8 @@ impl Raster for AlongM {
         "column by column".to_owned()
     }
 
+    const ROWS_LAST: bool = false;
+
     /// `id = m + n * tiles.m`.
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         (id % tiles.m, id / tiles.m)
@@ -56,6 +61,8 @@ impl Raster for AlongN {
     fn describe() -> String {
         "row by row".to_owned()
     }
+
+    const ROWS_LAST: bool = true;
 
     /// `id = n + m * tiles.n`.
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
@@ -81,6 +88,8 @@ impl<G: Unsigned + 'static> Raster for Grouped<AlongM, G> {
         format!("column by column in bands of {} tiles of M", G::U32)
     }
 
+    const ROWS_LAST: bool = true;
+
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         band(id, tiles.m, tiles.n, const { nonzero(G::U32) })
     }
@@ -94,6 +103,8 @@ impl<G: Unsigned + 'static> Raster for Grouped<AlongN, G> {
     fn describe() -> String {
         format!("row by row in bands of {} tiles of N", G::U32)
     }
+
+    const ROWS_LAST: bool = false;
 
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         let (n, m) = band(id, tiles.n, tiles.m, const { nonzero(G::U32) });

@@ -20,6 +20,8 @@ impl<R: Raster> TileScheduler for OneTile<R> {
         format!("one tile a CTA, {}", R::describe())
     }
 
+    const ROWS_LAST: bool = R::ROWS_LAST;
+
     type Device<'f> = ();
 
     fn declare(_f: &Builder) {}

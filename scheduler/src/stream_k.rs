@@ -246,6 +246,8 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
         Some(A::KIND)
     };
 
+    const ROWS_LAST: bool = R::ROWS_LAST;
+
     type Device<'f> = Device<'f>;
 
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {

@@ -109,7 +109,7 @@ pub enum RunError {
 }
 
 /// A NaN that no kernel computes.
-const POISON: u16 = 0x7fa5;
+pub(super) const POISON: u16 = 0x7fa5;
 
 /// Elements behind D that must stay as they are.
 const GUARD: usize = 256;
@@ -202,7 +202,13 @@ impl Product {
         before
     }
 
-    fn compare(&self, sums: &Sums, time: Option<Duration>, before: &[u16], after: &[u16]) -> Outcome {
+    pub(super) fn compare(
+        &self,
+        sums: &Sums,
+        time: Option<Duration>,
+        before: &[u16],
+        after: &[u16],
+    ) -> Outcome {
         let GemmProblem { m, n, k } = self.problem();
         let (pitch, offset) = (self.d_pitch as usize, self.d_offset as usize);
         let format = self.a.format;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
 use super::product::{Product, RunError, orders};
-use super::{Format, Order, Sums, fnv, fnv_from};
+use super::{Format, Order, Products, SeveralProducts, Sums, fnv, fnv_from};
 
 /// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
 #[derive(Clone, Debug, Deserialize)]
@@ -25,7 +25,20 @@ pub struct Case {
     /// Contiguous directions of A and B.
     #[serde(default = "all_directions")]
     pub directions: Vec<String>,
+    /// Numbers of products in one launch, for kernels of several products of one shape.
+    #[serde(default)]
+    pub batch: Vec<u32>,
+    /// Whether all products of a launch have the same A, B, C.
+    #[serde(default)]
+    pub shared: [bool; 3],
+    /// Whether the rows of all D of a launch lie side by side.
+    #[serde(default)]
+    pub interleaved: bool,
+    /// Rows of each group, for kernels of groups of rows.
+    #[serde(default)]
+    pub rows: Vec<Vec<u32>>,
     /// Extents.
+    #[serde(default)]
     pub m: Vec<u32>,
     /// Extents.
     pub n: Vec<u32>,
@@ -87,8 +100,9 @@ struct Table {
 }
 
 /// The embedded tables: name and text.
-const TABLES: [(&str, &str); 2] = [
+const TABLES: [(&str, &str); 3] = [
     ("shapes", include_str!("../../tests/cases/shapes.toml")),
+    ("several", include_str!("../../tests/cases/several.toml")),
     ("values", include_str!("../../tests/cases/values.toml")),
 ];
 
@@ -146,6 +160,16 @@ impl Default for Verdict {
 }
 
 impl Case {
+    /// The products of each launch, for kernels of several.
+    fn launches(&self) -> Vec<Products> {
+        let batch = |&count: &u32| {
+            let (shared, interleaved) = (self.shared, self.interleaved);
+            self.m.iter().map(move |&m| Products::Batch { count, m, shared, interleaved })
+        };
+        let rows = self.rows.iter().map(|rows| Products::of_rows(rows, 3));
+        self.batch.iter().flat_map(batch).chain(rows).collect()
+    }
+
     /// The kernels that the case is for.
     pub fn shares(&self) -> Vec<Share<'_>> {
         let mut shares = Vec::new();
@@ -176,6 +200,18 @@ impl Share<'_> {
             Err(error) => return Verdict { failure: Some(error), ..verdict },
         };
         let case = self.case;
+        let launches = case.launches();
+        for products in &launches {
+            for (&n, &k) in case.n.iter().flat_map(|n| case.k.iter().map(move |k| (n, k))) {
+                self.several(entry.as_ref(), &program, engine, (products, n, k, seed), &mut verdict);
+                if verdict.failure.is_some() {
+                    return verdict;
+                }
+            }
+        }
+        if !launches.is_empty() {
+            return verdict;
+        }
         for &m in &case.m {
             for &n in &case.n {
                 for &k in &case.k {
@@ -187,6 +223,43 @@ impl Share<'_> {
             }
         }
         verdict
+    }
+
+    /// Runs the products of one launch.
+    fn several(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        (products, n, k, seed): (&Products, u32, u32, u64),
+        verdict: &mut Verdict,
+    ) {
+        for &factors in &self.case.factors {
+            let several = SeveralProducts {
+                format: self.format,
+                products: products.clone(),
+                n,
+                k,
+                factors,
+                operand_multiple: self.case.operand_multiple,
+                d_padding: self.case.d_padding,
+                seed,
+            };
+            let place = format!("{products:?}, N {n}, K {k}, alpha {}, beta {}", factors[0], factors[1]);
+            match several.run(entry, program, engine) {
+                Ok(outcome) => {
+                    verdict.products += 1;
+                    verdict.ratio = verdict.ratio.max(outcome.ratio);
+                    let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+                    verdict.digest = fnv_from(verdict.digest, &bytes);
+                    verdict.failure = outcome.mismatch.map(|wrong| format!("{place}: {wrong}"));
+                }
+                Err(error) => verdict.failure = Some(format!("{place}: {error}")),
+            }
+            if verdict.failure.is_some() {
+                return;
+            }
+        }
     }
 
     fn shape(

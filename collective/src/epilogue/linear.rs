@@ -9,6 +9,7 @@ use super::store::{Access, Combine, DirectStore, Output, Store};
 use super::transposed::Line;
 use super::{Epilogue, Extent};
 use crate::element::Element;
+use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{NodeError, Path, Shape};
@@ -32,6 +33,8 @@ pub struct LinearArguments {
     pub c: u64,
     /// Elements from one row of C to the next.
     pub c_pitch: u64,
+    /// Elements from one C to the next where there are several; 0 where all are one.
+    pub c_batch: u64,
 }
 
 /// Parameters of [`LinearCombination`] on the device.
@@ -41,6 +44,7 @@ pub struct LinearDevice<'f, D> {
     beta: Value<'f, f32>,
     c: Value<'f, u64>,
     c_pitch: Value<'f, u64>,
+    c_batch: Option<Value<'f, u64>>,
     pairs: Value<'f, u32>,
     d: D,
 }
@@ -71,6 +75,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
             beta: f.param("beta"),
             c: f.param("c"),
             c_pitch: f.param("c_pitch"),
+            c_batch: plan.form.outputs().then(|| f.param("c_batch")),
             pairs: f.param("pairs"),
             d: S::declare(f, plan),
         }
@@ -86,12 +91,17 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     }
 
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c, c_pitch } = *arguments;
+        let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
         let pair = u64::from(T::BITS / 4);
-        let even = |address: u64, pitch: u64| address.is_multiple_of(pair) && pitch.is_multiple_of(2);
-        let pairs = d.n.is_multiple_of(2) && even(d.address, d.pitch) && (beta == 0.0 || even(c, c_pitch));
-        let mut parameters =
-            vec![alpha.into(), beta.into(), c.into(), c_pitch.into(), u32::from(pairs).into()];
+        let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
+        let pairs = d.n.is_multiple_of(2)
+            && even(d.address, d.pitch | d.batch.stride)
+            && (beta == 0.0 || even(c, c_pitch | c_batch));
+        let mut parameters = vec![alpha.into(), beta.into(), c.into(), c_pitch.into()];
+        if plan.form.outputs() {
+            parameters.push((c_batch * u64::from(T::BITS / 8)).into());
+        }
+        parameters.push(u32::from(pairs).into());
         parameters.extend(S::parameters(plan, d));
         parameters
     }
@@ -103,7 +113,8 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         extent: Extent<'f>,
         fragment: Fragment<'f, f32>,
     ) {
-        let emit = |source: bool, pairs: bool| {
+        let device = LinearDevice { c: displaced(device.c, device.c_batch, extent.group), ..device };
+        let emit = |source: bool, pairs: bool, copies: bool| {
             let row = |row: &FragmentRow<'f, f32>| {
                 let source = source.then(|| Source::<T>::load::<S>(f, &device, extent, row, pairs));
                 row.pairs
@@ -121,17 +132,30 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
             let values =
                 |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(row).collect::<Vec<_>>();
             let combine = Combine { pairs_at_once: None, values: &values };
-            S::store(f, plan, device.d, extent, &fragment, Access { pairs, whole: false }, combine);
+            // Rows that copies can store consist of aligned pairs.
+            let pairs = pairs || S::STAGED_BITS > 0 && !copies;
+            let access = Access { pairs, whole: false, copies };
+            S::store(f, plan, device.d, extent, &fragment, access, combine);
         };
         let pairs = device.pairs.differs_from(0);
-        f.if_else(
-            device.beta.differs_from(0.0),
-            || f.if_else(pairs, || emit(true, true), || emit(true, false)),
-            || {
-                let depends = f.constant(S::USES_PAIRS);
-                f.if_else(pairs | !depends, || emit(false, true), || emit(false, false));
-            },
-        );
+        let store = |copies: bool| {
+            f.if_else(
+                device.beta.differs_from(0.0),
+                || f.if_else(pairs, || emit(true, true, copies), || emit(true, false, copies)),
+                || {
+                    let depends = f.constant(S::USES_PAIRS);
+                    f.if_else(pairs | !depends, || emit(false, true, copies), || emit(false, false, copies));
+                },
+            );
+        };
+        if S::STAGED_BITS == 0 || !plan.form.shares_rows() {
+            return store(true);
+        }
+        let (begin, size, end) = match S::TRANSPOSED {
+            true => (fragment.first[1], plan.mainloop.tile[1], extent.n),
+            false => (fragment.first[0], plan.blocks() * 64, extent.m),
+        };
+        f.if_else((begin + size).at_most(end), || store(true), || store(false));
     }
 
     fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {

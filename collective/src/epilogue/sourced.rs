@@ -8,9 +8,10 @@ use ptx::{Builder, TensorLoad, Value, Var};
 use typenum::{U2, Unsigned};
 
 use super::linear::LinearArguments;
-use super::store::{Combine, Output, Staging, Store, Through, TmaStore};
+use super::store::{Combine, Output, Staging, Store, Through, TmaDevice, TmaStore};
 use super::{Epilogue, Extent};
 use crate::element::Element;
+use crate::form::Batch;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan, TileNeeds};
 use crate::tree::{NodeError, Path, Shape};
@@ -45,7 +46,9 @@ pub struct SourcedDevice<'f> {
     alpha: Value<'f, f32>,
     beta: Value<'f, f32>,
     c_map: Value<'f, u64>,
-    d_map: Value<'f, u64>,
+    /// From a product's C to the next one's, 1 or 0, if there are several.
+    c_step: Option<Value<'f, u32>>,
+    d: TmaDevice<'f>,
     /// 1 after an odd number of tiles.
     odd: Var<'f, u32>,
 }
@@ -54,13 +57,18 @@ impl<'f> SourcedDevice<'f> {
     fn reads_c(&self) -> Value<'f, bool> {
         self.beta.differs_from(0.0)
     }
+
+    /// C's map, and which of several C a product has.
+    fn source(&self, group: Option<Value<'f, u32>>) -> (Value<'f, u64>, Option<Value<'f, u32>>) {
+        (self.c_map, self.c_step.zip(group).map(|(step, group)| group * step))
+    }
 }
 
 /// What one thread of a warpgroup does to bring C.
 struct Copies<'f> {
     f: &'f Builder,
     staging: Staging,
-    c_map: Value<'f, u64>,
+    c: (Value<'f, u64>, Option<Value<'f, u32>>),
     /// Shared addresses of the warpgroup's first buffer and first mbarrier.
     buffers: Value<'f, u32>,
     barriers: Value<'f, u32>,
@@ -78,13 +86,14 @@ impl<'f> Copies<'f> {
         f: &'f Builder,
         plan: &Plan,
         [shared, warpgroup]: [Value<'f, u32>; 2],
-        (c_map, first): (Value<'f, u64>, [Value<'f, u32>; 2]),
+        c: (Value<'f, u64>, Option<Value<'f, u32>>),
+        first: [Value<'f, u32>; 2],
     ) -> Self {
         let staging = Staging::new::<T>(plan);
         let (count, bytes) = (plan.staging.buffers, plan.staging.buffer_bytes);
         Self {
             f,
-            c_map,
+            c,
             buffers: staging.base(plan, shared, warpgroup),
             barriers: shared + warpgroup * (count * MBARRIER_BYTES) + plan.source_barriers_offset(),
             count,
@@ -104,9 +113,13 @@ impl<'f> Copies<'f> {
         let (f, barrier) = (self.f, self.barrier(part));
         f.mbarrier_arrive_expect(barrier, self.bytes);
         let dst = self.buffers + part % self.count * self.bytes;
-        let load = TensorLoad { map: self.c_map, dst, barrier, multicast: None, hint: None };
+        let (map, matrix) = self.c;
+        let load = TensorLoad { map, dst, barrier, multicast: None, hint: None };
         let [row, column] = self.staging.coordinates(self.first, part);
-        f.tensor_load(load, [column, row].map(Value::cast));
+        match matrix {
+            Some(matrix) => f.tensor_load(load, [column, row, matrix].map(Value::cast)),
+            None => f.tensor_load(load, [column, row].map(Value::cast)),
+        }
     }
 
     /// Waits until a part is there. `odd` is 1 after an odd number of tiles: by then each buffer's mbarrier has completed a
@@ -145,21 +158,23 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
             alpha: f.param("alpha"),
             beta: f.param("beta"),
             c_map: f.tensor_map("c_map"),
-            d_map: <TmaStore<B> as Store<T>>::declare(f, plan),
+            c_step: plan.form.outputs().then(|| f.param("c_step")),
+            d: <TmaStore<B> as Store<T>>::declare(f, plan),
             odd: f.variable(0u32),
         }
     }
 
     fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
-        let LinearArguments { beta, c, c_pitch, .. } = *arguments;
+        let LinearArguments { beta, c, c_pitch, c_batch, .. } = *arguments;
         if beta == 0.0 {
             return Ok(());
         }
         let path = Path::ROOT.then("C");
         path.check_address::<T>(c)?;
         path.check_pitch::<T>(c_pitch, product.n)?;
-        let (alignment, pitch) = (Self::OUTPUT_ALIGNMENT, c_pitch * u64::from(T::BITS / 8));
-        for (what, value) in [("address", c), ("pitch in bytes", pitch)] {
+        let [pitch, batch] = [c_pitch, c_batch].map(|stride| stride.saturating_mul(u64::from(T::BITS / 8)));
+        let alignment = Self::OUTPUT_ALIGNMENT;
+        for (what, value) in [("address", c), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
             if !value.is_multiple_of(alignment) {
                 let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
                 return Err(path.refuse(format!("{needed}: tensor copies bring it")));
@@ -169,13 +184,16 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
     }
 
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c, c_pitch } = *arguments;
+        let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
         // Where C is not read, the map of D is as good as any.
-        let source = if beta == 0.0 { d } else { Output { address: c, pitch: c_pitch, ..d } };
+        let batch = Batch { stride: c_batch, ..d.batch };
+        let source = if beta == 0.0 { d } else { Output { address: c, pitch: c_pitch, batch, ..d } };
         let mut parameters = vec![alpha.into(), beta.into()];
-        for matrix in [source, d] {
-            parameters.extend(<TmaStore<B> as Store<T>>::parameters(plan, matrix));
+        parameters.extend(<TmaStore<B> as Store<T>>::parameters(plan, source));
+        if plan.form.outputs() {
+            parameters.push(u32::from(source.batch.stride != 0).into());
         }
+        parameters.extend(<TmaStore<B> as Store<T>>::parameters(plan, d));
         parameters
     }
 
@@ -190,7 +208,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         f.if_(device.reads_c() & consumer.thread.equals(0), || {
             let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];
-            let copies = Copies::new::<T>(f, plan, place, (device.c_map, first));
+            let copies = Copies::new::<T>(f, plan, place, device.source(piece.group), first);
             // The last tile may still be leaving.
             f.bulk_wait(0, true);
             for part in 0..copies.count {
@@ -203,16 +221,16 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         f: &'f Builder,
         plan: &Plan,
         device: SourcedDevice<'f>,
-        _extent: Extent<'f>,
+        extent: Extent<'f>,
         fragment: Fragment<'f, f32>,
     ) {
         let place = [fragment.shared, fragment.warpgroup];
-        let copies = Copies::new::<T>(f, plan, place, (device.c_map, fragment.first));
+        let copies = Copies::new::<T>(f, plan, place, device.source(extent.group), fragment.first);
         let staging = &copies.staging;
         let matrices = TmaStore::<B>::matrices::<T>(staging, fragment.thread);
         let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
         let copy = |buffer, [row, column]: [Value<'f, u32>; 2]| {
-            f.tensor_store(device.d_map, buffer, [column, row].map(Value::cast));
+            extent.tensor_store(f, plan, device.d.map, buffer, [column, row]);
         };
         let fill = |buffer, rows: [&[T::Packed<'f>]; 2]| {
             TmaStore::<B>::fill::<T>(f, &matrices.layout, [of_lane, buffer], rows);

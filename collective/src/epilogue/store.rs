@@ -3,7 +3,7 @@
 use core::marker::PhantomData;
 
 use cute_rs::atom::tma::{self, TmaTiles};
-use cute_rs::atom::{Major, smem, stmatrix};
+use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix};
 use cute_rs::{ComposedLayout, Tensor};
 use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, ProxySpace, Value};
@@ -11,6 +11,7 @@ use typenum::{U2, Unsigned};
 
 use super::Extent;
 use crate::element::Element;
+use crate::form::{Batch, displaced};
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
 use crate::plan::{Plan, StagingPlan};
 
@@ -25,6 +26,54 @@ pub struct Output {
     pub n: u32,
     /// Elements from one row to the next.
     pub pitch: u64,
+    /// The outputs of its kind, of which it is the first.
+    pub batch: Batch,
+}
+
+impl Output {
+    /// Its tensor map, for boxes of a buffer: its rows are dimension 1, and where there are several, their number is
+    /// dimension 2.
+    pub(super) fn tensor_map<T: Element>(
+        self,
+        plan: &Plan,
+        box_dims: [u32; 2],
+        swizzle: SwizzleMode,
+    ) -> TensorMap {
+        let bytes = u64::from(T::BITS / 8);
+        let mut map = TensorMap {
+            element: T::TENSOR,
+            address: self.address,
+            dims: vec![self.n.into(), self.m.into()],
+            strides: vec![self.pitch * bytes],
+            box_dims: box_dims.to_vec(),
+            swizzle: tensor_swizzle(swizzle),
+        };
+        if plan.form.outputs() {
+            let several = self.batch.distinct() > 1;
+            map.dims.push(self.batch.distinct().into());
+            map.strides.push(if several { self.batch.stride } else { self.pitch } * bytes);
+            map.box_dims.push(1);
+        }
+        map
+    }
+}
+
+impl<'f> Extent<'f> {
+    /// Starts the copy of a buffer to the box of an output that begins at `coords`, innermost first.
+    pub(super) fn tensor_store(
+        self,
+        f: &'f Builder,
+        plan: &Plan,
+        map: Value<'f, u64>,
+        buffer: Value<'f, u32>,
+        coords: [Value<'f, u32>; 2],
+    ) {
+        let [inner, outer] = coords.map(Value::cast);
+        match self.group.filter(|_| plan.form.outputs()) {
+            Some(group) => f.tensor_store(map, buffer, [inner, outer, group.cast()]),
+            None => f.tensor_store(map, buffer, [inner, outer]),
+        }
+    }
 }
 
 /// What replaces the accumulators of some rows of a block: by row, pairs of columns.
@@ -72,6 +121,8 @@ pub struct Access {
     pub pairs: bool,
     /// All of the tile is inside of D.
     pub whole: bool,
+    /// Tensor copies may store the tile: none of its rows behind D's last is one of another group's.
+    pub copies: bool,
 }
 
 /// A way of storing results as elements `T`.
@@ -182,12 +233,19 @@ pub struct DirectStore;
 pub struct DirectDevice<'f> {
     address: Value<'f, u64>,
     pitch: Value<'f, u64>,
+    /// Bytes from one output to the next, if there are several.
+    batch: Option<Value<'f, u64>>,
 }
 
 impl<'f> DirectDevice<'f> {
+    /// The output of a group.
+    fn of(self, extent: Extent<'f>) -> Self {
+        Self { address: displaced(self.address, self.batch, extent.group), ..self }
+    }
+
     /// D's address and pitch.
-    pub(super) fn place(self) -> [Value<'f, u64>; 2] {
-        [self.address, self.pitch]
+    pub(super) fn place(self, extent: Extent<'f>) -> [Value<'f, u64>; 2] {
+        [self.of(extent).address, self.pitch]
     }
 }
 
@@ -202,12 +260,17 @@ impl<T: Element> Store<T> for DirectStore {
         element_suffix::<T>()
     }
 
-    fn declare<'f>(f: &'f Builder, _plan: &Plan) -> DirectDevice<'f> {
-        DirectDevice { address: f.param("d"), pitch: f.param("d_pitch") }
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> DirectDevice<'f> {
+        let batch = |f: &'f Builder| plan.form.outputs().then(|| f.param("d_batch"));
+        DirectDevice { address: f.param("d"), pitch: f.param("d_pitch"), batch: batch(f) }
     }
 
-    fn parameters(_plan: &Plan, output: Output) -> Vec<Argument> {
-        vec![output.address.into(), output.pitch.into()]
+    fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
+        let mut parameters = vec![output.address.into(), output.pitch.into()];
+        if plan.form.outputs() {
+            parameters.push((output.batch.stride * u64::from(T::BITS / 8)).into());
+        }
+        parameters
     }
 
     fn store<'f>(
@@ -219,6 +282,7 @@ impl<T: Element> Store<T> for DirectStore {
         access: Access,
         combine: Combine<'_, 'f>,
     ) {
+        let device = device.of(extent);
         let start = fragment.start();
         let halvings = plan.epilogue.halvings;
         let output =
@@ -389,8 +453,36 @@ impl Staging {
     }
 }
 
+/// Where [`TmaStore`] stores.
+#[derive(Clone, Copy, Debug)]
+pub struct TmaDevice<'f> {
+    pub(super) map: Value<'f, u64>,
+    /// The same output for tiles that no copy may store: those with rows of another group behind their own.
+    direct: Option<DirectDevice<'f>>,
+}
+
+impl<'f> TmaDevice<'f> {
+    pub(super) fn declare<T: Element>(f: &'f Builder, plan: &Plan) -> Self {
+        let direct = || <DirectStore as Store<T>>::declare(f, plan);
+        Self { map: f.tensor_map("d_map"), direct: plan.form.shares_rows().then(direct) }
+    }
+
+    pub(super) fn parameters<T: Element>(plan: &Plan, output: Output, map: TensorMap) -> Vec<Argument> {
+        let mut parameters = vec![map.into()];
+        if plan.form.shares_rows() {
+            parameters.extend(<DirectStore as Store<T>>::parameters(plan, output));
+        }
+        parameters
+    }
+
+    /// Where to store a tile that copies may not store.
+    pub(super) fn directly(self, access: Access) -> Option<DirectDevice<'f>> {
+        self.direct.filter(|_| !access.copies)
+    }
+}
+
 impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
-    type Device<'f> = Value<'f, u64>;
+    type Device<'f> = TmaDevice<'f>;
     const STAGED_BITS: u32 = T::BITS;
     const BUFFERS: u32 = {
         assert!(B::U32 > 0, "TmaStore has no buffer to store from: use TmaStore<U1> or more");
@@ -404,35 +496,34 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
         format!("_tma{buffers}{}", element_suffix::<T>())
     }
 
-    fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Value<'f, u64> {
-        f.tensor_map("d_map")
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> TmaDevice<'f> {
+        TmaDevice::declare::<T>(f, plan)
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
         let (swizzle, n) = (plan.staging.swizzle, plan.output_tile_n());
-        let map = TensorMap {
-            element: T::TENSOR,
-            address: output.address,
-            dims: vec![output.n.into(), output.m.into()],
-            strides: vec![output.pitch * u64::from(T::BITS / 8)],
-            box_dims: tma::box_dims(Major::K, swizzle, T::BITS, 64, n).to_vec(),
-            swizzle: tensor_swizzle(swizzle),
-        };
-        vec![map.into()]
+        let box_dims = tma::box_dims(Major::K, swizzle, T::BITS, 64, n);
+        TmaDevice::parameters::<T>(plan, output, output.tensor_map::<T>(plan, box_dims, swizzle))
     }
 
     fn store<'f>(
         f: &'f Builder,
         plan: &Plan,
-        map: Value<'f, u64>,
-        _extent: Extent<'f>,
+        device: TmaDevice<'f>,
+        extent: Extent<'f>,
         fragment: &Fragment<'f, f32>,
-        _access: Access,
+        access: Access,
         combine: Combine<'_, 'f>,
     ) {
+        if let Some(device) = device.directly(access) {
+            return <DirectStore as Store<T>>::store(f, plan, device, extent, fragment, access, combine);
+        }
         let staging = Staging::new::<T>(plan);
         let matrices = Self::matrices::<T>(&staging, fragment.thread);
         let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
+        let copy = |buffer, [row, column]: [Value<'f, u32>; 2]| {
+            extent.tensor_store(f, plan, device.map, buffer, [column, row]);
+        };
         staging.store::<T>(
             f,
             plan,
@@ -440,7 +531,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
             combine,
             &Through {
                 fill: &|buffer, rows| Self::fill::<T>(f, &matrices.layout, [of_lane, buffer], rows),
-                copy: &|buffer, [row, column]| f.tensor_store(map, buffer, [column, row].map(Value::cast)),
+                copy: &copy,
             },
         );
     }

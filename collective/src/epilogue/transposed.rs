@@ -8,14 +8,16 @@ use core::marker::PhantomData;
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::{Major, SwizzleMode, smem};
-use ptx::abi::{Argument, TensorMap};
+use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
 use super::Extent;
-use super::store::{Access, Combine, DirectDevice, DirectStore, Output, Staging, Store, Through, TmaStore};
+use super::store::{
+    Access, Combine, DirectDevice, DirectStore, Output, Staging, Store, Through, TmaDevice, TmaStore,
+};
 use crate::element::Element;
-use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
+use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
 
 /// Stores the transpose of a tile as `S` would store the tile: [`DirectStore`] or [`TmaStore`].
@@ -100,7 +102,7 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
         access: Access,
         combine: Combine<'_, 'f>,
     ) {
-        let matrix = device.place();
+        let matrix = device.place(extent);
         // Two lanes hold the same columns of neighbouring rows, which are neighbours in D's rows. They exchange elements, so
         // that the even one has both of a pair's first column and the other those of the second.
         let odd = fragment.thread >> 2 & 1;
@@ -138,7 +140,7 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
 const SWIZZLE: SwizzleMode = SwizzleMode::B128;
 
 impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
-    type Device<'f> = Value<'f, u64>;
+    type Device<'f> = TmaDevice<'f>;
     const STAGED_BITS: u32 = {
         assert!(SWIZZLE.elements(T::BITS) == 64, "transposed tiles are stored through matrices of 16 bits");
         T::BITS
@@ -152,31 +154,29 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
         format!("_transposed{}", <TmaStore<B> as Store<T>>::suffix())
     }
 
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Value<'f, u64> {
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> TmaDevice<'f> {
         <TmaStore<B> as Store<T>>::declare(f, plan)
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        let map = TensorMap {
-            element: T::TENSOR,
-            address: output.address,
-            dims: vec![output.n.into(), output.m.into()],
-            strides: vec![output.pitch * u64::from(T::BITS / 8)],
-            box_dims: vec![64, plan.staging.swizzle.elements(T::BITS)],
-            swizzle: tensor_swizzle(SWIZZLE),
-        };
-        vec![map.into()]
+        let box_dims = [64, plan.staging.swizzle.elements(T::BITS)];
+        TmaDevice::parameters::<T>(plan, output, output.tensor_map::<T>(plan, box_dims, SWIZZLE))
     }
 
     fn store<'f>(
         f: &'f Builder,
         plan: &Plan,
-        map: Value<'f, u64>,
-        _extent: Extent<'f>,
+        device: TmaDevice<'f>,
+        extent: Extent<'f>,
         fragment: &Fragment<'f, f32>,
-        _access: Access,
+        access: Access,
         combine: Combine<'_, 'f>,
     ) {
+        if let Some(device) = device.directly(access) {
+            return <Transposed<DirectStore> as Store<T>>::store(
+                f, plan, device, extent, fragment, access, combine,
+            );
+        }
         let staging = Staging::new::<T>(plan);
         let planned = "a buffer has 64 rows, and a multiple of 8 columns";
         let buffer = smem::tile(Major::Mn, SWIZZLE, T::BITS, 64, staging.columns).expect(planned);
@@ -188,7 +188,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
         let of_lane = buffer.apply_modes(&first).expect(planned) * (T::BITS / 8);
         let through = Through {
             fill: &|address, rows| fill::<T>(f, &buffer, address + of_lane, rows),
-            copy: &|address, coords| f.tensor_store(map, address, coords.map(Value::cast)),
+            copy: &|address, coords| extent.tensor_store(f, plan, device.map, address, coords),
         };
         staging.store::<T>(f, plan, fragment, combine, &through);
     }

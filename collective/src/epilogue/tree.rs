@@ -244,6 +244,7 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
                 f,
                 whole,
                 extent,
+                displacement: None,
                 thread: fragment.thread,
                 ahead,
                 columns,
@@ -286,7 +287,8 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
                 values
             };
             let combine = Combine { pairs_at_once: Some(PAIRS), values: &values };
-            S::store(f, plan, device.d, extent, &fragment, Access { pairs: whole, whole }, combine);
+            let access = Access { pairs: whole, whole, copies: whole || !plan.form.shares_rows() };
+            S::store(f, plan, device.d, extent, &fragment, access, combine);
             X::end(&tile, &mut state.borrow_mut());
         };
         let [m, n] = fragment.first;

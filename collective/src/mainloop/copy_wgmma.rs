@@ -14,6 +14,7 @@ use ptx::{Builder, Special, Value, Var};
 use super::multiplier::{Multiplier, Side};
 use super::tma_wgmma::name;
 use super::{Consumer, Fragment, Mainloop, Piece};
+use crate::form::displaced;
 use crate::operand::{Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, Producer};
@@ -45,14 +46,27 @@ struct Source<'f> {
     mn: Value<'f, u32>,
     /// Bytes that can be copied at once wherever 16 B of the tile come from.
     width: Value<'f, u32>,
+    /// Bytes from one matrix to the next, if there are several.
+    batch: Option<Value<'f, u64>>,
 }
 
 impl Source<'_> {
-    fn arguments(matrix: Matrix, bits: u32) -> [Argument; 4] {
-        let pitch = matrix.pitch * u64::from(bits / 8);
-        let fits = |width: &u32| (matrix.address | pitch).is_multiple_of((*width).into());
+    fn arguments(matrix: Matrix, bits: u32, batched: bool) -> Vec<Argument> {
+        let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
+        let fits = |width: &u32| (matrix.address | pitch | batch).is_multiple_of((*width).into());
         let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
-        [matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()]
+        let mut arguments = vec![matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()];
+        if batched {
+            arguments.push(batch.into());
+        }
+        arguments
+    }
+}
+
+impl<'f> Source<'f> {
+    /// The matrix of a group.
+    fn of(self, group: Option<Value<'f, u32>>) -> Self {
+        Self { address: displaced(self.address, self.batch, group), ..self }
     }
 }
 
@@ -88,24 +102,27 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         name::<O, T, R>("_copied")
     }
 
-    fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Self::Device<'f> {
-        let source = |[address, pitch, mn, width]: [&'static str; 4]| Source {
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
+        let source = |[address, pitch, mn, width, batch]: [&'static str; 5], batched: bool| Source {
             address: f.param(address),
             pitch: f.param(pitch),
             mn: f.param(mn),
             width: f.param(width),
+            batch: batched.then(|| f.param(batch)),
         };
+        let [a_batched, b_batched] = plan.operand_batches();
         Sources {
-            a: source(["a", "a_pitch", "a_rows", "a_width"]),
-            b: source(["b", "b_pitch", "b_rows", "b_width"]),
+            a: source(["a", "a_pitch", "a_rows", "a_width", "a_batch"], a_batched),
+            b: source(["b", "b_pitch", "b_rows", "b_width", "b_batch"], b_batched),
             k: f.param("k"),
         }
     }
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let bits = plan.mainloop.types.element_bits();
-        let mut arguments = Source::arguments(a, bits).to_vec();
-        arguments.extend(Source::arguments(b, bits));
+        let [a_batched, b_batched] = plan.operand_batches();
+        let mut arguments = Source::arguments(a, bits, a_batched);
+        arguments.extend(Source::arguments(b, bits, b_batched));
         arguments.push(a.k.into());
         arguments
     }
@@ -121,8 +138,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         piece: Piece<'f>,
     ) {
         let thread = f.special(Special::ThreadX) % 128;
-        let a = Copier::new(f, Side::a(plan), device.a, device.k, thread);
-        let b = Copier::new(f, Side::b(plan), device.b, device.k, thread);
+        let a = Copier::new(f, Side::a(plan), device.a.of(piece.group), device.k, thread);
+        let b = Copier::new(f, Side::b(plan), device.b.of(piece.group), device.k, thread);
         // Stages whose copies may be on their way while the next one is claimed. Consumers hold one until the one behind it
         // is full, so two of the ring are theirs.
         let ahead = (plan.stages / 2).min(plan.stages - 2).min(AHEAD);

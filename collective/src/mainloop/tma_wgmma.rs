@@ -25,30 +25,65 @@ use crate::tile::{TileShape, WarpRoles};
 #[derive(Clone, Copy, Debug)]
 pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
-/// The tensor maps' addresses on the device.
+/// The operands' tensor maps on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct TensorMaps<'f> {
-    a: Value<'f, u64>,
-    b: Value<'f, u64>,
+    a: OperandMap<'f>,
+    b: OperandMap<'f>,
 }
 
-/// The tensor map of a matrix: its contiguous direction is dimension 0. Every launch makes one, so it asks for
-/// nothing that takes long.
-fn tensor_map(side: Side, element: TensorElement, matrix: Matrix) -> TensorMap {
+/// An operand's tensor map on the device.
+#[derive(Clone, Copy, Debug)]
+struct OperandMap<'f> {
+    address: Value<'f, u64>,
+    /// From a group's coordinate to the next one's, 1 or 0; `None` where there is but one matrix.
+    step: Option<Value<'f, u32>>,
+}
+
+impl<'f> OperandMap<'f> {
+    fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
+        Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
+    }
+
+    fn arguments(side: Side, element: TensorElement, matrix: Matrix, batched: bool) -> Vec<Argument> {
+        let mut arguments = vec![tensor_map(side, element, matrix, batched).into()];
+        if batched {
+            arguments.push(u32::from(matrix.batch.stride != 0).into());
+        }
+        arguments
+    }
+
+    /// The coordinate of the group's matrix, if there are several.
+    fn coordinate(&self, group: Option<Value<'f, u32>>) -> Option<Value<'f, u32>> {
+        self.step.zip(group).map(|(step, group)| group * step)
+    }
+}
+
+/// The tensor map of a matrix: its contiguous direction is dimension 0, and where there are several, their number is
+/// dimension 2. Every launch makes one, so it asks for nothing that takes long.
+fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool) -> TensorMap {
     let Side { major, swizzle, bits, mn, k, slices } = side;
     let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
     let (inner, outer) = match major {
         Major::K => (matrix.k, matrix.mn),
         Major::Mn => (matrix.mn, matrix.k),
     };
-    TensorMap {
+    let bytes = u64::from(element.bytes());
+    let mut map = TensorMap {
         element,
         address: matrix.address,
         dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
-        strides: vec![matrix.pitch * u64::from(element.bytes())],
+        strides: vec![matrix.pitch * bytes],
         box_dims: vec![width, other / slices],
         swizzle: tensor_swizzle(swizzle),
+    };
+    if batched {
+        let matrices = matrix.batch.distinct();
+        map.dims.push(matrices.into());
+        map.strides.push(if matrices == 1 { matrix.pitch * bytes } else { matrix.batch.stride * bytes });
+        map.box_dims.push(1);
     }
+    map
 }
 
 /// How one operand's tile is copied.
@@ -72,6 +107,7 @@ impl OperandTile {
         load: TensorLoad<'f>,
         slice: Value<'f, u32>,
         tile: [Value<'f, u32>; 2],
+        matrix: Option<Value<'f, u32>>,
     ) {
         let planned = "a coordinate has two components, and so has a box";
         let boxes = self.tiles.plan();
@@ -79,7 +115,11 @@ impl OperandTile {
         let dst = load.dst + slice * self.tiles.slice_bytes();
         for (i, place) in (0..).zip(boxes.boxes()) {
             let coords: [_; 2] = boxes.copy(tile, i).expect(planned);
-            f.tensor_load(TensorLoad { dst: dst + place.offset_bytes, ..load }, coords.map(Value::cast));
+            let load = TensorLoad { dst: dst + place.offset_bytes, ..load };
+            match matrix {
+                Some(matrix) => f.tensor_load(load, [coords[0], coords[1], matrix].map(Value::cast)),
+                None => f.tensor_load(load, coords.map(Value::cast)),
+            }
         }
     }
 }
@@ -107,20 +147,24 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         name::<O, T, R>("")
     }
 
-    fn declare<'f>(f: &'f Builder, _plan: &Plan) -> Self::Device<'f> {
-        TensorMaps { a: f.tensor_map("a_map"), b: f.tensor_map("b_map") }
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
+        let [a, b] = plan.operand_batches();
+        TensorMaps {
+            a: OperandMap::declare(f, ["a_map", "a_step"], a),
+            b: OperandMap::declare(f, ["b_map", "b_step"], b),
+        }
     }
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        vec![
-            tensor_map(Side::a(plan), Self::A::TENSOR, a).into(),
-            tensor_map(Side::b(plan), Self::B::TENSOR, b).into(),
-        ]
+        let [a_batched, b_batched] = plan.operand_batches();
+        let mut arguments = OperandMap::arguments(Side::a(plan), Self::A::TENSOR, a, a_batched);
+        arguments.extend(OperandMap::arguments(Side::b(plan), Self::B::TENSOR, b, b_batched));
+        arguments
     }
 
     fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>) {
-        f.prefetch_tensor_map(device.a);
-        f.prefetch_tensor_map(device.b);
+        f.prefetch_tensor_map(device.a.address);
+        f.prefetch_tensor_map(device.b.address);
     }
 
     fn load<'f>(
@@ -219,6 +263,8 @@ struct Loader<'f, 'p> {
     device: TensorMaps<'f>,
     cluster: ClusterPosition<'f>,
     piece: Piece<'f>,
+    /// Which of several matrices the piece is of: A's and B's coordinate.
+    matrices: [Option<Value<'f, u32>>; 2],
     /// The coordinates `(m, n, k)` of the problem, cut into tiles.
     tiles: Partition<CoordLayout>,
     a: OperandTile,
@@ -242,6 +288,7 @@ impl<'f, 'p> Loader<'f, 'p> {
             device,
             cluster,
             piece,
+            matrices: [device.a, device.b].map(|operand| operand.coordinate(piece.group)),
             tiles,
             a: OperandTile::new(Side::a(plan)),
             b: OperandTile::new(Side::b(plan)),
@@ -257,10 +304,10 @@ impl<'f, 'p> Loader<'f, 'p> {
         let (row, column) = (cluster.row_mask(), cluster.column_mask());
         let [a_hint, b_hint] = plan.mainloop.cache.map(CachePolicy::bits);
         let (dst, barrier) = (stage.address, stage.full);
-        let load = TensorLoad { map: device.a, dst, barrier, multicast: row, hint: a_hint };
-        self.a.load(f, load, cluster.n, [m, k]);
+        let load = TensorLoad { map: device.a.address, dst, barrier, multicast: row, hint: a_hint };
+        self.a.load(f, load, cluster.n, [m, k], self.matrices[0]);
         let dst = stage.address + plan.stage.b_offset;
-        let load = TensorLoad { map: device.b, dst, barrier, multicast: column, hint: b_hint };
-        self.b.load(f, load, cluster.m, [n, k]);
+        let load = TensorLoad { map: device.b.address, dst, barrier, multicast: column, hint: b_hint };
+        self.b.load(f, load, cluster.m, [n, k], self.matrices[1]);
     }
 }

@@ -85,6 +85,10 @@ type Combine = fn(f64, &[Bounded]) -> Bounded;
 pub struct Host<'a> {
     /// Extents of the value that is being evaluated: D's, and inside of a gated pair twice the columns.
     pub shape: Shape,
+    /// Which of several products it is.
+    pub(super) group: u32,
+    /// Bytes from the first group's vectors and matrices to this one's.
+    pub(super) displacement: u64,
     memory: &'a dyn Memory,
     accumulator: &'a dyn Fn([u32; 2]) -> Bounded,
     /// Elements written, by address.
@@ -106,12 +110,20 @@ impl<'a> Host<'a> {
     pub fn new(shape: Shape, memory: &'a dyn Memory, accumulator: &'a dyn Fn([u32; 2]) -> Bounded) -> Self {
         Self {
             shape,
+            group: 0,
+            displacement: 0,
             memory,
             accumulator,
             written: BTreeMap::new(),
             reduced: BTreeMap::new(),
             bound: Vec::new(),
         }
+    }
+
+    /// The same for one of several products.
+    #[must_use]
+    pub fn of_group(self, group: u32) -> Self {
+        Self { group, ..self }
     }
 
     /// The accumulator at (row, column).
@@ -121,12 +133,13 @@ impl<'a> Host<'a> {
 
     /// An element in device memory; NaN where there is none.
     pub fn read<T: Element>(&self, address: u64) -> Bounded {
-        let bits = self.memory.read(address, T::BITS / 8);
+        let bits = self.memory.read(address + self.displacement, T::BITS / 8);
         Bounded::exact(bits.map_or(f64::NAN, |bits| T::decode(bits)))
     }
 
     /// Remembers an element whose value is reduced to the `f32` at an address.
     pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
+        let address = address + self.displacement;
         let (_, elements) = self.reduced.entry(address).or_insert((O::combine_all, BTreeMap::new()));
         elements.insert(at, value);
     }
@@ -143,6 +156,6 @@ impl<'a> Host<'a> {
 
     /// Remembers an element that the tree writes.
     pub fn write<T: Element>(&mut self, address: u64, value: Bounded) {
-        self.written.insert(address, Written::new::<T>(value));
+        self.written.insert(address + self.displacement, Written::new::<T>(value));
     }
 }

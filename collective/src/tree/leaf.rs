@@ -182,7 +182,7 @@ impl<T: Element> Node for ScalarPointer<T> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> Value<'f, f32> {
-        T::widen(tile.f.load_global(*device, 0))
+        T::widen(tile.f.load_global(tile.place(*device), 0))
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}

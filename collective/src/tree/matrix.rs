@@ -43,6 +43,11 @@ impl<'f> MatrixDevice<'f> {
         Self { address: declare.param(), pitch: declare.param() }
     }
 
+    /// The one of the tile's group.
+    fn of(self, tile: &Visit<'f>) -> Self {
+        Self { address: tile.place(self.address), ..self }
+    }
+
     /// Where the thread's elements of a row begin.
     fn row<T: Element>(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
         let element = part.rows[row].row.cast::<u64>().mul_add(self.pitch, part.column.cast::<u64>());
@@ -130,8 +135,8 @@ impl<T: Element> Node for Load<T> {
         MatrixDevice::declare(declare)
     }
 
-    fn begin<'f>(_tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f, T> {
-        LoadState { matrix: *device, loaded: Vec::new() }
+    fn begin<'f>(tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f, T> {
+        LoadState { matrix: device.of(tile), loaded: Vec::new() }
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
@@ -207,8 +212,8 @@ impl<T: Element> Node for Residual<T> {
         (declare.param(), MatrixDevice::declare(declare))
     }
 
-    fn begin<'f>(_tile: &Visit<'f>, device: &Self::Device<'f>) -> ResidualState<'f> {
-        ResidualState { device: *device, loaded: Vec::new() }
+    fn begin<'f>(tile: &Visit<'f>, (beta, matrix): &Self::Device<'f>) -> ResidualState<'f> {
+        ResidualState { device: (*beta, matrix.of(tile)), loaded: Vec::new() }
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
@@ -277,7 +282,7 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, (matrix, x): &Self::Device<'f>) -> Self::State<'f> {
-        (*matrix, Vec::new(), X::begin(tile, x))
+        (matrix.of(tile), Vec::new(), X::begin(tile, x))
     }
 
     fn survey<'f>(part: &Part<'f>, (_, _, x): &mut Self::State<'f>) {

@@ -205,7 +205,7 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceRowState { base: *base, first: None, partial: Vec::new(), x: X::begin(tile, x) }
+        ReduceRowState { base: tile.place(*base), first: None, partial: Vec::new(), x: X::begin(tile, x) }
     }
 
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -293,7 +293,7 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceColumnState { base: *base, rows: BTreeMap::new(), x: X::begin(tile, x) }
+        ReduceColumnState { base: tile.place(*base), rows: BTreeMap::new(), x: X::begin(tile, x) }
     }
 
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -380,7 +380,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, (address, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceScalarState { address: *address, partial: [None; 2], x: X::begin(tile, x) }
+        ReduceScalarState { address: tile.place(*address), partial: [None; 2], x: X::begin(tile, x) }
     }
 
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {

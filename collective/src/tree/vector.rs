@@ -73,7 +73,7 @@ impl<T: Element> Node for RowVector<T> {
 
     fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> RowState<'f, T> {
         let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
-        let base = *device + tile.columns.first.mul_wide(T::BITS / 8);
+        let base = tile.place(*device) + tile.columns.first.mul_wide(T::BITS / 8);
         let ahead = (0..pairs).map(|pair| load_pair(tile.f, base, pair * 8)).collect();
         RowState { base, ahead, loaded: Vec::new() }
     }
@@ -167,8 +167,8 @@ impl<T: Element> Node for ColumnVector<T> {
         declare.param()
     }
 
-    fn begin<'f>(_tile: &Visit<'f>, device: &Value<'f, u64>) -> ColumnState<'f> {
-        ColumnState { base: *device, rows: BTreeMap::new() }
+    fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> ColumnState<'f> {
+        ColumnState { base: tile.place(*device), rows: BTreeMap::new() }
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}

@@ -18,6 +18,8 @@ pub struct Visit<'f> {
     pub whole: bool,
     /// The product's extents.
     pub extent: Extent<'f>,
+    /// What is added to addresses: bytes to the group's own of several vectors or matrices.
+    pub displacement: Option<Value<'f, u64>>,
     /// The thread's index in the warpgroup.
     pub thread: Value<'f, u32>,
     /// Registers are left for the row vectors of all of the tile.
@@ -40,6 +42,16 @@ impl<'f> Visit<'f> {
     /// The first column of the tile at this node.
     pub fn first_column(&self) -> Value<'f, u32> {
         self.columns.first - (self.thread % 4) * 2
+    }
+}
+
+impl<'f> Visit<'f> {
+    /// Where what begins at `address` for the first group begins for the tile's.
+    pub fn place(&self, address: Value<'f, u64>) -> Value<'f, u64> {
+        match self.displacement {
+            Some(displacement) => address + displacement,
+            None => address,
+        }
     }
 }
 

@@ -1,0 +1,88 @@
+//! How many products a launch computes, and where their matrices lie.
+
+use ptx::Value;
+
+/// How many products a kernel computes, and where their matrices lie.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Form {
+    /// One product.
+    #[default]
+    Single,
+    /// Products of one shape, whose matrices have a fixed distance from each other.
+    Batched,
+    /// Products of one N and K. The rows of A lie behind each other, group by group, and so do those of D; where a group
+    /// begins is known on the device alone. Each group has a B of its own: experts, and the tokens sent to them.
+    Ragged,
+}
+
+impl Form {
+    /// What it adds to a kernel's name.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Single => "",
+            Self::Batched => "_batched",
+            Self::Ragged => "_ragged",
+        }
+    }
+
+    /// Whether there are several of the caller's A, and several B, each at a fixed distance from the one before.
+    pub const fn operands(self) -> [bool; 2] {
+        match self {
+            Self::Single => [false, false],
+            Self::Batched => [true, true],
+            Self::Ragged => [false, true],
+        }
+    }
+
+    /// Most groups of a launch that reads from memory how large they are.
+    pub const MOST_GROUPS: u32 = 320;
+
+    /// Bytes of the table in shared memory that says where groups begin: 8 for each and 8 more, and room to align them.
+    pub const fn table_bytes(self) -> u32 {
+        match self {
+            Self::Single | Self::Batched => 0,
+            Self::Ragged => (Self::MOST_GROUPS + 1) * 8 + 4,
+        }
+    }
+
+    /// Whether tiles may have rows of another group behind their own, which must not be stored to.
+    pub const fn shares_rows(self) -> bool {
+        matches!(self, Self::Ragged)
+    }
+
+    /// Whether there are several C and D, each at a fixed distance from the one before.
+    pub const fn outputs(self) -> bool {
+        matches!(self, Self::Batched)
+    }
+}
+
+/// Matrices of one shape, each at a fixed distance from the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// How many.
+    pub count: u32,
+    /// Elements from the first element of one to that of the next; 0 where all are the same one.
+    pub stride: u64,
+}
+
+impl Batch {
+    /// One matrix.
+    pub const ONE: Self = Self { count: 1, stride: 0 };
+
+    /// How many there are in memory.
+    pub(crate) const fn distinct(self) -> u32 {
+        if self.stride == 0 { 1 } else { self.count }
+    }
+}
+
+/// The address of a group's matrix: `stride` bytes from each to the next. `None` where there is but one.
+pub(crate) fn displaced<'f>(
+    address: Value<'f, u64>,
+    stride: Option<Value<'f, u64>>,
+    group: Option<Value<'f, u32>>,
+) -> Value<'f, u64> {
+    match (stride, group) {
+        (Some(stride), Some(group)) => group.cast::<u64>().mul_add(stride, address),
+        _ => address,
+    }
+}

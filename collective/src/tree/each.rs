@@ -1,0 +1,102 @@
+//! Vectors and matrices of which each of several products has its own.
+
+use core::marker::PhantomData;
+
+use ptx::Value;
+
+use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+
+/// X, whose vectors and matrices lie once for each product of a launch, at a fixed distance from each other: the biases of
+/// experts, say. What stands outside of it is the same for all products.
+///
+/// In a kernel of one product it is X.
+///
+/// ```
+/// use collective::functions::Add;
+/// use collective::tree::{Accumulator, Compute, Each, Node, RowVector};
+/// use half::bf16;
+///
+/// /// The accumulator and a bias of the product's own.
+/// type Biased = Compute<Add, (Accumulator, Each<RowVector<bf16>>)>;
+/// assert_eq!(Biased::name(), "add_acc_each_rbf16");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Each<X>(PhantomData<X>);
+
+/// Arguments of [`Each`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EachArgument<A> {
+    /// Bytes from what one product has to what the next has, a multiple of 4; 0 where all have the same.
+    pub stride: u64,
+    /// Those of the first product.
+    pub first: A,
+}
+
+impl<X: Node> Node for Each<X> {
+    type Arguments = EachArgument<X::Arguments>;
+    type Device<'f> = (Value<'f, u64>, X::Device<'f>);
+    type State<'f> = X::State<'f>;
+    const FACTS: Facts = X::FACTS;
+
+    fn name() -> String {
+        format!("each_{}", X::name())
+    }
+
+    fn check(each: &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        if !each.stride.is_multiple_of(4) {
+            let reason = format!(
+                "{} B lie from one product's to the next's, a multiple of 4 B was needed",
+                each.stride
+            );
+            return Err(path.then("each").refuse(reason));
+        }
+        X::check(&each.first, shape, path)
+    }
+
+    /// Two elements of the widest type are 8 bytes.
+    fn pairs(each: &Self::Arguments) -> bool {
+        each.stride.is_multiple_of(8) && X::pairs(&each.first)
+    }
+
+    fn parameters(each: &Self::Arguments, out: &mut Parameters) {
+        out.push(each.stride);
+        X::parameters(&each.first, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        (declare.param(), X::declare(declare))
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, (stride, x): &Self::Device<'f>) -> Self::State<'f> {
+        let own = tile.extent.group.map(|group| group.cast::<u64>() * *stride);
+        let displacement = match (own, tile.displacement) {
+            (Some(own), Some(outer)) => Some(own + outer),
+            (own, outer) => own.or(outer),
+        };
+        X::begin(&Visit { displacement, ..*tile }, x)
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::survey(part, state);
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        X::load(part, state);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        X::compute(part, state, row, pair)
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        X::end(tile, state);
+    }
+
+    fn evaluate(host: &mut Host<'_>, each: &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let outer = host.displacement;
+        host.displacement += u64::from(host.group) * each.stride;
+        let value = X::evaluate(host, &each.first, at);
+        host.displacement = outer;
+        value
+    }
+}

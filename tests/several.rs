@@ -1,0 +1,284 @@
+//! Several products of one launch, beside the case tables: offsets that make no sense, epilogues that are trees, every
+//! mainloop and scheduler, calls that are refused.
+
+use collective::functions::{Add, Relu};
+use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
+use collective::{
+    Cooperative, CopyWgmma, DirectStore, Form, KMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma,
+    TreeEpilogue, Unspecialised,
+};
+use emulator::Schedule;
+use falchion::verify::matrix::Fill;
+use falchion::verify::{Format, HostMatrix, Order, Products, SeveralProducts, Sums};
+use half::bf16;
+use kernel::{
+    Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem, Launch,
+    LaunchError, MatrixRef, Ragged, RaggedCall, Strides, several,
+};
+use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent, StreamK};
+use typenum::{U1, U2, U4, U64, U128};
+
+fn products(products: Products) -> SeveralProducts {
+    SeveralProducts {
+        format: Format::Bf16,
+        products,
+        n: 136,
+        k: 72,
+        factors: [1.0, 0.0],
+        operand_multiple: 8,
+        d_padding: 0,
+        seed: 11,
+    }
+}
+
+#[test]
+fn whatever_offsets_say_groups_stay_inside() {
+    for (why, offsets, all) in [
+        ("rows in front of the first group", vec![5, 9, 20], 20),
+        ("less than one before", vec![0, 9, 4, 12], 15),
+        ("beyond the last row", vec![0, 9, 4_000_000_000, 12], 15),
+        ("all beyond", vec![99, 100], 15),
+    ] {
+        for name in ["ragged-bf16-kk", "ragged-swap16-bf16-kn", "ragged-unaligned-bf16-mk"] {
+            let entry = kernel::find(name).expect("a catalogue name");
+            let program = entry.program().expect("legal");
+            let case = products(Products::Rows { offsets: offsets.clone(), all });
+            let outcome = case.run(entry.as_ref(), &program, &mut Emulator::new()).expect("runs");
+            assert_eq!(outcome.mismatch, None, "{why}: {name}");
+        }
+    }
+}
+
+#[test]
+fn every_schedule_of_warps_gives_the_same() {
+    let rows = Products::of_rows(&[0, 70, 3, 0, 130], 1);
+    let batch = Products::Batch { count: 3, m: 70, shared: [false; 3], interleaved: false };
+    for (name, case) in [
+        ("ragged-bf16-kk", products(rows.clone())),
+        ("ragged-flat-bf16-kk", products(rows.clone())),
+        ("ragged-duo-bf16-kn", products(rows)),
+        ("batched-stream-bf16-kk", SeveralProducts { k: 600, ..products(batch) }),
+    ] {
+        let entry = kernel::find(name).expect("a catalogue name");
+        let program = entry.program().expect("legal");
+        for seed in 0..3 {
+            let mut engine = Emulator::new().with_multiprocessors(5).with_schedule(Schedule::Random, seed);
+            let outcome = case.run(entry.as_ref(), &program, &mut engine).expect("runs");
+            assert_eq!(outcome.mismatch, None, "{name}, seed {seed}");
+        }
+    }
+}
+
+/// relu(acc + bias), a bias for each product.
+type Biased<S> = TreeEpilogue<bf16, S, Compute<Relu, (Compute<Add, (Accumulator, Each<RowVector<bf16>>)>,)>>;
+
+type Bf16 = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Tma<R> = TmaWgmma<Bf16, Tile<U128, U128, U64>, R>;
+
+/// The matrices of one run and what must come of them.
+struct Trees {
+    engine: Emulator,
+    rows: Call,
+    bias: EachArgument<RowArgument>,
+    strides: Strides,
+    /// By row of all products.
+    expected: Vec<Vec<f64>>,
+    d: kernel::Buffer,
+}
+
+/// Bytes from one product's bias to the next's, of 2-byte elements with some left over.
+fn bias_stride(n: u32) -> u64 {
+    u64::from(n) * 2 + 8
+}
+
+impl Trees {
+    /// `rows[i]` rows of A for each product, which lie behind each other.
+    fn new(rows: &[u32], [n, k]: [u32; 2]) -> Self {
+        let mut random = fastrand::Rng::with_seed(5);
+        let mut fill =
+            |extents, order| HostMatrix::random(Format::Bf16, extents, order, 8, Fill::Normal, &mut random);
+        let all: u32 = rows.iter().sum();
+        let a = fill([all, k], Order::RowMajor);
+        let b: Vec<_> = rows.iter().map(|_| fill([k, n], Order::ColumnMajor)).collect();
+        let bias: Vec<_> = rows.iter().map(|_| fill([1, n + 4], Order::RowMajor)).collect();
+        let mut expected = Vec::new();
+        for (i, &m) in rows.iter().enumerate() {
+            let first = expected.len() as u32;
+            let own = HostMatrix::from_fn(Format::Bf16, [m, k], Order::RowMajor, k, |row, column| {
+                a.get(first + row, column)
+            });
+            let sums = Sums::of(&own, &b[i], &|_| ()).sums;
+            expected.extend(sums.chunks(n as usize).map(|row| {
+                (0..).zip(row).map(|(column, (sum, _))| (sum + bias[i].get(0, column)).max(0.0)).collect()
+            }));
+        }
+        let mut engine = Emulator::new().with_multiprocessors(6);
+        let mut place = |bytes: &[u8]| engine.upload(bytes).expect("memory").address;
+        let bytes = |all: &[HostMatrix]| all.iter().flat_map(HostMatrix::bytes).collect::<Vec<u8>>();
+        let pack = |all: &[HostMatrix], stride: u64| -> Vec<u8> {
+            all.iter().flat_map(|v| v.bytes().into_iter().take(stride as usize)).collect()
+        };
+        let address = place(&pack(&bias, bias_stride(n)));
+        let (a, b_pitch) = (MatrixRef { address: place(&a.bytes()), pitch: a.pitch.into() }, b[0].pitch);
+        let b = MatrixRef { address: place(&bytes(&b)), pitch: b_pitch.into() };
+        let d = engine.upload(&0x7fa5u16.to_le_bytes().repeat((all * n) as usize)).expect("memory");
+        let problem = GemmProblem { m: all, n, k };
+        let d_ref = MatrixRef { address: d.address, pitch: n.into() };
+        let m = u64::from(rows[0]);
+        Self {
+            engine,
+            rows: Call { a, b, d: d_ref, ..Call::of(problem) },
+            bias: EachArgument { stride: bias_stride(n), first: RowArgument { address, len: n } },
+            strides: Strides { a: m * a.pitch, b: u64::from(n * b_pitch), c: 0, d: m * u64::from(n) },
+            expected,
+            d,
+        }
+    }
+
+    fn check<C: GemmConfig>(
+        mut self,
+        why: &str,
+        launch: impl FnOnce(&Self, u32) -> Result<Option<Launch>, LaunchError>,
+    ) {
+        let program = Gemm::<C>::program().expect("legal");
+        let slots = self.engine.slots(&program).expect("an emulator");
+        let launch = launch(&self, slots).expect("legal").expect("not empty");
+        self.engine
+            .launch(&program, launch.grid, &launch.arguments)
+            .unwrap_or_else(|error| panic!("{why}: {error}"));
+        let bytes = self.engine.read(self.d).expect("memory");
+        let got = bytes.chunks_exact(2).map(|pair| f64::from(bf16::from_le_bytes([pair[0], pair[1]])));
+        let n = self.rows.problem.n as usize;
+        for (i, (got, expected)) in got.zip(self.expected.iter().flatten()).enumerate() {
+            // Sums of a few dozen products of order one, and bf16's half ulp.
+            let bound = 1e-4 + expected.abs() / 256.0;
+            assert!(
+                (got - expected).abs() <= bound,
+                "{why}: row {}, column {}: {got}, not {expected}",
+                i / n,
+                i % n
+            );
+        }
+    }
+}
+
+fn batched<M, S, E>(why: &str)
+where
+    Batched<Composed<M, E, S>>: GemmConfig<Epilogue = E>,
+    E: collective::Epilogue<Arguments = ((), (((), ((), EachArgument<RowArgument>)),))>,
+{
+    // The second product's rows begin inside of a tile.
+    for shape in [[136, 72], [72, 136]] {
+        Trees::new(&[70, 70, 70], shape).check::<Batched<Composed<M, E, S>>>(why, |trees, slots| {
+            let problem = GemmProblem { m: 70, ..trees.rows.problem };
+            let needed = Gemm::<Batched<Composed<M, E, S>>>::workspace_batched(problem, 3, slots);
+            assert_eq!(needed, 0, "{why}: these tiles are whole");
+            let call = Call { problem, ..trees.rows };
+            let arguments = ((), (((), ((), trees.bias)),));
+            let matrices = call.matrices();
+            Gemm::<Batched<Composed<M, E, S>>>::launch_batched_with(
+                &matrices,
+                3,
+                trees.strides,
+                &arguments,
+                slots,
+            )
+        });
+    }
+}
+
+fn ragged<M, E, R>(why: &str)
+where
+    Ragged<Composed<M, E, Persistent<R>>>: GemmConfig<Epilogue = E>,
+    E: collective::Epilogue<Arguments = ((), (((), ((), EachArgument<RowArgument>)),))>,
+{
+    let rows = [0, 5, 130, 0, 64, 1];
+    let offsets = [0u32, 0, 5, 135, 135, 199, 200];
+    let mut trees = Trees::new(&rows, [136, 72]);
+    let bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+    let offsets = trees.engine.upload(&bytes).expect("memory").address;
+    trees.check::<Ragged<Composed<M, E, Persistent<R>>>>(why, |trees, slots| {
+        let experts = Experts { count: 6, offsets, b_stride: trees.strides.b };
+        let (matrices, arguments) = (trees.rows.matrices(), ((), (((), ((), trees.bias)),)));
+        Gemm::<Ragged<Composed<M, E, Persistent<R>>>>::launch_ragged_with(
+            &matrices, experts, &arguments, slots,
+        )
+    });
+}
+
+#[test]
+fn trees_have_vectors_of_each_product() {
+    batched::<Tma<Cooperative<U2>>, Persistent<AlongN>, Biased<TmaStore>>("batched, copies");
+    batched::<Tma<Pingpong>, OneTile<AlongM>, Biased<DirectStore>>("batched, taking turns");
+    batched::<Tma<Unspecialised<U1>>, StreamK<AlongM>, Biased<DirectStore>>("batched, no producer");
+    ragged::<Tma<Cooperative<U2>>, Biased<TmaStore>, AlongN>("ragged, copies");
+    ragged::<Tma<Pingpong>, Biased<TmaStore>, Grouped<AlongM, U4>>("ragged, taking turns");
+    ragged::<Tma<Unspecialised<U1>>, Biased<DirectStore>, AlongM>("ragged, no producer");
+    ragged::<CopyWgmma<Bf16, Tile<U64, U64, U64>, Cooperative<U1>>, Biased<DirectStore>, AlongM>(
+        "ragged, any address",
+    );
+}
+
+#[test]
+fn illegal_calls_say_what_was_needed() {
+    let problem = GemmProblem { m: 16, n: 16, k: 16 };
+    let at = |address| MatrixRef { address, pitch: 16 };
+    let first = Call { a: at(0x1000), b: at(0x2000), d: at(0x4000), ..Call::of(problem) };
+    let packed = Strides::packed(problem);
+    let batched = kernel::find("batched-bf16-kk").expect("a name");
+    let launch = |strides, count| batched.launch_batched(&BatchedCall { first, count, strides }, 132);
+    assert!(launch(packed, 3).expect("legal").is_some());
+    assert!(launch(Strides { a: 0, b: 0, ..packed }, 3).expect("one A, one B").is_some());
+    assert!(launch(Strides { d: 0, ..packed }, 1).expect("one D").is_some());
+    assert_eq!(launch(packed, 0).expect("no products"), None);
+    let cases = [
+        (Strides { a: 260, ..packed }, "A's matrices lie 520 B from each other, a multiple of 16 B"),
+        (Strides { b: 1 << 40, ..packed }, "B's matrices lie 2199023255552 B"),
+        (Strides { d: 252, ..packed }, "D's matrices lie 504 B"),
+        (Strides { d: 248, ..packed }, "D's matrices of 16 x 16 in rows of 16 elements lie 248"),
+        (Strides { d: 0, ..packed }, "overlap"),
+    ];
+    for (strides, words) in cases {
+        let error = launch(strides, 3).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let ragged = kernel::find("ragged-bf16-kk").expect("a name");
+    let launch = |experts| ragged.launch_ragged(&RaggedCall { rows: first, experts }, 132);
+    let legal = Experts { count: 3, offsets: 0x8000, b_stride: 256 };
+    assert!(launch(legal).expect("legal").is_some());
+    assert_eq!(launch(Experts { count: 0, ..legal }).expect("no groups"), None);
+    for (experts, words) in [
+        (Experts { count: 321, ..legal }, "there are 321 groups, at most 320"),
+        (Experts { offsets: 0, ..legal }, "the groups' offsets is a null pointer"),
+        (Experts { offsets: 0x8002, ..legal }, "a multiple of 4 B"),
+        (Experts { b_stride: 4, ..legal }, "B's matrices lie 8 B"),
+    ] {
+        let error = launch(experts).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let form = |kernel, call| Err(LaunchError::Form { kernel, call });
+    assert_eq!(ragged.launch(&first, 132), form(Form::Ragged, Form::Single));
+    assert_eq!(
+        batched.launch_ragged(&RaggedCall { rows: first, experts: legal }, 132),
+        form(Form::Batched, Form::Ragged)
+    );
+    let single = kernel::find("small-bf16-kk").expect("a name");
+    let call = BatchedCall { first, count: 2, strides: packed };
+    assert_eq!(single.launch_batched(&call, 132), form(Form::Single, Form::Batched));
+    assert!(batched.launch(&first, 132).expect("a batch of one").is_some());
+}
+
+#[test]
+fn kernels_of_several_products_have_names_of_their_own() {
+    let mut names: Vec<String> =
+        kernel::catalogue().into_iter().chain(several()).map(|entry| entry.name().to_owned()).collect();
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    for entry in several() {
+        assert_ne!(entry.form(), Form::Single, "{}", entry.name());
+        let program = entry.program().expect("legal");
+        assert!(program.name().starts_with("gemm_batched_") || program.name().starts_with("gemm_ragged_"));
+    }
+}
