@@ -83,6 +83,42 @@ fn a_product_of_random_matrices_is_verified() {
     }
 }
 
+/// Batches and groups of rows; what they cannot be is said before anything runs.
+#[test]
+fn several_products_are_verified() {
+    for (arguments, words) in [
+        (
+            &["--batch", "3", "--m", "70", "--n", "40"][..],
+            &["products  3 of 70 x 40 x 256", "batched-bf16-kk"][..],
+        ),
+        (&["--batch", "2", "--m", "9", "--n", "7", "--beta", "2"], &["batched-swap16-bf16-kk"]),
+        (&["--rows", "3,0,70", "--n", "24", "--k", "40"], &["3 groups, 73 rows in all", "ragged-bf16-kk"]),
+        (&["--rows", "1,16", "--dtype", "f16", "--n", "9"], &["ragged-swap16-f16-kk"]),
+        (&["--rows", "0,0", "--n", "8"], &["nothing to launch"]),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+        for word in words {
+            assert!(run.stdout.contains(word), "{arguments:?}: no `{word}` in {}", run.stdout);
+        }
+    }
+    for (arguments, words) in [
+        (&["--batch", "2", "--rows", "3"][..], &["--batch", "--rows"][..]),
+        (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),
+        (&["--rows", "2", "--config", "small-bf16-kk"], &["small-bf16-kk is Single", "Ragged"]),
+        (&["--batch", "2", "--config", "batched-f16-kk"], &["for f16"]),
+        (&["--batch", "4000000000", "--m", "4000000000"], &["rows in all are too many"]),
+        (&["--config", "ragged-bf16-kk"], &["Ragged", "launch_ragged"]),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        for word in words {
+            assert!(run.stderr.contains(word), "{arguments:?}: no `{word}` in {}", run.stderr);
+        }
+    }
+}
+
 /// Files of every type and order give the product that plain loops give.
 #[test]
 fn files_are_read_as_users_have_them() {
@@ -279,6 +315,11 @@ fn bench_checks_its_arguments_first() {
         ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
         ("no suite", &["--suite", "secret"], &["secret", "public", "selection"]),
         ("no type", &["--dtype", "f8"], &["`f8`", "bf16 and f16"]),
+        (
+            "experts by a dense kernel",
+            &["--suite", "grouped", "--config", "small-bf16-kk"],
+            &["--suite grouped", "--config"],
+        ),
         ("no layout", &["--layout", "xy"], &["xy", "kn"]),
         ("no kernel", &["--config", "tiny"], &["`tiny`", "large-bf16-kk"]),
         ("a kernel of another type", &["--config", "small-f16-kk"], &["for f16", "--dtype is bf16"]),

@@ -732,6 +732,12 @@ impl Plan {
         if self.swapped() { [b, a] } else { [a, b] }
     }
 
+    /// Whether rows of the kernel's operand A, and of B, are those of several groups behind each other.
+    pub const fn shares_rows(&self) -> [bool; 2] {
+        let shares = self.form.shares_rows();
+        [shares && !self.swapped(), shares && self.swapped()]
+    }
+
     /// The contiguous directions of the caller's A and B.
     pub const fn majors(&self) -> [Major; 2] {
         let MainloopSpec { a_major, b_major, .. } = self.mainloop;

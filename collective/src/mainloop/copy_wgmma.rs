@@ -51,9 +51,11 @@ struct Source<'f> {
 }
 
 impl Source<'_> {
-    fn arguments(matrix: Matrix, bits: u32, batched: bool) -> Vec<Argument> {
+    /// Where groups of rows may begin at any element of a line, nothing is aligned: `anywhere`.
+    fn arguments(matrix: Matrix, bits: u32, batched: bool, anywhere: bool) -> Vec<Argument> {
         let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
-        let fits = |width: &u32| (matrix.address | pitch | batch).is_multiple_of((*width).into());
+        let fits =
+            |width: &u32| !anywhere && (matrix.address | pitch | batch).is_multiple_of((*width).into());
         let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
         let mut arguments = vec![matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()];
         if batched {
@@ -121,8 +123,11 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let bits = plan.mainloop.types.element_bits();
         let [a_batched, b_batched] = plan.operand_batches();
-        let mut arguments = Source::arguments(a, bits, a_batched);
-        arguments.extend(Source::arguments(b, bits, b_batched));
+        let MainloopSpec { a_major, b_major, .. } = plan.mainloop;
+        let [a_rows, b_rows] = plan.shares_rows();
+        let a_anywhere = a_rows && a_major == Major::Mn;
+        let mut arguments = Source::arguments(a, bits, a_batched, a_anywhere);
+        arguments.extend(Source::arguments(b, bits, b_batched, b_rows && b_major == Major::Mn));
         arguments.push(a.k.into());
         arguments
     }

@@ -70,14 +70,14 @@ pub(crate) fn configs() -> Result<(), Failure> {
 fn list(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:16} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
+        "{:25} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
-    for entry in kernel::catalogue() {
+    for entry in kernel::catalogue().into_iter().chain(kernel::several()) {
         let plan = entry.plan();
         writeln!(
             out,
-            "{:16} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
+            "{:25} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
             entry.name(),
             entry.element(),
             direction(plan.majors()[0], "M"),

@@ -13,6 +13,7 @@ use kernel::{AnyGemm, GemmProblem, Machine, Request};
 
 use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
+use crate::several::SeveralArgs;
 use crate::{Failure, catalogue};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
@@ -21,7 +22,7 @@ use crate::{Failure, catalogue};
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion gemm\n  falchion gemm --m 300 --n 129 --k 72 --alpha 0.5 --beta 2\n  \
-                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
+                        falchion gemm --epilogue bias-gelu --m 300 --n 256\n  falchion gemm --batch 3 --m 100\n  falchion gemm --rows 3,0,170\n  falchion gemm --a A.npy --b weights.safetensors:up_proj --out D.npy --dtype f16"
 )]
 pub(crate) struct GemmArgs {
     /// Rows of A and D [default: 256, or the files'].
@@ -64,6 +65,14 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "NAME", value_parser = fusion_names(),
         conflicts_with_all = ["a", "b", "c", "out", "config", "alpha", "beta"])]
     epilogue: Option<String>,
+    /// So many products of the shape in one launch, on random matrices.
+    #[arg(long, value_name = "COUNT",
+        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "rows"])]
+    batch: Option<u32>,
+    /// Groups of so many rows in one launch, each with a B of its own, on random matrices; groups may be empty.
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',',
+        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
+    rows: Option<Vec<u32>>,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -86,6 +95,9 @@ impl GemmArgs {
         let format = Format::named(&self.dtype).ok_or_else(|| {
             Failure::usage(format!("--dtype is `{}`, one of bf16 and f16 was needed", self.dtype))
         })?;
+        if self.batch.is_some() || self.rows.is_some() {
+            return self.several(format);
+        }
         let inputs = self.inputs()?;
         if let Some(name) = &self.epilogue {
             return self.fused(name, format, inputs.problem);
@@ -144,6 +156,28 @@ impl GemmArgs {
                 Err(Failure::Wrong)
             }
         }
+    }
+
+    /// Several products in one launch.
+    fn several(&self, format: Format) -> Result<(), Failure> {
+        let or_default = |extent: Option<u32>| extent.unwrap_or(256);
+        let problem = GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) };
+        let count = self.batch.unwrap_or(1).into();
+        let all = self.rows.as_ref().map(|rows| rows.iter().map(|&rows| u64::from(rows)).sum::<u64>());
+        let count = self.rows.as_ref().map_or(count, |rows| rows.len() as u64);
+        let m = all.unwrap_or(u64::from(problem.m) * count);
+        let too_many =
+            || Failure::usage(format!("{m} rows in all are too many: at most 2^31 - 1 are possible"));
+        let m = u32::try_from(m).ok().filter(|&m| m <= i32::MAX as u32).ok_or_else(too_many)?;
+        let operands = u64::from(problem.n) * u64::from(problem.k) * count;
+        if operands > 1 << 32 {
+            return Err(Failure::usage(format!("{operands} elements of B are more than are compared here")));
+        }
+        enough_memory(GemmProblem { m, ..problem })?;
+        let rows = self.rows.as_deref();
+        let (config, factors) = (self.config.as_deref(), [self.alpha, self.beta]);
+        let (batch, engine, seed) = (self.batch, self.engine, self.seed);
+        SeveralArgs { batch, rows, problem, format, config, factors, engine, seed }.run()
     }
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.

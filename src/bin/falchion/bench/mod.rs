@@ -6,6 +6,7 @@
 
 mod arena;
 mod epilogue;
+mod grouped;
 mod launch;
 mod measure;
 mod plot;
@@ -148,6 +149,9 @@ impl BenchArgs {
         if let Some(name) = &self.epilogue {
             return self.fused(name, &data, &shapes);
         }
+        if self.suite == Some(Suite::Grouped) {
+            return self.grouped(&data);
+        }
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         println!("{}", gpu.describe());
@@ -181,6 +185,23 @@ impl BenchArgs {
         }
         self.write(&record)?;
         bench.close()
+    }
+
+    /// Products of several experts.
+    fn grouped(&self, data: &[u8]) -> Result<(), Failure> {
+        if !self.config.is_empty() || self.all_configs || self.epilogue.is_some() || self.layout != "kk" {
+            return Err(Failure::usage(
+                "--suite grouped times all kernels for experts, plain and K-major: leave out --config, \
+                 --all-configs, --epilogue and --layout",
+            ));
+        }
+        let mut gpu = Gpu::new(0)?;
+        println!("{}", gpu.describe());
+        let peer = peer(&gpu);
+        let mut record = self.record(&gpu, peer.as_ref())?;
+        let protocol = self.protocol(false);
+        record.figures = grouped::measure(&mut gpu, peer.as_ref(), data, &self.dtype, &protocol)?;
+        self.write(&record)
     }
 
     /// Kernels with a fused epilogue.

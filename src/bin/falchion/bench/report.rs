@@ -112,6 +112,14 @@ fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
     }
 }
 
+/// Prints the figures of one state without a comparison: TFLOP/s and microseconds.
+pub(super) fn plain_table(state: State, figures: &[Figure]) {
+    println!("{:10} {:30} {:>10} {:>8} {:>8} {:>8}", state.name(), "", "us", "least", "TFLOP/s", "most");
+    for Figure { candidate, tflops: [least, median, most], microseconds, .. } in figures {
+        println!("{:10} {candidate:30} {microseconds:10.1} {least:8.1} {median:8.1} {most:8.1}", "");
+    }
+}
+
 /// Prints the figures of one shape in one state.
 pub(super) fn table(state: State, figures: &[Figure]) {
     let of = |name| median(figures, name);

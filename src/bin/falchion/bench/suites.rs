@@ -8,6 +8,9 @@ use kernel::GemmProblem;
 pub(super) enum Suite {
     /// The shapes people compare GEMMs at.
     Public,
+    /// Layers of a mixture of experts, whose products are groups of rows, each with weights of its own: our kernels beside
+    /// a graph of cuBLASLt calls and one dense product.
+    Grouped,
     /// Shapes that tell kernels apart, for the record that the selection is held against: burst only, short turns,
     /// our kernels alone.
     Selection,
@@ -90,6 +93,7 @@ impl Suite {
     pub(super) fn shapes(self) -> Vec<GemmProblem> {
         let list: &[[u32; 3]] = match self {
             Self::Public => &PUBLIC,
+            Self::Grouped => &[],
             Self::Selection => &SELECTION,
         };
         list.iter().map(|&[m, n, k]| GemmProblem { m, n, k }).collect()

@@ -1,0 +1,294 @@
+//! `falchion bench --suite grouped`: the products of a mixture of experts, in one launch of ours each.
+//!
+//! Beside our kernels stand a CUDA graph of one cuBLASLt call for each expert that has rows, each with the fastest of its
+//! algorithms for that shape, and one dense product of as many rows: what the experts would cost if all had the same
+//! weights. Operands are K-major, and far larger than the L2 cache.
+
+use std::collections::BTreeMap;
+
+use cute_rs::atom::Major;
+use kernel::driver::Enqueue;
+use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
+use kernel::{
+    AnyGemm, Buffer, Call, Engine, Experts, GemmProblem, Gpu, Machine, MatrixRef, RaggedCall, Request,
+};
+
+use super::measure::{Candidate, Protocol};
+use super::report::{self, Figure};
+use crate::{Failure, catalogue};
+
+/// Rows sent to each expert, and the extents of its weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Layer {
+    rows: Vec<u32>,
+    n: u32,
+    k: u32,
+}
+
+/// Most rows of an expert.
+const MOST_ROWS: u32 = 512;
+
+/// Two layers of a large mixture of experts, for few experts and for many, whose rows are random.
+pub(super) fn layers() -> Vec<Layer> {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut layers = Vec::new();
+    for experts in [8, 64] {
+        let rows: Vec<u32> = (0..experts).map(|_| random.u32(0..=MOST_ROWS)).collect();
+        layers.extend([(4096, 7168), (7168, 2048)].map(|(n, k)| Layer { rows: rows.clone(), n, k }));
+    }
+    layers
+}
+
+impl Layer {
+    /// Where each expert's rows begin, and where the last one's end.
+    fn offsets(&self) -> Vec<u32> {
+        let mut offsets = vec![0];
+        for rows in &self.rows {
+            offsets.push(offsets[offsets.len() - 1] + rows);
+        }
+        offsets
+    }
+
+    /// All rows with one expert's weights.
+    fn dense(&self) -> GemmProblem {
+        GemmProblem { m: self.rows.iter().sum(), n: self.n, k: self.k }
+    }
+}
+
+/// A layer's matrices on a device.
+struct Placed<'l> {
+    layer: &'l Layer,
+    buffers: [Buffer; 4],
+}
+
+impl<'l> Placed<'l> {
+    /// A and B repeat `data`.
+    fn new(engine: &mut dyn Engine, data: &[u8], layer: &'l Layer) -> Result<Self, Failure> {
+        let GemmProblem { m, n, k } = layer.dense();
+        let bytes = |rows: u64, columns: u32| rows as usize * columns as usize * 2;
+        let operand = |engine: &mut dyn Engine, bytes: usize| -> Result<Buffer, Failure> {
+            let mut content = Vec::with_capacity(bytes);
+            while content.len() < bytes {
+                content.extend_from_slice(&data[..data.len().min(bytes - content.len())]);
+            }
+            Ok(engine.upload(&content)?)
+        };
+        let a = operand(engine, bytes(m.into(), k))?;
+        let b = operand(engine, bytes(layer.rows.len() as u64 * u64::from(n), k))?;
+        let offsets: Vec<u8> = layer.offsets().iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        let offsets = engine.upload(&offsets)?;
+        let d = engine.allocate(bytes(m.into(), n))?;
+        Ok(Self { layer, buffers: [a, b, d, offsets] })
+    }
+
+    /// All rows: with one expert's weights, or as what a ragged call has.
+    fn rows(&self) -> Call {
+        let (problem, [a, b, d, _]) = (self.layer.dense(), self.buffers);
+        let at = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
+        let GemmProblem { n, k, .. } = problem;
+        Call { a: at(a, k), b: at(b, k), d: at(d, n), ..Call::of(problem) }
+    }
+
+    fn ragged(&self) -> RaggedCall {
+        let Layer { rows, n, k } = self.layer;
+        let experts = Experts {
+            count: rows.len() as u32,
+            offsets: self.buffers[3].address,
+            b_stride: u64::from(*n) * u64::from(*k),
+        };
+        RaggedCall { rows: self.rows(), experts }
+    }
+
+    /// The products one by one: extents, and the addresses of A, B and D. Experts without rows have none.
+    fn products(&self) -> Vec<(GemmProblem, [u64; 3])> {
+        let (Layer { rows, n, k }, [a, b, d, _]) = (self.layer, self.buffers);
+        let bytes = |rows: u32, columns: u32| u64::from(rows) * u64::from(columns) * 2;
+        let product = |((expert, &m), first): ((u64, &u32), u32)| {
+            let addresses = [
+                a.address + bytes(first, *k),
+                b.address + expert * bytes(*n, *k),
+                d.address + bytes(first, *n),
+            ];
+            (GemmProblem { m, n: *n, k: *k }, addresses)
+        };
+        (0u64..)
+            .zip(rows)
+            .zip(self.layer.offsets())
+            .map(product)
+            .filter(|(problem, _)| problem.m > 0)
+            .collect()
+    }
+
+    fn free(self, engine: &mut dyn Engine) -> Result<(), Failure> {
+        for buffer in self.buffers {
+            engine.free(buffer)?;
+        }
+        Ok(())
+    }
+}
+
+/// Measures every layer.
+pub(super) fn measure(
+    gpu: &mut Gpu,
+    peer: Option<&CublasLt>,
+    data: &[u8],
+    dtype: &str,
+    protocol: &Protocol,
+) -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    for layer in layers() {
+        let placed = Placed::new(gpu, data, &layer)?;
+        let GemmProblem { m, n, k } = layer.dense();
+        println!("\n{} experts, {m} rows in all, N {n}, K {k} {dtype}", layer.rows.len());
+        let result = one(gpu, peer, &placed, dtype, protocol);
+        placed.free(gpu)?;
+        figures.extend(result?);
+    }
+    Ok(figures)
+}
+
+fn one(
+    gpu: &mut Gpu,
+    peer: Option<&CublasLt>,
+    placed: &Placed<'_>,
+    dtype: &str,
+    protocol: &Protocol,
+) -> Result<Vec<Figure>, Failure> {
+    let dense = placed.layer.dense();
+    let precision = if dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
+    let plan = |peer: &CublasLt, size| peer.plan(&Product { size, precision, a: Major::K, b: Major::K });
+    let of_all = peer.map(|peer| plan(peer, dense)).transpose()?;
+    let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
+        name,
+        launches: vec![launch],
+        operations: dense.operations(),
+        slots,
+    };
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for entry in ours(dtype) {
+        let program = entry.program()?;
+        let slots = gpu.slots(&program)?;
+        let Some(launch) = entry.launch_ragged(&placed.ragged(), slots)? else { continue };
+        let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
+        candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
+    }
+    let request = Request::packed(dtype, [Major::K; 2], dense);
+    let selection = kernel::select(&request, &Machine::h200());
+    let entry = &catalogue::first(&selection)?.gemm;
+    let program = entry.program()?;
+    let slots = gpu.slots(&program)?;
+    let workspace = gpu.workspace(entry.workspace(dense, slots))?;
+    if let Some(launch) = entry.launch(&Call { workspace, ..placed.rows() }, slots)? {
+        let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
+        candidates.push(candidate(format!("dense {}", entry.name()), Box::new(prepared), Some(slots)));
+    }
+
+    let products = placed.products();
+    // One for each number of rows.
+    let mut plans: BTreeMap<u32, (Plan, usize)> = BTreeMap::new();
+    if let Some(peer) = peer {
+        for &(size, [a, b, d]) in &products {
+            if !plans.contains_key(&size.m) {
+                let plan = plan(peer, size)?;
+                let fastest = plan.fastest(gpu, a, b, d)?;
+                plans.insert(size.m, (plan, fastest));
+            }
+        }
+        let runs = products
+            .iter()
+            .filter_map(|(size, [a, b, d])| plans.get(&size.m).map(|(plan, i)| plan.with(*i, *a, *b, *d)))
+            .collect::<Result<Vec<_>, _>>()?;
+        let launches: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
+        let graph = gpu.capture(&launches)?;
+        let name = format!("cuBLASLt, graph of {}", graph.launches());
+        candidates.push(candidate(name, Box::new(graph), None));
+    }
+    let [a, b, d, _] = placed.buffers;
+    if let Some(plan) = &of_all {
+        let fastest = plan.fastest(gpu, a.address, b.address, d.address)?;
+        let run = plan.with(fastest, a.address, b.address, d.address)?;
+        candidates.push(Candidate {
+            name: "cuBLASLt, dense".to_owned(),
+            launches: vec![Box::new(run)],
+            operations: dense.operations(),
+            slots: None,
+        });
+    }
+
+    let mut figures = Vec::new();
+    for &state in &protocol.states {
+        let turns = protocol.measure(gpu, None, &candidates, state, &|| ())?;
+        let of_state: Vec<Figure> = candidates
+            .iter()
+            .zip(&turns)
+            .map(|(candidate, turns)| Figure::new(dense, state, candidate, turns))
+            .collect();
+        report::plain_table(state, &of_state);
+        figures.extend(of_state);
+    }
+    drop(candidates);
+    if let Some(workspace) = workspace {
+        gpu.free(workspace.buffer())?;
+    }
+    Ok(figures)
+}
+
+/// Our kernels for experts, K-major.
+fn ours(dtype: &str) -> Vec<Box<dyn AnyGemm>> {
+    let fits = |entry: &Box<dyn AnyGemm>| {
+        let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
+        entry.form() == collective::Form::Ragged
+            && entry.element() == dtype
+            && plan.majors() == [Major::K; 2]
+            && !unaligned
+    };
+    kernel::several().into_iter().filter(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::{Call, Emulator, Engine, MatrixRef};
+
+    use super::{Layer, MOST_ROWS, Placed, layers, ours};
+    use crate::bench::arena;
+
+    #[test]
+    fn layers_are_as_documented() {
+        let layers = layers();
+        let shapes: Vec<_> = layers.iter().map(|layer| (layer.rows.len(), layer.n, layer.k)).collect();
+        assert_eq!(shapes, [(8, 4096, 7168), (8, 7168, 2048), (64, 4096, 7168), (64, 7168, 2048)]);
+        assert!(layers.iter().flat_map(|layer| &layer.rows).all(|&rows| rows <= MOST_ROWS));
+        assert!(layers.iter().all(|layer| layer.dense().m > 0));
+        assert!(ours("bf16").len() >= 4 && ours("f16").len() >= 4 && ours("f8").is_empty());
+    }
+
+    /// The peer's products, one by one through a dense kernel, and the ragged call of the same memory give the same bits.
+    #[test]
+    fn the_products_one_by_one_are_those_of_the_ragged_call() {
+        let data = arena::random("bf16").expect("a type");
+        let layer = Layer { rows: vec![3, 0, 130, 64], n: 136, k: 72 };
+        assert_eq!(layer.offsets(), [0, 3, 3, 133, 197]);
+        let mut engine = Emulator::new();
+        let placed = Placed::new(&mut engine, &data, &layer).expect("memory");
+        let d = placed.buffers[2];
+        let products = placed.products();
+        assert_eq!(products.iter().map(|(problem, _)| problem.m).collect::<Vec<_>>(), [3, 130, 64]);
+        let dense = kernel::find("small-bf16-kk").expect("a name");
+        let program = dense.program().expect("legal");
+        for (problem, [a, b, d]) in products {
+            let at = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
+            let call = Call { a: at(a, 72), b: at(b, 72), d: at(d, 136), ..Call::of(problem) };
+            let launch = dense.launch(&call, 132).expect("legal").expect("rows");
+            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+        }
+        let one_by_one = engine.read(d).expect("memory");
+        for entry in ours("bf16") {
+            engine.write(d, &vec![0; d.bytes]).expect("memory");
+            let program = entry.program().expect("legal");
+            let launch = entry.launch_ragged(&placed.ragged(), 132).expect("legal").expect("rows");
+            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+            assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", entry.name());
+        }
+        placed.free(&mut engine).expect("its own");
+    }
+}

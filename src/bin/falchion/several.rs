@@ -1,0 +1,128 @@
+//! `falchion gemm --batch`, `--rows`: several products in one launch, run and checked.
+
+use std::io::{self, Write};
+
+use collective::Form;
+use falchion::verify::{Format, Products, RunError, SeveralProducts};
+use kernel::{AnyGemm, GemmProblem};
+
+use crate::Failure;
+use crate::engine::{Choice, Chosen};
+
+/// What was asked for.
+#[derive(Debug)]
+pub(crate) struct SeveralArgs<'a> {
+    pub(crate) batch: Option<u32>,
+    pub(crate) rows: Option<&'a [u32]>,
+    /// Of each product; M only of a batch.
+    pub(crate) problem: GemmProblem,
+    pub(crate) format: Format,
+    pub(crate) config: Option<&'a str>,
+    pub(crate) factors: [f32; 2],
+    pub(crate) engine: Choice,
+    pub(crate) seed: u64,
+}
+
+impl SeveralArgs<'_> {
+    fn products(&self) -> Products {
+        match (self.batch, self.rows) {
+            (Some(count), _) => {
+                Products::Batch { count, m: self.problem.m, shared: [false; 3], interleaved: false }
+            }
+            (None, rows) => Products::of_rows(rows.unwrap_or_default(), 0),
+        }
+    }
+
+    /// The kernel that was named, or one that takes the shape.
+    fn kernel(&self) -> Result<Box<dyn AnyGemm>, Failure> {
+        let form = if self.batch.is_some() { Form::Batched } else { Form::Ragged };
+        let most = self.rows.map_or(self.problem.m, |rows| rows.iter().copied().max().unwrap_or(0));
+        let kind = match (form, most <= 16, self.problem.n.is_multiple_of(8)) {
+            (Form::Batched, true, _) => "batched-swap16",
+            (Form::Batched, false, true) => "batched",
+            (Form::Batched, false, false) => "batched-direct",
+            (_, true, _) => "ragged-swap16",
+            (_, false, true) => "ragged",
+            (_, false, false) => "ragged-direct",
+        };
+        let usual = format!("{kind}-{}-kk", self.format.name());
+        let entry = kernel::find(self.config.unwrap_or(&usual))?;
+        if entry.element() != self.format.name() {
+            return Err(Failure::usage(format!(
+                "kernel {} is for {}, --dtype is {}",
+                entry.name(),
+                entry.element(),
+                self.format.name()
+            )));
+        }
+        if entry.form() != form {
+            let (name, is) = (entry.name(), entry.form());
+            return Err(Failure::usage(format!("kernel {name} is {is:?}, one that is {form:?} was needed")));
+        }
+        Ok(entry)
+    }
+
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let entry = self.kernel()?;
+        let GemmProblem { m, n, k } = self.problem;
+        let several = SeveralProducts {
+            format: self.format,
+            products: self.products(),
+            n,
+            k,
+            factors: self.factors,
+            operand_multiple: 8,
+            d_padding: 0,
+            seed: self.seed,
+        };
+        let Chosen { mut engine, emulated, why } = self.engine.open()?;
+        let program = entry.program()?;
+        let [alpha, beta] = self.factors;
+        let mut out = io::stdout().lock();
+        writeln!(out, "engine    {} ({why})", engine.describe())?;
+        let products = match (self.batch, self.rows) {
+            (Some(count), _) => format!("{count} of {m} x {n} x {k}"),
+            (None, rows) => {
+                let rows = rows.unwrap_or_default();
+                let all: u64 = rows.iter().map(|&rows| u64::from(rows)).sum();
+                format!("{} groups, {all} rows in all, N {n}, K {k}", rows.len())
+            }
+        };
+        writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", self.format.name())?;
+        writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
+        let outcome =
+            several.run(entry.as_ref(), &program, engine.as_mut()).map_err(|error| match error {
+                RunError::Launch(error) => Failure::from(error),
+                RunError::Engine(error) => Failure::from(error),
+            })?;
+        match outcome.time.map(|time| time.as_secs_f64()) {
+            Some(seconds) if emulated => {
+                writeln!(out, "time      {seconds:.3} s on this machine's CPU; it says nothing about a GPU")?;
+            }
+            Some(seconds) => {
+                let rate = several.operations() / seconds / 1e12;
+                writeln!(
+                    out,
+                    "time      {:.1} us on the device, {rate:.1} TFLOP/s (one cold run)",
+                    seconds * 1e6
+                )?;
+            }
+            None => writeln!(out, "time      nothing to launch")?,
+        }
+        writeln!(
+            out,
+            "error     {:.2} of the bound at most, of {} elements",
+            outcome.ratio, outcome.compared
+        )?;
+        match outcome.mismatch {
+            None => {
+                writeln!(out, "verified")?;
+                Ok(out.flush()?)
+            }
+            Some(mismatch) => {
+                writeln!(out, "WRONG {mismatch}")?;
+                Err(Failure::Wrong)
+            }
+        }
+    }
+}
