@@ -4,8 +4,8 @@
 use collective::functions::{Add, Relu};
 use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
 use collective::{
-    Cooperative, CopyWgmma, DirectStore, Form, KMajor, Operands, Pingpong, Tile, TmaStore, TmaWgmma,
-    TreeEpilogue, Unspecialised,
+    Cooperative, CopyWgmma, DirectStore, Form, KMajor, LinearCombination, Operands, Pingpong,
+    SourcedCombination, Tile, TmaStore, TmaWgmma, TreeEpilogue, Unspecialised,
 };
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
@@ -13,9 +13,9 @@ use falchion::verify::{Format, HostMatrix, Order, Products, SeveralProducts, Sum
 use half::bf16;
 use kernel::{
     Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem, Launch,
-    LaunchError, MatrixRef, Ragged, RaggedCall, Strides, several,
+    LaunchError, MatrixRef, Ragged, RaggedCall, Strides, erased, several,
 };
-use scheduler::{AlongM, AlongN, Grouped, OneTile, Persistent, StreamK};
+use scheduler::{AlongM, AlongN, Dynamic, Grouped, OneTile, Persistent, StreamK};
 use typenum::{U1, U2, U4, U64, U128};
 
 fn products(products: Products) -> SeveralProducts {
@@ -46,6 +46,34 @@ fn whatever_offsets_say_groups_stay_inside() {
             let outcome = case.run(entry.as_ref(), &program, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{why}: {name}");
         }
+    }
+}
+
+/// Kernels that the catalogue has not: tiles that are drawn, and C by tensor copies.
+#[test]
+fn drawn_tiles_and_copied_sources() {
+    type Roles = Cooperative<U2>;
+    type Linear = LinearCombination<bf16, TmaStore>;
+    let rows = Products::of_rows(&[0, 70, 3, 0, 130], 1);
+    let batch = |shared| Products::Batch { count: 3, m: 70, shared, interleaved: false };
+    let with_c = |products: Products| SeveralProducts { factors: [0.5, 2.0], ..self::products(products) };
+    let drawn = erased::<Ragged<Composed<Tma<Roles>, Linear, Dynamic<AlongN>>>>("ragged, drawn");
+    let batch_drawn = erased::<Batched<Composed<Tma<Roles>, Linear, Dynamic<AlongM>>>>("batched, drawn");
+    let sourced = || {
+        erased::<Batched<Composed<Tma<Roles>, SourcedCombination<bf16>, Persistent<AlongM>>>>(
+            "batched, sourced",
+        )
+    };
+    for (entry, case) in [
+        (drawn, with_c(rows)),
+        (batch_drawn, with_c(batch([false; 3]))),
+        (sourced(), with_c(batch([false; 3]))),
+        (sourced(), with_c(batch([false, false, true]))),
+    ] {
+        let program = entry.program().expect("legal");
+        let mut engine = Emulator::new().with_multiprocessors(2);
+        let outcome = case.run(entry.as_ref(), &program, &mut engine).expect("runs");
+        assert_eq!(outcome.mismatch, None, "{}", entry.name());
     }
 }
 

@@ -199,6 +199,9 @@ impl SeveralProducts {
                 entry.launch_batched(&call, slots)?
             }
             Products::Rows { offsets, .. } => {
+                let workspace = engine.workspace(entry.workspace(problem, slots))?;
+                buffers.extend(workspace.map(|workspace| workspace.buffer()));
+                let first = Call { workspace, ..first };
                 let count = offsets.len() as u32 - 1;
                 let bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
                 let offsets = engine.upload(&bytes)?;

@@ -10,11 +10,8 @@ mod failure;
 mod files;
 mod gemm;
 mod layout;
-<<<<<<< HEAD
 mod schedule;
-=======
 mod several;
->>>>>>> a6db57a (Several products on the command line, bench of experts beside a graph of cuBLASLt calls)
 mod trace;
 mod verify;
 
