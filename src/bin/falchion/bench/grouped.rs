@@ -5,6 +5,7 @@
 //! weights. Operands are K-major, and far larger than the L2 cache.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
@@ -188,10 +189,10 @@ fn one(
     let mut plans: BTreeMap<u32, (Plan, usize)> = BTreeMap::new();
     if let Some(peer) = peer {
         for &(size, [a, b, d]) in &products {
-            if !plans.contains_key(&size.m) {
+            if let Entry::Vacant(entry) = plans.entry(size.m) {
                 let plan = plan(peer, size)?;
                 let fastest = plan.fastest(gpu, a, b, d)?;
-                plans.insert(size.m, (plan, fastest));
+                entry.insert((plan, fastest));
             }
         }
         let runs = products
@@ -235,14 +236,14 @@ fn one(
 
 /// Our kernels for experts, K-major.
 fn ours(dtype: &str) -> Vec<Box<dyn AnyGemm>> {
-    let fits = |entry: &Box<dyn AnyGemm>| {
+    let fits = |entry: &dyn AnyGemm| {
         let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
         entry.form() == collective::Form::Ragged
             && entry.element() == dtype
             && plan.majors() == [Major::K; 2]
             && !unaligned
     };
-    kernel::several().into_iter().filter(fits).collect()
+    kernel::several().into_iter().filter(|entry| fits(entry.as_ref())).collect()
 }
 
 #[cfg(test)]
