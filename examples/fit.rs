@@ -34,6 +34,8 @@ const NUMBERS: &[Number] = &[
     |machine| &mut machine.direct_bytes,
     |machine| &mut machine.odd_rows,
     |machine| &mut machine.staged,
+    |machine| &mut machine.exchanged,
+    |machine| &mut machine.meeting,
     |machine| &mut machine.sharpness,
 ];
 

@@ -10,10 +10,10 @@ use collective::{
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use scheduler::{
-    AlongM, Dynamic, Grouped, OneTile, Persistent, ReductionKind, Separate, StreamK, TileScheduler, Tiles,
-    Work,
+    AlongM, Dynamic, Grouped, Heuristic, OneTile, Ordered, Persistent, ReductionKind, Separate, StreamK,
+    TileScheduler, Tiles, Work,
 };
-use typenum::{U1, U2, U8, U12, U16, U64, U128, U192, U256};
+use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
@@ -231,6 +231,23 @@ type Slim<A, B, T> = Composed<
     OneTile<AlongM>,
 >;
 
+/// A tile of 64 x `N`, one consumer warpgroup, in clusters of two CTAs one above the other, which share B; a CTA a tile:
+/// for few rows and large weights.
+type Paired<A, B, T, N> = Composed<
+    TmaWgmma<Operands<A, B>, Tile<U64, N, U64>, Cooperative<U1, Cluster<U2, U1>>>,
+    LinearCombination<T, TmaStore>,
+    OneTile<AlongM>,
+>;
+
+/// A 64 x 64 tile: for 128 rows and long sums.
+type Pair64<A, B, T> = Paired<A, B, T, U64>;
+
+/// A 64 x 128 tile: for 128 rows.
+type Pair128<A, B, T> = Paired<A, B, T, U128>;
+
+/// As [`PingPong`] in clusters of two CTAs one above the other, which share B: for 256 rows.
+type PingPong2<A, B, T> = Copied<A, B, T, Tile<U128, U128, U64>, Pingpong<U2, Cluster<U2, U1>>, U8>;
+
 /// A 128 x 128 tile in clusters of 2 x 2, every tile divided along K: for small outputs of long sums.
 type Deep<A, B, T> =
     Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2, Cluster<U2, U2>>, StreamK<AlongM, Separate>>;
@@ -247,20 +264,20 @@ type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneT
 
 /// D's transpose is computed, from B's side: B's columns fill the tile's 64 rows, and A's rows its `Rows` columns. For so
 /// few rows that B's way from memory decides; the ring holds more than 100 KiB of it.
-type Swapped<A, B, T, Rows, K, Shape = Cluster<U1, U1>> = Composed<
+type Swapped<A, B, T, Rows, K, Shape, S> = Composed<
     TmaWgmma<Operands<B, A>, Tile<U64, Rows, K>, Cooperative<U1, Shape>>,
     LinearCombination<T, Transposed<DirectStore>>,
-    Persistent<AlongM>,
+    S,
 >;
 
-/// Up to 16 rows.
-type Swap16<A, B, T> = Swapped<A, B, T, U16, U128>;
+/// Up to 16 rows. The little that is exchanged where tiles are divided costs hardly anything beside what memory brings.
+type Swap16<A, B, T> = Swapped<A, B, T, U16, U128, Cluster<U1, U1>, StreamK<AlongM, Ordered, Heuristic<U4>>>;
 
 /// Up to 64 rows.
-type Swap64<A, B, T> = Swapped<A, B, T, U64, U128>;
+type Swap64<A, B, T> = Swapped<A, B, T, U64, U128, Cluster<U1, U1>, Persistent<AlongM>>;
 
 /// Up to 128 rows, which two CTAs share.
-type Swap128<A, B, T> = Swapped<A, B, T, U128, U64, Cluster<U2, U1>>;
+type Swap128<A, B, T> = Swapped<A, B, T, U128, U64, Cluster<U2, U1>, Persistent<AlongM>>;
 
 /// Operands at any address, D stored directly.
 type Copying<A, B, T, Shape, Roles, S> =
@@ -281,6 +298,9 @@ const _: Plan = Gemm::<Duo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Drawn<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<DrawnDuo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Slim<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Pair64<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Pair128<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<PingPong2<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Deep<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -328,6 +348,9 @@ where
     all.push(entry::<Medium<A, B, T>>("medium"));
     all.push(entry::<Small<A, B, T>>("small"));
     all.push(entry::<Slim<A, B, T>>("slim"));
+    all.push(entry::<Pair64<A, B, T>>("pair64"));
+    all.push(entry::<Pair128<A, B, T>>("pair128"));
+    all.push(entry::<PingPong2<A, B, T>>("pingpong2"));
     all.push(entry::<Deep<A, B, T>>("deep"));
     all.push(entry::<Swap16<A, B, T>>("swap16"));
     all.push(entry::<Swap64<A, B, T>>("swap64"));

@@ -7,7 +7,7 @@ use core::marker::PhantomData;
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
-use typenum::{U4, Unsigned};
+use typenum::{U4, U28, Unsigned};
 
 use crate::single::whole;
 use crate::{Divided, Draw, Index, Raster, Shares, TileScheduler, Tiles, Work};
@@ -107,8 +107,12 @@ pub struct Remainder;
 pub struct EveryTile<S>(PhantomData<S>);
 
 /// [`Remainder`], equal parts of every tile, or no division: whichever should be fastest.
+///
+/// Where there are more tiles than workers, a division has to save `Gain` k-tiles and 3 % of the busiest worker's: large
+/// tiles are expensive to exchange, and run at the speed that power allows, so that idle workers cost little. Tiles of few
+/// columns, which wait for memory, are worth dividing for less.
 #[derive(Clone, Copy, Debug)]
-pub struct Heuristic;
+pub struct Heuristic<Gain = U28>(PhantomData<Gain>);
 
 impl Divide for Remainder {
     const OF_ONE_TILE: bool = false;
@@ -156,11 +160,11 @@ const fn parts(parts: u32) -> u32 {
     parts
 }
 
-impl Divide for Heuristic {
+impl<Gain: Unsigned + 'static> Divide for Heuristic<Gain> {
     const OF_ONE_TILE: bool = true;
 
     fn name() -> String {
-        "heuristic".to_owned()
+        if Gain::U32 == 28 { "heuristic".to_owned() } else { format!("heuristic_{}", Gain::U32) }
     }
 
     fn describe() -> String {
@@ -176,7 +180,7 @@ impl Divide for Heuristic {
         let whole = waves * k;
         let even = (u64::from(all) * k).div_ceil(u64::from(workers));
         // What a division costs however few pieces there are.
-        let fixed = if all > workers { 28 + whole * 3 / 100 } else { u64::from(2 * cost) };
+        let fixed = if all > workers { Gain::U64 + whole * 3 / 100 } else { u64::from(2 * cost) };
         let remainder = {
             let parts = u64::from(workers.div_ceil(all)) + 1;
             even + fixed + parts * u64::from(cost)

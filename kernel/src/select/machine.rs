@@ -19,8 +19,8 @@ pub struct Machine {
     pub step_alone: f64,
     /// The same in taller tiles, whose instructions cover each other's waits.
     pub step_shared: f64,
-    /// Bytes a microsecond that one CTA's threads copy into shared memory in pieces of 16, 8, 4 and fewer bytes. Not
-    /// measured: estimates from the instructions that it takes.
+    /// Bytes a microsecond that one CTA's threads copy into shared memory in pieces of 16, 8, 4 and fewer bytes. Those of
+    /// fewer than 16 are not measured, but estimates from the instructions that it takes.
     pub copied: [f64; 4],
     /// Microseconds from asking for a tile to having it.
     pub latency: f64,
@@ -48,6 +48,10 @@ pub struct Machine {
     pub staged: f64,
     /// Microseconds that a tile takes longer where its number is drawn. Not measured: an estimate.
     pub draw: f64,
+    /// Elements of sums a microsecond that one CTA writes for another, or adds up.
+    pub exchanged: f64,
+    /// Microseconds from a sum's last element to its reader.
+    pub meeting: f64,
     /// How sharply the slowest resource decides: the exponent of the norm over the resources' times.
     pub sharpness: f64,
 }
@@ -66,24 +70,26 @@ impl Machine {
             multiprocessors: 132,
             clustered_multiprocessors: 120,
             cycles: 1770.0,
-            throttle: 0.109,
-            step_alone: 0.0146,
-            step_shared: 0.0005,
-            copied: [50e3, 30e3, 16e3, 5e3],
-            latency: 1.17,
-            launch: 3.06,
-            start: 0.82,
-            l2: 12.7e6,
-            part_sectors: 2.5,
-            part_lines: 1.27,
-            l2_bytes: 19.2e6,
-            dram: 3.4e6,
-            direct: 6600.0,
-            direct_bytes: 1.22e6,
-            odd_rows: 0.325,
-            staged: 20_900.0,
+            throttle: 0.121,
+            step_alone: 0.0098,
+            step_shared: 0.000_54,
+            copied: [66e3, 30e3, 16e3, 5e3],
+            latency: 1.65,
+            launch: 2.39,
+            start: 0.79,
+            l2: 13.0e6,
+            part_sectors: 2.43,
+            part_lines: 1.34,
+            l2_bytes: 13.2e6,
+            dram: 3.93e6,
+            direct: 6880.0,
+            direct_bytes: 1.38e6,
+            odd_rows: 0.32,
+            staged: 20_100.0,
             draw: 0.05,
-            sharpness: 7.6,
+            exchanged: 9040.0,
+            meeting: 1.92,
+            sharpness: 5.6,
         }
     }
 

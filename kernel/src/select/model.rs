@@ -63,8 +63,11 @@ impl Machine {
         let step = self.step(plan, call);
         let draw = if plan.queue.slots > 0 { self.draw } else { 0.0 };
         let epilogue = self.epilogue(plan, call) + draw;
-        let times: Vec<Lane> =
-            lanes.iter().map(|slot| Lane::of(plan, slot, tiles, step.seconds, epilogue)).collect();
+        let exchange = self.exchange(plan);
+        let times: Vec<Lane> = lanes
+            .iter()
+            .map(|slot| Lane::of(plan, slot, tiles, step.seconds, [epilogue, exchange]))
+            .collect();
         let most = |part: fn(&Lane) -> f64| times.iter().map(part).fold(0.0, f64::max) * scale;
         let total: f64 = times.iter().map(|lane| lane.multiply + lane.epilogue).sum::<f64>() * scale;
         let busiest = most(|lane| lane.multiply + lane.epilogue);
@@ -82,7 +85,8 @@ impl Machine {
         let c_bytes = if beta { d_bytes } else { 0.0 };
         let l2 = traffic.l2 * scale / self.l2;
         let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
-        let stores = if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(call) } else { 0.0 };
+        let stores =
+            if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(plan, call) } else { 0.0 };
         let resources = [busiest + slower + starts, l2 + stores, dram];
         let norm: f64 = resources.iter().map(|time| time.powf(self.sharpness)).sum();
         Prediction {
@@ -127,15 +131,22 @@ impl Machine {
     /// One CTA's epilogue.
     fn epilogue(&self, plan: &Plan, call: &Call) -> f64 {
         let [m, n, _] = plan.mainloop.tile;
-        let rate = if direct(plan) { self.direct * self.part_of_pairs(call) } else { self.staged };
+        let rate = if direct(plan) { self.direct * self.part_of_pairs(plan, call) } else { self.staged };
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = call.beta != 0.0 && !plan.epilogue.sourced;
         f64::from(m * n) / rate * if reads { 2.0 } else { 1.0 }
     }
 
+    /// What the sum of a part of a tile costs beside: it is exchanged with those of the other parts.
+    fn exchange(&self, plan: &Plan) -> f64 {
+        let [m, n, _] = plan.mainloop.tile;
+        f64::from(m * n) / self.exchanged + self.meeting
+    }
+
     /// The part of the speed of direct stores that is left for this D.
-    fn part_of_pairs(&self, call: &Call) -> f64 {
-        if call.d.pitch.is_multiple_of(2) { 1.0 } else { self.odd_rows }
+    fn part_of_pairs(&self, plan: &Plan, call: &Call) -> f64 {
+        // Threads that store transposed hold neighbours of a row of D one by one in any case.
+        if call.d.pitch.is_multiple_of(2) || plan.swapped() { 1.0 } else { self.odd_rows }
     }
 }
 
@@ -158,7 +169,7 @@ struct Lane {
 }
 
 impl Lane {
-    fn of(plan: &Plan, slot: &Slot, tiles: Tiles<u32>, step: f64, epilogue: f64) -> Self {
+    fn of(plan: &Plan, slot: &Slot, tiles: Tiles<u32>, step: f64, [epilogue, exchange]: [f64; 2]) -> Self {
         // One tile is multiplied at a time. Warpgroups that take turns store one tile while the next is multiplied.
         let turns = plan.turns().max(1) as usize;
         let mut tensor_cores_free = 0.0_f64;
@@ -166,11 +177,10 @@ impl Lane {
         let mut multiply = 0.0;
         for (i, work) in slot.pieces.iter().enumerate() {
             let k_tiles = f64::from(work.k_end.saturating_sub(work.k_begin));
-            // A part of a sum is exchanged with the others that have a part: about one more epilogue.
-            let epilogues = if k_tiles < f64::from(tiles.k) { 2.0 } else { 1.0 };
+            let divided = k_tiles < f64::from(tiles.k);
             let turn = i % turns;
             tensor_cores_free = tensor_cores_free.max(free[turn]) + k_tiles * step;
-            free[turn] = tensor_cores_free + epilogues * epilogue;
+            free[turn] = tensor_cores_free + epilogue + if divided { exchange } else { 0.0 };
             multiply += k_tiles * step;
         }
         let end = free.into_iter().fold(0.0, f64::max);
