@@ -56,7 +56,7 @@ pub(super) fn draw(out: &mut impl Write, schedule: &Schedule, rows: u32, columns
     }
     let unused = timeline.slots as usize - slots.len();
     if unused > 0 {
-        writeln!(out, "{unused} slots have nothing to do")?;
+        writeln!(out, "{:>5} slots have nothing to do", unused)?;
     }
     let parts = if schedule.entry.reduction().is_some() {
         ", [row,column- a part of its K, ~ waits for sums, + adds them up"
