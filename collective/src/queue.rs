@@ -1,7 +1,8 @@
 //! Numbers that are drawn from a counter while the kernel runs, and handed to all roles of a CTA or cluster.
 //!
 //! The thread that loads a tile asks for the next number before it loads and passes the answer on behind the loads: the
-//! counter is far away, and nobody waits for it. Of a cluster, the first CTA's loading thread draws for all.
+//! counter is far away, and nobody waits for it (in ptxas 13.0's code too, the first instruction that waits for the `atom`
+//! stands behind the last copy). Of a cluster, the first CTA's loading thread draws for all.
 //!
 //! The queue is a ring of words in the shared memory of each CTA. A word has two mbarriers. *Full* completes a phase when
 //! the number is there. *Empty* completes a phase when every warp that reads the word has read it, in all CTAs of the
