@@ -138,9 +138,9 @@ fn swizzle(swizzle: TensorSwizzle) -> Swizzle {
 
 #[cfg(test)]
 mod tests {
-    use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+    use ptx::abi::{Im2colMap, TensorElement, TensorMap, TensorSwizzle};
 
-    use super::{bytes, data_type, encode_tensor_map, swizzle, sys};
+    use super::{bytes, data_type, encode_im2col_map, encode_tensor_map, swizzle, sys};
     use crate::error::EngineError;
 
     #[test]
@@ -190,5 +190,20 @@ mod tests {
         let error = encode_tensor_map(&map).unwrap_err();
         assert!(matches!(error, EngineError::TensorMap { .. }), "{error}");
         assert!(error.to_string().contains("0x8"), "{error}");
+        let map = Im2colMap {
+            element: TensorElement::Bf16,
+            address: 0,
+            dims: vec![64, 8, 8, 2],
+            strides: vec![128, 1024, 8192],
+            lower: vec![-1, -1],
+            upper: vec![-1, -1],
+            channels: 64,
+            pixels: 128,
+            steps: vec![1, 9],
+            swizzle: TensorSwizzle::B128,
+        };
+        let error = encode_im2col_map(&map).unwrap_err();
+        assert!(matches!(error, EngineError::TensorMap { .. }), "{error}");
+        assert!(error.to_string().contains("step 9 of pixel dimension 1"), "{error}");
     }
 }
