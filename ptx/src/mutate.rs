@@ -7,6 +7,8 @@
 //! What counts as synchronising:
 //! * mbarriers (initialisation, arrivals, announced bytes, waits), named barriers, the cluster's and the warp's;
 //! * fences of memory, proxies, barrier initialisation and matrix multiplies;
+//! * atomics, reductions, ordered loads and stores: their order, their scope, and the integers that they write;
+//! * tensor maps that are changed in memory: the changes, and the fences between them and the copies;
 //! * groups of asynchronous work: commits and waits;
 //! * who executes them: the conditions on lane, thread or warp around such a statement;
 //! * where in a ring they happen: every variable that an mbarrier's address or parity is computed from;
@@ -30,6 +32,8 @@ pub enum Change {
     Delete,
     /// Its order of accesses becomes `.relaxed`.
     Relax,
+    /// Its scope becomes `.cta`.
+    Narrow,
     /// The condition of an `if` holds in every thread, or in none.
     Force(bool),
     /// An operand `x` becomes `x op by`.
@@ -55,6 +59,7 @@ impl fmt::Display for Change {
         match self {
             Self::Delete => f.write_str("deleted"),
             Self::Relax => f.write_str("relaxed"),
+            Self::Narrow => f.write_str("for the CTA alone"),
             Self::Force(true) => f.write_str("in every thread"),
             Self::Force(false) => f.write_str("in no thread"),
             Self::Operand { name, op: BinaryOp::Xor, by } => write!(f, "{name} ^ {by}"),
@@ -124,7 +129,7 @@ impl Walk<'_> {
         for statement in statements {
             match statement {
                 Statement::Inst { inst, site } => {
-                    self.add(inst.name(), site, changes::of(inst));
+                    self.add(inst.name(), site, &changes::of(inst));
                     if self.flow.leads_to_barrier(inst) {
                         self.add("position", site, changes::of_position(inst));
                     }
@@ -228,6 +233,7 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
         (_, Change::Delete) => return Vec::new(),
         (Statement::If { cond, .. }, Change::Force(holds)) => *cond = Operand::Imm(holds.into()),
         (Statement::Inst { inst, .. }, Change::Relax) => changes::relax(inst),
+        (Statement::Inst { inst, .. }, Change::Narrow) => changes::narrow(inst),
         (Statement::Inst { inst, .. }, Change::Field { name, by }) => {
             if let Some(field) = changes::field(inst, name) {
                 *field = field.saturating_add_signed(by);
@@ -255,7 +261,7 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
             | Statement::Loop { .. }
             | Statement::Break { .. }
             | Statement::Scope { .. },
-            Change::Force(_) | Change::Relax | Change::Field { .. } | Change::Operand { .. },
+            Change::Force(_) | Change::Relax | Change::Narrow | Change::Field { .. } | Change::Operand { .. },
         ) => {}
     }
     vec![statement]

@@ -14,6 +14,8 @@ mod extra;
 #[cfg(feature = "proof")]
 mod proof;
 #[cfg(feature = "proof")]
+mod record;
+#[cfg(feature = "proof")]
 mod report;
 #[cfg(feature = "proof")]
 mod trial;
@@ -21,7 +23,7 @@ mod trial;
 use clap::Args;
 
 /// What to break, and how long to look.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct Mutate {
     /// Only the kernels whose names contain this; may be given again
     #[arg(long)]
@@ -38,7 +40,10 @@ pub(crate) struct Mutate {
     /// Host threads; all processors by default
     #[arg(long)]
     jobs: Option<usize>,
-    /// Put the table into docs/proof.md
+    /// Leave out the kernels that docs/proof.tsv knows as they are now
+    #[arg(long)]
+    stale: bool,
+    /// Put the results into docs/proof.tsv, and the tables of all results there into docs/proof.md
     #[arg(long)]
     write: bool,
 }

@@ -1,8 +1,8 @@
 //! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
 
 use crate::inst::{
-    Atomic, AtomicSem, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder, MapInst,
-    MbarrierInst, Operand, Ordered, StoreOrder,
+    Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder,
+    MapInst, MbarrierInst, Operand, Ordered, Scope, StoreOrder,
 };
 use crate::types::Type;
 
@@ -39,7 +39,17 @@ const END: &[Change] = &[plus("end", 1), minus("end", 1)];
 const BUDGET: &[Change] = &[Change::Delete, grow("count", 8), grow("count", -8)];
 
 /// The ways to break an instruction's part in the synchronisation; none where it has none.
-pub(super) fn of(inst: &Inst) -> &'static [Change] {
+#[expect(clippy::wildcard_enum_match_arm, reason = "the table of the others is complete")]
+pub(super) fn of(inst: &Inst) -> Vec<Change> {
+    match inst {
+        Inst::Atomic(atomic) => of_atomic(atomic),
+        Inst::Ordered(ordered) => of_ordered(ordered),
+        inst => of_fixed(inst).to_vec(),
+    }
+}
+
+/// The same of the instructions whose list their operands do not change.
+fn of_fixed(inst: &Inst) -> &'static [Change] {
     match inst {
         Inst::MbarrierInit { .. } | Inst::MbarrierArrive { .. } => COUNTED,
         Inst::MbarrierArriveExpectTx { .. } | Inst::MbarrierExpectTx { .. } => ANNOUNCED,
@@ -68,17 +78,6 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::WgmmaWait { pending: 0 } => LAST,
         Inst::BulkWait { .. } | Inst::WgmmaWait { .. } => PENDING,
         Inst::SetMaxRegisters { .. } => BUDGET,
-        Inst::Atomic(Atomic { sem: AtomicSem::Relaxed, dst, .. }) if dst.is_empty() => &[Change::Delete],
-        Inst::Atomic(Atomic { dst, .. }) if dst.is_empty() => &[Change::Delete, Change::Relax],
-        Inst::Atomic(Atomic { sem: AtomicSem::Relaxed, .. }) => &[],
-        Inst::Ordered(Ordered::Store { order: StoreOrder::Release(_), .. }) => {
-            &[Change::Delete, Change::Relax]
-        }
-        Inst::Ordered(Ordered::Store { .. }) => &[Change::Delete],
-        Inst::Atomic(_) | Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), .. }) => {
-            &[Change::Relax]
-        }
-        Inst::Ordered(Ordered::Load { .. }) => &[],
         Inst::WarpSync
         | Inst::GridDependency { .. }
         | Inst::ClusterArrive { .. }
@@ -86,11 +85,13 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::MbarrierInvalidate { .. }
         | Inst::FenceMbarrierInit
         | Inst::FenceProxyAsync { .. }
-        | Inst::TensorMap(MapInst::Publish { .. } | MapInst::Release { .. } | MapInst::Acquire { .. })
-        | Inst::Fence { .. }
+        | Inst::TensorMap(MapInst::Replace { .. })
+        | Inst::Fence { scope: Scope::Cta, .. }
         | Inst::BulkCommit
         | Inst::WgmmaFence
         | Inst::WgmmaCommit => &[Change::Delete],
+        Inst::TensorMap(MapInst::Publish { .. } | MapInst::Release { .. } | MapInst::Acquire { .. })
+        | Inst::Fence { .. } => &[Change::Delete, Change::Narrow],
         Inst::CopyAsync(CopyAsync::Wait { .. }) => PENDING,
         Inst::CopyAsync(CopyAsync::Commit | CopyAsync::WaitAll | CopyAsync::Arrive { .. }) => {
             &[Change::Delete]
@@ -121,10 +122,44 @@ pub(super) fn of(inst: &Inst) -> &'static [Change] {
         | Inst::TensorStore { .. }
         | Inst::PrefetchTensorMap { .. }
         | Inst::Bulk(_)
-        | Inst::TensorMap(MapInst::Word { .. } | MapInst::Replace { .. })
+        | Inst::TensorMap(MapInst::Word { .. })
         | Inst::Wgmma { .. }
-        | Inst::StoreMatrix { .. } => &[],
+        | Inst::StoreMatrix { .. }
+        | Inst::Atomic(_)
+        | Inst::Ordered(_) => &[],
     }
+}
+
+/// The ways to break an atomic or a reduction: what gives a value cannot be left out, and numbers that are no integers
+/// are data, not synchronisation.
+fn of_atomic(Atomic { ty, sem, scope, dst, src, .. }: &Atomic) -> Vec<Change> {
+    let counts = matches!(ty, AtomicType::U32 | AtomicType::S32 | AtomicType::U64 | AtomicType::S64);
+    those(&[
+        (dst.is_empty(), Change::Delete),
+        (*sem != AtomicSem::Relaxed, Change::Relax),
+        (*scope != Scope::Cta, Change::Narrow),
+        (counts && src.len() == 1, plus("value", 1)),
+    ])
+}
+
+/// The ways to break a load or a store that has an order.
+fn of_ordered(ordered: &Ordered) -> Vec<Change> {
+    match ordered {
+        Ordered::Load { order, .. } => those(&[
+            (matches!(order, LoadOrder::Acquire(_)), Change::Relax),
+            (order.scope() != Scope::Cta, Change::Narrow),
+        ]),
+        Ordered::Store { order, ty, src, .. } => those(&[
+            (true, Change::Delete),
+            (matches!(order, StoreOrder::Release(_)), Change::Relax),
+            (order.scope() != Scope::Cta, Change::Narrow),
+            (matches!(ty, Type::U32 | Type::U64) && src.len() == 1, plus("value", 1)),
+        ]),
+    }
+}
+
+fn those(changes: &[(bool, Change)]) -> Vec<Change> {
+    changes.iter().filter(|(exists, _)| *exists).map(|(_, change)| *change).collect()
 }
 
 /// The ways to break the update of a position in a ring.
@@ -144,6 +179,31 @@ pub(super) fn relax(inst: &mut Inst) {
         Inst::Atomic(atomic) => atomic.sem = AtomicSem::Relaxed,
         Inst::Ordered(Ordered::Load { order, .. }) => *order = LoadOrder::Relaxed(order.scope()),
         Inst::Ordered(Ordered::Store { order, .. }) => *order = StoreOrder::Relaxed(order.scope()),
+        _ => {}
+    }
+}
+
+/// Lets an access or a fence reach no further than its CTA.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction has a scope")]
+pub(super) fn narrow(inst: &mut Inst) {
+    match inst {
+        Inst::Atomic(atomic) => atomic.scope = Scope::Cta,
+        Inst::Ordered(Ordered::Load { order, .. }) => {
+            *order = match order {
+                LoadOrder::Acquire(_) => LoadOrder::Acquire(Scope::Cta),
+                LoadOrder::Relaxed(_) | LoadOrder::Volatile => LoadOrder::Relaxed(Scope::Cta),
+            }
+        }
+        Inst::Ordered(Ordered::Store { order, .. }) => {
+            *order = match order {
+                StoreOrder::Release(_) => StoreOrder::Release(Scope::Cta),
+                StoreOrder::Relaxed(_) | StoreOrder::Volatile => StoreOrder::Relaxed(Scope::Cta),
+            }
+        }
+        Inst::Fence { scope, .. }
+        | Inst::TensorMap(
+            MapInst::Publish { scope, .. } | MapInst::Release { scope } | MapInst::Acquire { scope, .. },
+        ) => *scope = Scope::Cta,
         _ => {}
     }
 }
@@ -199,6 +259,9 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
         (Inst::MbarrierWait { parity, .. } | Inst::MbarrierTryWait { parity, .. }, "parity") => Some(parity),
         (Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, "id") => Some(id),
         (Inst::Move { src, .. }, "src") => Some(src),
+        (Inst::Atomic(Atomic { src, .. }) | Inst::Ordered(Ordered::Store { src, .. }), "value") => {
+            src.first_mut()
+        }
         (Inst::Compare { b, .. }, "end") => Some(b),
         _ => None,
     }
@@ -212,6 +275,8 @@ pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type 
             registers.get(dst.0 as usize).copied().unwrap_or(Type::U32)
         }
         Inst::Compare { ty, .. } => *ty,
+        Inst::Atomic(atomic) => atomic.ty.register(),
+        Inst::Ordered(Ordered::Store { ty, .. }) => *ty,
         _ => Type::U32,
     }
 }

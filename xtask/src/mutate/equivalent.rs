@@ -9,6 +9,8 @@ use ptx::{Function, Statement};
 
 /// One kind of equivalent mutant.
 struct Entry {
+    /// What the record calls the reason.
+    name: &'static str,
     target: &'static str,
     /// Whether the mutant is of the kind, and what the argument rests on holds.
     covers: fn(&Function, &Mutation) -> bool,
@@ -17,56 +19,66 @@ struct Entry {
 
 const ENTRIES: &[Entry] = &[
     Entry {
+        name: "waits-longer",
         target: "wgmma.wait_group",
         covers: |_, mutation| waits_longer(mutation),
         why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
     },
     Entry {
+        name: "waits-longer",
         target: "cp.async.bulk.wait_group",
         covers: |_, mutation| waits_longer(mutation),
         why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
     },
     Entry {
+        name: "waits-longer",
         target: "cp.async.wait_group",
         covers: |_, mutation| waits_longer(mutation),
         why: "It waits for more groups. Whatever the mutant does, the origin may do too.",
     },
     Entry {
+        name: "of-threads-alone",
         target: "fence.mbarrier_init",
         covers: |function, _| of_threads_alone(function),
         why: "No copy and no other CTA touches the mbarriers, and the CTA's barrier behind it orders their \
               initialisation for its threads.",
     },
     Entry {
+        name: "untouched",
         target: "wgmma.fence",
         covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
         why: "Between the multiplies that the fence stands between, nothing but multiplies of the same shape uses \
               their registers; PTX orders these by itself. The first multiply has a fence of its own.",
     },
     Entry {
+        name: "budget",
         target: "setmaxnreg",
         covers: |_, _| true,
         why: "The warps of the CTA get their registers with these numbers too, or nothing would have run to its \
               end. A budget limits the registers that ptxas may use; it orders nothing.",
     },
     Entry {
+        name: "only-use",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && only_use(function, mutation),
         why: "The barrier has this one use, and no other statement uses the number that it gets instead.",
     },
     Entry {
+        name: "first-of-all",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
         why: "Every thread of the CTA comes to it, and comes to it first: it is over before the other barrier of its \
               new number begins.",
     },
     Entry {
+        name: "of-all-alone",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
         why: "Every thread of the CTA comes to it, under no condition, and no other statement uses its new number: it \
               waits for the same threads at the same place.",
     },
     Entry {
+        name: "hint",
         target: "griddepcontrol",
         covers: |function, mutation| {
             let all = numbered(function);
@@ -76,12 +88,41 @@ const ENTRIES: &[Entry] = &[
         why: "It is a hint: grids that depend on this one are launched at the latest when it has ended.",
     },
     Entry {
+        name: "no-copies-yet",
+        target: "cp.async.bulk.wait_group",
+        covers: |function, mutation| copies_nothing_before(function, mutation),
+        why: NO_COPIES_YET,
+    },
+    Entry {
+        name: "no-copies-yet",
+        target: "if",
+        covers: |function, mutation| {
+            only(function, mutation, |inst| matches!(inst, Inst::BulkWait { .. }))
+                && copies_nothing_before(function, mutation)
+        },
+        why: NO_COPIES_YET,
+    },
+    Entry {
+        name: "nothing-to-order",
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
+        why: "Between the barrier of the whole CTA before it and this one, on the only way there, its threads wait for \
+              copies and multiply: they write no memory and read none that another thread writes behind it.",
+    },
+    Entry {
+        name: "first-stage",
         target: "position",
         covers: |_, mutation| mutation.within.is_none() && advances(mutation),
         why: "It is executed once, on the first stage, and a ring has more than one: nothing wraps there.",
     },
-    Entry { target: "mbarrier.arrive", covers: |_, mutation| mutation.within.is_none(), why: LAST_ARRIVAL },
     Entry {
+        name: "last-arrival",
+        target: "mbarrier.arrive",
+        covers: |_, mutation| mutation.within.is_none(),
+        why: LAST_ARRIVAL,
+    },
+    Entry {
+        name: "no-copies",
         target: "if",
         covers: |function, mutation| {
             mutation.change == Change::Force(true)
@@ -90,6 +131,7 @@ const ENTRIES: &[Entry] = &[
         why: NO_COPIES,
     },
     Entry {
+        name: "last-arrival",
         target: "if",
         covers: |function, mutation| {
             mutation.within.is_none()
@@ -102,14 +144,21 @@ const ENTRIES: &[Entry] = &[
 ];
 
 const NO_COPIES: &str = "The threads that it adds have started no copies, so they have nothing to wait for.";
+const NO_COPIES_YET: &str =
+    "No copy has been started before it, on the only way there: there is nothing to wait for.";
 const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 };
 const LAST_ARRIVAL: &str = "It gives back the last stage of the only tile. The producer has nothing left to put there, \
                             so nobody waits for that phase.";
 
-/// Why a mutant that nothing has killed cannot be killed.
+/// The name of the reason why a mutant that nothing has killed cannot be killed.
 pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
     let covers = |entry: &&Entry| entry.target == mutation.target && (entry.covers)(function, mutation);
-    ENTRIES.iter().find(covers).map(|entry| entry.why)
+    ENTRIES.iter().find(covers).map(|entry| entry.name)
+}
+
+/// A reason in words.
+pub(super) fn text(name: &str) -> Option<&'static str> {
+    ENTRIES.iter().find(|entry| entry.name == name).map(|entry| entry.why)
 }
 
 /// Whether the mbarriers are those of one CTA, and only threads arrive on them.
@@ -253,6 +302,105 @@ fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
     // A statement of the body itself, under no condition.
     let unconditional = function.body.iter().any(|statement| core::ptr::eq(statement, all[mutation.index]));
     *threads == function.threads && unconditional && !all[..mutation.index].iter().any(barrier)
+}
+
+/// Whether no copy from shared memory can have been started when the statement is executed.
+fn copies_nothing_before(function: &Function, mutation: &Mutation) -> bool {
+    let starts = |inst: &&Inst| matches!(inst, Inst::TensorStore { .. } | Inst::Bulk(_) | Inst::BulkCommit);
+    earlier(function, mutation).is_some_and(|before| !before.iter().any(starts))
+}
+
+/// Whether all that happens between a barrier of the whole CTA and this barrier is in registers, or in operations that
+/// are ordered by mbarriers and by waits of their own.
+fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
+    let Some(before) = earlier(function, mutation) else { return false };
+    let meets = |inst: &&Inst| match inst {
+        Inst::BarrierSync { threads, .. } => *threads == function.threads,
+        inst => matches!(inst, Inst::ClusterWait),
+    };
+    let Some(met) = before.iter().rposition(meets) else { return false };
+    before[met..].iter().skip(1).all(quiet)
+}
+
+/// Whether an instruction touches no memory that threads order their accesses to.
+fn quiet(inst: &&Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Move { .. }
+            | Inst::Binary { .. }
+            | Inst::MulAdd { .. }
+            | Inst::MulWide { .. }
+            | Inst::Unary { .. }
+            | Inst::Compare { .. }
+            | Inst::Select { .. }
+            | Inst::Convert { .. }
+            | Inst::Pack { .. }
+            | Inst::Unpack { .. }
+            | Inst::ReadSpecial { .. }
+            | Inst::ShuffleIndex { .. }
+            | Inst::ShuffleXor { .. }
+            | Inst::Elect { .. }
+            | Inst::LoadParam { .. }
+            | Inst::ParamAddress { .. }
+            | Inst::SharedBase { .. }
+            | Inst::SetMaxRegisters { .. }
+            | Inst::GridDependency { .. }
+            | Inst::MbarrierWait { .. }
+            | Inst::MbarrierArrive { .. }
+            | Inst::Wgmma { .. }
+            | Inst::WgmmaFence
+            | Inst::WgmmaCommit
+            | Inst::WgmmaWait { .. }
+            | Inst::WarpSync
+            | Inst::BulkWait { .. }
+    )
+}
+
+/// The instructions that may have been executed when a statement is, in order: those before it in its own arms of the
+/// branches around it, and all of the loops around it.
+fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
+    fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
+        for other in block {
+            if core::ptr::eq(other, statement) {
+                return true;
+            }
+            let before = into.len();
+            let found = match other {
+                Statement::Inst { inst, .. } => {
+                    into.push(inst);
+                    false
+                }
+                Statement::Break { .. } => false,
+                Statement::Scope { body, .. } => search(body, statement, into),
+                Statement::Loop { body, .. } => {
+                    let inside = search(body, statement, into);
+                    if inside {
+                        into.truncate(before);
+                        collect(body, into);
+                    }
+                    inside
+                }
+                Statement::If { then, otherwise, .. } => {
+                    if search(then, statement, into) {
+                        return true;
+                    }
+                    let after = into.len();
+                    if search(otherwise, statement, into) {
+                        into.drain(before..after);
+                        return true;
+                    }
+                    false
+                }
+            };
+            if found {
+                return true;
+            }
+        }
+        false
+    }
+    let statement = *numbered(function).get(mutation.index)?;
+    let mut before = Vec::new();
+    search(&function.body, statement, &mut before).then_some(before)
 }
 
 /// Whether an `if` does nothing but this.

@@ -1,12 +1,13 @@
-//! Kernels that the catalogue does not hold, for instructions that none of its kernels uses: clusters.
+//! Kernels that the catalogue does not hold, for what none of its kernels does: clusters of other shapes, and no warp roles.
 
 use collective::{
     Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile, TmaStore, TmaWgmma,
+    Unspecialised,
 };
 use half::bf16;
 use kernel::{AnyGemm, Composed, Gemm};
 use scheduler::{AlongM, OneTile, Persistent};
-use typenum::{U1, U2, U64, U128};
+use typenum::{U1, U2, U3, U64, U128};
 
 /// Two CTAs along M share B; D goes through shared memory.
 type Pair = Composed<
@@ -29,15 +30,42 @@ type Single = Composed<
     OneTile<AlongM>,
 >;
 
+/// One warpgroup, one stage, one tile: copy, wait, multiply, wait.
+type Alone = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Unspecialised<U1, U1>>,
+    LinearCombination<bf16>,
+    OneTile<AlongM>,
+>;
+
+/// Two warpgroups whose first thread fills three stages between multiplications.
+type Ring = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Unspecialised<U2, U3>>,
+    LinearCombination<bf16>,
+    Persistent<AlongM>,
+>;
+
+/// As [`Ring`], and D goes through shared memory.
+type StagedRing = Composed<
+    TmaWgmma<Operands<MnMajor<bf16>, MnMajor<bf16>>, Tile<U128, U64, U64>, Unspecialised<U2, U2>>,
+    LinearCombination<bf16, TmaStore>,
+    Persistent<AlongM>,
+>;
+
 const _: Plan = Gemm::<Pair>::PLAN;
 const _: Plan = Gemm::<Square>::PLAN;
 const _: Plan = Gemm::<Single>::PLAN;
+const _: Plan = Gemm::<Alone>::PLAN;
+const _: Plan = Gemm::<Ring>::PLAN;
+const _: Plan = Gemm::<StagedRing>::PLAN;
 
 /// The kernels.
-pub(super) fn kernels() -> [Box<dyn AnyGemm>; 3] {
-    [
+pub(super) fn kernels() -> Vec<Box<dyn AnyGemm>> {
+    vec![
         kernel::erased::<Pair>("cluster-2x1-staged"),
         kernel::erased::<Square>("cluster-2x2"),
         kernel::erased::<Single>("cluster-1x2-one-tile"),
+        kernel::erased::<Alone>("plain-one-stage"),
+        kernel::erased::<Ring>("plain-ring"),
+        kernel::erased::<StagedRing>("plain-staged"),
     ]
 }

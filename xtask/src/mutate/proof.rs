@@ -8,7 +8,8 @@ use kernel::AnyGemm;
 use ptx::mutate::mutations;
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 
-use super::report::{self, Row};
+use super::record::{self, Row};
+use super::report;
 use super::trial::{Specimen, Verdict};
 use super::{Mutate, equivalent, extra};
 use crate::error::Error;
@@ -53,68 +54,94 @@ fn false_alarms(kernels: &[Box<dyn AnyGemm>], random: u64) -> Result<(), Error> 
 
 /// Every mutant of every kernel.
 fn mutants(kernels: &[Box<dyn AnyGemm>], arguments: &Mutate) -> Result<(), Error> {
-    let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
+    let known = if arguments.write || arguments.stale { record::load()? } else { Vec::new() };
     let mut rows = Vec::new();
     for gemm in kernels {
-        let row = prove(gemm.as_ref(), &schedules, arguments.every)?;
-        eprintln!("\r{row}");
+        let specimen = Specimen::new(gemm.as_ref()).map_err(Error::Proof)?;
+        let same = |row: &Row| row.kernel == gemm.name() && row.fingerprint == specimen.fingerprint();
+        if arguments.stale && known.iter().any(same) {
+            continue;
+        }
+        let row = prove(gemm.name(), &specimen, arguments);
+        if arguments.write {
+            // Another run may have added its own meanwhile.
+            record::store(&record::merge(record::load()?, core::slice::from_ref(&row), &names()))?;
+        }
         rows.push(row);
     }
-    let text = report::markdown(&rows, &schedules);
-    println!("{text}");
     if arguments.write {
-        report::write(&text)?;
+        report::write(&report::markdown(&record::load()?))?;
     }
+    println!("{}", report::markdown(&rows));
     match rows.iter().map(Row::survived).sum::<usize>() {
         0 => Ok(()),
         survived => Err(Error::Proof(format!("{survived} mutants survived"))),
     }
 }
 
+/// The names of all kernels, in the order of the tables.
+fn names() -> Vec<String> {
+    let all = kernel::catalogue().into_iter().chain(extra::kernels());
+    all.map(|gemm| gemm.name().to_owned()).collect()
+}
+
 /// Every mutant, or every n-th, of one kernel.
-fn prove(gemm: &dyn AnyGemm, schedules: &[(Schedule, u64)], every: usize) -> Result<Row, Error> {
+fn prove(name: &str, specimen: &Specimen, arguments: &Mutate) -> Row {
     let start = Instant::now();
-    let specimen = Specimen::new(gemm).map_err(Error::Proof)?;
+    let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
     let function = specimen.function();
-    let chosen: Vec<_> = mutations(function).into_iter().step_by(every.max(1)).collect();
+    let chosen: Vec<_> = mutations(function).into_iter().step_by(arguments.every.max(1)).collect();
     let (done, all) = (AtomicUsize::new(0), chosen.len());
     let results = chosen.into_par_iter().map(|mutation| {
-        let mut verdict = specimen.judge(mutation.apply(function), schedules);
+        let mut verdict = specimen.judge(mutation.apply(function), &schedules);
         if let (Verdict::Alive, Some(reason)) = (&verdict, equivalent::reason(function, &mutation)) {
             verdict = Verdict::Equivalent(reason);
         }
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if done.is_multiple_of(32) {
-            eprint!("\r{}: {done} of {all}", gemm.name());
+            eprint!("\r{name}: {done} of {all}");
         }
         (mutation, verdict)
     });
-    Ok(Row::new(gemm.name(), results.collect(), start.elapsed()))
+    let results: Vec<_> = results.collect();
+    let row = Row::new(name, specimen.fingerprint(), arguments.schedules, &results);
+    let (survived, seconds) = (row.survived(), start.elapsed().as_secs_f64());
+    eprintln!("\r{name}: {all} mutants, {survived} survived, {seconds:.1} s");
+    for (mutation, verdict) in &results {
+        if matches!(verdict, Verdict::Alive) {
+            eprintln!("  {mutation}");
+        }
+    }
+    row
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mutate::record::Outcome;
+
+    fn proved(gemm: &dyn AnyGemm, schedules: u64, every: usize) -> Row {
+        let arguments = Mutate { schedules, every, ..Mutate::default() };
+        prove(gemm.name(), &Specimen::new(gemm).expect("the kernel itself is right"), &arguments)
+    }
 
     /// The whole proof of one small kernel: in some seconds, so that every change of the emulator is held to it.
     #[test]
     fn every_mutant_of_a_small_kernel_is_killed() {
         let gemm = kernel::find("small-bf16-kk").expect("a catalogue name");
-        let schedules: Vec<_> = Schedule::sweep(2).collect();
-        let row = prove(gemm.as_ref(), &schedules, 1).expect("the kernel itself is right");
-        assert_eq!(row.survived(), 0, "{row}");
-        assert!(row.killed() > 100, "{row}");
+        let row = proved(gemm.as_ref(), 2, 1);
+        assert_eq!(row.survived(), 0, "{row:?}");
+        assert!(row.count(Outcome::killed) > 100, "{row:?}");
     }
 
     /// The other sizes' and the clusters' protocols, every fifth mutant.
     #[test]
     fn a_sample_of_the_larger_kernels_mutants_is_killed() {
-        let schedules: Vec<_> = Schedule::sweep(1).collect();
         for gemm in
             extra::kernels().into_iter().chain([kernel::find("medium-f16-mn").expect("a catalogue name")])
         {
-            let row = prove(gemm.as_ref(), &schedules, 5).expect("the kernel itself is right");
-            assert_eq!(row.survived(), 0, "{row}");
+            let row = proved(gemm.as_ref(), 1, 5);
+            assert_eq!(row.survived(), 0, "{row:?}");
         }
     }
 }

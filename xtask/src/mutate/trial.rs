@@ -8,7 +8,10 @@ use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
 use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
 use ptx::inst::{Inst, Operand};
+use ptx::mutate::mutations;
 use ptx::{Function, Statement};
+
+use super::record::{self, Outcome};
 
 /// Clusters that run at once: few, so that persistent kernels compute several tiles each.
 const SLOTS: u32 = 2;
@@ -26,7 +29,7 @@ pub(super) enum Verdict {
     /// It trapped, hung or computed something else, under this schedule.
     Killed {
         /// How.
-        by: &'static str,
+        by: Outcome,
         /// Where it was noticed.
         schedule: (Schedule, u64),
         /// The emulator's whole report, or what differs.
@@ -34,7 +37,7 @@ pub(super) enum Verdict {
     },
     /// It behaved as its origin on every problem under every schedule.
     Alive,
-    /// As [`Verdict::Alive`], and it has to, for this reason.
+    /// As [`Verdict::Alive`], and it has to, for the reason of this name.
     Equivalent(&'static str),
 }
 
@@ -43,7 +46,7 @@ impl fmt::Display for Verdict {
         match self {
             Self::Refused => f.write_str("refused by the verifier"),
             Self::Killed { by, schedule: (schedule, seed), report } => {
-                write!(f, "{by} under {schedule:?} (seed {seed}): {report}")
+                write!(f, "{} under {schedule:?} (seed {seed}): {report}", by.name())
             }
             Self::Alive => f.write_str("survived"),
             Self::Equivalent(reason) => write!(f, "equivalent: {reason}"),
@@ -56,7 +59,7 @@ struct Case {
     launch: Launch,
     /// What A, B, C and D hold before the launch.
     contents: [Vec<u8>; 5],
-    /// What D holds after the unbroken launch.
+    /// What D and the workspace hold after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
     /// The kernel waits for the grids before it, so that it may begin before they have ended.
@@ -86,14 +89,33 @@ enum Size {
     OneMoreThanStages,
     /// Four tiles, and K is long enough for the ring to go round and round.
     Long,
+    /// So many tiles for so many clusters, and a K of which several clusters compute parts of one tile. Only for kernels
+    /// that divide tiles.
+    Divided {
+        /// Tiles.
+        tiles: u32,
+        /// Clusters.
+        slots: u32,
+    },
 }
 
-/// The cheap ones first: most mutants die there. The last three exercise the ring, the others the epilogue's variants.
-const PURPOSES: [Purpose; 7] = [
+impl Size {
+    /// Clusters that run at once.
+    fn slots(self) -> u32 {
+        if let Self::Divided { slots, .. } = self { slots } else { SLOTS }
+    }
+}
+
+/// The cheap ones first: most mutants die there. The first exercise the
+/// epilogue's variants, the divided ones what adds sums up, and the last three the ring.
+const PURPOSES: [Purpose; 10] = [
     Purpose { beta: 1.0, odd: false, size: Size::Small },
     Purpose { beta: 0.0, odd: false, size: Size::Small },
     Purpose { beta: 1.0, odd: true, size: Size::Small },
     Purpose { beta: 0.0, odd: true, size: Size::Small },
+    Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 1, slots: 2 } },
+    Purpose { beta: 0.0, odd: true, size: Size::Divided { tiles: 1, slots: 3 } },
+    Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 3, slots: 2 } },
     Purpose { beta: 1.0, odd: false, size: Size::OneStageTiles },
     Purpose { beta: 1.0, odd: false, size: Size::OneMoreThanStages },
     Purpose { beta: 1.0, odd: false, size: Size::Long },
@@ -102,6 +124,7 @@ const PURPOSES: [Purpose; 7] = [
 /// A kernel and the problems that its mutants are tried on.
 pub(super) struct Specimen {
     function: Function,
+    fingerprint: u64,
     cases: Vec<Case>,
 }
 
@@ -122,7 +145,13 @@ impl Specimen {
             case.expected = output;
             cases.push(case);
         }
-        Ok(Self { function, cases })
+        let fingerprint = record::fingerprint(program.text(), &mutations(&function));
+        Ok(Self { function, fingerprint, cases })
+    }
+
+    /// What changes with the program or with the list of its mutants.
+    pub(super) fn fingerprint(&self) -> u64 {
+        self.fingerprint
     }
 
     /// The unbroken program.
@@ -138,7 +167,7 @@ impl Specimen {
             for &schedule in schedules {
                 let (by, report) = match case.run(&program, schedule) {
                     (Ok(_), output) if output == case.expected => continue,
-                    (Ok(_), output) => ("wrong output", difference(&output, &case.expected)),
+                    (Ok(_), output) => (Outcome::WrongOutput, difference(&output, &case.expected)),
                     (Err(failure), _) => (class(&failure), failure.to_string()),
                 };
                 return Verdict::Killed { by, schedule, report };
@@ -158,17 +187,19 @@ impl Case {
         // The last row and column of tiles are not whole.
         let (m, n) = match purpose.size {
             Size::Small | Size::OneMoreThanStages | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
+            Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
         };
         let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
         let [rows, columns] = oriented(m, n);
         let mut problem =
             GemmProblem { m: rows, n: if purpose.odd { columns - 1 } else { columns }, k: tile_k };
-        if gemm.launch(&call(gemm, problem, purpose).0, SLOTS).is_err() {
+        let slots = purpose.size.slots();
+        if gemm.launch(&call(gemm, problem, purpose).0, slots).is_err() {
             problem.n = columns;
         }
         let launch =
-            gemm.launch(&call(gemm, problem, purpose).0, SLOTS).map_err(|error| error.to_string())?;
+            gemm.launch(&call(gemm, problem, purpose).0, slots).map_err(|error| error.to_string())?;
         let Some(launch) = launch else { return Ok(None) };
         let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
         let tiles_each = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) / clusters.max(1);
@@ -178,6 +209,10 @@ impl Case {
                 Size::OneStageTiles if tiles_each < 2 => return Ok(None),
                 Size::OneStageTiles => 1,
                 Size::OneMoreThanStages => plan.stages + 1,
+                Size::Divided { .. } => match least_divided(gemm, problem, slots) {
+                    Some(k_tiles) => k_tiles,
+                    None => return Ok(None),
+                },
                 Size::Long => {
                     // What is done behind the last k-tile meets the ring's end too.
                     (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
@@ -185,7 +220,7 @@ impl Case {
             }
             - 8;
         let (call, extents) = call(gemm, problem, purpose);
-        let Some(launch) = gemm.launch(&call, SLOTS).map_err(|error| error.to_string())? else {
+        let Some(launch) = gemm.launch(&call, slots).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
         let mut random = Random(0x5EED);
@@ -202,7 +237,8 @@ impl Case {
         }))
     }
 
-    /// Runs a program: how many instructions it executed, and what D holds then.
+    /// Runs a program: how many instructions it executed, and what D and the workspace hold then. The workspace's flags
+    /// are what the next launch begins with.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
         let addresses = [0, 1, 2, 3, 4].map(|matrix| memory.upload(&self.contents[matrix]));
@@ -215,7 +251,8 @@ impl Case {
             ..Options::default()
         };
         let outcome = program.launch(self.launch.grid, &self.launch.arguments, &memory, &options);
-        let output = memory.read(addresses[3], self.contents[3].len()).unwrap_or_default();
+        let read = |matrix: usize| memory.read(addresses[matrix], self.contents[matrix].len());
+        let output = [3, 4].into_iter().flat_map(|matrix| read(matrix).unwrap_or_default()).collect();
         (outcome.map(|report| report.instructions), output)
     }
 }
@@ -248,13 +285,23 @@ fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [u
         address: memory.allocate(elements[matrix] * BYTES),
         pitch: shapes[matrix][1].into(),
     });
-    let bytes = gemm.workspace(problem, SLOTS);
+    let bytes = gemm.workspace(problem, purpose.size.slots());
     let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
     let address = memory.allocate(elements_of_workspace * BYTES);
     let workspace = Some(WorkspaceRef { address, bytes });
     let call = Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta: purpose.beta, workspace };
     let [a, b, c, d] = elements;
     (call, [a, b, c, d, elements_of_workspace])
+}
+
+/// The fewest k-tiles of which a problem's tiles are divided, if they ever are.
+fn least_divided(gemm: &dyn AnyGemm, problem: GemmProblem, slots: u32) -> Option<u32> {
+    let [.., tile_k] = gemm.plan().mainloop.tile;
+    (2..64).find(|k_tiles| {
+        let tiles = gemm.tiles(GemmProblem { k: tile_k * k_tiles, ..problem });
+        let workers = gemm.workers(tiles, slots);
+        (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| work.split.is_some()))
+    })
 }
 
 /// Whether the program waits for the grids before it.
@@ -312,17 +359,17 @@ impl Random {
 
 fn difference(output: &[u8], expected: &[u8]) -> String {
     let wrong = output.iter().zip(expected).filter(|(a, b)| a != b).count();
-    format!("{wrong} of {} bytes of D differ", expected.len())
+    format!("{wrong} of {} bytes of D and the workspace differ", expected.len())
 }
 
-/// What kind of failure it is, in the words of the table.
-fn class(failure: &Failure) -> &'static str {
-    let Failure::Trap(trap) = failure else { return "refused launch" };
+/// What kind of failure it is.
+fn class(failure: &Failure) -> Outcome {
+    let Failure::Trap(trap) = failure else { return Outcome::Refused };
     if matches!(trap.fault, Fault::Hang { .. }) {
-        "hang"
+        Outcome::Hang
     } else if matches!(trap.fault, Fault::Fuel { .. }) {
-        "livelock"
+        Outcome::Livelock
     } else {
-        "trap"
+        Outcome::Trap
     }
 }
