@@ -24,7 +24,8 @@ pub enum Schedule {
     /// steps: the order of events that comes nearest to a GPU's. Made for [traces](crate::Trace).
     Paced,
     /// Warps are picked at random for a random number of instructions, and asynchronous work completes at
-    /// random moments in random order. The same seed repeats the same run.
+    /// random moments in random order. With odd seeds some warps are favoured, so that others fall far behind. The same
+    /// seed repeats the same run.
     Random,
 }
 

@@ -109,6 +109,11 @@ pub fn mutations(function: &Function) -> Vec<Mutation> {
     found
 }
 
+/// Whether a condition may differ between the threads of a CTA, as far as the flow of data from their numbers says.
+pub fn chooses_threads(function: &Function, condition: Operand) -> bool {
+    Flow::new(function).chooses_threads(condition)
+}
+
 struct Walk<'a> {
     index: usize,
     within: Option<usize>,

@@ -3,8 +3,8 @@
 //! An entry says what it covers, and, where that depends on the program, checks that it holds there. It is asked
 //! only about mutants that nothing has killed.
 
-use ptx::inst::{BarrierReduce, BinaryOp, Inst, Operand, Reg, WgmmaA};
-use ptx::mutate::{Change, Mutation, numbered};
+use ptx::inst::{BarrierReduce, BinaryOp, CompareOp, Inst, Operand, Reg, WgmmaA};
+use ptx::mutate::{Change, Mutation, chooses_threads, numbered};
 use ptx::{Function, Statement};
 
 /// One kind of equivalent mutant.
@@ -74,8 +74,8 @@ const ENTRIES: &[Entry] = &[
         name: "of-all-alone",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
-        why: "Every thread of the CTA comes to it, under no condition, and no other statement uses its new number: it \
-              waits for the same threads at the same place.",
+        why: "Every thread of the CTA comes to it, under no condition that differs between them, and no other statement uses \
+              its new number: it waits for the same threads at the same place.",
     },
     Entry {
         name: "hint",
@@ -108,6 +108,28 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
         why: "Between the barrier of the whole CTA before it and this one, on the only way there, its threads wait for \
               copies and multiply: they write no memory and read none that another thread writes behind it.",
+    },
+    Entry {
+        name: "one-warpgroup",
+        target: "bar.sync",
+        covers: |function, mutation| {
+            mutation.change == Change::Delete && behind_a_multiply(function, mutation)
+        },
+        why: "The CTA is one warpgroup, and the statement before it waits for multiplies of all its threads: all have come \
+              there when one goes on, and none has touched memory but by copies and multiplies.",
+    },
+    Entry {
+        name: "behind-the-copies",
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && behind_own_copies(function, mutation),
+        why: "Every thread of the CTA comes to it, and waits before it for copies that a thread of the first warpgroup has \
+              started behind that warpgroup's last use of the new number; its next use lies behind the barrier.",
+    },
+    Entry {
+        name: "one-stage",
+        target: "position",
+        covers: |function, mutation| mutation.change == Change::Delete && always_zero(function, mutation),
+        why: "The ring has one stage: the position is zero, and becomes zero.",
     },
     Entry {
         name: "first-stage",
@@ -269,18 +291,30 @@ fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
         !matches!(id, Operand::Imm(id) if *id != own + 1)
     };
     *threads == function.threads
-        && meets_no_condition(&function.body, all[mutation.index])
+        && of_all(function, &function.body, all[mutation.index])
         && !all.iter().any(taken)
 }
 
-/// Whether a statement lies in a block, or in loops and scopes of it, but in no branch.
-fn meets_no_condition(block: &[Statement], statement: &Statement) -> bool {
+/// Whether a statement lies in a block, or in loops and scopes of it, or in branches that no thread takes alone.
+fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bool {
     block.iter().any(|other| {
         let inside = match other {
-            Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
-                meets_no_condition(body, statement)
+            Statement::Loop { body, .. } => {
+                let leaves = |inner: &Statement| match inner {
+                    Statement::Break { cond, .. } => !chooses_threads(function, *cond),
+                    Statement::Inst { .. }
+                    | Statement::If { .. }
+                    | Statement::Loop { .. }
+                    | Statement::Scope { .. } => true,
+                };
+                body.iter().all(leaves) && of_all(function, body, statement)
             }
-            Statement::Inst { .. } | Statement::If { .. } | Statement::Break { .. } => false,
+            Statement::Scope { body, .. } => of_all(function, body, statement),
+            Statement::If { cond, then, otherwise, .. } => {
+                !chooses_threads(function, *cond)
+                    && (of_all(function, then, statement) || of_all(function, otherwise, statement))
+            }
+            Statement::Inst { .. } | Statement::Break { .. } => false,
         };
         inside || core::ptr::eq(other, statement)
     })
@@ -320,6 +354,95 @@ fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     };
     let Some(met) = before.iter().rposition(meets) else { return false };
     before[met..].iter().skip(1).all(quiet)
+}
+
+/// Whether a barrier of a CTA of one warpgroup comes right behind the end of its multiplies, which are all that its threads
+/// do with memory but for copies.
+fn behind_a_multiply(function: &Function, mutation: &Mutation) -> bool {
+    let Some(before) = earlier(function, mutation) else { return false };
+    let all = numbered(function);
+    let waits = matches!(
+        mutation.index.checked_sub(1).and_then(|at| all.get(at)),
+        Some(Statement::Inst { inst: Inst::WgmmaWait { pending: 0 }, .. })
+    );
+    let Some(met) = before.iter().position(|inst| matches!(inst, Inst::BarrierSync { .. })) else {
+        return false;
+    };
+    let copies = |inst: &&&Inst| {
+        matches!(
+            inst,
+            Inst::TensorLoad { .. } | Inst::MbarrierArriveExpectTx { .. } | Inst::BarrierSync { .. }
+        )
+    };
+    function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
+}
+
+/// Whether, in a CTA without roles, all threads come to a barrier behind a wait for copies, and its new number is otherwise
+/// one warpgroup's own.
+fn behind_own_copies(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) = all.get(mutation.index)
+    else {
+        return false;
+    };
+    let Some(before) = earlier(function, mutation) else { return false };
+    let has_roles = all
+        .iter()
+        .any(|statement| matches!(statement, Statement::Inst { inst: Inst::SetMaxRegisters { .. }, .. }));
+    let waits = |inst: &&Inst| matches!(inst, Inst::MbarrierWait { .. });
+    let own = |statement: &&Statement| match statement {
+        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads }, .. } => *threads == 128,
+        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(id), .. }, .. } => *id == 0,
+        Statement::Inst { inst, .. } => !matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_)),
+        Statement::If { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => {
+            true
+        }
+    };
+    *threads == function.threads
+        && !has_roles
+        && before.iter().any(waits)
+        && of_all(function, &function.body, all[mutation.index])
+        && all.iter().all(own)
+}
+
+/// Whether an update of a variable that begins as zero sets it to zero: one is where its ring ends.
+fn always_zero(function: &Function, mutation: &Mutation) -> bool {
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    let of = |wanted: Reg| {
+        let writes = all.iter().filter(move |inst| {
+            inst.operands(|reg| function.registers.get(reg.0 as usize).copied())
+                .writes
+                .iter()
+                .any(|(reg, _)| *reg == wanted)
+        });
+        writes.copied().collect::<Vec<_>>()
+    };
+    let is = |operand: Operand, bits: u64| match operand {
+        Operand::Imm(own) => own == bits,
+        Operand::Reg(reg) => {
+            matches!(of(reg)[..], [Inst::Move { src: Operand::Imm(own), .. }] if *own == bits)
+        }
+    };
+    let Some(Statement::Inst { inst: Inst::Move { dst, .. }, .. }) =
+        numbered(function).get(mutation.index).copied()
+    else {
+        return false;
+    };
+    // Every value that it gets: zero, or zero where the next position, one, is the end.
+    of(*dst).into_iter().all(|write| {
+        let Inst::Move { src, .. } = write else { return false };
+        let Operand::Reg(src) = *src else { return is(*src, 0) };
+        let [Inst::Select { a, cond: Operand::Reg(cond), .. }] = of(src)[..] else { return false };
+        let [Inst::Compare { op: CompareOp::Eq, a: Operand::Reg(next), b, .. }] = of(*cond)[..] else {
+            return false;
+        };
+        let [Inst::Binary { op: BinaryOp::Add, a: Operand::Reg(own), b: one, .. }] = of(*next)[..] else {
+            return false;
+        };
+        let reads = matches!(of(*own)[..], [Inst::Move { src: Operand::Reg(from), .. }] if from == dst);
+        is(*a, 0) && is(*b, 1) && is(*one, 1) && (own == dst || reads)
+    })
 }
 
 /// Whether an instruction touches no memory that threads order their accesses to.

@@ -106,8 +106,8 @@ fn alive(text: &mut String, rows: &[Row]) -> fmt::Result {
     }
     writeln!(text, "\nSurvivors:\n")?;
     for row in rows {
-        for (kind, _) in row.kinds.iter().filter(|(kind, _)| kind.outcome == Outcome::Survived) {
-            writeln!(text, "- {}: {}", row.kernel, kind.note)?;
+        for (kind, count) in row.kinds.iter().filter(|(kind, _)| kind.outcome == Outcome::Survived) {
+            writeln!(text, "- {}: {} ({count})", row.kernel, kind.note)?;
         }
     }
     Ok(())

@@ -10,6 +10,7 @@ use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
 use ptx::inst::{Inst, Operand};
 use ptx::mutate::mutations;
 use ptx::{Function, Statement};
+use scheduler::Tiles;
 
 use super::record::{self, Outcome};
 
@@ -85,7 +86,8 @@ enum Size {
     /// Tiles of one stage each, and so many of them for each CTA that every stage is the first of a tile twice.
     /// Only for kernels that compute more than one tile in a CTA.
     OneStageTiles,
-    /// Tiles of one k-tile more than the ring has stages: who goes round too late uses a stage that is not there.
+    /// Tiles of one k-tile more than the ring has stages: who goes round too late uses a stage that is not there. Where a
+    /// CTA computes more than one tile, each stage is the first of one.
     OneMoreThanStages,
     /// Four tiles, and K is long enough for the ring to go round and round.
     Long,
@@ -184,8 +186,13 @@ impl Case {
         let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
         let [cluster_tile_m, cluster_tile_n] = [tile_m * cluster_m, tile_n * cluster_n];
+        let four = Tiles { m: 2, n: 2, k: 1 };
+        let persists = gemm.workers(four, SLOTS) < 4;
         // The last row and column of tiles are not whole.
         let (m, n) = match purpose.size {
+            Size::OneMoreThanStages if persists => {
+                (plan.stages * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+            }
             Size::Small | Size::OneMoreThanStages | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
