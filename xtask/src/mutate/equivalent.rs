@@ -1,7 +1,7 @@
 //! Mutants that are no different from their origin, each kind with the argument why.
 //!
-//! An entry says what it covers, and, where that depends on the program, checks that it holds there. It is asked
-//! only about mutants that nothing has killed.
+//! An entry says what it covers, and, where that depends on the program, checks that it holds there. A mutant
+//! that has a reason is run under the first schedules all the same, and counts as killed where one of them tells.
 
 use ptx::inst::{BarrierReduce, BinaryOp, CompareOp, Inst, Operand, Reg, WgmmaA};
 use ptx::mutate::{Change, Mutation, chooses_threads, numbered};
@@ -172,10 +172,15 @@ const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 }
 const LAST_ARRIVAL: &str = "It gives back the last stage of the only tile. The producer has nothing left to put there, \
                             so nobody waits for that phase.";
 
-/// The name of the reason why a mutant that nothing has killed cannot be killed.
+/// The name of the reason why a mutant cannot be told from its origin.
 pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
     let covers = |entry: &&Entry| entry.target == mutation.target && (entry.covers)(function, mutation);
     ENTRIES.iter().find(covers).map(|entry| entry.name)
+}
+
+/// Whether a reason rests on what is checked in the program, and on no schedule having told the mutant from its origin.
+pub(super) fn whatever_the_schedule(name: &str) -> bool {
+    !matches!(name, "last-arrival" | "first-stage")
 }
 
 /// A reason in words.
