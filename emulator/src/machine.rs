@@ -23,6 +23,8 @@ use crate::warp::{Blocked, Warp};
 
 /// Instructions of a warp's turn under the schedules that go round.
 const TURN: u32 = 4096;
+/// Turns of warps after which a cluster lets others run under random schedules, on average.
+const TURNS_OF_CLUSTER: usize = 256;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
 /// Rounds without progress after which polling warps count as hung.
@@ -199,13 +201,14 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Runs every warp to its end, or until all wait for other clusters; then it can run again.
-    pub(crate) fn run(&mut self) -> Result<Outcome, Box<Trap>> {
+    /// Runs every warp to its end, or until all wait for other clusters, or until it pleases, where it `yields`; then it can
+    /// run again.
+    pub(crate) fn run(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
         self.fruitless = 0;
         match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
             Schedule::Paced => self.run_paced(),
-            Schedule::Random => self.run_random(),
+            Schedule::Random => self.run_random(yields),
         }
     }
 
@@ -258,7 +261,7 @@ impl<'p> Machine<'p> {
     }
 
     /// With odd seeds warps have ranks: the first that can go on nearly always does, so that others fall far behind.
-    fn run_random(&mut self) -> Result<Outcome, Box<Trap>> {
+    fn run_random(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
         let mut ranks: Vec<u64> = self.warps.iter().map(|_| self.random.next()).collect();
         let ranked = self.options.seed % 2 == 1;
         while self.warps.iter().any(|warp| !warp.exited) {
@@ -297,6 +300,9 @@ impl<'p> Machine<'p> {
             }
             if self.fruitless >= LOOKS {
                 return Ok(Outcome::Waits);
+            }
+            if yields && self.random.below(TURNS_OF_CLUSTER) == 0 {
+                return Ok(Outcome::Yields);
             }
         }
         Ok(Outcome::Done)

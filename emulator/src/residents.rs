@@ -2,7 +2,7 @@
 //!
 //! A cluster runs until it ends or only looks, again and again, at words that others have not changed. Then it is set
 //! aside, another begins or goes on, and it comes back in its turn. So a cluster may wait for any other of the grid,
-//! on one host thread as on many.
+//! on one host thread as on many. Under random schedules the clusters of a small grid are set aside at random moments too.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -18,6 +18,9 @@ use crate::trap::Trap;
 /// Turns of a waiting cluster, while no cluster does anything else, after which it counts as hung.
 const IDLE_TURNS: u32 = 1 << 10;
 
+/// Most clusters of a grid that are set aside though they could go on: each keeps its shared memory meanwhile.
+const MOST_YIELDING: u64 = 32;
+
 /// How a cluster's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -25,6 +28,8 @@ pub(crate) enum Outcome {
     Done,
     /// It waits for other clusters.
     Waits,
+    /// It could go on, and lets others run.
+    Yields,
 }
 
 /// What the clusters of a launch tell each other about how they get on.
@@ -122,13 +127,13 @@ impl<'p> Residents<'p> {
     /// Runs clusters until none is left that another host thread does not run. Any number of threads may call this.
     pub(crate) fn work(&self) {
         while let Some((index, mut machine)) = self.take() {
-            let outcome = machine.run();
+            let outcome = machine.run(self.clusters <= MOST_YIELDING);
             let progress = &self.launch.progress;
             let outcome = match outcome {
                 Ok(Outcome::Waits) if self.in_vain(&mut machine.standing) => Err(machine.hang()),
                 outcome => outcome,
             };
-            if outcome == Ok(Outcome::Waits) {
+            if matches!(outcome, Ok(Outcome::Waits | Outcome::Yields)) {
                 self.set_aside(index, machine);
                 std::thread::yield_now();
                 continue;

@@ -3,7 +3,7 @@
 //! An entry says what it covers, and, where that depends on the program, checks that it holds there. A mutant
 //! that has a reason is run under the first schedules all the same, and counts as killed where one of them tells.
 
-use ptx::inst::{BarrierReduce, BinaryOp, CompareOp, Inst, Operand, Reg, WgmmaA};
+use ptx::inst::{BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, Operand, Ordered, Reg, WgmmaA};
 use ptx::mutate::{Change, Mutation, chooses_threads, numbered};
 use ptx::{Function, Statement};
 
@@ -126,6 +126,15 @@ const ENTRIES: &[Entry] = &[
               started behind that warpgroup's last use of the new number; its next use lies behind the barrier.",
     },
     Entry {
+        name: "last-touch",
+        target: "st.relaxed",
+        covers: |function, mutation| {
+            mutation.change == Change::Narrow && follows_its_load(function, mutation)
+        },
+        why: "An acquiring load of the word has seen what the other CTA stored there, and its next use is the next launch's: \
+              within this one, nobody else touches the word any more.",
+    },
+    Entry {
         name: "one-stage",
         target: "position",
         covers: |function, mutation| mutation.change == Change::Delete && always_zero(function, mutation),
@@ -180,7 +189,7 @@ pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'stati
 
 /// Whether a reason rests on what is checked in the program, and on no schedule having told the mutant from its origin.
 pub(super) fn whatever_the_schedule(name: &str) -> bool {
-    !matches!(name, "last-arrival" | "first-stage")
+    !matches!(name, "last-arrival" | "first-stage" | "last-touch")
 }
 
 /// A reason in words.
@@ -408,6 +417,30 @@ fn behind_own_copies(function: &Function, mutation: &Mutation) -> bool {
         && before.iter().any(waits)
         && of_all(function, &function.body, all[mutation.index])
         && all.iter().all(own)
+}
+
+/// Whether an ordered store goes to where an acquiring load before it looked, and no other ordered store or atomic does.
+fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
+    let Some(before) = earlier(function, mutation) else { return false };
+    let Some(Statement::Inst { inst: Inst::Ordered(Ordered::Store { address: own, .. }), .. }) =
+        numbered(function).get(mutation.index).copied()
+    else {
+        return false;
+    };
+    let looks = |inst: &&Inst| {
+        matches!(
+            inst,
+            Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), address, .. }) if address == own
+        )
+    };
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    let touches = |inst: &&&Inst| match inst {
+        Inst::Ordered(Ordered::Store { address, .. }) => address == own,
+        Inst::Atomic(atomic) => atomic.address == *own,
+        inst => looks(inst),
+    };
+    before.iter().any(looks) && all.iter().filter(touches).count() == 2
 }
 
 /// Whether an update of a variable that begins as zero sets it to zero: one is where its ring ends.
