@@ -352,3 +352,18 @@ pub(crate) fn cases() -> Vec<Case> {
         ),
     ]
 }
+
+/// Two pairs of warps, each with a barrier of its own; in the broken program the first meeting has the next number, so that
+/// the first pair's late warp lets the other pair's early one through.
+pub(crate) fn numbers_mixed_up() -> Case {
+    let program = |k: crate::Kernel<'_>| {
+        let (f, pair) = (k.f, k.thread / 64);
+        f.barrier_sync(pair + if k.broken { 2 } else { 1 }, 64);
+        f.store_shared(k.base + k.thread * 4, 0, [k.thread]);
+        f.barrier_sync(pair + 1, 64);
+        let _value = f.load_shared_vector::<u32, 1>(k.base + (k.thread ^ 32) * 4, 0);
+    };
+    Case::new("two pairs at one barrier", 128, program, |fault| {
+        matches!(fault, Fault::SharedUninitialised { .. })
+    })
+}
