@@ -81,7 +81,7 @@ struct Purpose {
 /// How many tiles, and how long K is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
-    /// Four tiles of a few stages each.
+    /// Four tiles of a few stages each, or as many for each of the consumers that take turns.
     Small,
     /// Tiles of one stage each, and so many of them for each CTA that every stage is the first of a tile twice.
     /// Only for kernels that compute more than one tile in a CTA.
@@ -188,12 +188,16 @@ impl Case {
         let [cluster_tile_m, cluster_tile_n] = [tile_m * cluster_m, tile_n * cluster_n];
         let four = Tiles { m: 2, n: 2, k: 1 };
         let persists = gemm.workers(four, SLOTS) < 4;
+        // Where consumers take turns, each has as many tiles as otherwise all.
+        let turns = plan.mainloop.consumers / plan.mainloop.sharing();
         // The last row and column of tiles are not whole.
         let (m, n) = match purpose.size {
             Size::OneMoreThanStages if persists => {
                 (plan.stages * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
-            Size::Small | Size::OneMoreThanStages | Size::Long => (cluster_tile_m + 8, cluster_tile_n + 8),
+            Size::Small | Size::OneMoreThanStages | Size::Long => {
+                ((2 * turns - 1) * cluster_tile_m + 8, cluster_tile_n + 8)
+            }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
         };
