@@ -24,7 +24,7 @@ use crate::warp::{Blocked, Warp};
 /// Instructions of a warp's turn under the schedules that go round.
 const TURN: u32 = 4096;
 /// Turns of warps after which a cluster lets others run under random schedules, on average.
-const TURNS_OF_CLUSTER: usize = 256;
+const TURNS_OF_CLUSTER: usize = 64;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
 /// Rounds without progress after which polling warps count as hung.
@@ -90,6 +90,8 @@ pub(crate) struct Machine<'p> {
     /// Who writes down what happens, if anybody wants to know.
     pub(crate) tracer: Option<Box<Tracer>>,
     random: Random,
+    /// The order in which warps are favoured under random schedules with odd seeds.
+    ranks: Vec<u64>,
     fuel: u64,
 }
 
@@ -197,6 +199,7 @@ impl<'p> Machine<'p> {
             buffer: Vec::new(),
             tracer,
             random: Random::new(options.seed, cluster),
+            ranks: Vec::new(),
             fuel: options.fuel,
         }
     }
@@ -262,7 +265,9 @@ impl<'p> Machine<'p> {
 
     /// With odd seeds warps have ranks: the first that can go on nearly always does, so that others fall far behind.
     fn run_random(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        let mut ranks: Vec<u64> = self.warps.iter().map(|_| self.random.next()).collect();
+        while self.ranks.len() < self.warps.len() {
+            self.ranks.push(self.random.next());
+        }
         let ranked = self.options.seed % 2 == 1;
         while self.warps.iter().any(|warp| !warp.exited) {
             let mut ready = Vec::with_capacity(self.warps.len());
@@ -274,13 +279,14 @@ impl<'p> Machine<'p> {
             let mut turn = Turn::Idle;
             if !ready.is_empty() {
                 let any = ready[self.random.below(ready.len())];
-                let first = ready.iter().copied().min_by_key(|&warp| ranks[warp]).unwrap_or(any);
-                let warp = if ranked && self.random.below(8) > 0 { first } else { any };
-                if self.random.below(64) == 0 {
-                    ranks[warp] = self.random.next();
-                }
+                let first = ready.iter().copied().min_by_key(|&warp| self.ranks[warp]).unwrap_or(any);
+                let warp = if ranked && self.random.below(32) > 0 { first } else { any };
                 let quantum = 1 + self.random.below(64) as u32;
                 turn = self.turn(warp, quantum)?;
+                // Who only looks must not keep others from what it looks for.
+                if turn == Turn::Idle || self.random.below(64) == 0 {
+                    self.ranks[warp] = self.random.next();
+                }
             }
             let mut happened = false;
             if ready.is_empty() || self.random.below(2) == 0 {
