@@ -103,6 +103,13 @@ const ENTRIES: &[Entry] = &[
         why: NO_COPIES_YET,
     },
     Entry {
+        name: "next-group",
+        target: "cp.async.bulk.commit_group",
+        covers: |function, mutation| mutation.change == Change::Delete && joins_the_next(function, mutation),
+        why: "No wait stands between it and the next commit of the same threads, and on this way every wait is for all \
+              groups: the next group takes its copies along.",
+    },
+    Entry {
         name: "nothing-to-order",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
@@ -356,6 +363,42 @@ fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
 fn copies_nothing_before(function: &Function, mutation: &Mutation) -> bool {
     let starts = |inst: &&Inst| matches!(inst, Inst::TensorStore { .. } | Inst::Bulk(_) | Inst::BulkCommit);
     earlier(function, mutation).is_some_and(|before| !before.iter().any(starts))
+}
+
+/// Whether the next thing that the same threads do about groups of copies is to commit one, and all waits of the block are
+/// for all groups.
+fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
+    /// The block that has the statement in an `if` of its own, and where.
+    fn home<'a>(block: &'a [Statement], statement: &Statement) -> Option<(&'a [Statement], usize)> {
+        block.iter().enumerate().find_map(|(at, other)| match other {
+            Statement::If { then, .. } if then.iter().any(|inner| core::ptr::eq(inner, statement)) => {
+                Some((block, at))
+            }
+            Statement::If { then, otherwise, .. } => {
+                home(then, statement).or_else(|| home(otherwise, statement))
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => home(body, statement),
+            Statement::Inst { .. } | Statement::Break { .. } => None,
+        })
+    }
+    let groups = |statements: &[Statement]| {
+        let mut all = Vec::new();
+        collect(statements, &mut all);
+        let of_groups = |inst: &&Inst| matches!(inst, Inst::BulkCommit | Inst::BulkWait { .. });
+        all.into_iter().filter(of_groups).cloned().collect::<Vec<_>>()
+    };
+    let Some(statement) = numbered(function).get(mutation.index).copied() else { return false };
+    let Some((block, at)) = home(&function.body, statement) else { return false };
+    let Statement::If { cond, then, .. } = &block[at] else { return false };
+    let own = then.iter().position(|inner| core::ptr::eq(inner, statement));
+    let nothing_behind = own.is_some_and(|own| groups(&then[own + 1..]).is_empty());
+    let same = |next: &Statement| {
+        let commits = groups(core::slice::from_ref(next)).first() == Some(&Inst::BulkCommit);
+        commits && matches!(next, Statement::If { cond: other, .. } if other == cond)
+    };
+    let next = block[at + 1..].iter().find(|next| !groups(core::slice::from_ref(next)).is_empty());
+    let for_all = |inst: &Inst| !matches!(inst, Inst::BulkWait { pending: 1.., .. });
+    nothing_behind && next.is_some_and(same) && groups(block).iter().all(for_all)
 }
 
 /// Whether all that happens between a barrier of the whole CTA and this barrier is in registers, or in operations that
