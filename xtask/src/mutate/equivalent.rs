@@ -405,9 +405,10 @@ fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
 /// are ordered by mbarriers and by waits of their own.
 fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
-    let meets = |inst: &&Inst| match inst {
-        Inst::BarrierSync { threads, .. } => *threads == function.threads,
-        inst => matches!(inst, Inst::ClusterWait),
+    let meets = |inst: &&Inst| {
+        let of_all = |threads: u32| threads == function.threads;
+        matches!(inst, Inst::ClusterWait)
+            || matches!(inst, Inst::BarrierSync { threads, .. } if of_all(*threads))
     };
     let Some(met) = before.iter().rposition(meets) else { return false };
     before[met..].iter().skip(1).all(quiet)
@@ -478,10 +479,10 @@ fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
     };
     let mut all = Vec::new();
     collect(&function.body, &mut all);
-    let touches = |inst: &&&Inst| match inst {
-        Inst::Ordered(Ordered::Store { address, .. }) => address == own,
-        Inst::Atomic(atomic) => atomic.address == *own,
-        inst => looks(inst),
+    let touches = |inst: &&&Inst| {
+        matches!(inst, Inst::Ordered(Ordered::Store { address, .. }) if address == own)
+            || matches!(inst, Inst::Atomic(atomic) if atomic.address == *own)
+            || looks(inst)
     };
     before.iter().any(looks) && all.iter().filter(touches).count() == 2
 }
