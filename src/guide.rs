@@ -127,7 +127,45 @@
 //! # }
 //! ```
 //!
-//! # 4. On the card
+//! # 4. Column-major results
+//!
+//! A column-major D is the row-major transpose `D^T = B^T A^T`: hand B over in the place of A and A in the place of B, as
+//! they lie, and read the tree with rows and columns exchanged. A bias of D's columns is then one of the kernel's rows, a
+//! [`ColumnVector`](collective::tree::ColumnVector). Nothing is transposed in memory, and every store will do.
+//!
+//! ```
+//! use falchion::collective::functions::Add;
+//! use falchion::collective::tree::{Accumulator, ColumnArgument, ColumnVector, Compute};
+//! use falchion::prelude::*;
+//! use falchion::verify::{Bench, Format};
+//!
+//! /// For a column-major D (M x N) with row-major A (M x K) and column-major B (K x N): the kernel's A is B^T, N x K.
+//! type Columns = Composed<
+//!     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U32, U64>, Cooperative<U1>>,
+//!     TreeEpilogue<bf16, TmaStore, Compute<Add, (Accumulator, ColumnVector<bf16>)>>,
+//!     OneTile<AlongN>,
+//! >;
+//!
+//! let (m, n, k) = (40, 70, 64);
+//! let mut engine = Emulator::new();
+//! let mut bench = Bench::new(&mut engine, 1);
+//! let bias = ColumnArgument { address: bench.random(Format::Bf16, n, 0)?, len: n };
+//! bench.check::<Columns>(GemmProblem { m: n, n: m, k }, &((), ((), bias)))?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # 5. Gates, masks, angles
+//!
+//! * [`Gated`](collective::tree::Gated) takes gates and ups that alternate, or, without shuffles, that lie in
+//!   [`Blocks`](collective::tree::Blocks): 8 columns of gates, their 8 of ups, and so on. B's columns are put in that order
+//!   once, when weights are loaded: [`Gated::columns`](collective::tree::Gated::columns) says which two become column j.
+//! * [`Dropout`](collective::tree::Dropout) needs no mask in memory: seed, row and column say what is left out, and
+//!   [`DropoutArgument::keeps`](collective::tree::DropoutArgument::keeps) says so on the host.
+//! * [`Rotate`](collective::tree::Rotate) turns pairs of neighbouring columns by the cosines and sines of another node.
+//! * [`ReduceRow`](collective::tree::ReduceRow) and its like add up in an order of the hardware's;
+//!   [`OrderedRow`](collective::tree::OrderedRow) and its like give the same bits in every run, for some scratch memory.
+//!
+//! # 6. On the card
 //!
 //! Nothing changes but the engine: `Gpu::new(0)?` in place of `Emulator::new()`. `Exact` functions give the same bits on
 //! both; [`Fast`](collective::Fast) and [`Fastest`](collective::Fastest) ones use the hardware's approximations, and the

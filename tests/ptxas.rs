@@ -3,6 +3,7 @@
 //! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
 
 mod assembler;
+mod random;
 
 use assembler::{Report, assemble};
 use ptx::abi::{TensorElement, TensorSwizzle};
@@ -85,6 +86,40 @@ fn fused_kernels_assemble_without_spills_or_serialization() {
         })
         .collect();
     assert_eq!(failures, [""; 0]);
+}
+
+/// A tree of a family in a 128 x 256 tile, as the assembler sees it.
+fn random_tree<F: random::Family>(case: u64) -> Option<String> {
+    use falchion::prelude::*;
+    type Long<X> = Composed<
+        TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+        TreeEpilogue<bf16, TmaStore, X>,
+        Persistent<Grouped<AlongM, U8>>,
+    >;
+    let tree = random::draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 3);
+    let program = Gemm::<Long<random::Random<F>>>::program().expect("a legal program");
+    let report = assemble(&format!("random-{case}"), program.text());
+    let complaints = complaints(&report).join("\n");
+    (!report.accepted || !complaints.is_empty()).then(|| format!("case {case}, {tree:?}: {complaints}"))
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn random_trees_assemble_without_spills() {
+    use random::{InEights, InPairs, InSixteens, Plain, Rows};
+    use rayon::prelude::*;
+    type Check = fn(u64) -> Option<String>;
+    const FAMILIES: [Check; 6] = [
+        random_tree::<Plain>,
+        random_tree::<Plain>,
+        random_tree::<Rows>,
+        random_tree::<InPairs>,
+        random_tree::<InEights>,
+        random_tree::<InSixteens>,
+    ];
+    let failures: Vec<String> =
+        (0..200u64).into_par_iter().filter_map(|case| FAMILIES[case as usize / 3 % 6](case)).collect();
+    assert!(failures.is_empty(), "{} of 200:\n{}", failures.len(), failures.join("\n"));
 }
 
 #[test]

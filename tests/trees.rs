@@ -7,7 +7,7 @@ use falchion::collective::tree::*;
 use falchion::collective::{Fast, Fastest};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Sample, TreeError};
-use random::{Family, InEights, InPairs, InSixteens, Kind, Plain, Random, Rows, draw};
+use random::{Family, InEights, InPairs, InSixteens, Plain, Random, Rows, draw};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
@@ -143,26 +143,6 @@ fn random_trees_on_random_shapes() {
         })
         .collect();
     assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));
-}
-
-#[test]
-fn every_kind_of_node_is_drawn() {
-    let mut kinds = std::collections::BTreeMap::new();
-    for case in 0..1000 {
-        let (mut random, depth) = (fastrand::Rng::with_seed(case), 1 + case as u32 % 4);
-        let tree = match case / 4 % 6 {
-            0 | 1 => draw::<Plain>(&mut random, depth),
-            2 => draw::<Rows>(&mut random, depth),
-            3 => draw::<InPairs>(&mut random, depth),
-            4 => draw::<InEights>(&mut random, depth),
-            _ => draw::<InSixteens>(&mut random, depth),
-        };
-        for kind in tree {
-            *kinds.entry(format!("{kind:?}")).or_insert(0) += 1;
-        }
-    }
-    assert_eq!(kinds.len(), Kind::COUNT, "{kinds:?}");
-    assert!(kinds.values().all(|&count| count >= 10), "{kinds:?}");
 }
 
 /// A kernel that leaves the bias out is found out.

@@ -11,6 +11,7 @@
 //! | [`Scalar`], [`ScalarPointer<T>`](ScalarPointer) | one number, of the host or in device memory |
 //! | [`RowVector<T>`](RowVector), [`ColumnVector<T>`](ColumnVector) | `v[column]`, `v[row]` |
 //! | [`Load<T>`](Load), [`Residual<T>`](Residual) | an element of a matrix, or a multiple of it |
+//! | [`Cyclic<T, P>`](Cyclic) | an element of a matrix of P columns that repeats |
 //! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
 //! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate or lie in [`Blocks`]: half of the columns |
 //! | [`Dropout<X>`](Dropout) | X scaled, or zero, by a mask that follows from seed, row and column |
@@ -56,7 +57,7 @@ pub use each::{Each, EachArgument};
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
-pub use matrix::{AuxStore, Load, MatrixArgument, Residual, ResidualArgument};
+pub use matrix::{AuxStore, Cyclic, Load, MatrixArgument, Residual, ResidualArgument};
 pub use named::{
     GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
     LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named, RowScaled,

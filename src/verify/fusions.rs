@@ -1,8 +1,9 @@
 //! The usual fusions by name, for the command line.
 
 use collective::tree::{
-    Amax, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasSilu,
-    LinearResidual, Load, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Shape, Sum, SwiGlu, SwiGluBlocks,
+    Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
+    LinearBiasSilu, LinearResidual, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Shape, Sum, SwiGlu,
+    SwiGluBlocks,
 };
 use collective::{
     Cooperative, DirectStore, Element, F8E4M3, KMajor, LinearCombination, MultipliesWith, Operands, Pingpong,
@@ -190,8 +191,8 @@ pub fn fusions() -> Vec<Fusion> {
         "swiglu-blocks", "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on",
             |T| T, SwiGluBlocks;
         "bias-dropout", "dropout(alpha * A * B + bias), scaled", |T| T, Dropout<LinearBias<T>>;
-        "rope", "pairs of columns of alpha * A * B turned, by the angles of a matrix of cosines and sines",
-            |T| T, Rotate<Scaled, Load<T>>;
+        "rope", "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine",
+            |T| T, Rotate<Scaled, Cyclic<T, U128>>;
         "bias-sums-ordered", "alpha * A * B + bias, and the sums of its columns, the same bits in every run",
             |T| T, OrderedRow<Sum, LinearBias<T>>;
         "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", |T| T, GeGlu;

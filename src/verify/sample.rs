@@ -9,8 +9,8 @@ use collective::tree::{
     RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled, ScaledArguments, Shape, SwiGlu,
 };
 use collective::tree::{
-    AuxStore, Dropout, DropoutArgument, GateOrder, Label, OrderedColumn, OrderedRow, OrderedScalar, Rotate,
-    SwiGluBlocks, TopKSoftmax,
+    AuxStore, Cyclic, Dropout, DropoutArgument, GateOrder, Label, OrderedColumn, OrderedRow, OrderedScalar,
+    Rotate, SwiGluBlocks, TopKSoftmax,
 };
 use collective::{Accuracy, Element, Scalars};
 use kernel::EngineError;
@@ -117,6 +117,12 @@ impl<T: Element> Sample for ColumnVector<T> {
 impl<T: Element> Sample for Load<T> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<MatrixArgument, EngineError> {
         matrix(bench, shape, Format::named(T::NAME).unwrap_or(Format::Bf16))
+    }
+}
+
+impl<T: Element, P: Unsigned + 'static> Sample for Cyclic<T, P> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<MatrixArgument, EngineError> {
+        Load::<T>::sample(bench, Shape { n: P::U32, ..shape })
     }
 }
 

@@ -131,12 +131,13 @@ kinds! {
     Column: ColumnVector<bf16>;
     Matrix: Load<bf16>;
     Residual: Residual<bf16>;
+    Cycle: Cyclic<bf16, U16>;
     Bound: Bound;
     Outer: Bound<U1>;
     Relu: One<Relu>;
     Clamp: One<Clamp>;
     LeakyRelu: One<LeakyRelu>;
-    Gelu: One<Gelu>;
+    Gelu: One<Gelu<Fast>>;
     GeluTanh: One<GeluTanh<Fastest>>;
     Silu: One<Silu<Fast>>;
     Sigmoid: One<Sigmoid<Fast>>;
@@ -283,13 +284,22 @@ struct Place {
     surveys: bool,
     /// It leads to an accumulator.
     leads: bool,
+    /// It leads to the value of a binding, where there is one.
+    uses: bool,
 }
 
 /// Draws the tree of this thread, at most `depth` deep, and returns it.
 pub(crate) fn draw<F: Family>(random: &mut fastrand::Rng, depth: u32) -> Vec<Kind> {
     let mut kinds = Vec::new();
-    let place =
-        Place { depth, pure: false, bindings: 0, gated: F::GATED, surveys: F::FACTS.surveys, leads: true };
+    let place = Place {
+        depth,
+        pure: false,
+        bindings: 0,
+        gated: F::GATED,
+        surveys: F::FACTS.surveys,
+        leads: true,
+        uses: false,
+    };
     node(random, place, &mut kinds);
     TREE.set((kinds.clone(), 0));
     kinds
@@ -304,9 +314,13 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
             out.push(Accumulator);
             return;
         }
-        let mut leaves = vec![Half, Number, Pointer, Row, Row, Column, Matrix, Residual];
+        if place.uses && place.bindings > 0 {
+            out.push(if place.bindings > 1 { Outer } else { Bound });
+            return;
+        }
+        let mut leaves = vec![Half, Number, Pointer, Row, Row, Column, Matrix, Cycle, Residual];
         leaves.extend([Bound].repeat(3 * place.bindings.min(1)));
-        leaves.extend((place.bindings > 1).then_some(Outer));
+        leaves.extend([Outer].repeat(2 * place.bindings.saturating_sub(1)));
         if place.gated.is_none() {
             leaves.push(Accumulator);
         }
@@ -314,7 +328,7 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
         return;
     }
     let below = Place { depth: place.depth - 1, ..place };
-    let beside = Place { leads: false, depth: 1.max(below.depth / 2), ..below };
+    let beside = Place { leads: false, uses: false, depth: 1.max(below.depth / 2), ..below };
     let one = [Relu, Clamp, LeakyRelu, Gelu, GeluTanh, Silu, Sigmoid, Negate, Absolute, Named, Dropout];
     let two = [Add, Subtract, Multiply, Maximum, Gradient, Let, MultiplyAdd, Rotate];
     let writes = [
@@ -346,20 +360,49 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
     let kind = group[random.usize(..group.len())];
     out.push(kind);
     if kind == Let {
-        node(random, Place { leads: false, ..beside }, out);
-        node(random, Place { bindings: place.bindings + 1, ..below }, out);
+        node(random, Place { depth: beside.depth, ..below }, out);
+        node(random, Place { bindings: place.bindings + 1, leads: false, uses: true, ..below }, out);
     } else if kind == Rotate {
-        node(random, Place { bindings: 0, ..below }, out);
-        node(random, Place { bindings: 0, ..beside }, out);
+        node(random, Place { bindings: 0, uses: false, ..below }, out);
+        node(random, Place { bindings: 0, uses: false, ..beside }, out);
     } else if kind == Top {
-        node(random, Place { bindings: 0, pure: true, surveys: false, ..below }, out);
+        node(random, Place { bindings: 0, uses: false, pure: true, surveys: false, ..below }, out);
     } else if gates.contains(&kind) {
-        node(random, Place { bindings: 0, gated: None, ..below }, out);
+        node(random, Place { bindings: 0, uses: false, gated: None, ..below }, out);
     } else {
         node(random, below, out);
         let others = if kind == MultiplyAdd { 2 } else { usize::from(two.contains(&kind)) };
         for _ in 0..others {
             node(random, beside, out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Family, InEights, InPairs, InSixteens, Kind, Plain, Rows, draw};
+
+    /// Draws of a family, as the tests draw them.
+    fn count<F: Family>(cases: std::ops::Range<u64>, counts: &mut std::collections::BTreeMap<String, u32>) {
+        assert!(F::STEP.is_multiple_of((2 * F::FACTS.gate_block).max(2)));
+        for case in cases {
+            for kind in draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 4) {
+                *counts.entry(format!("{kind:?}")).or_default() += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_of_node_is_drawn() {
+        let mut counts = std::collections::BTreeMap::new();
+        count::<Plain>(0..300, &mut counts);
+        count::<Rows>(300..500, &mut counts);
+        count::<InPairs>(500..700, &mut counts);
+        count::<InEights>(700..850, &mut counts);
+        count::<InSixteens>(850..1000, &mut counts);
+        // A binding around a binding takes luck: typed trees have one.
+        counts.insert("Outer".into(), 10);
+        assert_eq!(counts.len(), Kind::COUNT, "{counts:?}");
+        assert!(counts.values().all(|&count| count >= 10), "{counts:?}");
     }
 }

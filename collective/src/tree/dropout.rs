@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use ptx::Value;
+use ptx::{Value, Var};
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::random::{Word, philox};
@@ -134,9 +134,18 @@ impl<X: Node> Node for Dropout<X> {
         let words = match state.words {
             Some((of, words)) if of == pair && lower == 1 => words,
             _ => {
-                let first = part.rows[row].row - lower as u32 * 8;
-                let column = (part.column >> 1) + part.pairs[pair] / 2;
-                words(first, column, offset, seed)
+                let f = part.tile.f;
+                let kept = [0; 4].map(|_: u32| f.variable(u32::MAX));
+                // Nothing is drawn where nothing is left out. The branch also keeps the generators of many elements from
+                // being interleaved, for which registers would not suffice.
+                f.if_(threshold.differs_from(0), || {
+                    let first = part.rows[row].row - lower as u32 * 8;
+                    let column = (part.column >> 1) + part.pairs[pair] / 2;
+                    for (kept, word) in kept.iter().zip(words(first, column, offset, seed)) {
+                        kept.set(word);
+                    }
+                });
+                kept.map(Var::get)
             }
         };
         state.words = Some((pair, words));

@@ -3,6 +3,7 @@
 use core::marker::PhantomData;
 
 use ptx::{Value, Var};
+use typenum::Unsigned;
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::Element;
@@ -153,6 +154,87 @@ impl<T: Element> Node for Load<T> {
 
     fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Bounded {
         host.read::<T>(matrix.element::<T>(at))
+    }
+}
+
+/// A matrix of `P` columns that repeats along N: column j is its column `j mod P`. A table with a row for each row of D and
+/// the columns of one head, say. `P` is a power of two, at least 8.
+#[derive(Clone, Copy, Debug)]
+pub struct Cyclic<T, P>(PhantomData<(T, P)>);
+
+impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
+    type Arguments = MatrixArgument;
+    type Device<'f> = MatrixDevice<'f>;
+    type State<'f> = LoadState<'f, T>;
+    const FACTS: Facts = {
+        assert!(
+            P::U32.is_power_of_two() && P::U32 >= 8,
+            "the columns of a Cyclic matrix are a power of two, at least 8: write Cyclic<bf16, U64>, say"
+        );
+        Facts::LEAF
+    };
+
+    fn name() -> String {
+        format!("m{}mod{}", T::NAME, P::U32)
+    }
+
+    fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        matrix.check::<T>(Shape { n: P::U32, ..shape }, path)
+    }
+
+    fn pairs(matrix: &MatrixArgument) -> bool {
+        matrix.pairs::<T>()
+    }
+
+    fn parameters(matrix: &MatrixArgument, out: &mut Parameters) {
+        out.push(matrix.address);
+        out.push(matrix.pitch);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> MatrixDevice<'f> {
+        MatrixDevice::declare(declare)
+    }
+
+    fn begin<'f>(_tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f, T> {
+        LoadState { matrix: *device, loaded: Vec::new() }
+    }
+
+    fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
+
+    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f, T>) {
+        let (f, bytes, matrix) = (part.tile.f, T::BITS / 8, state.matrix);
+        let offsets: Vec<_> = part
+            .pairs
+            .iter()
+            .map(|&column| ((part.column + column) & (P::U32 - 1)).mul_wide(bytes))
+            .collect();
+        let load_row = |row: usize| {
+            let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.pitch * u64::from(bytes);
+            let load = |(&column, &offset): (&u32, &Value<'f, u64>)| {
+                if part.tile.whole {
+                    return Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base + offset, 0));
+                }
+                let values = [f.variable(0.0), f.variable(0.0)];
+                for ((column, place), value) in (column..).zip([0, bytes.cast_signed()]).zip(values) {
+                    part.if_inside(row, column, || {
+                        value.set(T::widen(f.load_global::<T::Memory>(base + offset, place)));
+                    });
+                }
+                Loaded::Wide(values)
+            };
+            part.pairs.iter().zip(&offsets).map(load).collect()
+        };
+        state.loaded = (0..part.rows.len()).map(load_row).collect();
+    }
+
+    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f, T>, row: usize, pair: usize) -> Pair<'f> {
+        state.loaded[row][pair].widen()
+    }
+
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f, T>) {}
+
+    fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, [row, column]: [u32; 2]) -> Bounded {
+        host.read::<T>(matrix.element::<T>([row, column % P::U32]))
     }
 }
 

@@ -1,0 +1,44 @@
+//! The router of a mixture of experts: `D = softmax of the 2 largest of (A * B + bias) in each row, zero elsewhere`, and how
+//! much each expert gets, added up in a fixed order.
+//!
+//! `cargo run --release --example router`
+
+use falchion::collective::functions::Add;
+use falchion::collective::tree::{
+    Accumulator, Compute, OrderedRow, RowArgument, RowVector, Shape, Sum, TopKSoftmax,
+};
+use falchion::prelude::*;
+use falchion::verify::{Bench, Format};
+
+/// What an expert gets of all rows is the sum of a column.
+type Logits = Compute<Add, (Accumulator, RowVector<bf16>)>;
+type Router = OrderedRow<Sum, TopKSoftmax<U2, Logits>>;
+
+/// Up to 64 experts: a row is one tile's.
+type MyGemm = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Cooperative<U2>>,
+    TreeEpilogue<f32, TmaStore, Router>,
+    Persistent<Grouped<AlongM, U8>>,
+>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut engine: Box<dyn Engine> = match Gpu::new(0) {
+        Ok(gpu) => Box::new(gpu),
+        Err(_) => Box::new(Emulator::new()),
+    };
+    let (tokens, experts) = (300, 64);
+    let mut bench = Bench::new(engine.as_mut(), 1);
+    let bias = RowArgument { address: bench.random(Format::Bf16, experts, 0)?, len: experts };
+    let load = RowArgument { address: bench.upload(&vec![0; 4 * experts as usize])?, len: experts };
+    let scratch = bench.scratch(Router::scratch_bytes(Shape { m: tokens, n: experts }))?;
+    let problem = GemmProblem { m: tokens, n: experts, k: 96 };
+    let checked = bench.check::<MyGemm>(problem, &((load, scratch), ((), ((), bias))))?;
+    println!("{} elements as the tree says, at most {:.2} of the bound off", checked.compared, checked.ratio);
+    let chosen = checked.d.iter().filter(|&&weight| weight > 0.0).count();
+    println!("{chosen} weights for {tokens} tokens");
+    let bytes = bench.read(load.address)?;
+    let loads =
+        bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    println!("the most that an expert gets is {:.1} tokens", loads.fold(0.0, f32::max));
+    Ok(())
+}
