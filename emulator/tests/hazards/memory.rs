@@ -1,6 +1,8 @@
 //! Plain accesses to memory.
 
 use emulator::Fault;
+use ptx::inst::{Shuffle, WarpInst};
+use ptx::{Inst, Operand};
 
 use crate::Case;
 
@@ -59,6 +61,31 @@ pub(crate) fn cases() -> Vec<Case> {
                     k.f.load_shared_vector::<u32, 1>(k.base + k.thread * 4, if k.broken { 4 } else { 0 });
             },
             |f| matches!(f, Fault::SharedUninitialised { offset: 128, bytes: 4 }),
+        ),
+        Case::new(
+            "a thread's copy that reads more than it writes",
+            32,
+            |k| {
+                let read = k.thread / 32 + if k.broken { 20 } else { 12 };
+                k.f.copy_async(16, k.base + k.thread * 16, (k.data + k.thread.mul_wide(16), 0), Some(read));
+                k.f.copy_commit();
+                k.f.copy_wait(0);
+            },
+            |f| matches!(f, Fault::CopySize { read: 20, bytes: 16 }),
+        ),
+        Case::new(
+            "a shuffle from a lane that takes no part",
+            32,
+            |k| {
+                k.f.if_(k.thread.less_than(16), || {
+                    let dst = k.f.uninitialised::<u32>().reg();
+                    let (src, lane) = (k.thread.operand(), Operand::Imm(if k.broken { 16 } else { 8 }));
+                    let (mode, found, members) = (Shuffle::Butterfly, None, Operand::Imm(0xFFFF));
+                    let width = 32;
+                    k.f.emit(Inst::Warp(WarpInst::Shuffle { mode, dst, found, src, lane, width, members }));
+                });
+            },
+            |f| matches!(f, Fault::ShuffleSource { from: 16, members: 0xFFFF }),
         ),
     ]
 }
