@@ -2,7 +2,7 @@
 
 use emulator::Fault;
 use ptx::inst::ProxySpace;
-use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Special, StoreOrder, Value};
+use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Special, Value};
 
 use crate::{BOX_BYTES, Case, Kernel};
 
@@ -189,43 +189,4 @@ pub(crate) fn cases() -> Vec<Case> {
         },
     ];
     cases.into_iter().collect()
-}
-
-/// Two rounds of a hand-over whose flag CTA 1 lowers again: in the broken program both warps raise it, one of them perhaps
-/// when it has been lowered, so that the next round is seen to begin before it has.
-pub(crate) fn raised_twice() -> Case {
-    let program = |k: Kernel<'_>| {
-        let f = k.f;
-        let flag = Location::global(k.flag, 0);
-        let set = |order: fn(Scope) -> StoreOrder, value: u32| {
-            f.store_ordered(order(Scope::Gpu), flag, [f.constant(value)]);
-        };
-        let wait = |value: u32| {
-            k.once(|| {
-                f.loop_(|| {
-                    let [seen] = f.load_ordered::<u32, 1>(LoadOrder::Acquire(Scope::Gpu), flag);
-                    f.break_if(seen.equals(value));
-                });
-            });
-            f.barrier_sync(0, 64);
-        };
-        k.in_cta(0, || {
-            f.repeat(f.constant(2u32), |_| {
-                f.store_global(k.word(), 0, [k.thread]);
-                f.barrier_sync(0, 64);
-                let raises = if k.broken { (k.thread % 32).equals(0) } else { k.thread.equals(0) };
-                f.if_(raises, || set(StoreOrder::Release, 1));
-                wait(0);
-            });
-        });
-        k.in_cta(1, || {
-            f.repeat(f.constant(2u32), |_| {
-                wait(1);
-                let _value = f.load_global::<u32>(k.word(), 0);
-                f.barrier_sync(0, 64);
-                k.once(|| set(StoreOrder::Release, 0));
-            });
-        });
-    };
-    Case { ctas: 2, ..Case::new("a flag raised by two warps", 64, program, race) }
 }
