@@ -19,6 +19,9 @@ pub struct Machine {
     pub step_alone: f64,
     /// The same in taller tiles, whose instructions cover each other's waits.
     pub step_shared: f64,
+    /// By how much a k-tile takes longer where consumers take turns in clusters: a CTA waits for the turns of the others.
+    /// From six shapes, none of them in the records.
+    pub coupled: f64,
     /// Bytes a microsecond that one CTA's threads copy into shared memory in pieces of 16, 8, 4 and fewer bytes. Those of
     /// fewer than 16 are not measured, but estimates from the instructions that it takes.
     pub copied: [f64; 4],
@@ -73,6 +76,7 @@ impl Machine {
             throttle: 0.121,
             step_alone: 0.0098,
             step_shared: 0.000_54,
+            coupled: 1.07,
             copied: [66e3, 30e3, 16e3, 5e3],
             latency: 1.65,
             launch: 2.39,

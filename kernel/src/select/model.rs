@@ -110,6 +110,8 @@ impl Machine {
         let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
         let wait = if m > 64 { self.step_shared } else { self.step_alone };
         let seconds = (math + wait).max(self.latency / f64::from(plan.stages));
+        let coupled = plan.turns() > 0 && plan.cluster_size() > 1;
+        let seconds = if coupled { seconds * self.coupled } else { seconds };
         let seconds = match plan.mainloop.producer {
             Producer::Thread => seconds,
             Producer::Warpgroup => seconds.max(self.copies(plan, call)) + self.step_alone,
