@@ -6,7 +6,7 @@ use collective::{
 };
 use half::{bf16, f16};
 use scheduler::{AlongM, Grouped, Persistent, StreamK};
-use typenum::{U1, U2, U8, U16, U64, U128, U192, U256};
+use typenum::{U1, U2, U8, U16, U64, U128, U256};
 
 use crate::catalogue::{AnyGemm, entry};
 use crate::config::Composed;
@@ -35,9 +35,9 @@ type Medium<A, B, T> = Composed<
     Persistent<Grouped<AlongM, U8>>,
 >;
 
-/// A 256 x 192 tile, the last waves divided along K.
+/// As [`Staged`], with the last waves divided along K. A 256 x 192 tile leaves no registers for the number of the product.
 type Stream<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U256, U192, U64>, Cooperative<U2>>,
+    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
     LinearCombination<T, TmaStore>,
     StreamK<Grouped<AlongM, U8>>,
 >;

@@ -21,7 +21,7 @@ use crate::tree::{NodeError, Path, Shape};
 ///
 /// A consumer warpgroup starts the copies of a tile's first parts, one a buffer, before it multiplies the tile; they
 /// arrive meanwhile. A part is combined in place, and when its copy to D has left the buffer, the next part of C comes in.
-/// With as many buffers as the warpgroup's part of a tile has parts ([`Plan::staging`]) nothing of C is waited for, but
+/// With as many buffers as the warpgroup's part of a tile has parts ([`staging`](field@Plan::staging)) nothing of C is waited for, but
 /// buffers take the place of pipeline stages.
 ///
 /// C is read only where `beta` is not zero; then its address and pitch must be multiples of 16 B, as D's. It may be D
