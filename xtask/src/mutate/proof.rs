@@ -146,7 +146,8 @@ mod tests {
         for gemm in
             extra::kernels().into_iter().chain([kernel::find("medium-f16-mn").expect("a catalogue name")])
         {
-            let row = proved(gemm.as_ref(), 1, 5);
+            // Barrier numbers that are mixed up show under some random schedules only.
+            let row = proved(gemm.as_ref(), 8, 5);
             assert_eq!(row.survived(), 0, "{row:?}");
         }
     }
