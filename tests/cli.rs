@@ -105,6 +105,7 @@ fn several_products_are_verified() {
     }
     for (arguments, words) in [
         (&["--batch", "2", "--rows", "3"][..], &["--batch", "--rows"][..]),
+        (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
         (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),
         (&["--rows", "2", "--config", "small-bf16-kk"], &["small-bf16-kk is Single", "Ragged"]),
         (&["--batch", "2", "--config", "batched-f16-kk"], &["for f16"]),

@@ -67,7 +67,7 @@ pub(crate) struct GemmArgs {
     epilogue: Option<String>,
     /// So many products of the shape in one launch, on random matrices.
     #[arg(long, value_name = "COUNT",
-        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "rows"])]
+        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "rows"], value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Groups of so many rows in one launch, each with a B of its own, on random matrices; groups may be empty.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',',
