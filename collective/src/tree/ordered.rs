@@ -4,12 +4,11 @@
 //! all of them in the order in which they lie there. Nothing waits.
 
 use core::marker::PhantomData;
-use std::collections::BTreeMap;
 
 use ptx::inst::{AtomicOp, AtomicSem, Scope};
 use ptx::{Builder, Location, StoreOrder, Value};
 
-use super::reduce::{Reduce, across, join};
+use super::reduce::{Reduce, RowPartials, across, join_pair};
 use super::{
     Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
     RowArgument, Shape, Visit,
@@ -197,10 +196,7 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
         let values = X::compute(part, &mut state.x, row, pair);
-        let columns = part.pairs[pair]..;
-        for ((column, value), partial) in columns.zip(values).zip(&mut state.partial[pair]) {
-            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
-        }
+        join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
         if row + 1 < part.rows.len() {
             return values;
         }
@@ -276,8 +272,7 @@ impl<Op, X> OrderedColumn<Op, X> {
 pub struct OrderedColumnState<'f, X> {
     result: Value<'f, u64>,
     counters: Value<'f, u64>,
-    /// The rows of the tile, their numbers and what the thread has of them.
-    rows: BTreeMap<usize, (Value<'f, u32>, Option<Value<'f, f32>>)>,
+    rows: RowPartials<'f>,
     x: X,
 }
 
@@ -321,7 +316,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
         OrderedColumnState {
             result: *result,
             counters: *counters,
-            rows: BTreeMap::new(),
+            rows: RowPartials::default(),
             x: X::begin(tile, x),
         }
     }
@@ -331,19 +326,13 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        for row in &part.rows {
-            state.rows.entry(row.index).or_insert((row.row, None));
-        }
+        state.rows.enter(part);
         X::load(part, &mut state.x);
     }
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        if let Some((_, partial)) = state.rows.get_mut(&part.rows[row].index) {
-            for (column, value) in (part.pairs[pair]..).zip(values) {
-                join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
-            }
-        }
+        state.rows.join::<O>(part, row, pair, values);
         values
     }
 
@@ -354,9 +343,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
         let partials = behind_counters(state.counters, (m + 63) >> 6);
         let stride = ((m + 15) >> 4) * 64;
         let own = partials + (first / width).mul_wide(stride);
-        for (row, partial) in state.rows.values() {
-            let Some(partial) = *partial else { continue };
-            let partial = across::<O>(f, partial, &[1, 2]);
+        for (row, partial) in state.rows.across::<O>(f) {
             let stores = (tile.thread % 4).equals(0) & row.less_than(m) & first.less_than(tile.columns.n);
             f.if_(stores, || f.store_global(own + row.mul_wide(4), 0, [partial]));
         }
@@ -462,9 +449,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        for ((column, value), partial) in (part.pairs[pair]..).zip(values).zip(&mut state.partial) {
-            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
-        }
+        join_pair::<O>(part, row, pair, values, &mut state.partial);
         values
     }
 

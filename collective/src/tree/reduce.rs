@@ -151,11 +151,54 @@ pub(super) fn across<'f, O: Reduce>(f: &'f Builder, value: Value<'f, f32>, masks
 }
 
 /// A partial result and what is combined with it.
-pub(super) fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f32>) {
+fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f32>) {
     *partial = Some(match *partial {
         Some(partial) => O::combine(partial, value),
         None => value,
     });
+}
+
+/// Combines two neighbouring values with the partial results of their columns; what is outside changes nothing.
+pub(super) fn join_pair<'f, O: Reduce>(
+    part: &Part<'f>,
+    row: usize,
+    pair: usize,
+    values: Pair<'f>,
+    partial: &mut [Option<Value<'f, f32>>; 2],
+) {
+    for ((column, value), partial) in (part.pairs[pair]..).zip(values).zip(partial) {
+        join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+    }
+}
+
+/// What a thread has of the rows of a tile: their numbers, and what has been reduced of each.
+#[derive(Debug, Default)]
+pub(super) struct RowPartials<'f>(BTreeMap<usize, (Value<'f, u32>, Option<Value<'f, f32>>)>);
+
+impl<'f> RowPartials<'f> {
+    /// Enters the rows of a part.
+    pub(super) fn enter(&mut self, part: &Part<'f>) {
+        for row in &part.rows {
+            self.0.entry(row.index).or_insert((row.row, None));
+        }
+    }
+
+    /// Combines two neighbouring values of a row with what there is of it.
+    pub(super) fn join<O: Reduce>(&mut self, part: &Part<'f>, row: usize, pair: usize, values: Pair<'f>) {
+        if let Some((_, partial)) = self.0.get_mut(&part.rows[row].index) {
+            for (column, value) in (part.pairs[pair]..).zip(values) {
+                join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+            }
+        }
+    }
+
+    /// The rows and what the four lanes that share each have of it together.
+    pub(super) fn across<O: Reduce>(&self, f: &'f Builder) -> Vec<(Value<'f, u32>, Value<'f, f32>)> {
+        self.0
+            .values()
+            .filter_map(|(row, partial)| Some((*row, across::<O>(f, (*partial)?, &[1, 2]))))
+            .collect()
+    }
 }
 
 /// X, which is also reduced over all rows to a row vector: column j of it is `Op` of X's column j. For the gradient of
@@ -221,10 +264,7 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
         let values = X::compute(part, &mut state.x, row, pair);
-        let columns = part.pairs[pair]..;
-        for ((column, value), partial) in columns.zip(values).zip(&mut state.partial[pair]) {
-            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
-        }
+        join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
         if let Some(first) = state.first.filter(|_| row + 1 == part.rows.len()) {
             let partial = state.partial[pair]
                 .map(|partial| partial.map(|partial| across::<O>(f, partial, &[4, 8, 16])));
@@ -257,8 +297,7 @@ pub struct ReduceColumn<Op, X>(PhantomData<(Op, X)>);
 #[derive(Debug)]
 pub struct ReduceColumnState<'f, X> {
     base: Value<'f, u64>,
-    /// The rows of the tile, their numbers and what the thread has of them.
-    rows: BTreeMap<usize, (Value<'f, u32>, Option<Value<'f, f32>>)>,
+    rows: RowPartials<'f>,
     x: X,
 }
 
@@ -293,7 +332,7 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, (base, x): &Self::Device<'f>) -> Self::State<'f> {
-        ReduceColumnState { base: tile.place(*base), rows: BTreeMap::new(), x: X::begin(tile, x) }
+        ReduceColumnState { base: tile.place(*base), rows: RowPartials::default(), x: X::begin(tile, x) }
     }
 
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
@@ -301,27 +340,19 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        for row in &part.rows {
-            state.rows.entry(row.index).or_insert((row.row, None));
-        }
+        state.rows.enter(part);
         X::load(part, &mut state.x);
     }
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        if let Some((_, partial)) = state.rows.get_mut(&part.rows[row].index) {
-            for (column, value) in (part.pairs[pair]..).zip(values) {
-                join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
-            }
-        }
+        state.rows.join::<O>(part, row, pair, values);
         values
     }
 
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
         let f = tile.f;
-        for (row, partial) in state.rows.values() {
-            let Some(partial) = *partial else { continue };
-            let partial = across::<O>(f, partial, &[1, 2]);
+        for (row, partial) in state.rows.across::<O>(f) {
             let leads = (tile.thread % 4).equals(0) & row.less_than(tile.extent.m);
             f.if_(leads, || O::store(f, state.base + row.mul_wide(4), partial));
         }
@@ -393,9 +424,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        for ((column, value), partial) in (part.pairs[pair]..).zip(values).zip(&mut state.partial) {
-            join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
-        }
+        join_pair::<O>(part, row, pair, values, &mut state.partial);
         values
     }
 

@@ -1,0 +1,225 @@
+//! Why a configuration cannot be a kernel, in sentences.
+
+use core::fmt;
+
+use crate::sentence::Sentence;
+
+/// Why a configuration cannot be a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The consumer warpgroups are not 1 to 3.
+    Consumers {
+        /// How many.
+        consumers: u32,
+    },
+    /// Tile M does not split into 64 rows a consumer.
+    TileM {
+        /// Tile M.
+        m: u32,
+        /// Consumer warpgroups.
+        consumers: u32,
+    },
+    /// Tile N is no N of the instruction.
+    TileN {
+        /// Tile N.
+        n: u32,
+    },
+    /// Tile N has no eight columns for the output where the epilogue joins pairs of columns.
+    Halved {
+        /// Tile N.
+        n: u32,
+    },
+    /// Tile N is not whole blocks of gates and ups.
+    Gates {
+        /// Tile N.
+        n: u32,
+        /// Gates and ups of a block.
+        block: u32,
+    },
+    /// A row of an output tile that goes through shared memory is no multiple of 16 bytes.
+    StagedRow {
+        /// Elements of the row.
+        n: u32,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// Tile K is not a multiple of the instruction's K.
+    TileK {
+        /// Tile K.
+        k: u32,
+        /// The instruction's K.
+        step: u32,
+    },
+    /// A tile extent is more than one tensor copy can bring.
+    Box {
+        /// The extent's name.
+        extent: &'static str,
+        /// Its value in elements.
+        elements: u32,
+    },
+    /// The cluster is empty or larger than every device runs.
+    Cluster {
+        /// CTAs along M.
+        m: u32,
+        /// CTAs along N.
+        n: u32,
+        /// Most CTAs.
+        most: u32,
+    },
+    /// Something that no cluster can have.
+    Alone {
+        /// What it is.
+        what: &'static str,
+        /// CTAs along M.
+        m: u32,
+        /// CTAs along N.
+        n: u32,
+    },
+    /// Operands are copied by a warpgroup that there is not.
+    NoProducer,
+    /// A tile extent cannot be shared out among the CTAs of a cluster.
+    Slice {
+        /// The extent's name.
+        extent: &'static str,
+        /// Its value in elements.
+        elements: u32,
+        /// CTAs that share it.
+        ctas: u32,
+    },
+    /// Too few stages were asked for.
+    Stages {
+        /// How many.
+        stages: u32,
+        /// How many are needed.
+        least: u32,
+    },
+    /// The stages do not fit into shared memory.
+    Shared {
+        /// How many stages.
+        stages: u32,
+        /// Bytes they need with everything else.
+        need: u32,
+        /// Bytes a CTA has.
+        have: u32,
+    },
+    /// The accumulators do not fit into the registers.
+    Registers {
+        /// Registers a consumer thread needs.
+        need: u32,
+        /// Registers it can have.
+        have: u32,
+        /// Consumer warpgroups.
+        consumers: u32,
+    },
+}
+
+impl PlanError {
+    /// The error as one sentence, in constants too.
+    pub const fn sentence(self) -> Sentence {
+        let s = Sentence::new();
+        match self {
+            Self::Consumers { consumers } => s
+                .text("the kernel has ")
+                .number(consumers)
+                .text(" consumer warpgroups, 1 to 3 are possible: change Cooperative<U2>"),
+            Self::TileM { m, consumers } => s
+                .text("tile M is ")
+                .number(m)
+                .text(", not a multiple of ")
+                .number(consumers.saturating_mul(64))
+                .text(" (64 rows for each of ")
+                .number(consumers)
+                .text(" consumer warpgroups): change tile M or the consumers"),
+            Self::TileN { n } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", wgmma has N from 8 to 256 in steps of 8: change tile N"),
+            Self::Halved { n } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", an epilogue that joins pairs of columns needs a multiple of 16: change tile N"),
+            Self::Gates { n, block } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", blocks of gates and ups are ")
+                .number(block)
+                .text(" columns: make tile N a multiple of that, or use Blocks<U8>"),
+            Self::StagedRow { n, bits } => s
+                .text("a row of an output tile is ")
+                .number(n)
+                .text(" elements of ")
+                .number(bits)
+                .text(" bits, a tensor store needs a multiple of 16 B: change tile N or store directly"),
+            Self::TileK { k, step } => s
+                .text("tile K is ")
+                .number(k)
+                .text(", not a positive multiple of ")
+                .number(step)
+                .text(", the K of one wgmma: change tile K"),
+            Self::Box { extent, elements } => s
+                .text(extent)
+                .text(" is ")
+                .number(elements)
+                .text(", a tensor copy brings at most 256 along it: lower it"),
+            Self::Cluster { m, n, most } => s
+                .text("the cluster is ")
+                .number(m)
+                .text(" x ")
+                .number(n)
+                .text(" CTAs, 1 to ")
+                .number(most)
+                .text(" are possible: change Cluster<U2, U1>"),
+            Self::Alone { what, m, n } => s
+                .text("the cluster is ")
+                .number(m)
+                .text(" x ")
+                .number(n)
+                .text(" CTAs, but ")
+                .text(what)
+                .text(" works alone: use Cluster<U1, U1>"),
+            Self::NoProducer => s.text(
+                "operands are copied by a producer warpgroup, and Unspecialised has none: use Cooperative<U2>",
+            ),
+            Self::Slice { extent, elements, ctas } => s
+                .text(extent)
+                .text(" is ")
+                .number(elements)
+                .text(", not a multiple of ")
+                .number(ctas.saturating_mul(8))
+                .text(" (8 for each of ")
+                .number(ctas)
+                .text(" CTAs that share the operand): change it or the cluster"),
+            Self::Stages { stages, least } => s
+                .text("the pipeline has ")
+                .number(stages)
+                .text(" stages, it needs ")
+                .number(least)
+                .text(" or more: raise the stages"),
+            Self::Shared { stages, need, have } => s
+                .text("")
+                .number(stages)
+                .text(" stages need ")
+                .number(need)
+                .text(" B of shared memory, a CTA has ")
+                .number(have)
+                .text(" B: lower the stages or the tile"),
+            Self::Registers { need, have, consumers } => s
+                .text("a consumer thread needs ")
+                .number(need)
+                .text(" registers, with ")
+                .number(consumers)
+                .text(" consumer warpgroups it has ")
+                .number(have)
+                .text(": lower tile M or N, or change the consumers"),
+        }
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.sentence().as_str())
+    }
+}
+
+impl std::error::Error for PlanError {}

@@ -1,0 +1,163 @@
+//! What mainloops and epilogues ask of a plan.
+
+use cute_rs::atom::Major;
+use ptx::WgmmaTypes;
+
+use crate::operand::CachePolicy;
+
+/// How the warpgroups of a CTA divide the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// One producer warpgroup; the consumers share each tile, an equal part of its rows each.
+    Cooperative,
+    /// One producer warpgroup; the consumers take turns, a whole tile each.
+    Pingpong,
+    /// No producer: every warpgroup multiplies its part of the tile's rows, and one of their threads loads.
+    Unspecialised,
+}
+
+/// Who arrives on a stage's empty barrier when a consumer warpgroup has finished with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrivals {
+    /// One thread. A `wgmma` is one operation of the warpgroup: where it is complete for one warp, it is for all.
+    Warpgroup,
+    /// One thread of each warp.
+    Warp,
+    /// Every thread.
+    Thread,
+}
+
+impl Arrivals {
+    /// Arrivals of a warpgroup.
+    pub const fn count(self) -> u32 {
+        match self {
+            Self::Warpgroup => 1,
+            Self::Warp => 4,
+            Self::Thread => 128,
+        }
+    }
+}
+
+/// Who brings operands into the stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Producer {
+    /// One thread starts tensor copies, which fill the stages by themselves.
+    Thread,
+    /// Every thread of the producer warpgroup copies a part of each stage.
+    Warpgroup,
+}
+
+impl Producer {
+    /// Arrivals that say that a stage is full.
+    pub const fn arrivals(self) -> u32 {
+        match self {
+            Self::Thread => 1,
+            Self::Warpgroup => 128,
+        }
+    }
+
+    /// What addresses and leading dimensions of operands of this element width must be a multiple of, in bytes.
+    pub const fn alignment(self, element_bits: u32) -> u32 {
+        match self {
+            Self::Thread => 16,
+            Self::Warpgroup => element_bits / 8,
+        }
+    }
+
+    /// What a producer thread keeps of its registers. One that starts copies keeps the fewest that `setmaxnreg` allows;
+    /// one that copies holds up to [`CHUNKS`](Self::CHUNKS) chunks, element by element, between loads and stores.
+    pub(super) const fn registers(self) -> u32 {
+        match self {
+            Self::Thread => 24,
+            Self::Warpgroup => 104,
+        }
+    }
+
+    /// Chunks of 16 B that a copying thread loads before it stores the first.
+    pub const CHUNKS: u32 = 8;
+}
+
+/// What a mainloop asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MainloopSpec {
+    /// The matrix instruction's types.
+    pub types: WgmmaTypes,
+    /// A's contiguous direction.
+    pub a_major: Major,
+    /// B's contiguous direction.
+    pub b_major: Major,
+    /// What L2 does with the lines of A and of B.
+    pub cache: [CachePolicy; 2],
+    /// Tile extents (M, N, K) in elements.
+    pub tile: [u32; 3],
+    /// How warpgroups divide the work.
+    pub roles: Roles,
+    /// Who brings operands into the stages.
+    pub producer: Producer,
+    /// Warpgroups that multiply.
+    pub consumers: u32,
+    /// Who tells the producer that a stage is free.
+    pub arrivals: Arrivals,
+    /// CTAs of a cluster along M and N.
+    pub cluster: [u32; 2],
+    /// Pipeline stages, or `None` for as many as fit.
+    pub stages: Option<u32>,
+}
+
+/// What an epilogue needs tiles to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TileNeeds {
+    /// Tile N is a multiple of so many columns.
+    pub columns: u32,
+    /// Tiles are finished whole, by one CTA each.
+    pub whole: bool,
+    /// The output is no wider than a tile.
+    pub rows: bool,
+}
+
+impl TileNeeds {
+    /// Nothing.
+    pub const NONE: Self = Self { columns: 1, whole: false, rows: false };
+}
+
+/// What an epilogue asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EpilogueSpec {
+    /// Bits of an output element that goes through shared memory; 0 where none does.
+    pub staged_bits: u32,
+    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    pub buffers: u32,
+    /// Registers a thread needs beside the accumulators.
+    pub registers: u32,
+    /// How often it halves the columns: D has `N >> halvings` of them.
+    pub halvings: u32,
+    /// What it needs tiles to be.
+    pub needs: TileNeeds,
+    /// It stores the transpose of what the mainloop computes: the kernel's A is the caller's B, and the other way round.
+    pub transposed: bool,
+    /// Tensor copies bring C into the buffers that D leaves from.
+    pub sourced: bool,
+}
+
+impl MainloopSpec {
+    /// Warpgroups of a CTA.
+    pub const fn warpgroups(&self) -> u32 {
+        match self.roles {
+            Roles::Cooperative | Roles::Pingpong => 1 + self.consumers,
+            Roles::Unspecialised => self.consumers,
+        }
+    }
+
+    /// Consumer warpgroups that share a tile.
+    pub const fn sharing(&self) -> u32 {
+        match self.roles {
+            Roles::Cooperative | Roles::Unspecialised => self.consumers,
+            Roles::Pingpong => 1,
+        }
+    }
+
+    /// 64-row blocks of a tile that one warpgroup computes.
+    pub const fn blocks(&self) -> u32 {
+        self.tile[0] / self.sharing() / 64
+    }
+}
