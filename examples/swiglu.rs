@@ -1,18 +1,18 @@
-//! A gated MLP in two kernels: `H = silu(X * G) * (X * U)` in one product with alternating columns of G and U, then
-//! `Y = H * V`. H never exists at twice its width.
+//! A gated MLP in two kernels: `H = silu(X * G) * (X * U)` in one product, then `Y = H * V`. The weights G and U lie behind each
+//! other as they are stored: nothing is rearranged, and H never exists at twice its width.
 //!
 //! `cargo run --release --example swiglu`
 
-use falchion::collective::tree::{Scaled, ScaledArguments, SwiGlu};
+use falchion::collective::tree::{Scaled, ScaledArguments, SwiGluSplit};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U8>>;
-/// D has half of the columns of the product.
+/// D has half of the columns of the product: each tile takes gates from G and the ups to them from U.
 type Gate = Composed<
     TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>,
-    TreeEpilogue<bf16, TmaStore, SwiGlu>,
+    TreeEpilogue<bf16, TmaStore, SwiGluSplit>,
     Bands,
 >;
 type Down = Composed<

@@ -23,7 +23,7 @@ pub mod tables;
 pub mod tree;
 
 pub use format::Format;
-pub use fusions::{Fused, Fusion, Ready, fusions};
+pub use fusions::{Fused, FusedGemm, Fusion, Ready, fused_catalogue, fusions};
 pub use matrix::{HostMatrix, Order};
 pub use oracle::Sums;
 pub use product::{Mismatch, Outcome, Product, RunError};

@@ -2,7 +2,7 @@
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
-use falchion::collective::{Fast, Fastest, Store};
+use falchion::collective::{CopyWgmma, Fast, Fastest, Store};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -161,6 +161,49 @@ fn gated_pairs() {
         let around = RowArgument { address: vector(bench, n / 2), len: n / 2 };
         ((), (around, (zeros(bench, 1), ((), ((), ((), inside))))))
     });
+}
+
+#[test]
+fn pairs_of_split_weights() {
+    type SwiGlu = Gated<Glu<Silu>, Accumulator, Split>;
+    // F in whole tiles, across an edge of both halves, less than a tile; and of no whole pair of 16 bytes.
+    let shapes = [(128, 128, 64), (70, 80, 72), (3, 16, 8)];
+    run::<Small<DirectStore, SwiGlu>>(&shapes, |_, _| ((), ()));
+    run::<Small<TmaStore, SwiGlu>>(&shapes, |_, _| ((), ()));
+    run::<Small<DirectStore, SwiGlu>>(&[(66, 44, 8), (1, 4, 8)], |_, _| ((), ()));
+    // Nodes inside see N columns where they lie.
+    type Inside = Gated<Glu<Relu>, AuxStore<bf16, Compute<Add, (Accumulator, RowVector<bf16>)>>, Split>;
+    run::<Small<TmaStore, Inside>>(&shapes, |bench, GemmProblem { m, n, .. }| {
+        let row = RowArgument { address: vector(bench, n), len: n };
+        let aux = bench.output((m * n * 2) as usize).expect("memory");
+        ((), (MatrixArgument { address: aux, pitch: n.into() }, ((), ((), row))))
+    });
+    // Every way of bringing B: along N, by two CTAs of a cluster and by four, chunk by chunk.
+    type E<S> = TreeEpilogue<bf16, S, SwiGlu>;
+    type Kn = Operands<KMajor<bf16>, MnMajor<bf16>>;
+    type Bands = Persistent<Grouped<AlongM, U2>>;
+    type Roles<C> = Cooperative<U1, C>;
+    let shapes = [(256, 256, 64), (200, 144, 72)];
+    let none = |_: &mut Bench<'_>, _: GemmProblem| ((), ());
+    run::<Composed<TmaWgmma<Kn, Tile<U64, U96, U64>, Roles<Cluster<U1, U1>>>, E<TmaStore>, Bands>>(
+        &shapes, none,
+    );
+    run::<Composed<TmaWgmma<Kn, Tile<U64, U64, U64>, Roles<Cluster<U2, U1>>>, E<TmaStore>, Bands>>(
+        &shapes, none,
+    );
+    run::<Composed<TmaWgmma<Kk, Tile<U64, U64, U64>, Roles<Cluster<U2, U2>>>, E<TmaStore>, Bands>>(
+        &shapes, none,
+    );
+    run::<Composed<TmaWgmma<Kk, Tile<U64, U64, U64>, Roles<Cluster<U4, U1>>>, E<TmaStore>, Bands>>(
+        &shapes, none,
+    );
+    let odd = [(200, 144, 71), (65, 20, 9)];
+    run::<Composed<CopyWgmma<Kk, Tile<U64, typenum::U48, U128>, Cooperative<U1>>, E<DirectStore>, Bands>>(
+        &odd, none,
+    );
+    run::<Composed<CopyWgmma<Kn, Tile<U64, U96, U64>, Cooperative<U1>>, E<DirectStore>, Bands>>(&odd, none);
+    type Divided = StreamK<AlongM, Ordered>;
+    run::<Composed<TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>, E<TmaStore>, Divided>>(&shapes, none);
 }
 
 #[test]

@@ -1,10 +1,11 @@
-//! Results of every element type, stored in both ways, on the emulator.
+//! Results of every element type, stored in every way, of every mainloop and scheduler, on the emulator.
 
-use falchion::collective::functions::Multiply;
+use falchion::collective::functions::{Gelu, Multiply, MultiplyAdd};
 use falchion::collective::tree::*;
-use falchion::collective::{Element, F8E4M3, F8E5M2, Store};
+use falchion::collective::{CopyWgmma, Element, F8E4M3, F8E5M2, Fast, Store, Transposed, Unspecialised};
 use falchion::prelude::*;
-use falchion::verify::Bench;
+use falchion::verify::{Bench, Sample};
+use scheduler::Dynamic;
 
 /// factor * acc, stored as `T` from tiles of 64 x `N`.
 type Scaled<T, S, N> = Composed<
@@ -31,6 +32,8 @@ fn stored<T: Element>()
 where
     DirectStore: Store<T>,
     TmaStore: Store<T>,
+    Transposed<DirectStore>: Store<T>,
+    Transposed<TmaStore>: Store<T>,
 {
     let shapes = [(64, 128, 64), (70, 80, 72), (1, 16, 8)];
     for (m, n, k) in shapes {
@@ -41,10 +44,14 @@ where
             check::<Scaled<T, TmaStore, U32>>(problem, factor);
             check::<Scaled<T, TmaStore, U64>>(problem, factor);
             check::<Scaled<T, TmaStore, U256>>(problem, factor);
+            check::<Scaled<T, Transposed<DirectStore>, U16>>(problem, factor);
+            check::<Scaled<T, Transposed<TmaStore>, U16>>(problem, factor);
+            check::<Scaled<T, Transposed<TmaStore>, U64>>(problem, factor);
         }
     }
     for (m, n, k) in [(67, 41, 64), (3, 1, 8), (2, 7, 8)] {
         check::<Scaled<T, DirectStore, U32>>(GemmProblem { m, n, k }, 0.25);
+        check::<Scaled<T, Transposed<DirectStore>, U8>>(GemmProblem { m, n, k }, 0.25);
     }
 }
 
@@ -64,4 +71,56 @@ fn results_in_16_bits() {
 fn results_in_8_bits() {
     stored::<F8E4M3>();
     stored::<F8E5M2>();
+}
+
+/// `gelu(scale * acc + bias)`, scales of rows, biases of columns; the sums of its columns; the gelu's operand.
+type Tree = ReduceRow<
+    Sum,
+    Compute<
+        Gelu<Fast>,
+        (AuxStore<bf16, Compute<MultiplyAdd, (Accumulator, ColumnVector<bf16>, RowVector<bf16>)>>,),
+    >,
+>;
+
+/// Whole tiles, and edges of both directions.
+fn tree<C>()
+where
+    C: GemmConfig,
+    C::Epilogue: falchion::collective::HasTree<Tree = Tree>
+        + falchion::collective::Epilogue<Arguments = <Tree as Node>::Arguments>,
+{
+    for (m, n, k) in [(256, 256, 64), (200, 136, 200)] {
+        let mut engine = Emulator::new().with_multiprocessors(3);
+        let mut bench = Bench::new(&mut engine, 12);
+        let arguments = Tree::sample(&mut bench, Shape { m, n }).expect("memory");
+        if let Err(error) = bench.check::<C>(GemmProblem { m, n, k }, &arguments) {
+            panic!("{} at {m} x {n} x {k}: {error}", Gemm::<C>::name());
+        }
+    }
+}
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Block = Tile<U128, U64, U64>;
+
+/// Every mainloop under every scheduler, with D stored by copies as it is computed and transposed.
+macro_rules! matrix {
+    ($($name:ident $mainloop:ty;)*) => {$(
+        #[test]
+        fn $name() {
+            matrix!($mainloop: OneTile<AlongM>, Persistent<Grouped<AlongM, U2>>, Dynamic<AlongN>, StreamK<AlongM, Ordered>,
+                StreamK<AlongN, Atomic>, StreamK<AlongM, Separate>);
+        }
+    )*};
+    ($mainloop:ty: $($scheduler:ty),*) => {$(
+        tree::<Composed<$mainloop, TreeEpilogue<bf16, TmaStore, Tree>, $scheduler>>();
+        tree::<Composed<$mainloop, TreeEpilogue<bf16, Transposed<TmaStore>, Tree>, $scheduler>>();
+    )*};
+}
+
+matrix! {
+    cooperative_consumers TmaWgmma<Kk, Block, Cooperative<U2>>;
+    clusters TmaWgmma<Kk, Block, Cooperative<U2, Cluster<U1, U2>>>;
+    consumers_that_take_turns TmaWgmma<Kk, Block, Pingpong>;
+    no_producer TmaWgmma<Kk, Block, Unspecialised<U2>>;
+    copied_operands CopyWgmma<Kk, Block, Cooperative<U2>>;
 }

@@ -36,89 +36,99 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
     }
 }
 
-/// The kernels that fusions are for, with a tree.
-fn fused<X: collective::tree::Node>() -> Vec<kernel::Program> {
-    use falchion::prelude::*;
-    type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
-    type E<X> = TreeEpilogue<bf16, TmaStore, X>;
-    type Bands = Persistent<Grouped<AlongM, U8>>;
-    type Long<X> = Composed<TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>, E<X>, Bands>;
-    type Wide<X> = Composed<TmaWgmma<Kk, Tile<U256, U192, U64>, Cooperative<U2>>, E<X>, Bands>;
-    type Turns<X> = Composed<TmaWgmma<Kk, Tile<U128, U128, U64>, Pingpong>, E<X>, Bands>;
-    type Direct<X> = Composed<
-        TmaWgmma<Kk, Tile<U128, U256, U64>, Cooperative<U2>>,
-        TreeEpilogue<bf16, DirectStore, X>,
-        Bands,
-    >;
-    let programs = [
-        Gemm::<Long<X>>::program(),
-        Gemm::<Wide<X>>::program(),
-        Gemm::<Turns<X>>::program(),
-        Gemm::<Direct<X>>::program(),
-    ];
-    programs.into_iter().map(|program| program.expect("a legal program")).collect()
+/// A kernel that the assembler refuses or complains of, and how.
+fn refused(name: &str, program: &kernel::Program) -> Option<String> {
+    let report = assemble(name, program.text());
+    let complaints = complaints(&report).join("\n");
+    (!report.accepted || !complaints.is_empty()).then(|| format!("{name}: {complaints}"))
 }
 
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn fused_kernels_assemble_without_spills_or_serialization() {
-    use collective::tree::*;
-    use half::bf16;
-    let programs = [
-        fused::<LinearBias<bf16>>(),
-        fused::<LinearBiasGelu<bf16>>(),
-        fused::<LinearBiasSilu<bf16>>(),
-        fused::<LinearResidual<bf16>>(),
-        fused::<RowScaled<bf16>>(),
-        fused::<SwiGlu>(),
-        fused::<GeGlu>(),
-        fused::<Amax<LinearBias<bf16>>>(),
-        fused::<ReduceRow<Sum, AuxStore<bf16, LinearBias<bf16>>>>(),
-        fused::<ReduceColumn<Sum, LinearBias<bf16>>>(),
-    ];
-    let failures: Vec<String> = programs
-        .iter()
-        .flatten()
+    use rayon::prelude::*;
+    let catalogue = falchion::verify::fused_catalogue();
+    assert!(catalogue.len() >= 90);
+    let failures: Vec<String> = catalogue
+        .into_par_iter()
+        .filter_map(|kernel| refused(&kernel.name(), &kernel.program().expect("a legal program")))
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
+/// Every function in the largest tiles that two warpgroups share, D stored in either way.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn functions_in_large_tiles_assemble_without_spills() {
+    use collective::functions::*;
+    use collective::tree::{Accumulator, Compute, Node, ReduceColumn, RowVector, Sum};
+    use collective::{Exact, Fast, Fastest};
+    use falchion::prelude::*;
+    use rayon::prelude::*;
+    type Program = fn() -> kernel::Program;
+    fn with<S: collective::Store<bf16>, X: Node>() -> kernel::Program {
+        type Long<S, X> = Composed<
+            TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+            TreeEpilogue<bf16, S, X>,
+            Persistent<Grouped<AlongM, U8>>,
+        >;
+        Gemm::<Long<S, X>>::program().expect("a legal program")
+    }
+    type Biased = Compute<Add, (Accumulator, RowVector<bf16>)>;
+    let mut all: Vec<Program> = vec![with::<TmaStore, ReduceColumn<Sum, Biased>>];
+    macro_rules! of {
+        ($($function:ty),*) => {
+            all.extend([$(
+                with::<TmaStore, Compute<$function, (Biased,)>> as Program,
+                with::<DirectStore, Compute<$function, (Biased,)>>,
+            )*]);
+        };
+    }
+    of!(Relu, LeakyRelu, ThresholdRelu, Clamp, HardSwish, Sigmoid<Exact>, Sigmoid<Fast>, Sigmoid<Fastest>);
+    of!(Tanh<Exact>, Tanh<Fast>, Tanh<Fastest>, Silu<Exact>, Silu<Fast>, Silu<Fastest>);
+    of!(Gelu<Exact>, Gelu<Fast>, Gelu<Fastest>, GeluTanh<Exact>, GeluTanh<Fast>, GeluTanh<Fastest>);
+    let failures: Vec<String> = all
+        .into_par_iter()
         .filter_map(|program| {
-            let report = assemble(program.name(), program.text());
-            let complaints = complaints(&report).join("\n");
-            (!report.accepted || !complaints.is_empty()).then(|| format!("{}: {complaints}", program.name()))
+            let program = program();
+            refused(program.name(), &program)
         })
         .collect();
     assert_eq!(failures, [""; 0]);
 }
 
 /// A tree of a family in a 128 x 256 tile, as the assembler sees it.
-fn random_tree<F: random::Family>(case: u64) -> Option<String> {
+fn random_tree<F: random::Family, S: collective::Store<half::bf16>>(case: u64) -> Option<String> {
     use falchion::prelude::*;
-    type Long<X> = Composed<
+    type Long<S, X> = Composed<
         TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
-        TreeEpilogue<bf16, TmaStore, X>,
+        TreeEpilogue<bf16, S, X>,
         Persistent<Grouped<AlongM, U8>>,
     >;
     let tree = random::draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 3);
-    let program = Gemm::<Long<random::Random<F>>>::program().expect("a legal program");
-    let report = assemble(&format!("random-{case}"), program.text());
-    let complaints = complaints(&report).join("\n");
-    (!report.accepted || !complaints.is_empty()).then(|| format!("case {case}, {tree:?}: {complaints}"))
+    let program = Gemm::<Long<S, random::Random<F>>>::program().expect("a legal program");
+    refused(&format!("random-{case}"), &program).map(|complaints| format!("{tree:?}: {complaints}"))
 }
 
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn random_trees_assemble_without_spills() {
-    use random::{InEights, InPairs, InSixteens, Plain, Rows};
+    use collective::{TmaStore, Transposed};
+    use random::{InEights, InHalves, InPairs, InSixteens, Plain, Rows, Turned};
     use rayon::prelude::*;
     type Check = fn(u64) -> Option<String>;
-    const FAMILIES: [Check; 6] = [
-        random_tree::<Plain>,
-        random_tree::<Plain>,
-        random_tree::<Rows>,
-        random_tree::<InPairs>,
-        random_tree::<InEights>,
-        random_tree::<InSixteens>,
+    const FAMILIES: [Check; 8] = [
+        random_tree::<Plain, TmaStore>,
+        random_tree::<Plain, TmaStore>,
+        random_tree::<Rows, TmaStore>,
+        random_tree::<InPairs, TmaStore>,
+        random_tree::<InEights, TmaStore>,
+        random_tree::<InSixteens, TmaStore>,
+        random_tree::<InHalves, TmaStore>,
+        random_tree::<Turned, Transposed<TmaStore>>,
     ];
     let failures: Vec<String> =
-        (0..200u64).into_par_iter().filter_map(|case| FAMILIES[case as usize / 3 % 6](case)).collect();
+        (0..200u64).into_par_iter().filter_map(|case| FAMILIES[case as usize / 3 % 8](case)).collect();
     assert!(failures.is_empty(), "{} of 200:\n{}", failures.len(), failures.join("\n"));
 }
 

@@ -4,22 +4,25 @@ mod random;
 
 use falchion::collective::functions::*;
 use falchion::collective::tree::*;
-use falchion::collective::{Fast, Fastest};
+use falchion::collective::{Fast, Fastest, Transposed};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Sample, TreeError};
-use random::{Family, InEights, InPairs, InSixteens, Plain, Random, Rows, draw};
+use random::{Family, InEights, InHalves, InPairs, InSixteens, Plain, Random, Rows, Turned, draw};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Bands = Persistent<Grouped<AlongM, U2>>;
 type One<S, X> =
     Composed<TmaWgmma<Kk, Tile<U64, U32, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
+/// For few rows of D where it stores the transpose: 8 of them.
+type Few<S, X> =
+    Composed<TmaWgmma<Kk, Tile<U128, U8, U64>, Cooperative<U1>>, TreeEpilogue<bf16, S, X>, OneTile<AlongN>>;
 type Turns<S, X> = Composed<TmaWgmma<Kk, Tile<U128, U96, U64>, Pingpong>, TreeEpilogue<bf16, S, X>, Bands>;
 
 type Check = fn(&mut Bench<'_>, GemmProblem, u32) -> Result<(), TreeError>;
 
 fn check<X: Sample>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
     let halvings = X::FACTS.halvings.unwrap_or(0);
-    let step = (X::FACTS.gate_block * 2).max(1);
+    let step = if X::FACTS.gate_block == Facts::SPLIT { 4 } else { (X::FACTS.gate_block * 2).max(1) };
     let problem = GemmProblem { n: problem.n.next_multiple_of(step), ..problem };
     let columns = problem.n >> halvings;
     let arguments = X::sample(bench, Shape { m: problem.m, n: columns })?;
@@ -39,7 +42,7 @@ type Column = ColumnVector<bf16>;
 type Matrix = Load<bf16>;
 type Half = Constant<U1, U2>;
 
-const TREES: [Check; 30] = [
+const TREES: [Check; 32] = [
     check::<Accumulator>,
     check::<Times<Half, Plus<Accumulator, Row>>>,
     check::<Plus<Times<Row, Accumulator>, Times<Column, Matrix>>>,
@@ -70,6 +73,10 @@ const TREES: [Check; 30] = [
     check::<OrderedScalar<Sum, Plus<Accumulator, Column>>>,
     check::<Dropout<AuxStore<bf16, Dropout<Accumulator>>>>,
     check::<LinearBiasScaled<bf16>>,
+    check::<Gated<Glu<Silu<Fast>>, Rotate<Dropout<AuxStore<bf16, Plus<Accumulator, Row>>>, Matrix>, Split>>,
+    check::<
+        OrderedRow<Sum, Plus<Row, Gated<Glu<Relu>, ReduceColumn<Sum, ReduceRow<Sum, Accumulator>>, Split>>>,
+    >,
 ];
 
 #[test]
@@ -112,10 +119,26 @@ fn run<F: Family>(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> R
     Ok(())
 }
 
+/// The same in kernels that compute D's transpose.
+fn run_turned(bench: &mut Bench<'_>, problem: GemmProblem, kernel: u32) -> Result<(), TreeError> {
+    type X = Random<Turned>;
+    let problem = GemmProblem { n: problem.n.next_multiple_of(2), ..problem };
+    let arguments = X::sample(bench, Shape { m: problem.m, n: problem.n })?;
+    match (problem.n.is_multiple_of(8) && kernel & 2 != 0, kernel & 1 != 0) {
+        (false, false) => bench.check::<One<Transposed<DirectStore>, X>>(problem, &arguments)?,
+        (false, true) => bench.check::<Few<Transposed<DirectStore>, X>>(problem, &arguments)?,
+        (true, false) => bench.check::<Turns<Transposed<TmaStore>, X>>(problem, &arguments)?,
+        (true, true) => bench.check::<Few<Transposed<TmaStore>, X>>(problem, &arguments)?,
+    };
+    Ok(())
+}
+
 fn draw_and_run<F: Family>(case: u64, problem: GemmProblem, kernel: u32) -> Option<String> {
     let tree = draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 4);
     let mut engine = Emulator::new().with_multiprocessors(3);
-    let result = run::<F>(&mut Bench::new(&mut engine, case), problem, kernel);
+    let mut bench = Bench::new(&mut engine, case);
+    let run = if F::UNORDERED { run_turned } else { run::<F> };
+    let result = run(&mut bench, problem, kernel);
     result.err().map(|error| format!("case {case}, {tree:?}, {problem:?}, kernel {kernel}: {error}"))
 }
 
@@ -125,13 +148,15 @@ fn random_trees_on_random_shapes() {
     use rayon::prelude::*;
     const CASES: u64 = 1000;
     type Run = fn(u64, GemmProblem, u32) -> Option<String>;
-    const FAMILIES: [Run; 6] = [
+    const FAMILIES: [Run; 8] = [
         draw_and_run::<Plain>,
         draw_and_run::<Plain>,
         draw_and_run::<Rows>,
         draw_and_run::<InPairs>,
         draw_and_run::<InEights>,
         draw_and_run::<InSixteens>,
+        draw_and_run::<InHalves>,
+        draw_and_run::<Turned>,
     ];
     let failures: Vec<String> = (0..CASES)
         .into_par_iter()
@@ -139,7 +164,7 @@ fn random_trees_on_random_shapes() {
             let mut random = fastrand::Rng::with_seed(case + CASES);
             let mut extent = |most: u32, step: u32| random.u32(1..=most / step) * step;
             let (m, n, k) = (extent(150, 1), extent(100, 2), extent(72, 8));
-            FAMILIES[case as usize / 4 % 6](case, GemmProblem { m, n, k }, random.u32(..4))
+            FAMILIES[case as usize / 4 % 8](case, GemmProblem { m, n, k }, random.u32(..4))
         })
         .collect();
     assert!(failures.is_empty(), "{} of {CASES}:\n{}", failures.len(), failures.join("\n"));

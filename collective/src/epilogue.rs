@@ -1,6 +1,7 @@
 //! Collective epilogues: from accumulators to the output in memory.
 
 mod linear;
+mod parts;
 mod sourced;
 mod store;
 mod transposed;

@@ -163,11 +163,16 @@ impl Plan {
         if let Err(error) = Self::cluster(&mainloop) {
             return Err(error);
         }
+        let sharers = mainloop.cluster[0];
+        if epilogue.split && sharers > 1 && matches!(mainloop.b_major, Major::K) && !sharers.is_multiple_of(2)
+        {
+            return Err(PlanError::Split { ctas: sharers });
+        }
         let registers = match Self::registers(&mainloop, &epilogue) {
             Ok(registers) => registers,
             Err(error) => return Err(error),
         };
-        let stage = Self::stage(&mainloop);
+        let stage = Self::stage(&mainloop, epilogue.split);
         let have = Self::TARGET.limits().shared_bytes;
         let per_stage = stage.bytes + 2 * MBARRIER_BYTES;
         let staging = Self::staging(&mainloop, &epilogue);
@@ -255,11 +260,12 @@ impl Plan {
         Ok(())
     }
 
-    const fn stage(mainloop: &MainloopSpec) -> StagePlan {
+    const fn stage(mainloop: &MainloopSpec, split: bool) -> StagePlan {
         let [m, n, k] = mainloop.tile;
         let bits = mainloop.types.element_bits();
         let a_swizzle = smem::widest_mode(mainloop.a_major, bits, m, k);
-        let b_swizzle = smem::widest_mode(mainloop.b_major, bits, n, k);
+        // A box has columns of one half.
+        let b_swizzle = smem::widest_mode(mainloop.b_major, bits, if split { n / 2 } else { n }, k);
         let a_bytes = m * k * bits / 8;
         let b_bytes = n * k * bits / 8;
         let b_offset = round_up(a_bytes, b_swizzle.alignment());
@@ -378,6 +384,17 @@ impl Plan {
     pub const fn operand_batches(&self) -> [bool; 2] {
         let [a, b] = self.form.operands();
         if self.swapped() { [b, a] } else { [a, b] }
+    }
+
+    /// What N must be a multiple of where a tile has columns of both halves of N: pairs of columns stay pairs in either
+    /// half, and where B is read along N both begin where copies may.
+    pub const fn split_step(&self) -> u32 {
+        let MainloopSpec { b_major, types, producer, .. } = self.mainloop;
+        let bits = types.element_bits();
+        match b_major {
+            Major::Mn => 2 * max(2, producer.alignment(bits) * 8 / bits),
+            Major::K => 4,
+        }
     }
 
     /// Whether rows of the kernel's operand A, and of B, are those of several groups behind each other.

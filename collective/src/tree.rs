@@ -13,7 +13,7 @@
 //! | [`Load<T>`](Load), [`Residual<T>`](Residual) | an element of a matrix, or a multiple of it |
 //! | [`Cyclic<T, P>`](Cyclic) | an element of a matrix of P columns that repeats |
 //! | [`Compute<F, (X, Y, ..)>`](Compute) | `F(X, Y, ..)` |
-//! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate or lie in [`Blocks`]: half of the columns |
+//! | [`Gated<F, X, Order>`](Gated) | `F(gate, up)` of two columns of X, which alternate, lie in [`Blocks`] or are [`Split`]: half of the columns |
 //! | [`Dropout<X>`](Dropout) | X scaled, or zero, by a mask that follows from seed, row and column |
 //! | [`Rotate<X, Angles>`](Rotate) | pairs of neighbouring columns turned, as rotary embeddings do |
 //! | [`TopKSoftmax<K, X>`](TopKSoftmax) | the softmax of the K largest values of each row, zero elsewhere |
@@ -54,14 +54,14 @@ pub use compute::{Compute, Inputs};
 pub use declare::{Declare, Parameters};
 pub use dropout::{Dropout, DropoutArgument};
 pub use each::{Each, EachArgument};
-pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu};
+pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Cyclic, Load, MatrixArgument, Residual, ResidualArgument};
 pub use named::{
     GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
     LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named, RowScaled,
-    RowScaledArguments, Scaled, ScaledArguments, SwiGlu, SwiGluBlocks,
+    RowScaledArguments, Scaled, ScaledArguments, SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
 pub use ordered::{OrderedColumn, OrderedRow, OrderedScalar, Scratch};
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
@@ -80,7 +80,7 @@ pub struct Facts {
     pub free: u32,
     /// How many row vectors it reads, counted where they stand.
     pub row_vectors: u32,
-    /// Gates that stand beside each other where columns are gated; 0 where none are.
+    /// Gates that stand beside each other where columns are gated; 0 where none are, [`Facts::SPLIT`] where all are.
     pub gate_block: u32,
     /// It writes something, so it is computed once.
     pub effects: bool,
@@ -91,6 +91,9 @@ pub struct Facts {
 }
 
 impl Facts {
+    /// All gates stand in front of all ups.
+    pub const SPLIT: u32 = u32::MAX;
+
     /// A leaf that reads no accumulator.
     pub const LEAF: Self = Self {
         halvings: None,

@@ -112,7 +112,7 @@ impl<C: GemmConfig> Gemm<C> {
              LinearCombination<T, TmaStore>, which stores such tiles directly"
         );
         assert!(
-            !(epilogue.needs.whole && several),
+            !(epilogue.needs.single && several),
             "the epilogue counts the tiles of one output, and this kernel has several: reduce with ReduceRow, \
              ReduceColumn or ReduceScalar"
         );

@@ -183,6 +183,14 @@ pub enum LaunchError {
         /// Columns of a tile.
         tile_n: u32,
     },
+    /// The epilogue takes gates from one half of B's columns and ups from the other.
+    #[error("N is {n}, a multiple of {step} was needed: gates and ups are halves of it")]
+    Halves {
+        /// Columns of the product.
+        n: u32,
+        /// What it must be a multiple of.
+        step: u32,
+    },
     /// A matrix has no address.
     #[error("{name} is a null pointer, a device address was needed")]
     Null {

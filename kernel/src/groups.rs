@@ -231,6 +231,10 @@ impl<C: GemmConfig> Gemm<C> {
         }
         let checked = several.checked(plan, checked, &output)?;
         C::Epilogue::check(epilogue, Shape { m: problem.m, n: problem.n })?;
+        let (n, step) = (problem.n, plan.split_step());
+        if plan.epilogue.split && !n.is_multiple_of(step) {
+            return Err(LaunchError::Halves { n, step });
+        }
         let tile_n = plan.mainloop.tile[1];
         if plan.epilogue.needs.rows && problem.n > tile_n {
             return Err(LaunchError::WholeRows { n: problem.n, tile_n });

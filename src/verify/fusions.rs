@@ -3,18 +3,19 @@
 use collective::tree::{
     Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
     LinearBiasSilu, LinearResidual, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Shape, Sum, SwiGlu,
-    SwiGluBlocks,
+    SwiGluBlocks, SwiGluSplit,
 };
 use collective::{
-    Cooperative, DirectStore, Element, F8E4M3, KMajor, LinearCombination, MultipliesWith, Operands, Pingpong,
-    Tile, TmaStore, TmaWgmma, TreeEpilogue,
+    Cooperative, DirectStore, Element, Epilogue, F8E4M3, HasTree, KMajor, LinearCombination, Mainloop,
+    MultipliesWith, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
 };
 use half::{bf16, f16};
 use kernel::{
     Call, Composed, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef, Program,
 };
-use scheduler::{AlongM, Grouped, Persistent};
-use typenum::{U2, U8, U12, U64, U128, U192, U256};
+use ptx::VerifyError;
+use scheduler::{AlongM, Grouped, Persistent, TileScheduler};
+use typenum::{U2, U4, U8, U12, U64, U128, U192, U256};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
@@ -25,6 +26,49 @@ type Run = fn(&mut Bench<'_>, GemmProblem) -> Result<Checked, TreeError>;
 /// Its kernels, each with its plain one.
 type Prepare = fn(&mut Bench<'_>, GemmProblem, [u64; 3]) -> Result<Vec<Fused>, TreeError>;
 
+/// The kernels of a fusion.
+type Kernels = fn(&'static str) -> Vec<FusedGemm>;
+
+/// A kernel with a fused epilogue whose type has been forgotten.
+#[derive(Clone, Copy, Debug)]
+pub struct FusedGemm {
+    /// The kind, as in the catalogue's names.
+    pub kind: &'static str,
+    /// The fusion's name.
+    pub fusion: &'static str,
+    /// Name of the element type of A and B.
+    pub element: &'static str,
+    /// Every number of the kernel.
+    pub plan: Plan,
+    /// How tiles are dealt out, in words.
+    pub schedule: fn() -> String,
+    program: fn() -> Result<Program, VerifyError>,
+    check: Run,
+}
+
+impl FusedGemm {
+    /// `<kind>-<fusion>-<element>-<A's direction><B's direction>`.
+    pub fn name(&self) -> String {
+        format!("{}-{}-{}-kk", self.kind, self.fusion, self.element)
+    }
+
+    /// Builds, verifies and prints the kernel.
+    ///
+    /// # Errors
+    /// What the verifier finds.
+    pub fn program(&self) -> Result<Program, VerifyError> {
+        (self.program)()
+    }
+
+    /// Runs it on random matrices and compares everything that it writes with its tree.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check(&self, bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError> {
+        (self.check)(bench, problem)
+    }
+}
+
 /// A fused epilogue.
 #[derive(Clone, Copy, Debug)]
 pub struct Fusion {
@@ -32,8 +76,8 @@ pub struct Fusion {
     pub name: &'static str,
     /// What D is.
     pub formula: &'static str,
-    bf16: (Run, Prepare),
-    f16: (Run, Prepare),
+    bf16: (Run, Prepare, Kernels),
+    f16: (Run, Prepare, Kernels),
 }
 
 /// A kernel and what it is launched with.
@@ -59,7 +103,7 @@ pub struct Fused {
 }
 
 impl Fusion {
-    fn of(&self, format: Format) -> (Run, Prepare) {
+    fn of(&self, format: Format) -> (Run, Prepare, Kernels) {
         match format {
             Format::Bf16 => self.bf16,
             Format::F16 => self.f16,
@@ -79,7 +123,12 @@ impl Fusion {
         self.of(format).0(bench, problem)
     }
 
-    /// Its kernels in every tile that fusions are for, on packed A (M x K), B (N x K) and D at these addresses, with
+    /// Its kernels in every tile that fusions are for.
+    pub fn kernels(&self, format: Format) -> Vec<FusedGemm> {
+        self.of(format).2(self.name)
+    }
+
+    /// The same on packed A (M x K), B (N x K) and D at these addresses, with
     /// arguments that the bench draws.
     ///
     /// # Errors
@@ -106,6 +155,42 @@ type Wide<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2
 /// One warpgroup's epilogue hides behind the other's products.
 type Turns<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong>, E, Bands<U8>>;
 
+/// Runs the kinds of kernels that fusions are for through a macro: their names, their types, and the buffers that D leaves from.
+/// Where warpgroups take turns, an epilogue that waits for no buffer is more likely to end before the other's products.
+macro_rules! kinds {
+    ($each:ident) => {
+        $each!("staged" Staged U2, "wide" Wide U2, "pingpong" Turns U4)
+    };
+}
+
+fn kernels<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
+    macro_rules! each {
+        ($($name:literal $kind:ident $buffers:ty),*) => {
+            vec![$(of_kind::<$kind<T, TreeEpilogue<D, TmaStore<$buffers>, X>>, X>($name, fusion)),*]
+        };
+    }
+    kinds!(each)
+}
+
+fn of_kind<C, X: Sample>(kind: &'static str, fusion: &'static str) -> FusedGemm
+where
+    C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
+{
+    FusedGemm {
+        kind,
+        fusion,
+        element: <C::Mainloop as Mainloop>::A::NAME,
+        plan: Gemm::<C>::PLAN,
+        schedule: <C::Scheduler as TileScheduler>::describe,
+        program: Gemm::<C>::program,
+        check: |bench, problem| {
+            let n = problem.n >> X::FACTS.halvings.unwrap_or(0);
+            let arguments = X::sample(bench, Shape { m: problem.m, n })?;
+            bench.check::<C>(problem, &arguments)
+        },
+    }
+}
+
 fn run<T: MultipliesWith<T>, D: Element, X: Sample>(
     bench: &mut Bench<'_>,
     problem: GemmProblem,
@@ -114,7 +199,7 @@ fn run<T: MultipliesWith<T>, D: Element, X: Sample>(
     let arguments = X::sample(bench, Shape { m: problem.m, n })?;
     // Tensor stores need rows of whole 16 bytes.
     if n.is_multiple_of(128 / D::BITS) {
-        bench.check::<Turns<T, TreeEpilogue<D, TmaStore, X>>>(problem, &arguments)
+        bench.check::<Turns<T, TreeEpilogue<D, TmaStore<U4>, X>>>(problem, &arguments)
     } else {
         bench.check::<Medium<T, TreeEpilogue<D, DirectStore, X>>>(problem, &arguments)
     }
@@ -150,10 +235,10 @@ fn prepare<T: MultipliesWith<T>, D: Element, X: Sample>(
     };
     let matrices = Matrices { problem, a: call.a, b: call.b, d: matrix(d, columns), workspace: None };
     let mut all = Vec::new();
-    macro_rules! kinds {
-        ($($name:literal $kind:ident),*) => {$({
+    macro_rules! each {
+        ($($name:literal $kind:ident $buffers:ty),*) => {$({
             type Plain<T> = $kind<T, LinearCombination<T, TmaStore>>;
-            type Tree<T, D, X> = $kind<T, TreeEpilogue<D, TmaStore, X>>;
+            type Tree<T, D, X> = $kind<T, TreeEpilogue<D, TmaStore<$buffers>, X>>;
             all.push(Fused {
                 kind: $name,
                 plain: ready::<Plain<T>>(bench, |slots| Gemm::<Plain<T>>::launch(&call, slots))?,
@@ -163,8 +248,17 @@ fn prepare<T: MultipliesWith<T>, D: Element, X: Sample>(
             });
         })*};
     }
-    kinds!("staged" Staged, "wide" Wide, "pingpong" Turns);
+    kinds!(each);
     Ok(all)
+}
+
+/// Every fusion's kernels, in bf16 and f16.
+pub fn fused_catalogue() -> Vec<FusedGemm> {
+    let formats = [Format::Bf16, Format::F16];
+    formats
+        .into_iter()
+        .flat_map(|format| fusions().into_iter().flat_map(move |f| f.kernels(format)))
+        .collect()
 }
 
 /// Every fusion.
@@ -174,8 +268,8 @@ pub fn fusions() -> Vec<Fusion> {
             vec![$(Fusion {
                 name: $name,
                 formula: $formula,
-                bf16: { type $t = bf16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>) },
-                f16: { type $t = f16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>) },
+                bf16: { type $t = bf16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>, kernels::<$t, $d, $tree>) },
+                f16: { type $t = f16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>, kernels::<$t, $d, $tree>) },
             }),*]
         };
     }
@@ -190,6 +284,8 @@ pub fn fusions() -> Vec<Fusion> {
         "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", |T| T, SwiGlu;
         "swiglu-blocks", "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on",
             |T| T, SwiGluBlocks;
+        "swiglu-split", "silu(gate) * up of alpha * A * B, whose columns are all gates, then all ups",
+            |T| T, SwiGluSplit;
         "bias-dropout", "dropout(alpha * A * B + bias), scaled", |T| T, Dropout<LinearBias<T>>;
         "rope", "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine",
             |T| T, Rotate<Scaled, Cyclic<T, U128>>;

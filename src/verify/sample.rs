@@ -10,7 +10,7 @@ use collective::tree::{
 };
 use collective::tree::{
     AuxStore, Cyclic, Dropout, DropoutArgument, GateOrder, Label, OrderedColumn, OrderedRow, OrderedScalar,
-    Rotate, SwiGluBlocks, TopKSoftmax,
+    Rotate, SwiGluBlocks, SwiGluSplit, TopKSoftmax,
 };
 use collective::{Accuracy, Element, Scalars};
 use kernel::EngineError;
@@ -264,6 +264,7 @@ structs! {
     [] Scaled, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [] SwiGlu, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [] SwiGluBlocks, |bench, _shape| ScaledArguments { alpha: bench.number() };
+    [] SwiGluSplit, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [] GeGlu, |bench, _shape| ScaledArguments { alpha: bench.number() };
     [T] LinearBias<T>, |bench, shape| biased::<T>(bench, shape)?;
     [T] LinearBiasRelu<T>, |bench, shape| biased::<T>(bench, shape)?;

@@ -30,7 +30,10 @@ use std::time::Duration;
 use collective::tree::{Bounded, Host, Memory, Node, Scratch, Shape, Written};
 use collective::{Element, Epilogue, HasTree, Mainloop};
 use cute_rs::atom::Major;
-use kernel::{Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, LaunchError, Matrices, MatrixRef};
+use kernel::{
+    Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef,
+    Program,
+};
 
 use super::matrix::Fill;
 use super::{Format, HostMatrix, Order, Sums};
@@ -119,6 +122,23 @@ impl Memory for Uploads {
         let found = contents.get(at..at.checked_add(bytes as usize)?)?;
         Some(found.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte)))
     }
+}
+
+/// A kernel and its tree with their types forgotten, so that what follows is compiled once.
+struct Subject<'a> {
+    format: Format,
+    /// Those of A and B.
+    orders: [Order; 2],
+    /// D has `N >> halvings` columns, of so many bytes an element.
+    halvings: u32,
+    bytes: u64,
+    program: Program,
+    /// For a machine that runs so many clusters at once.
+    launch: &'a dyn Fn(u32) -> Result<Option<Launch>, LaunchError>,
+    /// The tree's value at a place.
+    evaluate: &'a dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded,
+    /// Notes an element of D.
+    write: &'a dyn Fn(&mut Host<'_>, u64, Bounded),
 }
 
 /// The orders in which A and B lie for a kernel.
@@ -311,16 +331,29 @@ impl<'e> Bench<'e> {
         C: GemmConfig,
         C::Epilogue: HasTree,
     {
+        let subject = Subject {
+            format: Self::format::<C>()?,
+            orders: orders::<C>(),
+            halvings: Gemm::<C>::PLAN.epilogue.halvings,
+            bytes: u64::from(<<C::Epilogue as Epilogue>::Output as Element>::BITS / 8),
+            program: Gemm::<C>::program()?,
+            launch: &|slots| Gemm::<C>::launch_with(matrices, arguments, slots),
+            evaluate: &|host, at| <C::Epilogue as HasTree>::Tree::evaluate(host, arguments, at),
+            write: &|host, address, value| host.write::<<C::Epilogue as Epilogue>::Output>(address, value),
+        };
+        self.check_subject(matrices, &subject)
+    }
+
+    fn check_subject(&mut self, matrices: &Matrices, subject: &Subject<'_>) -> Result<Checked, TreeError> {
         let (GemmProblem { m, n, k }, d) = (matrices.problem, matrices.d);
-        let format = Self::format::<C>()?;
-        let program = Gemm::<C>::program()?;
-        let slots = self.engine.slots(&program)?;
-        let launch = Gemm::<C>::launch_with(matrices, arguments, slots)?;
-        let [a_order, b_order] = orders::<C>();
-        let a = self.operand(format, [m, k], a_order, matrices.a);
-        let b = self.operand(format, [k, n], b_order, matrices.b);
+        let Subject { format, orders: [a_order, b_order], halvings, bytes, program, .. } = subject;
+        let (format, bytes) = (*format, *bytes);
+        let slots = self.engine.slots(program)?;
+        let launch = (subject.launch)(slots)?;
+        let a = self.operand(format, [m, k], *a_order, matrices.a);
+        let b = self.operand(format, [k, n], *b_order, matrices.b);
         let time = match launch {
-            Some(launch) => Some(self.engine.launch(&program, launch.grid, &launch.arguments)?),
+            Some(launch) => Some(self.engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
 
@@ -330,15 +363,14 @@ impl<'e> Bench<'e> {
             let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
             Bounded { value: sum, error: error + f64::from(k) * f64::powi(2.0, -149) }
         };
-        let (m, n) = (m, n >> Gemm::<C>::PLAN.epilogue.halvings);
+        let n = n >> halvings;
         let mut host = Host::new(Shape { m, n }, &self.uploads, &accumulator);
-        let bytes = u64::from(<<C::Epilogue as Epilogue>::Output as Element>::BITS / 8);
         let mut places = BTreeMap::new();
         for row in 0..m {
             for column in 0..n {
-                let value = <C::Epilogue as HasTree>::Tree::evaluate(&mut host, arguments, [row, column]);
+                let value = (subject.evaluate)(&mut host, [row, column]);
                 let address = d.address + (u64::from(row) * d.pitch + u64::from(column)) * bytes;
-                host.write::<<C::Epilogue as Epilogue>::Output>(address, value);
+                (subject.write)(&mut host, address, value);
                 places.insert(address, [row, column]);
             }
         }

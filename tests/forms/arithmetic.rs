@@ -66,7 +66,7 @@ fn operations() -> Vec<AluOp> {
         all.extend([AluOp::MadHigh(ty), AluOp::CopySign(ty)]);
     }
     for op in ApproxOp::ALL {
-        all.push(AluOp::Approx(op));
+        all.extend([AluOp::Approx(op), AluOp::ApproxFlush(op)]);
         all.extend(HalfType::ALL.map(|ty| AluOp::ApproxHalf(op, ty)));
     }
     all.extend(conversions().into_iter().map(AluOp::Cvt));

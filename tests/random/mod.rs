@@ -168,6 +168,7 @@ kinds! {
     Alternating: Gated<Glu<Silu<Fast>>, Dynamic>;
     Blocks: Gated<Maximum, Dynamic, Blocks>;
     Wide: Gated<Glu<Relu>, Dynamic, Blocks<U16>>;
+    Halves: Gated<Glu<LeakyRelu>, Dynamic, Split>;
     Top: TopKSoftmax<U3, Dynamic>;
 }
 
@@ -178,10 +179,12 @@ pub(crate) trait Family: 'static {
     const GATED: Option<Kind>;
     /// N is a multiple of this.
     const STEP: u32;
+    /// Nothing is reduced in a fixed order: the family is for transposed stores.
+    const UNORDERED: bool;
 }
 
 macro_rules! families {
-    ($($name:ident: $gated:expr, $block:literal, $surveys:literal, $step:literal;)*) => {$(
+    ($($name:ident: $gated:expr, $block:expr, $surveys:literal, $step:literal, $unordered:literal;)*) => {$(
         pub(crate) struct $name;
         impl Family for $name {
             const FACTS: Facts = Facts {
@@ -189,23 +192,26 @@ macro_rules! families {
                 gate_block: $block,
                 effects: true,
                 surveys: $surveys,
-                whole_tiles: true,
+                whole_tiles: !$unordered,
                 row_vectors: 2,
                 ..Facts::LEAF
             };
             const GATED: Option<Kind> = $gated;
             const STEP: u32 = $step;
+            const UNORDERED: bool = $unordered;
         }
     )*};
 }
 
 families! {
     // Rotations need even columns, of a gated value too.
-    Plain: None, 0, false, 2;
-    Rows: None, 0, true, 2;
-    InPairs: Some(Kind::Alternating), 1, false, 4;
-    InEights: Some(Kind::Blocks), 8, false, 16;
-    InSixteens: Some(Kind::Wide), 16, false, 32;
+    Plain: None, 0, false, 2, false;
+    Rows: None, 0, true, 2, false;
+    InPairs: Some(Kind::Alternating), 1, false, 4, false;
+    InEights: Some(Kind::Blocks), 8, false, 16, false;
+    InSixteens: Some(Kind::Wide), 16, false, 32, false;
+    InHalves: Some(Kind::Halves), Facts::SPLIT, false, 4, false;
+    Turned: None, 0, false, 2, true;
 }
 
 /// The tree that was drawn last on this thread, of a family.
@@ -282,6 +288,8 @@ struct Place {
     /// The columns are halved below.
     gated: Option<Kind>,
     surveys: bool,
+    /// Nothing that is reduced in a fixed order.
+    unordered: bool,
     /// It leads to an accumulator.
     leads: bool,
     /// It leads to the value of a binding, where there is one.
@@ -297,6 +305,7 @@ pub(crate) fn draw<F: Family>(random: &mut fastrand::Rng, depth: u32) -> Vec<Kin
         bindings: 0,
         gated: F::GATED,
         surveys: F::FACTS.surveys,
+        unordered: F::UNORDERED,
         leads: true,
         uses: false,
     };
@@ -347,7 +356,7 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
     ];
     let mut groups: Vec<&[Kind]> = vec![&one, &two, &two];
     if !place.pure {
-        groups.push(&writes);
+        groups.push(if place.unordered { &writes[..7] } else { &writes });
     }
     let gates: Vec<Kind> = place.gated.into_iter().collect();
     if place.gated.is_some() {
@@ -368,7 +377,8 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
     } else if kind == Top {
         node(random, Place { bindings: 0, uses: false, pure: true, surveys: false, ..below }, out);
     } else if gates.contains(&kind) {
-        node(random, Place { bindings: 0, uses: false, gated: None, ..below }, out);
+        let unordered = place.unordered || kind == Halves;
+        node(random, Place { bindings: 0, uses: false, gated: None, unordered, ..below }, out);
     } else {
         node(random, below, out);
         let others = if kind == MultiplyAdd { 2 } else { usize::from(two.contains(&kind)) };
@@ -380,11 +390,11 @@ fn node(random: &mut fastrand::Rng, place: Place, out: &mut Vec<Kind>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Family, InEights, InPairs, InSixteens, Kind, Plain, Rows, draw};
+    use super::{Family, InEights, InHalves, InPairs, InSixteens, Kind, Plain, Rows, draw};
 
     /// Draws of a family, as the tests draw them.
     fn count<F: Family>(cases: std::ops::Range<u64>, counts: &mut std::collections::BTreeMap<String, u32>) {
-        assert!(F::STEP.is_multiple_of((2 * F::FACTS.gate_block).max(2)));
+        assert!(F::STEP.is_multiple_of(2.max(F::FACTS.gate_block.saturating_mul(2) % u32::MAX)));
         for case in cases {
             for kind in draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 4) {
                 *counts.entry(format!("{kind:?}")).or_default() += 1;
@@ -400,6 +410,7 @@ mod tests {
         count::<InPairs>(500..700, &mut counts);
         count::<InEights>(700..850, &mut counts);
         count::<InSixteens>(850..1000, &mut counts);
+        count::<InHalves>(1000..1150, &mut counts);
         // A binding around a binding takes luck: typed trees have one.
         counts.insert("Outer".into(), 10);
         assert_eq!(counts.len(), Kind::COUNT, "{counts:?}");

@@ -59,6 +59,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         buffers: S::BUFFERS,
         registers: 24,
         halvings: 0,
+        split: false,
         needs: TileNeeds::NONE,
         transposed: S::TRANSPOSED,
         sourced: false,

@@ -143,6 +143,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         buffers: <TmaStore<B> as Store<T>>::BUFFERS,
         registers: 24,
         halvings: 0,
+        split: false,
         needs: TileNeeds::NONE,
         transposed: false,
         sourced: true,

@@ -376,7 +376,14 @@ impl Staging {
 
         let parts = self.parts(plan);
         let rows = self.rows(plan, fragment);
+        let part = |index| self.packed::<T>(f, plan, &rows, index, combine);
+        // Where rows are computed together there is much to compute: the next part's values while this part's stores land.
+        let ahead = combine.pairs_at_once.is_some();
+        let mut next = None;
         for index in 0..parts {
+            if ahead && next.is_none() {
+                next = Some(part(index));
+            }
             // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
             // another buffer unless the buffers divide the parts.
             if index == 0 || buffers == 1 {
@@ -385,9 +392,12 @@ impl Staging {
                 f.barrier_sync(barrier, 128);
             }
             let buffer = base + index % buffers * buffer_bytes;
-            let packed = self.packed::<T>(f, plan, &rows, index, combine);
+            let packed = next.take().unwrap_or_else(|| part(index));
             if let [upper, lower] = &packed[..] {
                 (through.fill)(buffer, [upper, lower]);
+            }
+            if ahead && index + 1 < parts {
+                next = Some(part(index + 1));
             }
             f.fence_proxy_async(ProxySpace::Shared);
             // The barrier that says "filled" also says that the next buffer is free.

@@ -19,6 +19,7 @@ use super::store::{
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
+use crate::tree::Pair;
 
 /// Stores the transpose of a tile as `S` would store the tile: [`DirectStore`] or [`TmaStore`].
 ///
@@ -82,7 +83,7 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
     const TRANSPOSED: bool = true;
 
     fn suffix() -> String {
-        "_transposed".to_owned()
+        format!("_transposed{}", <DirectStore as Store<T>>::suffix())
     }
 
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> DirectDevice<'f> {
@@ -103,30 +104,49 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
         combine: Combine<'_, 'f>,
     ) {
         let matrix = device.place(extent);
-        // Two lanes hold the same columns of neighbouring rows, which are neighbours in D's rows. They exchange elements, so
-        // that the even one has both of a pair's first column and the other those of the second.
         let odd = fragment.thread >> 2 & 1;
         let start = fragment.start();
-        for (block, _) in (0u32..).zip(&fragment.blocks) {
-            for row in fragment.rows(start, block) {
-                let mut own = row.part(0, 0);
-                if access.pairs {
-                    (own.row, own.column) = (row.row - odd, row.column + odd);
+        let line = |row: &FragmentRow<'f, f32>| {
+            let mut own = row.part(0, 0);
+            if access.pairs {
+                (own.row, own.column) = (row.row - odd, row.column + odd);
+            }
+            Line::new::<T>(matrix, extent, &own)
+        };
+        let store = |line: &Line<'f>, column: u32, pair: Pair<'f>| {
+            if access.pairs {
+                let packed = T::pack(f, exchange(f, odd, pair));
+                let address = line.address(column);
+                if access.whole {
+                    return T::store_global(f, address, 0, packed);
                 }
-                let line = Line::new::<T>(matrix, extent, &own);
-                let values = (combine.values)(block, core::slice::from_ref(&row));
-                for (pair, [low, high]) in row.pairs.iter().zip(values.into_iter().flatten()) {
-                    if access.pairs {
-                        let second = odd.equals(1);
-                        let other = f.shuffle_xor(low.where_or(second, high), 4);
-                        let packed = T::pack(f, [other.where_or(second, low), high.where_or(second, other)]);
-                        let address = line.address(pair.column);
-                        f.if_(line.inside(pair.column), || T::store_global(f, address, 0, packed));
-                    } else {
-                        for (column, element) in (pair.column..).zip(T::unpack(f, T::pack(f, [low, high]))) {
-                            let address = line.address(column);
-                            f.if_(line.inside(column), || f.store_global(address, 0, [element]));
-                        }
+                return f.if_(line.inside(column), || T::store_global(f, address, 0, packed));
+            }
+            for (column, element) in (column..).zip(T::unpack(f, T::pack(f, pair))) {
+                let address = line.address(column);
+                f.if_(line.inside(column), || f.store_global(address, 0, [element]));
+            }
+        };
+        for (block, _) in (0u32..).zip(&fragment.blocks) {
+            let rows = fragment.rows(start, block);
+            let Some(pairs_at_once) = combine.pairs_at_once else {
+                for row in rows {
+                    let line = line(&row);
+                    let values = (combine.values)(block, core::slice::from_ref(&row));
+                    for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
+                        store(&line, pair.column, values);
+                    }
+                }
+                continue;
+            };
+            let lines: Vec<_> = rows.iter().map(line).collect();
+            let pairs = rows.first().map_or(0, |row| row.pairs.len());
+            for first in (0..pairs).step_by(pairs_at_once) {
+                let part: Vec<_> = rows.iter().map(|row| row.part(first, pairs_at_once)).collect();
+                for (line, (row, values)) in lines.iter().zip(part.iter().zip((combine.values)(block, &part)))
+                {
+                    for (pair, values) in row.pairs.iter().zip(values) {
+                        store(line, pair.column, values);
                     }
                 }
             }
@@ -136,15 +156,22 @@ impl<T: Element> Store<T> for Transposed<DirectStore> {
     fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
 }
 
-/// The swizzle of a buffer, whose lines are 64 elements of a row of D.
-const SWIZZLE: SwizzleMode = SwizzleMode::B128;
+/// Of two lanes that hold the same columns of neighbouring rows, which are neighbours in D's rows, the even one gets both
+/// elements of the first column, and the other one those of the second.
+fn exchange<'f>(f: &'f Builder, odd: Value<'f, u32>, [low, high]: Pair<'f>) -> Pair<'f> {
+    let second = odd.equals(1);
+    let other = f.shuffle_xor(low.where_or(second, high), 4);
+    [other.where_or(second, low), high.where_or(second, other)]
+}
+
+/// The swizzle of a buffer: lines of 64 elements of a row of D, or of as many as a swizzle has.
+const fn swizzle(bits: u32) -> SwizzleMode {
+    if bits < 16 { SwizzleMode::B64 } else { SwizzleMode::B128 }
+}
 
 impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
     type Device<'f> = TmaDevice<'f>;
-    const STAGED_BITS: u32 = {
-        assert!(SWIZZLE.elements(T::BITS) == 64, "transposed tiles are stored through matrices of 16 bits");
-        T::BITS
-    };
+    const STAGED_BITS: u32 = T::BITS;
     const BUFFERS: u32 = <TmaStore<B> as Store<T>>::BUFFERS;
     const ALIGNMENT: u64 = <TmaStore<B> as Store<T>>::ALIGNMENT;
     const USES_PAIRS: bool = false;
@@ -159,8 +186,9 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        let box_dims = [64, plan.staging.swizzle.elements(T::BITS)];
-        TmaDevice::parameters::<T>(plan, output, output.tensor_map::<T>(plan, box_dims, SWIZZLE))
+        let swizzle = swizzle(T::BITS);
+        let box_dims = [swizzle.elements(T::BITS), plan.staging.swizzle.elements(T::BITS)];
+        TmaDevice::parameters::<T>(plan, output, output.tensor_map::<T>(plan, box_dims, swizzle))
     }
 
     fn store<'f>(
@@ -179,18 +207,41 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
         }
         let staging = Staging::new::<T>(plan);
         let planned = "a buffer has 64 rows, and a multiple of 8 columns";
-        let buffer = smem::tile(Major::Mn, SWIZZLE, T::BITS, 64, staging.columns).expect(planned);
-        // A lane hands over a column of an 8 x 8 matrix: lanes go through those of matrices beside each other, two or one,
-        // then below each other.
+        let swizzle = swizzle(T::BITS);
+        let buffer = smem::tile(Major::Mn, swizzle, T::BITS, 64, staging.columns).expect(planned);
+        let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * (T::BITS / 8);
         let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
-        let beside = staging.columns.min(16);
-        let first = [warp * 16 + lane / beside % 2 * 8, lane % beside];
-        let of_lane = buffer.apply_modes(&first).expect(planned) * (T::BITS / 8);
-        let through = Through {
-            fill: &|address, rows| fill::<T>(f, &buffer, address + of_lane, rows),
-            copy: &|address, coords| extent.tensor_store(f, plan, device.map, address, coords),
+        // Lines that are longer than the swizzle is wide lie in blocks of as many, which a copy each brings to D.
+        let width = swizzle.elements(T::BITS);
+        let copy = |address: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2]| {
+            for (block, skipped) in (0..).zip((0..64).step_by(width as usize)) {
+                let source = address + block * staging.columns * swizzle.bytes();
+                extent.tensor_store(f, plan, device.map, source, [row + skipped, column]);
+            }
         };
-        staging.store::<T>(f, plan, fragment, combine, &through);
+        if T::BITS == 16 {
+            // A lane hands over a column of an 8 x 8 matrix: lanes go through those of matrices beside each other, two or one,
+            // then below each other.
+            let beside = staging.columns.min(16);
+            let of_lane = place([warp * 16 + lane / beside % 2 * 8, lane % beside]);
+            let through = Through {
+                fill: &|address, rows| fill_matrices::<T>(f, &buffer, address + of_lane, rows),
+                copy: &copy,
+            };
+            return staging.store::<T>(f, plan, fragment, combine, &through);
+        }
+        let odd = lane >> 2 & 1;
+        let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
+            let row = |pairs: Vec<Pair<'f>>| pairs.into_iter().map(|pair| exchange(f, odd, pair)).collect();
+            (combine.values)(block, rows).into_iter().map(row).collect::<Vec<_>>()
+        };
+        let first = [warp * 16 + (lane >> 2) - odd, (lane & 3) * 2 + odd];
+        let of_rows = [0, 8].map(|below| place([first[0] + below, first[1]]));
+        let through = Through {
+            fill: &|address, rows| fill_pairs::<T>(f, &buffer, of_rows.map(|row| address + row), rows),
+            copy: &copy,
+        };
+        staging.store::<T>(f, plan, fragment, Combine { values: &values, ..combine }, &through);
     }
 
     fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
@@ -198,9 +249,25 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
     }
 }
 
+/// Stores pairs of neighbours of a column into a buffer, one below the other in `of_rows`. Eight columns are whole periods of
+/// the swizzle.
+fn fill_pairs<'f, T: Element>(
+    f: &'f Builder,
+    buffer: &ComposedLayout,
+    of_rows: [Value<'f, u32>; 2],
+    rows: [&[T::Packed<'f>]; 2],
+) {
+    for (row, pairs) in of_rows.into_iter().zip(rows) {
+        for (column, &pair) in (0i64..).step_by(8).zip(pairs) {
+            let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
+            T::store_shared(f, row + offset * (T::BITS / 8), 0, pair);
+        }
+    }
+}
+
 /// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is the lane's first column. Sixteen
 /// columns are whole periods of the swizzle.
-fn fill<'f, T: Element>(
+fn fill_matrices<'f, T: Element>(
     f: &'f Builder,
     buffer: &ComposedLayout,
     of_lane: Value<'f, u32>,

@@ -4,14 +4,15 @@ use core::cell::{Cell, RefCell};
 use core::marker::PhantomData;
 
 use ptx::abi::Argument;
-use ptx::{Builder, Value, Var};
+use ptx::{Builder, Value};
 
+use super::parts::{Order, Parts};
 use super::store::{Access, Combine, Output, Store};
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
-use crate::tree::{Columns, Declare, Node, NodeError, Parameters, Part, PartRow, Path, Shape, Visit};
+use crate::tree::{Declare, Facts, Node, NodeError, Parameters, Path, Shape};
 
 /// D is the value of the tree `X`, rounded to `T` and stored as `S` does it: see [`tree`](crate::tree).
 ///
@@ -65,89 +66,6 @@ impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
             None => 0,
         }
     };
-
-    /// Of the groups of 8 columns of a tile, in the order in which gates and ups are taken, which one the `index`-th is.
-    const fn group(index: usize) -> usize {
-        let groups = X::FACTS.gate_block as usize / 8;
-        if groups < 2 {
-            // Alternating, or 8 and 8: as they lie.
-            return index;
-        }
-        let (pair, up) = (index / 2, index % 2);
-        pair / groups * 2 * groups + up * groups + pair % groups
-    }
-
-    /// The column of a pair that stands where column `place` was.
-    const fn column(place: u32) -> u32 {
-        Self::group(place as usize / 8) as u32 * 8
-    }
-
-    /// The accumulators in that order. Their columns remain those of the places that they come from.
-    fn in_order<'f>(fragment: &Fragment<'f, f32>) -> Vec<Vec<Var<'f, f32>>> {
-        let block = |values: &Vec<Var<'f, f32>>| {
-            let groups: Vec<_> = values.chunks(4).collect();
-            (0..groups.len()).filter_map(|i| groups.get(Self::group(i))).copied().flatten().copied().collect()
-        };
-        fragment.blocks.iter().map(block).collect()
-    }
-
-    /// The part of a tile that these rows are.
-    fn part<'f>(
-        tile: Visit<'f>,
-        fragment: &Fragment<'f, f32>,
-        block: u32,
-        rows: &[FragmentRow<'f, f32>],
-    ) -> Part<'f> {
-        let column = rows.first().map_or_else(|| tile.f.constant(0), |row| row.column);
-        let columns_of: Vec<u32> =
-            rows.first().map_or_else(Vec::new, |row| row.pairs.iter().map(|pair| pair.column).collect());
-        let inside =
-            |column: Value<'f, u32>, n: Value<'f, u32>| (n - column).where_or(column.less_than(n), 0);
-        let mut part = Part {
-            tile,
-            rows: (0..)
-                .zip(rows)
-                .map(|(index, row)| PartRow {
-                    index: block as usize * rows.len() + index,
-                    row: row.row,
-                    columns: row.columns_inside(tile.extent),
-                    accumulators: row.pairs.iter().map(|pair| pair.values).collect(),
-                })
-                .collect(),
-            column,
-            columns: inside(column, tile.extent.n),
-            pairs: columns_of.iter().map(|&column| Self::column(column)).collect(),
-            doubled: None,
-            bound: RefCell::default(),
-        };
-        for _ in 0..Self::HALVINGS {
-            // Of 16 neighbouring columns come 8, of which a thread holds the pair in the same place.
-            let first = fragment.first[1];
-            let column = (first >> 1) + (column - first);
-            let n = tile.extent.n >> 1;
-            let columns = inside(column, n);
-            let rows = part
-                .rows
-                .iter()
-                .map(|row| PartRow {
-                    columns: columns.where_or(row.row.less_than(tile.extent.m), 0),
-                    accumulators: Vec::new(),
-                    ..row.clone()
-                })
-                .collect();
-            let pairs = columns_of.iter().step_by(2).map(|column| column / 2).collect();
-            part = Part {
-                tile,
-                rows,
-                column,
-                columns,
-                pairs,
-                doubled: Some(Box::new(part)),
-                bound: RefCell::default(),
-            };
-        }
-        part
-    }
 }
 
 impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
@@ -160,17 +78,28 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         buffers: S::BUFFERS,
         registers: 32,
         halvings: Self::HALVINGS,
+        split: X::FACTS.gate_block == Facts::SPLIT,
         needs: TileNeeds {
-            columns: if X::FACTS.gate_block > 1 { X::FACTS.gate_block * 2 } else { 1 },
+            columns: match X::FACTS.gate_block {
+                0 | 1 => 1,
+                Facts::SPLIT => 16,
+                block => block * 2,
+            },
             whole: X::FACTS.whole_tiles || X::FACTS.gate_block > 8,
+            single: X::FACTS.whole_tiles,
             rows: X::FACTS.surveys,
         },
         transposed: {
             assert!(
-                !S::TRANSPOSED,
-                "a tree does not know transposed tiles: store them with LinearCombination"
+                !(S::TRANSPOSED && Self::HALVINGS > 0),
+                "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out"
             );
-            false
+            assert!(
+                !(S::TRANSPOSED && X::FACTS.whole_tiles),
+                "ordered reductions and TopKSoftmax look along the rows of a tile, which are D's columns where the store \
+                 is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out"
+            );
+            S::TRANSPOSED
         },
         sourced: false,
     };
@@ -191,7 +120,7 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
                 format!("N is {}, a multiple of 2 was needed: the columns are gated in pairs", product.n);
             return Err(Path::ROOT.refuse(reason));
         }
-        let block = X::FACTS.gate_block * 2;
+        let block = if X::FACTS.gate_block == Facts::SPLIT { 0 } else { X::FACTS.gate_block * 2 };
         if block > 2 && !product.n.is_multiple_of(block) {
             let reason = format!(
                 "N is {}, a multiple of {block} was needed: the columns are gated in blocks of {}",
@@ -223,46 +152,25 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         extent: Extent<'f>,
         fragment: Fragment<'f, f32>,
     ) {
-        let fragment = Fragment { blocks: Self::in_order(&fragment), ..fragment };
+        let order = Order { gate_block: X::FACTS.gate_block, groups: plan.mainloop.tile[1] / 8 };
+        let fragment = Fragment { blocks: order.of(&fragment), ..fragment };
         let registers = plan.registers;
         // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
         let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
-        let ahead = registers.accumulators + vectors + SPARE <= registers.consumer;
+        let ahead = !S::TRANSPOSED && registers.accumulators + vectors + SPARE <= registers.consumer;
         let pairs_at_once = if registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
-        let first = fragment.start()[1];
+        let step = pairs_at_once << Self::HALVINGS;
         let emit = |whole: bool| {
-            let doubled = Columns { first, pairs: plan.mainloop.tile[1] / 8, n: extent.n };
-            let columns = match Self::HALVINGS {
-                0 => doubled,
-                _ => {
-                    let first = (fragment.first[1] >> 1) + (first - fragment.first[1]);
-                    Columns { first, pairs: doubled.pairs / 2, n: extent.n >> 1 }
-                }
-            };
-            let ([tile_m, tile_n, _], [cluster_m, cluster_n]) = (plan.mainloop.tile, plan.mainloop.cluster);
-            let tile = Visit {
-                f,
-                whole,
-                extent,
-                displacement: None,
-                thread: fragment.thread,
-                ahead,
-                columns,
-                doubled,
-                first_row: fragment.first[0],
-                blocks: plan.blocks(),
-                cluster_tile: [tile_m * cluster_m, tile_n * cluster_n],
-                barrier: fragment.barrier(),
-            };
+            let parts = Parts::new(f, plan, extent, &fragment, order, [whole, ahead]);
+            let tile = parts.tile;
             let state = RefCell::new(X::begin(&tile, &device.tree));
             let surveyed = Cell::new(0);
             let survey = |block: u32, state: &mut X::State<'f>| {
                 let rows = fragment.rows(fragment.start(), block);
-                let (pairs, step) =
-                    (rows.first().map_or(0, |row| row.pairs.len()), pairs_at_once << Self::HALVINGS);
+                let pairs = rows.first().map_or(0, |row| row.pairs.len());
                 for first in (0..pairs).step_by(step) {
                     let rows: Vec<_> = rows.iter().map(|row| row.part(first, step)).collect();
-                    X::survey(&Self::part(tile, &fragment, block, &rows), state);
+                    X::survey(&parts.of(block, &rows), state);
                 }
             };
             let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
@@ -273,16 +181,11 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
                 }
                 let pairs = rows.first().map_or(0, |row| row.pairs.len());
                 let mut values = vec![Vec::new(); rows.len()];
-                let step = pairs_at_once << Self::HALVINGS;
                 for first in (0..pairs).step_by(step) {
                     let rows: Vec<_> = rows.iter().map(|row| row.part(first, step)).collect();
-                    let part = Self::part(tile, &fragment, block, &rows);
+                    let part = parts.of(block, &rows);
                     X::load(&part, state);
-                    for pair in 0..part.pairs.len() {
-                        for (row, values) in values.iter_mut().enumerate() {
-                            values.push(X::compute(&part, state, row, pair));
-                        }
-                    }
+                    parts.collect(&part, &mut values, &mut |row, pair| X::compute(&part, state, row, pair));
                 }
                 values
             };

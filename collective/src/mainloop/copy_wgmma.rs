@@ -52,10 +52,14 @@ struct Source<'f> {
 
 impl Source<'_> {
     /// Where groups of rows may begin at any element of a line, nothing is aligned: `anywhere`.
-    fn arguments(matrix: Matrix, bits: u32, batched: bool, anywhere: bool) -> Vec<Argument> {
+    fn arguments(matrix: Matrix, side: Side, batched: bool, anywhere: bool) -> Vec<Argument> {
+        let Side { major, bits, split, .. } = side;
         let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
-        let fits =
-            |width: &u32| !anywhere && (matrix.address | pitch | batch).is_multiple_of((*width).into());
+        // Where the right half begins in a line of both.
+        let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
+        let fits = |width: &u32| {
+            !anywhere && (matrix.address | pitch | batch | half).is_multiple_of((*width).into())
+        };
         let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
         let mut arguments = vec![matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()];
         if batched {
@@ -121,13 +125,13 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
     }
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
-        let bits = plan.mainloop.types.element_bits();
         let [a_batched, b_batched] = plan.operand_batches();
         let MainloopSpec { a_major, b_major, .. } = plan.mainloop;
         let [a_rows, b_rows] = plan.shares_rows();
         let a_anywhere = a_rows && a_major == Major::Mn;
-        let mut arguments = Source::arguments(a, bits, a_batched, a_anywhere);
-        arguments.extend(Source::arguments(b, bits, b_batched, b_rows && b_major == Major::Mn));
+        let mut arguments = Source::arguments(a, Side::a(plan), a_batched, a_anywhere);
+        let b_anywhere = b_rows && b_major == Major::Mn;
+        arguments.extend(Source::arguments(b, Side::b(plan), b_batched, b_anywhere));
         arguments.push(a.k.into());
         arguments
     }
@@ -144,7 +148,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
     ) {
         let thread = f.special(Special::ThreadX) % 128;
         let a = Copier::new(f, Side::a(plan), device.a.of(piece.group), device.k, thread);
-        let b = Copier::new(f, Side::b(plan), device.b.of(piece.group), device.k, thread);
+        let b = Copier::halves(f, Side::b(plan), device.b.of(piece.group), device.k, thread);
+        let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };
         // Stages whose copies may be on their way while the next one is claimed. Consumers hold one until the one behind it
         // is full, so two of the ring are theirs.
         let ahead = (plan.stages / 2).min(plan.stages - 2).min(AHEAD);
@@ -153,7 +158,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
             let Stage { address, .. } = ring.claim();
             let k = k_tile * plan.mainloop.tile[2];
             a.copy([piece.m, k], address);
-            b.copy([piece.n, k], address + plan.stage.b_offset);
+            b.iter().for_each(|half| half.copy([n, k], address + plan.stage.b_offset));
             f.copy_commit();
             f.if_((k_tile - piece.k_begin).at_least(ahead), || {
                 f.copy_wait(ahead);
@@ -200,6 +205,8 @@ struct Copier<'f> {
     own: [Value<'f, u32>; 2],
     /// Where it lies in shared memory, in bytes from the tile's start.
     place: Value<'f, u32>,
+    /// The line and the element of the tile where this copier's part of it begins.
+    skipped: [u32; 2],
 }
 
 /// Where 16 B of a tile come from and go to.
@@ -225,7 +232,36 @@ impl<'f> Copier<'f> {
         let chunks = side.swizzle.bytes() / CHUNK;
         let own = [thread / chunks, thread % chunks * (CHUNK * 8 / side.bits)];
         let place = tile.apply_modes(&ordered(side.major, own)).expect(planned) * (side.bits / 8);
-        Self { f, source, side, tile, extent: ordered(side.major, [source.mn, k]), own, place }
+        let extent = ordered(side.major, [source.mn, k]);
+        Self { f, source, side, tile, extent, own, place, skipped: [0, 0] }
+    }
+
+    /// What copies a tile: one for all of it, or for a split matrix one for the part from either half.
+    fn halves(
+        f: &'f Builder,
+        side: Side,
+        source: Source<'f>,
+        k: Value<'f, u32>,
+        thread: Value<'f, u32>,
+    ) -> Vec<Self> {
+        let whole = Self::new(f, side, source, k, thread);
+        if !side.split {
+            return vec![whole];
+        }
+        let mn = source.mn >> 1;
+        let distance = match side.major {
+            Major::K => mn.cast::<u64>() * source.pitch,
+            Major::Mn => mn.mul_wide(side.bits / 8),
+        };
+        let half = |address, skipped| Self {
+            source: Source { address, mn, ..source },
+            side: Side { mn: side.mn / 2, ..side },
+            extent: ordered(side.major, [mn, k]),
+            skipped: ordered(side.major, [skipped, 0]),
+            tile: whole.tile.clone(),
+            ..whole
+        };
+        vec![half(source.address, 0), half(source.address + distance, side.mn / 2)]
     }
 
     /// Lines of the tile that all threads take at once.
@@ -278,7 +314,9 @@ impl<'f> Copier<'f> {
             for pass in 0..tile_lines.div_ceil(at_once) {
                 let skipped = pass * at_once;
                 // Chunks of other passes are whole periods of the swizzle away.
-                let offset = self.tile.at_modes(&ordered(major, [skipped, block * columns]).map(i64::from));
+                let [first_line, first_column] = self.skipped;
+                let at = ordered(major, [first_line + skipped, first_column + block * columns]);
+                let offset = self.tile.at_modes(&at.map(i64::from));
                 let offset = u32::try_from(offset).expect("a tile is small") * (bits / 8);
                 if pass > 0 {
                     source = source + self.source.pitch * u64::from(at_once);

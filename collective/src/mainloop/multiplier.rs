@@ -20,17 +20,21 @@ pub(super) struct Side {
     pub(super) k: u32,
     /// CTAs that bring a tile together.
     pub(super) slices: u32,
+    /// Half of the tile along N is from either half of the matrix.
+    pub(super) split: bool,
 }
 
 impl Side {
     pub(super) fn a(plan: &Plan) -> Self {
         let MainloopSpec { a_major: major, types, tile: [mn, _, k], cluster, .. } = plan.mainloop;
-        Self { major, swizzle: plan.stage.a_swizzle, bits: types.element_bits(), mn, k, slices: cluster[1] }
+        let (swizzle, bits) = (plan.stage.a_swizzle, types.element_bits());
+        Self { major, swizzle, bits, mn, k, slices: cluster[1], split: false }
     }
 
     pub(super) fn b(plan: &Plan) -> Self {
         let MainloopSpec { b_major: major, types, tile: [_, mn, k], cluster, .. } = plan.mainloop;
-        Self { major, swizzle: plan.stage.b_swizzle, bits: types.element_bits(), mn, k, slices: cluster[0] }
+        let (swizzle, bits) = (plan.stage.b_swizzle, types.element_bits());
+        Self { major, swizzle, bits, mn, k, slices: cluster[0], split: plan.epilogue.split }
     }
 
     /// How `wgmma` finds the operand's tile.

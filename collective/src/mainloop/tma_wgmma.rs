@@ -59,14 +59,15 @@ impl<'f> OperandMap<'f> {
     }
 }
 
-/// The tensor map of a matrix: its contiguous direction is dimension 0, and where there are several, their number is
-/// dimension 2. Every launch makes one, so it asks for nothing that takes long.
+/// The tensor map of a matrix: its contiguous direction is dimension 0. The half of a matrix that is split is dimension 2, and
+/// where there are several, their number is the last dimension. Every launch makes one, so it asks for nothing that takes long.
 fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool) -> TensorMap {
-    let Side { major, swizzle, bits, mn, k, slices } = side;
+    let Side { major, swizzle, bits, mn, k, slices, split } = side;
+    let extent = if split { matrix.mn / 2 } else { matrix.mn };
     let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
     let (inner, outer) = match major {
-        Major::K => (matrix.k, matrix.mn),
-        Major::Mn => (matrix.mn, matrix.k),
+        Major::K => (matrix.k, extent),
+        Major::Mn => (extent, matrix.k),
     };
     let bytes = u64::from(element.bytes());
     let mut map = TensorMap {
@@ -77,6 +78,18 @@ fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool)
         box_dims: vec![width, other / slices],
         swizzle: tensor_swizzle(swizzle),
     };
+    if split {
+        let (rows, distance) = match major {
+            Major::K if slices == 1 => (2, u64::from(extent) * matrix.pitch),
+            Major::K => (1, u64::from(extent) * matrix.pitch),
+            Major::Mn => (1, u64::from(extent)),
+        };
+        map.dims.push(2);
+        map.strides.push(distance * bytes);
+        // One box has both halves where one CTA brings all of them.
+        map.box_dims[1] /= rows;
+        map.box_dims.push(rows);
+    }
     if batched {
         let matrices = matrix.batch.distinct();
         map.dims.push(matrices.into());
@@ -89,18 +102,32 @@ fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool)
 /// How one operand's tile is copied.
 struct OperandTile {
     tiles: TmaTiles,
+    side: Side,
 }
 
 impl OperandTile {
-    fn new(Side { major, swizzle, bits, mn, k, slices }: Side) -> Self {
+    fn new(side: Side) -> Self {
+        let Side { major, swizzle, bits, mn, k, slices, .. } = side;
         let planned = "the plan admits only tiles that have a canonical layout";
         let tiles = TmaTiles::new(major, swizzle, bits, mn, k);
         let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect(planned);
-        Self { tiles }
+        Self { tiles, side }
     }
 
-    /// Starts the copies of this CTA's slice of the tile whose first element is `tile`, `(mn, k)`; `load` says where the
-    /// tile goes.
+    /// The half of a split matrix that the `i`-th box of a slice begins in; `None` where the matrix is whole.
+    fn half<'f>(&self, i: u32, slice: Value<'f, u32>) -> Option<Value<'f, u32>> {
+        let Side { major, mn, slices, split, .. } = self.side;
+        let half = match major {
+            Major::K if slices == 1 => slice.builder().constant(0),
+            Major::K if slices == 2 => slice,
+            Major::K => slice / (slices / 2),
+            Major::Mn => slice.builder().constant(self.tiles.get(i).mn / (mn / 2)),
+        };
+        split.then_some(half)
+    }
+
+    /// Starts the copies of this CTA's slice of the tile whose first element is `tile`, `(mn, k)`, in the left half of a split
+    /// matrix; `load` says where the tile goes.
     fn load<'f>(
         &self,
         f: &'f Builder,
@@ -114,11 +141,21 @@ impl OperandTile {
         let tile = boxes.slice(tile, slice).expect(planned);
         let dst = load.dst + slice * self.tiles.slice_bytes();
         for (i, place) in (0..).zip(boxes.boxes()) {
-            let coords: [_; 2] = boxes.copy(tile, i).expect(planned);
+            let [mut inner, mut outer]: [_; 2] = boxes.copy(tile, i).expect(planned);
             let load = TensorLoad { dst: dst + place.offset_bytes, ..load };
-            match matrix {
-                Some(matrix) => f.tensor_load(load, [coords[0], coords[1], matrix].map(Value::cast)),
-                None => f.tensor_load(load, coords.map(Value::cast)),
+            let half = self.half(i, slice);
+            if let Some(half) = half {
+                let along = if self.side.major == Major::K { &mut outer } else { &mut inner };
+                *along = *along - half * (self.side.mn / 2);
+            }
+            match (half, matrix) {
+                (None, None) => f.tensor_load(load, [inner, outer].map(Value::cast)),
+                (Some(third), None) | (None, Some(third)) => {
+                    f.tensor_load(load, [inner, outer, third].map(Value::cast));
+                }
+                (Some(half), Some(matrix)) => {
+                    f.tensor_load(load, [inner, outer, half, matrix].map(Value::cast));
+                }
             }
         }
     }
@@ -301,6 +338,7 @@ impl<'f, 'p> Loader<'f, 'p> {
         let (origin, coord) = ([piece.m, piece.n, f.constant(0)], [f.constant(0), f.constant(0), k_tile]);
         let tile = tiles.tensor(origin, &coord.map(Some)).expect("a tile has a number for M, N and K");
         let [m, n, k] = tile.start;
+        let n = if plan.epilogue.split { n >> 1 } else { n };
         let (row, column) = (cluster.row_mask(), cluster.column_mask());
         let [a_hint, b_hint] = plan.mainloop.cache.map(CachePolicy::bits);
         let (dst, barrier) = (stage.address, stage.full);

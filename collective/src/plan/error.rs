@@ -37,6 +37,11 @@ pub enum PlanError {
         /// Gates and ups of a block.
         block: u32,
     },
+    /// Tiles of two halves of B are brought by a number of CTAs that cuts through a half.
+    Split {
+        /// CTAs that share B's tile.
+        ctas: u32,
+    },
     /// A row of an output tile that goes through shared memory is no multiple of 16 bytes.
     StagedRow {
         /// Elements of the row.
@@ -145,6 +150,10 @@ impl PlanError {
                 .text(", blocks of gates and ups are ")
                 .number(block)
                 .text(" columns: make tile N a multiple of that, or use Blocks<U8>"),
+            Self::Split { ctas } => s
+                .text("a tile has columns of two halves of N, and ")
+                .number(ctas)
+                .text(" CTAs share it: use a cluster whose M is 1 or even"),
             Self::StagedRow { n, bits } => s
                 .text("a row of an output tile is ")
                 .number(n)

@@ -111,13 +111,15 @@ pub struct TileNeeds {
     pub columns: u32,
     /// Tiles are finished whole, by one CTA each.
     pub whole: bool,
+    /// It counts the tiles of one output, so a launch has but one.
+    pub single: bool,
     /// The output is no wider than a tile.
     pub rows: bool,
 }
 
 impl TileNeeds {
     /// Nothing.
-    pub const NONE: Self = Self { columns: 1, whole: false, rows: false };
+    pub const NONE: Self = Self { columns: 1, whole: false, single: false, rows: false };
 }
 
 /// What an epilogue asks for.
@@ -131,6 +133,9 @@ pub struct EpilogueSpec {
     pub registers: u32,
     /// How often it halves the columns: D has `N >> halvings` of them.
     pub halvings: u32,
+    /// Half of a tile's columns are from the left half of the product's, the other half from the same place in the right
+    /// half.
+    pub split: bool,
     /// What it needs tiles to be.
     pub needs: TileNeeds,
     /// It stores the transpose of what the mainloop computes: the kernel's A is the caller's B, and the other way round.

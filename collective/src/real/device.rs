@@ -85,4 +85,8 @@ impl<'f> Single for Value<'f, f32> {
     fn approximate(self, op: ApproxOp) -> Self {
         unary(self, AluOp::Approx(op))
     }
+
+    fn approximate_flushed(self, op: ApproxOp) -> Self {
+        unary(self, AluOp::ApproxFlush(op))
+    }
 }

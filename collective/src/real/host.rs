@@ -149,6 +149,11 @@ impl Single for f32 {
         };
         value as f32
     }
+
+    fn approximate_flushed(self, op: ApproxOp) -> Self {
+        let keep = |x: f32| if x.is_subnormal() { 0f32.copysign(x) } else { x };
+        keep(keep(self).approximate(op))
+    }
 }
 
 #[cfg(test)]

@@ -73,6 +73,28 @@ pub struct DropoutState<'f, X> {
     x: X,
 }
 
+impl<X> Dropout<X> {
+    /// The words of a pair of columns in row `first` and in the row 8 below.
+    fn words_of<'f>(
+        part: &Part<'f>,
+        device: &DropoutDevice<'f>,
+        first: Value<'f, u32>,
+        pair: usize,
+    ) -> [Value<'f, u32>; 4] {
+        let (f, DropoutDevice { threshold, seed, offset, .. }) = (part.tile.f, *device);
+        let kept = [0; 4].map(|_: u32| f.variable(u32::MAX));
+        // Nothing is drawn where nothing is left out. The branch also keeps the generators of many elements from being
+        // interleaved, for which registers would not suffice.
+        f.if_(threshold.differs_from(0), || {
+            let column = (part.column >> 1) + part.pairs[pair] / 2;
+            for (kept, word) in kept.iter().zip(words(first, column, offset, seed)) {
+                kept.set(word);
+            }
+        });
+        kept.map(Var::get)
+    }
+}
+
 impl<X: Node> Node for Dropout<X> {
     type Arguments = (DropoutArgument, X::Arguments);
     type Device<'f> = (DropoutDevice<'f>, X::Device<'f>);
@@ -128,25 +150,21 @@ impl<X: Node> Node for Dropout<X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        let DropoutDevice { threshold, scale, seed, offset } = state.device;
+        let DropoutDevice { threshold, scale, .. } = state.device;
+        if !part.tile.aligned {
+            let at = part.rows[row].row;
+            let words = Self::words_of(part, &state.device, at & !8, pair);
+            let below = ((at >> 3) & 1).equals(1);
+            return [0, 1].map(|side| {
+                let word = words[2 + side].where_or(below, words[side]);
+                (values[side] * scale).where_or(word.at_least(threshold), 0.0)
+            });
+        }
         // A thread holds rows in pairs, 8 apart, of blocks that begin at multiples of 16.
         let lower = part.rows[row].index % 2;
         let words = match state.words {
             Some((of, words)) if of == pair && lower == 1 => words,
-            _ => {
-                let f = part.tile.f;
-                let kept = [0; 4].map(|_: u32| f.variable(u32::MAX));
-                // Nothing is drawn where nothing is left out. The branch also keeps the generators of many elements from
-                // being interleaved, for which registers would not suffice.
-                f.if_(threshold.differs_from(0), || {
-                    let first = part.rows[row].row - lower as u32 * 8;
-                    let column = (part.column >> 1) + part.pairs[pair] / 2;
-                    for (kept, word) in kept.iter().zip(words(first, column, offset, seed)) {
-                        kept.set(word);
-                    }
-                });
-                kept.map(Var::get)
-            }
+            _ => Self::words_of(part, &state.device, part.rows[row].row - lower as u32 * 8, pair),
         };
         state.words = Some((pair, words));
         [0, 1].map(|side| (values[side] * scale).where_or(words[2 * lower + side].at_least(threshold), 0.0))

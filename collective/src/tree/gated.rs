@@ -5,7 +5,9 @@ use core::marker::PhantomData;
 use ptx::Value;
 use typenum::{U8, Unsigned};
 
-use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
+use super::{
+    Bounded, Columns, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit,
+};
 use crate::functions::{Pointwise, Scalars, evaluate_bounded};
 use crate::real::Real;
 
@@ -27,13 +29,15 @@ impl<F: Pointwise> Pointwise<2> for Glu<F> {
     }
 }
 
-/// The order in which the columns of gates and of ups lie: [`Alternating`] or [`Blocks`].
+/// The order in which the columns of gates and of ups lie: [`Alternating`], [`Blocks`] or [`Split`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no order of gates and ups",
-    note = "write `Alternating` (gate, up, gate, up) or `Blocks<U8>` (8 gates, then their 8 ups)"
+    note = "write `Alternating` (gate, up, gate, up), `Blocks<U8>` (8 gates, then their 8 ups) or `Split` (all gates, \
+            then all ups)"
 )]
 pub trait GateOrder: 'static {
-    /// Gates that stand beside each other: so many gates, then their ups, then the next gates.
+    /// Gates that stand beside each other: so many gates, then their ups, then the next gates. [`Facts::SPLIT`] where all
+    /// gates stand in front of all ups.
     const BLOCK: u32;
 }
 
@@ -47,6 +51,19 @@ pub struct Alternating;
 /// With `G` 8 the order of B's columns fits every tile; with `G` half of tile N a tile has its gates in its left half.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<G = U8>(PhantomData<G>);
+
+/// All gates, then all ups, as the rows of two matrices of weights lie that have been put behind each other: gate of column j
+/// is B's column j, its up is B's column `N / 2 + j`. The mainloop brings half of each tile's columns from either half of B,
+/// so that a thread has both of a pair, and nothing is shuffled or rearranged.
+///
+/// N is a multiple of 4, and of 16 where B is N-major and tensor copies bring it. Tile N is a multiple of 16. Nodes inside
+/// that look at whole rows or reduce in a fixed order are refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Split;
+
+impl GateOrder for Split {
+    const BLOCK: u32 = Facts::SPLIT;
+}
 
 impl GateOrder for Alternating {
     const BLOCK: u32 = 1;
@@ -69,23 +86,43 @@ impl<G: Unsigned + 'static> GateOrder for Blocks<G> {
 ///
 /// ```
 /// use collective::functions::Silu;
-/// use collective::tree::{Accumulator, Blocks, Gated, Glu};
+/// use collective::tree::{Accumulator, Blocks, Gated, Glu, Split};
 ///
 /// type Alternates = Gated<Glu<Silu>, Accumulator>;
-/// assert_eq!(Alternates::columns(9), [18, 19]);
+/// assert_eq!(Alternates::columns(9, 96), [18, 19]);
 /// /// Eight gates, eight ups.
 /// type InEights = Gated<Glu<Silu>, Accumulator, Blocks>;
-/// assert_eq!(InEights::columns(9), [17, 25]);
+/// assert_eq!(InEights::columns(9, 96), [17, 25]);
+/// /// 48 gates, 48 ups.
+/// type InHalves = Gated<Glu<Silu>, Accumulator, Split>;
+/// assert_eq!(InHalves::columns(9, 96), [9, 57]);
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Gated<F, X, Order = Alternating>(PhantomData<(F, X, Order)>);
 
 impl<F, X, Order: GateOrder> Gated<F, X, Order> {
-    /// The columns of gate and up that become column `j`.
-    pub const fn columns(j: u32) -> [u32; 2] {
+    const SPLIT: bool = Order::BLOCK == Facts::SPLIT;
+
+    /// The columns of gate and up, of `n` columns, that become column `j`.
+    pub const fn columns(j: u32, n: u32) -> [u32; 2] {
+        if Self::SPLIT {
+            return [j, n / 2 + j];
+        }
         let block = Order::BLOCK;
         let gate = j / block * 2 * block + j % block;
         [gate, gate + block]
+    }
+}
+
+impl<F, X, Order: GateOrder> Gated<F, X, Order> {
+    /// What nodes inside see of a tile: all columns, or those of gates and of ups one after the other.
+    fn inside<'f>(tile: &Visit<'f>) -> Vec<Visit<'f>> {
+        if !Self::SPLIT {
+            return vec![Visit { columns: tile.doubled, ..*tile }];
+        }
+        let Columns { first, pairs, n } = tile.columns;
+        let ups = Columns { first: first + n, pairs, n: tile.doubled.n };
+        vec![*tile, Visit { columns: ups, ..*tile }]
     }
 }
 
@@ -97,7 +134,8 @@ pub struct GatedState<'f, A, X> {
     from: [Value<'f, u32>; 2],
     /// Whether they come from the first of two groups of eight columns.
     first: Value<'f, bool>,
-    x: X,
+    /// One, or of gates and of ups where they are split.
+    x: Vec<X>,
 }
 
 impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
@@ -114,11 +152,20 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
             None => 1,
         };
         assert!(halvings == 1, "a Gated stands inside of another: columns are halved once");
+        assert!(
+            !(Self::SPLIT && (X::FACTS.whole_tiles || X::FACTS.surveys)),
+            "inside of a split Gated a tile has columns of both halves, which no ordered reduction and no TopKSoftmax \
+             looks through: put it around the Gated"
+        );
         Facts { halvings: Some(halvings), gate_block: Order::BLOCK, ..X::FACTS }
     };
 
     fn name() -> String {
-        let block = if Order::BLOCK == 1 { String::new() } else { Order::BLOCK.to_string() };
+        let block = match Order::BLOCK {
+            1 => String::new(),
+            Facts::SPLIT => "split".to_owned(),
+            block => block.to_string(),
+        };
         format!("gated{block}_{}_{}", F::name(), X::name())
     }
 
@@ -145,26 +192,31 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
         let lane = tile.thread % 32;
         let low = (lane & 28) + (lane & 1) * 2;
         let first = (lane & 2).equals(0);
-        let x = X::begin(&Visit { columns: tile.doubled, ..*tile }, x);
+        let x = Self::inside(tile).iter().map(|tile| X::begin(tile, x)).collect();
         GatedState { arguments: *arguments, from: [low, low + 1], first, x }
     }
 
     fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        if let Some(doubled) = &part.doubled {
-            X::survey(doubled, &mut state.x);
+        for (doubled, x) in part.doubled.iter().zip(&mut state.x) {
+            X::survey(doubled, x);
         }
     }
 
     fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
-        if let Some(doubled) = &part.doubled {
-            X::load(doubled, &mut state.x);
+        for (doubled, x) in part.doubled.iter().zip(&mut state.x) {
+            X::load(doubled, x);
         }
     }
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
-        let Some(doubled) = &part.doubled else { return [f.constant(f32::NAN); 2] };
-        let of_x = [pair * 2, pair * 2 + 1].map(|pair| X::compute(doubled, &mut state.x, row, pair));
+        let of_x = match (&part.doubled[..], &mut state.x[..]) {
+            ([both], [x]) => [pair * 2, pair * 2 + 1].map(|pair| X::compute(both, x, row, pair)),
+            ([gates, ups], [of_gates, of_ups]) => {
+                [X::compute(gates, of_gates, row, pair), X::compute(ups, of_ups, row, pair)]
+            }
+            _ => return [f.constant(f32::NAN); 2],
+        };
         if Order::BLOCK > 1 {
             let [gates, ups] = of_x;
             return [0, 1].map(|side| F::apply(state.arguments, [gates[side], ups[side]]));
@@ -178,13 +230,15 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
     }
 
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
-        X::end(&Visit { columns: tile.doubled, ..*tile }, &mut state.x);
+        for (tile, x) in Self::inside(tile).iter().zip(&mut state.x) {
+            X::end(tile, x);
+        }
     }
 
     fn evaluate(host: &mut Host<'_>, (arguments, x): &Self::Arguments, [row, column]: [u32; 2]) -> Bounded {
         let n = host.shape.n;
         host.shape.n = n * 2;
-        let pair = Self::columns(column).map(|column| X::evaluate(host, x, [row, column]));
+        let pair = Self::columns(column, n * 2).map(|column| X::evaluate(host, x, [row, column]));
         host.shape.n = n;
         evaluate_bounded::<F, 2>(*arguments, pair)
     }

@@ -7,7 +7,7 @@ use typenum::U8;
 use super::{
     Accumulator, Amax, Blocks, Bounded, ColumnArgument, ColumnVector, Compute, Declare, Facts, Gated, Glu,
     Host, Node, NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector,
-    Scalar, ScalarPointer, Shape, Visit,
+    Scalar, ScalarPointer, Shape, Split, Visit,
 };
 use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, Relu, Silu};
 use crate::real::{Fast, Fastest};
@@ -234,7 +234,7 @@ pub struct LinearBiasScaledArguments {
     pub scale: u64,
 }
 
-/// Arguments of [`Scaled`], [`SwiGlu`] and [`GeGlu`].
+/// Arguments of [`Scaled`], [`SwiGlu`] in all orders and [`GeGlu`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScaledArguments {
     /// Factor of the product.
@@ -290,6 +290,10 @@ epilogue! {
 
     /// As [`SwiGlu`] with columns in [`Blocks`] of 8 gates and 8 ups: no shuffles.
     pub struct SwiGluBlocks: Gated<Glu<Silu<Fast>>, ScaledTree, Blocks<U8>>;
+    arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
+
+    /// As [`SwiGlu`] with all gates in front of all ups, as two matrices of weights lie that were put behind each other.
+    pub struct SwiGluSplit: Gated<Glu<Silu<Fast>>, ScaledTree, Split>;
     arguments ScaledArguments, |a| ((), ((), ((), a.alpha)));
 
     /// `gelu(gate) * up` of alternating columns of `alpha * acc`, gelu by tanh: D has N / 2 columns.

@@ -30,6 +30,9 @@ pub struct Visit<'f> {
     pub doubled: Columns<'f>,
     /// The first row of the warpgroup.
     pub first_row: Value<'f, u32>,
+    /// The row of index 0 is a multiple of 16, but for the lane's part: two rows of indices `2 i` and `2 i + 1` are then 8 apart and
+    /// of the same 16.
+    pub aligned: bool,
     /// 64-row blocks of the warpgroup, one below the other.
     pub blocks: u32,
     /// What a cluster computes at a time, in rows and in columns of the product.
@@ -92,8 +95,9 @@ pub struct Part<'f> {
     pub columns: Value<'f, u32>,
     /// The first column of each pair, counted from `column`.
     pub pairs: Vec<u32>,
-    /// The part whose pairs of columns became these columns.
-    pub doubled: Option<Box<Part<'f>>>,
+    /// The part whose pairs of columns became these columns, or those of gates and of ups where they are split; empty where
+    /// columns are not joined.
+    pub doubled: Vec<Part<'f>>,
     /// Values of enclosing bindings, outermost first.
     pub(crate) bound: RefCell<Vec<Pair<'f>>>,
 }

@@ -79,6 +79,7 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             wrap(high.wrapping_add(c), ty)
         }
         AluOp::Approx(op) => bits32(approximate(op, f(a).into()) as f32).into(),
+        AluOp::ApproxFlush(op) => bits32(flushed(approximate(op, flushed(f(a)).into()) as f32)).into(),
         AluOp::ApproxHalf(op, ty) => halves(ty, a, 0, 0, &|x, _, _| approximate(op, x)),
         AluOp::Exact { reciprocal, ty: Type::F64, .. } => {
             let x = f64::from_bits(a);
@@ -106,7 +107,7 @@ fn compute(op: AluOp, [a, b, c, d]: [u64; 4]) -> u64 {
             .to_bits()
         }
         AluOp::Float { op, rounding, flush, saturate, .. } => {
-            let keep = |x: f32| if flush && x.is_subnormal() { 0.0f32.copysign(x) } else { x };
+            let keep = |x: f32| if flush { flushed(x) } else { x };
             let [x, y, z] = [a, b, c].map(|bits| keep(f(bits)));
             let value = keep(single(op, rounding, [x, y, z]));
             let cut = if value.is_nan() { 0.0 } else { value.clamp(0.0, 1.0) + 0.0 };
@@ -205,6 +206,11 @@ fn wide(ty: Type, a: u32, b: u32) -> u64 {
     } else {
         u64::from(a) * u64::from(b)
     }
+}
+
+/// Zero of the same sign in the place of a subnormal number.
+fn flushed(x: f32) -> f32 {
+    if x.is_subnormal() { 0.0f32.copysign(x) } else { x }
 }
 
 fn approximate(op: ApproxOp, x: f64) -> f64 {

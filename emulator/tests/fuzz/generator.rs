@@ -371,6 +371,7 @@ impl<'f> Generator<'_, 'f> {
             AluOp::MadWide(ty),
             AluOp::MadHigh(ty),
             AluOp::Approx(approximation),
+            AluOp::ApproxFlush(approximation),
             AluOp::ApproxHalf(approximation, half),
             AluOp::Exact { reciprocal: one, ty, rounding },
             AluOp::Float { op: float, ty, rounding, flush: one, saturate: two },

@@ -216,6 +216,9 @@ pub enum AluOp {
     MadHigh(Type),
     /// `{ex2|lg2|rcp|…}.approx.f32`, subnormals kept where the instruction keeps them. ISA "Floating Point".
     Approx(ApproxOp),
+    /// `{ex2|lg2|rcp|rsqrt|sqrt|sin|cos}.approx.ftz.f32`: subnormal operands and results are zeros of their signs, and some forms
+    /// are then one instruction in place of four or six. ISA "Floating Point".
+    ApproxFlush(ApproxOp),
     /// `tanh.approx` or `ex2.approx` of halves. ISA "Half Precision".
     ApproxHalf(ApproxOp, HalfType),
     /// `{rcp|sqrt}.<rounding>.f32`, or `.f64` to nearest. ISA "rcp", "sqrt".
@@ -296,7 +299,8 @@ impl AluOp {
             Self::MulWide(ty @ (U32 | S32)) => (vec![ty; 2], wide(ty)),
             Self::MadWide(ty @ (U32 | S32)) => (vec![ty, ty, wide(ty)], wide(ty)),
             Self::MadHigh(ty @ (U32 | S32 | U64 | S64)) => (vec![ty; 3], ty),
-            Self::Approx(_) => (vec![F32], F32),
+            Self::ApproxFlush(ApproxOp::Tanh) => return None,
+            Self::Approx(_) | Self::ApproxFlush(_) => (vec![F32], F32),
             Self::ApproxHalf(ApproxOp::Tanh | ApproxOp::Exp2, ty) => (vec![ty.register()], ty.register()),
             Self::Exact { ty: F64, rounding, .. } if rounding != Rounding::Nearest => return None,
             Self::Exact { ty: ty @ (F32 | F64), .. } => (vec![ty], ty),
@@ -352,7 +356,7 @@ impl AluOp {
             Self::MulWide(_) => "mul.wide",
             Self::MadWide(_) => "mad.wide",
             Self::MadHigh(_) => "mad.hi",
-            Self::Approx(op) | Self::ApproxHalf(op, _) => op.name(),
+            Self::Approx(op) | Self::ApproxFlush(op) | Self::ApproxHalf(op, _) => op.name(),
             Self::Exact { reciprocal: true, .. } => "rcp",
             Self::Exact { reciprocal: false, .. } => "sqrt",
             Self::Float { op, .. } | Self::Half { op, .. } => op.name(),

@@ -53,6 +53,7 @@ fn spelled(op: AluOp) -> String {
             format!("{name}.{ty}")
         }
         AluOp::Approx(_) => format!("{name}.approx.f32"),
+        AluOp::ApproxFlush(_) => format!("{name}.approx.ftz.f32"),
         // Only the brain float's power of two has to say that it flushes subnormals.
         AluOp::ApproxHalf(_, ty) => {
             let brain = matches!(ty.suffix(), "bf16" | "bf16x2") && name == "ex2";

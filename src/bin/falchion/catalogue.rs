@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use collective::{Plan, Producer};
 use cute_rs::atom::Major;
-use kernel::{AnyGemm, GemmProblem, Machine, Ranked, Refused, Request, Selection};
+use falchion::verify::{FusedGemm, fused_catalogue};
+use kernel::{AnyGemm, GemmProblem, Machine, Program, Ranked, Refused, Request, Selection};
 
 use crate::Failure;
 
@@ -15,7 +16,7 @@ use crate::Failure;
 /// time that the model predicts for it, why, and the Rust type of the first.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  \
+    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn"
 )]
 pub(crate) struct PlanArgs {
@@ -70,26 +71,59 @@ pub(crate) fn configs() -> Result<(), Failure> {
 fn list(out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
-        "{:25} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
+        "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
-    for entry in kernel::catalogue().into_iter().chain(kernel::several()) {
-        let plan = entry.plan();
+    let plain =
+        kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(entry.as_ref()));
+    for Listed { name, element, plan, schedule } in
+        plain.chain(fused_catalogue().iter().map(Listed::of_fused))
+    {
         writeln!(
             out,
-            "{:25} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
-            entry.name(),
-            entry.element(),
+            "{name:36} {element:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {schedule}",
             direction(plan.majors()[0], "M"),
             direction(plan.majors()[1], "N"),
             tile(&plan),
             plan.stages,
             plan.shared_bytes,
             plan.threads,
-            entry.schedule(),
         )?;
     }
     out.flush()
+}
+
+/// What is said of a kernel.
+struct Listed {
+    name: String,
+    element: &'static str,
+    plan: Plan,
+    schedule: String,
+}
+
+impl Listed {
+    fn of(entry: &dyn AnyGemm) -> Self {
+        let (name, element) = (entry.name().to_owned(), entry.element());
+        Self { name, element, plan: entry.plan(), schedule: entry.schedule() }
+    }
+
+    fn of_fused(kernel: &FusedGemm) -> Self {
+        let FusedGemm { element, plan, schedule, .. } = *kernel;
+        Self { name: kernel.name(), element, plan, schedule: schedule() }
+    }
+}
+
+/// The kernel of a name, with a fused epilogue or without.
+fn find(name: &str) -> Result<(Listed, Program), Failure> {
+    if let Some(kernel) = fused_catalogue().iter().find(|kernel| kernel.name() == name) {
+        return Ok((Listed::of_fused(kernel), kernel.program()?));
+    }
+    let mut entry = kernel::find(name);
+    if let Err(unknown) = &mut entry {
+        unknown.known.extend(fused_catalogue().iter().map(FusedGemm::name));
+    }
+    let entry = entry?;
+    Ok((Listed::of(entry.as_ref()), entry.program()?))
 }
 
 impl PlanArgs {
@@ -102,9 +136,8 @@ impl PlanArgs {
             first(&selection)?;
             return Failure::unless_read(ranking(out, &request, &self.layout, &selection));
         }
-        let entry = kernel::find(self.name.as_deref().unwrap_or_default())?;
-        let program = entry.program()?;
-        Failure::unless_read(explain(out, entry.as_ref(), program.name()))
+        let (listed, program) = find(self.name.as_deref().unwrap_or_default())?;
+        Failure::unless_read(explain(out, &listed, program.name()))
     }
 }
 
@@ -151,12 +184,12 @@ fn ranking(
     out.flush()
 }
 
-fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Result<()> {
-    let plan = entry.plan();
+fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<()> {
+    let Listed { name, element, plan, schedule } = listed;
     let stage = plan.stage;
-    writeln!(out, "{} ({program})", entry.name())?;
+    writeln!(out, "{name} ({program})")?;
     let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
-    row("element type", entry.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
+    row("element type", (*element).to_owned(), "of A, B, C and D; accumulators are f32")?;
     row(
         "contiguous directions",
         format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
@@ -169,7 +202,7 @@ fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Resu
             "D's transpose is computed: below, M and A are the call's N and B",
         )?;
     }
-    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
+    row("tile", tile(plan), "M x N x K elements a CTA computes at a time")?;
     let [m, n] = plan.mainloop.cluster;
     row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
     row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup")?;
@@ -193,7 +226,7 @@ fn explain(out: &mut impl Write, entry: &dyn AnyGemm, program: &str) -> io::Resu
     row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
     row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
-    writeln!(out, "tiles are dealt to {}", entry.schedule())?;
+    writeln!(out, "tiles are dealt to {schedule}")?;
     out.flush()
 }
 
@@ -208,7 +241,7 @@ fn swizzle(bytes: u32) -> &'static str {
 
 impl EmitArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let program = kernel::find(&self.name)?.program()?;
+        let (_, program) = find(&self.name)?;
         match &self.output {
             None => {
                 let mut out = io::stdout().lock();

@@ -1,5 +1,6 @@
 //! `falchion verify`: the embedded case tables, on the engines there are.
 
+mod fused;
 mod instructions;
 
 use std::io::{self, Write};
@@ -28,7 +29,7 @@ pub(crate) struct VerifyArgs {
     /// Only cases whose name or kernel contains this.
     #[arg(long, default_value = "")]
     filter: String,
-    /// `quick`, `full`, or `all` of the tables; `instructions` for one program for each form of an instruction,
+    /// `quick`, `full`, or `all` of the tables; `fusions` for every kernel with a fused epilogue; `instructions` for one program for each form of an instruction,
     /// compared bit by bit.
     #[arg(long, default_value = "quick")]
     suite: String,
@@ -85,11 +86,16 @@ impl VerifyArgs {
         if self.json || self.record.is_some() || self.replay.is_some() {
             return Err(Failure::usage("--json, --record and --replay need --suite instructions"));
         }
+        if self.suite == "fusions" {
+            let (mut count, mut out) = (Count::default(), io::stdout().lock());
+            self.fusions(&mut count, &mut out)?;
+            return count.close(&mut out);
+        }
         let cases: Vec<Case> =
             tables()?.into_iter().filter(|case| self.suite == "all" || case.suite == self.suite).collect();
         if cases.is_empty() {
             return Err(Failure::usage(format!(
-                "--suite is `{}`, one of quick, full, all and instructions was needed",
+                "--suite is `{}`, one of quick, full, all, fusions and instructions was needed",
                 self.suite
             )));
         }
@@ -150,9 +156,7 @@ impl VerifyArgs {
                 count.skipped += shares.len();
             }
         }
-        writeln!(out, "{} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped)?;
-        out.flush()?;
-        if count.failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
+        count.close(&mut out)
     }
 }
 
@@ -178,6 +182,13 @@ impl VerifyArgs {
 }
 
 impl Count {
+    /// The last line, and whether all is well.
+    fn close(&self, out: &mut impl Write) -> Result<(), Failure> {
+        writeln!(out, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)?;
+        out.flush()?;
+        if self.failed == 0 { Ok(()) } else { Err(Failure::Wrong) }
+    }
+
     fn line(
         &mut self,
         out: &mut impl Write,

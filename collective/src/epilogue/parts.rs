@@ -1,0 +1,230 @@
+//! Parts of a tile as the nodes of a tree see them: in D's rows and columns, whatever the order in which a thread's accumulators
+//! lie.
+
+use core::cell::RefCell;
+
+use ptx::{Builder, Value, Var};
+
+use super::Extent;
+use crate::mainloop::{Fragment, FragmentRow};
+use crate::plan::Plan;
+use crate::tree::{Columns, Facts, Pair, Part, PartRow, Visit};
+
+/// The order in which the groups of 8 columns of a tile are taken: a gate's, then its up's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Order {
+    /// [`Facts::gate_block`].
+    pub(super) gate_block: u32,
+    /// Groups of a tile.
+    pub(super) groups: u32,
+}
+
+impl Order {
+    /// Which group is the `index`-th.
+    const fn group(self, index: u32) -> u32 {
+        let groups = if self.gate_block == Facts::SPLIT { self.groups / 2 } else { self.gate_block / 8 };
+        if groups < 2 {
+            // Alternating, or 8 and 8: as they lie.
+            return index;
+        }
+        let (pair, up) = (index / 2, index % 2);
+        pair / groups * 2 * groups + up * groups + pair % groups
+    }
+
+    /// The accumulators in that order. Their columns remain those of the places that they come from.
+    pub(super) fn of<'f>(self, fragment: &Fragment<'f, f32>) -> Vec<Vec<Var<'f, f32>>> {
+        let block = |values: &Vec<Var<'f, f32>>| {
+            let groups: Vec<_> = values.chunks(4).collect();
+            let order = (0..).take(groups.len()).map(|i| self.group(i) as usize);
+            order.filter_map(|group| groups.get(group)).copied().flatten().copied().collect()
+        };
+        fragment.blocks.iter().map(block).collect()
+    }
+}
+
+/// A warpgroup's part of a tile, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parts<'f> {
+    /// The tile in D's rows and columns.
+    pub(super) tile: Visit<'f>,
+    order: Order,
+    /// Columns are joined.
+    halved: bool,
+    /// The element of the kernel's output that is the thread's value 0, if the kernel computes D's transpose.
+    turned: Option<[Value<'f, u32>; 2]>,
+}
+
+/// How many of the columns from `column` on are less than `n`.
+fn inside<'f>(column: Value<'f, u32>, n: Value<'f, u32>) -> Value<'f, u32> {
+    (n - column).where_or(column.less_than(n), 0)
+}
+
+/// The transpose of 8 x 8 values of which each lane of a warp holds two neighbouring ones of a row. Twice is nothing.
+///
+/// Lane `4 i + j` holds elements `(i, 2 j)` and `(i, 2 j + 1)`. Lanes of neighbouring rows exchange an element, so that each has
+/// two neighbours of a column, and hand them to the lane that wants them.
+fn turn<'f>(f: &'f Builder, thread: Value<'f, u32>, [low, high]: Pair<'f>) -> Pair<'f> {
+    let lane = thread % 32;
+    let row = lane >> 2;
+    let odd = (row & 1).equals(1);
+    let other = f.shuffle_xor(low.where_or(odd, high), 4);
+    let column = [other.where_or(odd, low), high.where_or(odd, other)];
+    let from = (lane & 3) * 8 + (row & 1) * 4 + (row >> 1);
+    column.map(|value| f.shuffle(value, from))
+}
+
+impl<'f> Parts<'f> {
+    /// `whole` where all of the tile is inside and pairs may be accessed at once, `ahead` where registers are left for row
+    /// vectors of all of it.
+    pub(super) fn new(
+        f: &'f Builder,
+        plan: &Plan,
+        extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        order: Order,
+        [whole, ahead]: [bool; 2],
+    ) -> Self {
+        let (start, thread) = (fragment.start(), fragment.thread);
+        let (transposed, halved) = (plan.swapped(), plan.epilogue.halvings > 0);
+        let ([tile_m, tile_n, _], [cluster_m, cluster_n]) = (plan.mainloop.tile, plan.mainloop.cluster);
+        let cluster_tile = [tile_m * cluster_m, tile_n * cluster_n];
+        let (lane, of_rows) = (thread % 32, plan.form.shares_rows());
+        let (extent, first, pairs, first_row, aligned) = match transposed {
+            false => (extent, start[1], tile_n / 8, fragment.first[0], !of_rows),
+            true => (
+                Extent { m: extent.n, n: extent.m, ..extent },
+                start[0] - (lane >> 2) + (lane & 3) * 2,
+                plan.blocks() * 2,
+                fragment.first[1],
+                !of_rows && tile_n.is_multiple_of(16),
+            ),
+        };
+        let doubled = Columns { first, pairs, n: extent.n };
+        let columns = match halved {
+            false => doubled,
+            true => {
+                let first = (fragment.first[1] >> 1) + (first - fragment.first[1]);
+                Columns { first, pairs: pairs / 2, n: extent.n >> 1 }
+            }
+        };
+        let tile = Visit {
+            f,
+            whole,
+            extent,
+            displacement: None,
+            thread,
+            ahead,
+            columns,
+            doubled,
+            first_row,
+            aligned,
+            blocks: plan.blocks(),
+            cluster_tile,
+            barrier: fragment.barrier(),
+        };
+        Self { tile, order, halved, turned: transposed.then_some(start) }
+    }
+
+    /// The part of a tile that these rows of a block are.
+    pub(super) fn of(&self, block: u32, rows: &[FragmentRow<'f, f32>]) -> Part<'f> {
+        if let Some(start) = self.turned {
+            return self.of_columns(start, block, rows);
+        }
+        let places: Vec<u32> =
+            rows.first().map_or_else(Vec::new, |row| row.pairs.iter().map(|p| p.column).collect());
+        if !self.halved {
+            return self.part(self.tile.columns, block, rows, places, &|_| true);
+        }
+        let Columns { first, pairs, n } = self.tile.columns;
+        let joined: Vec<u32> = places.iter().step_by(2).map(|place| place / 2).collect();
+        let doubled = if self.order.gate_block == Facts::SPLIT {
+            let ups = Columns { first: first + n, pairs, n: self.tile.doubled.n };
+            [(self.tile.columns, 0), (ups, 1)]
+                .map(|(columns, up)| self.part(columns, block, rows, joined.clone(), &|pair| pair % 2 == up))
+                .into()
+        } else {
+            let columns = places.iter().map(|place| self.order.group(place / 8) * 8).collect();
+            vec![self.part(self.tile.doubled, block, rows, columns, &|_| true)]
+        };
+        // Of 16 columns come 8, of which a thread holds the pair in the same place.
+        Part { doubled, ..self.part(self.tile.columns, block, rows, joined, &|_| false) }
+    }
+
+    /// Rows of a block with those of their pairs that `takes` takes, by number, in these columns.
+    fn part(
+        &self,
+        columns: Columns<'f>,
+        block: u32,
+        rows: &[FragmentRow<'f, f32>],
+        pairs: Vec<u32>,
+        takes: &dyn Fn(usize) -> bool,
+    ) -> Part<'f> {
+        let inside = inside(columns.first, columns.n);
+        let row = |(index, row): (usize, &FragmentRow<'f, f32>)| PartRow {
+            index: block as usize * rows.len() + index,
+            row: row.row,
+            columns: inside.where_or(row.row.less_than(self.tile.extent.m), 0),
+            accumulators: row
+                .pairs
+                .iter()
+                .enumerate()
+                .filter_map(|(i, pair)| takes(i).then_some(pair.values))
+                .collect(),
+        };
+        Part {
+            tile: self.tile,
+            rows: rows.iter().enumerate().map(row).collect(),
+            column: columns.first,
+            columns: inside,
+            pairs,
+            doubled: Vec::new(),
+            bound: RefCell::default(),
+        }
+    }
+
+    /// The same where rows are D's columns: each pair of the upper and of the lower row is of one of D's rows.
+    fn of_columns(&self, start: [Value<'f, u32>; 2], block: u32, rows: &[FragmentRow<'f, f32>]) -> Part<'f> {
+        let (tile, lane) = (self.tile, self.tile.thread % 32);
+        let (column, first_row) = (tile.columns.first, start[1] - (lane & 3) * 2 + (lane >> 2));
+        let columns = inside(column, tile.columns.n);
+        let numbers = 0..rows.first().map_or(0, |row| row.pairs.len());
+        let row = |i: usize| {
+            let place = rows.first().map_or(0, |row| row.pairs[i].column);
+            let row = first_row + place;
+            PartRow {
+                index: place as usize / 8,
+                row,
+                columns: columns.where_or(row.less_than(tile.extent.m), 0),
+                accumulators: rows.iter().map(|row| turn(tile.f, tile.thread, row.pairs[i].values)).collect(),
+            }
+        };
+        Part {
+            tile,
+            rows: numbers.map(row).collect(),
+            column,
+            columns,
+            pairs: (0..).step_by(8).take(rows.len()).map(|below| block * 64 + below).collect(),
+            doubled: Vec::new(),
+            bound: RefCell::default(),
+        }
+    }
+
+    /// Computes all of a part, the rows of a column one after the other, and adds its pairs to those of the rows that
+    /// [`of`](Self::of) made it of.
+    pub(super) fn collect(
+        &self,
+        part: &Part<'f>,
+        values: &mut [Vec<Pair<'f>>],
+        compute: &mut dyn FnMut(usize, usize) -> Pair<'f>,
+    ) {
+        for pair in 0..part.pairs.len() {
+            for row in 0..part.rows.len() {
+                let value = compute(row, pair);
+                match self.turned {
+                    Some(_) => values[pair].push(turn(part.tile.f, part.tile.thread, value)),
+                    None => values[row].push(value),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! `falchion verify --suite fusions`: every kernel of the catalogue with a fused epilogue, held against its tree.
+
+use std::io::{self, Write};
+
+use falchion::verify::{Bench, FusedGemm, fused_catalogue};
+use kernel::{Emulator, Engine, GemmProblem, Gpu};
+use rayon::prelude::*;
+
+use super::{Count, Engines, VerifyArgs};
+use crate::Failure;
+
+/// Whole tiles of every kind, and edges.
+const PROBLEMS: [GemmProblem; 2] =
+    [GemmProblem { m: 256, n: 768, k: 64 }, GemmProblem { m: 200, n: 144, k: 72 }];
+
+impl VerifyArgs {
+    /// The kernels that `--filter` leaves.
+    fn fused(&self) -> Vec<(FusedGemm, GemmProblem)> {
+        let kernels = fused_catalogue().into_iter().filter(|kernel| kernel.name().contains(&self.filter));
+        kernels.flat_map(|kernel| PROBLEMS.map(|problem| (kernel, problem))).collect()
+    }
+
+    pub(super) fn fusions(&self, count: &mut Count, out: &mut impl Write) -> Result<(), Failure> {
+        let cases = self.fused();
+        if cases.is_empty() {
+            return Err(Failure::usage(format!("no fused kernel has `{}` in its name", self.filter)));
+        }
+        let run = |engine: &mut dyn Engine, (kernel, problem): &(FusedGemm, GemmProblem)| {
+            kernel.check(&mut Bench::new(engine, self.seed), *problem)
+        };
+        let gpu = match self.engine {
+            Engines::Emulator => None,
+            Engines::Gpu => Some(Ok(Gpu::new(0)?)),
+            Engines::Auto => Gpu::new(0).ok().map(Ok),
+            Engines::All => Some(Gpu::new(0)),
+        };
+        if matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none() {
+            let results: Vec<_> = cases.par_iter().map(|case| run(&mut Emulator::new(), case)).collect();
+            for (case, result) in cases.iter().zip(results) {
+                count.fused(out, "emulator", case, result.map(|checked| checked.ratio))?;
+            }
+        }
+        match gpu {
+            None => {}
+            Some(Ok(mut gpu)) => {
+                for case in &cases {
+                    let result = run(&mut gpu, case);
+                    count.fused(out, "gpu", case, result.map(|checked| checked.ratio))?;
+                }
+            }
+            Some(Err(error)) => {
+                writeln!(out, "skip {} fused kernels on a GPU: {error}", cases.len())?;
+                count.skipped += cases.len();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Count {
+    fn fused(
+        &mut self,
+        out: &mut impl Write,
+        engine: &str,
+        (kernel, GemmProblem { m, n, k }): &(FusedGemm, GemmProblem),
+        result: Result<f64, falchion::verify::TreeError>,
+    ) -> io::Result<()> {
+        let what = format!("{} {m} x {n} x {k} on {engine}", kernel.name());
+        match result {
+            Ok(ratio) => {
+                self.passed += 1;
+                writeln!(out, "ok   {what}: {ratio:.2} of the bound")
+            }
+            Err(error) => {
+                self.failed += 1;
+                writeln!(out, "FAIL {what}: {error}")
+            }
+        }
+    }
+}
