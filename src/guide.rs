@@ -154,11 +154,18 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! For D of few rows there is another reason to exchange operands: a kernel with a
+//! [`Transposed`](collective::Transposed) store computes `D^T` in tiles whose narrow side is along D's rows, and exchanges
+//! everything back. Callers, and trees, notice nothing: nodes see D's rows and columns. Refused are gates, reductions in a
+//! fixed order and `TopKSoftmax`, which look along the rows of a tile.
+//!
 //! # 5. Gates, masks, angles
 //!
-//! * [`Gated`](collective::tree::Gated) takes gates and ups that alternate, or, without shuffles, that lie in
-//!   [`Blocks`](collective::tree::Blocks): 8 columns of gates, their 8 of ups, and so on. B's columns are put in that order
-//!   once, when weights are loaded: [`Gated::columns`](collective::tree::Gated::columns) says which two become column j.
+//! * [`Gated`](collective::tree::Gated) takes gates and ups that are [`Split`](collective::tree::Split), all gates in front of all
+//!   ups: two matrices of weights behind each other, as they are stored. The mainloop brings half of a tile's columns from
+//!   either half of B. Or they alternate, or lie in [`Blocks`](collective::tree::Blocks): 8 columns of gates, their 8 of
+//!   ups, and so on; then B's columns are put in that order once, when weights are loaded.
+//!   [`Gated::columns`](collective::tree::Gated::columns) says which two become column j.
 //! * [`Dropout`](collective::tree::Dropout) needs no mask in memory: seed, row and column say what is left out, and
 //!   [`DropoutArgument::keeps`](collective::tree::DropoutArgument::keeps) says so on the host.
 //! * [`Rotate`](collective::tree::Rotate) turns pairs of neighbouring columns by the cosines and sines of another node.
