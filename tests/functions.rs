@@ -57,6 +57,8 @@ fn every_function_is_accepted() {
     function::<Maximum, 2>();
     function::<Minimum, 2>();
     function::<MultiplyAdd, 3>();
+    function::<MultiplyAddGelu<Exact>, 3>();
+    function::<MultiplyAddGelu<Fastest>, 3>();
 }
 
 #[test]

@@ -42,7 +42,7 @@ type Column = ColumnVector<bf16>;
 type Matrix = Load<bf16>;
 type Half = Constant<U1, U2>;
 
-const TREES: [Check; 32] = [
+const TREES: [Check; 33] = [
     check::<Accumulator>,
     check::<Times<Half, Plus<Accumulator, Row>>>,
     check::<Plus<Times<Row, Accumulator>, Times<Column, Matrix>>>,
@@ -73,6 +73,7 @@ const TREES: [Check; 32] = [
     check::<OrderedScalar<Sum, Plus<Accumulator, Column>>>,
     check::<Dropout<AuxStore<bf16, Dropout<Accumulator>>>>,
     check::<LinearBiasScaled<bf16>>,
+    check::<LinearBiasGelu<bf16>>,
     check::<Gated<Glu<Silu<Fast>>, Rotate<Dropout<AuxStore<bf16, Plus<Accumulator, Row>>>, Matrix>, Split>>,
     check::<
         OrderedRow<Sum, Plus<Row, Gated<Glu<Relu>, ReduceColumn<Sum, ReduceRow<Sum, Accumulator>>, Split>>>,

@@ -27,7 +27,8 @@ mod arithmetic;
 mod gradient;
 
 pub use activation::{
-    Clamp, Gelu, GeluTanh, HardSwish, LeakyRelu, Relu, Sigmoid, Silu, Snake, Tanh, ThresholdRelu,
+    Clamp, Gelu, GeluTanh, HardSwish, LeakyRelu, MultiplyAddGelu, Relu, Sigmoid, Silu, Snake, Tanh,
+    ThresholdRelu,
 };
 pub use arithmetic::{
     Absolute, Add, Divide, Identity, Maximum, Minimum, Multiply, MultiplyAdd, Negate, Scale, Square, Subtract,

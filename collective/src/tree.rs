@@ -82,6 +82,8 @@ pub struct Facts {
     pub row_vectors: u32,
     /// Gates that stand beside each other where columns are gated; 0 where none are, [`Facts::SPLIT`] where all are.
     pub gate_block: u32,
+    /// The most registers that one of its functions needs: see [`Pointwise::REGISTERS`](crate::Pointwise::REGISTERS).
+    pub registers: u32,
     /// It writes something, so it is computed once.
     pub effects: bool,
     /// It looks at whole rows before it has values: see [`Node::survey`].
@@ -100,10 +102,17 @@ impl Facts {
         free: 0,
         row_vectors: 0,
         gate_block: 0,
+        registers: 0,
         effects: false,
         surveys: false,
         whole_tiles: false,
     };
+
+    /// The same of a function of it that needs so many registers.
+    #[must_use]
+    pub const fn of_function(self, registers: u32) -> Self {
+        Self { registers: if self.registers > registers { self.registers } else { registers }, ..self }
+    }
 
     /// What is known of a node that takes values of two others, element by element.
     ///
@@ -129,6 +138,7 @@ impl Facts {
             free,
             row_vectors: self.row_vectors + other.row_vectors,
             gate_block,
+            registers: if self.registers > other.registers { self.registers } else { other.registers },
             effects: self.effects || other.effects,
             surveys: self.surveys || other.surveys,
             whole_tiles: self.whole_tiles || other.whole_tiles,

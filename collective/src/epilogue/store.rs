@@ -377,13 +377,32 @@ impl Staging {
         let parts = self.parts(plan);
         let rows = self.rows(plan, fragment);
         let part = |index| self.packed::<T>(f, plan, &rows, index, combine);
-        // Where rows are computed together there is much to compute: the next part's values while this part's stores land.
-        let ahead = combine.pairs_at_once.is_some();
-        let mut next = None;
-        for index in 0..parts {
-            if ahead && next.is_none() {
-                next = Some(part(index));
+        let fill = |index: u32, packed: Vec<Vec<T::Packed<'f>>>| {
+            if let [upper, lower] = &packed[..] {
+                (through.fill)(base + index % buffers * buffer_bytes, [upper, lower]);
             }
+        };
+        let copy = |index: u32| {
+            let [m, n] = fragment.first;
+            let at = self.coordinates([m, n >> plan.epilogue.halvings], index);
+            (through.copy)(base + index % buffers * buffer_bytes, at);
+        };
+        // Where there is much to compute and a buffer for each part, the warpgroup meets once before all parts and once behind
+        // them.
+        if combine.pairs_at_once.is_some() && buffers >= parts {
+            let first = part(0);
+            f.if_(issues, || f.bulk_wait(0, true));
+            f.barrier_sync(barrier, 128);
+            fill(0, first);
+            (1..parts).for_each(|index| fill(index, part(index)));
+            f.fence_proxy_async(ProxySpace::Shared);
+            f.barrier_sync(barrier, 128);
+            return f.if_(issues, || {
+                (0..parts).for_each(copy);
+                f.bulk_commit();
+            });
+        }
+        for index in 0..parts {
             // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
             // another buffer unless the buffers divide the parts.
             if index == 0 || buffers == 1 {
@@ -391,14 +410,7 @@ impl Staging {
                 f.if_(issues, || f.bulk_wait(pending, true));
                 f.barrier_sync(barrier, 128);
             }
-            let buffer = base + index % buffers * buffer_bytes;
-            let packed = next.take().unwrap_or_else(|| part(index));
-            if let [upper, lower] = &packed[..] {
-                (through.fill)(buffer, [upper, lower]);
-            }
-            if ahead && index + 1 < parts {
-                next = Some(part(index + 1));
-            }
+            fill(index, part(index));
             f.fence_proxy_async(ProxySpace::Shared);
             // The barrier that says "filled" also says that the next buffer is free.
             if index + 1 < parts && buffers > 1 {
@@ -406,8 +418,7 @@ impl Staging {
             }
             f.barrier_sync(barrier, 128);
             f.if_(issues, || {
-                let [m, n] = fragment.first;
-                (through.copy)(buffer, self.coordinates([m, n >> plan.epilogue.halvings], index));
+                copy(index);
                 f.bulk_commit();
             });
         }

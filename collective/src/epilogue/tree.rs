@@ -52,8 +52,12 @@ pub struct TreeDevice<'f, X, D> {
 /// Pairs of a row that are computed at a time, where the store does not say.
 const PAIRS: usize = 8;
 
-/// Registers that a thread needs for a part, beside accumulators and row vectors of all the tile.
+/// Registers that a thread needs for a part, beside accumulators and row vectors of all the tile, where functions need no more
+/// than [`USUAL`].
 const SPARE: u32 = 72;
+
+/// Registers that most functions do with.
+const USUAL: u32 = 16;
 
 impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
     const HALVINGS: u32 = {
@@ -157,7 +161,8 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         let registers = plan.registers;
         // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
         let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
-        let ahead = !S::TRANSPOSED && registers.accumulators + vectors + SPARE <= registers.consumer;
+        let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
+        let ahead = !S::TRANSPOSED && registers.accumulators + vectors + spare <= registers.consumer;
         let pairs_at_once = if registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
         let step = pairs_at_once << Self::HALVINGS;
         let emit = |whole: bool| {

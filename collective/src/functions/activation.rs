@@ -6,7 +6,7 @@
 use core::marker::PhantomData;
 
 use super::Pointwise;
-use crate::real::{Accuracy, Exact, Real};
+use crate::real::{Accuracy, Exact, Level, Real};
 
 macro_rules! activations {
     ($($(#[$doc:meta])* $name:ident, $text:literal, $arguments:ty, [$($argument:literal),*], |$pattern:pat_param, $x:ident| $body:expr;)*) => {$(
@@ -45,6 +45,31 @@ activations! {
     };
 }
 
+/// `GeluTanh<A>` of `a * b + c`, with an operation less for each element where b and c are the same for many: they are halved
+/// beforehand, which is exact.
+#[derive(Clone, Copy, Debug)]
+pub struct MultiplyAddGelu<A = Exact>(PhantomData<A>);
+
+impl<A: Accuracy> Pointwise<3> for MultiplyAddGelu<A> {
+    type Arguments = ();
+    const REGISTERS: u32 = GeluTanh::<A>::REGISTERS;
+
+    fn name() -> String {
+        format!("mul_add_{}", GeluTanh::<A>::name())
+    }
+
+    fn apply<R: Real>((): (), [a, b, c]: [R; 3]) -> R {
+        gelu_of_half::<A, R>(a.mul_add(b.times(0.5), c.times(0.5)))
+    }
+}
+
+/// [`GeluTanh`] of twice a number.
+fn gelu_of_half<A: Accuracy, R: Real>(half: R) -> R {
+    let linear = half.constant(2.0 * 0.797_884_560_802_865_4);
+    let inner = (half * half).mul_add(half.constant(8.0 * 0.035_677_408_136_300_125), linear);
+    half.mul_add(A::tanh(half * inner), half)
+}
+
 macro_rules! accurate {
     ($($(#[$doc:meta])* $name:ident, $text:literal, $arguments:ty, [$($argument:literal),*], |$pattern:pat_param, $x:ident| $body:expr;)*) => {$(
         $(#[$doc])*
@@ -53,7 +78,10 @@ macro_rules! accurate {
         impl<A: Accuracy> Pointwise for $name<A> {
             type Arguments = $arguments;
             const ARGUMENTS: &'static [&'static str] = &[$($argument),*];
-            const REGISTERS: u32 = 16;
+            const REGISTERS: u32 = match A::LEVEL {
+                Level::Exact => 32,
+                Level::Fast | Level::Fastest => 16,
+            };
             fn name() -> String {
                 format!("{}{}", $text, A::SUFFIX)
             }
@@ -79,10 +107,7 @@ accurate! {
         half.mul_add(A::erf(x.times(core::f64::consts::FRAC_1_SQRT_2)), half)
     };
     /// `x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)))`, the usual approximation of [`Gelu`].
-    GeluTanh, "gelu_tanh", (), [], |(), x| {
-        let (half, inner) = (x.times(0.5), (x * x).mul_add(x.constant(0.035_677_408_136_300_125), x.constant(0.797_884_560_802_865_4)));
-        half.mul_add(A::tanh(x * inner), half)
-    };
+    GeluTanh, "gelu_tanh", (), [], |(), x| gelu_of_half::<A, R>(x.times(0.5));
     /// `x + sin^2(frequency * x) / frequency`.
     Snake, "snake", f32, ["frequency"], |frequency, x| {
         let sin = A::sin(x * frequency);

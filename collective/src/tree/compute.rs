@@ -153,7 +153,7 @@ macro_rules! compute {
                 <F::Arguments as Scalars>::Of<Value<'f, f32>>,
                 <($($node,)+) as Inputs<$n>>::State<'f>,
             >;
-            const FACTS: Facts = <($($node,)+) as Inputs<$n>>::FACTS;
+            const FACTS: Facts = <($($node,)+) as Inputs<$n>>::FACTS.of_function(F::REGISTERS);
 
             fn name() -> String {
                 format!("{}_{}", F::name(), <($($node,)+)>::name())

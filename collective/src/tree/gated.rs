@@ -157,7 +157,8 @@ impl<F: Pointwise<2>, X: Node, Order: GateOrder> Node for Gated<F, X, Order> {
             "inside of a split Gated a tile has columns of both halves, which no ordered reduction and no TopKSoftmax \
              looks through: put it around the Gated"
         );
-        Facts { halvings: Some(halvings), gate_block: Order::BLOCK, ..X::FACTS }
+        let facts = X::FACTS.of_function(F::REGISTERS);
+        Facts { halvings: Some(halvings), gate_block: Order::BLOCK, ..facts }
     };
 
     fn name() -> String {

@@ -9,7 +9,7 @@ use super::{
     Host, Node, NodeError, Pair, Parameters, Part, Path, Residual, ResidualArgument, RowArgument, RowVector,
     Scalar, ScalarPointer, Shape, Split, Visit,
 };
-use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, Relu, Silu};
+use crate::functions::{Add, GeluTanh, Multiply, MultiplyAdd, MultiplyAddGelu, Relu, Silu};
 use crate::real::{Fast, Fastest};
 
 /// A name as a type.
@@ -261,8 +261,9 @@ epilogue! {
     arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
 
     /// `gelu(alpha * acc + bias)` by tanh, in the hardware's approximation: 11 bits.
-    pub struct LinearBiasGelu<T>: Compute<GeluTanh<Fastest>, (Biased<T>,)>;
-    arguments LinearBiasArguments, |a| ((), (((), ((), a.alpha, a.bias)),));
+    pub struct LinearBiasGelu<T>:
+        Compute<MultiplyAddGelu<Fastest>, (Accumulator, Scalar, Named<Bias, RowVector<T>>)>;
+    arguments LinearBiasArguments, |a| ((), ((), a.alpha, a.bias));
 
     /// `silu(alpha * acc + bias)`, a few ulp of f32.
     pub struct LinearBiasSilu<T>: Compute<Silu<Fast>, (Biased<T>,)>;
