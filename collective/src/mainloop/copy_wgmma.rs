@@ -258,7 +258,6 @@ impl<'f> Copier<'f> {
             side: Side { mn: side.mn / 2, ..side },
             extent: ordered(side.major, [mn, k]),
             skipped: ordered(side.major, [skipped, 0]),
-            tile: whole.tile.clone(),
             ..whole
         };
         vec![half(source.address, 0), half(source.address + distance, side.mn / 2)]
