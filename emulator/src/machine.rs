@@ -6,7 +6,7 @@ use pace::Pace;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ptx::inst::Inst;
+use ptx::inst::{Inst, Ordered, Scope};
 
 use crate::clock::{Team, View};
 use crate::launch::Launch;
@@ -25,6 +25,9 @@ use crate::warp::{Blocked, Warp};
 const TURN: u32 = 4096;
 /// Turns of warps after which a cluster lets others run under random schedules, on average.
 const TURNS_OF_CLUSTER: usize = 64;
+/// The same behind a store, an atomic or a reduction that other CTAs may wait for: what its CTA still does should come too
+/// late for them now and then.
+const SIGNALS_OF_CLUSTER: usize = 2;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
 /// Rounds without progress after which polling warps count as hung.
@@ -90,6 +93,8 @@ pub(crate) struct Machine<'p> {
     /// Who writes down what happens, if anybody wants to know.
     pub(crate) tracer: Option<Box<Tracer>>,
     random: Random,
+    /// A warp's last turn ended with something that other clusters may wait for.
+    signalled: bool,
     /// The order in which warps are favoured under random schedules with odd seeds.
     ranks: Vec<u64>,
     fuel: u64,
@@ -131,6 +136,12 @@ fn entry_registers(program: &Program) -> u32 {
         Some(*count)
     });
     (all / 8 * 8).min(asked.max().unwrap_or(256)).min(256)
+}
+
+/// Whether an operation changes a word that other CTAs may wait for.
+fn signals(action: &Action) -> bool {
+    matches!(action, Action::Inst(Inst::Ordered(Ordered::Store { order, .. })) if order.scope() != Scope::Cta)
+        || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
 }
 
 /// Coordinates in the grid of the CTA of rank `rank` in cluster `cluster`.
@@ -199,6 +210,7 @@ impl<'p> Machine<'p> {
             buffer: Vec::new(),
             tracer,
             random: Random::new(options.seed, cluster),
+            signalled: false,
             ranks: Vec::new(),
             fuel: options.fuel,
         }
@@ -282,6 +294,7 @@ impl<'p> Machine<'p> {
                 let first = ready.iter().copied().min_by_key(|&warp| self.ranks[warp]).unwrap_or(any);
                 let warp = if ranked && self.random.below(32) > 0 { first } else { any };
                 let quantum = 1 + self.random.below(64) as u32;
+                self.signalled = false;
                 turn = self.turn(warp, quantum)?;
                 // Who only looks must not keep others from what it looks for.
                 if turn == Turn::Idle || self.random.below(64) == 0 {
@@ -307,7 +320,8 @@ impl<'p> Machine<'p> {
             if self.fruitless >= LOOKS {
                 return Ok(Outcome::Waits);
             }
-            if yields && self.random.below(TURNS_OF_CLUSTER) == 0 {
+            let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };
+            if yields && self.random.below(turns) == 0 {
                 return Ok(Outcome::Yields);
             }
         }
@@ -410,6 +424,10 @@ impl<'p> Machine<'p> {
             }
             if traced {
                 self.observed(warp, pc);
+            }
+            if self.options.schedule == Schedule::Random && signals(&self.program.ops[pc].action) {
+                self.signalled = true;
+                break;
             }
         }
         Ok(Turn::Long)
