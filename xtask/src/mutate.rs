@@ -8,9 +8,13 @@
 //! `proof` and in release, and hands its arguments over.
 
 #[cfg(feature = "proof")]
+mod class;
+#[cfg(feature = "proof")]
 mod equivalent;
 #[cfg(feature = "proof")]
 mod extra;
+#[cfg(feature = "proof")]
+mod products;
 #[cfg(feature = "proof")]
 mod proof;
 #[cfg(feature = "proof")]
@@ -34,18 +38,24 @@ pub(crate) struct Mutate {
     /// Run the unbroken kernels instead, under this many random schedules, and expect no complaint
     #[arg(long)]
     false_alarms: Option<u64>,
-    /// Only every n-th mutant
+    /// Only the mutants whose descriptions contain this, as `bar.sync id + 1`; leaves the record alone
+    #[arg(long)]
+    mutant: Option<String>,
+    /// Only every n-th mutant; leaves the record alone
     #[arg(long, default_value_t = 1)]
     every: usize,
     /// Host threads; all processors by default
     #[arg(long)]
     jobs: Option<usize>,
-    /// Leave out the kernels that docs/proof.tsv knows as they are now
+    /// Only one kernel of each class of which docs/proof.tsv knows none as it is now
     #[arg(long)]
     stale: bool,
     /// Put the results into docs/proof.tsv, and the tables of all results there into docs/proof.md
     #[arg(long)]
     write: bool,
+    /// Run nothing: put the tables of what docs/proof.tsv knows into docs/proof.md
+    #[arg(long)]
+    tables: bool,
 }
 
 /// Builds this program with the kernels in it, and runs it again.

@@ -67,8 +67,8 @@ const ENTRIES: &[Entry] = &[
         name: "first-of-all",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && first_of_all(function, mutation),
-        why: "Every thread of the CTA comes to it, and comes to it first: it is over before the other barrier of its \
-              new number begins.",
+        why: "Every thread of the CTA comes to it, under no condition, and comes to it before all other barriers of its new \
+              number: it is over before they begin.",
     },
     Entry {
         name: "of-all-alone",
@@ -76,6 +76,13 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| mutation.change == RENAMED && of_all_alone(function, mutation),
         why: "Every thread of the CTA comes to it, under no condition that differs between them, and no other statement uses \
               its new number: it waits for the same threads at the same place.",
+    },
+    Entry {
+        name: "of-one-warpgroup",
+        target: "bar.sync",
+        covers: |function, mutation| mutation.change == RENAMED && of_one_warpgroup(function, mutation),
+        why: "It is one of the barriers of the CTA's only consumer warpgroup, whose warps come to all of them in one order, \
+              whatever their numbers. Nobody else uses a number but zero, the whole CTA's.",
     },
     Entry {
         name: "hint",
@@ -106,8 +113,8 @@ const ENTRIES: &[Entry] = &[
         name: "next-group",
         target: "cp.async.bulk.commit_group",
         covers: |function, mutation| mutation.change == Change::Delete && joins_the_next(function, mutation),
-        why: "No wait stands between it and the next commit of the same threads, and on this way every wait is for all \
-              groups: the next group takes its copies along.",
+        why: "No wait stands between it and the next commit of the same threads, and every wait that may come behind it is \
+              for all groups: the next group takes its copies along.",
     },
     Entry {
         name: "nothing-to-order",
@@ -115,6 +122,15 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| mutation.change == Change::Delete && orders_nothing(function, mutation),
         why: "Between the barrier of the whole CTA before it and this one, on the only way there, its threads wait for \
               copies and multiply: they write no memory and read none that another thread writes behind it.",
+    },
+    Entry {
+        name: "next-does-as-well",
+        target: "bar.sync",
+        covers: |function, mutation| {
+            mutation.change == Change::Delete && next_does_as_well(function, mutation)
+        },
+        why: "Before it mbarriers are initialised, and nothing else is written. Until the next barrier of the whole CTA, to \
+              which all threads come, nobody touches them; what is loaded and stored until then lies elsewhere.",
     },
     Entry {
         name: "one-warpgroup",
@@ -341,22 +357,65 @@ fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bo
     })
 }
 
-/// Whether the whole CTA comes to a barrier before anybody comes to another.
+/// Whether the whole CTA comes to a barrier before anybody comes to one of its new number.
 fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let barrier = |statement: &&Statement| {
-        matches!(
-            statement,
-            Statement::Inst { inst: Inst::BarrierSync { .. } | Inst::BarrierArrive { .. }, .. }
-        )
-    };
-    let Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) = all.get(mutation.index)
+    let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
+        all.get(mutation.index)
     else {
         return false;
     };
+    let taken = |statement: &&Statement| match statement {
+        Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
+        | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. } => {
+            !matches!(id, Operand::Imm(id) if *id != own + 1)
+        }
+        Statement::Inst { .. }
+        | Statement::If { .. }
+        | Statement::Loop { .. }
+        | Statement::Scope { .. }
+        | Statement::Break { .. } => false,
+    };
     // A statement of the body itself, under no condition.
     let unconditional = function.body.iter().any(|statement| core::ptr::eq(statement, all[mutation.index]));
-    *threads == function.threads && unconditional && !all[..mutation.index].iter().any(barrier)
+    *threads == function.threads && unconditional && !all[..mutation.index].iter().any(taken)
+}
+
+/// Whether another barrier of the whole CTA follows, before which nobody touches what was written before this one: only
+/// mbarriers were initialised, and until then they are left alone.
+fn next_does_as_well(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(statement) = all.get(mutation.index) else { return false };
+    let whole = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads
+        )
+    };
+    let body = &function.body;
+    let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
+    let Some(next) = body[at + 1..].iter().position(whole) else { return false };
+    let within = |block: &[Statement]| {
+        let mut found = Vec::new();
+        collect(block, &mut found);
+        found.into_iter().cloned().collect::<Vec<_>>()
+    };
+    let initialises = |inst: &Inst| {
+        quiet(&inst)
+            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
+            || matches!(
+                inst,
+                Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. }
+            )
+    };
+    let apart = |inst: &Inst| {
+        quiet(&inst)
+            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
+            || matches!(inst, Inst::Load { .. } | Inst::Store { .. })
+    };
+    whole(statement)
+        && within(&body[..at]).iter().all(initialises)
+        && within(&body[at + 1..at + 1 + next]).iter().all(apart)
 }
 
 /// Whether no copy from shared memory can have been started when the statement is executed.
@@ -398,7 +457,98 @@ fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
     };
     let next = block[at + 1..].iter().find(|next| !groups(core::slice::from_ref(next)).is_empty());
     let for_all = |inst: &Inst| !matches!(inst, Inst::BulkWait { pending: 1.., .. });
-    nothing_behind && next.is_some_and(same) && groups(block).iter().all(for_all)
+    // Where it is executed once, what was waited for before does not matter.
+    let waits_for_all = match mutation.within {
+        Some(_) => groups(block).iter().all(for_all),
+        None => later(function, mutation).is_some_and(|behind| behind.into_iter().all(for_all)),
+    };
+    nothing_behind && next.is_some_and(same) && waits_for_all
+}
+
+/// Whether a barrier is one of those of the only consumer warpgroup of its CTA: its warps come to all of them, in one order,
+/// and nobody else uses another number than zero.
+fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let named = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst {
+                inst: Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } | Inst::BarrierReduce(_),
+                ..
+            }
+        )
+    };
+    let of_cta = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(0), threads }, .. }
+                if *threads == function.threads
+        )
+    };
+    let consumers = all.iter().find_map(|statement| match statement {
+        Statement::Scope { name: "consumer", body } => Some(body),
+        Statement::Scope { .. }
+        | Statement::Inst { .. }
+        | Statement::If { .. }
+        | Statement::Loop { .. }
+        | Statement::Break { .. } => None,
+    });
+    let Some(consumers) = consumers else { return false };
+    let theirs = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads: 128 }, .. }
+        ) && of_all(function, consumers, statement)
+    };
+    // One warpgroup produces, the other one consumes.
+    let two = function.threads == 256 && chosen_by_halves(function, consumers);
+    let itself = all.get(mutation.index).is_some_and(|statement| theirs(statement));
+    two && itself
+        && all.iter().filter(|statement| named(statement)).all(|other| theirs(other) || of_cta(other))
+}
+
+/// Whether a block is all that half of a CTA's warps do where the others do something else: the other branch of what the
+/// producer's four warps do.
+fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    let below_four = |cond: &Operand| {
+        all.iter().any(|inst| {
+            matches!(inst, Inst::Compare { op: CompareOp::Lt, dst, b: Operand::Imm(4), .. } if *cond == Operand::Reg(*dst))
+        })
+    };
+    numbered(function).into_iter().any(|statement| match statement {
+        Statement::If { cond, otherwise, .. } => {
+            let inside = |other: &Statement| matches!(other, Statement::Scope { body, .. } if core::ptr::eq(&body[..], block));
+            below_four(cond) && otherwise.iter().any(inside)
+        }
+        Statement::Inst { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
+    })
+}
+
+/// The instructions that may be executed behind a statement that no loop is around.
+fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
+    fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
+        let found = block.iter().position(|other| {
+            core::ptr::eq(other, statement)
+                || match other {
+                    Statement::If { then, otherwise, .. } => {
+                        search(then, statement, into) || search(otherwise, statement, into)
+                    }
+                    Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
+                        search(body, statement, into)
+                    }
+                    Statement::Inst { .. } | Statement::Break { .. } => false,
+                }
+        });
+        if let Some(at) = found {
+            collect(&block[at + 1..], into);
+        }
+        found.is_some()
+    }
+    let statement = *numbered(function).get(mutation.index)?;
+    let mut behind = Vec::new();
+    search(&function.body, statement, &mut behind).then_some(behind)
 }
 
 /// Whether all that happens between a barrier of the whole CTA and this barrier is in registers, or in operations that
@@ -548,6 +698,7 @@ fn quiet(inst: &&Inst) -> bool {
             | Inst::LoadParam { .. }
             | Inst::ParamAddress { .. }
             | Inst::SharedBase { .. }
+            | Inst::MapShared { .. }
             | Inst::SetMaxRegisters { .. }
             | Inst::GridDependency { .. }
             | Inst::MbarrierWait { .. }

@@ -5,103 +5,178 @@ use std::time::Instant;
 
 use emulator::Schedule;
 use kernel::AnyGemm;
-use ptx::mutate::mutations;
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use ptx::mutate::{Mutation, mutations};
+use rayon::iter::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
-use super::record::{self, Row};
+use super::record::{self, Known, Record, Row, Unbroken};
 use super::report;
 use super::trial::{Specimen, Verdict};
-use super::{Mutate, equivalent, extra};
+use super::{Mutate, class, equivalent, extra};
 use crate::error::Error;
 
 /// Schedules that a mutant is tried under where an argument, checked in the program, says that it is the same.
 const SCHEDULES_OF_EQUIVALENTS: usize = 2;
 
+/// Random schedules for mutants that have survived as many as were asked for, on the short problems: what shows only
+/// where one warp falls far behind at the right moment takes some luck.
+const PATIENCE: u64 = 200;
+
+/// Every how many random schedules the unbroken kernels run on the long problems too.
+const LONG: usize = 8;
+
+/// A kernel and the class of its synchronisation.
+struct Kernel {
+    gemm: Box<dyn AnyGemm>,
+    class: u64,
+}
+
+/// Every kernel, in the order of the tables.
+fn kernels() -> Result<Vec<Kernel>, Error> {
+    let all: Vec<_> =
+        kernel::catalogue().into_iter().chain(kernel::several()).chain(extra::kernels()).collect();
+    let class = |gemm: &dyn AnyGemm| match gemm.program() {
+        Ok(program) => Ok(class::of(program.function())),
+        Err(error) => Err(Error::Proof(format!("{}: {error}", gemm.name()))),
+    };
+    let classes: Vec<u64> = all.par_iter().map(|gemm| class(gemm.as_ref())).collect::<Result<_, _>>()?;
+    Ok(all.into_iter().zip(classes).map(|(gemm, class)| Kernel { gemm, class }).collect())
+}
+
+fn named(kernels: &[Kernel]) -> Vec<report::Named<'_>> {
+    kernels.iter().map(|kernel| (kernel.gemm.name(), kernel.class)).collect()
+}
+
 /// Runs the task.
 pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
-    let chosen =
-        |name: &str| arguments.kernel.is_empty() || arguments.kernel.iter().any(|part| name.contains(part));
-    let all = kernel::catalogue().into_iter().chain(extra::kernels());
-    let kernels: Vec<_> = all.filter(|gemm| chosen(gemm.name())).collect();
-    if kernels.is_empty() {
-        return Err(Error::Proof(format!("no kernel's name contains {:?}", arguments.kernel)));
+    if arguments.write && (arguments.mutant.is_some() || arguments.every > 1) {
+        return Err(Error::Proof(
+            "--write is for all mutants of a kernel, without --mutant and --every".into(),
+        ));
     }
     let pool = rayon::ThreadPoolBuilder::new().num_threads(arguments.jobs.unwrap_or(0)).build();
     let pool = pool.map_err(|error| Error::Proof(format!("the host started no threads: {error}")))?;
-    match arguments.false_alarms {
-        Some(random) => pool.install(|| false_alarms(&kernels, random)),
-        None => pool.install(|| mutants(&kernels, arguments)),
-    }
+    pool.install(|| {
+        let all = kernels()?;
+        if arguments.tables {
+            return report::write(&report::markdown(&record::load()?, &named(&all)));
+        }
+        let chosen = |name: &str| {
+            arguments.kernel.is_empty() || arguments.kernel.iter().any(|part| name.contains(part))
+        };
+        let chosen: Vec<&Kernel> = all.iter().filter(|kernel| chosen(kernel.gemm.name())).collect();
+        if chosen.is_empty() {
+            return Err(Error::Proof(format!("no kernel's name contains {:?}", arguments.kernel)));
+        }
+        match arguments.false_alarms {
+            Some(random) => false_alarms(&all, &chosen, random, arguments),
+            None => mutants(&all, &chosen, arguments),
+        }
+    })
 }
 
-/// Every unbroken kernel under many schedules: no trap, and every time the same output.
-fn false_alarms(kernels: &[Box<dyn AnyGemm>], random: u64) -> Result<(), Error> {
-    let schedules: Vec<_> = Schedule::sweep(random).collect();
+/// Whether a kernel is to be tried: where only stale ones are, of each class the first of which nothing is known.
+fn due<T: Known>(kernel: &Kernel, arguments: &Mutate, rows: fn(&Record) -> &[T]) -> Result<bool, Error> {
+    // Another run may have added its own meanwhile, and this one has.
+    let known = |record: Record| rows(&record).iter().any(|row| row.class() == kernel.class);
+    Ok(!arguments.stale || !known(record::load()?))
+}
+
+/// Adds to the record and to the tables.
+fn keep<T: Known>(new: T, all: &[Kernel], place: fn(&mut Record) -> &mut Vec<T>) -> Result<(), Error> {
+    let names = named(all);
+    let mut record = record::load()?;
+    record::merge(place(&mut record), new, &names.iter().map(|(name, _)| *name).collect::<Vec<_>>());
+    record::store(&record)?;
+    report::write(&report::markdown(&record, &names))
+}
+
+/// Unbroken kernels under many schedules: no trap, and every time the same output.
+fn false_alarms(all: &[Kernel], chosen: &[&Kernel], random: u64, arguments: &Mutate) -> Result<(), Error> {
     let mut alarms = Vec::new();
-    for gemm in kernels {
-        let (name, start) = (gemm.name(), Instant::now());
-        let specimen = Specimen::new(gemm.as_ref()).map_err(Error::Proof)?;
-        let alarm = |schedule| {
-            let verdict = specimen.judge(specimen.function().clone(), &[schedule]);
-            (!matches!(verdict, Verdict::Alive)).then(|| format!("{name}: {verdict}"))
-        };
-        let found: Vec<String> = schedules.clone().into_par_iter().filter_map(alarm).collect();
-        let (count, seconds) = (schedules.len(), start.elapsed().as_secs_f64());
-        eprintln!("{name}: {count} schedules, {} false alarms, {seconds:.1} s", found.len());
+    let mut count = 0;
+    for kernel in chosen {
+        if !due(kernel, arguments, |record| &record.unbroken)? {
+            continue;
+        }
+        let (one, found) = listen(kernel, random)?;
         alarms.extend(found);
+        count += 1;
+        if arguments.write {
+            keep(one, all, |record| &mut record.unbroken)?;
+        }
     }
-    let (count, each) = (kernels.len(), schedules.len());
-    println!("{count} kernels, {each} schedules each: {} false alarms", alarms.len());
+    println!("{count} kernels: {} false alarms", alarms.len());
     if alarms.is_empty() { Ok(()) } else { Err(Error::Proof(alarms.join("\n"))) }
 }
 
-/// Every mutant of every kernel.
-fn mutants(kernels: &[Box<dyn AnyGemm>], arguments: &Mutate) -> Result<(), Error> {
-    let known = if arguments.write || arguments.stale { record::load()? } else { Vec::new() };
+/// One unbroken kernel under many schedules, and what was complained of.
+fn listen(kernel: &Kernel, random: u64) -> Result<(Unbroken, Vec<String>), Error> {
+    let (name, start) = (kernel.gemm.name(), Instant::now());
+    let specimen = Specimen::new(kernel.gemm.as_ref()).map_err(Error::Proof)?;
+    let schedules: Vec<_> = Schedule::sweep(random).enumerate().collect();
+    let is_long = |at: usize| at < LONG || at.is_multiple_of(LONG);
+    let alarm = |(at, schedule)| {
+        let verdict = specimen.repeat(schedule, is_long(at));
+        (!matches!(verdict, Verdict::Alive)).then(|| format!("{name}: {verdict}"))
+    };
+    let found: Vec<String> = schedules.clone().into_par_iter().filter_map(alarm).collect();
+    let runs = schedules.iter().map(|(at, _)| specimen.problems(is_long(*at))).sum();
+    let (count, seconds) = (schedules.len(), start.elapsed().as_secs_f64());
+    eprintln!("{name}: {count} schedules, {runs} launches, {} false alarms, {seconds:.1} s", found.len());
+    let one = Unbroken {
+        kernel: name.to_owned(),
+        class: kernel.class,
+        schedules: count,
+        problems: specimen.problems(true),
+        runs,
+        complaints: found.len(),
+    };
+    Ok((one, found))
+}
+
+/// Every mutant of kernels.
+fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(), Error> {
     let mut rows = Vec::new();
-    for gemm in kernels {
-        let specimen = Specimen::new(gemm.as_ref()).map_err(Error::Proof)?;
-        let same = |row: &Row| row.kernel == gemm.name() && row.fingerprint == specimen.fingerprint();
-        if arguments.stale && known.iter().any(same) {
+    for kernel in chosen {
+        if !due(kernel, arguments, |record| &record.rows)? {
             continue;
         }
-        let row = prove(gemm.name(), &specimen, arguments);
+        let specimen = Specimen::new(kernel.gemm.as_ref()).map_err(Error::Proof)?;
+        let row = prove(kernel.gemm.name(), kernel.class, &specimen, arguments);
+        rows.push(row.clone());
         if arguments.write {
-            // Another run may have added its own meanwhile.
-            record::store(&record::merge(record::load()?, core::slice::from_ref(&row), &names()))?;
+            keep(row, all, |record| &mut record.rows)?;
         }
-        rows.push(row);
     }
-    if arguments.write {
-        report::write(&report::markdown(&record::load()?))?;
-    }
-    println!("{}", report::markdown(&rows));
+    println!("{}", report::tables(&rows.iter().collect::<Vec<_>>(), &named(all)));
     match rows.iter().map(Row::survived).sum::<usize>() {
         0 => Ok(()),
         survived => Err(Error::Proof(format!("{survived} mutants survived"))),
     }
 }
 
-/// The names of all kernels, in the order of the tables.
-fn names() -> Vec<String> {
-    let all = kernel::catalogue().into_iter().chain(extra::kernels());
-    all.map(|gemm| gemm.name().to_owned()).collect()
-}
-
-/// Every mutant, or every n-th, of one kernel.
-fn prove(name: &str, specimen: &Specimen, arguments: &Mutate) -> Row {
+/// The mutants of one kernel that are asked for.
+fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate) -> Row {
     let start = Instant::now();
     let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
     let function = specimen.function();
-    let chosen: Vec<_> = mutations(function).into_iter().step_by(arguments.every.max(1)).collect();
+    let asked = |mutation: &Mutation| {
+        arguments.mutant.as_ref().is_none_or(|part| mutation.to_string().contains(part.as_str()))
+    };
+    let chosen: Vec<_> =
+        mutations(function).into_iter().filter(asked).step_by(arguments.every.max(1)).collect();
+    let patient: Vec<_> = Schedule::sweep(PATIENCE).skip(schedules.len()).collect();
     let (done, all) = (AtomicUsize::new(0), chosen.len());
     let results = chosen.into_par_iter().map(|mutation| {
         let reason = equivalent::reason(function, &mutation);
         let few = reason.is_some_and(equivalent::whatever_the_schedule);
         let tried = if few { SCHEDULES_OF_EQUIVALENTS.min(schedules.len()) } else { schedules.len() };
         let mut verdict = specimen.judge(mutation.apply(function), &schedules[..tried]);
-        if let (Verdict::Alive, Some(reason)) = (&verdict, reason) {
-            verdict = Verdict::Equivalent(reason);
+        if matches!(verdict, Verdict::Alive) {
+            verdict = match reason {
+                Some(reason) => Verdict::Equivalent(reason),
+                None => specimen.judge_longer(mutation.apply(function), &patient),
+            };
         }
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if done.is_multiple_of(32) {
@@ -110,7 +185,7 @@ fn prove(name: &str, specimen: &Specimen, arguments: &Mutate) -> Row {
         (mutation, verdict)
     });
     let results: Vec<_> = results.collect();
-    let row = Row::new(name, specimen.fingerprint(), arguments.schedules, &results);
+    let row = Row::new(name, class, arguments.schedules, &results);
     let (survived, seconds) = (row.survived(), start.elapsed().as_secs_f64());
     eprintln!("\r{name}: {all} mutants, {survived} survived, {seconds:.1} s");
     for (mutation, verdict) in &results {
@@ -128,7 +203,7 @@ mod tests {
 
     fn proved(gemm: &dyn AnyGemm, schedules: u64, every: usize) -> Row {
         let arguments = Mutate { schedules, every, ..Mutate::default() };
-        prove(gemm.name(), &Specimen::new(gemm).expect("the kernel itself is right"), &arguments)
+        prove(gemm.name(), 0, &Specimen::new(gemm).expect("the kernel itself is right"), &arguments)
     }
 
     /// The whole proof of one small kernel: in some seconds, so that every change of the emulator is held to it.
@@ -138,6 +213,32 @@ mod tests {
         let row = proved(gemm.as_ref(), 2, 1);
         assert_eq!(row.survived(), 0, "{row:?}");
         assert!(row.count(Outcome::killed) > 100, "{row:?}");
+    }
+
+    /// A kernel whose synchronisation nobody has broken is not left unsaid.
+    #[test]
+    fn the_tables_name_every_kernel_as_it_is() {
+        let kernels = kernels().expect("every kernel is a program");
+        let record = record::load().expect("the record is there");
+        let document = report::document().expect("the document is there");
+        let tables = report::markdown(&record, &named(&kernels));
+        let now = report::with(&document, &tables).expect("the document has its marks");
+        assert!(
+            now == document,
+            "docs/proof.md is not what docs/proof.tsv says of today's kernels: run `cargo xtask mutate \
+            --stale --write` to try the new ones (minutes each), or `cargo xtask mutate --tables` to list them as untried"
+        );
+    }
+
+    /// What only shows where a CTA is set aside between the first warp's signal and the last one's.
+    #[test]
+    fn a_flag_that_every_thread_raises_is_noticed() {
+        let gemm = kernel::find("stream-bf16-kk").expect("a catalogue name");
+        let mutant = Some("if in every thread in consumer / fix-up (".to_owned());
+        let arguments = Mutate { schedules: 8, every: 1, mutant, ..Mutate::default() };
+        let specimen = Specimen::new(gemm.as_ref()).expect("the kernel itself is right");
+        let row = prove(gemm.name(), 0, &specimen, &arguments);
+        assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
 
     /// The other sizes' and the clusters' protocols, every fifth mutant.

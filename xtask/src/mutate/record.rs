@@ -1,10 +1,12 @@
 //! What became of each kernel's mutants, in a file, so that tables can be made from many runs.
 //!
-//! `docs/proof.tsv` holds a block for each kernel: `kernel <name> <fingerprint> <random schedules>`, then a line for each
-//! way to break a kind of statement and what came of it, with how often. All fields are parted by tabs.
+//! `docs/proof.tsv` holds a block for each kernel: `kernel <name> <class> <random schedules>`, then a line for each
+//! way to break a kind of statement and what came of it, with how often. At its end it has a line for each kernel that ran
+//! unbroken: `unbroken <name> <class> <schedules> <problems> <runs> <complaints>`. All fields are parted by tabs.
 
 use core::fmt::Write as _;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use ptx::mutate::Mutation;
 
@@ -68,15 +70,15 @@ pub(super) struct Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) kernel: String,
-    /// Of the program and its list of mutants.
-    pub(super) fingerprint: u64,
+    /// Of the program's synchronisation, when it ran.
+    pub(super) class: u64,
     /// Random schedules that each mutant was tried under, beside the repeating ones.
     pub(super) random: u64,
     pub(super) kinds: BTreeMap<Kind, usize>,
 }
 
 impl Row {
-    pub(super) fn new(kernel: &str, fingerprint: u64, random: u64, results: &[(Mutation, Verdict)]) -> Self {
+    pub(super) fn new(kernel: &str, class: u64, random: u64, results: &[(Mutation, Verdict)]) -> Self {
         let mut kinds = BTreeMap::new();
         for (mutation, verdict) in results {
             let (outcome, note) = match verdict {
@@ -88,7 +90,7 @@ impl Row {
             let (target, change) = (mutation.target.to_owned(), mutation.change.to_string());
             *kinds.entry(Kind { target, change, outcome, note }).or_default() += 1;
         }
-        Self { kernel: kernel.to_owned(), fingerprint, random, kinds }
+        Self { kernel: kernel.to_owned(), class, random, kinds }
     }
 
     pub(super) fn count(&self, is: impl Fn(Outcome) -> bool) -> usize {
@@ -100,77 +102,136 @@ impl Row {
     }
 }
 
-/// FNV-1a, 64 bits.
-pub(super) fn fingerprint(text: &str, mutations: &[Mutation]) -> u64 {
-    let mut whole = text.to_owned();
-    for Mutation { target, change, index, .. } in mutations {
-        let _ = write!(whole, "{target} {change} {index};");
-    }
-    whole.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
-    })
+/// What became of one kernel as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unbroken {
+    pub(super) kernel: String,
+    /// As in [`Row`].
+    pub(super) class: u64,
+    /// Schedules, the repeating ones among them.
+    pub(super) schedules: usize,
+    pub(super) problems: usize,
+    /// Launches in all: the long problems do not run under every schedule.
+    pub(super) runs: usize,
+    /// Launches that trapped, hung or left another output.
+    pub(super) complaints: usize,
 }
 
-/// Rows as text.
-fn print(rows: &[Row]) -> String {
+/// What is known of a kernel of a name and a class.
+pub(super) trait Known {
+    fn kernel(&self) -> &str;
+    fn class(&self) -> u64;
+}
+
+impl Known for Row {
+    fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    fn class(&self) -> u64 {
+        self.class
+    }
+}
+
+impl Known for Unbroken {
+    fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    fn class(&self) -> u64 {
+        self.class
+    }
+}
+
+/// All that the file holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) rows: Vec<Row>,
+    pub(super) unbroken: Vec<Unbroken>,
+}
+
+/// The record as text.
+fn print(record: &Record) -> String {
     let mut text = String::new();
-    for row in rows {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "kernel\t{}\t{:016x}\t{}", row.kernel, row.fingerprint, row.random);
+    // Writing to a string cannot fail.
+    for row in &record.rows {
+        let _ = writeln!(text, "kernel\t{}\t{:016x}\t{}", row.kernel, row.class, row.random);
         for (Kind { target, change, outcome, note }, count) in &row.kinds {
             let _ = writeln!(text, "{target}\t{change}\t{}\t{note}\t{count}", outcome.name());
         }
     }
+    for Unbroken { kernel, class, schedules, problems, runs, complaints } in &record.unbroken {
+        let _ =
+            writeln!(text, "unbroken\t{kernel}\t{class:016x}\t{schedules}\t{problems}\t{runs}\t{complaints}");
+    }
     text
 }
 
-/// Rows from text, or the first line that is none.
-fn parse(text: &str) -> Result<Vec<Row>, String> {
-    let mut rows: Vec<Row> = Vec::new();
+/// A record from text, or the first line that is none.
+fn parse(text: &str) -> Result<Record, String> {
+    let mut record = Record::default();
     for line in text.lines() {
         let bad = || format!("{FILE}: {line:?} is no line of the record");
+        let number = |field: &str| field.parse::<usize>().map_err(|_| bad());
+        let class = |field: &str| u64::from_str_radix(field, 16).map_err(|_| bad());
         let fields: Vec<&str> = line.split('\t').collect();
-        match (fields.as_slice(), rows.last_mut()) {
-            (["kernel", kernel, fingerprint, random], _) => rows.push(Row {
+        match (fields.as_slice(), record.rows.last_mut()) {
+            (["kernel", kernel, of, random], _) => record.rows.push(Row {
                 kernel: (*kernel).to_owned(),
-                fingerprint: u64::from_str_radix(fingerprint, 16).map_err(|_| bad())?,
+                class: class(of)?,
                 random: random.parse().map_err(|_| bad())?,
                 kinds: BTreeMap::new(),
             }),
+            (["unbroken", kernel, of, schedules, problems, runs, complaints], _) => {
+                record.unbroken.push(Unbroken {
+                    kernel: (*kernel).to_owned(),
+                    class: class(of)?,
+                    schedules: number(schedules)?,
+                    problems: number(problems)?,
+                    runs: number(runs)?,
+                    complaints: number(complaints)?,
+                });
+            }
             ([target, change, outcome, note, count], Some(row)) => {
                 let outcome = Outcome::ALL.into_iter().find(|known| known.name() == *outcome);
                 let [target, change, note] = [target, change, note].map(|field| (*field).to_owned());
                 let kind = Kind { target, change, outcome: outcome.ok_or_else(bad)?, note };
-                row.kinds.insert(kind, count.parse().map_err(|_| bad())?);
+                row.kinds.insert(kind, number(count)?);
             }
             _ => return Err(bad()),
         }
     }
-    Ok(rows)
+    Ok(record)
 }
 
-/// The rows of all runs so far.
-pub(super) fn load() -> Result<Vec<Row>, Error> {
-    let text = std::fs::read_to_string(FILE)
+/// What all runs so far have found.
+pub(super) fn load() -> Result<Record, Error> {
+    let text = std::fs::read_to_string(path(FILE))
         .map_err(|error| Error::Proof(format!("{FILE} could not be read: {error}")))?;
     parse(&text).map_err(Error::Proof)
 }
 
-/// Puts rows in the place of those of the same kernels, keeps the order of `names`, and drops what is in it no more.
-pub(super) fn merge(known: Vec<Row>, new: &[Row], names: &[String]) -> Vec<Row> {
-    let mut rows = known;
-    rows.retain(|row| !new.iter().any(|other| other.kernel == row.kernel));
-    rows.extend(new.iter().cloned());
-    let place = |row: &Row| names.iter().position(|name| *name == row.kernel);
-    rows.retain(|row| place(row).is_some());
-    rows.sort_by_key(place);
-    rows
+/// Puts what is new in the place of what was known of the same kernel, keeps the order of `names`, and drops what is in it
+/// no more.
+pub(super) fn merge<T: Known>(known: &mut Vec<T>, new: T, names: &[&str]) {
+    known.retain(|row| row.kernel() != new.kernel());
+    known.push(new);
+    let place = |row: &T| names.iter().position(|name| *name == row.kernel());
+    known.retain(|row| place(row).is_some());
+    known.sort_by_key(place);
 }
 
-/// Writes the record.
-pub(super) fn store(rows: &[Row]) -> Result<(), Error> {
+/// Writes the record; whoever reads it meanwhile finds the old one or the new one.
+pub(super) fn store(record: &Record) -> Result<(), Error> {
     let failed = |error| Error::Proof(format!("{FILE} could not be written: {error}"));
-    std::fs::write(FILE, print(rows)).map_err(failed)
+    let (file, next) = (path(FILE), path("docs/.proof.tsv.next"));
+    std::fs::write(&next, print(record)).and_then(|()| std::fs::rename(&next, &file)).map_err(failed)
+}
+
+/// A file of the repository, seen from its root or from this crate, where tests run.
+pub(super) fn path(file: &str) -> PathBuf {
+    let here = PathBuf::from(file);
+    if here.parent().is_some_and(Path::is_dir) { here } else { Path::new("..").join(file) }
 }
 
 #[cfg(test)]
@@ -185,25 +246,41 @@ mod tests {
             note: note.to_owned(),
         };
         let kinds = [(kind(Outcome::Trap, "Latest"), count), (kind(Outcome::Refused, ""), 1)];
-        Row { kernel: kernel.to_owned(), fingerprint: 7, random, kinds: BTreeMap::from(kinds) }
+        Row { kernel: kernel.to_owned(), class: 7, random, kinds: BTreeMap::from(kinds) }
+    }
+
+    fn unbroken(kernel: &str) -> Unbroken {
+        Unbroken {
+            kernel: kernel.to_owned(),
+            class: 9,
+            schedules: 204,
+            problems: 7,
+            runs: 1000,
+            complaints: 0,
+        }
     }
 
     #[test]
     fn a_record_is_read_as_it_was_written() {
         let rows = vec![row("one", 8, 3), row("two", 8, 5)];
-        assert_eq!(parse(&print(&rows)), Ok(rows));
-        for bad in
-            ["kernel\tone\tx\t8", "bar.sync\tid + 1\ttrap\t\t3", "kernel\tone\t7\t8\nbar\tid\twent\t\t1"]
-        {
+        let record = Record { rows, unbroken: vec![unbroken("two"), unbroken("one")] };
+        assert_eq!(parse(&print(&record)), Ok(record));
+        for bad in [
+            "kernel\tone\tx\t8",
+            "bar.sync\tid + 1\ttrap\t\t3",
+            "kernel\tone\t7\t8\nbar\tid\twent\t\t1",
+            "unbroken\tone\t7\t204",
+        ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn new_rows_replace_those_of_the_same_kernel() {
-        let names = ["two", "one", "three"].map(str::to_owned);
-        let known = vec![row("one", 8, 3), row("gone", 8, 4), row("two", 8, 5)];
-        let merged = merge(known, &[row("one", 8, 9), row("three", 8, 1)], &names);
-        assert_eq!(merged, [row("two", 8, 5), row("one", 8, 9), row("three", 8, 1)]);
+        let mut known = vec![row("one", 8, 3), row("gone", 8, 4), row("two", 8, 5)];
+        for new in [row("one", 8, 9), row("three", 8, 1)] {
+            merge(&mut known, new, &["two", "one", "three"]);
+        }
+        assert_eq!(known, [row("two", 8, 5), row("one", 8, 9), row("three", 8, 1)]);
     }
 }

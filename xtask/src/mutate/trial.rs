@@ -2,17 +2,15 @@
 
 use core::fmt;
 
-use collective::Producer;
-use cute_rs::atom::Major;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
-use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+use kernel::{AnyGemm, GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
-use ptx::mutate::mutations;
 use ptx::{Function, Statement};
 use scheduler::Tiles;
 
-use super::record::{self, Outcome};
+use super::products::{self, Products};
+use super::record::Outcome;
 
 /// Clusters that run at once: few, so that persistent kernels compute several tiles each.
 const SLOTS: u32 = 2;
@@ -20,7 +18,7 @@ const SLOTS: u32 = 2;
 /// a whole phase within that many.
 const SPARE_USES: u32 = 2;
 /// Bytes of an element of any matrix.
-const BYTES: usize = 2;
+pub(super) const BYTES: usize = 2;
 
 /// What became of a mutant.
 #[derive(Clone, Debug)]
@@ -58,31 +56,35 @@ impl fmt::Display for Verdict {
 /// One problem of a kernel.
 struct Case {
     launch: Launch,
-    /// What A, B, C and D hold before the launch.
-    contents: [Vec<u8>; 5],
+    /// What A, B, C, D, the workspace and the offsets of groups hold before the launch.
+    contents: [Vec<u8>; 6],
     /// What D and the workspace hold after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
     /// The kernel waits for the grids before it, so that it may begin before they have ended.
     dependent: bool,
+    /// It exercises the ring, for which it takes many times the short ones' time.
+    long: bool,
 }
 
 /// What a case is for.
 #[derive(Clone, Copy)]
-struct Purpose {
+pub(super) struct Purpose {
     /// Whether C is read.
-    beta: f32,
+    pub(super) beta: f32,
     /// Whether nothing lies so that two columns can be moved at once: C's pitch is odd, and N where a kernel stores
     /// such an output.
-    odd: bool,
-    size: Size,
+    pub(super) odd: bool,
+    pub(super) size: Size,
 }
 
 /// How many tiles, and how long K is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Size {
+pub(super) enum Size {
     /// Four tiles of a few stages each, or as many for each of the consumers that take turns.
     Small,
+    /// The same tiles of no k-tile: nothing is multiplied, and all is stored.
+    Empty,
     /// Tiles of one stage each, and so many of them for each CTA that every stage is the first of a tile twice.
     /// Only for kernels that compute more than one tile in a CTA.
     OneStageTiles,
@@ -103,18 +105,19 @@ enum Size {
 
 impl Size {
     /// Clusters that run at once.
-    fn slots(self) -> u32 {
+    pub(super) fn slots(self) -> u32 {
         if let Self::Divided { slots, .. } = self { slots } else { SLOTS }
     }
 }
 
 /// The cheap ones first: most mutants die there. The first exercise the
 /// epilogue's variants, the divided ones what adds sums up, and the last three the ring.
-const PURPOSES: [Purpose; 10] = [
+const PURPOSES: [Purpose; 11] = [
     Purpose { beta: 1.0, odd: false, size: Size::Small },
     Purpose { beta: 0.0, odd: false, size: Size::Small },
     Purpose { beta: 1.0, odd: true, size: Size::Small },
     Purpose { beta: 0.0, odd: true, size: Size::Small },
+    Purpose { beta: 1.0, odd: false, size: Size::Empty },
     Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 1, slots: 2 } },
     Purpose { beta: 0.0, odd: true, size: Size::Divided { tiles: 1, slots: 3 } },
     Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 3, slots: 2 } },
@@ -126,7 +129,6 @@ const PURPOSES: [Purpose; 10] = [
 /// A kernel and the problems that its mutants are tried on.
 pub(super) struct Specimen {
     function: Function,
-    fingerprint: u64,
     cases: Vec<Case>,
 }
 
@@ -147,13 +149,12 @@ impl Specimen {
             case.expected = output;
             cases.push(case);
         }
-        let fingerprint = record::fingerprint(program.text(), &mutations(&function));
-        Ok(Self { function, fingerprint, cases })
+        Ok(Self { function, cases })
     }
 
-    /// What changes with the program or with the list of its mutants.
-    pub(super) fn fingerprint(&self) -> u64 {
-        self.fingerprint
+    /// How many problems it runs on, with the long ones or without them.
+    pub(super) fn problems(&self, long: bool) -> usize {
+        self.cases.iter().filter(|case| long || !case.long).count()
     }
 
     /// The unbroken program.
@@ -165,15 +166,36 @@ impl Specimen {
     pub(super) fn judge(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
-        for case in &self.cases {
-            for &schedule in schedules {
-                let (by, report) = match case.run(&program, schedule) {
-                    (Ok(_), output) if output == case.expected => continue,
-                    (Ok(_), output) => (Outcome::WrongOutput, difference(&output, &case.expected)),
-                    (Err(failure), _) => (class(&failure), failure.to_string()),
-                };
-                return Verdict::Killed { by, schedule, report };
-            }
+        Self::compare(
+            &program,
+            self.cases.iter().flat_map(|case| schedules.iter().map(move |by| (case, *by))),
+        )
+    }
+
+    /// As [`judge`](Self::judge) on the short problems alone.
+    pub(super) fn judge_longer(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
+        let Ok(verified) = mutant.verify() else { return Verdict::Refused };
+        let program = Program::new(&verified);
+        let cases = self.cases.iter().filter(|case| !case.long);
+        Self::compare(&program, cases.flat_map(|case| schedules.iter().map(move |by| (case, *by))))
+    }
+
+    /// Runs the unbroken program under a schedule: on every problem, or, where `long` is not asked for, on the short ones.
+    pub(super) fn repeat(&self, schedule: (Schedule, u64), long: bool) -> Verdict {
+        let Ok(verified) = self.function.clone().verify() else { return Verdict::Refused };
+        let program = Program::new(&verified);
+        let cases = self.cases.iter().filter(|case| long || !case.long);
+        Self::compare(&program, cases.map(|case| (case, schedule)))
+    }
+
+    fn compare<'c>(program: &Program, runs: impl Iterator<Item = (&'c Case, (Schedule, u64))>) -> Verdict {
+        for (case, schedule) in runs {
+            let (by, report) = match case.run(program, schedule) {
+                (Ok(_), output) if output == case.expected => continue,
+                (Ok(_), output) => (Outcome::WrongOutput, difference(&output, &case.expected)),
+                (Err(failure), _) => (class(&failure), failure.to_string()),
+            };
+            return Verdict::Killed { by, schedule, report };
         }
         Verdict::Alive
     }
@@ -193,9 +215,9 @@ impl Case {
         // The last row and column of tiles are not whole.
         let (m, n) = match purpose.size {
             Size::OneMoreThanStages if persists => {
-                (plan.stages * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+                ((plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
-            Size::Small | Size::OneMoreThanStages | Size::Long => {
+            Size::Small | Size::Empty | Size::OneMoreThanStages | Size::Long => {
                 ((2 * turns - 1) * cluster_tile_m + 8, cluster_tile_n + 8)
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
@@ -206,48 +228,51 @@ impl Case {
         let mut problem =
             GemmProblem { m: rows, n: if purpose.odd { columns - 1 } else { columns }, k: tile_k };
         let slots = purpose.size.slots();
-        if gemm.launch(&call(gemm, problem, purpose).0, slots).is_err() {
+        if Products::new(gemm, problem, purpose).launch(gemm, slots).is_err() {
             problem.n = columns;
         }
-        let launch = match gemm.launch(&call(gemm, problem, purpose).0, slots) {
+        let launch = match Products::new(gemm, problem, purpose).launch(gemm, slots) {
             // A kernel that brings C by tensor copies takes no such pitch.
             Err(_) if purpose.odd => return Ok(None),
             launch => launch.map_err(|error| error.to_string())?,
         };
         let Some(launch) = launch else { return Ok(None) };
         let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
-        let tiles_each = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) / clusters.max(1);
-        problem.k = tile_k
-            * match purpose.size {
-                Size::Small => 4u32.div_ceil(tiles_each.max(1)),
-                Size::OneStageTiles if tiles_each < 2 => return Ok(None),
-                Size::OneStageTiles => 1,
-                Size::OneMoreThanStages => plan.stages + 1,
-                Size::Divided { .. } => match least_divided(gemm, problem, slots) {
-                    Some(k_tiles) => k_tiles,
-                    None => return Ok(None),
-                },
-                Size::Long => {
-                    // What is done behind the last k-tile meets the ring's end too.
-                    (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
-                }
+        let all = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) * products::count(gemm);
+        let tiles_each = all / clusters.max(1);
+        let k_tiles = match purpose.size {
+            Size::Empty => 0,
+            Size::Small => 4u32.div_ceil(tiles_each.max(1)),
+            Size::OneStageTiles if tiles_each < 2 => return Ok(None),
+            Size::OneStageTiles => 1,
+            Size::OneMoreThanStages => plan.stages + 1,
+            Size::Divided { .. } => match least_divided(gemm, problem, slots) {
+                Some(k_tiles) => k_tiles,
+                None => return Ok(None),
+            },
+            Size::Long => {
+                // What is done behind the last k-tile meets the ring's end too.
+                (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
             }
-            - 8;
-        let (call, extents) = call(gemm, problem, purpose);
-        let Some(launch) = gemm.launch(&call, slots).map_err(|error| error.to_string())? else {
+        };
+        problem.k = (tile_k * k_tiles).saturating_sub(8);
+        let products = Products::new(gemm, problem, purpose);
+        let Some(launch) = products.launch(gemm, slots).map_err(|error| error.to_string())? else {
             return Ok(None);
         };
         let mut random = Random(0x5EED);
-        let mut contents = extents.map(|elements| random.matrix(gemm.element(), elements));
+        let mut contents = products.extents.map(|elements| random.matrix(gemm.element(), elements));
         // What is left of this in D was never computed.
         contents[3].fill(0xA5);
         contents[4].fill(0);
+        contents[5] = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         Ok(Some(Self {
             launch,
             contents,
             expected: Vec::new(),
             fuel: Options::default().fuel,
-            dependent: waits(&function.body),
+            dependent: function.waits_for_grids(),
+            long: matches!(purpose.size, Size::OneStageTiles | Size::OneMoreThanStages | Size::Long),
         }))
     }
 
@@ -255,7 +280,7 @@ impl Case {
     /// are what the next launch begins with.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
-        let addresses = [0, 1, 2, 3, 4].map(|matrix| memory.upload(&self.contents[matrix]));
+        let addresses = [0, 1, 2, 3, 4, 5].map(|matrix| memory.upload(&self.contents[matrix]));
         let options = Options {
             schedule,
             seed,
@@ -271,60 +296,14 @@ impl Case {
     }
 }
 
-/// The call of a problem, all matrices packed with rows of whole 16-byte units where
-/// kernels need them, and the elements of each matrix and of the
-/// workspace.
-fn call(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> (Call, [usize; 5]) {
-    let plan = &gemm.plan();
-    let GemmProblem { m, n, k } = problem;
-    let pitch = |extent: u32| extent.next_multiple_of(16);
-    // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
-    let padding = match (plan.mainloop.producer, purpose) {
-        (Producer::Warpgroup, Purpose { size: Size::Small, beta, odd }) => {
-            [[0, 4], [1, 2]][usize::from(odd)][usize::from(beta == 0.0)]
-        }
-        _ => 0,
-    };
-    let shape = |major, mn| match major {
-        Major::K => [mn, pitch(k) + padding],
-        Major::Mn => [k, pitch(mn) + padding],
-    };
-    let c = [m, pitch(n) + u32::from(purpose.odd)];
-    let [a_major, b_major] = plan.majors();
-    let shapes = [shape(a_major, m), shape(b_major, n), c, [m, pitch(n)]];
-    let elements = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
-    // The emulator's memory gives the same addresses to the same sizes in the same order.
-    let mut memory = Memory::new();
-    let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| MatrixRef {
-        address: memory.allocate(elements[matrix] * BYTES),
-        pitch: shapes[matrix][1].into(),
-    });
-    let bytes = gemm.workspace(problem, purpose.size.slots());
-    let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
-    let address = memory.allocate(elements_of_workspace * BYTES);
-    let workspace = Some(WorkspaceRef { address, bytes });
-    let call = Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta: purpose.beta, workspace };
-    let [a, b, c, d] = elements;
-    (call, [a, b, c, d, elements_of_workspace])
-}
-
 /// The fewest k-tiles of which a problem's tiles are divided, if they ever are.
 fn least_divided(gemm: &dyn AnyGemm, problem: GemmProblem, slots: u32) -> Option<u32> {
     let [.., tile_k] = gemm.plan().mainloop.tile;
     (2..64).find(|k_tiles| {
-        let tiles = gemm.tiles(GemmProblem { k: tile_k * k_tiles, ..problem });
+        let mut tiles = gemm.tiles(GemmProblem { k: tile_k * k_tiles, ..problem });
+        tiles.m *= products::count(gemm);
         let workers = gemm.workers(tiles, slots);
         (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| work.split.is_some()))
-    })
-}
-
-/// Whether the program waits for the grids before it.
-fn waits(statements: &[Statement]) -> bool {
-    statements.iter().any(|statement| match statement {
-        Statement::Inst { inst, .. } => matches!(inst, Inst::GridDependency { wait: true }),
-        Statement::If { then, otherwise, .. } => waits(then) || waits(otherwise),
-        Statement::Loop { body, .. } | Statement::Scope { body, .. } => waits(body),
-        Statement::Break { .. } => false,
     })
 }
 

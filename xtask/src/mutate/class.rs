@@ -1,0 +1,346 @@
+//! Which kernels have the same synchronisation: those whose *skeletons* are the same text.
+//!
+//! A skeleton has, in the order of the program and inside of the same branches, loops and scopes:
+//! * every statement that has a mutant, whole;
+//! * every instruction from which such a statement's operands, the mbarrier and the receivers of a copy, or the condition
+//!   of a branch or a loop around any of them are computed, whole: every number that decides who waits for what, and when;
+//! * every copy, multiply and other access to memory by its name, with the mbarrier of a copy: once between two of the
+//!   statements above. In how many boxes an operand is brought, and how many values a thread stores, is arithmetic of
+//!   layouts.
+//!
+//! Registers are numbered as they appear. What is left out are addresses and values of data: element types, directions of
+//! operands, descriptors, coordinates, and the epilogue's arithmetic.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use ptx::inst::{Inst, Operand, Reg};
+use ptx::mutate::{Mutation, mutations, numbered};
+use ptx::{Function, Statement};
+
+/// The number of a program's class; equal ones are equal skeletons with equal lists of mutants.
+pub(super) fn of(function: &Function) -> u64 {
+    let mutations = mutations(function);
+    let mut text = skeleton(function, &mutations);
+    for Mutation { target, change, .. } in &mutations {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{target} {change};");
+    }
+    // FNV-1a.
+    text.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+    })
+}
+
+/// A program's skeleton as text.
+fn skeleton(function: &Function, mutations: &[Mutation]) -> String {
+    let mut mutated = vec![false; numbered(function).len()];
+    for mutation in mutations {
+        mutated[mutation.index] = true;
+    }
+    let mut decides = Decides { function, registers: vec![false; function.registers.len()] };
+    decides.seed(&function.body, &mutated);
+    while decides.grow(&function.body) {}
+    let mut printer = Printer { decides: &decides, numbers: HashMap::new() };
+    let lines = printer.block(&function.body, &mutated);
+    format!("{} threads, clusters of {:?}\n{}\n", function.threads, function.cluster, lines.join("\n"))
+}
+
+/// How many statements a statement is, with those inside it.
+fn size(statement: &Statement) -> usize {
+    1 + match statement {
+        Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).map(size).sum(),
+        Statement::Loop { body, .. } | Statement::Scope { body, .. } => body.iter().map(size).sum(),
+        Statement::Inst { .. } | Statement::Break { .. } => 0,
+    }
+}
+
+/// Each statement of a block with what is known of it and of those inside it: whether they have mutants.
+fn with_mutated<'s, 'm>(
+    block: &'s [Statement],
+    mut mutated: &'m [bool],
+) -> impl Iterator<Item = (&'s Statement, &'m [bool])> {
+    block.iter().map(move |statement| {
+        let (own, rest) = mutated.split_at(size(statement));
+        mutated = rest;
+        (statement, own)
+    })
+}
+
+/// The registers from which it is computed what synchronising statements do.
+struct Decides<'f> {
+    function: &'f Function,
+    registers: Vec<bool>,
+}
+
+impl Decides<'_> {
+    fn mark(&mut self, operands: impl IntoIterator<Item = Operand>) -> bool {
+        let mut new = false;
+        for operand in operands {
+            let Operand::Reg(Reg(reg)) = operand else { continue };
+            if let Some(known) = self.registers.get_mut(reg as usize) {
+                new |= !core::mem::replace(known, true);
+            }
+        }
+        new
+    }
+
+    fn reads(&self, inst: &Inst) -> Vec<Operand> {
+        let operands = inst.operands(|reg| self.function.registers.get(reg.0 as usize).copied());
+        operands.reads.into_iter().map(|(operand, _)| operand).collect()
+    }
+
+    /// Whether an instruction writes one of the registers.
+    fn hold(&self, inst: &Inst) -> bool {
+        let operands = inst.operands(|reg| self.function.registers.get(reg.0 as usize).copied());
+        operands.writes.iter().any(|(reg, _)| self.registers.get(reg.0 as usize).copied().unwrap_or(false))
+    }
+
+    /// Marks what is read by statements that have mutants, and by the branches and loops around them.
+    fn seed(&mut self, block: &[Statement], mutated: &[bool]) {
+        for (statement, mutated) in with_mutated(block, mutated) {
+            match statement {
+                Statement::Inst { inst, .. } => {
+                    let reads = if mutated[0] { self.reads(inst) } else { credited(inst) };
+                    self.mark(reads);
+                }
+                Statement::If { cond, then, otherwise, .. } => {
+                    if mutated.contains(&true) {
+                        self.mark([*cond]);
+                    }
+                    let (of_then, of_otherwise) = mutated[1..].split_at(then.iter().map(size).sum());
+                    self.seed(then, of_then);
+                    self.seed(otherwise, of_otherwise);
+                }
+                Statement::Loop { body, .. } => {
+                    if mutated.contains(&true) {
+                        self.mark(leaves(body));
+                    }
+                    self.seed(body, &mutated[1..]);
+                }
+                Statement::Scope { body, .. } => self.seed(body, &mutated[1..]),
+                Statement::Break { .. } => {}
+            }
+        }
+    }
+
+    /// Marks what is read by the instructions that write marked registers; says whether there was something new.
+    fn grow(&mut self, block: &[Statement]) -> bool {
+        let mut new = false;
+        for statement in block {
+            new |= match statement {
+                Statement::Inst { inst, .. } => self.hold(inst) && self.mark(self.reads(inst)),
+                // A value may depend on whether it was written.
+                Statement::If { cond, then, otherwise, .. } => {
+                    let inside = self.grow(then) | self.grow(otherwise);
+                    inside | (self.written_in(then) || self.written_in(otherwise)) && self.mark([*cond])
+                }
+                Statement::Loop { body, .. } => {
+                    let inside = self.grow(body);
+                    inside | self.written_in(body) && self.mark(leaves(body))
+                }
+                Statement::Scope { body, .. } => self.grow(body),
+                Statement::Break { .. } => false,
+            };
+        }
+        new
+    }
+
+    fn written_in(&self, block: &[Statement]) -> bool {
+        block.iter().any(|statement| match statement {
+            Statement::Inst { inst, .. } => self.hold(inst),
+            Statement::If { then, otherwise, .. } => self.written_in(then) || self.written_in(otherwise),
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => self.written_in(body),
+            Statement::Break { .. } => false,
+        })
+    }
+}
+
+/// The conditions under which threads leave a loop.
+fn leaves(body: &[Statement]) -> Vec<Operand> {
+    let mut found = Vec::new();
+    for statement in body {
+        match statement {
+            Statement::Break { cond, .. } => found.push(*cond),
+            Statement::If { cond, then, otherwise, .. } => {
+                let inside = [leaves(then), leaves(otherwise)].concat();
+                found.extend((!inside.is_empty()).then_some(*cond));
+                found.extend(inside);
+            }
+            Statement::Scope { body, .. } => found.extend(leaves(body)),
+            Statement::Inst { .. } | Statement::Loop { .. } => {}
+        }
+    }
+    found
+}
+
+/// The mbarrier and the receivers of a copy.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only tensor copies carry an mbarrier in today's kernels")]
+fn credited(inst: &Inst) -> Vec<Operand> {
+    match inst {
+        Inst::TensorLoad { barrier, multicast, .. } => core::iter::once(*barrier).chain(*multicast).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// Prints the skeleton: a line of text for each statement, which has many lines where it has statements inside.
+struct Printer<'a> {
+    decides: &'a Decides<'a>,
+    /// The number of each register that has appeared.
+    numbers: HashMap<u32, usize>,
+}
+
+impl Printer<'_> {
+    /// What is to be seen of a block.
+    fn block(&mut self, block: &[Statement], mutated: &[bool]) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        // Behind the last statement that synchronises.
+        let mut since = 0;
+        for (statement, mutated) in with_mutated(block, mutated) {
+            let line = match statement {
+                Statement::Inst { inst, .. } => self.instruction(inst, mutated[0]),
+                Statement::If { cond, then, otherwise, .. } => {
+                    let (of_then, of_otherwise) = mutated[1..].split_at(then.iter().map(size).sum());
+                    let head = format!("if {}", self.decided(*cond));
+                    let (then, otherwise) = (self.block(then, of_then), self.block(otherwise, of_otherwise));
+                    let seen = !then.is_empty() || !otherwise.is_empty();
+                    seen.then(|| format!("{head}\n{}\nelse\n{}\nend", then.join("\n"), otherwise.join("\n")))
+                }
+                Statement::Loop { body, .. } => nested("loop", self.block(body, &mutated[1..])),
+                Statement::Scope { name, body } => nested(name, self.block(body, &mutated[1..])),
+                Statement::Break { cond, .. } => {
+                    let cond = self.decided(*cond);
+                    (!cond.is_empty()).then(|| format!("break if {cond}"))
+                }
+            };
+            let Some(line) = line else { continue };
+            // What synchronises, and what decides, is seen however often it stands there.
+            let counts = mutated.contains(&true) || self.decides.written_in(core::slice::from_ref(statement));
+            if counts || !lines[since..].contains(&line) {
+                lines.push(line);
+            }
+            if mutated.contains(&true) {
+                since = lines.len();
+            }
+        }
+        lines
+    }
+
+    fn instruction(&mut self, inst: &Inst, mutated: bool) -> Option<String> {
+        if mutated || self.decides.hold(inst) {
+            return Some(self.whole(inst));
+        }
+        let with: Vec<String> = credited(inst).into_iter().map(|operand| self.decided(operand)).collect();
+        let shape = if let Inst::Wgmma { n, .. } = inst { format!("n{n}") } else { String::new() };
+        accesses_memory(inst).then(|| format!("{} {shape}{}", inst.name(), with.join(" ")))
+    }
+
+    /// An operand, where it is one of those that decide.
+    fn decided(&mut self, operand: Operand) -> String {
+        match operand {
+            Operand::Imm(bits) => bits.to_string(),
+            Operand::Reg(Reg(reg)) => {
+                let decides = self.decides.registers.get(reg as usize).copied().unwrap_or(false);
+                if decides { format!("r{}", self.number(reg)) } else { String::new() }
+            }
+        }
+    }
+
+    fn number(&mut self, reg: u32) -> usize {
+        let next = self.numbers.len();
+        *self.numbers.entry(reg).or_insert(next)
+    }
+
+    /// An instruction with its registers' new numbers.
+    fn whole(&mut self, inst: &Inst) -> String {
+        let text = format!("{inst:?}");
+        let mut parts = text.split("Reg(");
+        let mut line = parts.next().unwrap_or_default().to_owned();
+        for part in parts {
+            let digits = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
+            line.push_str("Reg(");
+            if let Ok(reg) = part[..digits].parse() {
+                // Writing to a string cannot fail.
+                let _ = write!(line, "{}", self.number(reg));
+            }
+            line.push_str(&part[digits..]);
+        }
+        line
+    }
+}
+
+fn nested(head: &str, lines: Vec<String>) -> Option<String> {
+    (!lines.is_empty()).then(|| format!("{head}\n{}\nend", lines.join("\n")))
+}
+
+/// Whether an instruction reads or writes memory, or starts what does.
+fn accesses_memory(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Load { .. }
+            | Inst::Store { .. }
+            | Inst::StoreMatrix { .. }
+            | Inst::TensorLoad { .. }
+            | Inst::TensorStore { .. }
+            | Inst::TensorMap(_)
+            | Inst::Bulk(_)
+            | Inst::CopyAsync(_)
+            | Inst::MbarrierMore(_)
+            | Inst::Wgmma { .. }
+            | Inst::WarpMatrix(_)
+            | Inst::Atomic(_)
+            | Inst::Ordered(_)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ptx::{Builder, Entry, Special, Target};
+
+    /// A barrier behind some stores, and one number of each that the tests change.
+    fn class(stores: u32, offset: i32, barrier: u32, lane: u32) -> u64 {
+        let entry = Entry {
+            name: "probe".into(),
+            target: Target::Sm90a,
+            threads: 128,
+            shared_bytes: 1024,
+            cluster: [1, 1, 1],
+        };
+        let function = Function::build(entry, |f: &Builder| {
+            let base = f.shared_base();
+            for _ in 0..stores {
+                f.store_shared(base, offset, [f.constant(7u32)]);
+            }
+            f.if_(f.special(Special::Lane).equals(lane), || f.mbarrier_init(base + 8, 1));
+            f.barrier_sync(barrier, 128);
+        });
+        of(&function)
+    }
+
+    #[test]
+    fn a_class_knows_of_synchronisation_and_not_of_data() {
+        let origin = class(1, 64, 0, 0);
+        for (same, why, other) in [
+            (true, "more stores", class(2, 64, 0, 0)),
+            (true, "stores elsewhere", class(1, 128, 0, 0)),
+            (false, "no stores", class(0, 64, 0, 0)),
+            (false, "another barrier", class(1, 64, 1, 0)),
+            (false, "another thread", class(1, 64, 0, 1)),
+        ] {
+            assert_eq!(origin == other, same, "{why}");
+        }
+    }
+
+    #[test]
+    fn layouts_of_a_kind_are_of_one_class_and_kinds_are_not() {
+        let class = |name: &str| {
+            let gemm = kernel::find(name).expect("a catalogue name");
+            of(gemm.program().expect("a program").function())
+        };
+        let small = class("small-bf16-kk");
+        assert_eq!(small, class("small-f16-mn"));
+        assert_ne!(small, class("medium-bf16-kk"));
+        assert_ne!(small, class("slim-bf16-kk"));
+    }
+}

@@ -1,0 +1,100 @@
+//! The products of a problem as a kernel of any form computes them, and the memory that they need.
+
+use collective::{Form, Producer};
+use cute_rs::atom::Major;
+use emulator::Memory;
+use kernel::{
+    AnyGemm, BatchedCall, Call, Experts, GemmProblem, Launch, LaunchError, MatrixRef, RaggedCall, Strides,
+    WorkspaceRef,
+};
+
+use super::trial::{BYTES, Purpose, Size};
+
+/// Groups of rows of a ragged launch; the second has no rows.
+const GROUPS: u32 = 3;
+
+/// How many products of a problem's shape a launch computes, as far as they have tiles of their own.
+pub(super) fn count(gemm: &dyn AnyGemm) -> u32 {
+    if gemm.form() == Form::Batched { 2 } else { 1 }
+}
+
+/// One launch's arguments.
+pub(super) struct Products {
+    call: Call,
+    strides: Strides,
+    experts: Experts,
+    /// Elements of A, B, C, D, the workspace, and twice the offsets, each in [`BYTES`] bytes.
+    pub(super) extents: [usize; 6],
+    /// Where groups begin and end.
+    pub(super) offsets: Vec<u32>,
+}
+
+impl Products {
+    /// All matrices packed with rows of whole 16-byte units where kernels need them.
+    pub(super) fn new(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> Self {
+        let plan = &gemm.plan();
+        let GemmProblem { m, n, k } = problem;
+        let pitch = |extent: u32| extent.max(1).next_multiple_of(16);
+        // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
+        let padding = match (plan.mainloop.producer, purpose) {
+            (Producer::Warpgroup, Purpose { size: Size::Small, beta, odd }) => {
+                [[0, 4], [1, 2]][usize::from(odd)][usize::from(beta == 0.0)]
+            }
+            _ => 0,
+        };
+        let shape = |major, mn| match major {
+            Major::K => [mn, pitch(k) + padding],
+            Major::Mn => [k, pitch(mn) + padding],
+        };
+        let c = [m, pitch(n) + u32::from(purpose.odd)];
+        let [a_major, b_major] = plan.majors();
+        let shapes = [shape(a_major, m), shape(b_major, n), c, [m, pitch(n)]];
+        let each = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
+        let form = gemm.form();
+        let of_each = match form {
+            Form::Single => [1; 4],
+            Form::Batched => [count(gemm) as usize; 4],
+            Form::Ragged => [1, GROUPS as usize, 1, 1],
+        };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| each[matrix] * of_each[matrix]);
+        // The emulator's memory gives the same addresses to the same sizes in the same order.
+        let mut memory = Memory::new();
+        let places = [a, b, c, d].map(|elements| memory.allocate(elements * BYTES));
+        let matrix = |at: usize| MatrixRef { address: places[at], pitch: shapes[at][1].into() };
+        let slots = purpose.size.slots();
+        let bytes = match form {
+            Form::Batched => gemm.workspace_batched(problem, count(gemm), slots),
+            Form::Single | Form::Ragged => gemm.workspace(problem, slots),
+        };
+        let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
+        let address = memory.allocate(elements_of_workspace * BYTES);
+        let call = Call {
+            problem,
+            a: matrix(0),
+            b: matrix(1),
+            c: Some(matrix(2)),
+            d: matrix(3),
+            alpha: 1.0,
+            beta: purpose.beta,
+            workspace: Some(WorkspaceRef { address, bytes }),
+        };
+        let [a_stride, b_stride, c_stride, d_stride] = each.map(|elements| elements as u64);
+        let strides = Strides { a: a_stride, b: b_stride, c: c_stride, d: d_stride };
+        let offsets = vec![0, m / 2 + 3, m / 2 + 3, m];
+        let extents = [a, b, c, d, elements_of_workspace, 2 * offsets.len()];
+        let experts = Experts { count: GROUPS, offsets: memory.allocate(offsets.len() * 4), b_stride };
+        Self { call, strides, experts, extents, offsets }
+    }
+
+    /// The grid and the arguments for an engine with that many slots.
+    pub(super) fn launch(&self, gemm: &dyn AnyGemm, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let Self { call, strides, experts, .. } = *self;
+        match gemm.form() {
+            Form::Single => gemm.launch(&call, slots),
+            Form::Batched => {
+                gemm.launch_batched(&BatchedCall { first: call, count: count(gemm), strides }, slots)
+            }
+            Form::Ragged => gemm.launch_ragged(&RaggedCall { rows: call, experts }, slots),
+        }
+    }
+}
