@@ -95,6 +95,7 @@ fn several_products_are_verified() {
         (&["--rows", "3,0,70", "--n", "24", "--k", "40"], &["3 groups, 73 rows in all", "ragged-bf16-kk"]),
         (&["--rows", "1,16", "--dtype", "f16", "--n", "9"], &["ragged-swap16-f16-kk"]),
         (&["--rows", "0,0", "--n", "8"], &["nothing to launch"]),
+        (&["--group", "70x9x40", "--group", "3x24x8"], &["2 of any shapes", "grouped-bf16-kk"]),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -104,7 +105,8 @@ fn several_products_are_verified() {
         }
     }
     for (arguments, words) in [
-        (&["--batch", "2", "--rows", "3"][..], &["--batch", "--rows"][..]),
+        (&["--group", "1x2"][..], &["`1x2` is no shape"][..]),
+        (&["--batch", "2", "--rows", "3"], &["--batch", "--rows"]),
         (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
         (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),
         (&["--rows", "2", "--config", "small-bf16-kk"], &["small-bf16-kk is Single", "Ragged"]),
@@ -455,6 +457,38 @@ fn every_kernel_has_a_schedule() {
             assert_eq!(ends, Some(1000u32.div_ceil(k)), "{} tile {tile}: {pieces:?}", entry.name());
         }
     }
+}
+
+/// So have those of several products: as many tiles as all of them have, each with its own sum.
+#[test]
+fn schedules_of_several_products() {
+    for (arguments, tiles, longest) in [
+        // 3, 0, 1 and 2 tiles of 128 rows; 5 of 256 columns; 2 k-tiles.
+        (&["ragged-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"][..], 30, 2),
+        // 2, 0, 1 and 1 tiles of 256 rows; 9 of 128 columns.
+        (&["ragged-fitted-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"], 36, 2),
+        (&["batched-bf16-kk", "--batch", "3", "--m", "200", "--n", "300", "--k", "64"], 12, 1),
+        // 3 x 2 tiles of one k-tile, and one of 8.
+        (&["grouped-bf16-kk", "--group", "300x512x64,70x40x512"], 7, 8),
+    ] {
+        let run = falchion(&[&["schedule"], arguments, &["--sms", "8", "--list"]].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        let pieces: Vec<Vec<&str>> = run
+            .stdout
+            .lines()
+            .filter(|line| line.contains("  multiply "))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let mut places: Vec<&str> = pieces.iter().map(|words| words[5]).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!((pieces.len(), places.len()), (tiles, tiles), "{arguments:?}: {}", run.stdout);
+        let ends = pieces.iter().filter_map(|words| words[6].split_once("..")?.1.parse::<u32>().ok());
+        assert_eq!(ends.max(), Some(longest), "{arguments:?}");
+    }
+    let wrong = falchion(&["schedule", "small-bf16-kk", "--experts", "3", "--n", "8", "--k", "8"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("small-bf16-kk is Single, one that is Ragged"), "{}", wrong.stderr);
 }
 
 #[test]

@@ -4,16 +4,17 @@
 use collective::functions::{Add, Relu};
 use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
 use collective::{
-    Cooperative, CopyWgmma, DirectStore, Form, KMajor, LinearCombination, Operands, Pingpong,
+    Cluster, Cooperative, CopyWgmma, DirectStore, Form, KMajor, LinearCombination, Operands, Pingpong,
     SourcedCombination, Tile, TmaStore, TmaWgmma, TreeEpilogue, Unspecialised,
 };
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
-use falchion::verify::{Format, HostMatrix, Order, Products, SeveralProducts, Sums};
+use falchion::verify::{Format, HostMatrix, Order, Products, RecordProducts, SeveralProducts, Sums};
 use half::bf16;
 use kernel::{
-    Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem, Launch,
-    LaunchError, MatrixRef, Ragged, RaggedCall, Strides, erased, several,
+    Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem,
+    GroupedCall, Launch, LaunchError, MatrixRef, PointerArray, Ragged, RaggedCall, Strides, WorkspaceRef,
+    erased, several,
 };
 use scheduler::{AlongM, AlongN, Dynamic, Grouped, OneTile, Persistent, StreamK};
 use typenum::{U1, U2, U4, U64, U128};
@@ -39,7 +40,9 @@ fn whatever_offsets_say_groups_stay_inside() {
         ("beyond the last row", vec![0, 9, 4_000_000_000, 12], 15),
         ("all beyond", vec![99, 100], 15),
     ] {
-        for name in ["ragged-bf16-kk", "ragged-swap16-bf16-kn", "ragged-unaligned-bf16-mk"] {
+        for name in
+            ["ragged-bf16-kk", "ragged-fitted-bf16-mk", "ragged-swap16-bf16-kn", "ragged-unaligned-bf16-mk"]
+        {
             let entry = kernel::find(name).expect("a catalogue name");
             let program = entry.program().expect("legal");
             let case = products(Products::Rows { offsets: offsets.clone(), all });
@@ -84,7 +87,9 @@ fn every_schedule_of_warps_gives_the_same() {
     for (name, case) in [
         ("ragged-bf16-kk", products(rows.clone())),
         ("ragged-flat-bf16-kk", products(rows.clone())),
-        ("ragged-duo-bf16-kn", products(rows)),
+        ("ragged-duo-bf16-kn", products(rows.clone())),
+        ("ragged-fitted-bf16-kk", products(rows.clone())),
+        ("ragged-fitted2-bf16-mn", products(rows)),
         ("batched-stream-bf16-kk", SeveralProducts { k: 600, ..products(batch) }),
     ] {
         let entry = kernel::find(name).expect("a catalogue name");
@@ -95,6 +100,77 @@ fn every_schedule_of_warps_gives_the_same() {
             assert_eq!(outcome.mismatch, None, "{name}, seed {seed}");
         }
     }
+}
+
+/// Shapes that change from tile to tile, some of them empty: more than a CTA has tensor maps.
+fn records() -> RecordProducts {
+    let shapes = vec![
+        [70, 40, 72],
+        [0, 5, 8],
+        [130, 8, 200],
+        [1, 1, 8],
+        [3, 264, 0],
+        [64, 64, 64],
+        [5, 7, 16],
+        [9, 130, 24],
+        [2, 16, 80],
+        [65, 3, 8],
+    ];
+    RecordProducts {
+        format: Format::Bf16,
+        shapes,
+        factors: [0.5, 2.0],
+        operand_multiple: 8,
+        d_padding: 1,
+        seed: 4,
+    }
+}
+
+#[test]
+fn products_that_memory_describes() {
+    type Direct = LinearCombination<bf16>;
+    type Copied = LinearCombination<bf16, TmaStore>;
+    type Clustered = Cooperative<U2, Cluster<U2, U1>>;
+    let all = [
+        erased::<PointerArray<Composed<Tma<Cooperative<U2>>, Copied, Dynamic<AlongM>>>>(
+            "drawn, as if copied",
+        ),
+        erased::<PointerArray<Composed<Tma<Clustered>, Direct, Dynamic<AlongN>>>>("clustered, drawn"),
+        erased::<PointerArray<Composed<Tma<Pingpong>, Direct, Persistent<AlongM>>>>("taking turns"),
+        erased::<PointerArray<Composed<Tma<Unspecialised<U1>>, Direct, Persistent<AlongM>>>>("no producer"),
+    ];
+    for entry in all {
+        let program = entry.program().expect("legal");
+        for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Random, 1), (Schedule::Random, 2)] {
+            let mut engine = Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed);
+            let outcome = records().run(entry.as_ref(), &program, &mut engine);
+            let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", entry.name()));
+            assert_eq!(outcome.mismatch, None, "{}, {schedule:?} {seed}", entry.name());
+        }
+    }
+}
+
+#[test]
+fn arrays_of_products_are_checked() {
+    let grouped = kernel::find("grouped-bf16-kk").expect("a name");
+    let workspace = Some(WorkspaceRef { address: 0x10000, bytes: grouped.workspace_grouped(132) });
+    let legal = GroupedCall { count: 3, records: 0x8000, alpha: 1.0, beta: 0.0, workspace };
+    assert!(grouped.launch_grouped(&legal, 132).expect("legal").is_some());
+    assert!(grouped.launch_grouped(&GroupedCall { alpha: 0.0, ..legal }, 132).expect("legal").is_some());
+    let none = GroupedCall { count: 0, workspace: None, ..legal };
+    assert_eq!(grouped.launch_grouped(&none, 132).expect("no products"), None);
+    for (call, words) in [
+        (GroupedCall { count: 321, ..legal }, "there are 321 groups"),
+        (GroupedCall { records: 0, ..legal }, "the records is a null pointer"),
+        (GroupedCall { records: 0x8008, ..legal }, "the records begins at 0x8008, a multiple of 16 B"),
+        (GroupedCall { workspace: None, ..legal }, "the workspace has 0 B"),
+    ] {
+        let error = grouped.launch_grouped(&call, 132).expect_err(words).to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let single = kernel::find("small-bf16-kk").expect("a name");
+    let wrong = LaunchError::Form { kernel: Form::Single, call: Form::Grouped };
+    assert_eq!(single.launch_grouped(&legal, 132), Err(wrong));
 }
 
 /// relu(acc + bias), a bias for each product.
@@ -307,6 +383,7 @@ fn kernels_of_several_products_have_names_of_their_own() {
     for entry in several() {
         assert_ne!(entry.form(), Form::Single, "{}", entry.name());
         let program = entry.program().expect("legal");
-        assert!(program.name().starts_with("gemm_batched_") || program.name().starts_with("gemm_ragged_"));
+        let form = entry.form().suffix();
+        assert!(program.name().starts_with(&format!("gemm{form}_")), "{}", program.name());
     }
 }

@@ -21,6 +21,7 @@ use ptx::abi::Argument;
 use crate::element::Element;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
+use crate::record::RecordDevice;
 use crate::tree::{NodeError, Shape};
 
 /// The output's extent on the device.
@@ -32,6 +33,8 @@ pub struct Extent<'f> {
     pub n: Value<'f, u32>,
     /// Which of several outputs it is; `None` where there is but one.
     pub group: Option<Value<'f, u32>>,
+    /// What memory says of the product, where it does.
+    pub record: Option<RecordDevice<'f>>,
 }
 
 /// A collective epilogue over accumulators of type `f32`.

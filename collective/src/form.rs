@@ -13,6 +13,8 @@ pub enum Form {
     /// Products of one N and K. The rows of A lie behind each other, group by group, and so do those of D; where a group
     /// begins is known on the device alone. Each group has a B of its own: experts, and the tokens sent to them.
     Ragged,
+    /// Products of any shapes with matrices anywhere, which device memory describes: a [`Record`](crate::Record) each.
+    Grouped,
 }
 
 impl Form {
@@ -22,13 +24,14 @@ impl Form {
             Self::Single => "",
             Self::Batched => "_batched",
             Self::Ragged => "_ragged",
+            Self::Grouped => "_grouped",
         }
     }
 
     /// Whether there are several of the caller's A, and several B, each at a fixed distance from the one before.
     pub const fn operands(self) -> [bool; 2] {
         match self {
-            Self::Single => [false, false],
+            Self::Single | Self::Grouped => [false, false],
             Self::Batched => [true, true],
             Self::Ragged => [false, true],
         }
@@ -41,13 +44,18 @@ impl Form {
     pub const fn table_bytes(self) -> u32 {
         match self {
             Self::Single | Self::Batched => 0,
-            Self::Ragged => (Self::MOST_GROUPS + 1) * 8 + 4,
+            Self::Ragged | Self::Grouped => (Self::MOST_GROUPS + 1) * 8 + 4,
         }
     }
 
     /// Whether tiles may have rows of another group behind their own, which must not be stored to.
     pub const fn shares_rows(self) -> bool {
         matches!(self, Self::Ragged)
+    }
+
+    /// Whether device memory says where matrices lie.
+    pub const fn described(self) -> bool {
+        matches!(self, Self::Grouped)
     }
 
     /// Whether there are several C and D, each at a fixed distance from the one before.

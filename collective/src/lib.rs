@@ -33,6 +33,7 @@ mod plan;
 pub mod queue;
 pub mod random;
 mod real;
+mod record;
 mod sentence;
 mod tile;
 pub mod tree;
@@ -46,7 +47,9 @@ pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
-pub use mainloop::{Consumer, CopyWgmma, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma};
+pub use mainloop::{
+    Consumer, CopyWgmma, Finish, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma,
+};
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MnMajor, Operand, OperandPair, Operands,
 };
@@ -55,8 +58,9 @@ pub use plan::{
     StagingPlan, TileNeeds,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
+pub use record::{Record, RecordDevice};
 pub use sentence::Sentence;
 pub use tile::{
-    AsManyAsFit, Cluster, ClusterShape, Cooperative, EachThread, EachWarp, Pingpong, StageCount, Tile,
-    TileShape, Unspecialised, WarpRoles,
+    AsManyAsFit, Cluster, ClusterShape, Cooperative, EachThread, EachWarp, Fitted, Pingpong, StageCount,
+    Tile, TileShape, Unspecialised, WarpRoles,
 };

@@ -5,10 +5,12 @@
 //! epilogue as a [`Fragment`].
 
 mod copy_wgmma;
+mod maps;
 mod multiplier;
 mod tma_wgmma;
 
 pub use copy_wgmma::CopyWgmma;
+pub(crate) use maps::bytes as map_bytes;
 pub use tma_wgmma::TmaWgmma;
 
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ use crate::epilogue::FIRST_BARRIER;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan};
+use crate::record::RecordDevice;
 
 /// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
 #[derive(Clone, Copy, Debug)]
@@ -34,8 +37,12 @@ pub struct Piece<'f> {
     pub k_begin: Value<'f, u32>,
     /// One past the last k-tile.
     pub k_end: Value<'f, u32>,
+    /// Columns that are computed, a multiple of the mainloop's step; `None` where those of a tile always are.
+    pub columns: Option<Value<'f, u32>>,
     /// Which of several products it is of; `None` where there is but one.
     pub group: Option<Value<'f, u32>>,
+    /// What memory says of the product, where it does.
+    pub record: Option<RecordDevice<'f>>,
 }
 
 /// The part of an output tile that one consumer warpgroup holds in registers.
@@ -178,6 +185,9 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
     }
 }
 
+/// What becomes of a piece's sums. A mainloop whose tiles may be narrowed emits it for every width, and runs one.
+pub type Finish<'a, 'f, T> = &'a dyn Fn(&Plan, Fragment<'f, T>);
+
 /// A collective mainloop.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mainloop",
@@ -208,6 +218,9 @@ pub trait Mainloop: 'static {
     /// Emitted for one thread at the start: fetches what copies will need.
     fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>);
 
+    /// Emitted for the lanes of a CTA's first warp, behind what global memory is waited for; a barrier follows.
+    fn prepare<'f>(_f: &'f Builder, _plan: &Plan, _device: Self::Device<'f>) {}
+
     /// Emitted for the producer, one thread or a warpgroup as [`SPEC`](Self::SPEC) says: copies a piece into stages.
     fn load<'f>(
         f: &'f Builder,
@@ -218,14 +231,16 @@ pub trait Mainloop: 'static {
         piece: Piece<'f>,
     );
 
-    /// Emitted for a consumer warpgroup: multiplies a piece.
+    /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
+    /// they are.
     fn multiply<'f>(
         f: &'f Builder,
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
-    ) -> Fragment<'f, Self::Accumulator>;
+        finish: Finish<'_, 'f, Self::Accumulator>,
+    );
 
     /// Emitted for every warpgroup where there is no producer: loads a piece and multiplies it. Of `[ring, ahead]` the
     /// first is the consumers' position, the second that of the thread that fills stages.

@@ -247,7 +247,7 @@ impl<'f> Ring<'f> {
 
 impl<'f> Position<'f> {
     /// Waits until the current stage is empty and fills it as [`fill`](Self::fill) does.
-    pub fn produce(&self, bytes: u32, fill: impl FnOnce(Stage<'f>)) {
+    pub fn produce(&self, bytes: Value<'f, u32>, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_wait(stage.empty, self.parity.get());
         self.fill(bytes, fill);
@@ -255,7 +255,7 @@ impl<'f> Position<'f> {
 
     /// Announces `bytes` bytes for the current stage, which is known to be empty, lets `fill` start the copies into
     /// it, and goes on to the next stage.
-    pub fn fill(&self, bytes: u32, fill: impl FnOnce(Stage<'f>)) {
+    pub fn fill(&self, bytes: Value<'f, u32>, fill: impl FnOnce(Stage<'f>)) {
         let stage = self.ring.stage(self.stage.get());
         self.ring.f.mbarrier_arrive_expect(stage.full, bytes);
         fill(stage);

@@ -140,6 +140,9 @@ impl Plan {
         if !mainloop.types.allows(n) {
             return Err(PlanError::TileN { n });
         }
+        if let Err(error) = Self::narrowing(&mainloop, &epilogue) {
+            return Err(error);
+        }
         if !n.is_multiple_of(8 << epilogue.halvings) {
             return Err(PlanError::Halved { n });
         }
@@ -218,6 +221,30 @@ impl Plan {
             threads: 128 * mainloop.warpgroups(),
             registers,
         })
+    }
+
+    /// Whether tiles can be narrowed as they are said to be.
+    const fn narrowing(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
+        let MainloopSpec { tile: [_, n, k], step, types, .. } = *mainloop;
+        if step == 0 {
+            return Ok(());
+        }
+        if matches!(mainloop.roles, Roles::Unspecialised) {
+            return Err(PlanError::NotNarrowed { what: "a mainloop without a producer" });
+        }
+        if matches!(mainloop.producer, Producer::Warpgroup) {
+            return Err(PlanError::NotNarrowed { what: "a producer that copies chunk by chunk" });
+        }
+        if epilogue.split {
+            return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
+        }
+        // Copies bring whole periods of the swizzle, which is as wide as that of all of the tile.
+        let swizzle = smem::widest_mode(mainloop.b_major, types.element_bits(), n, k);
+        let whole = step.is_multiple_of(8) && swizzle.elements(types.element_bits()).is_multiple_of(8);
+        if !whole || !n.is_multiple_of(step) || !types.allows(step) {
+            return Err(PlanError::Narrowed { n, step });
+        }
+        Ok(())
     }
 
     /// Each CTA of a row brings a slice of A, each of a column a slice of B.
@@ -342,6 +369,21 @@ impl Plan {
         let divides = mainloop.tile[1].is_multiple_of(columns);
         mainloop.tile[0] = 64 * mainloop.sharing();
         mainloop.tile[1] = if divides { columns } else { 8 };
+        mainloop.step = 0;
+        Self { mainloop, ..*self }
+    }
+
+    /// The plan of a tile of which the first `columns` are computed: as wide, rounded up to what the epilogue stores at a time.
+    pub(crate) const fn as_wide_as(&self, columns: u32) -> Self {
+        let Self { mut mainloop, epilogue, staging, .. } = *self;
+        let stored =
+            if epilogue.staged_bits > 0 { staging.swizzle.elements(epilogue.staged_bits) } else { 8 };
+        let unit = max(stored << epilogue.halvings, epilogue.needs.columns);
+        let wide = round_up(columns, unit);
+        if wide < mainloop.tile[1] {
+            mainloop.tile[1] = wide;
+        }
+        mainloop.step = 0;
         Self { mainloop, ..*self }
     }
 
@@ -375,6 +417,12 @@ impl Plan {
         self.stage.a_bytes + self.stage.b_bytes
     }
 
+    /// Whether groups of rows are cut into tiles of nearly equal width, and the largest dealt out first: those of a kernel
+    /// that narrows its tiles along the direction in which groups lie behind each other.
+    pub const fn balanced(&self) -> bool {
+        self.mainloop.step > 0 && self.shares_rows()[1] && self.mainloop.cluster[1] == 1
+    }
+
     /// Whether the kernel computes the transpose of D: its A is the caller's B, and its rows are the caller's columns.
     pub const fn swapped(&self) -> bool {
         self.epilogue.transposed
@@ -395,6 +443,12 @@ impl Plan {
             Major::Mn => 2 * max(2, producer.alignment(bits) * 8 / bits),
             Major::K => 4,
         }
+    }
+
+    /// Bytes of the tensor maps that each CTA keeps in global memory; 0 where the host makes all maps.
+    pub const fn map_bytes(&self) -> u32 {
+        let by_copies = matches!(self.mainloop.producer, Producer::Thread);
+        if self.form.described() && by_copies { crate::mainloop::map_bytes(self) } else { 0 }
     }
 
     /// Whether rows of the kernel's operand A, and of B, are those of several groups behind each other.

@@ -22,6 +22,40 @@ pub trait TileShape: 'static {
     const N: u32;
     /// Elements along K, of one pipeline stage.
     const K: u32;
+    /// In which steps the tile is narrowed along N where the output ends inside of it; 0 where it never is.
+    const STEP: u32 = 0;
+}
+
+/// The tile `T` as wide as what there is to compute: where the output, or a group of it, ends inside of a tile, that one
+/// loads and multiplies a multiple of `Step` columns only, with narrower instructions.
+///
+/// ```
+/// use collective::{Cooperative, Fitted, KMajor, LinearCombination, Operands, Tile, TmaWgmma, Transposed};
+/// use collective::{Epilogue, Mainloop, Plan, TmaStore};
+/// use half::bf16;
+/// use typenum::{U2, U32, U64, U128, U256};
+///
+/// /// 128 columns of weights, and up to 256 tokens.
+/// type M = TmaWgmma<
+///     Operands<KMajor<bf16>, KMajor<bf16>>,
+///     Fitted<Tile<U128, U256, U64>, U32>,
+///     Cooperative<U2>,
+/// >;
+/// type E = LinearCombination<bf16, Transposed<TmaStore>>;
+/// const PLAN: Plan = Plan::checked(M::SPEC, E::SPEC);
+/// assert_eq!(PLAN.mainloop.step, 32);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Fitted<T, Step>(PhantomData<(T, Step)>);
+
+impl<T: TileShape, Step: Unsigned + 'static> TileShape for Fitted<T, Step> {
+    const M: u32 = T::M;
+    const N: u32 = T::N;
+    const K: u32 = T::K;
+    const STEP: u32 = {
+        assert!(Step::U32 > 0, "a tile is narrowed in steps of at least 8 columns: use Fitted<_, U32>");
+        Step::U32
+    };
 }
 
 impl<M: Unsigned + 'static, N: Unsigned + 'static, K: Unsigned + 'static> TileShape for Tile<M, N, K> {

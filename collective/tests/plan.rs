@@ -24,6 +24,7 @@ fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
         b_major: Major::K,
         cache: [CachePolicy::Normal; 2],
         tile,
+        step: 0,
         roles: Roles::Cooperative,
         producer: Producer::Thread,
         consumers,
@@ -128,6 +129,21 @@ fn narrow_tiles_take_narrower_swizzles() {
 fn reasons_of_illegal_plans() {
     let cases = [
         (spec([128, 128, 64], 0, None), PlanError::Consumers { consumers: 0 }, "1 to 3 are possible"),
+        (
+            MainloopSpec { step: 48, ..spec([128, 256, 64], 2, None) },
+            PlanError::Narrowed { n: 256, step: 48 },
+            "tile N is 256, which is narrowed in steps of 48",
+        ),
+        (
+            MainloopSpec { step: 32, roles: Roles::Unspecialised, ..spec([64, 64, 64], 1, None) },
+            PlanError::NotNarrowed { what: "a mainloop without a producer" },
+            "multiplies whole tiles: leave Fitted<_, _> out",
+        ),
+        (
+            MainloopSpec { step: 32, producer: Producer::Warpgroup, ..spec([64, 64, 64], 1, None) },
+            PlanError::NotNarrowed { what: "a producer that copies chunk by chunk" },
+            "leave Fitted<_, _> out",
+        ),
         (spec([96, 128, 64], 1, None), PlanError::TileM { m: 96, consumers: 1 }, "not a multiple of 64"),
         (spec([0, 128, 64], 1, None), PlanError::TileM { m: 0, consumers: 1 }, "change tile M"),
         (spec([512, 64, 64], 2, None), PlanError::Box { extent: "tile M", elements: 512 }, "at most 256"),

@@ -17,7 +17,7 @@ use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
-use crate::groups::{BatchedCall, RaggedCall};
+use crate::groups::{BatchedCall, GroupedCall, RaggedCall};
 use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
 use crate::rust_type;
@@ -64,6 +64,15 @@ pub trait AnyGemm: Sync {
     /// The first argument that is illegal, or a kernel of another form.
     fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
 
+    /// As [`launch`](AnyGemm::launch) for products that device memory describes; see [`Gemm::launch_grouped`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    fn launch_grouped(&self, call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
+
+    /// Bytes of device memory that products described by device memory need beside their matrices.
+    fn workspace_grouped(&self, slots: u32) -> u64;
+
     /// Bytes of device memory that several products of one shape need beside their matrices.
     fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64;
 
@@ -72,6 +81,9 @@ pub trait AnyGemm: Sync {
 
     /// The output tiles of a problem, one a cluster, and its reduction tiles.
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32>;
+
+    /// The tiles of some products of one launch; see [`Gemm::tiles_of`].
+    fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32>;
 
     /// Bytes of device memory that a problem needs beside its matrices; see [`Gemm::workspace`].
     fn workspace(&self, problem: GemmProblem, slots: u32) -> u64;
@@ -131,6 +143,14 @@ where
         Gemm::<C>::launch_ragged(call, slots)
     }
 
+    fn launch_grouped(&self, call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch_grouped(call, slots)
+    }
+
+    fn workspace_grouped(&self, slots: u32) -> u64 {
+        Gemm::<C>::workspace_grouped(slots)
+    }
+
     fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64 {
         Gemm::<C>::workspace_batched(problem, count, slots)
     }
@@ -141,6 +161,10 @@ where
 
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
         Gemm::<C>::tiles(problem)
+    }
+
+    fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32> {
+        Gemm::<C>::tiles_of(products)
     }
 
     fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
@@ -169,15 +193,15 @@ where
 }
 
 /// `D = alpha * A * B + beta * C` with all matrices of element type `T`.
-type Linear<A, B, T, Shape, Roles, S> =
+pub(crate) type Linear<A, B, T, Shape, Roles, S> =
     Composed<TmaWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
 
 /// A 128 x 256 tile, two consumer warpgroups, persistent: for outputs of many tiles.
-type Large<A, B, T> =
+pub(crate) type Large<A, B, T> =
     Linear<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
 
 /// D stored by tensor copies that overlap the next tile, persistent in bands of `G` tiles.
-type Copied<A, B, T, Shape, Roles, G> = Composed<
+pub(crate) type Copied<A, B, T, Shape, Roles, G> = Composed<
     TmaWgmma<Operands<A, B>, Shape, Roles>,
     LinearCombination<T, TmaStore>,
     Persistent<Grouped<AlongM, G>>,
@@ -222,7 +246,7 @@ type Stream<A, B, T> = Composed<
 
 /// A 256 x 128 tile in clusters of two that share A: nearly the traffic of [`Wide`] with more tiles to deal out, and hardly
 /// slower where rows begin inside of sectors.
-type Duo<A, B, T> = Copied<A, B, T, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>, U8>;
+pub(crate) type Duo<A, B, T> = Copied<A, B, T, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>, U8>;
 
 /// A 128 x 64 tile, two consumer warpgroups, a CTA a tile: for outputs of about a hundred such tiles.
 type Slim<A, B, T> = Composed<
@@ -256,7 +280,7 @@ type Deep<A, B, T> =
 type PingPong<A, B, T> = Copied<A, B, T, Tile<U128, U128, U64>, Pingpong, U8>;
 
 /// A 128 x 128 tile, two consumer warpgroups, persistent: for outputs of some hundred tiles.
-type Medium<A, B, T> =
+pub(crate) type Medium<A, B, T> =
     Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
 
 /// A 64 x 64 tile, one consumer warpgroup, a CTA a tile: for small outputs.
@@ -264,7 +288,7 @@ type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneT
 
 /// D's transpose is computed, from B's side: B's columns fill the tile's 64 rows, and A's rows its `Rows` columns. For so
 /// few rows that B's way from memory decides; the ring holds more than 100 KiB of it.
-type Swapped<A, B, T, Rows, K, Shape, S> = Composed<
+pub(crate) type Swapped<A, B, T, Rows, K, Shape, S> = Composed<
     TmaWgmma<Operands<B, A>, Tile<U64, Rows, K>, Cooperative<U1, Shape>>,
     LinearCombination<T, Transposed<DirectStore>>,
     S,
@@ -280,11 +304,11 @@ type Swap64<A, B, T> = Swapped<A, B, T, U64, U128, Cluster<U1, U1>, Persistent<A
 type Swap128<A, B, T> = Swapped<A, B, T, U128, U64, Cluster<U2, U1>, Persistent<AlongM>>;
 
 /// Operands at any address, D stored directly.
-type Copying<A, B, T, Shape, Roles, S> =
+pub(crate) type Copying<A, B, T, Shape, Roles, S> =
     Composed<CopyWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
 
 /// As [`Medium`] for operands whose rows no tensor copy can follow.
-type Unaligned<A, B, T> =
+pub(crate) type Unaligned<A, B, T> =
     Copying<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
 
 /// As [`Small`] for operands whose rows no tensor copy can follow.

@@ -46,7 +46,8 @@ pub trait GemmConfig: 'static {
     /// its CTAs then start and set up their barriers, and wait for that kernel before they touch global memory. Nothing
     /// that a kernel computes depends on it.
     const OVERLAPS: bool = true;
-    /// How many products a launch computes: [`Batched`](crate::Batched) and [`Ragged`](crate::Ragged) make it several.
+    /// How many products a launch computes: [`Batched`](crate::Batched) and [`Ragged`](crate::Ragged)
+    /// and [`PointerArray`](crate::PointerArray) make it several.
     const FORM: Form = Form::Single;
 }
 
@@ -100,6 +101,15 @@ impl<C: GemmConfig> Gemm<C> {
             !(draws && divides),
             "a scheduler whose workers draw their tiles deals out whole tiles: leave REDUCTION at None"
         );
+        assert!(
+            !(<C::Mainloop as Mainloop>::SPEC.step > 0 && divides),
+            "tiles that are narrowed are dealt out whole: use Persistent<..> or Dynamic<..>, or leave Fitted<_, _> out"
+        );
+        assert!(
+            !(epilogue.split && C::FORM.described()),
+            "halves of split weights are found by maps that the host makes, and records say where matrices lie: let gates \
+             and ups alternate"
+        );
         let separate = matches!(<C::Scheduler as TileScheduler>::REDUCTION, Some(ReductionKind::Separate));
         assert!(
             !(epilogue.needs.whole && separate),
@@ -107,8 +117,8 @@ impl<C: GemmConfig> Gemm<C> {
         );
         let several = !matches!(C::FORM, Form::Single);
         assert!(
-            !(epilogue.sourced && C::FORM.shares_rows()),
-            "SourcedCombination stores by copies alone, and a ragged tile may have rows of the next group: use \
+            !(epilogue.sourced && (C::FORM.shares_rows() || C::FORM.described())),
+            "SourcedCombination copies by maps that the host makes, and a ragged tile may have rows of the next group: use \
              LinearCombination<T, TmaStore>, which stores such tiles directly"
         );
         assert!(
@@ -148,7 +158,7 @@ impl<C: GemmConfig> Gemm<C> {
     fn emit<'f>(f: &'f Builder) {
         let plan = &const { Self::PLAN };
         let mainloop = C::Mainloop::declare(f, plan);
-        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None };
+        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None, record: None };
         let k_tiles = f.param::<u32>("k_tiles");
         let groups = Groups::declare(f, C::FORM);
         let epilogue = C::Epilogue::declare(f, plan);
@@ -172,6 +182,9 @@ impl<C: GemmConfig> Gemm<C> {
             f.grid_wait();
         }
 
+        if C::FORM.described() {
+            f.if_(warp.equals(0), || C::Mainloop::prepare(f, plan, mainloop));
+        }
         let outputs = Outputs::new::<C::Scheduler>(f, plan, groups, extent, k_tiles, Self::cluster_tile());
         let each_piece = |part, body: Body<'_, 'f>| {
             let queue = workspace.filter(|_| plan.queue.slots > 0);
@@ -207,7 +220,7 @@ impl<C: GemmConfig> Gemm<C> {
                 turns: ring.turns(plan, warpgroup, thread),
             }
         };
-        let store = |fragment, extent, share| {
+        let store = |plan: &Plan, fragment, extent, share| {
             let finish = |plan: &Plan, fragment| {
                 f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
             };
@@ -224,7 +237,9 @@ impl<C: GemmConfig> Gemm<C> {
             let position = ring.consumer();
             let multiply = |piece, extent, share| {
                 C::Epilogue::begin(f, plan, epilogue, consumer, piece);
-                store(C::Mainloop::multiply(f, plan, consumer, position, piece), extent, share);
+                C::Mainloop::multiply(f, plan, consumer, position, piece, &|plan, fragment| {
+                    store(plan, fragment, extent, share);
+                });
             };
             match plan.mainloop.roles {
                 Roles::Pingpong => {
@@ -248,7 +263,7 @@ impl<C: GemmConfig> Gemm<C> {
             each_piece(Part::Loaders, &|piece, extent, share| {
                 C::Epilogue::begin(f, plan, epilogue, consumer, piece);
                 let fragment = C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece);
-                store(fragment, extent, share);
+                store(plan, fragment, extent, share);
             });
             C::Epilogue::finish(f, plan, thread);
         };
@@ -310,8 +325,11 @@ impl<C: GemmConfig> Gemm<C> {
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         C::Scheduler::emit(f, scheduler, tiles, worker, workers, draw, |work: Work<Value<'f, u32>>| {
-            let Place { first: [m, n], extent } = outputs.place(plan, cluster, [work.m, work.n]);
-            let Work { k_begin, k_end, .. } = work;
+            let Place { first: [m, n], extent, k } = outputs.place(plan, cluster, [work.m, work.n]);
+            let Work { k_begin, mut k_end, .. } = work;
+            if extent.record.is_some() {
+                k_end = k;
+            }
             let share = work.split.map(|split| Share {
                 unit: split.unit,
                 first: split.first,
@@ -321,8 +339,24 @@ impl<C: GemmConfig> Gemm<C> {
                 k_end,
                 k: tiles.k,
             });
-            body(Piece { m, n, k_begin, k_end, group: extent.group }, extent, share);
+            let columns = Self::columns(f, plan, n, extent);
+            let (group, record) = (extent.group, extent.record);
+            body(Piece { m, n, k_begin, k_end, columns, group, record }, extent, share);
         });
+    }
+
+    /// How many columns of a tile that begins at column `n` are computed, where it may be narrowed.
+    fn columns<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        n: Value<'f, u32>,
+        extent: Extent<'f>,
+    ) -> Option<Value<'f, u32>> {
+        let MainloopSpec { tile: [_, tile_n, _], step, .. } = plan.mainloop;
+        (step > 0).then(|| {
+            let left = (extent.n - n).where_or(n.less_than(extent.n), f.constant(1)).min(tile_n);
+            left.div_ceil(step) * step
+        })
     }
 
     /// A problem in the kernel's eyes: transposed where its epilogue transposes back.

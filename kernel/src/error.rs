@@ -298,7 +298,7 @@ pub enum LaunchError {
     /// A kernel of another form than the call.
     #[error(
         "the kernel is {kernel:?} and the call is {call:?}: call `launch` for Single, `launch_batched` for Batched, \
-         `launch_ragged` for Ragged"
+         `launch_ragged` for Ragged, `launch_grouped` for Grouped"
     )]
     Form {
         /// What the kernel computes.

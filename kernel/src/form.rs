@@ -3,11 +3,12 @@
 use core::marker::PhantomData;
 
 use collective::pipeline::ClusterPosition;
-use collective::{Extent, Form, Plan};
+use collective::{Extent, Form, Plan, Record, RecordDevice};
 use ptx::{Builder, Special, Value};
 use scheduler::{TileScheduler, Tiles};
 
 use crate::config::GemmConfig;
+use crate::order::{Balanced, Part};
 
 /// The kernel `C` for many products of one shape in one launch: matrices of each operand lie at a fixed distance from each
 /// other, or are all the same one. Every mainloop, epilogue and scheduler is legal.
@@ -92,6 +93,28 @@ pub struct Batched<C>(PhantomData<C>);
 #[derive(Clone, Copy, Debug)]
 pub struct Ragged<C>(PhantomData<C>);
 
+/// The kernel `C` for products of any shapes with matrices anywhere, each described by a [`Record`](collective::Record) in
+/// device memory. So whoever computes the records need not wait for the host. Products may be empty.
+///
+/// Every mainloop and epilogue is legal, and schedulers that need not know on the host how many tiles there are
+/// ([`TileScheduler::TILES_ON_DEVICE`]). D is stored directly, whatever the epilogue's store.
+#[derive(Clone, Copy, Debug)]
+pub struct PointerArray<C>(PhantomData<C>);
+
+impl<C: GemmConfig> GemmConfig for PointerArray<C> {
+    type Mainloop = C::Mainloop;
+    type Epilogue = C::Epilogue;
+    type Scheduler = C::Scheduler;
+    const OVERLAPS: bool = C::OVERLAPS;
+    const FORM: Form = {
+        assert!(
+            <C::Scheduler as TileScheduler>::TILES_ON_DEVICE,
+            "the device alone knows how many tiles an array of products has: schedule them with Persistent<..>"
+        );
+        Form::Grouped
+    };
+}
+
 impl<C: GemmConfig> GemmConfig for Batched<C> {
     type Mainloop = C::Mainloop;
     type Epilogue = C::Epilogue;
@@ -123,6 +146,8 @@ pub(crate) enum Groups<'f> {
     Batched(Value<'f, u32>),
     /// How many there are, and the address of where each begins.
     Ragged(Value<'f, u32>, Value<'f, u64>),
+    /// How many there are, and the address of their records.
+    Grouped(Value<'f, u32>, Value<'f, u64>),
 }
 
 impl<'f> Groups<'f> {
@@ -132,6 +157,7 @@ impl<'f> Groups<'f> {
             Form::Single => Self::Single,
             Form::Batched => Self::Batched(f.param("batch")),
             Form::Ragged => Self::Ragged(f.param("groups"), f.param("offsets")),
+            Form::Grouped => Self::Grouped(f.param("groups"), f.param("records")),
         }
     }
 }
@@ -165,6 +191,14 @@ enum Kind<'f> {
         /// Whether groups lie behind each other along the kernel's N.
         swapped: bool,
     },
+    /// As `Ragged`, the groups cut into tiles of nearly equal width.
+    Balanced(Balanced<'f>),
+    Grouped {
+        /// The table's shared address.
+        table: Value<'f, u32>,
+        groups: Value<'f, u32>,
+        records: Value<'f, u64>,
+    },
 }
 
 /// Where a tile lies.
@@ -173,6 +207,8 @@ pub(crate) struct Place<'f> {
     pub(crate) first: [Value<'f, u32>; 2],
     /// The output that it is of.
     pub(crate) extent: Extent<'f>,
+    /// K-tiles of its product.
+    pub(crate) k: Value<'f, u32>,
 }
 
 impl<'f> Outputs<'f> {
@@ -201,10 +237,16 @@ impl<'f> Outputs<'f> {
                 };
                 (Kind::Batched { tiles, rows: S::ROWS_LAST }, all)
             }
+            Groups::Ragged(groups, offsets) if plan.balanced() => {
+                let height = extent.m.div_ceil(tile_m);
+                let (order, all) =
+                    Balanced::new(f, plan, table(f, plan), [groups, extent.n], offsets, height);
+                (Kind::Balanced(order), Tiles { m: all, n: f.constant(1), k: k_tiles })
+            }
             Groups::Ragged(groups, offsets) => {
                 let swapped = plan.swapped();
                 let (rows, tile) = if swapped { (extent.n, tile_n) } else { (extent.m, tile_m) };
-                let table = (f.shared_base() + (plan.table_offset + 4)) & !7;
+                let table = table(f, plan);
                 f.if_(f.warp_index().equals(0), || write_table(f, table, [groups, rows], offsets, tile));
                 f.barrier_sync(0, plan.threads);
                 let [all, _] = f.load_shared_vector(table + groups * 8, 0);
@@ -213,6 +255,14 @@ impl<'f> Outputs<'f> {
                     true => Tiles { m: extent.m.div_ceil(tile_m), n: all, k: k_tiles },
                 };
                 (Kind::Ragged { table, groups, swapped }, tiles)
+            }
+            Groups::Grouped(groups, records) => {
+                let table = table(f, plan);
+                f.if_(f.warp_index().equals(0), || write_products(f, plan, [table, groups], records, tile));
+                f.barrier_sync(0, plan.threads);
+                let [all, _] = f.load_shared_vector(table + groups * 8, 0);
+                let tiles = Tiles { m: all, n: f.constant(1), k: k_tiles };
+                (Kind::Grouped { table, groups, records }, tiles)
             }
         };
         Self { f, extent, tile, kind, tiles }
@@ -225,19 +275,19 @@ impl<'f> Outputs<'f> {
         cluster: ClusterPosition<'f>,
         [m, n]: [Value<'f, u32>; 2],
     ) -> Place<'f> {
-        let Self { f, extent, tile: [cluster_m, cluster_n], kind, .. } = *self;
-        let [tile_m, tile_n, _] = plan.mainloop.tile;
+        let Self { f, extent, tile: [cluster_m, cluster_n], kind, tiles: Tiles { k, .. } } = *self;
+        let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
         let [across_m, across_n] = plan.mainloop.cluster;
         let row = |m: Value<'f, u32>| (m * across_m + cluster.m) * tile_m;
         let column = |n: Value<'f, u32>| (n * across_n + cluster.n) * tile_n;
         match kind {
-            Kind::Single => Place { first: [row(m), column(n)], extent },
+            Kind::Single => Place { first: [row(m), column(n)], extent, k },
             Kind::Batched { tiles, rows } => {
                 let (group, m, n) = match rows {
                     true => (m / tiles.m, m % tiles.m, n),
                     false => (n / tiles.n, m, n % tiles.n),
                 };
-                Place { first: [row(m), column(n)], extent: Extent { group: Some(group), ..extent } }
+                Place { first: [row(m), column(n)], extent: Extent { group: Some(group), ..extent }, k }
             }
             Kind::Ragged { table, groups, swapped } => {
                 let found = find(f, table, groups, if swapped { n } else { m });
@@ -246,15 +296,88 @@ impl<'f> Outputs<'f> {
                     false => Place {
                         first: [found.first + found.tile * cluster_m + cluster.m * tile_m, column(n)],
                         extent: Extent { m: found.end, group, ..extent },
+                        k,
                     },
                     true => Place {
                         first: [row(m), found.first + found.tile * cluster_n + cluster.n * tile_n],
                         extent: Extent { n: found.end, group, ..extent },
+                        k,
                     },
+                }
+            }
+            Kind::Balanced(order) => {
+                // The scheduler's one column of tiles is those of all groups.
+                let Part { group, m, rows: [first, end] } = order.part(m);
+                Place { first: [row(m), first], extent: Extent { n: end, group: Some(group), ..extent }, k }
+            }
+            Kind::Grouped { table, groups, records } => {
+                // The scheduler's one column of tiles is those of all products, each column by column.
+                let Found { group, tile, end: height, .. } = find(f, table, groups, m);
+                let record = RecordDevice::new(record_address(records, group));
+                let [all_m, all_n, all_k] = record.extents(f, plan);
+                let height = height.max(1);
+                Place {
+                    first: [row(tile % height), column(tile / height)],
+                    extent: Extent { m: all_m, n: all_n, group: Some(group), record: Some(record) },
+                    k: all_k.div_ceil(tile_k).min(k),
                 }
             }
         }
     }
+}
+
+/// Where a record lies.
+fn record_address<'f>(records: Value<'f, u64>, group: Value<'f, u32>) -> Value<'f, u64> {
+    records + group.mul_wide(Record::BYTES[0])
+}
+
+/// The table's shared address, a multiple of 8.
+fn table<'f>(f: &'f Builder, plan: &Plan) -> Value<'f, u32> {
+    (f.shared_base() + (plan.table_offset + 4)) & !7
+}
+
+/// Emitted for the lanes of a warp: entry `i + 1` of the table has the tiles of all products up to the `i`-th, and the tiles
+/// of a column of its; entry 0 is zero.
+fn write_products<'f>(
+    f: &'f Builder,
+    plan: &Plan,
+    [table, groups]: [Value<'f, u32>; 2],
+    records: Value<'f, u64>,
+    [tile_m, tile_n]: [u32; 2],
+) {
+    let lane = f.special(Special::Lane);
+    let zero = f.constant(0u32);
+    f.if_(lane.equals(0), || f.store_shared(table, 0, [zero, zero]));
+    let (tiles, base) = (f.variable(0u32), f.variable(0u32));
+    f.while_(
+        || base.get().less_than(groups),
+        || {
+            let group = base.get() + lane;
+            let inside = group.less_than(groups);
+            // Lanes behind the last product read that one once more.
+            let record = RecordDevice::new(record_address(records, group.min(groups - 1)));
+            let [m, n, _] = record.extents(f, plan);
+            let height = m.div_ceil(tile_m);
+            let own = (height * n.div_ceil(tile_n)).where_or(inside, 0);
+            let count = scan(f, lane, own, &|a, b| a + b) + tiles.get();
+            f.if_(inside, || f.store_shared(table + group * 8, 8, [count, height]));
+            tiles.set(f.shuffle(count, 31));
+            base.set(base.get() + 32);
+        },
+    );
+}
+
+/// An inclusive scan over the lanes of a warp.
+pub(crate) fn scan<'f>(
+    f: &'f Builder,
+    lane: Value<'f, u32>,
+    value: Value<'f, u32>,
+    join: &dyn Fn(Value<'f, u32>, Value<'f, u32>) -> Value<'f, u32>,
+) -> Value<'f, u32> {
+    [1, 2, 4, 8, 16].into_iter().fold(value, |value, distance| {
+        let other = f.shuffle(value, (lane - distance) & 31);
+        join(value, other).where_or(lane.at_least(distance), value)
+    })
 }
 
 /// Where a row of tiles lies among groups that lie behind each other.
@@ -270,40 +393,70 @@ struct Found<'f> {
 
 /// Emitted for the lanes of a warp: entry `i` of the table has the rows of tiles, and the rows, in front of group `i`, and
 /// entry `groups` has those of all.
-///
-/// No offset counts as less than the one before or as more than there are rows, so that whatever memory holds, groups do not
-/// overlap and end inside.
 fn write_table<'f>(
     f: &'f Builder,
     table: Value<'f, u32>,
-    [groups, all]: [Value<'f, u32>; 2],
+    groups: [Value<'f, u32>; 2],
     offsets: Value<'f, u64>,
     tile: u32,
 ) {
     let lane = f.special(Special::Lane);
+    let tiles = f.variable(0u32);
+    each_group(f, groups, offsets, &|first| f.store_shared(table, 0, [f.constant(0), first]), &|group| {
+        let count = scan(f, lane, (group.end - group.begin).div_ceil(tile), &|a, b| a + b) + tiles.get();
+        f.if_(group.exists, || f.store_shared(table + group.number * 8, 8, [count, group.end]));
+        tiles.set(f.shuffle(count, 31));
+    });
+}
+
+/// Emitted for the lanes of a warp: word `i` of the table has the rows in front of group `i`, word `groups` those of all.
+pub(crate) fn write_rows<'f>(
+    f: &'f Builder,
+    table: Value<'f, u32>,
+    groups: [Value<'f, u32>; 2],
+    offsets: Value<'f, u64>,
+) {
+    each_group(f, groups, offsets, &|first| f.store_shared(table, 0, [first]), &|group| {
+        f.if_(group.exists, || f.store_shared(table + group.number * 4, 4, [group.end]));
+    });
+}
+
+/// The group of a lane.
+struct LaneGroup<'f> {
+    number: Value<'f, u32>,
+    /// Its first row, and one past its last.
+    begin: Value<'f, u32>,
+    end: Value<'f, u32>,
+    /// Not so behind the last group, where lanes have empty ones.
+    exists: Value<'f, bool>,
+}
+
+/// Emitted for the lanes of a warp: one of them begins with the first group's first row, then all walk the groups, 32 at a
+/// time.
+///
+/// No offset counts as less than the one before or as more than there are rows, so that whatever memory holds, groups do not
+/// overlap and end inside.
+fn each_group<'f>(
+    f: &'f Builder,
+    [groups, all]: [Value<'f, u32>; 2],
+    offsets: Value<'f, u64>,
+    begin: &dyn Fn(Value<'f, u32>),
+    body: &dyn Fn(LaneGroup<'f>),
+) {
+    let lane = f.special(Special::Lane);
     let offset = |i: Value<'f, u32>| f.load_global::<u32>(offsets + i.mul_wide(4), 0).min(all);
     // Of all groups in front of the lanes' first.
-    let (rows, tiles) = (f.variable(offset(f.constant(0))), f.variable(0u32));
-    f.if_(lane.equals(0), || f.store_shared(table, 0, [tiles.get(), rows.get()]));
-    // An inclusive scan over the lanes.
-    let scan = |value: Value<'f, u32>, join: &dyn Fn(Value<'f, u32>, Value<'f, u32>) -> Value<'f, u32>| {
-        [1, 2, 4, 8, 16].into_iter().fold(value, |value, distance| {
-            let other = f.shuffle(value, (lane - distance) & 31);
-            join(value, other).where_or(lane.at_least(distance), value)
-        })
-    };
+    let rows = f.variable(offset(f.constant(0)));
+    f.if_(lane.equals(0), || begin(rows.get()));
     let base = f.variable(0u32);
     f.while_(
         || base.get().less_than(groups),
         || {
-            let group = base.get() + lane;
-            // Lanes behind the last group have empty ones behind it.
-            let end = scan(offset((group + 1).min(groups)).max(rows.get()), &|a, b| a.max(b));
+            let number = base.get() + lane;
+            let end = scan(f, lane, offset((number + 1).min(groups)).max(rows.get()), &|a, b| a.max(b));
             let begin = rows.get().where_or(lane.equals(0), f.shuffle(end, (lane - 1) & 31));
-            let count = scan((end - begin).div_ceil(tile), &|a, b| a + b) + tiles.get();
-            f.if_(group.less_than(groups), || f.store_shared(table + group * 8, 8, [count, end]));
+            body(LaneGroup { number, begin, end, exists: number.less_than(groups) });
             rows.set(f.shuffle(end, 31));
-            tiles.set(f.shuffle(count, 31));
             base.set(base.get() + 32);
         },
     );
@@ -316,18 +469,31 @@ fn find<'f>(
     groups: Value<'f, u32>,
     tile: Value<'f, u32>,
 ) -> Found<'f> {
-    let (low, high) = (f.variable(0u32), f.variable(groups));
+    let place = find_place(f, groups, tile, &|place| {
+        let [before, _] = f.load_shared_vector::<u32, 2>(table + place * 8, 0);
+        before
+    });
+    let entry = table + place * 8;
+    let [[before, first], [_, end]] = [0, 8].map(|offset| f.load_shared_vector::<u32, 2>(entry, offset));
+    Found { group: place, tile: tile - before, first, end }
+}
+
+/// The last of `places` for which what stands `before` it is at most `number`.
+pub(crate) fn find_place<'f>(
+    f: &'f Builder,
+    places: Value<'f, u32>,
+    number: Value<'f, u32>,
+    before: &dyn Fn(Value<'f, u32>) -> Value<'f, u32>,
+) -> Value<'f, u32> {
+    let (low, high) = (f.variable(0u32), f.variable(places));
     f.while_(
         || (high.get() - low.get()).more_than(1),
         || {
             let middle = (low.get() + high.get()) / 2;
-            let [before, _] = f.load_shared_vector::<u32, 2>(table + middle * 8, 0);
-            let inside = before.at_most(tile);
+            let inside = before(middle).at_most(number);
             low.set(middle.where_or(inside, low.get()));
             high.set(high.get().where_or(inside, middle));
         },
     );
-    let entry = table + low.get() * 8;
-    let [[before, first], [_, end]] = [0, 8].map(|offset| f.load_shared_vector::<u32, 2>(entry, offset));
-    Found { group: low.get(), tile: tile - before, first, end }
+    low.get()
 }

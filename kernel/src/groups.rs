@@ -1,13 +1,18 @@
 //! Calls of several products, and their launches.
 
+use collective::queue::QueuePlan;
 use collective::tree::Shape;
-use collective::{Batch, Element, Epilogue, Form, LinearArguments, Mainloop, Matrix, Output, Plan};
+use collective::{Batch, Element, Epilogue, Form, LinearArguments, Mainloop, Matrix, Output, Plan, Record};
 use ptx::abi::{Argument, Grid};
 use scheduler::{TileScheduler, Tiles};
 
 use crate::config::{Gemm, GemmConfig};
 use crate::error::LaunchError;
-use crate::problem::{Call, Checked, GemmProblem, Launch, Matrices, OutputRule};
+use crate::order::MOST_TILES;
+use crate::problem::{
+    Call, Checked, EXTENT_LIMIT, GemmProblem, Launch, Matrices, MatrixRef, OutputRule, WORKSPACE_ALIGNMENT,
+    WorkspaceRef,
+};
 
 /// Elements from each matrix of a batch to the next; 0 where all products have the same one, which D's never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,12 +69,29 @@ pub struct RaggedCall {
     pub experts: Experts,
 }
 
+/// Products that device memory describes, in one launch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupedCall {
+    /// How many there are, [`Form::MOST_GROUPS`] at most.
+    pub count: u32,
+    /// Device address of as many [`Record`]s behind each other, a multiple of 16.
+    pub records: u64,
+    /// Factor of the products. Zero leaves A and B unread.
+    pub alpha: f32,
+    /// Factor of C. Zero leaves C unread.
+    pub beta: f32,
+    /// Where the kernel keeps tensor maps: memory of its own, of as many bytes as [`Gemm::workspace_grouped`] says, zero before
+    /// the first launch.
+    pub workspace: Option<WorkspaceRef>,
+}
+
 /// The products of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Several {
     One,
     Batch { count: u32, strides: Strides },
     Rows(Experts),
+    Records { count: u32, records: u64, multiplied: bool },
 }
 
 impl Several {
@@ -78,6 +100,7 @@ impl Several {
             Self::One => Form::Single,
             Self::Batch { .. } => Form::Batched,
             Self::Rows(_) => Form::Ragged,
+            Self::Records { .. } => Form::Grouped,
         }
     }
 
@@ -95,7 +118,9 @@ impl Several {
     fn is_empty(&self) -> bool {
         match *self {
             Self::One => false,
-            Self::Batch { count, .. } | Self::Rows(Experts { count, .. }) => count == 0,
+            Self::Batch { count, .. } | Self::Rows(Experts { count, .. }) | Self::Records { count, .. } => {
+                count == 0
+            }
         }
     }
 
@@ -127,17 +152,12 @@ impl Several {
                 Ok(Checked { a, b, d })
             }
             Self::Rows(Experts { count, offsets, b_stride }) => {
-                if count > Form::MOST_GROUPS {
-                    return Err(LaunchError::Groups { groups: count, most: Form::MOST_GROUPS });
-                }
-                if offsets == 0 {
-                    return Err(LaunchError::Null { name: "the groups' offsets" });
-                }
-                if !offsets.is_multiple_of(4) {
-                    let name = "the groups' offsets";
-                    return Err(LaunchError::Address { name, address: offsets, alignment: 4 });
-                }
+                table(count, ("the groups' offsets", offsets, 4))?;
                 Ok(Checked { a, b: operand("B", b, count, b_stride)?, d })
+            }
+            Self::Records { count, records, .. } => {
+                table(count, ("the records", records, Record::BYTES[1].into()))?;
+                Ok(Checked { a, b, d })
             }
         }
     }
@@ -148,8 +168,23 @@ impl Several {
             Self::One => Vec::new(),
             Self::Batch { count, .. } => vec![count.into()],
             Self::Rows(Experts { count, offsets, .. }) => vec![count.into(), offsets.into()],
+            Self::Records { count, records, .. } => vec![count.into(), records.into()],
         }
     }
+}
+
+/// Whether a kernel can find so many groups by what lies at an address.
+fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> Result<(), LaunchError> {
+    if groups > Form::MOST_GROUPS {
+        return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
+    }
+    if address == 0 {
+        return Err(LaunchError::Null { name });
+    }
+    if !address.is_multiple_of(alignment) {
+        return Err(LaunchError::Address { name, address, alignment });
+    }
+    Ok(())
 }
 
 /// What the distance between matrices must be.
@@ -193,9 +228,35 @@ impl<C: GemmConfig> Gemm<C> {
             // Each group may begin inside of a tile that the one before has as well.
             Several::Rows(Experts { count, .. }) if Self::PLAN.swapped() => [m, n + u64::from(count)],
             Several::Rows(Experts { count, .. }) => [m + u64::from(count), n],
+            // Nobody knows.
+            Several::Records { .. } => [i32::MAX as u64, 1],
         };
-        let fits = u128::from(m) * u128::from(n) <= i32::MAX as u128;
+        let most = if Self::PLAN.balanced() { MOST_TILES - 1 } else { i32::MAX as u32 };
+        let fits = u128::from(m) * u128::from(n) <= most.into();
         fits.then_some(Tiles { m: m as u32, n: n as u32, ..tiles })
+    }
+
+    /// The tiles of some products of one launch, as the scheduler numbers them: for a kernel of groups of rows, products of one
+    /// N and K; for one of a batch, of one shape. K-tiles are those of the longest sums.
+    pub fn tiles_of(products: &[GemmProblem]) -> Tiles<u32> {
+        let each = || products.iter().map(|&problem| Self::tiles(problem));
+        let first = each().next().unwrap_or(Tiles { m: 0, n: 0, k: 0 });
+        let [m, n] = [each().map(|tiles| tiles.m).sum(), each().map(|tiles| tiles.n).sum()];
+        let plan = &const { Self::PLAN };
+        match C::FORM {
+            Form::Single => first,
+            Form::Batched if C::Scheduler::ROWS_LAST => Tiles { m, ..first },
+            Form::Batched => Tiles { n, ..first },
+            Form::Ragged if plan.balanced() => {
+                Tiles { m: each().map(|tiles| tiles.m * tiles.n).sum(), n: 1, ..first }
+            }
+            Form::Ragged if plan.swapped() => Tiles { n, ..first },
+            Form::Ragged => Tiles { m, ..first },
+            Form::Grouped => {
+                let k = each().map(|tiles| tiles.k).max().unwrap_or(0);
+                Tiles { m: each().map(|tiles| tiles.m * tiles.n).sum(), n: 1, k }
+            }
+        }
     }
 
     /// The workspace of several products; 0 where a launch cannot number their tiles.
@@ -246,7 +307,9 @@ impl<C: GemmConfig> Gemm<C> {
         let seen = Self::seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
         let mut arguments = C::Mainloop::arguments(plan, a, b);
-        arguments.extend([seen.m.into(), seen.n.into(), tiles.k.into()]);
+        let unread = matches!(several, Several::Records { multiplied: false, .. });
+        let k_tiles = if unread { 0 } else { tiles.k };
+        arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(several.arguments());
         arguments.extend(C::Epilogue::parameters(plan, epilogue, checked.d));
         let workers = C::Scheduler::workers(tiles, slots);
@@ -285,6 +348,56 @@ impl<C: GemmConfig> Gemm<C> {
         let bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
         let epilogue = LinearArguments { c_batch: strides.c, ..first.linear(bits)? };
         Self::launch_batched_with(&first.matrices(), count, strides, &epilogue, slots)
+    }
+
+    /// Bytes of device memory that a kernel for products described by device memory needs, on a machine that runs `slots` of
+    /// its clusters at once.
+    pub fn workspace_grouped(slots: u32) -> u64 {
+        let ctas = u64::from(slots.max(1)) * u64::from(Self::PLAN.cluster_size());
+        Self::drawing_bytes() + ctas * u64::from(Self::PLAN.map_bytes())
+    }
+
+    /// What of it comes before the maps.
+    fn drawing_bytes() -> u64 {
+        if C::Scheduler::DRAWS { QueuePlan::WORKSPACE_BYTES } else { 0 }
+    }
+
+    /// As [`launch_with`](Self::launch_with) for products that device memory describes. Of the call's factors only an `alpha`
+    /// of zero is looked at: the epilogue's arguments say what becomes of the sums.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_grouped_with(
+        call: &GroupedCall,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let GroupedCall { count, records, alpha, workspace, .. } = *call;
+        let several = Several::Records { count, records, multiplied: alpha != 0.0 };
+        // What the host encodes are templates, of matrices that lie where the kernel keeps its maps.
+        let nowhere = MatrixRef { address: WORKSPACE_ALIGNMENT, pitch: 1 << 31 };
+        let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
+        let mut matrices = Matrices { problem, a: nowhere, b: nowhere, d: nowhere, workspace };
+        if count > 0 && C::FORM.described() {
+            let maps = matrices.workspace(Self::workspace_grouped(slots))? + Self::drawing_bytes();
+            matrices.a.address = maps.max(WORKSPACE_ALIGNMENT);
+            matrices.b = matrices.a;
+        }
+        Self::launch_several(&matrices, &several, epilogue, slots)
+    }
+
+    /// As [`launch_grouped_with`](Self::launch_grouped_with) for `D = alpha * A * B + beta * C`.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_grouped(call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
+    where
+        C::Epilogue: Epilogue<Arguments = LinearArguments>,
+    {
+        let GroupedCall { alpha, beta, .. } = *call;
+        // Records say where C lies; the host checks a C that could be.
+        let epilogue = LinearArguments { alpha, beta, c: 16, c_pitch: 64, c_batch: 0 };
+        Self::launch_grouped_with(call, &epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for groups of rows: `matrices` are those of all rows and of the first B.

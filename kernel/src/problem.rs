@@ -121,10 +121,10 @@ pub(crate) struct Checked {
 }
 
 /// Extents are below this, so that tile indices and byte offsets stay in range.
-const EXTENT_LIMIT: u32 = 1 << 31;
+pub(crate) const EXTENT_LIMIT: u32 = 1 << 31;
 
 /// Bytes that a workspace is aligned to.
-const WORKSPACE_ALIGNMENT: u64 = 128;
+pub(crate) const WORKSPACE_ALIGNMENT: u64 = 128;
 
 impl Matrices {
     /// The workspace's address, if it has `needed` bytes.

@@ -1,39 +1,22 @@
 //! Kernels of several products by name, beside the [`catalogue`](crate::catalogue) of those of one.
 
 use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, KMajor, LinearCombination, MnMajor, MultipliesWith,
-    Operand, Operands, Pingpong, Tile, TmaStore, TmaWgmma, Transposed,
+    Cluster, Cooperative, Fitted, KMajor, LinearCombination, MnMajor, MultipliesWith, Operand, Operands,
+    Pingpong, Tile, TmaStore, TmaWgmma, Transposed,
 };
 use half::{bf16, f16};
-use scheduler::{AlongM, Grouped, Persistent, StreamK};
-use typenum::{U1, U2, U8, U16, U64, U128, U256};
+use scheduler::{AlongM, Dynamic, Grouped, Persistent, StreamK};
+use typenum::{U1, U2, U8, U16, U32, U64, U128, U256};
 
-use crate::catalogue::{AnyGemm, entry};
+use crate::catalogue::{AnyGemm, Copied, Duo, Large, Medium, Swapped, Unaligned, entry};
 use crate::config::Composed;
-use crate::form::{Batched, Ragged};
-
-/// D stored by tensor copies, persistent.
-type Copied<A, B, T, Shape, Roles> = Composed<
-    TmaWgmma<Operands<A, B>, Shape, Roles>,
-    LinearCombination<T, TmaStore>,
-    Persistent<Grouped<AlongM, U8>>,
->;
+use crate::form::{Batched, PointerArray, Ragged};
 
 /// A 128 x 256 tile, two consumer warpgroups.
-type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>>;
-
-/// A 256 x 128 tile in clusters of two that share A.
-type Duo<A, B, T> = Copied<A, B, T, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>;
+type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U8>;
 
 /// A 64 x 256 tile for each of two consumer warpgroups that take turns: for few rows.
-type Flat<A, B, T> = Copied<A, B, T, Tile<U64, U256, U64>, Pingpong>;
-
-/// A 128 x 128 tile, two consumer warpgroups, any row length of D.
-type Medium<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U128, U128, U64>, Cooperative<U2>>,
-    LinearCombination<T>,
-    Persistent<Grouped<AlongM, U8>>,
->;
+type Flat<A, B, T> = Copied<A, B, T, Tile<U64, U256, U64>, Pingpong, U8>;
 
 /// As [`Staged`], with the last waves divided along K. A 256 x 192 tile leaves no registers for the number of the product.
 type Stream<A, B, T> = Composed<
@@ -42,24 +25,22 @@ type Stream<A, B, T> = Composed<
     StreamK<Grouped<AlongM, U8>>,
 >;
 
-/// The transpose of D: for up to 16 rows of each product.
-type Swap16<A, B, T> = Composed<
-    TmaWgmma<Operands<B, A>, Tile<U64, U16, U128>, Cooperative<U1>>,
-    LinearCombination<T, Transposed<DirectStore>>,
-    Persistent<AlongM>,
->;
+/// Up to 16 rows of each product.
+type Swap16<A, B, T> = Swapped<A, B, T, U16, U128, Cluster<U1, U1>, Persistent<AlongM>>;
 
-/// Operands at any address.
-type Unaligned<A, B, T> = Composed<
-    CopyWgmma<Operands<A, B>, Tile<U128, U128, U64>, Cooperative<U2>>,
-    LinearCombination<T>,
-    Persistent<Grouped<AlongM, U8>>,
+/// D's transpose, from B's side: 128 columns of weights, and as many rows of a group as it has, up to 256. Groups are cut
+/// into tiles of nearly equal width, which the workers draw.
+type Exchanged<A, B, T, Shape> = Composed<
+    TmaWgmma<Operands<B, A>, Fitted<Tile<U128, U256, U64>, U32>, Cooperative<U2, Shape>>,
+    LinearCombination<T, Transposed<TmaStore>>,
+    Dynamic<AlongM>,
 >;
 
 /// Every kernel of several products, in a fixed order.
 ///
 /// A name is `<kind>-<element>-<A's direction><B's direction>` as in the [`catalogue`](crate::catalogue); the kinds
-/// `batched…` are for products of one shape, the kinds `ragged…` for groups of rows.
+/// `batched…` are for products of one shape, the kinds `ragged…` for groups of rows, the kinds
+/// `grouped…` for products that device memory describes.
 pub fn several() -> Vec<Box<dyn AnyGemm>> {
     let mut all = Vec::new();
     all_directions::<bf16>(&mut all);
@@ -89,6 +70,12 @@ where
     all.push(entry::<Ragged<Duo<A, B, T>>>("ragged-duo"));
     all.push(entry::<Ragged<Flat<A, B, T>>>("ragged-flat"));
     all.push(entry::<Ragged<Medium<A, B, T>>>("ragged-direct"));
+    all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U1, U1>>>>("ragged-fitted"));
+    all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U2, U1>>>>("ragged-fitted2"));
     all.push(entry::<Ragged<Swap16<A, B, T>>>("ragged-swap16"));
     all.push(entry::<Ragged<Unaligned<A, B, T>>>("ragged-unaligned"));
+    all.push(entry::<PointerArray<Large<A, B, T>>>("grouped"));
+    all.push(entry::<PointerArray<Medium<A, B, T>>>("grouped-medium"));
+    all.push(entry::<PointerArray<Swap16<A, B, T>>>("grouped-swap16"));
+    all.push(entry::<PointerArray<Unaligned<A, B, T>>>("grouped-unaligned"));
 }

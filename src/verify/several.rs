@@ -95,7 +95,7 @@ pub struct SeveralOutcome {
 }
 
 /// Elements between two D, and behind the last.
-const GAP: usize = 64;
+pub(super) const GAP: usize = 64;
 
 impl SeveralProducts {
     /// Floating-point operations of all of them.

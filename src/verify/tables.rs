@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
 use super::product::{Product, RunError, orders};
-use super::{Format, Order, Products, SeveralProducts, Sums, fnv, fnv_from};
+use super::{Format, Order, Products, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
 
 /// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
 #[derive(Clone, Debug, Deserialize)]
@@ -37,12 +37,17 @@ pub struct Case {
     /// Rows of each group, for kernels of groups of rows.
     #[serde(default)]
     pub rows: Vec<Vec<u32>>,
+    /// M, N and K of each product of a launch, for kernels of products that device memory describes.
+    #[serde(default)]
+    pub records: Vec<Vec<[u32; 3]>>,
     /// Extents.
     #[serde(default)]
     pub m: Vec<u32>,
     /// Extents.
+    #[serde(default)]
     pub n: Vec<u32>,
     /// Extents.
+    #[serde(default)]
     pub k: Vec<u32>,
     /// Pairs of alpha and beta.
     #[serde(default = "all_factors")]
@@ -159,6 +164,22 @@ impl Default for Verdict {
     }
 }
 
+impl Verdict {
+    /// Counts the products of one launch.
+    fn add(&mut self, place: &str, outcome: Result<SeveralOutcome, RunError>) {
+        match outcome {
+            Ok(outcome) => {
+                self.products += 1;
+                self.ratio = self.ratio.max(outcome.ratio);
+                let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+                self.digest = fnv_from(self.digest, &bytes);
+                self.failure = outcome.mismatch.map(|wrong| format!("{place}: {wrong}"));
+            }
+            Err(error) => self.failure = Some(format!("{place}: {error}")),
+        }
+    }
+}
+
 impl Case {
     /// The products of each launch, for kernels of several.
     fn launches(&self) -> Vec<Products> {
@@ -209,7 +230,13 @@ impl Share<'_> {
                 }
             }
         }
-        if !launches.is_empty() {
+        for shapes in &case.records {
+            self.records(entry.as_ref(), &program, engine, (shapes, seed), &mut verdict);
+            if verdict.failure.is_some() {
+                return verdict;
+            }
+        }
+        if !launches.is_empty() || !case.records.is_empty() {
             return verdict;
         }
         for &m in &case.m {
@@ -246,16 +273,33 @@ impl Share<'_> {
                 seed,
             };
             let place = format!("{products:?}, N {n}, K {k}, alpha {}, beta {}", factors[0], factors[1]);
-            match several.run(entry, program, engine) {
-                Ok(outcome) => {
-                    verdict.products += 1;
-                    verdict.ratio = verdict.ratio.max(outcome.ratio);
-                    let bytes: Vec<u8> = outcome.d.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-                    verdict.digest = fnv_from(verdict.digest, &bytes);
-                    verdict.failure = outcome.mismatch.map(|wrong| format!("{place}: {wrong}"));
-                }
-                Err(error) => verdict.failure = Some(format!("{place}: {error}")),
+            verdict.add(&place, several.run(entry, program, engine));
+            if verdict.failure.is_some() {
+                return;
             }
+        }
+    }
+
+    /// Runs the products of one launch that device memory describes.
+    fn records(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        (shapes, seed): (&[[u32; 3]], u64),
+        verdict: &mut Verdict,
+    ) {
+        for &factors in &self.case.factors {
+            let records = RecordProducts {
+                format: self.format,
+                shapes: shapes.to_vec(),
+                factors,
+                operand_multiple: self.case.operand_multiple,
+                d_padding: self.case.d_padding,
+                seed,
+            };
+            let place = format!("{shapes:?}, alpha {}, beta {}", factors[0], factors[1]);
+            verdict.add(&place, records.run(entry, program, engine));
             if verdict.failure.is_some() {
                 return;
             }

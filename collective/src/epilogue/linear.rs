@@ -71,13 +71,14 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     }
 
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
+        let described = plan.form.described().then(|| f.constant(0u64));
         LinearDevice {
             alpha: f.param("alpha"),
             beta: f.param("beta"),
-            c: f.param("c"),
-            c_pitch: f.param("c_pitch"),
+            c: described.unwrap_or_else(|| f.param("c")),
+            c_pitch: described.unwrap_or_else(|| f.param("c_pitch")),
             c_batch: plan.form.outputs().then(|| f.param("c_batch")),
-            pairs: f.param("pairs"),
+            pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
             d: S::declare(f, plan),
         }
     }
@@ -98,6 +99,9 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         let pairs = d.n.is_multiple_of(2)
             && even(d.address, d.pitch | d.batch.stride)
             && (beta == 0.0 || even(c, c_pitch | c_batch));
+        if plan.form.described() {
+            return vec![alpha.into(), beta.into()];
+        }
         let mut parameters = vec![alpha.into(), beta.into(), c.into(), c_pitch.into()];
         if plan.form.outputs() {
             parameters.push((c_batch * u64::from(T::BITS / 8)).into());
@@ -114,7 +118,15 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         extent: Extent<'f>,
         fragment: Fragment<'f, f32>,
     ) {
-        let device = LinearDevice { c: displaced(device.c, device.c_batch, extent.group), ..device };
+        let mut pairs = device.pairs.differs_from(0);
+        let mut device = LinearDevice { c: displaced(device.c, device.c_batch, extent.group), ..device };
+        if let Some(record) = extent.record {
+            // Transposed rows are columns of the caller's.
+            let columns = if S::TRANSPOSED { extent.m } else { extent.n };
+            let c = record.c(f);
+            pairs = record.d(f).pairs::<T>(columns) & (c.pairs::<T>(columns) | device.beta.equals(0.0));
+            (device.c, device.c_pitch) = (c.address, c.pitch);
+        }
         let emit = |source: bool, pairs: bool, copies: bool| {
             let row = |row: &FragmentRow<'f, f32>| {
                 let source = source.then(|| Source::<T>::load::<S>(f, &device, extent, row, pairs));
@@ -134,23 +146,26 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
                 |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(row).collect::<Vec<_>>();
             let combine = Combine { pairs_at_once: None, values: &values };
             // Rows that copies can store consist of aligned pairs.
-            let pairs = pairs || S::STAGED_BITS > 0 && !copies;
+            let pairs = pairs || S::STAGED_BITS > 0 && !copies && plan.form.shares_rows();
             let access = Access { pairs, whole: false, copies };
             S::store(f, plan, device.d, extent, &fragment, access, combine);
         };
-        let pairs = device.pairs.differs_from(0);
         let store = |copies: bool| {
             f.if_else(
                 device.beta.differs_from(0.0),
-                || f.if_else(pairs, || emit(true, true, copies), || emit(true, false, copies)),
                 || {
-                    let depends = f.constant(S::USES_PAIRS);
+                    // A transposed C comes element by element, and a staged D is stored by rows.
+                    let depends = f.constant(!(S::TRANSPOSED && S::KEEPS_INSIDE && copies));
+                    f.if_else(pairs | !depends, || emit(true, true, copies), || emit(true, false, copies));
+                },
+                || {
+                    let depends = f.constant(S::USES_PAIRS || plan.form.described());
                     f.if_else(pairs | !depends, || emit(false, true, copies), || emit(false, false, copies));
                 },
             );
         };
-        if S::STAGED_BITS == 0 || !plan.form.shares_rows() {
-            return store(true);
+        if S::STAGED_BITS == 0 || S::KEEPS_INSIDE || !plan.form.shares_rows() {
+            return store(!plan.form.described());
         }
         let (begin, size, end) = match S::TRANSPOSED {
             true => (fragment.first[1], plan.mainloop.tile[1], extent.n),

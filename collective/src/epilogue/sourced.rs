@@ -242,7 +242,13 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         let without = || {
             let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(scaled).collect();
             let combine = Combine { pairs_at_once: None, values: &values };
-            staging.store::<T>(f, plan, &fragment, combine, &Through { fill: &fill, copy: &copy });
+            staging.store::<T>(
+                f,
+                plan,
+                &fragment,
+                combine,
+                &Through { fill: &fill, copy: &copy, partly: None },
+            );
         };
         let with = || {
             let odd = device.odd.get();

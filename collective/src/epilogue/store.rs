@@ -14,6 +14,7 @@ use crate::element::Element;
 use crate::form::{Batch, displaced};
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
 use crate::plan::{Plan, StagingPlan};
+use crate::record::Described;
 
 /// A row-major output matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +144,9 @@ pub trait Store<T>: 'static {
     const USES_PAIRS: bool;
     /// Whether what it stores is the transpose of D: its rows are D's columns.
     const TRANSPOSED: bool = false;
+    /// Whether it stores tiles with rows of another group behind their own as it does others: what copies may not store, it
+    /// stores otherwise.
+    const KEEPS_INSIDE: bool = false;
 
     /// What it adds to a kernel's name.
     fn suffix() -> String;
@@ -240,12 +244,19 @@ pub struct DirectDevice<'f> {
 impl<'f> DirectDevice<'f> {
     /// The output of a group.
     fn of(self, extent: Extent<'f>) -> Self {
-        Self { address: displaced(self.address, self.batch, extent.group), ..self }
+        match extent.record {
+            Some(record) => {
+                let Described { address, pitch } = record.d(self.address.builder());
+                Self { address, pitch, batch: None }
+            }
+            None => Self { address: displaced(self.address, self.batch, extent.group), ..self },
+        }
     }
 
     /// D's address and pitch.
     pub(super) fn place(self, extent: Extent<'f>) -> [Value<'f, u64>; 2] {
-        [self.of(extent).address, self.pitch]
+        let Self { address, pitch, .. } = self.of(extent);
+        [address, pitch]
     }
 }
 
@@ -261,11 +272,17 @@ impl<T: Element> Store<T> for DirectStore {
     }
 
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> DirectDevice<'f> {
-        let batch = |f: &'f Builder| plan.form.outputs().then(|| f.param("d_batch"));
-        DirectDevice { address: f.param("d"), pitch: f.param("d_pitch"), batch: batch(f) }
+        if plan.form.described() {
+            return DirectDevice { address: f.constant(0), pitch: f.constant(0), batch: None };
+        }
+        let [address, pitch] = ["d", "d_pitch"].map(|name| f.param(name));
+        DirectDevice { address, pitch, batch: plan.form.outputs().then(|| f.param("d_batch")) }
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
+        if plan.form.described() {
+            return Vec::new();
+        }
         let mut parameters = vec![output.address.into(), output.pitch.into()];
         if plan.form.outputs() {
             parameters.push((output.batch.stride * u64::from(T::BITS / 8)).into());
@@ -337,6 +354,18 @@ pub(super) struct Through<'a, 'f, T: Element> {
     pub(super) fill: Fill<'a, 'f, T>,
     /// Emits the copy from there to the output, where the part begins at this row and column.
     pub(super) copy: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2]),
+    /// What becomes of parts that no copy may store whole; `None` where there are none.
+    pub(super) partly: Option<Partly<'a, 'f>>,
+}
+
+/// How a part is stored behind whose columns those of another group may lie.
+#[derive(Clone, Copy)]
+pub(super) struct Partly<'a, 'f> {
+    /// One past the last column of the own group.
+    pub(super) end: Value<'f, u32>,
+    /// Emitted for all threads of a warpgroup: stores so many columns of the buffer at a shared address to the output, where
+    /// the part begins at this row and column.
+    pub(super) store: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2], Value<'f, u32>),
 }
 
 /// See [`Through`].
@@ -377,19 +406,20 @@ impl Staging {
         let parts = self.parts(plan);
         let rows = self.rows(plan, fragment);
         let part = |index| self.packed::<T>(f, plan, &rows, index, combine);
+        let buffer = |index: u32| base + index % buffers * buffer_bytes;
         let fill = |index: u32, packed: Vec<Vec<T::Packed<'f>>>| {
             if let [upper, lower] = &packed[..] {
-                (through.fill)(base + index % buffers * buffer_bytes, [upper, lower]);
+                (through.fill)(buffer(index), [upper, lower]);
             }
         };
-        let copy = |index: u32| {
+        let at = |index: u32| {
             let [m, n] = fragment.first;
-            let at = self.coordinates([m, n >> plan.epilogue.halvings], index);
-            (through.copy)(base + index % buffers * buffer_bytes, at);
+            self.coordinates([m, n >> plan.epilogue.halvings], index)
         };
+        let copy = |index: u32| (through.copy)(buffer(index), at(index));
         // Where there is much to compute and a buffer for each part, the warpgroup meets once before all parts and once behind
         // them.
-        if combine.pairs_at_once.is_some() && buffers >= parts {
+        if combine.pairs_at_once.is_some() && buffers >= parts && through.partly.is_none() {
             let first = part(0);
             f.if_(issues, || f.bulk_wait(0, true));
             f.barrier_sync(barrier, 128);
@@ -402,11 +432,8 @@ impl Staging {
                 f.bulk_commit();
             });
         }
-        for index in 0..parts {
-            // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
-            // another buffer unless the buffers divide the parts.
-            if index == 0 || buffers == 1 {
-                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
+        let store = |index: u32, begins: bool, pending: u32, copy: &dyn Fn()| {
+            if begins || buffers == 1 {
                 f.if_(issues, || f.bulk_wait(pending, true));
                 f.barrier_sync(barrier, 128);
             }
@@ -417,9 +444,30 @@ impl Staging {
                 f.if_(issues, || f.bulk_wait(buffers - 2, true));
             }
             f.barrier_sync(barrier, 128);
-            f.if_(issues, || {
-                copy(index);
-                f.bulk_commit();
+            copy();
+        };
+        for index in 0..parts {
+            let copy = || {
+                f.if_(issues, || {
+                    copy(index);
+                    f.bulk_commit();
+                });
+            };
+            let Some(Partly { end, store: by_threads }) = through.partly else {
+                // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
+                // another buffer unless the buffers divide the parts.
+                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
+                store(index, index == 0, pending, &copy);
+                continue;
+            };
+            // Parts behind the end are left out, so that a block's first one meets any part before it.
+            let [_, column] = at(index);
+            let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
+            f.if_(left.more_than(0), || {
+                store(index, index.is_multiple_of(self.copies.count), 0, &|| {
+                    let whole = left.equals(self.columns);
+                    f.if_else(whole, copy, || by_threads(buffer(index), at(index), left));
+                });
             });
         }
     }
@@ -477,23 +525,36 @@ impl Staging {
 /// Where [`TmaStore`] stores.
 #[derive(Clone, Copy, Debug)]
 pub struct TmaDevice<'f> {
+    /// Null where device memory says where outputs lie.
     pub(super) map: Value<'f, u64>,
-    /// The same output for tiles that no copy may store: those with rows of another group behind their own.
+    /// The same output for tiles that no copy may store: those with rows of another group behind their own, and outputs that
+    /// have no map.
     direct: Option<DirectDevice<'f>>,
 }
 
 impl<'f> TmaDevice<'f> {
     pub(super) fn declare<T: Element>(f: &'f Builder, plan: &Plan) -> Self {
         let direct = || <DirectStore as Store<T>>::declare(f, plan);
+        if plan.form.described() {
+            return Self { map: f.constant(0), direct: Some(direct()) };
+        }
         Self { map: f.tensor_map("d_map"), direct: plan.form.shares_rows().then(direct) }
     }
 
     pub(super) fn parameters<T: Element>(plan: &Plan, output: Output, map: TensorMap) -> Vec<Argument> {
+        if plan.form.described() {
+            return Vec::new();
+        }
         let mut parameters = vec![map.into()];
         if plan.form.shares_rows() {
             parameters.extend(<DirectStore as Store<T>>::parameters(plan, output));
         }
         parameters
+    }
+
+    /// D's address and pitch, where they are known beside the map.
+    pub(super) fn place(self, extent: Extent<'f>) -> Option<[Value<'f, u64>; 2]> {
+        self.direct.map(|direct| direct.place(extent))
     }
 
     /// Where to store a tile that copies may not store.
@@ -553,6 +614,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for TmaStore<B> {
             &Through {
                 fill: &|buffer, rows| Self::fill::<T>(f, &matrices.layout, [of_lane, buffer], rows),
                 copy: &copy,
+                partly: None,
             },
         );
     }

@@ -14,7 +14,7 @@ use typenum::Unsigned;
 
 use super::Extent;
 use super::store::{
-    Access, Combine, DirectDevice, DirectStore, Output, Staging, Store, Through, TmaDevice, TmaStore,
+    Access, Combine, DirectDevice, DirectStore, Output, Partly, Staging, Store, Through, TmaDevice, TmaStore,
 };
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
@@ -176,6 +176,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
     const ALIGNMENT: u64 = <TmaStore<B> as Store<T>>::ALIGNMENT;
     const USES_PAIRS: bool = false;
     const TRANSPOSED: bool = true;
+    const KEEPS_INSIDE: bool = true;
 
     fn suffix() -> String {
         format!("_transposed{}", <TmaStore<B> as Store<T>>::suffix())
@@ -219,6 +220,24 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
                 extent.tensor_store(f, plan, device.map, source, [row + skipped, column]);
             }
         };
+        // Threads store a line of a buffer, 64 elements, 16 bytes each and beside each other.
+        let output = device.place(extent);
+        let chunks = T::BITS / 2;
+        let by_threads = |address, [row, column]: [Value<'f, u32>; 2], left: Value<'f, u32>| {
+            let Some([d, pitch]) = output else { return };
+            let first = fragment.thread % chunks * (128 / T::BITS);
+            let inside = (row + first).less_than(extent.m);
+            for lines in (0..staging.columns).step_by(128 / chunks as usize) {
+                let line = fragment.thread / chunks + lines;
+                let chunk = address + place([first, line]);
+                f.if_(inside & line.less_than(left), || {
+                    let element = (column + line).cast::<u64>().mul_add(pitch, (row + first).cast());
+                    let values = f.load_shared_vector::<u32, 4>(chunk, 0);
+                    f.store_global(d + element * u64::from(T::BITS / 8), 0, values);
+                });
+            }
+        };
+        let partly = plan.form.shares_rows().then_some(Partly { end: extent.n, store: &by_threads });
         if T::BITS == 16 {
             // A lane hands over a column of an 8 x 8 matrix: lanes go through those of matrices beside each other, two or one,
             // then below each other.
@@ -227,6 +246,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
             let through = Through {
                 fill: &|address, rows| fill_matrices::<T>(f, &buffer, address + of_lane, rows),
                 copy: &copy,
+                partly,
             };
             return staging.store::<T>(f, plan, fragment, combine, &through);
         }
@@ -240,6 +260,7 @@ impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
         let through = Through {
             fill: &|address, rows| fill_pairs::<T>(f, &buffer, of_rows.map(|row| address + row), rows),
             copy: &copy,
+            partly,
         };
         staging.store::<T>(f, plan, fragment, Combine { values: &values, ..combine }, &through);
     }

@@ -195,14 +195,22 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
                 values
             };
             let combine = Combine { pairs_at_once: Some(PAIRS), values: &values };
-            let access = Access { pairs: whole, whole, copies: whole || !plan.form.shares_rows() };
+            let access = Access {
+                pairs: whole,
+                whole,
+                copies: !plan.form.described() && (whole || !plan.form.shares_rows()),
+            };
             S::store(f, plan, device.d, extent, &fragment, access, combine);
             X::end(&tile, &mut state.borrow_mut());
         };
         let [m, n] = fragment.first;
         let (rows, columns) = (plan.blocks() * 64, plan.mainloop.tile[1]);
         let whole = (m + rows).at_most(extent.m) & (n + columns).at_most(extent.n);
-        f.if_else(whole & device.pairs.differs_from(0), || emit(true), || emit(false));
+        let mut pairs = device.pairs.differs_from(0);
+        if let Some(record) = extent.record {
+            pairs = pairs & record.d(f).pairs::<T>(extent.n >> Self::HALVINGS);
+        }
+        f.if_else(whole & pairs, || emit(true), || emit(false));
     }
 
     fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {

@@ -13,11 +13,12 @@ use ptx::{Builder, Special, Value, Var};
 
 use super::multiplier::{Multiplier, Side};
 use super::tma_wgmma::name;
-use super::{Consumer, Fragment, Mainloop, Piece};
+use super::{Consumer, Finish, Fragment, Mainloop, Piece};
 use crate::form::displaced;
 use crate::operand::{Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, Producer};
+use crate::record::Described;
 use crate::tile::{TileShape, WarpRoles};
 
 /// Operand pair `O`, tile shape `T`, warp roles `R`, for operands at any address and with any leading dimension.
@@ -69,6 +70,27 @@ impl Source<'_> {
     }
 }
 
+impl<'f> Sources<'f> {
+    /// Those of a piece.
+    fn of(self, f: &'f Builder, plan: &Plan, piece: Piece<'f>) -> Self {
+        let Some(record) = piece.record else {
+            return Self { a: self.a.of(piece.group), b: self.b.of(piece.group), ..self };
+        };
+        let [m, n, k] = record.extents(f, plan);
+        let bits = plan.mainloop.types.element_bits();
+        let source = |Described { address, pitch }: Described<'f>, mn| {
+            let pitch = pitch * u64::from(bits / 8);
+            let width = WIDTHS.into_iter().rev().fold(f.constant(bits / 8), |narrow, width| {
+                let fits = ((address | pitch) & u64::from(width - 1)).equals(0);
+                f.constant(width).where_or(fits, narrow)
+            });
+            Source { address, pitch, mn, width, batch: None }
+        };
+        let [a, b] = record.operands(f, plan);
+        Self { a: source(a, m), b: source(b, n), k }
+    }
+}
+
 impl<'f> Source<'f> {
     /// The matrix of a group.
     fn of(self, group: Option<Value<'f, u32>>) -> Self {
@@ -95,6 +117,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         b_major: O::B::MAJOR,
         cache: [O::A::CACHE, O::B::CACHE],
         tile: [T::M, T::N, T::K],
+        step: T::STEP,
         roles: R::ROLES,
         producer: Producer::Warpgroup,
         consumers: R::CONSUMERS,
@@ -109,6 +132,11 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
     }
 
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
+        if plan.form.described() {
+            let (wide, narrow) = (f.constant(0), f.constant(0));
+            let nowhere = Source { address: wide, pitch: wide, mn: narrow, width: narrow, batch: None };
+            return Sources { a: nowhere, b: nowhere, k: narrow };
+        }
         let source = |[address, pitch, mn, width, batch]: [&'static str; 5], batched: bool| Source {
             address: f.param(address),
             pitch: f.param(pitch),
@@ -125,6 +153,9 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
     }
 
     fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        if plan.form.described() {
+            return Vec::new();
+        }
         let [a_batched, b_batched] = plan.operand_batches();
         let MainloopSpec { a_major, b_major, .. } = plan.mainloop;
         let [a_rows, b_rows] = plan.shares_rows();
@@ -147,8 +178,9 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         piece: Piece<'f>,
     ) {
         let thread = f.special(Special::ThreadX) % 128;
-        let a = Copier::new(f, Side::a(plan), device.a.of(piece.group), device.k, thread);
-        let b = Copier::halves(f, Side::b(plan), device.b.of(piece.group), device.k, thread);
+        let Sources { a, b, k } = device.of(f, plan, piece);
+        let a = Copier::new(f, Side::a(plan), a, k, thread);
+        let b = Copier::halves(f, Side::b(plan), b, k, thread);
         let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };
         // Stages whose copies may be on their way while the next one is claimed. Consumers hold one until the one behind it
         // is full, so two of the ring are theirs.
@@ -175,8 +207,9 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         consumer: Consumer<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
-    ) -> Fragment<'f, f32> {
-        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece)
+        finish: Finish<'_, 'f, f32>,
+    ) {
+        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece, finish);
     }
 
     fn load_and_multiply<'f>(

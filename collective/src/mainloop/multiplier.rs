@@ -5,7 +5,7 @@ use cute_rs::atom::{Major, SwizzleMode};
 use cute_rs::{CoordLayout, Layout, Partition};
 use ptx::{Builder, Value, Var, WgmmaOperands};
 
-use super::{Consumer, Fragment, Piece, begin, output_elements, tiled_mma};
+use super::{Consumer, Finish, Fragment, Piece, begin, output_elements, tiled_mma};
 use crate::pipeline::{Position, Stage};
 use crate::plan::{MainloopSpec, Plan};
 
@@ -32,9 +32,14 @@ impl Side {
     }
 
     pub(super) fn b(plan: &Plan) -> Self {
-        let MainloopSpec { b_major: major, types, tile: [_, mn, k], cluster, .. } = plan.mainloop;
+        let MainloopSpec { b_major: major, types, tile: [_, mn, k], cluster, step, .. } = plan.mainloop;
+        // A tile that may be narrowed comes in parts; CTAs that share it take turns with those.
+        let slices = match major {
+            Major::K if step > 0 => mn / step,
+            Major::K | Major::Mn => cluster[0],
+        };
         let (swizzle, bits) = (plan.stage.b_swizzle, types.element_bits());
-        Self { major, swizzle, bits, mn, k, slices: cluster[0], split: plan.epilogue.split }
+        Self { major, swizzle, bits, mn, k, slices, split: plan.epilogue.split }
     }
 
     /// How `wgmma` finds the operand's tile.
@@ -60,12 +65,17 @@ pub(super) struct Multiplier<'f, 'p> {
     accumulators: Vec<Vec<Var<'f, f32>>>,
 }
 
+/// Those of a thread of a consumer warpgroup, by 64-row block.
+fn accumulators<'f>(f: &'f Builder, plan: &Plan) -> Vec<Vec<Var<'f, f32>>> {
+    let count = plan.mainloop.types.accumulators(plan.mainloop.tile[1]);
+    (0..plan.blocks()).map(|_| (0..count).map(|_| f.uninitialised()).collect()).collect()
+}
+
 impl<'f, 'p> Multiplier<'f, 'p> {
     pub(super) fn new(f: &'f Builder, plan: &'p Plan, part: Value<'f, u32>) -> Self {
         let planned = "the plan admits only tiles that wgmma multiplies";
         let a = Side::a(plan).descriptor();
         let b = Side::b(plan).descriptor();
-        let [_, n, _] = plan.mainloop.tile;
         let mma = tiled_mma(plan).expect(planned);
         let of_a = mma.partition(cute_rs::Operand::A, a.layout()).expect(planned);
         let of_b = mma.partition(cute_rs::Operand::B, b.layout()).expect(planned);
@@ -74,51 +84,99 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         let zero = f.constant(0);
         let rows = units.apply_modes(&[zero, part, zero, zero]).expect(planned);
         let elements = output_elements(plan).expect(planned);
-        let accumulators = (0..plan.blocks())
-            .map(|_| (0..plan.mainloop.types.accumulators(n)).map(|_| f.uninitialised()).collect())
-            .collect();
+        let accumulators = accumulators(f, plan);
         let operands = [of_a.part(), of_b.part()];
         Self { f, plan, a, b, rows: rows.cast(), operands, elements, accumulators }
     }
 
-    /// Multiplies the stages of a piece as they become full, and gives them back one stage later.
+    /// Multiplies the stages of a piece as they become full, gives them back one stage later, and hands the sums to `finish`.
+    ///
+    /// Where tiles may be narrowed, `finish` is emitted for every width: accumulators of several widths do not meet in the
+    /// same variables, which the assembler would have to move, and it serializes instructions whose registers it moves.
     pub(super) fn ring(
-        self,
+        &self,
         consumer: Consumer<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
-    ) -> Fragment<'f, f32> {
-        let multiply = || {
-            // The first stage overwrites the accumulators, so nothing has to clear them.
-            let first = ring.acquire();
-            self.stage(first, false);
-            // The stage before the current one: its instructions may still be running.
-            let older = self.f.variable(first.empty);
-            self.f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
-                let stage = ring.acquire();
-                self.stage(stage, true);
-                self.f.wgmma_wait(1);
-                consumer.release.arrive(older.get());
-                older.set(stage.empty);
-            });
-            consumer.turns.pass();
-            self.f.wgmma_wait(0);
-            consumer.release.arrive(older.get());
+        finish: Finish<'_, 'f, f32>,
+    ) {
+        let [tile_n, step] = [self.plan.mainloop.tile[1], self.plan.mainloop.step];
+        consumer.turns.begin();
+        let Some(columns) = piece.columns.filter(|_| step > 0) else {
+            self.multiply(consumer, ring, piece, tile_n);
+            return finish(self.plan, self.fragment(consumer, piece));
         };
+        // The branch is one of whole warps, which the assembler cannot see where memory says what is computed.
+        self.as_wide_as(self.f.shuffle(columns, 0), tile_n, &|width| {
+            let plan = self.plan.as_wide_as(width);
+            let narrow = self.narrowed(&plan);
+            narrow.multiply(consumer, ring, piece, width);
+            finish(&plan, narrow.fragment(consumer, piece));
+        });
+    }
+
+    /// The same operands for the sums of a narrower tile.
+    fn narrowed<'q>(&self, plan: &'q Plan) -> Multiplier<'f, 'q> {
+        let elements = output_elements(plan).expect("a narrower tile of a plan is one that wgmma multiplies");
+        let accumulators = accumulators(self.f, plan);
+        Multiplier {
+            f: self.f,
+            plan,
+            a: self.a,
+            b: self.b,
+            rows: self.rows,
+            operands: self.operands,
+            elements,
+            accumulators,
+        }
+    }
+
+    /// Emits `body` for every width of a tile, the widest first, and runs it for that of `columns`.
+    fn as_wide_as(&self, columns: Value<'f, u32>, width: u32, body: &dyn Fn(u32)) {
+        let step = self.plan.mainloop.step;
+        if width <= step {
+            return body(width);
+        }
+        let narrower = || self.as_wide_as(columns, width - step, body);
+        self.f.if_else(columns.more_than(width - step), || body(width), narrower);
+    }
+
+    /// Multiplies the first `width` columns of a piece; its other columns become zero.
+    fn multiply(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, width: u32) {
         let nothing = || {
             self.clear();
             consumer.turns.pass();
         };
-        consumer.turns.begin();
-        self.f.if_else(piece.k_begin.less_than(piece.k_end), multiply, nothing);
-        self.fragment(consumer, piece)
+        let some = piece.k_begin.less_than(piece.k_end);
+        self.f.if_else(some, || self.stages(consumer, ring, piece, width), nothing);
+    }
+
+    /// The same where there are stages.
+    fn stages(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, width: u32) {
+        // The first stage overwrites the accumulators, so nothing has to clear them.
+        let first = ring.acquire();
+        self.stage_of(first, false, width);
+        // The stage before the current one: its instructions may still be running.
+        let older = self.f.variable(first.empty);
+        self.f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
+            let stage = ring.acquire();
+            self.stage_of(stage, true, width);
+            self.f.wgmma_wait(1);
+            consumer.release.arrive(older.get());
+            older.set(stage.empty);
+        });
+        consumer.turns.pass();
+        self.f.wgmma_wait(0);
+        consumer.release.arrive(older.get());
+        // Not before the loop: registers that nothing reads there are the assembler's.
+        self.clear_from(width);
     }
 
     /// What the warpgroup has of the tile when everything has been multiplied.
-    pub(super) fn fragment(self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, f32> {
+    pub(super) fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, f32> {
         Fragment {
             first: begin(&self.elements, [piece.m, piece.n], [None, Some(consumer.part)]),
-            blocks: self.accumulators,
+            blocks: self.accumulators.clone(),
             elements: self.elements,
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,
@@ -128,7 +186,13 @@ impl<'f, 'p> Multiplier<'f, 'p> {
 
     /// Makes all accumulators zero.
     pub(super) fn clear(&self) {
-        for accumulator in self.accumulators.iter().flatten() {
+        self.clear_from(0);
+    }
+
+    /// Makes the accumulators of all columns zero but for the first.
+    fn clear_from(&self, columns: u32) {
+        let kept = if columns == 0 { 0 } else { self.plan.mainloop.types.accumulators(columns) };
+        for accumulator in self.accumulators.iter().flat_map(|block| block.iter().skip(kept as usize)) {
             accumulator.set(0.0);
         }
     }
@@ -141,6 +205,12 @@ impl<'f, 'p> Multiplier<'f, 'p> {
 
     /// Multiplies one stage into the accumulators; the old ones are added if `accumulate`.
     pub(super) fn stage(&self, stage: Stage<'f>, accumulate: bool) {
+        self.stage_of(stage, accumulate, self.plan.mainloop.tile[1]);
+    }
+
+    /// The same for the first `width` columns.
+    fn stage_of(&self, stage: Stage<'f>, accumulate: bool, width: u32) {
+        let held = self.plan.mainloop.types.accumulators(width) as usize;
         let a = self.descriptor(&self.a, stage.address) + self.rows;
         let b = self.descriptor(&self.b, stage.address + self.plan.stage.b_offset);
         let spec = &self.plan.mainloop;
@@ -161,9 +231,9 @@ impl<'f, 'p> Multiplier<'f, 'p> {
                     accumulate,
                     transpose_a: spec.a_major == Major::Mn,
                     transpose_b: spec.b_major == Major::Mn,
-                    ..WgmmaOperands::new(types, spec.tile[1], a, b)
+                    ..WgmmaOperands::new(types, width, a, b)
                 };
-                self.f.wgmma(operands, accumulators);
+                self.f.wgmma(operands, &accumulators[..held]);
             }
         }
         self.f.wgmma_commit();

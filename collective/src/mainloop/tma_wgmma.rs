@@ -8,8 +8,9 @@ use cute_rs::{CoordLayout, IntTuple, Partition, Tiler};
 use ptx::abi::{Argument, TensorElement, TensorMap};
 use ptx::{Builder, TensorLoad, Value};
 
+use super::maps::OwnMaps;
 use super::multiplier::{Multiplier, Side};
-use super::{Consumer, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
+use super::{Consumer, Finish, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
 use crate::element::Element;
 use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
@@ -30,6 +31,8 @@ pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 pub struct TensorMaps<'f> {
     a: OperandMap<'f>,
     b: OperandMap<'f>,
+    /// Those that replace them, where device memory says where matrices lie.
+    own: Option<OwnMaps<'f>>,
 }
 
 /// An operand's tensor map on the device.
@@ -127,7 +130,8 @@ impl OperandTile {
     }
 
     /// Starts the copies of this CTA's slice of the tile whose first element is `tile`, `(mn, k)`, in the left half of a split
-    /// matrix; `load` says where the tile goes.
+    /// matrix; `load` says where the tile goes. Boxes
+    /// behind the first `columns` of a tile whose columns are contiguous are left out.
     fn load<'f>(
         &self,
         f: &'f Builder,
@@ -135,6 +139,7 @@ impl OperandTile {
         slice: Value<'f, u32>,
         tile: [Value<'f, u32>; 2],
         matrix: Option<Value<'f, u32>>,
+        columns: Option<Value<'f, u32>>,
     ) {
         let planned = "a coordinate has two components, and so has a box";
         let boxes = self.tiles.plan();
@@ -148,7 +153,7 @@ impl OperandTile {
                 let along = if self.side.major == Major::K { &mut outer } else { &mut inner };
                 *along = *along - half * (self.side.mn / 2);
             }
-            match (half, matrix) {
+            let copy = || match (half, matrix) {
                 (None, None) => f.tensor_load(load, [inner, outer].map(Value::cast)),
                 (Some(third), None) | (None, Some(third)) => {
                     f.tensor_load(load, [inner, outer, third].map(Value::cast));
@@ -156,8 +161,38 @@ impl OperandTile {
                 (Some(half), Some(matrix)) => {
                     f.tensor_load(load, [inner, outer, half, matrix].map(Value::cast));
                 }
+            };
+            match columns {
+                Some(columns) => f.if_(columns.more_than(self.tiles.get(i).mn), copy),
+                None => copy(),
             }
         }
+    }
+
+    /// The same for the first `columns` of a tile that may be narrowed, of which this CTA is the `cta`-th of `ctas` that share
+    /// it.
+    fn load_columns<'f>(
+        &self,
+        f: &'f Builder,
+        load: TensorLoad<'f>,
+        [cta, columns]: [Value<'f, u32>; 2],
+        ctas: u32,
+        tile: [Value<'f, u32>; 2],
+        matrix: Option<Value<'f, u32>>,
+    ) {
+        if self.side.major == Major::Mn {
+            // Boxes lie side by side along the columns; the CTAs have slices of each along K.
+            return self.load(f, load, cta, tile, matrix, Some(columns));
+        }
+        let (part, step) = (f.variable(cta), self.tiles.box_dims[1]);
+        let parts = columns / step;
+        f.while_(
+            || part.get().less_than(parts),
+            || {
+                self.load(f, load, part.get(), tile, matrix, None);
+                part.set(part.get() + ctas);
+            },
+        );
     }
 }
 
@@ -171,6 +206,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         b_major: O::B::MAJOR,
         cache: [O::A::CACHE, O::B::CACHE],
         tile: [T::M, T::N, T::K],
+        step: T::STEP,
         roles: R::ROLES,
         producer: Producer::Thread,
         consumers: R::CONSUMERS,
@@ -189,6 +225,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         TensorMaps {
             a: OperandMap::declare(f, ["a_map", "a_step"], a),
             b: OperandMap::declare(f, ["b_map", "b_step"], b),
+            own: plan.form.described().then(|| OwnMaps::declare(f, plan)),
         }
     }
 
@@ -196,12 +233,23 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         let [a_batched, b_batched] = plan.operand_batches();
         let mut arguments = OperandMap::arguments(Side::a(plan), Self::A::TENSOR, a, a_batched);
         arguments.extend(OperandMap::arguments(Side::b(plan), Self::B::TENSOR, b, b_batched));
+        if plan.form.described() {
+            arguments.push(a.address.into());
+        }
         arguments
     }
 
     fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>) {
-        f.prefetch_tensor_map(device.a.address);
-        f.prefetch_tensor_map(device.b.address);
+        if device.own.is_none() {
+            f.prefetch_tensor_map(device.a.address);
+            f.prefetch_tensor_map(device.b.address);
+        }
+    }
+
+    fn prepare<'f>(f: &'f Builder, plan: &Plan, device: Self::Device<'f>) {
+        if let Some(own) = device.own {
+            own.prepare(f, plan, [device.a.address, device.b.address]);
+        }
     }
 
     fn load<'f>(
@@ -212,9 +260,9 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         ring: Position<'f>,
         piece: Piece<'f>,
     ) {
-        let loader = Loader::new(f, plan, device, cluster, piece);
+        let loader = Loader::new(f, plan, device, cluster, piece, None);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
-            ring.produce(plan.transaction_bytes(), |stage| loader.load(stage, k_tile));
+            ring.produce(loader.bytes, |stage| loader.load(stage, k_tile));
         });
     }
 
@@ -224,8 +272,9 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         consumer: Consumer<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
-    ) -> Fragment<'f, f32> {
-        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece)
+        finish: Finish<'_, 'f, f32>,
+    ) {
+        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece, finish);
     }
 
     fn load_and_multiply<'f>(
@@ -236,10 +285,10 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         [ring, ahead]: [Position<'f>; 2],
         piece: Piece<'f>,
     ) -> Fragment<'f, f32> {
-        let loader = Loader::new(f, plan, device, ClusterPosition::new(f, plan), piece);
-        let multiplier = Multiplier::new(f, plan, consumer.part);
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
-        let fill = |k_tile| ahead.fill(plan.transaction_bytes(), |stage| loader.load(stage, k_tile));
+        let loader = Loader::new(f, plan, device, ClusterPosition::new(f, plan), piece, Some(loads));
+        let multiplier = Multiplier::new(f, plan, consumer.part);
+        let fill = |k_tile| ahead.fill(loader.bytes, |stage| loader.load(stage, k_tile));
         let first = (piece.k_end - piece.k_begin).min(plan.stages) + piece.k_begin;
         f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
         // The stage that has been multiplied is the one that is filled next.
@@ -273,6 +322,7 @@ pub(super) fn name<O: OperandPair, T: TileShape, R: WarpRoles>(producer: &str) -
         Roles::Pingpong => "pingpong",
         Roles::Unspecialised => "plain",
     };
+    let step = if T::STEP == 0 { String::new() } else { format!("_by_{}", T::STEP) };
     let stages = R::STAGES.map_or_else(String::new, |stages| format!("_s{stages}"));
     let arrivals = match R::ARRIVALS {
         Arrivals::Warpgroup => "",
@@ -280,7 +330,7 @@ pub(super) fn name<O: OperandPair, T: TileShape, R: WarpRoles>(producer: &str) -
         Arrivals::Thread => "_by_thread",
     };
     format!(
-        "{}_{}{}{}{}_{}x{}x{}_{roles}{}{cluster}{stages}{arrivals}{producer}",
+        "{}_{}{}{}{}_{}x{}x{}{step}_{roles}{}{cluster}{stages}{arrivals}{producer}",
         <O::A as Operand>::Element::NAME,
         letter(O::A::MAJOR),
         O::A::CACHE.suffix(),
@@ -297,9 +347,11 @@ pub(super) fn name<O: OperandPair, T: TileShape, R: WarpRoles>(producer: &str) -
 struct Loader<'f, 'p> {
     f: &'f Builder,
     plan: &'p Plan,
-    device: TensorMaps<'f>,
+    maps: [Value<'f, u64>; 2],
     cluster: ClusterPosition<'f>,
     piece: Piece<'f>,
+    /// What comes into a stage, in bytes.
+    bytes: Value<'f, u32>,
     /// Which of several matrices the piece is of: A's and B's coordinate.
     matrices: [Option<Value<'f, u32>>; 2],
     /// The coordinates `(m, n, k)` of the problem, cut into tiles.
@@ -315,16 +367,26 @@ impl<'f, 'p> Loader<'f, 'p> {
         device: TensorMaps<'f>,
         cluster: ClusterPosition<'f>,
         piece: Piece<'f>,
+        loads: Option<Value<'f, bool>>,
     ) -> Self {
         let tile = IntTuple::from(<(i64, i64, i64)>::from(plan.mainloop.tile.map(i64::from)));
         let tiles = unbounded(3).and_then(|problem| problem.inner_partition(&Tiler::Shape(&tile)));
         let tiles = tiles.expect("a tile has positive extents");
+        let [part, parts] = plan.mainloop.parts();
+        let bytes = match piece.columns {
+            None => f.constant(plan.transaction_bytes()),
+            Some(columns) => columns.div_ceil(part) * (plan.stage.b_bytes / parts) + plan.stage.a_bytes,
+        };
         Self {
             f,
             plan,
-            device,
             cluster,
             piece,
+            bytes,
+            maps: match device.own {
+                Some(own) => own.of(f, plan, piece, loads),
+                None => [device.a.address, device.b.address],
+            },
             matrices: [device.a, device.b].map(|operand| operand.coordinate(piece.group)),
             tiles,
             a: OperandTile::new(Side::a(plan)),
@@ -334,7 +396,7 @@ impl<'f, 'p> Loader<'f, 'p> {
 
     /// Starts this CTA's copies of one k-tile into a stage.
     fn load(&self, stage: Stage<'f>, k_tile: Value<'f, u32>) {
-        let Self { f, plan, device, cluster, piece, tiles, .. } = *self;
+        let Self { f, plan, maps, cluster, piece, tiles, .. } = *self;
         let (origin, coord) = ([piece.m, piece.n, f.constant(0)], [f.constant(0), f.constant(0), k_tile]);
         let tile = tiles.tensor(origin, &coord.map(Some)).expect("a tile has a number for M, N and K");
         let [m, n, k] = tile.start;
@@ -342,10 +404,16 @@ impl<'f, 'p> Loader<'f, 'p> {
         let (row, column) = (cluster.row_mask(), cluster.column_mask());
         let [a_hint, b_hint] = plan.mainloop.cache.map(CachePolicy::bits);
         let (dst, barrier) = (stage.address, stage.full);
-        let load = TensorLoad { map: device.a.address, dst, barrier, multicast: row, hint: a_hint };
-        self.a.load(f, load, cluster.n, [m, k], self.matrices[0]);
+        let load = TensorLoad { map: maps[0], dst, barrier, multicast: row, hint: a_hint };
+        self.a.load(f, load, cluster.n, [m, k], self.matrices[0], None);
         let dst = stage.address + plan.stage.b_offset;
-        let load = TensorLoad { map: device.b.address, dst, barrier, multicast: column, hint: b_hint };
-        self.b.load(f, load, cluster.m, [n, k], self.matrices[1]);
+        let load = TensorLoad { map: maps[1], dst, barrier, multicast: column, hint: b_hint };
+        match piece.columns {
+            None => self.b.load(f, load, cluster.m, [n, k], self.matrices[1], None),
+            Some(columns) => {
+                let ctas = plan.mainloop.cluster[0];
+                self.b.load_columns(f, load, [cluster.m, columns], ctas, [n, k], self.matrices[1]);
+            }
+        }
     }
 }

@@ -25,6 +25,18 @@ pub enum PlanError {
         /// Tile N.
         n: u32,
     },
+    /// A tile cannot be narrowed in such steps.
+    Narrowed {
+        /// Tile N.
+        n: u32,
+        /// The step.
+        step: u32,
+    },
+    /// Tiles are narrowed where nobody sees to it.
+    NotNarrowed {
+        /// Who does not.
+        what: &'static str,
+    },
     /// Tile N has no eight columns for the output where the epilogue joins pairs of columns.
     Halved {
         /// Tile N.
@@ -140,6 +152,15 @@ impl PlanError {
                 .text("tile N is ")
                 .number(n)
                 .text(", wgmma has N from 8 to 256 in steps of 8: change tile N"),
+            Self::Narrowed { n, step } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", which is narrowed in steps of ")
+                .number(step)
+                .text(": they must divide it, and be multiples of 8 columns that wgmma allows: change Fitted<_, U32>"),
+            Self::NotNarrowed { what } => s
+                .text(what)
+                .text(" multiplies whole tiles: leave Fitted<_, _> out"),
             Self::Halved { n } => s
                 .text("tile N is ")
                 .number(n)

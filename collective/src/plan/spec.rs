@@ -1,6 +1,6 @@
 //! What mainloops and epilogues ask of a plan.
 
-use cute_rs::atom::Major;
+use cute_rs::atom::{Major, smem};
 use ptx::WgmmaTypes;
 
 use crate::operand::CachePolicy;
@@ -90,6 +90,8 @@ pub struct MainloopSpec {
     pub cache: [CachePolicy; 2],
     /// Tile extents (M, N, K) in elements.
     pub tile: [u32; 3],
+    /// In which steps a tile is narrowed along N where the output ends inside of it; 0 where it never is.
+    pub step: u32,
     /// How warpgroups divide the work.
     pub roles: Roles,
     /// Who brings operands into the stages.
@@ -159,6 +161,21 @@ impl MainloopSpec {
             Roles::Cooperative | Roles::Unspecialised => self.consumers,
             Roles::Pingpong => 1,
         }
+    }
+
+    /// Columns that B's copies bring at a time, and how many such parts a tile has: all of them at once where tiles are not
+    /// narrowed.
+    pub const fn parts(&self) -> [u32; 2] {
+        let [_, n, k] = self.tile;
+        let part = match (self.step, self.b_major) {
+            (0, _) => n,
+            (step, Major::K) => step,
+            (_, Major::Mn) => {
+                let bits = self.types.element_bits();
+                smem::widest_mode(self.b_major, bits, n, k).elements(bits)
+            }
+        };
+        [part, n / part]
     }
 
     /// 64-row blocks of a tile that one warpgroup computes.

@@ -12,6 +12,7 @@ use ptx::abi::Grid;
 use super::kernel::{Kernel, parameter_block};
 use crate::catalogue::AnyGemm;
 use crate::error::EngineError;
+use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
 use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 use crate::program::Program;
 
@@ -42,6 +43,43 @@ pub struct Loaded {
     kernel: Arc<Kernel>,
     slots: u32,
     calls: Calls,
+}
+
+/// A call of one product or of several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AnyCall {
+    /// One product.
+    One(Call),
+    /// Products of one shape.
+    Batched(BatchedCall),
+    /// Groups of rows.
+    Ragged(RaggedCall),
+    /// Products that device memory describes.
+    Grouped(GroupedCall),
+}
+
+impl From<&Call> for AnyCall {
+    fn from(call: &Call) -> Self {
+        Self::One(*call)
+    }
+}
+
+impl From<&BatchedCall> for AnyCall {
+    fn from(call: &BatchedCall) -> Self {
+        Self::Batched(*call)
+    }
+}
+
+impl From<&RaggedCall> for AnyCall {
+    fn from(call: &RaggedCall) -> Self {
+        Self::Ragged(*call)
+    }
+}
+
+impl From<&GroupedCall> for AnyCall {
+    fn from(call: &GroupedCall) -> Self {
+        Self::Grouped(*call)
+    }
 }
 
 impl fmt::Debug for Loaded {
@@ -78,11 +116,11 @@ impl Loaded {
         self.slots
     }
 
-    /// Enqueues a call and returns at once; an empty product enqueues nothing.
+    /// Enqueues a call, of one product or of several, and returns at once; one with nothing to do enqueues nothing.
     ///
     /// # Errors
     /// The first argument that is illegal, or the driver refuses the launch. Faults while it runs show up later.
-    pub fn launch(&mut self, stream: &CudaStream, call: &Call) -> Result<(), EngineError> {
+    pub fn launch(&mut self, stream: &CudaStream, call: impl Into<AnyCall>) -> Result<(), EngineError> {
         // SAFETY: the driver refuses a stream of another context. A bad address is a fault of the device, which is
         // reported, and harms no memory of the host.
         unsafe { self.launch_raw(stream.cu_stream().cast(), call) }
@@ -95,7 +133,12 @@ impl Loaded {
     ///
     /// # Safety
     /// As [`Kernel::launch_raw`].
-    pub unsafe fn launch_raw(&mut self, stream: *mut c_void, call: &Call) -> Result<(), EngineError> {
+    pub unsafe fn launch_raw(
+        &mut self,
+        stream: *mut c_void,
+        call: impl Into<AnyCall>,
+    ) -> Result<(), EngineError> {
+        let call = &call.into();
         let key = key(call);
         if let Some(kept) = self.calls.blocks.get(&key) {
             // SAFETY: the caller vouches for stream and addresses.
@@ -109,11 +152,15 @@ impl Loaded {
     }
 
     /// Checks a call and lays its arguments out.
-    fn block(&self, call: &Call) -> Result<Option<Block>, EngineError> {
-        let launch = self
-            .gemm
-            .launch(call, self.slots)
-            .map_err(|source| EngineError::Call { kernel: self.program.name().to_owned(), source })?;
+    fn block(&self, call: &AnyCall) -> Result<Option<Block>, EngineError> {
+        let launch = match call {
+            AnyCall::One(call) => self.gemm.launch(call, self.slots),
+            AnyCall::Batched(call) => self.gemm.launch_batched(call, self.slots),
+            AnyCall::Ragged(call) => self.gemm.launch_ragged(call, self.slots),
+            AnyCall::Grouped(call) => self.gemm.launch_grouped(call, self.slots),
+        };
+        let launch =
+            launch.map_err(|source| EngineError::Call { kernel: self.program.name().to_owned(), source })?;
         launch.map(|launch| Ok((launch.grid, parameter_block(&self.program, &launch.arguments)?))).transpose()
     }
 }
@@ -134,9 +181,30 @@ unsafe fn run(kernel: &Kernel, stream: *mut c_void, block: Option<&Block>) -> Re
 type Block = (Grid, Vec<u8>);
 
 /// A call in words, for look-ups: equal words are equal launches.
-type Key = [u64; 14];
+type Key = [u64; 20];
 
-fn key(call: &Call) -> Key {
+fn key(call: &AnyCall) -> Key {
+    let ([kind, more @ ..], first) = match *call {
+        AnyCall::One(call) => ([0; 6], words(&call)),
+        AnyCall::Batched(BatchedCall { first, count, strides: Strides { a, b, c, d } }) => {
+            ([1, count.into(), a, b, c, d], words(&first))
+        }
+        AnyCall::Ragged(RaggedCall { rows, experts: Experts { count, offsets, b_stride } }) => {
+            ([2, count.into(), offsets, b_stride, 0, 0], words(&rows))
+        }
+        AnyCall::Grouped(GroupedCall { count, records, alpha, beta, workspace }) => {
+            let factors = Call { alpha, beta, workspace, ..Call::of(GemmProblem { m: 0, n: 0, k: 0 }) };
+            ([3, count.into(), records, 0, 0, 0], words(&factors))
+        }
+    };
+    let mut key = [0; 20];
+    for (word, value) in key.iter_mut().zip([kind].into_iter().chain(more).chain(first)) {
+        *word = value;
+    }
+    key
+}
+
+fn words(call: &Call) -> [u64; 14] {
     let Call { problem: GemmProblem { m, n, k }, a, b, c, d, alpha, beta, workspace } = *call;
     let none = MatrixRef { address: 0, pitch: 0 };
     let workspace = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
@@ -185,11 +253,13 @@ mod tests {
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::cell::Cell;
 
+    use collective::Record;
     use ptx::abi::Grid;
 
-    use super::{Calls, KEPT, Loaded, key};
+    use super::{AnyCall, Calls, KEPT, Loaded, key};
     use crate::driver::Gpu;
     use crate::engine::Engine;
+    use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
     use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 
     /// The system's allocator, which counts for each thread.
@@ -247,8 +317,41 @@ mod tests {
             Call { beta: 2.0, ..base },
             Call { workspace: Some(WorkspaceRef { address: 128, bytes: 256 }), ..base },
         ];
-        for (i, one) in calls.iter().enumerate() {
-            for (j, two) in calls.iter().enumerate() {
+        let batched = BatchedCall { first: base, count: 2, strides: Strides { a: 1, b: 2, c: 3, d: 4 } };
+        let ragged = RaggedCall { rows: base, experts: Experts { count: 2, offsets: 16, b_stride: 64 } };
+        let grouped = GroupedCall { count: 2, records: 16, alpha: 1.0, beta: 0.0, workspace: None };
+        let strides = batched.strides;
+        let batches = [
+            batched,
+            BatchedCall { first: calls[1], ..batched },
+            BatchedCall { count: 3, ..batched },
+            BatchedCall { strides: Strides { a: 9, ..strides }, ..batched },
+            BatchedCall { strides: Strides { b: 9, ..strides }, ..batched },
+            BatchedCall { strides: Strides { c: 9, ..strides }, ..batched },
+            BatchedCall { strides: Strides { d: 9, ..strides }, ..batched },
+        ];
+        let experts = ragged.experts;
+        let rows = [
+            ragged,
+            RaggedCall { rows: calls[1], ..ragged },
+            RaggedCall { experts: Experts { count: 3, ..experts }, ..ragged },
+            RaggedCall { experts: Experts { offsets: 32, ..experts }, ..ragged },
+            RaggedCall { experts: Experts { b_stride: 0, ..experts }, ..ragged },
+        ];
+        let records = [
+            grouped,
+            GroupedCall { count: 3, ..grouped },
+            GroupedCall { records: 32, ..grouped },
+            GroupedCall { alpha: 2.0, ..grouped },
+            GroupedCall { beta: 2.0, ..grouped },
+            GroupedCall { workspace: calls[11].workspace, ..grouped },
+        ];
+        let mut all: Vec<AnyCall> = calls.iter().map(AnyCall::from).collect();
+        all.extend(batches.iter().map(AnyCall::from));
+        all.extend(rows.iter().map(AnyCall::from));
+        all.extend(records.iter().map(AnyCall::from));
+        for (i, one) in all.iter().enumerate() {
+            for (j, two) in all.iter().enumerate() {
                 assert_eq!(key(one) == key(two), i == j, "{one:?} and {two:?}");
             }
         }
@@ -259,10 +362,10 @@ mod tests {
         let mut calls = Calls::default();
         let grid = Grid { ctas: [1, 1, 1] };
         for i in 0..2 * KEPT as u64 {
-            calls.keep(key(&call(i * 16)), Some((grid, vec![0; 8])));
+            calls.keep(key(&AnyCall::One(call(i * 16))), Some((grid, vec![0; 8])));
             assert!(calls.blocks.len() <= KEPT);
         }
-        let (mut found, last) = (false, call((2 * KEPT as u64 - 1) * 16));
+        let (mut found, last) = (false, AnyCall::One(call((2 * KEPT as u64 - 1) * 16)));
         assert_eq!(allocations(|| found = calls.blocks.contains_key(&key(&last))), 0);
         assert!(found, "the last call is kept");
         assert!(allocations(|| drop(vec![0u8; 100])) > 0, "the counter counts");
@@ -284,5 +387,57 @@ mod tests {
         assert!(allocations(&mut launch) > 0);
         assert_eq!(allocations(&mut launch), 0);
         assert_eq!(gpu.read(d).expect("no fault"), half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64));
+    }
+
+    /// With a GPU: launches of groups of rows and of described products allocate nothing either, and graphs of them replay.
+    #[test]
+    fn launches_of_several_products_are_captured() {
+        let Ok(mut gpu) = Gpu::new(0) else { return };
+        let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
+        let sums = half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64);
+        let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));
+        let mut rows = call(operand.address);
+        rows.d.address = d.address;
+        let offsets: Vec<u8> = [0u32, 5, 5, 64].iter().flat_map(|row| row.to_le_bytes()).collect();
+        let offsets = gpu.upload(&offsets).expect("memory").address;
+        let record = Record {
+            m: 64,
+            n: 64,
+            k: 64,
+            addresses: [operand.address, operand.address, 0, d.address],
+            pitches: [64; 4],
+        };
+        let records = gpu.upload(&record.to_bytes()).expect("memory").address;
+        for name in ["ragged-bf16-kk", "ragged-fitted-bf16-kk", "grouped-bf16-kk"] {
+            let gemm = crate::find(name).expect("a name");
+            let program = gemm.program().expect("legal");
+            let slots = gpu.slots(&program).expect("compiles");
+            let call = if gemm.form().described() {
+                let workspace = gpu.workspace(gemm.workspace_grouped(slots)).expect("memory");
+                AnyCall::Grouped(GroupedCall { count: 1, records, alpha: 1.0, beta: 0.0, workspace })
+            } else {
+                let workspace = gpu.workspace(gemm.workspace(rows.problem, slots)).expect("memory");
+                let experts = Experts { count: 3, offsets, b_stride: 0 };
+                AnyCall::Ragged(RaggedCall { rows: Call { workspace, ..rows }, experts })
+            };
+            let launch = match &call {
+                AnyCall::Grouped(call) => gemm.launch_grouped(call, slots),
+                AnyCall::Ragged(call) => gemm.launch_ragged(call, slots),
+                AnyCall::One(_) | AnyCall::Batched(_) => unreachable!("made above"),
+            };
+            let launch = launch.expect("legal").expect("not empty");
+            let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
+            let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
+            gpu.write(d, &vec![0; ones.len()]).expect("memory");
+            gpu.time_many(&[&graph], 3).expect("replayed");
+            assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}: replayed");
+            gpu.write(d, &vec![0; ones.len()]).expect("memory");
+            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let stream = gpu.stream().clone();
+            let mut launch = || loaded.launch(&stream, call).expect("legal");
+            assert!(allocations(&mut launch) > 0, "{name}");
+            assert_eq!(allocations(&mut launch), 0, "{name}");
+            assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
+        }
     }
 }

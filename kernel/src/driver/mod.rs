@@ -57,7 +57,7 @@ pub use cudarc::driver::{CudaContext, CudaStream};
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use kernel::{Kernel, parameter_block};
-pub use loaded::Loaded;
+pub use loaded::{AnyCall, Loaded};
 pub use monitor::{Monitor, Readings};
 pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};

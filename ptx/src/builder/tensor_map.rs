@@ -59,6 +59,13 @@ impl Builder {
         self.store_shared(shared + lane * 4, 0, [word]);
     }
 
+    /// The word of a tensor map (a parameter's address, or one in global memory) that has the executing lane's number.
+    #[track_caller]
+    pub fn tensor_map_word<'f>(&'f self, map: Value<'f, u64>) -> Value<'f, u32> {
+        let address = (map + self.special(Special::Lane).mul_wide(4)).operand();
+        self.define(|dst| Inst::TensorMap(MapInst::Word { dst, address }))
+    }
+
     /// Replaces a part of a tensor map in memory.
     #[track_caller]
     pub fn replace_tensor_map<'f>(&'f self, map: impl Into<MapPlace<'f>>, change: MapChange<'f>) {

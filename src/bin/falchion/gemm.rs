@@ -11,6 +11,7 @@ use falchion::verify::{
 };
 use kernel::{AnyGemm, GemmProblem, Machine, Request};
 
+use crate::bench::suites;
 use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
 use crate::several::SeveralArgs;
@@ -73,6 +74,11 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',',
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
+    /// A product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
+    /// each product. With --config, a kernel `grouped…`.
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse,
+        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m", "n", "k", "batch", "rows"])]
+    group: Vec<GemmProblem>,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -95,7 +101,7 @@ impl GemmArgs {
         let format = Format::named(&self.dtype).ok_or_else(|| {
             Failure::usage(format!("--dtype is `{}`, one of bf16 and f16 was needed", self.dtype))
         })?;
-        if self.batch.is_some() || self.rows.is_some() {
+        if self.batch.is_some() || self.rows.is_some() || !self.group.is_empty() {
             return self.several(format);
         }
         let inputs = self.inputs()?;
@@ -169,15 +175,20 @@ impl GemmArgs {
         let too_many =
             || Failure::usage(format!("{m} rows in all are too many: at most 2^31 - 1 are possible"));
         let m = u32::try_from(m).ok().filter(|&m| m <= i32::MAX as u32).ok_or_else(too_many)?;
-        let operands = u64::from(problem.n) * u64::from(problem.k) * count;
+        let of_groups = self.group.iter().map(|group| u64::from(group.n) * u64::from(group.k)).sum::<u64>();
+        let operands = of_groups.max(u64::from(problem.n) * u64::from(problem.k) * count);
         if operands > 1 << 32 {
             return Err(Failure::usage(format!("{operands} elements of B are more than are compared here")));
         }
         enough_memory(GemmProblem { m, ..problem })?;
+        for &group in &self.group {
+            enough_memory(group)?;
+        }
+        let records = &self.group;
         let rows = self.rows.as_deref();
         let (config, factors) = (self.config.as_deref(), [self.alpha, self.beta]);
         let (batch, engine, seed) = (self.batch, self.engine, self.seed);
-        SeveralArgs { batch, rows, problem, format, config, factors, engine, seed }.run()
+        SeveralArgs { batch, rows, records, problem, format, config, factors, engine, seed }.run()
     }
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.

@@ -6,6 +6,7 @@ mod svg;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use collective::Form;
 use kernel::{AnyGemm, Call, GemmProblem, Machine, MatrixRef, Prediction, WorkspaceRef};
 use scheduler::{Activity, Span, Tiles, Timeline, Work};
 
@@ -19,19 +20,35 @@ use crate::catalogue::tile;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion schedule staged-bf16-kk --m 4096 --n 4096 --k 4096\n  \
                   falchion schedule stream-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
-                  falchion schedule deep-f16-kk --m 256 --n 256 --k 8192 --list")]
+                  falchion schedule deep-f16-kk --m 256 --n 256 --k 8192 --list\n  \
+                  falchion schedule ragged-fitted-bf16-kk --experts 300,0,17,129 --n 512 --k 512 --sms 8\n  \
+                  falchion schedule grouped-bf16-kk --group 300x512x64,70x40x512 --sms 8")]
 pub(crate) struct ScheduleArgs {
     /// A name from `falchion configs`.
     name: String,
     /// Rows of A and D.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    m: u32,
+    #[arg(long, required_unless_present_any = ["experts", "group"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    m: Option<u32>,
     /// Columns of B and D.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    n: u32,
+    #[arg(long, required_unless_present = "group",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    n: Option<u32>,
     /// Columns of A, rows of B.
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    k: u32,
+    #[arg(long, required_unless_present = "group",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    k: Option<u32>,
+    /// So many products of that shape, for kernels `batched…`.
+    #[arg(long, value_name = "COUNT", conflicts_with_all = ["experts", "group"],
+        value_parser = clap::value_parser!(u32).range(1..=65536))]
+    batch: Option<u32>,
+    /// Groups of so many rows, for kernels `ragged…`. Tiles that are narrowed are drawn as if they were not.
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "group"])]
+    experts: Vec<u32>,
+    /// Products M x N x K of any shapes, for kernels `grouped…`.
+    #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse,
+        conflicts_with_all = ["m", "n", "k"])]
+    group: Vec<GemmProblem>,
     /// Multiprocessors of the card.
     #[arg(long, default_value_t = 132, value_parser = clap::value_parser!(u32).range(1..=1024))]
     sms: u32,
@@ -52,15 +69,17 @@ pub(crate) struct ScheduleArgs {
 /// More tiles than a picture shows.
 const MOST_TILES: u64 = 1 << 18;
 
-/// A kernel's schedule for one problem.
+/// A kernel's schedule for one launch.
 struct Schedule {
     entry: Box<dyn AnyGemm>,
-    problem: GemmProblem,
+    /// Its products.
+    products: Vec<GemmProblem>,
     tiles: Tiles<u32>,
     workers: u32,
     timeline: Timeline,
     machine: Machine,
-    prediction: Prediction,
+    /// `None` for several products.
+    prediction: Option<Prediction>,
 }
 
 impl ScheduleArgs {
@@ -82,22 +101,67 @@ impl ScheduleArgs {
         let machine =
             Machine { multiprocessors: self.sms, clustered_multiprocessors: clustered.max(1), ..machine };
         let slots = machine.slots(&plan);
-        let problem = GemmProblem { m: self.m, n: self.n, k: self.k };
-        let call = legal(entry.as_ref(), problem);
-        entry.launch(&call, slots)?;
-        let tiles = entry.tiles(problem);
+        let products = self.products();
+        let form = entry.form();
+        let call = products.first().map(|&first| legal(entry.as_ref(), first));
+        match (form, self.form(), &call) {
+            (is, was, _) if is != was => {
+                return Err(Failure::usage(format!(
+                    "kernel {} is {is:?}, one that is {was:?} was needed for these products",
+                    entry.name()
+                )));
+            }
+            (Form::Single, _, Some(call)) => drop(entry.launch(call, slots)?),
+            _ => {}
+        }
+        let tiles = entry.tiles_of(&products);
         let all = u64::from(tiles.m) * u64::from(tiles.n);
         if all > MOST_TILES {
             return Err(Failure::usage(format!(
-                "--m {} and --n {} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower --m or --n",
-                self.m, self.n
+                "{} and {} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower --m or --n",
+                named("--m", self.m),
+                named("--n", self.n)
             )));
         }
         let workers = entry.workers(tiles, slots);
-        let work = |worker| entry.work(tiles, worker, workers);
+        // Of described products each has a K of its own.
+        let sums = (form == Form::Grouped).then(|| {
+            let of = |problem: &GemmProblem| {
+                let tiles = entry.tiles(*problem);
+                core::iter::repeat_n(tiles.k, (tiles.m * tiles.n) as usize)
+            };
+            products.iter().flat_map(of).collect::<Vec<u32>>()
+        });
+        let work = |worker| -> Box<dyn Iterator<Item = Work<u32>>> {
+            let work = entry.work(tiles, worker, workers);
+            let Some(sums) = sums.clone() else { return work };
+            Box::new(work.map(move |work| Work { k_end: sums[work.m as usize], ..work }))
+        };
         let timeline = Timeline::new(tiles, workers, slots, entry.reduction(), work);
-        let prediction = machine.predict(entry.as_ref(), &call);
-        Ok(Schedule { entry, problem, tiles, workers, timeline, machine, prediction })
+        let prediction = call.filter(|_| form == Form::Single);
+        let prediction = prediction.map(|call| machine.predict(entry.as_ref(), &call));
+        Ok(Schedule { entry, products, tiles, workers, timeline, machine, prediction })
+    }
+
+    /// How the products lie.
+    fn form(&self) -> Form {
+        match (self.batch, &self.experts[..], &self.group[..]) {
+            (Some(_), ..) => Form::Batched,
+            (_, [_, ..], _) => Form::Ragged,
+            (.., [_, ..]) => Form::Grouped,
+            _ => Form::Single,
+        }
+    }
+
+    fn products(&self) -> Vec<GemmProblem> {
+        let [m, n, k] = [self.m, self.n, self.k].map(|extent| extent.unwrap_or(0));
+        let one = GemmProblem { m, n, k };
+        match self.form() {
+            Form::Single => vec![one],
+            Form::Batched => vec![one; self.batch.unwrap_or(1) as usize],
+            Form::Ragged => self.experts.iter().map(|&m| GemmProblem { m, ..one }).collect(),
+            Form::Grouped => self.group.clone(),
+        }
     }
 
     fn print(&self, out: &mut impl Write, schedule: &Schedule) -> io::Result<()> {
@@ -112,6 +176,11 @@ impl ScheduleArgs {
         }
         out.flush()
     }
+}
+
+/// An argument and its value, if it has one.
+fn named(name: &str, value: Option<u32>) -> String {
+    value.map_or_else(|| name.to_owned(), |value| format!("{name} {value}"))
 }
 
 /// A call with matrices whose rows begin at multiples of 16 B, if they have to.
@@ -151,12 +220,12 @@ impl Schedule {
     }
 
     fn divided(&self, work: &Work<u32>) -> bool {
-        work.k_end - work.k_begin < self.tiles.k
+        self.entry.reduction().is_some() && work.k_end - work.k_begin < self.tiles.k
     }
 
     /// What there is to say in numbers.
     fn summary(&self) -> Vec<String> {
-        let Self { entry, problem: GemmProblem { m, n, k }, tiles, workers, timeline, .. } = self;
+        let Self { entry, products, tiles, workers, timeline, .. } = self;
         let plan = entry.plan();
         let [rows, columns] = self.grid();
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
@@ -175,8 +244,9 @@ impl Schedule {
         let waves = f64::from(tiles.m) * f64::from(tiles.n) / f64::from(timeline.slots);
         let mut lines = vec![
             format!(
-                "{} at {m} x {n} x {k} on {} multiprocessors",
+                "{} at {} on {} multiprocessors",
                 entry.name(),
+                what(entry.form(), products),
                 self.machine.multiprocessors
             ),
             format!("dealt to   {}", entry.schedule()),
@@ -196,12 +266,14 @@ impl Schedule {
                 share(added)
             ));
         }
-        let (l2, dram) = (self.prediction.l2 * self.machine.l2, self.prediction.dram * self.machine.dram);
-        lines.push(format!(
-            "traffic    {} from L2 to the multiprocessors, {} between memory and L2 (predicted)",
-            bytes(l2),
-            bytes(dram)
-        ));
+        if let Some(prediction) = &self.prediction {
+            let (l2, dram) = (prediction.l2 * self.machine.l2, prediction.dram * self.machine.dram);
+            lines.push(format!(
+                "traffic    {} from L2 to the multiprocessors, {} between memory and L2 (predicted)",
+                bytes(l2),
+                bytes(dram)
+            ));
+        }
         if plan.swapped() {
             lines.push("operands   exchanged: the kernel's tiles are shown as they lie in D".to_owned());
         }
@@ -236,6 +308,22 @@ fn does(activity: &Activity) -> (&'static str, &Work<u32>) {
         Activity::Multiply(work) => ("multiply", work),
         Activity::Wait(work) => ("wait", work),
         Activity::FixUp(work) => ("add up", work),
+    }
+}
+
+/// The products of a launch in words.
+fn what(form: Form, products: &[GemmProblem]) -> String {
+    let shape = |GemmProblem { m, n, k }| format!("{m} x {n} x {k}");
+    let first = products.first().copied().unwrap_or(GemmProblem { m: 0, n: 0, k: 0 });
+    let count = products.len();
+    match form {
+        Form::Single => shape(first),
+        Form::Batched => format!("{count} of {}", shape(first)),
+        Form::Ragged => {
+            let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
+            format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
+        }
+        Form::Grouped => format!("{count} products of any shapes"),
     }
 }
 

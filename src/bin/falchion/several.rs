@@ -1,9 +1,9 @@
-//! `falchion gemm --batch`, `--rows`: several products in one launch, run and checked.
+//! `falchion gemm --batch`, `--rows`, `--group`: several products in one launch, run and checked.
 
 use std::io::{self, Write};
 
 use collective::Form;
-use falchion::verify::{Format, Products, RunError, SeveralProducts};
+use falchion::verify::{Format, Products, RecordProducts, RunError, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem};
 
 use crate::Failure;
@@ -14,6 +14,8 @@ use crate::engine::{Choice, Chosen};
 pub(crate) struct SeveralArgs<'a> {
     pub(crate) batch: Option<u32>,
     pub(crate) rows: Option<&'a [u32]>,
+    /// Products of any shapes; none for a batch or groups of rows.
+    pub(crate) records: &'a [GemmProblem],
     /// Of each product; M only of a batch.
     pub(crate) problem: GemmProblem,
     pub(crate) format: Format,
@@ -35,12 +37,20 @@ impl SeveralArgs<'_> {
 
     /// The kernel that was named, or one that takes the shape.
     fn kernel(&self) -> Result<Box<dyn AnyGemm>, Failure> {
-        let form = if self.batch.is_some() { Form::Batched } else { Form::Ragged };
-        let most = self.rows.map_or(self.problem.m, |rows| rows.iter().copied().max().unwrap_or(0));
+        let form = match (self.records, self.batch) {
+            ([_, ..], _) => Form::Grouped,
+            (_, Some(_)) => Form::Batched,
+            (_, None) => Form::Ragged,
+        };
+        let rows = self.rows.unwrap_or_default().iter().copied();
+        let rows = rows.chain(self.records.iter().map(|problem| problem.m)).max();
+        let most = rows.unwrap_or(if self.rows.is_some() { 0 } else { self.problem.m });
         let kind = match (form, most <= 16, self.problem.n.is_multiple_of(8)) {
             (Form::Batched, true, _) => "batched-swap16",
             (Form::Batched, false, true) => "batched",
             (Form::Batched, false, false) => "batched-direct",
+            (Form::Grouped, true, _) => "grouped-swap16",
+            (Form::Grouped, false, _) => "grouped",
             (_, true, _) => "ragged-swap16",
             (_, false, true) => "ragged",
             (_, false, false) => "ragged-direct",
@@ -65,6 +75,15 @@ impl SeveralArgs<'_> {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let entry = self.kernel()?;
         let GemmProblem { m, n, k } = self.problem;
+        let records: Vec<_> = self.records.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect();
+        let described = RecordProducts {
+            format: self.format,
+            shapes: records,
+            factors: self.factors,
+            operand_multiple: 8,
+            d_padding: 0,
+            seed: self.seed,
+        };
         let several = SeveralProducts {
             format: self.format,
             products: self.products(),
@@ -81,6 +100,7 @@ impl SeveralArgs<'_> {
         let mut out = io::stdout().lock();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         let products = match (self.batch, self.rows) {
+            _ if !self.records.is_empty() => format!("{} of any shapes", self.records.len()),
             (Some(count), _) => format!("{count} of {m} x {n} x {k}"),
             (None, rows) => {
                 let rows = rows.unwrap_or_default();
@@ -90,17 +110,24 @@ impl SeveralArgs<'_> {
         };
         writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", self.format.name())?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
-        let outcome =
-            several.run(entry.as_ref(), &program, engine.as_mut()).map_err(|error| match error {
-                RunError::Launch(error) => Failure::from(error),
-                RunError::Engine(error) => Failure::from(error),
-            })?;
+        let outcome = match self.records {
+            [] => several.run(entry.as_ref(), &program, engine.as_mut()),
+            _ => described.run(entry.as_ref(), &program, engine.as_mut()),
+        };
+        let outcome = outcome.map_err(|error| match error {
+            RunError::Launch(error) => Failure::from(error),
+            RunError::Engine(error) => Failure::from(error),
+        })?;
+        let operations = match self.records {
+            [] => several.operations(),
+            records => records.iter().map(GemmProblem::operations).sum(),
+        };
         match outcome.time.map(|time| time.as_secs_f64()) {
             Some(seconds) if emulated => {
                 writeln!(out, "time      {seconds:.3} s on this machine's CPU; it says nothing about a GPU")?;
             }
             Some(seconds) => {
-                let rate = several.operations() / seconds / 1e12;
+                let rate = operations / seconds / 1e12;
                 writeln!(
                     out,
                     "time      {:.1} us on the device, {rate:.1} TFLOP/s (one cold run)",

@@ -1,4 +1,5 @@
-//! `falchion bench --suite grouped`: the products of a mixture of experts, in one launch of ours each.
+//! `falchion bench --suite grouped`: the products of a mixture of experts, in one launch of ours each: as groups of rows, and
+//! as products that records in device memory describe.
 //!
 //! Beside our kernels stand a CUDA graph of one cuBLASLt call for each expert that has rows, each with the fastest of its
 //! algorithms for that shape, and one dense product of as many rows: what the experts would cost if all had the same
@@ -7,11 +8,13 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use collective::{Form, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, Experts, GemmProblem, Gpu, Machine, MatrixRef, RaggedCall, Request,
+    AnyGemm, Buffer, Call, Engine, Experts, GemmProblem, Gpu, GroupedCall, Launch, Machine, MatrixRef,
+    RaggedCall, Request, WorkspaceRef,
 };
 
 use super::measure::{Candidate, Protocol};
@@ -59,7 +62,8 @@ impl Layer {
 /// A layer's matrices on a device.
 struct Placed<'l> {
     layer: &'l Layer,
-    buffers: [Buffer; 4],
+    /// A, B, D, the offsets, and the records.
+    buffers: [Buffer; 5],
 }
 
 impl<'l> Placed<'l> {
@@ -79,30 +83,68 @@ impl<'l> Placed<'l> {
         let offsets: Vec<u8> = layer.offsets().iter().flat_map(|offset| offset.to_le_bytes()).collect();
         let offsets = engine.upload(&offsets)?;
         let d = engine.allocate(bytes(m.into(), n))?;
-        Ok(Self { layer, buffers: [a, b, d, offsets] })
+        let records = Self { layer, buffers: [a, b, d, offsets, offsets] }.records();
+        let records = engine.upload(&records)?;
+        Ok(Self { layer, buffers: [a, b, d, offsets, records] })
+    }
+
+    /// A record for each expert, as device memory holds them.
+    fn records(&self) -> Vec<u8> {
+        let Layer { n, k, .. } = *self.layer;
+        let pitches = [k.into(), k.into(), n.into(), n.into()];
+        let record = |(GemmProblem { m, n, k }, [a, b, d]): (GemmProblem, [u64; 3])| {
+            Record { m, n, k, addresses: [a, b, d, d], pitches }.to_bytes()
+        };
+        self.products().into_iter().flat_map(record).collect()
     }
 
     /// All rows: with one expert's weights, or as what a ragged call has.
     fn rows(&self) -> Call {
-        let (problem, [a, b, d, _]) = (self.layer.dense(), self.buffers);
+        let (problem, [a, b, d, ..]) = (self.layer.dense(), self.buffers);
         let at = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
         let GemmProblem { n, k, .. } = problem;
         Call { a: at(a, k), b: at(b, k), d: at(d, n), ..Call::of(problem) }
     }
 
-    fn ragged(&self) -> RaggedCall {
+    fn ragged(&self, workspace: Option<WorkspaceRef>) -> RaggedCall {
         let Layer { rows, n, k } = self.layer;
         let experts = Experts {
             count: rows.len() as u32,
             offsets: self.buffers[3].address,
             b_stride: u64::from(*n) * u64::from(*k),
         };
-        RaggedCall { rows: self.rows(), experts }
+        RaggedCall { rows: Call { workspace, ..self.rows() }, experts }
+    }
+
+    fn grouped(&self, workspace: Option<WorkspaceRef>) -> GroupedCall {
+        let count = self.products().len() as u32;
+        GroupedCall { count, records: self.buffers[4].address, alpha: 1.0, beta: 0.0, workspace }
+    }
+
+    /// The kernel's launch, and the workspace that it needs.
+    fn launch(
+        &self,
+        engine: &mut dyn Engine,
+        entry: &dyn AnyGemm,
+        slots: u32,
+    ) -> Result<(Option<Launch>, Option<WorkspaceRef>), Failure> {
+        let described = entry.form().described();
+        let bytes = if described {
+            entry.workspace_grouped(slots)
+        } else {
+            entry.workspace(self.layer.dense(), slots)
+        };
+        let workspace = engine.workspace(bytes)?;
+        let launch = match described {
+            true => entry.launch_grouped(&self.grouped(workspace), slots)?,
+            false => entry.launch_ragged(&self.ragged(workspace), slots)?,
+        };
+        Ok((launch, workspace))
     }
 
     /// The products one by one: extents, and the addresses of A, B and D. Experts without rows have none.
     fn products(&self) -> Vec<(GemmProblem, [u64; 3])> {
-        let (Layer { rows, n, k }, [a, b, d, _]) = (self.layer, self.buffers);
+        let (Layer { rows, n, k }, [a, b, d, ..]) = (self.layer, self.buffers);
         let bytes = |rows: u32, columns: u32| u64::from(rows) * u64::from(columns) * 2;
         let product = |((expert, &m), first): ((u64, &u32), u32)| {
             let addresses = [
@@ -166,10 +208,13 @@ fn one(
         slots,
     };
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    let mut workspaces = Vec::new();
     for entry in ours(dtype) {
         let program = entry.program()?;
         let slots = gpu.slots(&program)?;
-        let Some(launch) = entry.launch_ragged(&placed.ragged(), slots)? else { continue };
+        let (launch, workspace) = placed.launch(gpu, entry.as_ref(), slots)?;
+        workspaces.extend(workspace);
+        let Some(launch) = launch else { continue };
         let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
         candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
     }
@@ -179,6 +224,7 @@ fn one(
     let program = entry.program()?;
     let slots = gpu.slots(&program)?;
     let workspace = gpu.workspace(entry.workspace(dense, slots))?;
+    workspaces.extend(workspace);
     if let Some(launch) = entry.launch(&Call { workspace, ..placed.rows() }, slots)? {
         let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
         candidates.push(candidate(format!("dense {}", entry.name()), Box::new(prepared), Some(slots)));
@@ -204,7 +250,7 @@ fn one(
         let name = format!("cuBLASLt, graph of {}", graph.launches());
         candidates.push(candidate(name, Box::new(graph), None));
     }
-    let [a, b, d, _] = placed.buffers;
+    let [a, b, d, ..] = placed.buffers;
     if let Some(plan) = &of_all {
         let fastest = plan.fastest(gpu, a.address, b.address, d.address)?;
         let run = plan.with(fastest, a.address, b.address, d.address)?;
@@ -228,7 +274,7 @@ fn one(
         figures.extend(of_state);
     }
     drop(candidates);
-    if let Some(workspace) = workspace {
+    for workspace in workspaces {
         gpu.free(workspace.buffer())?;
     }
     Ok(figures)
@@ -238,7 +284,7 @@ fn one(
 fn ours(dtype: &str) -> Vec<Box<dyn AnyGemm>> {
     let fits = |entry: &dyn AnyGemm| {
         let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
-        entry.form() == collective::Form::Ragged
+        matches!(entry.form(), Form::Ragged | Form::Grouped)
             && entry.element() == dtype
             && plan.majors() == [Major::K; 2]
             && !unaligned
@@ -260,7 +306,7 @@ mod tests {
         assert_eq!(shapes, [(8, 4096, 7168), (8, 7168, 2048), (64, 4096, 7168), (64, 7168, 2048)]);
         assert!(layers.iter().flat_map(|layer| &layer.rows).all(|&rows| rows <= MOST_ROWS));
         assert!(layers.iter().all(|layer| layer.dense().m > 0));
-        assert!(ours("bf16").len() >= 4 && ours("f16").len() >= 4 && ours("f8").is_empty());
+        assert!(ours("bf16").len() >= 9 && ours("f16").len() >= 9 && ours("f8").is_empty());
     }
 
     /// The peer's products, one by one through a dense kernel, and the ragged call of the same memory give the same bits.
@@ -286,7 +332,8 @@ mod tests {
         for entry in ours("bf16") {
             engine.write(d, &vec![0; d.bytes]).expect("memory");
             let program = entry.program().expect("legal");
-            let launch = entry.launch_ragged(&placed.ragged(), 132).expect("legal").expect("rows");
+            let (launch, _) = placed.launch(&mut engine, entry.as_ref(), 132).expect("legal");
+            let launch = launch.expect("rows");
             engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
             assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", entry.name());
         }

@@ -11,7 +11,7 @@ mod launch;
 mod measure;
 mod plot;
 mod report;
-mod suites;
+pub(crate) mod suites;
 
 use std::cell::Cell;
 use std::path::PathBuf;

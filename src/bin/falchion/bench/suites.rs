@@ -106,7 +106,7 @@ pub(super) fn counts(shape: GemmProblem) -> bool {
 }
 
 /// Reads `4096x14336x4096`.
-pub(super) fn parse(text: &str) -> Result<GemmProblem, String> {
+pub(crate) fn parse(text: &str) -> Result<GemmProblem, String> {
     let extents: Vec<u32> = text
         .split(['x', 'X'])
         .map(|part| part.trim().parse().ok().filter(|&extent| extent > 0))

@@ -1,0 +1,117 @@
+//! Tensor maps that a CTA changes when it comes to another product.
+//!
+//! Each CTA has some pairs of maps in global memory, A's and B's, which begin as the templates that the host has encoded. Who
+//! starts the copies takes the next pair for each product, replaces address, extents and stride in it, and hands it from
+//! the generic proxy to the tensormap proxy. There is a pair more than there are stages: when one comes round again, a copy of
+//! each product since has claimed a stage, so the copies that used it before have long landed.
+
+use cute_rs::atom::Major;
+use ptx::{Builder, MapChange, Scope, Special, Value, Var};
+
+use super::Piece;
+use super::multiplier::Side;
+use crate::plan::Plan;
+use crate::record::Described;
+
+/// Bytes of a pair of maps.
+const PAIR_BYTES: u32 = 256;
+
+/// Pairs of a CTA.
+const fn pairs(plan: &Plan) -> u32 {
+    plan.stages + 1
+}
+
+/// Bytes of all maps of a CTA.
+pub(crate) const fn bytes(plan: &Plan) -> u32 {
+    pairs(plan) * PAIR_BYTES
+}
+
+/// A CTA's maps on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct OwnMaps<'f> {
+    /// Where they begin.
+    address: Value<'f, u64>,
+    /// The pair in use.
+    pair: Var<'f, u32>,
+    /// The product it is for, one more than its number; 0 for none.
+    product: Var<'f, u32>,
+}
+
+impl<'f> OwnMaps<'f> {
+    /// Declares the kernel parameter.
+    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
+        let all = f.param::<u64>("maps");
+        let address = all + f.special(Special::CtaX).mul_wide(bytes(plan));
+        Self { address, pair: f.variable(0u32), product: f.variable(0u32) }
+    }
+
+    /// Emitted for the lanes of a warp: copies the templates of A and B to all pairs.
+    pub(super) fn prepare(self, f: &'f Builder, plan: &Plan, templates: [Value<'f, u64>; 2]) {
+        let own = self.address + f.special(Special::Lane).mul_wide(4);
+        for (operand, template) in (0..).zip(templates) {
+            let word = f.tensor_map_word(template);
+            for pair in 0..pairs(plan) {
+                let offset = pair * PAIR_BYTES + operand * (PAIR_BYTES / 2);
+                f.store_global(own, offset.cast_signed(), [word]);
+            }
+        }
+    }
+
+    /// Emitted for a piece: the maps of A and B for its product, which the thread for which `loads` holds makes if it had
+    /// those of another.
+    pub(super) fn of(
+        self,
+        f: &'f Builder,
+        plan: &Plan,
+        piece: Piece<'f>,
+        loads: Option<Value<'f, bool>>,
+    ) -> [Value<'f, u64>; 2] {
+        let maps = |pair: Value<'f, u32>| {
+            let a = self.address + pair.mul_wide(PAIR_BYTES);
+            [a, a + u64::from(PAIR_BYTES / 2)]
+        };
+        if let (Some(record), Some(group)) = (piece.record, piece.group) {
+            let product = group + 1;
+            // Where nothing is summed nothing is copied.
+            let mut changes = product.differs_from(self.product.get()) & piece.k_begin.less_than(piece.k_end);
+            if let Some(loads) = loads {
+                changes = changes & loads;
+            }
+            f.if_(changes, || {
+                let next = self.pair.get() + 1;
+                self.pair.set(next.where_or(next.less_than(pairs(plan)), 0));
+                self.product.set(product);
+                let [m, n, k] = record.extents(f, plan);
+                let operands = record.operands(f, plan);
+                let sides = [(Side::a(plan), m), (Side::b(plan), n)];
+                let maps = maps(self.pair.get());
+                for ((map, (side, mn)), operand) in maps.into_iter().zip(sides).zip(operands) {
+                    replace(f, map, side, operand, [mn, k]);
+                }
+                f.release_tensor_maps(Scope::Gpu);
+                for map in maps {
+                    f.acquire_tensor_map(map, Scope::Gpu);
+                }
+            });
+        }
+        maps(self.pair.get())
+    }
+}
+
+/// Replaces what differs from product to product.
+fn replace<'f>(
+    f: &'f Builder,
+    map: Value<'f, u64>,
+    side: Side,
+    Described { address, pitch }: Described<'f>,
+    [mn, k]: [Value<'f, u32>; 2],
+) {
+    let [inner, outer] = match side.major {
+        Major::K => [k, mn],
+        Major::Mn => [mn, k],
+    };
+    f.replace_tensor_map(map, MapChange::Address(address));
+    f.replace_tensor_map(map, MapChange::Extent(0, inner));
+    f.replace_tensor_map(map, MapChange::Extent(1, outer));
+    f.replace_tensor_map(map, MapChange::Stride(1, pitch * u64::from(side.bits / 8)));
+}

@@ -1,0 +1,93 @@
+//! Products that device memory describes: a record each.
+
+use ptx::{Builder, Value};
+
+use crate::element::Element;
+use crate::plan::Plan;
+
+/// One product of a launch whose products device memory describes: extents, and where the matrices lie.
+///
+/// Nobody checks a record before the kernel reads it. Extents are below 2^31. What a kernel asks of addresses and leading
+/// dimensions in a call it asks of those of every record whose product is not empty.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Record {
+    /// Rows of A, C and D.
+    pub m: u32,
+    /// Columns of B, C and D.
+    pub n: u32,
+    /// Columns of A, rows of B.
+    pub k: u32,
+    /// Device addresses of A, B, C and D; C's is not read where beta is zero.
+    pub addresses: [u64; 4],
+    /// Leading dimensions of A, B, C and D, in elements.
+    pub pitches: [u64; 4],
+}
+
+impl Record {
+    /// Bytes of a record, and what its address must be a multiple of.
+    pub const BYTES: [u32; 2] = [80, 16];
+
+    /// The record as device memory holds it.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES[0] as usize] {
+        let Self { m, n, k, addresses, pitches } = *self;
+        let mut bytes = [0; Self::BYTES[0] as usize];
+        let words = [m, n, k, 0].into_iter().flat_map(u32::to_le_bytes);
+        let wide = addresses.into_iter().chain(pitches).flat_map(u64::to_le_bytes);
+        for (byte, value) in bytes.iter_mut().zip(words.chain(wide)) {
+            *byte = value;
+        }
+        bytes
+    }
+}
+
+/// A record on the device, by its address.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordDevice<'f>(Value<'f, u64>);
+
+/// A matrix of a record.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Described<'f> {
+    pub(crate) address: Value<'f, u64>,
+    /// Elements.
+    pub(crate) pitch: Value<'f, u64>,
+}
+
+impl<'f> RecordDevice<'f> {
+    /// The record at an address.
+    pub fn new(address: Value<'f, u64>) -> Self {
+        Self(address)
+    }
+
+    /// M, N and K in the kernel's eyes.
+    pub fn extents(self, f: &'f Builder, plan: &Plan) -> [Value<'f, u32>; 3] {
+        let [m, n, k, _] = f.load_global_vector::<u32, 4>(self.0, 0);
+        if plan.swapped() { [n, m, k] } else { [m, n, k] }
+    }
+
+    fn matrix(self, f: &'f Builder, index: i32) -> Described<'f> {
+        let [address, pitch] = [16, 48].map(|first| f.load_global::<u64>(self.0, first + 8 * index));
+        Described { address, pitch }
+    }
+
+    /// The kernel's operands.
+    pub(crate) fn operands(self, f: &'f Builder, plan: &Plan) -> [Described<'f>; 2] {
+        let order = if plan.swapped() { [1, 0] } else { [0, 1] };
+        order.map(|index| self.matrix(f, index))
+    }
+
+    pub(crate) fn c(self, f: &'f Builder) -> Described<'f> {
+        self.matrix(f, 2)
+    }
+
+    pub(crate) fn d(self, f: &'f Builder) -> Described<'f> {
+        self.matrix(f, 3)
+    }
+}
+
+impl<'f> Described<'f> {
+    /// Whether rows of so many elements `T` consist of aligned pairs.
+    pub(crate) fn pairs<T: Element>(self, columns: Value<'f, u32>) -> Value<'f, bool> {
+        let bytes = u64::from(T::BITS / 4);
+        (self.address & (bytes - 1)).equals(0) & (self.pitch & 1u64).equals(0) & (columns & 1u32).equals(0)
+    }
+}

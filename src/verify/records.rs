@@ -1,0 +1,136 @@
+//! Products that device memory describes: run in one launch, and compared one by one.
+
+use kernel::{AnyGemm, Buffer, Engine, GroupedCall, Program};
+
+use super::matrix::Fill;
+use super::product::{POISON, Product, RunError, orders};
+use super::several::{GAP, SeveralOutcome};
+use super::{Format, HostMatrix, Order, Sums};
+
+/// Products of any shapes with random matrices, each somewhere in memory.
+#[derive(Clone, Debug)]
+pub struct RecordProducts {
+    /// Element type.
+    pub format: Format,
+    /// M, N and K of each.
+    pub shapes: Vec<[u32; 3]>,
+    /// Factors of the products and of C.
+    pub factors: [f32; 2],
+    /// What the leading dimensions of A and B are rounded up to, in elements.
+    pub operand_multiple: u32,
+    /// Elements added to each row of D.
+    pub d_padding: u32,
+    /// Of the matrices.
+    pub seed: u64,
+}
+
+impl RecordProducts {
+    /// Runs a kernel on an engine and compares every D with the oracle's.
+    ///
+    /// # Errors
+    /// A call that the kernel refuses, or what the engine reports.
+    pub fn run(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+    ) -> Result<SeveralOutcome, RunError> {
+        let mut buffers = Vec::new();
+        let result = self.run_with(entry, program, engine, &mut buffers);
+        for buffer in buffers {
+            // After a fault the device is lost and so is its memory; the fault is what is reported.
+            let _ = engine.free(buffer);
+        }
+        result
+    }
+
+    fn run_with(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        buffers: &mut Vec<Buffer>,
+    ) -> Result<SeveralOutcome, RunError> {
+        let products = self.products(orders(entry));
+        let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
+            let buffer = engine.upload(bytes)?;
+            buffers.push(buffer);
+            Ok(buffer)
+        };
+        // D's regions lie behind each other, each with a guard behind it, and begin at any element.
+        let mut begin = 0;
+        let mut regions = Vec::new();
+        let mut records = Vec::new();
+        for product in &products {
+            let rows = product.a.rows as usize;
+            regions.push(begin..begin + rows * product.d_pitch as usize + GAP);
+            begin += regions[regions.len() - 1].len();
+            let mut record = collective::Record {
+                m: product.a.rows,
+                n: product.b.columns,
+                k: product.a.columns,
+                ..Default::default()
+            };
+            let c = product.c.as_ref().unwrap_or(&product.a);
+            for (i, matrix) in [&product.a, &product.b, c].into_iter().enumerate() {
+                record.addresses[i] = upload(engine, &matrix.bytes())?.address;
+                record.pitches[i] = matrix.pitch.into();
+            }
+            record.pitches[3] = product.d_pitch.into();
+            records.push(record);
+        }
+        let before = vec![POISON; begin];
+        let bytes: Vec<u8> = before.iter().flat_map(|bits| bits.to_le_bytes()).collect();
+        let d = upload(engine, &bytes)?;
+        for (record, region) in records.iter_mut().zip(&regions) {
+            record.addresses[3] = d.address + 2 * region.start as u64;
+        }
+        let bytes: Vec<u8> = records.iter().flat_map(collective::Record::to_bytes).collect();
+        let records = upload(engine, &bytes)?.address;
+        let slots = engine.slots(program)?;
+        let workspace = engine.workspace(entry.workspace_grouped(slots))?;
+        buffers.extend(workspace.map(|workspace| workspace.buffer()));
+        let [alpha, beta] = self.factors;
+        let count = products.len() as u32;
+        let call = GroupedCall { count, records, alpha, beta, workspace };
+        let time = match entry.launch_grouped(&call, slots)? {
+            Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
+            None => None,
+        };
+        let bytes = engine.read(d)?;
+        let after: Vec<u16> =
+            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let mut outcome = SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, d: after.clone() };
+        for (i, (product, region)) in products.iter().zip(regions).enumerate() {
+            let sums = Sums::of(&product.a, &product.b, &|_| ());
+            let (was, is) = (&before[region.clone()], &after[region]);
+            let checked = product.compare(&sums, None, was, is);
+            outcome.ratio = outcome.ratio.max(checked.ratio);
+            outcome.compared += checked.compared;
+            if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
+                outcome.mismatch = Some(format!("product {i}: {mismatch}"));
+            }
+        }
+        Ok(outcome)
+    }
+
+    fn products(&self, [a_order, b_order]: [Order; 2]) -> Vec<Product> {
+        let Self { format, factors: [alpha, beta], operand_multiple, d_padding, .. } = *self;
+        let mut random = fastrand::Rng::with_seed(self.seed);
+        let mut fill = |extents, order, multiple| {
+            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
+        };
+        let product = |&[m, n, k]: &[u32; 3]| Product {
+            a: fill([m, k], a_order, operand_multiple),
+            b: fill([k, n], b_order, operand_multiple),
+            operand_offset: 0,
+            c: Some(fill([m, n], Order::RowMajor, 1)),
+            alpha,
+            beta,
+            d_pitch: n + d_padding,
+            d_offset: 0,
+            in_place: false,
+        };
+        self.shapes.iter().map(product).collect()
+    }
+}
