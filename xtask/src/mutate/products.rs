@@ -1,11 +1,11 @@
 //! The products of a problem as a kernel of any form computes them, and the memory that they need.
 
-use collective::{Form, Producer};
+use collective::{Form, Producer, Record};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{
-    AnyGemm, BatchedCall, Call, Experts, GemmProblem, Launch, LaunchError, MatrixRef, RaggedCall, Strides,
-    WorkspaceRef,
+    AnyGemm, BatchedCall, Call, Experts, GemmProblem, GroupedCall, Launch, LaunchError, MatrixRef,
+    RaggedCall, Strides, WorkspaceRef,
 };
 
 use super::trial::{BYTES, Purpose, Size};
@@ -25,7 +25,7 @@ pub(super) struct Products {
     experts: Experts,
     /// Elements of A, B, C, D, the workspace, and twice the offsets, each in [`BYTES`] bytes.
     pub(super) extents: [usize; 6],
-    /// Where groups begin and end.
+    /// Where groups begin and end, or the words of the record of a product that memory describes.
     pub(super) offsets: Vec<u32>,
 }
 
@@ -52,7 +52,7 @@ impl Products {
         let each = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
         let form = gemm.form();
         let of_each = match form {
-            Form::Single => [1; 4],
+            Form::Single | Form::Grouped => [1; 4],
             Form::Batched => [count(gemm) as usize; 4],
             Form::Ragged => [1, GROUPS as usize, 1, 1],
         };
@@ -65,6 +65,7 @@ impl Products {
         let bytes = match form {
             Form::Batched => gemm.workspace_batched(problem, count(gemm), slots),
             Form::Single | Form::Ragged => gemm.workspace(problem, slots),
+            Form::Grouped => gemm.workspace_grouped(slots),
         };
         let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
         let address = memory.allocate(elements_of_workspace * BYTES);
@@ -80,7 +81,15 @@ impl Products {
         };
         let [a_stride, b_stride, c_stride, d_stride] = each.map(|elements| elements as u64);
         let strides = Strides { a: a_stride, b: b_stride, c: c_stride, d: d_stride };
-        let offsets = vec![0, m / 2 + 3, m / 2 + 3, m];
+        let offsets = match form {
+            Form::Single | Form::Batched | Form::Ragged => vec![0, m / 2 + 3, m / 2 + 3, m],
+            Form::Grouped => {
+                let pitches = [0, 1, 2, 3].map(|at| matrix(at).pitch);
+                let bytes = Record { m, n, k, addresses: places, pitches }.to_bytes();
+                let words = bytes.chunks_exact(4);
+                words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
+            }
+        };
         let extents = [a, b, c, d, elements_of_workspace, 2 * offsets.len()];
         let experts = Experts { count: GROUPS, offsets: memory.allocate(offsets.len() * 4), b_stride };
         Self { call, strides, experts, extents, offsets }
@@ -95,6 +104,11 @@ impl Products {
                 gemm.launch_batched(&BatchedCall { first: call, count: count(gemm), strides }, slots)
             }
             Form::Ragged => gemm.launch_ragged(&RaggedCall { rows: call, experts }, slots),
+            Form::Grouped => {
+                let Call { alpha, beta, workspace, .. } = call;
+                let records = experts.offsets;
+                gemm.launch_grouped(&GroupedCall { count: 1, records, alpha, beta, workspace }, slots)
+            }
         }
     }
 }
