@@ -371,6 +371,9 @@ pub(super) struct Partly<'a, 'f> {
 /// See [`Through`].
 pub(super) type Fill<'a, 'f, T> = &'a dyn Fn(Value<'f, u32>, [&[<T as Element>::Packed<'f>]; 2]);
 
+/// Parts that are computed and stored between two meetings of a warpgroup that has a buffer for each.
+const TOGETHER: usize = 2;
+
 /// One 64-row block of a tile in shared memory and the copies that store it.
 pub(super) struct Staging {
     /// The rows of one buffer.
@@ -417,20 +420,23 @@ impl Staging {
             self.coordinates([m, n >> plan.epilogue.halvings], index)
         };
         let copy = |index: u32| (through.copy)(buffer(index), at(index));
-        // Where there is much to compute and a buffer for each part, the warpgroup meets once before all parts and once behind
-        // them.
+        // Where there is much to compute and a buffer for each part, the warpgroup meets before the first part and behind every
+        // other one. More between two branches the assembler mingles until registers do not suffice.
         if combine.pairs_at_once.is_some() && buffers >= parts && through.partly.is_none() {
-            let first = part(0);
+            let mut first = Some(part(0));
             f.if_(issues, || f.bulk_wait(0, true));
             f.barrier_sync(barrier, 128);
-            fill(0, first);
-            (1..parts).for_each(|index| fill(index, part(index)));
-            f.fence_proxy_async(ProxySpace::Shared);
-            f.barrier_sync(barrier, 128);
-            return f.if_(issues, || {
-                (0..parts).for_each(copy);
-                f.bulk_commit();
-            });
+            for begin in (0..parts).step_by(TOGETHER) {
+                let these = begin..parts.min(begin + TOGETHER as u32);
+                these.clone().for_each(|index| fill(index, first.take().unwrap_or_else(|| part(index))));
+                f.fence_proxy_async(ProxySpace::Shared);
+                f.barrier_sync(barrier, 128);
+                f.if_(issues, || {
+                    these.for_each(copy);
+                    f.bulk_commit();
+                });
+            }
+            return;
         }
         let store = |index: u32, begins: bool, pending: u32, copy: &dyn Fn()| {
             if begins || buffers == 1 {
