@@ -208,7 +208,9 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         let whole = (m + rows).at_most(extent.m) & (n + columns).at_most(extent.n);
         let mut pairs = device.pairs.differs_from(0);
         if let Some(record) = extent.record {
-            pairs = pairs & record.d(f).pairs::<T>(extent.n >> Self::HALVINGS);
+            // Transposed rows are columns of the caller's.
+            let columns = if S::TRANSPOSED { extent.m } else { extent.n };
+            pairs = pairs & record.d(f).pairs::<T>(columns >> Self::HALVINGS);
         }
         f.if_else(whole & pairs, || emit(true), || emit(false));
     }
