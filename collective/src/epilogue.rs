@@ -1,16 +1,21 @@
 //! Collective epilogues: from accumulators to the output in memory.
 
+mod direct;
 mod linear;
 mod parts;
 mod sourced;
+mod staging;
 mod store;
+mod tma;
 mod transposed;
 mod tree;
 
+pub use direct::DirectStore;
 pub use linear::{LinearArguments, LinearCombination};
 pub use sourced::SourcedCombination;
-pub(crate) use store::FIRST_BARRIER;
-pub use store::{Access, Combine, DirectStore, Output, Store, TmaStore, Values};
+pub(crate) use staging::FIRST_BARRIER;
+pub use store::{Access, Combine, Output, Store, Values};
+pub use tma::TmaStore;
 pub use transposed::Transposed;
 pub use tree::{HasTree, TreeEpilogue};
 

@@ -5,7 +5,8 @@ use core::marker::PhantomData;
 use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 
-use super::store::{Access, Combine, DirectStore, Output, Store};
+use super::direct::DirectStore;
+use super::store::{Access, Combine, Output, Store};
 use super::transposed::Line;
 use super::{Epilogue, Extent};
 use crate::element::Element;

@@ -8,7 +8,9 @@ use ptx::{Builder, TensorLoad, Value, Var};
 use typenum::{U2, Unsigned};
 
 use super::linear::LinearArguments;
-use super::store::{Combine, Output, Staging, Store, Through, TmaDevice, TmaStore};
+use super::staging::{Staging, Through};
+use super::store::{Combine, Output, Store};
+use super::tma::{TmaDevice, TmaStore};
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::form::Batch;

@@ -13,9 +13,10 @@ use ptx::{Builder, Value};
 use typenum::Unsigned;
 
 use super::Extent;
-use super::store::{
-    Access, Combine, DirectDevice, DirectStore, Output, Partly, Staging, Store, Through, TmaDevice, TmaStore,
-};
+use super::direct::{DirectDevice, DirectStore};
+use super::staging::{Partly, Staging, Through};
+use super::store::{Access, Combine, Output, Store};
+use super::tma::{TmaDevice, TmaStore};
 use crate::element::Element;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;

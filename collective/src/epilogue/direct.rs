@@ -1,0 +1,160 @@
+//! Registers straight to global memory.
+
+use ptx::abi::Argument;
+use ptx::{Builder, Value};
+
+use super::Extent;
+use super::store::{Access, Combine, Output, Store, element_suffix, row_address};
+use crate::element::Element;
+use crate::form::displaced;
+use crate::mainloop::{Fragment, FragmentRow};
+use crate::plan::Plan;
+use crate::record::Described;
+
+/// A row of D as a thread stores it.
+struct OutputRow<'f> {
+    /// The address of the thread's first element.
+    base: Value<'f, u64>,
+    /// How many columns lie between that and the edge; zero where the row is outside.
+    columns: Value<'f, u32>,
+}
+
+impl<'f> OutputRow<'f> {
+    fn new<T: Element>(
+        device: DirectDevice<'f>,
+        extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        row: &FragmentRow<'f, f32>,
+        halvings: u32,
+    ) -> Self {
+        let mut row = row.part(0, 0);
+        if halvings > 0 {
+            let first = fragment.first[1];
+            row.column = (first >> halvings) + (row.column - first);
+        }
+        let base = row_address::<T>(device.address, device.pitch, &row);
+        Self { base, columns: row.columns_inside(Extent { n: extent.n >> halvings, ..extent }) }
+    }
+
+    /// Stores two neighbouring columns, the first of them counted from the thread's first.
+    fn store<T: Element>(&self, f: &'f Builder, access: Access, column: u32, packed: T::Packed<'f>) {
+        let inside = |column: u32| self.columns.more_than(column);
+        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        if access.pairs && access.whole {
+            T::store_global(f, self.base, offset(column), packed);
+        } else if access.pairs {
+            f.if_(inside(column), || T::store_global(f, self.base, offset(column), packed));
+        } else {
+            for (column, element) in (column..).zip(T::unpack(f, packed)) {
+                f.if_(inside(column), || f.store_global(self.base, offset(column), [element]));
+            }
+        }
+    }
+}
+
+/// Registers to global memory, each thread its own elements; any address and pitch.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectStore;
+
+/// Where [`DirectStore`] stores.
+#[derive(Clone, Copy, Debug)]
+pub struct DirectDevice<'f> {
+    address: Value<'f, u64>,
+    pitch: Value<'f, u64>,
+    /// Bytes from one output to the next, if there are several.
+    batch: Option<Value<'f, u64>>,
+}
+
+impl<'f> DirectDevice<'f> {
+    /// The output of a group.
+    fn of(self, extent: Extent<'f>) -> Self {
+        match extent.record {
+            Some(record) => {
+                let Described { address, pitch } = record.d(self.address.builder());
+                Self { address, pitch, batch: None }
+            }
+            None => Self { address: displaced(self.address, self.batch, extent.group), ..self },
+        }
+    }
+
+    /// D's address and pitch.
+    pub(super) fn place(self, extent: Extent<'f>) -> [Value<'f, u64>; 2] {
+        let Self { address, pitch, .. } = self.of(extent);
+        [address, pitch]
+    }
+}
+
+impl<T: Element> Store<T> for DirectStore {
+    type Device<'f> = DirectDevice<'f>;
+    const STAGED_BITS: u32 = 0;
+    const BUFFERS: u32 = 0;
+    const ALIGNMENT: u64 = (T::BITS / 8) as u64;
+    const USES_PAIRS: bool = true;
+
+    fn suffix() -> String {
+        element_suffix::<T>()
+    }
+
+    fn declare<'f>(f: &'f Builder, plan: &Plan) -> DirectDevice<'f> {
+        if plan.form.described() {
+            return DirectDevice { address: f.constant(0), pitch: f.constant(0), batch: None };
+        }
+        let [address, pitch] = ["d", "d_pitch"].map(|name| f.param(name));
+        DirectDevice { address, pitch, batch: plan.form.outputs().then(|| f.param("d_batch")) }
+    }
+
+    fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
+        if plan.form.described() {
+            return Vec::new();
+        }
+        let mut parameters = vec![output.address.into(), output.pitch.into()];
+        if plan.form.outputs() {
+            parameters.push((output.batch.stride * u64::from(T::BITS / 8)).into());
+        }
+        parameters
+    }
+
+    fn store<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: DirectDevice<'f>,
+        extent: Extent<'f>,
+        fragment: &Fragment<'f, f32>,
+        access: Access,
+        combine: Combine<'_, 'f>,
+    ) {
+        let device = device.of(extent);
+        let start = fragment.start();
+        let halvings = plan.epilogue.halvings;
+        let output =
+            |row: &FragmentRow<'f, f32>| OutputRow::new::<T>(device, extent, fragment, row, halvings);
+        for (block, _) in (0u32..).zip(&fragment.blocks) {
+            let rows = fragment.rows(start, block);
+            if let Some(pairs_at_once) = combine.pairs_at_once {
+                let outputs: Vec<_> = rows.iter().map(output).collect();
+                let parts = rows.first().map_or(0, |row| row.pairs.len()) >> halvings;
+                for first in (0..parts).step_by(pairs_at_once) {
+                    let part: Vec<_> = rows
+                        .iter()
+                        .map(|row| row.part(first << halvings, pairs_at_once << halvings))
+                        .collect();
+                    for (output, pairs) in outputs.iter().zip((combine.values)(block, &part)) {
+                        for (column, pair) in (first as u32 * 8..).step_by(8).zip(pairs) {
+                            output.store::<T>(f, access, column, T::pack(f, pair));
+                        }
+                    }
+                }
+                continue;
+            }
+            for row in rows {
+                let output = output(&row);
+                let values = (combine.values)(block, core::slice::from_ref(&row));
+                for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
+                    output.store::<T>(f, access, pair.column, T::pack(f, values));
+                }
+            }
+        }
+    }
+
+    fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
+}

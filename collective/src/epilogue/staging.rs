@@ -1,0 +1,194 @@
+//! A block of a tile on its way through shared memory: buffers that are filled, and copied from while others are.
+
+use cute_rs::ComposedLayout;
+use cute_rs::atom::tma::TmaTiles;
+use cute_rs::atom::{Major, smem};
+use ptx::{Builder, ProxySpace, Value};
+
+use super::store::Combine;
+use crate::element::Element;
+use crate::mainloop::{Fragment, FragmentRow};
+use crate::plan::{Plan, StagingPlan};
+
+/// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
+pub(crate) const FIRST_BARRIER: u32 = 1;
+
+/// How a part of a block goes through a buffer.
+pub(super) struct Through<'a, 'f, T: Element> {
+    /// Emits the stores of the packed pairs of a thread's two rows into the buffer at a shared address.
+    pub(super) fill: Fill<'a, 'f, T>,
+    /// Emits the copy from there to the output, where the part begins at this row and column.
+    pub(super) copy: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2]),
+    /// What becomes of parts that no copy may store whole; `None` where there are none.
+    pub(super) partly: Option<Partly<'a, 'f>>,
+}
+
+/// How a part is stored behind whose columns those of another group may lie.
+#[derive(Clone, Copy)]
+pub(super) struct Partly<'a, 'f> {
+    /// One past the last column of the own group.
+    pub(super) end: Value<'f, u32>,
+    /// Emitted for all threads of a warpgroup: stores so many columns of the buffer at a shared address to the output, where
+    /// the part begins at this row and column.
+    pub(super) store: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2], Value<'f, u32>),
+}
+
+/// See [`Through`].
+pub(super) type Fill<'a, 'f, T> = &'a dyn Fn(Value<'f, u32>, [&[<T as Element>::Packed<'f>]; 2]);
+
+/// Parts that are computed and stored between two meetings of a warpgroup that has a buffer for each.
+const TOGETHER: usize = 2;
+
+/// One 64-row block of a tile in shared memory and the copies that store it.
+pub(super) struct Staging {
+    /// The rows of one buffer.
+    pub(super) buffer: ComposedLayout,
+    copies: TmaTiles,
+    /// Columns of a buffer.
+    pub(super) columns: u32,
+}
+
+impl Staging {
+    pub(super) fn new<T: Element>(plan: &Plan) -> Self {
+        let (n, mode) = (plan.output_tile_n(), plan.staging.swizzle);
+        let columns = mode.elements(T::BITS);
+        let planned = "the plan has rows of whole 16 bytes";
+        let buffer = smem::tile(Major::K, mode, T::BITS, 64, columns).expect(planned);
+        let copies = TmaTiles::new(Major::K, mode, T::BITS, 64, n).expect(planned);
+        Self { buffer, copies, columns }
+    }
+
+    /// Emits the stores of a warpgroup's part of a tile, buffer by buffer.
+    pub(super) fn store<'f, T: Element>(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        fragment: &Fragment<'f, f32>,
+        combine: Combine<'_, 'f>,
+        through: &Through<'_, 'f, T>,
+    ) {
+        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
+        let base = self.base(plan, fragment.shared, fragment.warpgroup);
+        let (barrier, issues) = (fragment.barrier(), fragment.thread.equals(0));
+
+        let parts = self.parts(plan);
+        let rows = self.rows(plan, fragment);
+        let part = |index| self.packed::<T>(f, plan, &rows, index, combine);
+        let buffer = |index: u32| base + index % buffers * buffer_bytes;
+        let fill = |index: u32, packed: Vec<Vec<T::Packed<'f>>>| {
+            if let [upper, lower] = &packed[..] {
+                (through.fill)(buffer(index), [upper, lower]);
+            }
+        };
+        let at = |index: u32| {
+            let [m, n] = fragment.first;
+            self.coordinates([m, n >> plan.epilogue.halvings], index)
+        };
+        let copy = |index: u32| (through.copy)(buffer(index), at(index));
+        // Where there is much to compute and a buffer for each part, the warpgroup meets before the first part and behind every
+        // other one. More between two branches the assembler mingles until registers do not suffice.
+        if combine.pairs_at_once.is_some() && buffers >= parts && through.partly.is_none() {
+            let mut first = Some(part(0));
+            f.if_(issues, || f.bulk_wait(0, true));
+            f.barrier_sync(barrier, 128);
+            for begin in (0..parts).step_by(TOGETHER) {
+                let these = begin..parts.min(begin + TOGETHER as u32);
+                these.clone().for_each(|index| fill(index, first.take().unwrap_or_else(|| part(index))));
+                f.fence_proxy_async(ProxySpace::Shared);
+                f.barrier_sync(barrier, 128);
+                f.if_(issues, || {
+                    these.for_each(copy);
+                    f.bulk_commit();
+                });
+            }
+            return;
+        }
+        let store = |index: u32, begins: bool, pending: u32, copy: &dyn Fn()| {
+            if begins || buffers == 1 {
+                f.if_(issues, || f.bulk_wait(pending, true));
+                f.barrier_sync(barrier, 128);
+            }
+            fill(index, part(index));
+            f.fence_proxy_async(ProxySpace::Shared);
+            // The barrier that says "filled" also says that the next buffer is free.
+            if index + 1 < parts && buffers > 1 {
+                f.if_(issues, || f.bulk_wait(buffers - 2, true));
+            }
+            f.barrier_sync(barrier, 128);
+            copy();
+        };
+        for index in 0..parts {
+            let copy = || {
+                f.if_(issues, || {
+                    copy(index);
+                    f.bulk_commit();
+                });
+            };
+            let Some(Partly { end, store: by_threads }) = through.partly else {
+                // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
+                // another buffer unless the buffers divide the parts.
+                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
+                store(index, index == 0, pending, &copy);
+                continue;
+            };
+            // Parts behind the end are left out, so that a block's first one meets any part before it.
+            let [_, column] = at(index);
+            let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
+            f.if_(left.more_than(0), || {
+                store(index, index.is_multiple_of(self.copies.count), 0, &|| {
+                    let whole = left.equals(self.columns);
+                    f.if_else(whole, copy, || by_threads(buffer(index), at(index), left));
+                });
+            });
+        }
+    }
+
+    /// Shared address of a warpgroup's first buffer.
+    pub(super) fn base<'f>(
+        &self,
+        plan: &Plan,
+        shared: Value<'f, u32>,
+        warpgroup: Value<'f, u32>,
+    ) -> Value<'f, u32> {
+        let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
+        shared + (warpgroup * (buffers * buffer_bytes) + plan.epilogue_offset)
+    }
+
+    /// Parts of a warpgroup's part of a tile, each of which fills a buffer.
+    pub(super) fn parts(&self, plan: &Plan) -> u32 {
+        plan.blocks() * self.copies.count
+    }
+
+    /// Where a part begins in D, if the warpgroup's part of the tile begins at `first`.
+    pub(super) fn coordinates<'f>(&self, [m, n]: [Value<'f, u32>; 2], index: u32) -> [Value<'f, u32>; 2] {
+        let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
+        [m + block * 64, n + part.k]
+    }
+
+    /// The rows of each block of a fragment.
+    pub(super) fn rows<'f>(
+        &self,
+        plan: &Plan,
+        fragment: &Fragment<'f, f32>,
+    ) -> Vec<Vec<FragmentRow<'f, f32>>> {
+        let start = fragment.start();
+        (0..plan.blocks()).map(|block| fragment.rows(start, block)).collect()
+    }
+
+    /// A part's results, packed, by row.
+    pub(super) fn packed<'f, T: Element>(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        rows: &[Vec<FragmentRow<'f, f32>>],
+        index: u32,
+        combine: Combine<'_, 'f>,
+    ) -> Vec<Vec<T::Packed<'f>>> {
+        let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
+        let (first, pairs) = ((part.k / 8) as usize, self.columns as usize / 8);
+        let halvings = plan.epilogue.halvings;
+        let of_part: Vec<_> =
+            rows[block as usize].iter().map(|row| row.part(first << halvings, pairs << halvings)).collect();
+        combine.packed::<T>(f, block, &of_part)
+    }
+}
