@@ -41,7 +41,7 @@ fn whatever_offsets_say_groups_stay_inside() {
         ("all beyond", vec![99, 100], 15),
     ] {
         for name in
-            ["ragged-bf16-kk", "ragged-fitted-bf16-mk", "ragged-swap16-bf16-kn", "ragged-unaligned-bf16-mk"]
+            ["ragged-bf16-kk", "ragged-fitted-bf16-kn", "ragged-swap16-bf16-kn", "ragged-unaligned-bf16-mk"]
         {
             let entry = kernel::find(name).expect("a catalogue name");
             let program = entry.program().expect("legal");
@@ -89,7 +89,7 @@ fn every_schedule_of_warps_gives_the_same() {
         ("ragged-flat-bf16-kk", products(rows.clone())),
         ("ragged-duo-bf16-kn", products(rows.clone())),
         ("ragged-fitted-bf16-kk", products(rows.clone())),
-        ("ragged-fitted2-bf16-mn", products(rows)),
+        ("ragged-fitted2-bf16-kn", products(rows)),
         ("batched-stream-bf16-kk", SeveralProducts { k: 600, ..products(batch) }),
     ] {
         let entry = kernel::find(name).expect("a catalogue name");

@@ -8,6 +8,7 @@ use collective::{
     Consumer, Element, Epilogue, Extent, FixUp, Form, LinearArguments, Mainloop, MainloopSpec, Piece, Plan,
     Producer, Roles, Share,
 };
+use cute_rs::atom::Major;
 use ptx::{Builder, Entry, Function, Special, Value, Var};
 use scheduler::{Divided, Draw, ReductionKind, TileScheduler, Tiles, Work};
 
@@ -109,6 +110,13 @@ impl<C: GemmConfig> Gemm<C> {
             !(epilogue.split && C::FORM.described()),
             "halves of split weights are found by maps that the host makes, and records say where matrices lie: let gates \
              and ups alternate"
+        );
+        let MainloopSpec { a_major, b_major, producer, .. } = <C::Mainloop as Mainloop>::SPEC;
+        let rows = if epilogue.transposed { b_major } else { a_major };
+        assert!(
+            !(C::FORM.shares_rows() && matches!(rows, Major::Mn) && matches!(producer, Producer::Thread)),
+            "groups of rows begin at any row, and tensor copies at multiples of 16 bytes of a line: use KMajor for A, or \
+             CopyWgmma"
         );
         let separate = matches!(<C::Scheduler as TileScheduler>::REDUCTION, Some(ReductionKind::Separate));
         assert!(

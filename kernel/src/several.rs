@@ -40,7 +40,7 @@ type Exchanged<A, B, T, Shape> = Composed<
 ///
 /// A name is `<kind>-<element>-<A's direction><B's direction>` as in the [`catalogue`](crate::catalogue); the kinds
 /// `batched…` are for products of one shape, the kinds `ragged…` for groups of rows, the kinds
-/// `grouped…` for products that device memory describes.
+/// `grouped…` for products that device memory describes. Groups of rows of a column-major A have kind `ragged-unaligned` alone.
 pub fn several() -> Vec<Box<dyn AnyGemm>> {
     let mut all = Vec::new();
     all_directions::<bf16>(&mut all);
@@ -53,6 +53,24 @@ fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<Box<dyn AnyGemm>>) {
     all_kinds::<KMajor<T>, MnMajor<T>, T>(all);
     all_kinds::<MnMajor<T>, KMajor<T>, T>(all);
     all_kinds::<MnMajor<T>, MnMajor<T>, T>(all);
+    ragged::<KMajor<T>, KMajor<T>, T>(all);
+    ragged::<KMajor<T>, MnMajor<T>, T>(all);
+}
+
+/// Rows of a column-major A begin where no tensor copy can: at any element of a line.
+fn ragged<A, B, T>(all: &mut Vec<Box<dyn AnyGemm>>)
+where
+    A: Operand<Element = T>,
+    B: Operand<Element = T>,
+    T: MultipliesWith<T>,
+{
+    all.push(entry::<Ragged<Staged<A, B, T>>>("ragged"));
+    all.push(entry::<Ragged<Duo<A, B, T>>>("ragged-duo"));
+    all.push(entry::<Ragged<Flat<A, B, T>>>("ragged-flat"));
+    all.push(entry::<Ragged<Medium<A, B, T>>>("ragged-direct"));
+    all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U1, U1>>>>("ragged-fitted"));
+    all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U2, U1>>>>("ragged-fitted2"));
+    all.push(entry::<Ragged<Swap16<A, B, T>>>("ragged-swap16"));
 }
 
 fn all_kinds<A, B, T>(all: &mut Vec<Box<dyn AnyGemm>>)
@@ -66,13 +84,6 @@ where
     all.push(entry::<Batched<Stream<A, B, T>>>("batched-stream"));
     all.push(entry::<Batched<Swap16<A, B, T>>>("batched-swap16"));
     all.push(entry::<Batched<Unaligned<A, B, T>>>("batched-unaligned"));
-    all.push(entry::<Ragged<Staged<A, B, T>>>("ragged"));
-    all.push(entry::<Ragged<Duo<A, B, T>>>("ragged-duo"));
-    all.push(entry::<Ragged<Flat<A, B, T>>>("ragged-flat"));
-    all.push(entry::<Ragged<Medium<A, B, T>>>("ragged-direct"));
-    all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U1, U1>>>>("ragged-fitted"));
-    all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U2, U1>>>>("ragged-fitted2"));
-    all.push(entry::<Ragged<Swap16<A, B, T>>>("ragged-swap16"));
     all.push(entry::<Ragged<Unaligned<A, B, T>>>("ragged-unaligned"));
     all.push(entry::<PointerArray<Large<A, B, T>>>("grouped"));
     all.push(entry::<PointerArray<Medium<A, B, T>>>("grouped-medium"));
