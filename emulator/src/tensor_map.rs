@@ -18,7 +18,7 @@ pub(crate) struct Map {
     /// Bits that the swizzle exchanges: 0 to 3.
     pub(crate) swizzle: u32,
     address: u64,
-    dims: [u64; 5],
+    pub(crate) dims: [u64; 5],
     /// Bytes; the first is the element's.
     strides: [u64; 5],
     /// Elements of the box that a copy takes.

@@ -451,6 +451,31 @@ pub enum Fault {
         /// Whether the map is an im2col map.
         im2col: bool,
     },
+    /// A tensor copy whose first coordinate is no multiple of 16 bytes.
+    TensorAlignment {
+        /// The coordinate.
+        at: i64,
+        /// Bytes of an element.
+        bytes: u32,
+    },
+    /// A tensor store or reduction that begins before the tensor.
+    TensorBefore {
+        /// Which dimension, 0 the innermost.
+        dim: u32,
+        /// The coordinate.
+        at: i64,
+    },
+    /// An im2col store through a map whose bounding box is not inside of the tensor.
+    Im2colBounds {
+        /// Which dimension of pixels, 0 the width.
+        dim: u32,
+        /// The bounding box's first coordinate.
+        low: i64,
+        /// Its last.
+        high: i64,
+        /// The tensor's extent.
+        extent: u64,
+    },
     /// A copy in im2col mode whose base lies outside of its map's bounding box.
     Im2colBase {
         /// Which dimension of pixels, 0 the width.

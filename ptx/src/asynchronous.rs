@@ -226,7 +226,8 @@ impl Builder {
         self.emit(Inst::PrefetchTensorMap { map: map.operand() });
     }
 
-    /// Starts the copy of the box at `coords` (elements, innermost first) into shared memory.
+    /// Starts the copy of the box at `coords` (elements, innermost first) into shared memory. The first coordinate is a
+    /// multiple of 16 bytes, or the hardware traps; any may be negative.
     #[track_caller]
     pub fn tensor_load<'f, const D: usize>(&'f self, load: TensorLoad<'f>, coords: [Value<'f, i32>; D]) {
         self.emit(Inst::TensorLoad {
@@ -239,7 +240,8 @@ impl Builder {
         });
     }
 
-    /// Starts the copy of a box from shared memory to `coords` (elements, innermost first).
+    /// Starts the copy of a box from shared memory to `coords` (elements, innermost first). None may be negative, and the
+    /// first is a multiple of 16 bytes, or the hardware traps.
     #[track_caller]
     pub fn tensor_store<'f, const D: usize>(
         &'f self,

@@ -142,6 +142,10 @@ impl Machine<'_> {
                 let (map, coordinates) = (map.rank as u32, coords.len() as u32);
                 return Err(Fault::TensorRank { map, coordinates }.lane(lane));
             }
+            let (at, bytes) = (starts[lane][0], map.element.bytes());
+            if at * i64::from(bytes) % i64::from(LINE_ALIGNMENT) != 0 {
+                return Err(Fault::TensorAlignment { at, bytes }.lane(lane));
+            }
             if im2col {
                 placed(&mut map, &starts[lane], offsets[lane]).map_err(|fault| fault.lane(lane))?;
             }
@@ -318,6 +322,7 @@ impl Machine<'_> {
     ) -> Result<(), Fault> {
         let alignment = boxed.alignment();
         let Boxed { lane, map, map_at, start } = boxed;
+        begins_inside(&map, &start)?;
         let cta = self.warps[warp].cta;
         let source = self.ctas[cta].own(source)?;
         let shared = &mut self.ctas[cta].shared;
@@ -423,6 +428,22 @@ impl Machine<'_> {
         }
         Ok(Flow::Next)
     }
+}
+
+/// Refuses a store that begins before the tensor, or whose bases do not all lie inside of it, as the hardware does. A box
+/// may end behind the tensor.
+fn begins_inside(map: &Map, start: &[i64; 5]) -> Result<(), Fault> {
+    if let Some(dim) = start.iter().position(|&at| at < 0) {
+        return Err(Fault::TensorBefore { dim: dim as u32, at: start[dim] });
+    }
+    let Some(walk) = &map.walk else { return Ok(()) };
+    for dim in 0..map.rank - 2 {
+        let ((low, high), extent) = (walk.bounds[dim], map.dims[dim + 1]);
+        if low < 0 || high >= extent as i64 {
+            return Err(Fault::Im2colBounds { dim: dim as u32, low, high, extent });
+        }
+    }
+    Ok(())
 }
 
 /// Takes a store's source for reading; what lies outside of the tensor is not written anywhere and may hold

@@ -308,6 +308,17 @@ impl fmt::Display for Fault {
             Self::TensorMode { im2col: false } => {
                 write!(f, "a tensor copy in im2col mode through a tiled tensor map")
             }
+            Self::TensorAlignment { at, bytes } => write!(
+                f,
+                "a tensor copy that begins at element {at} of {bytes} B in the innermost dimension, which is no multiple of 16 B"
+            ),
+            Self::TensorBefore { dim, at } => {
+                write!(f, "a tensor store that begins at {at} in dimension {dim}, before the tensor")
+            }
+            Self::Im2colBounds { dim, low, high, extent } => write!(
+                f,
+                "an im2col store through a map whose bounding box, {low} to {high} in pixel dimension {dim}, is not inside of the tensor's {extent}"
+            ),
             Self::Im2colBase { dim, base, low, high } => write!(
                 f,
                 "the base {base} of an im2col copy lies outside of the bounding box, {low} to {high} in pixel dimension {dim}"

@@ -562,7 +562,7 @@ impl<'f> Generator<'_, 'f> {
             1 => (self.out + 1024).operand(),
             _ => self.map.operand(),
         };
-        let coords = self.operands(Type::S32, 2);
+        let coords = self.starts();
         let (shared, barrier) = (self.shared(), self.barrier());
         let inst = match self.below(14) {
             12 | 13 => return self.pixels(),
@@ -580,12 +580,22 @@ impl<'f> Generator<'_, 'f> {
         self.f.emit(inst);
     }
 
+    /// Where a box of two dimensions begins, mostly at a multiple of 16 bytes.
+    fn starts(&mut self) -> Vec<Operand> {
+        let start = |of: &mut Self| match of.below(8) {
+            0 => of.operand(Type::S32),
+            1 => Operand::Imm((-8i64).cast_unsigned() & 0xFFFF_FFFF),
+            _ => Operand::Imm((8 * of.below(3)).into()),
+        };
+        vec![start(self), start(self)]
+    }
+
     fn bulk(&mut self) {
         let (dst, src, barrier, line) = (self.shared(), self.shared(), self.barrier(), self.global());
         let bytes = if self.below(6) == 0 { self.operand(Type::U32) } else { Operand::Imm(64) };
         let (op, ty): (AtomicOp, AtomicType) = (self.pick(&AtomicOp::ALL), self.pick(&AtomicType::ALL));
         let reduce = self.flag().then_some(Reduction { op, ty });
-        let (map, coords) = (self.map.operand(), self.operands(Type::S32, 2));
+        let (map, coords) = (self.map.operand(), self.starts());
         let word = self.pick(&[Type::U32, Type::F32, Type::U64]);
         let bulk = match self.below(8) {
             0 | 1 => {

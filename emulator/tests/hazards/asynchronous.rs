@@ -297,6 +297,37 @@ pub(crate) fn cases() -> Vec<Case> {
             |f| matches!(f, Fault::TensorRank { map: 2, coordinates: 3 }),
         ),
         Case::new(
+            "a tensor load that begins inside of 16 bytes",
+            32,
+            |k| {
+                k.init();
+                let load =
+                    TensorLoad { map: k.map, dst: k.base, barrier: k.barrier(), multicast: None, hint: None };
+                k.once(|| {
+                    k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES);
+                    // Before the tensor, which a load may begin.
+                    let inner = k.f.constant(if k.broken { -4 } else { -8 });
+                    k.f.tensor_load(load, [inner, k.f.constant(-1)]);
+                });
+                k.f.mbarrier_wait(k.barrier(), 0);
+            },
+            |f| matches!(f, Fault::TensorAlignment { at: -4, bytes: 2 }),
+        ),
+        Case::new(
+            "a tensor store that begins before the tensor",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                k.once(|| {
+                    let row = k.f.constant(if k.broken { -1 } else { 7 });
+                    k.f.tensor_store(k.out_map, k.base, [k.f.constant(0), row]);
+                    k.f.bulk_commit();
+                    k.f.bulk_wait(0, true);
+                });
+            },
+            |f| matches!(f, Fault::TensorBefore { dim: 1, at: -1 }),
+        ),
+        Case::new(
             "a box that is not aligned",
             32,
             |k| {

@@ -89,17 +89,29 @@ pub(crate) fn cases() -> Vec<Case> {
             |k| {
                 k.zero(BOX_BYTES);
                 k.once(|| {
-                    let coords = [0, -1, -1, 0].map(|coord| k.f.constant(coord));
-                    k.f.im2col_store(k.out_pixels, k.base, coords, None);
+                    k.f.im2col_store(k.out_pixels, k.base, [k.f.constant(0); 4], None);
                     k.f.bulk_commit();
                     if !k.broken {
                         k.f.bulk_wait(0, true);
                     }
-                    // Pixel 3 is base (0, 0): the one of the image that the tensor has.
                     k.f.store_shared(k.base + 3 * 128, 0, [k.thread]);
                 });
             },
             |fault| matches!(fault, Fault::SharedInFlight { .. }),
+        ),
+        Case::new(
+            "an im2col store through a bounding box that is not inside of the tensor",
+            32,
+            |k| {
+                k.zero(BOX_BYTES);
+                k.once(|| {
+                    let map = if k.broken { k.pixels } else { k.out_pixels };
+                    k.f.im2col_store(map, k.base, [k.f.constant(0); 4], None);
+                    k.f.bulk_commit();
+                    k.f.bulk_wait(0, false);
+                });
+            },
+            |fault| matches!(fault, Fault::Im2colBounds { dim: 0, low: -1, high: 0, extent: 2 }),
         ),
     ]
 }

@@ -94,7 +94,9 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         steps: vec![1, 1],
         swizzle: TensorSwizzle::B128,
     };
-    let (tiled, walked) = ([map(data), map(out)], [pixels(data), pixels(out)]);
+    // A store's bounding box must lie inside of the tensor.
+    let stored = Im2colMap { lower: vec![0, 0], upper: vec![0, 0], ..pixels(out) };
+    let (tiled, walked) = ([map(data), map(out)], [pixels(data), stored]);
     let mut arguments: Vec<Argument> = vec![data.into(), out.into(), flag.into()];
     arguments.extend(tiled.into_iter().map(Argument::from));
     arguments.extend(walked.into_iter().map(Argument::from));

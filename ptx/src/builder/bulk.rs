@@ -78,7 +78,8 @@ impl Builder {
         self.emit(Inst::Bulk(Bulk::Prefetch { src: src.operand(), bytes: bytes.operand() }));
     }
 
-    /// Starts the combination of a box in shared memory with the tensor's at `coords` (elements, innermost first).
+    /// Starts the combination of a box in shared memory with the tensor's at `coords` (elements, innermost first), under the
+    /// rules of [`tensor_store`](Self::tensor_store).
     #[track_caller]
     pub fn tensor_reduce<'f, const D: usize>(
         &'f self,

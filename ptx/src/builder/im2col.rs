@@ -27,7 +27,8 @@ impl Builder {
     }
 
     /// Starts the copy of pixels from shared memory to the base at `coords` (channel, width.., image) and on, or with
-    /// `reduce` their combination with the tensor's.
+    /// `reduce` their combination with the tensor's. The bounding box lies inside of the tensor, no coordinate is negative,
+    /// and the first is a multiple of 16 bytes, or the hardware traps.
     #[track_caller]
     pub fn im2col_store<'f, const D: usize>(
         &'f self,

@@ -328,11 +328,14 @@ pub(super) fn tensor<M: Into<Argument>>(
     }
 }
 
-/// The tensors of the boxes' forms: extents and box of each rank, in words, clipped on both sides.
-fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, Vec<i32>) {
+/// The tensors of the boxes' forms: extents and box of each rank, in words, and where a load and a store begin. A load is
+/// clipped on both sides, a store at the tensor's end alone: it must not begin before the tensor.
+fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<i32>; 2]) {
     let extents = [60, 5, 3, 2, 2];
     let boxes = [swizzle.span().map_or(20, |span| span / 4), 4, 2, 2, 1];
-    let starts = [if swizzle == TensorSwizzle::None { 44 } else { -3 }, -1, 2, -1, 1];
+    // The innermost start is a multiple of 16 bytes.
+    let load = [if swizzle == TensorSwizzle::None { 44 } else { -4 }, -1, 2, -1, 1];
+    let store = [if swizzle == TensorSwizzle::None { 44 } else { 56 }, 3, 2, 1, 1];
     let mut strides = vec![256u64];
     for dim in 1..4 {
         strides.push(strides[dim - 1] * extents[dim]);
@@ -345,7 +348,7 @@ fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, Vec<i
         box_dims: boxes[..rank].to_vec(),
         swizzle,
     };
-    (map, starts[..rank].to_vec())
+    (map, [load, store].map(|starts| starts[..rank].to_vec()))
 }
 
 /// Bytes of the tensor of rank 5.
@@ -381,10 +384,9 @@ fn boxes() -> Vec<Form> {
             if rank == 1 && swizzle != TensorSwizzle::None {
                 continue;
             }
-            let (map, starts) = shape(rank, swizzle, 0);
+            let (map, [load_starts, store_starts]) = shape(rank, swizzle, 0);
             let bytes = u32::try_from(map.box_bytes()).unwrap_or(0);
             let whole = bytes.next_multiple_of(128);
-            let load_starts = starts.clone();
             let load: Body = Box::new(move |f, [_, output], shared| {
                 let map = f.tensor_map("map");
                 // Bytes that the box does not fill are zeros.
@@ -415,7 +417,7 @@ fn boxes() -> Vec<Form> {
                 }
                 fill(f, input, shared, whole);
                 f.if_(first(f), || {
-                    tensor_store(f, map, shared, &starts);
+                    tensor_store(f, map, shared, &store_starts);
                     finished(f);
                 });
             });

@@ -30,8 +30,16 @@ struct Copy {
     offset: Vec<u16>,
 }
 
+/// Corners of a bounding box.
+type Corners = [[i32; 3]; 2];
+
+/// The bounding box of a load reaches out of the tensor.
+const AROUND: Corners = [[-2, -1, -1], [1, 0, 0]];
+/// That of a store must not, on neither side.
+const INSIDE: Corners = [[0; 3], [-1, 0, 0]];
+
 /// A copy in a rank, from the second base of each dimension on, with steps and a filter offset or without.
-fn copy(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Copy {
+fn copy(rank: usize, swizzle: TensorSwizzle, [lower, upper]: Corners, moved: bool) -> Copy {
     let spatial = rank - 2;
     let channels = swizzle.span().map_or(20, |span| span / 4);
     let mut dims: Vec<u64> = EXTENTS[..rank - 1].iter().map(|&extent| extent as u64).collect();
@@ -40,7 +48,7 @@ fn copy(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Copy {
     for dim in 1..rank - 1 {
         strides.push(strides[dim - 1] * dims[dim]);
     }
-    let (lower, steps) = ([-2, -1, -1][..spatial].to_vec(), if moved { [2, 1, 2] } else { [1, 2, 1] });
+    let (lower, steps) = (lower[..spatial].to_vec(), if moved { [2, 1, 2] } else { [1, 2, 1] });
     let steps = steps[..spatial].to_vec();
     let second = lower.iter().zip(&steps).map(|(&lower, &step): (&i32, &u32)| lower + step as i32);
     // The last channels of a pixel are outside.
@@ -52,7 +60,7 @@ fn copy(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Copy {
         dims,
         strides,
         lower,
-        upper: [1, 0, 0][..spatial].to_vec(),
+        upper: upper[..spatial].to_vec(),
         channels,
         pixels: PIXELS,
         steps,
@@ -162,7 +170,7 @@ pub(super) fn forms() -> Vec<Form> {
 }
 
 fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Form {
-    let copied = copy(rank, swizzle, moved);
+    let copied = copy(rank, swizzle, AROUND, moved);
     let bytes = copied.map.box_bytes() as u32;
     let whole = bytes.next_multiple_of(128);
     let own = copied.clone();
@@ -199,7 +207,7 @@ fn load(rank: usize, swizzle: TensorSwizzle, moved: bool) -> Form {
 }
 
 fn store(rank: usize, swizzle: TensorSwizzle, reduce: Option<AtomicOp>) -> Form {
-    let copied = copy(rank, swizzle, false);
+    let copied = copy(rank, swizzle, INSIDE, false);
     let whole = (copied.map.box_bytes() as u32).next_multiple_of(128);
     let own = copied.clone();
     let body: Body = Box::new(move |f, [input, output], shared| {
