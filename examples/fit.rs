@@ -3,6 +3,7 @@
 //! ```sh
 //! falchion bench --suite selection --all-configs --json kk.json   # on the card
 //! cargo run --release --example fit -- 3000 kk.json               # anywhere
+//! cargo run --release --example fit -- 0 kk.json moved=11 seed=3  # from other numbers, or by other steps
 //! ```
 //!
 //! A random walk over `kernel::Machine`'s numbers, from those of an H200. It lowers the error of predicted times, in
@@ -17,26 +18,31 @@ use serde_json::Value;
 /// A number of the machine.
 type Number = fn(&mut Machine) -> &mut f64;
 
-const NUMBERS: &[Number] = &[
-    |machine| &mut machine.cycles,
-    |machine| &mut machine.throttle,
-    |machine| &mut machine.step_alone,
-    |machine| &mut machine.step_shared,
-    |machine| &mut machine.latency,
-    |machine| &mut machine.launch,
-    |machine| &mut machine.start,
-    |machine| &mut machine.l2,
-    |machine| &mut machine.part_sectors,
-    |machine| &mut machine.part_lines,
-    |machine| &mut machine.l2_bytes,
-    |machine| &mut machine.dram,
-    |machine| &mut machine.direct,
-    |machine| &mut machine.direct_bytes,
-    |machine| &mut machine.odd_rows,
-    |machine| &mut machine.staged,
-    |machine| &mut machine.exchanged,
-    |machine| &mut machine.meeting,
-    |machine| &mut machine.sharpness,
+const NUMBERS: &[(&str, Number)] = &[
+    ("cycles", |machine| &mut machine.cycles),
+    ("throttle", |machine| &mut machine.throttle),
+    ("moved", |machine| &mut machine.moved),
+    ("step_alone", |machine| &mut machine.step_alone),
+    ("step_shared", |machine| &mut machine.step_shared),
+    ("coupled", |machine| &mut machine.coupled),
+    ("latency", |machine| &mut machine.latency),
+    ("clustered_latency", |machine| &mut machine.clustered_latency),
+    ("launch", |machine| &mut machine.launch),
+    ("clustered_launch", |machine| &mut machine.clustered_launch),
+    ("start", |machine| &mut machine.start),
+    ("l2", |machine| &mut machine.l2),
+    ("part_sectors", |machine| &mut machine.part_sectors),
+    ("part_lines", |machine| &mut machine.part_lines),
+    ("l2_bytes", |machine| &mut machine.l2_bytes),
+    ("dram", |machine| &mut machine.dram),
+    ("direct", |machine| &mut machine.direct),
+    ("direct_bytes", |machine| &mut machine.direct_bytes),
+    ("odd_rows", |machine| &mut machine.odd_rows),
+    ("staged", |machine| &mut machine.staged),
+    ("draw", |machine| &mut machine.draw),
+    ("exchanged", |machine| &mut machine.exchanged),
+    ("meeting", |machine| &mut machine.meeting),
+    ("sharpness", |machine| &mut machine.sharpness),
 ];
 
 /// Beyond this, the softened maximum is the maximum.
@@ -156,24 +162,30 @@ impl Records {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "usage: fit STEPS RECORD.json...";
+    let usage = "usage: fit STEPS RECORD.json... [NUMBER=VALUE...] [seed=SEED]";
     let steps: usize = arguments.next().ok_or(usage)?.parse()?;
-    let mut records = Records::default();
-    for path in arguments {
-        records.read(&path)?;
+    let (mut records, mut machine, mut seed) = (Records::default(), Machine::h200(), 7);
+    for argument in arguments {
+        match argument.split_once('=') {
+            Some(("seed", value)) => seed = value.parse()?,
+            Some((name, value)) => {
+                let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name).ok_or(usage)?;
+                *number(&mut machine) = value.parse()?;
+            }
+            None => records.read(&argument)?,
+        }
     }
     if records.cases.is_empty() {
         return Err(usage.into());
     }
-    let mut machine = Machine::h200();
     let mut fit = records.fit(&machine, false);
-    let mut random = fastrand::Rng::with_seed(7);
+    let mut random = fastrand::Rng::with_seed(seed);
     for step in 0..steps {
         let mut trial = machine;
         let reach = if step % 3 == 0 { 0.5 } else { 0.1 };
         for _ in 0..=random.usize(0..3) {
             let number = random.usize(0..NUMBERS.len());
-            *NUMBERS[number](&mut trial) *= 1.0 + (random.f64() - 0.5) * reach;
+            *NUMBERS[number].1(&mut trial) *= 1.0 + (random.f64() - 0.5) * reach;
         }
         trial.sharpness = trial.sharpness.min(SHARPEST);
         let tried = records.fit(&trial, false);

@@ -164,7 +164,7 @@ pub struct Verdict {
     pub emulator_mismatches: usize,
     /// Elements of the GPU that differ from the emulator; `None` without a GPU.
     pub gpu_mismatches: Option<usize>,
-    /// FNV-1a of the GPU's outputs, else of the emulator's.
+    /// FNV-1a of the GPU's outputs, else of the emulator's, with zeros where the outcome is left open.
     pub digest: String,
     /// The first differences of each case and reference.
     pub differences: Vec<Difference>,
@@ -270,6 +270,19 @@ impl Prepared<'_> {
         Ok(own.copied().collect())
     }
 
+    /// Outputs with zeros where the outcome is left open.
+    fn defined(&self, outputs: &[u8]) -> Vec<u8> {
+        let mut outputs = outputs.to_vec();
+        for (case, outputs) in self.cases.iter().zip(outputs.chunks_mut(self.form.output_bytes.max(1))) {
+            for (at, element) in outputs.chunks_mut(self.form.element_bytes).enumerate() {
+                if case.defined.as_ref().is_some_and(|flags| !flags[at]) {
+                    element.fill(0);
+                }
+            }
+        }
+        outputs
+    }
+
     /// Runs the cases in the emulator and compares: with what is expected, and `gpu`'s outputs with the emulator's.
     ///
     /// # Errors
@@ -284,7 +297,7 @@ impl Prepared<'_> {
             elements: emulated.len() / element,
             emulator_mismatches: 0,
             gpu_mismatches: gpu.map(|_| 0),
-            digest: format!("{:016x}", fnv(gpu.unwrap_or(&emulated))),
+            digest: format!("{:016x}", fnv(&self.defined(gpu.unwrap_or(&emulated)))),
             differences: Vec::new(),
         };
         if let Some(gpu) = gpu

@@ -15,20 +15,26 @@ pub struct Machine {
     pub cycles: f64,
     /// By how much a multiplication takes longer when all multiprocessors multiply without pause: power.
     pub throttle: f64,
+    /// By how much more for each element of A and B that a multiply-add needs brought to its multiprocessor: a tile of m x n
+    /// needs 1 / m + 1 / n.
+    pub moved: f64,
     /// Microseconds from one k-tile to the next beside the multiplication, in tiles of 64 rows.
     pub step_alone: f64,
     /// The same in taller tiles, whose instructions cover each other's waits.
     pub step_shared: f64,
     /// By how much a k-tile takes longer where consumers take turns in clusters: a CTA waits for the turns of the others.
-    /// From six shapes, none of them in the records.
     pub coupled: f64,
     /// Bytes a microsecond that one CTA's threads copy into shared memory in pieces of 16, 8, 4 and fewer bytes. Those of
     /// fewer than 16 are not measured, but estimates from the instructions that it takes.
     pub copied: [f64; 4],
     /// Microseconds from asking for a tile to having it.
     pub latency: f64,
+    /// By how much longer that takes in clusters, where the stage must be free in every CTA that gets a part of the tile.
+    pub clustered_latency: f64,
     /// Microseconds from one kernel of a stream to the first multiplication of the next.
     pub launch: f64,
+    /// Microseconds more until clusters of several CTAs have begun, and until they have ended together.
+    pub clustered_launch: f64,
     /// Microseconds that a CTA takes to begin where another has ended.
     pub start: f64,
     /// Bytes a microsecond from L2 to all multiprocessors.
@@ -49,7 +55,7 @@ pub struct Machine {
     pub odd_rows: f64,
     /// Elements of D a microsecond that one CTA converts into shared memory, from where copies take them.
     pub staged: f64,
-    /// Microseconds that a tile takes longer where its number is drawn. Not measured: an estimate.
+    /// Microseconds that a tile takes longer where its number is drawn.
     pub draw: f64,
     /// Elements of sums a microsecond that one CTA writes for another, or adds up.
     pub exchanged: f64,
@@ -72,28 +78,31 @@ impl Machine {
         Self {
             multiprocessors: 132,
             clustered_multiprocessors: 120,
-            cycles: 1770.0,
-            throttle: 0.121,
-            step_alone: 0.0098,
-            step_shared: 0.000_54,
-            coupled: 1.07,
+            cycles: 1736.0,
+            throttle: 0.01,
+            moved: 10.0,
+            step_alone: 0.0048,
+            step_shared: 0.000_25,
+            coupled: 1.1,
             copied: [66e3, 30e3, 16e3, 5e3],
-            latency: 1.65,
-            launch: 2.39,
-            start: 0.79,
-            l2: 13.0e6,
-            part_sectors: 2.43,
-            part_lines: 1.34,
-            l2_bytes: 13.2e6,
-            dram: 3.93e6,
-            direct: 6880.0,
-            direct_bytes: 1.38e6,
-            odd_rows: 0.32,
-            staged: 20_100.0,
-            draw: 0.05,
-            exchanged: 9040.0,
-            meeting: 1.92,
-            sharpness: 5.6,
+            latency: 1.31,
+            clustered_latency: 0.134,
+            launch: 2.08,
+            clustered_launch: 0.58,
+            start: 1.23,
+            l2: 13.2e6,
+            part_sectors: 2.25,
+            part_lines: 1.35,
+            l2_bytes: 12.1e6,
+            dram: 3.75e6,
+            direct: 7050.0,
+            direct_bytes: 1.26e6,
+            odd_rows: 0.33,
+            staged: 22_100.0,
+            draw: 0.04,
+            exchanged: 10_200.0,
+            meeting: 5.7,
+            sharpness: 5.45,
         }
     }
 

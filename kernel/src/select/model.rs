@@ -77,7 +77,9 @@ impl Machine {
         let math: f64 =
             times.iter().map(|lane| lane.multiply).sum::<f64>() * scale * step.math / step.seconds;
         let load = if busiest > 0.0 { math / (lanes_at_once * busiest) } else { 0.0 };
-        let slower = self.throttle * load * multiply;
+        let [m, n, _] = plan.mainloop.tile;
+        let power = self.throttle + self.moved * (1.0 / f64::from(m) + 1.0 / f64::from(n));
+        let slower = power * load * multiply;
 
         let starts = most(|lane| lane.starts as f64 - 1.0).max(0.0) * self.start;
         let traffic = traffic(self, plan, &lanes, call, tiles);
@@ -87,12 +89,13 @@ impl Machine {
         let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
         let stores =
             if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(plan, call) } else { 0.0 };
+        let launch = self.launch + if plan.cluster_size() > 1 { self.clustered_launch } else { 0.0 };
         let resources = [busiest + slower + starts, l2 + stores, dram];
         let norm: f64 = resources.iter().map(|time| time.powf(self.sharpness)).sum();
         Prediction {
-            microseconds: self.launch + norm.powf(1.0 / self.sharpness),
+            microseconds: launch + norm.powf(1.0 / self.sharpness),
             waves: all / f64::from(slots),
-            launch: self.launch + starts,
+            launch: launch + starts,
             multiply: multiply + slower,
             epilogue: busiest - multiply,
             idle: (busiest - total / lanes_at_once).max(0.0),
@@ -109,8 +112,10 @@ impl Machine {
         // CTAs of one multiprocessor share its tensor cores.
         let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
         let wait = if m > 64 { self.step_shared } else { self.step_alone };
-        let seconds = (math + wait).max(self.latency / f64::from(plan.stages));
-        let coupled = plan.turns() > 0 && plan.cluster_size() > 1;
+        let clustered = plan.cluster_size() > 1;
+        let latency = self.latency * if clustered { 1.0 + self.clustered_latency } else { 1.0 };
+        let seconds = (math + wait).max(latency / f64::from(plan.stages));
+        let coupled = plan.turns() > 0 && clustered;
         let seconds = if coupled { seconds * self.coupled } else { seconds };
         let seconds = match plan.mainloop.producer {
             Producer::Thread => seconds,
