@@ -20,7 +20,6 @@ type Number = fn(&mut Machine) -> &mut f64;
 
 const NUMBERS: &[(&str, Number)] = &[
     ("cycles", |machine| &mut machine.cycles),
-    ("throttle", |machine| &mut machine.throttle),
     ("moved", |machine| &mut machine.moved),
     ("step_alone", |machine| &mut machine.step_alone),
     ("step_shared", |machine| &mut machine.step_shared),
@@ -29,12 +28,14 @@ const NUMBERS: &[(&str, Number)] = &[
     ("clustered_latency", |machine| &mut machine.clustered_latency),
     ("launch", |machine| &mut machine.launch),
     ("clustered_launch", |machine| &mut machine.clustered_launch),
+    ("divided_launch", |machine| &mut machine.divided_launch),
     ("start", |machine| &mut machine.start),
     ("l2", |machine| &mut machine.l2),
     ("part_sectors", |machine| &mut machine.part_sectors),
     ("part_lines", |machine| &mut machine.part_lines),
     ("l2_bytes", |machine| &mut machine.l2_bytes),
     ("dram", |machine| &mut machine.dram),
+    ("echo", |machine| &mut machine.echo),
     ("direct", |machine| &mut machine.direct),
     ("direct_bytes", |machine| &mut machine.direct_bytes),
     ("odd_rows", |machine| &mut machine.odd_rows),

@@ -13,10 +13,8 @@ pub struct Machine {
     pub clustered_multiprocessors: u32,
     /// Cycles of a multiprocessor in a microsecond while few of them multiply.
     pub cycles: f64,
-    /// By how much a multiplication takes longer when all multiprocessors multiply without pause: power.
-    pub throttle: f64,
-    /// By how much more for each element of A and B that a multiply-add needs brought to its multiprocessor: a tile of m x n
-    /// needs 1 / m + 1 / n.
+    /// By how much a multiplication takes longer when all multiprocessors multiply without pause, for each element of A and B
+    /// that a multiply-add needs brought to its multiprocessor (1 / m + 1 / n in a tile of m x n): power.
     pub moved: f64,
     /// Microseconds from one k-tile to the next beside the multiplication, in tiles of 64 rows.
     pub step_alone: f64,
@@ -35,6 +33,8 @@ pub struct Machine {
     pub launch: f64,
     /// Microseconds more until clusters of several CTAs have begun, and until they have ended together.
     pub clustered_launch: f64,
+    /// Microseconds more in kernels that can divide tiles along K, whether they do or not.
+    pub divided_launch: f64,
     /// Microseconds that a CTA takes to begin where another has ended.
     pub start: f64,
     /// Bytes a microsecond from L2 to all multiprocessors.
@@ -47,6 +47,8 @@ pub struct Machine {
     pub l2_bytes: f64,
     /// Bytes a microsecond between memory and L2.
     pub dram: f64,
+    /// The part of an operand's bytes that comes from memory once more where several clusters of a wave read them.
+    pub echo: f64,
     /// Elements of D a microsecond that one CTA converts and stores straight from registers.
     pub direct: f64,
     /// Bytes of D a microsecond that all CTAs store straight from registers: half-filled sectors.
@@ -78,31 +80,32 @@ impl Machine {
         Self {
             multiprocessors: 132,
             clustered_multiprocessors: 120,
-            cycles: 1736.0,
-            throttle: 0.01,
-            moved: 10.0,
-            step_alone: 0.0048,
-            step_shared: 0.000_25,
+            cycles: 1777.0,
+            moved: 14.5,
+            step_alone: 0.0031,
+            step_shared: 0.000_07,
             coupled: 1.1,
             copied: [66e3, 30e3, 16e3, 5e3],
-            latency: 1.31,
-            clustered_latency: 0.134,
-            launch: 2.08,
-            clustered_launch: 0.58,
-            start: 1.23,
-            l2: 13.2e6,
-            part_sectors: 2.25,
-            part_lines: 1.35,
-            l2_bytes: 12.1e6,
-            dram: 3.75e6,
-            direct: 7050.0,
-            direct_bytes: 1.26e6,
-            odd_rows: 0.33,
-            staged: 22_100.0,
-            draw: 0.04,
-            exchanged: 10_200.0,
-            meeting: 5.7,
-            sharpness: 5.45,
+            latency: 1.29,
+            clustered_latency: 0.094,
+            launch: 2.13,
+            clustered_launch: 0.9,
+            divided_launch: 0.1,
+            start: 1.49,
+            l2: 13.8e6,
+            part_sectors: 2.33,
+            part_lines: 1.36,
+            l2_bytes: 10.6e6,
+            dram: 3.78e6,
+            echo: 0.4,
+            direct: 5400.0,
+            direct_bytes: 1.16e6,
+            odd_rows: 0.34,
+            staged: 22_000.0,
+            draw: 0.037,
+            exchanged: 7000.0,
+            meeting: 5.83,
+            sharpness: 4.97,
         }
     }
 

@@ -78,7 +78,7 @@ impl Machine {
             times.iter().map(|lane| lane.multiply).sum::<f64>() * scale * step.math / step.seconds;
         let load = if busiest > 0.0 { math / (lanes_at_once * busiest) } else { 0.0 };
         let [m, n, _] = plan.mainloop.tile;
-        let power = self.throttle + self.moved * (1.0 / f64::from(m) + 1.0 / f64::from(n));
+        let power = self.moved * (1.0 / f64::from(m) + 1.0 / f64::from(n));
         let slower = power * load * multiply;
 
         let starts = most(|lane| lane.starts as f64 - 1.0).max(0.0) * self.start;
@@ -89,7 +89,9 @@ impl Machine {
         let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
         let stores =
             if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(plan, call) } else { 0.0 };
-        let launch = self.launch + if plan.cluster_size() > 1 { self.clustered_launch } else { 0.0 };
+        let launch = self.launch
+            + if plan.cluster_size() > 1 { self.clustered_launch } else { 0.0 }
+            + if gemm.reduction().is_some() { self.divided_launch } else { 0.0 };
         let resources = [busiest + slower + starts, l2 + stores, dram];
         let norm: f64 = resources.iter().map(|time| time.powf(self.sharpness)).sum();
         Prediction {
@@ -243,7 +245,7 @@ fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, tiles: T
     let waves = lanes.iter().map(|lane| lane.pieces.len()).max().unwrap_or(0);
     let mut kept: HashSet<(bool, u32)> = HashSet::new();
     for wave in 0..waves {
-        let mut now: HashSet<(bool, u32)> = HashSet::new();
+        let (mut now, mut again) = (HashSet::<(bool, u32)>::new(), HashSet::new());
         let mut footprint = 0.0;
         for work in lanes.iter().filter_map(|lane| lane.pieces.get(wave)) {
             let part = f64::from(work.k_end - work.k_begin) / f64::from(tiles.k.max(1));
@@ -257,6 +259,8 @@ fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, tiles: T
                     if !kept.contains(&key) {
                         traffic.dram += size;
                     }
+                } else if again.insert(key) && !kept.contains(&key) {
+                    traffic.dram += machine.echo * size;
                 }
             }
         }
