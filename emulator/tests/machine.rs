@@ -209,7 +209,7 @@ fn images_of_tensor_loads() {
                 f.mbarrier_init(barrier, 1);
                 f.fence_mbarrier_init();
                 let load = TensorLoad { map, dst: image, barrier, multicast: None, hint: None };
-                f.tensor_load(load, [f.constant(-2), f.constant(-1), f.constant(1)]);
+                f.tensor_load(load, [f.constant(-8), f.constant(-1), f.constant(1)]);
                 f.mbarrier_arrive_expect(barrier, bytes);
             });
             f.mbarrier_wait(barrier, 0);
@@ -219,14 +219,14 @@ fn images_of_tensor_loads() {
                 f.store_global(out + i.mul_wide(4), 0, [word]);
             });
             f.if_(lane.equals(0), || {
-                f.tensor_store(out_map, image, [f.constant(-2), f.constant(-1), f.constant(1)]);
+                f.tensor_store(out_map, image, [f.constant(0), f.constant(0), f.constant(1)]);
                 f.bulk_commit();
                 f.bulk_wait(0, false);
             });
         });
         let mut memory = Memory::new();
-        // Four columns, two rows and one plane of the box lie outside.
-        let (width, height, depth) = (columns - 4, rows - 2, planes);
+        // Eight columns before and four behind, two rows and one plane of the loaded box lie outside.
+        let (width, height, depth) = (columns - 12, rows - 2, planes);
         let stride = (width * 2).next_multiple_of(16) + 16;
         let value = |x: u32, y: u32, z: u32| (1 + x + y * 100 + z * 5000) as u16;
         let mut tensor = vec![0xEE; (stride * height * depth) as usize];
@@ -251,10 +251,13 @@ fn images_of_tensor_loads() {
         run(&program, [1, 1, 1], &arguments, &memory);
         let image = memory.read(out, bytes as usize).unwrap();
         let written = memory.read(copy, tensor.len()).unwrap();
+        let loaded = |x: u32, y: u32, z: u32| {
+            let inside = (8..columns - 4).contains(&x) && (1..rows - 1).contains(&y) && z == 0;
+            if inside { value(x - 8, y - 1, 1) } else { 0 }
+        };
         for index in 0..bytes / 2 {
             let (x, y, z) = (index % columns, index / columns % rows, index / columns / rows);
-            let inside = (2..columns - 2).contains(&x) && (1..rows - 1).contains(&y) && z == 0;
-            let want = if inside { value(x - 2, y - 1, 1) } else { 0 };
+            let want = loaded(x, y, z);
             let linear = 0x400 + 128 + index * 2;
             let physical = linear ^ ((linear >> 7) & ((1 << bits) - 1)) << 4;
             let at = (physical - 0x400 - 128) as usize;
@@ -264,14 +267,9 @@ fn images_of_tensor_loads() {
             (0..depth).flat_map(|z| (0..height).flat_map(move |y| (0..stride / 2).map(move |x| (z, y, x))))
         {
             let at = ((z * height + y) * stride + x * 2) as usize;
-            // The box reaches two elements past the tensor; a store goes on to the end of the chunk of 16 bytes in which
-            // the tensor ends, with the zeros that the load has put there.
-            let want = match x {
-                _ if z != 1 => 0xAAAA,
-                _ if x < width => value(x, y, z),
-                _ if x < (width + 2).min(width.next_multiple_of(8)) => 0,
-                _ => 0xAAAA,
-            };
+            // The box reaches past the tensor; a store goes on to the end of the chunk of 16 bytes in which the tensor ends.
+            let stored = z == 1 && x < width.next_multiple_of(8);
+            let want = if stored { loaded(x, y, 0) } else { 0xAAAA };
             assert_eq!(
                 u16::from_le_bytes([written[at], written[at + 1]]),
                 want,
@@ -386,7 +384,7 @@ fn generic_stores_reach_a_tensor_store() {
         f.fence_proxy_async(ProxySpace::Shared);
         f.warp_sync();
         f.if_(f.elect(), || {
-            f.tensor_store(map, base, [f.constant(30)]);
+            f.tensor_store(map, base, [f.constant(28)]);
             f.bulk_commit();
             f.bulk_wait(0, true);
         });
@@ -404,8 +402,8 @@ fn generic_stores_reach_a_tensor_store() {
         };
         let options = Options { schedule, ..Options::default() };
         program.launch(Grid { ctas: [1, 1, 1] }, &[map.into()], &memory, &options).unwrap();
-        assert_eq!(words(&memory, out + 120, 10), (0..10).collect::<Vec<_>>(), "{schedule:?}");
-        assert!(!memory.written(out + 116, 4), "nothing before the box");
+        assert_eq!(words(&memory, out + 112, 12), (0..12).collect::<Vec<_>>(), "{schedule:?}");
+        assert!(!memory.written(out + 108, 4), "nothing before the box");
     }
 }
 

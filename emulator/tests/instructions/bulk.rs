@@ -126,8 +126,8 @@ fn a_box_is_added_to_a_tensor() {
         f.fence_proxy_async(ProxySpace::Shared);
         f.warp_sync();
         f.if_(lane.equals(0), || {
-            f.tensor_prefetch(map, [f.constant(2), f.constant(-1)]);
-            f.tensor_reduce(AtomicOp::Add, map, base, [f.constant(2), f.constant(-1)]);
+            f.tensor_prefetch(map, [f.constant(4), f.constant(1)]);
+            f.tensor_reduce(AtomicOp::Add, map, base, [f.constant(4), f.constant(1)]);
             f.bulk_commit();
             f.bulk_wait(0, false);
         });
@@ -144,11 +144,11 @@ fn a_box_is_added_to_a_tensor() {
         swizzle: TensorSwizzle::None,
     };
     run(&program, 1, &[map.into()], &memory);
-    // Row r of the box goes to row r - 1, of which the tensor has three.
+    // Row r of the box goes to row r + 1, of which the tensor has three.
     let want = (0..32u32).map(|at| {
         let (row, column) = (at / 8, at % 8);
-        let inside = row < 3 && (2..6).contains(&column);
-        let added = if inside { 4 * (row + 1) + column - 2 } else { 0 };
+        let inside = (1..3).contains(&row) && column >= 4;
+        let added = if inside { 4 * (row - 1) + column - 4 } else { 0 };
         (1.0 + added as f32).to_bits()
     });
     assert_eq!(words(&memory, address, 32), want.collect::<Vec<_>>());
