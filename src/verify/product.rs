@@ -97,6 +97,20 @@ pub struct Outcome {
     pub d: Vec<u16>,
 }
 
+/// Runs a body and frees the buffers that it has collected, whatever comes of it.
+pub(super) fn freeing<T>(
+    engine: &mut dyn Engine,
+    body: impl FnOnce(&mut dyn Engine, &mut Vec<Buffer>) -> Result<T, RunError>,
+) -> Result<T, RunError> {
+    let mut buffers = Vec::new();
+    let result = body(engine, &mut buffers);
+    for buffer in buffers {
+        // After a fault the device is lost and so is its memory; the fault is what is reported.
+        let _ = engine.free(buffer);
+    }
+    result
+}
+
 /// Why a product could not be run.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -131,13 +145,7 @@ impl Product {
         engine: &mut dyn Engine,
         sums: &Sums,
     ) -> Result<Outcome, RunError> {
-        let mut buffers = Vec::new();
-        let result = self.run_with(entry, program, engine, sums, &mut buffers);
-        for buffer in buffers {
-            // After a fault the device is lost and so is its memory; the fault is what is reported.
-            let _ = engine.free(buffer);
-        }
-        result
+        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, sums, buffers))
     }
 
     fn run_with(

@@ -3,7 +3,7 @@
 use kernel::{AnyGemm, Buffer, Engine, GroupedCall, Program};
 
 use super::matrix::Fill;
-use super::product::{POISON, Product, RunError, orders};
+use super::product::{POISON, Product, RunError, freeing, orders};
 use super::several::{GAP, SeveralOutcome};
 use super::{Format, HostMatrix, Order, Sums};
 
@@ -35,13 +35,7 @@ impl RecordProducts {
         program: &Program,
         engine: &mut dyn Engine,
     ) -> Result<SeveralOutcome, RunError> {
-        let mut buffers = Vec::new();
-        let result = self.run_with(entry, program, engine, &mut buffers);
-        for buffer in buffers {
-            // After a fault the device is lost and so is its memory; the fault is what is reported.
-            let _ = engine.free(buffer);
-        }
-        result
+        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, buffers))
     }
 
     fn run_with(
