@@ -18,6 +18,7 @@ pub mod matrix;
 pub mod oracle;
 pub mod product;
 pub mod records;
+mod repeat;
 pub mod sample;
 pub mod several;
 pub mod tables;

@@ -73,6 +73,7 @@ fn a_product_of_random_matrices_is_verified() {
         &["gemm", "--engine", "emulator"][..],
         &["gemm", "--m", "130", "--n", "70", "--k", "72", "--dtype", "f16", "--alpha", "0.5", "--beta", "-2"],
         &["gemm", "--n", "264", "--config", "staged-bf16-mn", "--seed", "5"],
+        &["gemm", "--m", "40", "--config", "stream-bf16-kk", "--k", "2048", "--repeat", "3"],
     ] {
         let run = falchion(arguments);
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -96,6 +97,9 @@ fn several_products_are_verified() {
         (&["--rows", "1,16", "--dtype", "f16", "--n", "9"], &["ragged-swap16-f16-kk"]),
         (&["--rows", "0,0", "--n", "8"], &["nothing to launch"]),
         (&["--group", "70x9x40", "--group", "3x24x8"], &["2 of any shapes", "grouped-bf16-kk"]),
+        (&["--group", "0x9x40", "--group", "17x24x8", "--group", "0x8x8"], &["3 of any shapes"]),
+        (&["--group", "0x9x40"], &["1 of any shapes"]),
+        (&["--batch", "2", "--m", "9", "--repeat", "2"], &["the same bits in all 2 runs"]),
     ] {
         let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
         assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
@@ -106,6 +110,8 @@ fn several_products_are_verified() {
     }
     for (arguments, words) in [
         (&["--group", "1x2"][..], &["`1x2` is no shape"][..]),
+        (&["--group", "1x0x8"], &["`1x0x8` is no shape", "M alone may be 0"]),
+        (&["--repeat", "0"], &["--repeat", "0 is not in 1.."]),
         (&["--batch", "2", "--rows", "3"], &["--batch", "--rows"]),
         (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
         (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),

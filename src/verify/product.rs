@@ -6,6 +6,7 @@ use std::time::Duration;
 use kernel::{AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, MatrixRef, Program};
 
 use super::bound::Expected;
+use super::repeat::{Again, CHUNK, Change};
 use super::{HostMatrix, Order, Sums};
 
 /// A GEMM call with its matrices on the host.
@@ -59,6 +60,15 @@ pub enum Mismatch {
         /// What is there.
         got: f64,
     },
+    /// A later run left other bits in D's memory than the first.
+    Changed {
+        /// Which run; the first is 1.
+        run: u32,
+        /// Elements from D's first one, in memory.
+        place: i64,
+        /// The bits of the first run, and those of this one.
+        bits: [u16; 2],
+    },
 }
 
 impl fmt::Display for Mismatch {
@@ -72,6 +82,12 @@ impl fmt::Display for Mismatch {
                 write!(
                     f,
                     "the element {place} places from D's first is outside D and was overwritten with {got}"
+                )
+            }
+            Self::Changed { run, place, bits: [first, now] } => {
+                write!(
+                    f,
+                    "run {run} left {now:#06x} {place} places from D's first element, where the first run left {first:#06x}"
                 )
             }
         }
@@ -145,7 +161,22 @@ impl Product {
         engine: &mut dyn Engine,
         sums: &Sums,
     ) -> Result<Outcome, RunError> {
-        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, sums, buffers))
+        self.run_times(entry, program, engine, sums, 1)
+    }
+
+    /// As [`run`](Self::run), then again until the kernel has run `runs` times: each time D must have the bits of the first.
+    ///
+    /// # Errors
+    /// A call that the kernel refuses, or what the engine reports.
+    pub fn run_times(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        sums: &Sums,
+        runs: u32,
+    ) -> Result<Outcome, RunError> {
+        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, (sums, runs), buffers))
     }
 
     fn run_with(
@@ -153,7 +184,7 @@ impl Product {
         entry: &dyn AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
-        sums: &Sums,
+        (sums, runs): (&Sums, u32),
         buffers: &mut Vec<Buffer>,
     ) -> Result<Outcome, RunError> {
         let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, EngineError> {
@@ -186,20 +217,31 @@ impl Product {
         buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let (a, b) = (at(a, &self.a), at(b, &self.b));
         let call = Call { problem, a, b, c, d: d_ref, alpha, beta, workspace };
-        let time = match entry.launch(&call, slots)? {
+        let launch = entry.launch(&call, slots)?;
+        let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
         let bytes = engine.read(d)?;
         let after: Vec<u16> =
             bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
-        Ok(self.compare(sums, time, &before, &after))
+        let mut outcome = self.compare(sums, time, &before, &after);
+        if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
+            let again = Again { program, launch: &launch, d, before: &before, first: &after };
+            let change = again.run(engine, runs, buffers)?;
+            outcome.mismatch = change.map(|Change { run, place, bits }| Mismatch::Changed {
+                run,
+                place: place as i64 - i64::from(self.d_offset),
+                bits,
+            });
+        }
+        Ok(outcome)
     }
 
     /// D's memory before the run: poison, or C where D overwrites it.
     fn d_before(&self) -> Vec<u16> {
         let (m, pitch, offset) = (self.a.rows as usize, self.d_pitch as usize, self.d_offset as usize);
-        let mut before = vec![POISON; offset + m * pitch + GUARD];
+        let mut before = vec![POISON; (offset + m * pitch + GUARD).next_multiple_of(CHUNK)];
         if let Some(c) = self.c.as_ref().filter(|_| self.in_place) {
             for row in 0..c.rows {
                 for column in 0..c.columns {

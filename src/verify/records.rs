@@ -4,6 +4,7 @@ use kernel::{AnyGemm, Buffer, Engine, GroupedCall, Program};
 
 use super::matrix::Fill;
 use super::product::{POISON, Product, RunError, freeing, orders};
+use super::repeat::{Again, CHUNK};
 use super::several::{GAP, SeveralOutcome};
 use super::{Format, HostMatrix, Order, Sums};
 
@@ -35,7 +36,21 @@ impl RecordProducts {
         program: &Program,
         engine: &mut dyn Engine,
     ) -> Result<SeveralOutcome, RunError> {
-        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, buffers))
+        self.run_times(entry, program, engine, 1)
+    }
+
+    /// As [`run`](Self::run), then again until the kernel has run `runs` times: each time D must have the bits of the first.
+    ///
+    /// # Errors
+    /// A call that the kernel refuses, or what the engine reports.
+    pub fn run_times(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        runs: u32,
+    ) -> Result<SeveralOutcome, RunError> {
+        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, runs, buffers))
     }
 
     fn run_with(
@@ -43,6 +58,7 @@ impl RecordProducts {
         entry: &dyn AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
+        runs: u32,
         buffers: &mut Vec<Buffer>,
     ) -> Result<SeveralOutcome, RunError> {
         let products = self.products(orders(entry));
@@ -73,7 +89,7 @@ impl RecordProducts {
             record.pitches[3] = product.d_pitch.into();
             records.push(record);
         }
-        let before = vec![POISON; begin];
+        let before = vec![POISON; begin.next_multiple_of(CHUNK)];
         let bytes: Vec<u8> = before.iter().flat_map(|bits| bits.to_le_bytes()).collect();
         let d = upload(engine, &bytes)?;
         for (record, region) in records.iter_mut().zip(&regions) {
@@ -87,7 +103,8 @@ impl RecordProducts {
         let [alpha, beta] = self.factors;
         let count = products.len() as u32;
         let call = GroupedCall { count, records, alpha, beta, workspace };
-        let time = match entry.launch_grouped(&call, slots)? {
+        let launch = entry.launch_grouped(&call, slots)?;
+        let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
@@ -104,6 +121,11 @@ impl RecordProducts {
             if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
                 outcome.mismatch = Some(format!("product {i}: {mismatch}"));
             }
+        }
+        if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
+            let again = Again { program, launch: &launch, d, before: &before, first: &after };
+            let change = again.run(engine, runs, buffers)?;
+            outcome.mismatch = change.map(|change| change.to_string());
         }
         Ok(outcome)
     }

@@ -8,6 +8,7 @@ use kernel::{
 
 use super::matrix::Fill;
 use super::product::{POISON, Product, RunError, freeing, orders};
+use super::repeat::{Again, CHUNK};
 use super::{Format, HostMatrix, Order, Sums};
 
 /// Which products there are.
@@ -131,7 +132,21 @@ impl SeveralProducts {
         program: &Program,
         engine: &mut dyn Engine,
     ) -> Result<SeveralOutcome, RunError> {
-        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, buffers))
+        self.run_times(entry, program, engine, 1)
+    }
+
+    /// As [`run`](Self::run), then again until the kernel has run `runs` times: each time D must have the bits of the first.
+    ///
+    /// # Errors
+    /// A call that the kernel refuses, or what the engine reports.
+    pub fn run_times(
+        &self,
+        entry: &dyn AnyGemm,
+        program: &Program,
+        engine: &mut dyn Engine,
+        runs: u32,
+    ) -> Result<SeveralOutcome, RunError> {
+        freeing(engine, |engine, buffers| self.run_with(entry, program, engine, runs, buffers))
     }
 
     fn run_with(
@@ -139,6 +154,7 @@ impl SeveralProducts {
         entry: &dyn AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
+        runs: u32,
         buffers: &mut Vec<Buffer>,
     ) -> Result<SeveralOutcome, RunError> {
         let Self { format, n, k, factors: [alpha, beta], .. } = *self;
@@ -161,7 +177,7 @@ impl SeveralProducts {
             Products::Rows { all, .. } => all as usize * d_pitch,
             Products::Batch { m, .. } => places.last().map_or(0, |last| last + m as usize * d_pitch),
         };
-        let before = vec![POISON; inner + GAP];
+        let before = vec![POISON; (inner + GAP).next_multiple_of(CHUNK)];
         let bytes: Vec<u8> = before.iter().flat_map(|bits| bits.to_le_bytes()).collect();
         let d = upload(engine, &bytes)?;
         let slots = engine.slots(program)?;
@@ -204,7 +220,7 @@ impl SeveralProducts {
                 entry.launch_ragged(&RaggedCall { rows: first, experts }, slots)?
             }
         };
-        let time = match launch {
+        let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
@@ -235,6 +251,11 @@ impl SeveralProducts {
             let got = format.widen(after[at]);
             outcome.mismatch =
                 Some(format!("element {at} of D's memory is of no product and was overwritten with {got}"));
+        }
+        if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
+            let again = Again { program, launch: &launch, d, before: &before, first: &after };
+            let change = again.run(engine, runs, buffers)?;
+            outcome.mismatch = change.map(|change| change.to_string());
         }
         Ok(outcome)
     }

@@ -145,6 +145,15 @@ pub struct Share<'c> {
     format: Format,
 }
 
+/// Which matrices, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Repeated {
+    /// Seed of the random matrices.
+    pub seed: u64,
+    /// How many times each product is run.
+    pub runs: u32,
+}
+
 /// How a share ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
@@ -210,6 +219,11 @@ impl Case {
 impl Share<'_> {
     /// Runs every product of the share on an engine.
     pub fn run(&self, engine: &mut dyn Engine, seed: u64) -> Verdict {
+        self.run_times(engine, Repeated { seed, runs: 1 })
+    }
+
+    /// As [`run`](Self::run), each product so many times: every time with the bits of the first.
+    pub fn run_times(&self, engine: &mut dyn Engine, repeated: Repeated) -> Verdict {
         let mut verdict = Verdict::default();
         let loaded = kernel::find(&self.kernel).map_err(|error| error.to_string());
         let loaded = loaded.and_then(|entry| {
@@ -224,14 +238,14 @@ impl Share<'_> {
         let launches = case.launches();
         for products in &launches {
             for (&n, &k) in case.n.iter().flat_map(|n| case.k.iter().map(move |k| (n, k))) {
-                self.several(entry.as_ref(), &program, engine, (products, n, k, seed), &mut verdict);
+                self.several(entry.as_ref(), &program, engine, (products, n, k, repeated), &mut verdict);
                 if verdict.failure.is_some() {
                     return verdict;
                 }
             }
         }
         for shapes in &case.records {
-            self.records(entry.as_ref(), &program, engine, (shapes, seed), &mut verdict);
+            self.records(entry.as_ref(), &program, engine, (shapes, repeated), &mut verdict);
             if verdict.failure.is_some() {
                 return verdict;
             }
@@ -242,7 +256,7 @@ impl Share<'_> {
         for &m in &case.m {
             for &n in &case.n {
                 for &k in &case.k {
-                    self.shape(entry.as_ref(), &program, engine, [m, n, k], seed, &mut verdict);
+                    self.shape(entry.as_ref(), &program, engine, [m, n, k], repeated, &mut verdict);
                     if verdict.failure.is_some() {
                         return verdict;
                     }
@@ -258,7 +272,7 @@ impl Share<'_> {
         entry: &dyn AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
-        (products, n, k, seed): (&Products, u32, u32, u64),
+        (products, n, k, Repeated { seed, runs }): (&Products, u32, u32, Repeated),
         verdict: &mut Verdict,
     ) {
         for &factors in &self.case.factors {
@@ -273,7 +287,7 @@ impl Share<'_> {
                 seed,
             };
             let place = format!("{products:?}, N {n}, K {k}, alpha {}, beta {}", factors[0], factors[1]);
-            verdict.add(&place, several.run(entry, program, engine));
+            verdict.add(&place, several.run_times(entry, program, engine, runs));
             if verdict.failure.is_some() {
                 return;
             }
@@ -286,7 +300,7 @@ impl Share<'_> {
         entry: &dyn AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
-        (shapes, seed): (&[[u32; 3]], u64),
+        (shapes, Repeated { seed, runs }): (&[[u32; 3]], Repeated),
         verdict: &mut Verdict,
     ) {
         for &factors in &self.case.factors {
@@ -299,7 +313,7 @@ impl Share<'_> {
                 seed,
             };
             let place = format!("{shapes:?}, alpha {}, beta {}", factors[0], factors[1]);
-            verdict.add(&place, records.run(entry, program, engine));
+            verdict.add(&place, records.run_times(entry, program, engine, runs));
             if verdict.failure.is_some() {
                 return;
             }
@@ -312,7 +326,7 @@ impl Share<'_> {
         program: &Program,
         engine: &mut dyn Engine,
         [m, n, k]: [u32; 3],
-        seed: u64,
+        Repeated { seed, runs }: Repeated,
         verdict: &mut Verdict,
     ) {
         let case = self.case;
@@ -338,7 +352,7 @@ impl Share<'_> {
         for &[alpha, beta] in &case.factors {
             (product.alpha, product.beta) = (alpha, beta);
             let place = format!("{m} x {n} x {k}, alpha {alpha}, beta {beta}");
-            match product.run(entry, program, engine, &sums) {
+            match product.run_times(entry, program, engine, &sums, runs) {
                 Ok(outcome) => {
                     verdict.products += 1;
                     verdict.ratio = verdict.ratio.max(outcome.ratio);

@@ -75,10 +75,14 @@ pub(crate) struct GemmArgs {
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
     /// A product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
-    /// each product. With --config, a kernel `grouped…`.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse,
+    /// each product. M may be 0. With --config, a kernel `grouped…`.
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m", "n", "k", "batch", "rows"])]
     group: Vec<GemmProblem>,
+    /// Run the kernel so many times: the first is held against the reference, the others to its bits, on the device.
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "epilogue",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    repeat: u32,
     /// Seed of the random matrices.
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -142,8 +146,9 @@ impl GemmArgs {
         let sums = Sums::of(&product.a, &product.b, &|total| {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
-        let outcome =
-            product.run(entry.as_ref(), &program, engine.as_mut(), &sums).map_err(|error| match error {
+        let outcome = product
+            .run_times(entry.as_ref(), &program, engine.as_mut(), &sums, self.repeat)
+            .map_err(|error| match error {
                 RunError::Launch(error) => Failure::from(error),
                 RunError::Engine(error) => Failure::from(error),
             })?;
@@ -154,6 +159,7 @@ impl GemmArgs {
         }
         match outcome.mismatch {
             None => {
+                repeated(&mut out, self.repeat)?;
                 writeln!(out, "verified")?;
                 Ok(out.flush()?)
             }
@@ -187,8 +193,8 @@ impl GemmArgs {
         let records = &self.group;
         let rows = self.rows.as_deref();
         let (config, factors) = (self.config.as_deref(), [self.alpha, self.beta]);
-        let (batch, engine, seed) = (self.batch, self.engine, self.seed);
-        SeveralArgs { batch, rows, records, problem, format, config, factors, engine, seed }.run()
+        let (batch, engine, seed, repeat) = (self.batch, self.engine, self.seed, self.repeat);
+        SeveralArgs { batch, rows, records, problem, format, config, factors, engine, seed, repeat }.run()
     }
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.
@@ -359,6 +365,11 @@ fn enough_memory(GemmProblem { m, n, k }: GemmProblem) -> Result<(), Failure> {
         "{m} x {n} x {k} needs {:.1} GB of memory, more than this machine gives: lower --m, --n or --k",
         needed as f64 / 1e9
     )))
+}
+
+/// Says that later runs gave the bits of the first, if there were any.
+pub(crate) fn repeated(out: &mut impl Write, runs: u32) -> io::Result<()> {
+    if runs > 1 { writeln!(out, "repeated  the same bits in all {runs} runs") } else { Ok(()) }
 }
 
 fn report(

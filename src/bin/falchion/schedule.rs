@@ -46,7 +46,7 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
     /// Products M x N x K of any shapes, for kernels `grouped…`.
-    #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse,
+    #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group,
         conflicts_with_all = ["m", "n", "k"])]
     group: Vec<GemmProblem>,
     /// Multiprocessors of the card.

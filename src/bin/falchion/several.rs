@@ -23,6 +23,8 @@ pub(crate) struct SeveralArgs<'a> {
     pub(crate) factors: [f32; 2],
     pub(crate) engine: Choice,
     pub(crate) seed: u64,
+    /// How many times the kernel runs.
+    pub(crate) repeat: u32,
 }
 
 impl SeveralArgs<'_> {
@@ -111,8 +113,8 @@ impl SeveralArgs<'_> {
         writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", self.format.name())?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
         let outcome = match self.records {
-            [] => several.run(entry.as_ref(), &program, engine.as_mut()),
-            _ => described.run(entry.as_ref(), &program, engine.as_mut()),
+            [] => several.run_times(entry.as_ref(), &program, engine.as_mut(), self.repeat),
+            _ => described.run_times(entry.as_ref(), &program, engine.as_mut(), self.repeat),
         };
         let outcome = outcome.map_err(|error| match error {
             RunError::Launch(error) => Failure::from(error),
@@ -143,6 +145,7 @@ impl SeveralArgs<'_> {
         )?;
         match outcome.mismatch {
             None => {
+                crate::gemm::repeated(&mut out, self.repeat)?;
                 writeln!(out, "verified")?;
                 Ok(out.flush()?)
             }

@@ -115,15 +115,23 @@ pub(super) fn counts(shape: GemmProblem) -> bool {
 
 /// Reads `4096x14336x4096`.
 pub(crate) fn parse(text: &str) -> Result<GemmProblem, String> {
-    let extents: Vec<u32> = text
-        .split(['x', 'X'])
-        .map(|part| part.trim().parse().ok().filter(|&extent| extent > 0))
-        .collect::<Option<_>>()
-        .unwrap_or_default();
-    match extents[..] {
-        [m, n, k] => Ok(GemmProblem { m, n, k }),
+    match extents(text) {
+        Some([m, n, k]) if m > 0 && n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
         _ => Err(format!("`{text}` is no shape; MxNxK was needed, as 4096x14336x4096")),
     }
+}
+
+/// Reads a product of a launch of several, which may have no rows.
+pub(crate) fn parse_group(text: &str) -> Result<GemmProblem, String> {
+    match extents(text) {
+        Some([m, n, k]) if n > 0 && k > 0 => Ok(GemmProblem { m, n, k }),
+        _ => Err(format!("`{text}` is no shape; MxNxK was needed, where M alone may be 0, as 300x512x64")),
+    }
+}
+
+fn extents(text: &str) -> Option<[u32; 3]> {
+    let extents: Option<Vec<u32>> = text.split(['x', 'X']).map(|part| part.trim().parse().ok()).collect();
+    extents?.try_into().ok()
 }
 
 #[cfg(test)]
@@ -131,7 +139,7 @@ mod tests {
     use clap::ValueEnum;
     use kernel::GemmProblem;
 
-    use super::{Suite, counts, parse};
+    use super::{Suite, counts, parse, parse_group};
 
     #[test]
     fn shapes_are_read() {
@@ -148,6 +156,9 @@ mod tests {
             ("1x2x99999999999", None),
         ] {
             assert_eq!(parse(text).ok(), want, "`{text}`");
+        }
+        for (text, want) in [("0x2x3", shape(0, 2, 3)), ("4x0x3", None), ("4x2x0", None), ("4x2", None)] {
+            assert_eq!(parse_group(text).ok(), want, "`{text}`");
         }
     }
 

@@ -1,0 +1,223 @@
+//! A launch run again and again: each time D must come out with the bits of the first.
+//!
+//! Nothing leaves the device: a small program holds D against the first run's bits where both lie, and puts the poison back
+//! for the next run. The workspace stays as launches leave it.
+
+use core::fmt;
+
+use kernel::{Buffer, Engine, EngineError, Launch, Program};
+use ptx::abi::Grid;
+use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target};
+
+/// Elements of 16 bits that are compared at a time: D's memory is a multiple of so many.
+pub(super) const CHUNK: usize = 8;
+
+const CHUNK_BYTES: u32 = 16;
+
+const THREADS: u32 = 256;
+
+/// No word differs.
+const NOWHERE: u32 = u32::MAX;
+
+/// A launch that has run once.
+pub(super) struct Again<'a> {
+    /// The kernel.
+    pub(super) program: &'a Program,
+    /// Its grid and arguments.
+    pub(super) launch: &'a Launch,
+    /// D's memory.
+    pub(super) d: Buffer,
+    /// What was in it before the first run.
+    pub(super) before: &'a [u16],
+    /// What was in it behind the first run.
+    pub(super) first: &'a [u16],
+}
+
+/// A run whose D is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Change {
+    /// Which run; the first is 1.
+    pub run: u32,
+    /// The first element that differs, counted from the start of D's memory.
+    pub place: usize,
+    /// Its bits in the first run and in this one.
+    pub bits: [u16; 2],
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { run, place, bits: [first, now] } = self;
+        write!(
+            f,
+            "run {run} left {now:#06x} in element {place} of D's memory, where the first run left {first:#06x}"
+        )
+    }
+}
+
+impl Again<'_> {
+    /// Runs 2 to `runs`; the first that gives other bits ends them.
+    pub(super) fn run(
+        &self,
+        engine: &mut dyn Engine,
+        runs: u32,
+        buffers: &mut Vec<Buffer>,
+    ) -> Result<Option<Change>, EngineError> {
+        if runs < 2 {
+            return Ok(None);
+        }
+        let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, EngineError> {
+            let buffer = engine.upload(bytes)?;
+            buffers.push(buffer);
+            Ok(buffer)
+        };
+        let before = upload(engine, &bytes_of(self.before))?;
+        let first = upload(engine, &bytes_of(self.first))?;
+        let place = upload(engine, &NOWHERE.to_le_bytes())?;
+        let chunks = (self.before.len() / CHUNK) as u32;
+        let ctas = chunks.div_ceil(THREADS).clamp(1, 8 * engine.multiprocessors().max(1));
+        let comparer = comparer()?;
+        let addresses = [self.d, first, before, place].map(|buffer| buffer.address.into());
+        let arguments = [&addresses[..], &[chunks.into()]].concat();
+        let compare = |engine: &mut dyn Engine| -> Result<u32, EngineError> {
+            engine.launch(&comparer, Grid { ctas: [ctas, 1, 1] }, &arguments)?;
+            let bytes = engine.read(place)?;
+            Ok(bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte)))
+        };
+        // Behind the first run everything is equal, and is poisoned again.
+        compare(engine)?;
+        for run in 2..=runs {
+            engine.launch(self.program, self.launch.grid, &self.launch.arguments)?;
+            let word = compare(engine)?;
+            if word == NOWHERE {
+                continue;
+            }
+            // What differs was left as it is.
+            let d = engine.read(self.d)?;
+            let at = |place: usize| u16::from_le_bytes([d[2 * place], d[2 * place + 1]]);
+            let low = 2 * word as usize;
+            let place = if at(low) == self.first[low] { low + 1 } else { low };
+            return Ok(Some(Change { run, place, bits: [self.first[place], at(place)] }));
+        }
+        Ok(None)
+    }
+}
+
+fn bytes_of(elements: &[u16]) -> Vec<u8> {
+    elements.iter().flat_map(|bits| bits.to_le_bytes()).collect()
+}
+
+/// Holds `chunks` chunks of D against those of the first run. Equal ones become what they were `before`; the least word that
+/// differs goes to `place`.
+fn comparer() -> Result<Program, EngineError> {
+    let name = "same_bits".to_owned();
+    let entry = Entry {
+        name: name.clone(),
+        target: Target::Sm90a,
+        threads: THREADS,
+        shared_bytes: 0,
+        cluster: [1, 1, 1],
+    };
+    let function = Function::build(entry, |f: &Builder| {
+        let [d, first, before, place] = ["d", "first", "before", "place"].map(|name| f.param::<u64>(name));
+        let chunks = f.param::<u32>("chunks");
+        let index = f.variable(f.special(Special::CtaX) * THREADS + f.special(Special::ThreadX));
+        f.while_(
+            || index.get().less_than(chunks),
+            || {
+                let offset = index.get().mul_wide(CHUNK_BYTES);
+                let [is, was] = [d, first].map(|base| f.load_global_vector::<u32, 4>(base + offset, 0));
+                let least = f.variable(NOWHERE);
+                for (word, (is, was)) in (0..4).zip(is.into_iter().zip(was)).rev() {
+                    least.set((index.get() * 4 + word).where_or(is.differs_from(was), least.get()));
+                }
+                f.if_else(
+                    least.get().equals(NOWHERE),
+                    || f.store_global(d + offset, 0, f.load_global_vector::<u32, 4>(before + offset, 0)),
+                    || {
+                        let order = (AtomicSem::Relaxed, Scope::Gpu);
+                        f.reduce(AtomicOp::Min, Location::global(place, 0), [least.get()], order);
+                    },
+                );
+                index.set(index.get() + f.special(Special::GridX) * THREADS);
+            },
+        );
+    });
+    Program::new(function).map_err(|error| EngineError::Compile { kernel: name, log: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use kernel::{Emulator, Engine, GemmProblem};
+
+    use super::*;
+    use crate::verify::{Format, Products, SeveralProducts};
+
+    const WORDS: u32 = 40;
+
+    /// Writes its number to each word but the last four, and in its third run another one to word 5.
+    fn fickle() -> Program {
+        let entry = Entry {
+            name: "fickle".to_owned(),
+            target: Target::Sm90a,
+            threads: 64,
+            shared_bytes: 0,
+            cluster: [1; 3],
+        };
+        let function = Function::build(entry, |f: &Builder| {
+            let [d, runs] = ["d", "runs"].map(|name| f.param::<u64>(name));
+            let thread = f.special(Special::ThreadX);
+            let run = f.load_global::<u32>(runs, 0);
+            f.barrier_sync(0, 64);
+            let wrong = run.equals(2) & thread.equals(5);
+            f.if_(thread.less_than(WORDS - 4), || {
+                f.store_global(d + thread.mul_wide(4), 0, [(thread ^ 0x1_0000).where_or(wrong, thread)]);
+            });
+            f.if_(thread.equals(0), || f.store_global(runs, 0, [run + 1]));
+        });
+        Program::new(function).expect("legal")
+    }
+
+    #[test]
+    fn a_run_with_other_bits_is_noticed() {
+        let change = Change { run: 3, place: 11, bits: [0, 1] };
+        for (runs, want) in [(1, None), (2, None), (3, Some(change)), (9, Some(change))] {
+            let (mut engine, program) = (Emulator::new(), fickle());
+            let poison = vec![0x7fa5u16; 2 * WORDS as usize];
+            let d = engine.upload(&bytes_of(&poison)).expect("memory");
+            let count = engine.upload(&[0; 4]).expect("memory");
+            let arguments = vec![d.address.into(), count.address.into()];
+            let launch = Launch { grid: Grid { ctas: [1, 1, 1] }, arguments };
+            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+            let bytes = engine.read(d).expect("memory");
+            let first: Vec<u16> = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+            let again = Again { program: &program, launch: &launch, d, before: &poison, first: &first };
+            assert_eq!(again.run(&mut engine, runs, &mut Vec::new()).expect("runs"), want, "{runs} runs");
+            if want.is_none() && runs > 1 {
+                assert_eq!(engine.read(d).expect("memory"), bytes_of(&poison), "poisoned for the next");
+            }
+        }
+    }
+
+    /// Divided tiles of several products, whose workspace has to come out of each run as it went in.
+    #[test]
+    fn divided_tiles_have_the_same_bits_every_time() {
+        let entry = kernel::find("batched-stream-bf16-kk").expect("a catalogue name");
+        let program = entry.program().expect("legal");
+        let products = Products::Batch { count: 3, m: 20, shared: [false; 3], interleaved: false };
+        let several = SeveralProducts {
+            format: Format::Bf16,
+            products,
+            n: 40,
+            k: 2048,
+            factors: [1.0, 0.0],
+            operand_multiple: 8,
+            d_padding: 8,
+            seed: 1,
+        };
+        let mut engine = Emulator::new().with_multiprocessors(8);
+        let problem = GemmProblem { m: 20, n: 40, k: 2048 };
+        assert!(entry.workspace_batched(problem, 3, 8) > 0, "tiles are divided");
+        let outcome = several.run_times(entry.as_ref(), &program, &mut engine, 3).expect("runs");
+        assert_eq!(outcome.mismatch, None);
+    }
+}
