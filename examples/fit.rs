@@ -40,6 +40,7 @@ const NUMBERS: &[(&str, Number)] = &[
     ("direct_bytes", |machine| &mut machine.direct_bytes),
     ("odd_rows", |machine| &mut machine.odd_rows),
     ("staged", |machine| &mut machine.staged),
+    ("transposed", |machine| &mut machine.transposed),
     ("draw", |machine| &mut machine.draw),
     ("exchanged", |machine| &mut machine.exchanged),
     ("meeting", |machine| &mut machine.meeting),

@@ -55,6 +55,8 @@ pub struct Machine {
     pub direct_bytes: f64,
     /// The part of both that is left where rows of D begin at odd elements and pairs cannot be stored.
     pub odd_rows: f64,
+    /// The part of the speed of an epilogue that is left where D is stored transposed.
+    pub transposed: f64,
     /// Elements of D a microsecond that one CTA converts into shared memory, from where copies take them.
     pub staged: f64,
     /// Microseconds that a tile takes longer where its number is drawn.
@@ -101,6 +103,7 @@ impl Machine {
             direct: 5400.0,
             direct_bytes: 1.16e6,
             odd_rows: 0.34,
+            transposed: 0.4,
             staged: 22_000.0,
             draw: 0.037,
             exchanged: 7000.0,

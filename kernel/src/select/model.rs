@@ -141,6 +141,7 @@ impl Machine {
     fn epilogue(&self, plan: &Plan, call: &Call) -> f64 {
         let [m, n, _] = plan.mainloop.tile;
         let rate = if direct(plan) { self.direct * self.part_of_pairs(plan, call) } else { self.staged };
+        let rate = if plan.swapped() { rate * self.transposed } else { rate };
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = call.beta != 0.0 && !plan.epilogue.sourced;
         f64::from(m * n) / rate * if reads { 2.0 } else { 1.0 }
