@@ -2,20 +2,22 @@
 
 use collective::tree::{
     Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
-    LinearBiasSilu, LinearResidual, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Shape, Sum, SwiGlu,
-    SwiGluBlocks, SwiGluSplit,
+    LinearBiasSilu, LinearResidual, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Scratch, Shape, Sum,
+    SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
 use collective::{
-    Cooperative, DirectStore, Element, Epilogue, F8E4M3, HasTree, KMajor, LinearCombination, Mainloop,
-    MultipliesWith, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+    Cluster, Cooperative, DirectStore, Element, Epilogue, F8E4M3, HasTree, KMajor, Mainloop, MultipliesWith,
+    Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
 };
+use cute_rs::atom::Major;
 use half::{bf16, f16};
 use kernel::{
-    Call, Composed, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef, Program,
+    Call, Composed, Gemm, GemmConfig, GemmProblem, Launch, Machine, Matrices, MatrixRef, Program, Request,
+    WorkspaceRef,
 };
 use ptx::VerifyError;
-use scheduler::{AlongM, Grouped, Persistent, TileScheduler};
-use typenum::{U2, U4, U8, U12, U64, U128, U192, U256};
+use scheduler::{AlongM, Grouped, OneTile, Persistent, StreamK, TileScheduler};
+use typenum::{U1, U2, U4, U8, U12, U64, U128, U192, U256};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
@@ -23,8 +25,8 @@ use super::{Bench, Format, Sample, TreeError};
 /// A kernel with a fused epilogue, on random matrices.
 type Run = fn(&mut Bench<'_>, GemmProblem) -> Result<Checked, TreeError>;
 
-/// Its kernels, each with its plain one.
-type Prepare = fn(&mut Bench<'_>, GemmProblem, [u64; 3]) -> Result<Vec<Fused>, TreeError>;
+/// Its launches, one for the matrices at each of these addresses.
+type Prepare = fn(&mut Bench<'_>, GemmProblem, &[[u64; 3]]) -> Result<Ready, TreeError>;
 
 /// The kernels of a fusion.
 type Kernels = fn(&'static str) -> Vec<FusedGemm>;
@@ -44,12 +46,18 @@ pub struct FusedGemm {
     pub schedule: fn() -> String,
     program: fn() -> Result<Program, VerifyError>,
     check: Run,
+    prepare: Prepare,
 }
 
 impl FusedGemm {
     /// `<kind>-<fusion>-<element>-<A's direction><B's direction>`.
     pub fn name(&self) -> String {
         format!("{}-{}-{}-kk", self.kind, self.fusion, self.element)
+    }
+
+    /// The catalogue's name of the same kernel without the fusion.
+    pub fn plain_name(&self) -> String {
+        format!("{}-{}-kk", self.kind, self.element)
     }
 
     /// Builds, verifies and prints the kernel.
@@ -67,6 +75,37 @@ impl FusedGemm {
     pub fn check(&self, bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError> {
         (self.check)(bench, problem)
     }
+
+    /// Whether it stores rows of the output of a product of `n` columns: tensor copies store whole 16 bytes.
+    pub fn stores(&self, n: u32) -> bool {
+        let columns = u64::from(n >> self.plan.epilogue.halvings);
+        (columns * u64::from(self.plan.epilogue.staged_bits)).is_multiple_of(128)
+    }
+
+    /// The kernel, and the same without the fusion, on packed A (M x K), B (N x K) and D at each of these addresses, with
+    /// arguments that the bench draws.
+    ///
+    /// # Errors
+    /// A problem that the kernels refuse, or what the engine reports.
+    pub fn prepare(
+        &self,
+        bench: &mut Bench<'_>,
+        problem: GemmProblem,
+        sets: &[[u64; 3]],
+    ) -> Result<Fused, TreeError> {
+        let gemm = kernel::find(&self.plain_name())?;
+        let program = gemm.program()?;
+        let slots = bench.engine().slots(&program)?;
+        let workspace = workspace(bench, gemm.workspace(problem, slots))?;
+        let launch = |set: &[u64; 3]| {
+            let Matrices { a, b, d, .. } = matrices(problem, *set, problem.n, None);
+            let call = Call { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0, workspace };
+            gemm.launch(&call, slots)?.ok_or(TreeError::Empty)
+        };
+        let launches = sets.iter().map(launch).collect::<Result<_, TreeError>>()?;
+        let plain = Ready { program, launches, slots };
+        Ok(Fused { kind: self.kind, plain, fused: (self.prepare)(bench, problem, sets)? })
+    }
 }
 
 /// A fused epilogue.
@@ -76,8 +115,8 @@ pub struct Fusion {
     pub name: &'static str,
     /// What D is.
     pub formula: &'static str,
-    bf16: (Run, Prepare, Kernels),
-    f16: (Run, Prepare, Kernels),
+    bf16: (Run, Kernels),
+    f16: (Run, Kernels),
 }
 
 /// A kernel and what it is launched with.
@@ -85,8 +124,8 @@ pub struct Fusion {
 pub struct Ready {
     /// The kernel.
     pub program: Program,
-    /// Grid and arguments.
-    pub launch: Launch,
+    /// Grid and arguments, for one set of matrices after the other.
+    pub launches: Vec<Launch>,
     /// Its clusters that run at once.
     pub slots: u32,
 }
@@ -103,14 +142,15 @@ pub struct Fused {
 }
 
 impl Fusion {
-    fn of(&self, format: Format) -> (Run, Prepare, Kernels) {
+    fn of(&self, format: Format) -> (Run, Kernels) {
         match format {
             Format::Bf16 => self.bf16,
             Format::F16 => self.f16,
         }
     }
 
-    /// Runs it on random matrices and compares everything that it writes with its tree.
+    /// Runs it on random matrices, in the first of the kernels that [`ranked`](Self::ranked) has, and compares everything
+    /// that it writes with its tree. Where there is none, in a kernel that stores any number of columns.
     ///
     /// # Errors
     /// The first thing that is wrong.
@@ -120,27 +160,26 @@ impl Fusion {
         format: Format,
         problem: GemmProblem,
     ) -> Result<Checked, TreeError> {
-        self.of(format).0(bench, problem)
+        match self.ranked(format, problem).first() {
+            Some(kernel) => kernel.check(bench, problem),
+            None => self.of(format).0(bench, problem),
+        }
     }
 
-    /// Its kernels in every tile that fusions are for.
+    /// Its kernels in every tile that it is for.
     pub fn kernels(&self, format: Format) -> Vec<FusedGemm> {
-        self.of(format).2(self.name)
+        self.of(format).1(self.name)
     }
 
-    /// The same on packed A (M x K), B (N x K) and D at these addresses, with
-    /// arguments that the bench draws.
-    ///
-    /// # Errors
-    /// A problem that the kernels refuse, or what the engine reports.
-    pub fn prepare(
-        &self,
-        bench: &mut Bench<'_>,
-        format: Format,
-        problem: GemmProblem,
-        addresses: [u64; 3],
-    ) -> Result<Vec<Fused>, TreeError> {
-        self.of(format).1(bench, problem, addresses)
+    /// Those that take a problem, in the order in which [`kernel::select`] ranks the same without the fusion.
+    pub fn ranked(&self, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
+        let kernels = self.kernels(format);
+        let request = Request::packed(format.name(), [Major::K; 2], problem);
+        let of_name = |name: &str| {
+            kernels.iter().find(|kernel| kernel.plain_name() == name && kernel.stores(problem.n)).copied()
+        };
+        let selection = kernel::select(&request, &Machine::h200());
+        selection.ranked.iter().filter_map(|ranked| of_name(ranked.gemm.name())).collect()
     }
 }
 
@@ -154,22 +193,48 @@ type Staged<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<
 type Wide<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, Bands<U8>>;
 /// One warpgroup's epilogue hides behind the other's products.
 type Turns<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong>, E, Bands<U8>>;
+/// Clusters of two that share A.
+type Duo<T, E> =
+    Composed<TmaWgmma<Kk<T>, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>, E, Bands<U8>>;
+/// Clusters of 2 x 2.
+type Quad<T, E> =
+    Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U2>>>, E, Bands<U8>>;
+/// As [`Wide`], with the last waves divided along K.
+type Stream<T, E> =
+    Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, StreamK<Grouped<AlongM, U8>>>;
+/// For outputs of about a hundred tiles.
+type Slim<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U64, U64>, Cooperative<U2>>, E, OneTile<AlongM>>;
+/// For few rows.
+type Pair<T, E> =
+    Composed<TmaWgmma<Kk<T>, Tile<U64, U128, U64>, Cooperative<U1, Cluster<U2, U1>>>, E, OneTile<AlongM>>;
 
-/// Runs the kinds of kernels that fusions are for through a macro: their names, their types, and the buffers that D leaves from.
+/// For small outputs.
+type Small<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U64, U64, U64>, Cooperative<U1>>, E, OneTile<AlongM>>;
+
+/// Kernels of some kinds: their names, their types, and how D is stored.
 /// Where warpgroups take turns, an epilogue that waits for no buffer is more likely to end before the other's products.
-macro_rules! kinds {
-    ($each:ident) => {
-        $each!("staged" Staged U2, "wide" Wide U2, "pingpong" Turns U4)
+macro_rules! kernels {
+    ($function:ident: $($name:literal $kind:ident $store:ty),*) => {
+        fn $function<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
+            vec![$(of_kind::<$kind<T, TreeEpilogue<D, $store, X>>, X>($name, fusion)),*]
+        }
     };
 }
 
-fn kernels<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
-    macro_rules! each {
-        ($($name:literal $kind:ident $buffers:ty),*) => {
-            vec![$(of_kind::<$kind<T, TreeEpilogue<D, TmaStore<$buffers>, X>>, X>($name, fusion)),*]
-        };
-    }
-    kinds!(each)
+kernels!(usual: "staged" Staged TmaStore, "wide" Wide TmaStore, "pingpong" Turns TmaStore<U4>, "duo" Duo TmaStore);
+kernels!(
+    further: "quad" Quad TmaStore, "slim" Slim TmaStore, "pair128" Pair TmaStore, "small" Small DirectStore
+);
+kernels!(divided: "stream" Stream TmaStore);
+
+/// All kinds of kernels that the plain product has at the usual shapes, but for those that divide tiles.
+fn whole<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
+    [usual::<T, D, X>(fusion), further::<T, D, X>(fusion)].concat()
+}
+
+/// Those that divide tiles too: for epilogues that leave registers for it beside 192 accumulators.
+fn every<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
+    [whole::<T, D, X>(fusion), divided::<T, D, X>(fusion)].concat()
 }
 
 fn of_kind<C, X: Sample>(kind: &'static str, fusion: &'static str) -> FusedGemm
@@ -183,73 +248,64 @@ where
         plan: Gemm::<C>::PLAN,
         schedule: <C::Scheduler as TileScheduler>::describe,
         program: Gemm::<C>::program,
-        check: |bench, problem| {
-            let n = problem.n >> X::FACTS.halvings.unwrap_or(0);
-            let arguments = X::sample(bench, Shape { m: problem.m, n })?;
-            bench.check::<C>(problem, &arguments)
-        },
+        check: check::<C, X>,
+        prepare: prepare::<C, X>,
     }
 }
 
-fn run<T: MultipliesWith<T>, D: Element, X: Sample>(
-    bench: &mut Bench<'_>,
-    problem: GemmProblem,
-) -> Result<Checked, TreeError> {
-    let n = problem.n >> X::FACTS.halvings.unwrap_or(0);
-    let arguments = X::sample(bench, Shape { m: problem.m, n })?;
-    // Tensor stores need rows of whole 16 bytes.
-    if n.is_multiple_of(128 / D::BITS) {
-        bench.check::<Turns<T, TreeEpilogue<D, TmaStore<U4>, X>>>(problem, &arguments)
-    } else {
-        bench.check::<Medium<T, TreeEpilogue<D, DirectStore, X>>>(problem, &arguments)
-    }
+/// The shape of a fusion's output.
+fn shape<X: Sample>(problem: GemmProblem) -> Shape {
+    Shape { m: problem.m, n: problem.n >> X::FACTS.halvings.unwrap_or(0) }
 }
 
-fn ready<C: GemmConfig>(
-    bench: &mut Bench<'_>,
-    launch: impl FnOnce(u32) -> Result<Option<Launch>, LaunchError>,
-) -> Result<Ready, TreeError> {
-    let program = Gemm::<C>::program()?;
-    let slots = bench.engine().slots(&program)?;
-    let launch = launch(slots)?.ok_or(TreeError::Empty)?;
-    Ok(Ready { program, launch, slots })
+fn check<C, X: Sample>(bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError>
+where
+    C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
+{
+    let arguments = X::sample(bench, shape::<X>(problem))?;
+    bench.check::<C>(problem, &arguments)
 }
 
-fn prepare<T: MultipliesWith<T>, D: Element, X: Sample>(
-    bench: &mut Bench<'_>,
+/// Packed operands, and an output of so many columns.
+fn matrices(
     problem: GemmProblem,
     [a, b, d]: [u64; 3],
-) -> Result<Vec<Fused>, TreeError> {
+    columns: u32,
+    workspace: Option<WorkspaceRef>,
+) -> Matrices {
     let matrix = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
-    let columns = problem.n >> X::FACTS.halvings.unwrap_or(0);
-    let arguments = X::sample(bench, Shape { m: problem.m, n: columns })?;
-    let call = Call {
-        problem,
-        a: matrix(a, problem.k),
-        b: matrix(b, problem.k),
-        c: None,
-        d: matrix(d, problem.n),
-        alpha: 1.0,
-        beta: 0.0,
-        workspace: None,
-    };
-    let matrices = Matrices { problem, a: call.a, b: call.b, d: matrix(d, columns), workspace: None };
-    let mut all = Vec::new();
-    macro_rules! each {
-        ($($name:literal $kind:ident $buffers:ty),*) => {$({
-            type Plain<T> = $kind<T, LinearCombination<T, TmaStore>>;
-            type Tree<T, D, X> = $kind<T, TreeEpilogue<D, TmaStore<$buffers>, X>>;
-            all.push(Fused {
-                kind: $name,
-                plain: ready::<Plain<T>>(bench, |slots| Gemm::<Plain<T>>::launch(&call, slots))?,
-                fused: ready::<Tree<T, D, X>>(bench, |slots| {
-                    Gemm::<Tree<T, D, X>>::launch_with(&matrices, &arguments, slots)
-                })?,
-            });
-        })*};
+    Matrices { problem, a: matrix(a, problem.k), b: matrix(b, problem.k), d: matrix(d, columns), workspace }
+}
+
+/// Memory of the bench's for a kernel's divided tiles.
+fn workspace(bench: &mut Bench<'_>, bytes: u64) -> Result<Option<WorkspaceRef>, TreeError> {
+    if bytes == 0 {
+        return Ok(None);
     }
-    kinds!(each);
-    Ok(all)
+    let Scratch { address, bytes } = bench.scratch(bytes)?;
+    Ok(Some(WorkspaceRef { address, bytes }))
+}
+
+fn prepare<C, X: Sample>(
+    bench: &mut Bench<'_>,
+    problem: GemmProblem,
+    sets: &[[u64; 3]],
+) -> Result<Ready, TreeError>
+where
+    C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
+{
+    let program = Gemm::<C>::program()?;
+    let slots = bench.engine().slots(&program)?;
+    let workspace = workspace(bench, Gemm::<C>::workspace(problem, slots))?;
+    let shape = shape::<X>(problem);
+    let mut launches = Vec::new();
+    for &set in sets {
+        let arguments = X::sample(bench, shape)?;
+        let matrices = matrices(problem, set, shape.n, workspace);
+        let launch = Gemm::<C>::launch_with(&matrices, &arguments, slots)?;
+        launches.push(launch.ok_or(TreeError::Empty)?);
+    }
+    Ok(Ready { program, launches, slots })
 }
 
 /// Every fusion's kernels, in bf16 and f16.
@@ -261,40 +317,46 @@ pub fn fused_catalogue() -> Vec<FusedGemm> {
         .collect()
 }
 
-/// Every fusion.
+/// Every fusion. Of `f16` there are the usual kinds alone.
 pub fn fusions() -> Vec<Fusion> {
     macro_rules! fusions {
-        ($($name:literal, $formula:literal, |$t:ident| $d:ty, $tree:ty;)*) => {
+        ($($name:literal, $formula:literal, $kinds:ident, |$t:ident| $d:ty, $tree:ty;)*) => {
             vec![$(Fusion {
                 name: $name,
                 formula: $formula,
-                bf16: { type $t = bf16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>, kernels::<$t, $d, $tree>) },
-                f16: { type $t = f16; (run::<$t, $d, $tree>, prepare::<$t, $d, $tree>, kernels::<$t, $d, $tree>) },
+                bf16: {
+                    type $t = bf16;
+                    (check::<Medium<$t, TreeEpilogue<$d, DirectStore, $tree>>, $tree>, $kinds::<$t, $d, $tree>)
+                },
+                f16: {
+                    type $t = f16;
+                    (check::<Medium<$t, TreeEpilogue<$d, DirectStore, $tree>>, $tree>, usual::<$t, $d, $tree>)
+                },
             }),*]
         };
     }
     fusions! {
-        "scaled", "alpha * A * B", |T| T, Scaled;
-        "bias", "alpha * A * B + bias", |T| T, LinearBias<T>;
-        "bias-relu", "relu(alpha * A * B + bias)", |T| T, LinearBiasRelu<T>;
-        "bias-gelu", "gelu(alpha * A * B + bias)", |T| T, LinearBiasGelu<T>;
-        "bias-silu", "silu(alpha * A * B + bias)", |T| T, LinearBiasSilu<T>;
-        "residual", "alpha * A * B + bias + beta * C", |T| T, LinearResidual<T>;
-        "row-scaled", "scale * A * B + bias, a scale for each row", |T| T, RowScaled<T>;
-        "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", |T| T, SwiGlu;
+        "scaled", "alpha * A * B", usual, |T| T, Scaled;
+        "bias", "alpha * A * B + bias", every, |T| T, LinearBias<T>;
+        "bias-relu", "relu(alpha * A * B + bias)", every, |T| T, LinearBiasRelu<T>;
+        "bias-gelu", "gelu(alpha * A * B + bias)", every, |T| T, LinearBiasGelu<T>;
+        "bias-silu", "silu(alpha * A * B + bias)", usual, |T| T, LinearBiasSilu<T>;
+        "residual", "alpha * A * B + bias + beta * C", whole, |T| T, LinearResidual<T>;
+        "row-scaled", "scale * A * B + bias, a scale for each row", usual, |T| T, RowScaled<T>;
+        "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", usual, |T| T, SwiGlu;
         "swiglu-blocks", "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on",
-            |T| T, SwiGluBlocks;
+            usual, |T| T, SwiGluBlocks;
         "swiglu-split", "silu(gate) * up of alpha * A * B, whose columns are all gates, then all ups",
-            |T| T, SwiGluSplit;
-        "bias-dropout", "dropout(alpha * A * B + bias), scaled", |T| T, Dropout<LinearBias<T>>;
+            usual, |T| T, SwiGluSplit;
+        "bias-dropout", "dropout(alpha * A * B + bias), scaled", usual, |T| T, Dropout<LinearBias<T>>;
         "rope", "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine",
-            |T| T, Rotate<Scaled, Cyclic<T, U128>>;
+            usual, |T| T, Rotate<Scaled, Cyclic<T, U128>>;
         "bias-sums-ordered", "alpha * A * B + bias, and the sums of its columns, the same bits in every run",
-            |T| T, OrderedRow<Sum, LinearBias<T>>;
-        "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", |T| T, GeGlu;
-        "bias-amax", "alpha * A * B + bias, and its largest magnitude", |T| T, Amax<LinearBias<T>>;
-        "bias-sums", "alpha * A * B + bias, and the sums of its columns", |T| T, ReduceRow<Sum, LinearBias<T>>;
+            usual, |T| T, OrderedRow<Sum, LinearBias<T>>;
+        "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", usual, |T| T, GeGlu;
+        "bias-amax", "alpha * A * B + bias, and its largest magnitude", usual, |T| T, Amax<LinearBias<T>>;
+        "bias-sums", "alpha * A * B + bias, and the sums of its columns", usual, |T| T, ReduceRow<Sum, LinearBias<T>>;
         "bias-fp8", "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale",
-            |T| F8E4M3, LinearBiasScaled<T>;
+            usual, |T| F8E4M3, LinearBiasScaled<T>;
     }
 }

@@ -32,7 +32,7 @@ use collective::{Element, Epilogue, HasTree, Mainloop};
 use cute_rs::atom::Major;
 use kernel::{
     Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef,
-    Program,
+    Program, UnknownConfig,
 };
 
 use super::matrix::Fill;
@@ -50,6 +50,9 @@ pub enum TreeError {
     /// The engine could not run it.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// A kernel without a counterpart in the catalogue.
+    #[error(transparent)]
+    Unknown(#[from] UnknownConfig),
     /// A product without elements.
     #[error("the product is empty, at least one row and one column were needed")]
     Empty,

@@ -210,6 +210,10 @@ impl GemmArgs {
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         writeln!(out, "product   {m} x {n} x {k} {}", format.name())?;
         writeln!(out, "epilogue  D = {}", fusion.formula)?;
+        match fusion.ranked(format, problem).first() {
+            Some(kernel) => writeln!(out, "kernel    {}", kernel.name())?,
+            None => writeln!(out, "kernel    one that stores any number of columns")?,
+        }
         let mut bench = Bench::new(engine.as_mut(), self.seed);
         let outcome = fusion.check(&mut bench, format, problem);
         match outcome {

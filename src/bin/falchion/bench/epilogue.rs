@@ -1,7 +1,7 @@
 //! `falchion bench --epilogue`: what a fused epilogue costs, and what the peer's own costs.
 //!
-//! Every kernel with the epilogue takes turns with the same kernel without it, all in one process. The peer is timed with
-//! the fastest of its algorithms, plain and fused.
+//! Kernels with the epilogue take turns with the same kernels without it, all in one process: those that are predicted to be
+//! fastest, or all of them. The peer is timed with the fastest of its algorithms, plain and fused.
 
 use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
@@ -14,6 +14,9 @@ use super::measure::{Candidate, Protocol};
 use super::report::{self, Figure};
 use crate::Failure;
 
+/// Kinds of kernels that are timed at a shape, where not all of them are.
+const TIMED: usize = 4;
+
 /// The peer without an epilogue.
 const PEER: &str = "cuBLASLt";
 
@@ -24,6 +27,8 @@ pub(super) struct Bench<'g> {
     protocol: Protocol,
     fusion: Fusion,
     format: Format,
+    /// All kinds are timed.
+    all: bool,
 }
 
 /// The peer's fusion of the same formula, and whether it has a C.
@@ -47,7 +52,7 @@ impl<'g> Bench<'g> {
         gpu: &'g mut Gpu,
         peer: Option<CublasLt>,
         protocol: Protocol,
-        name: &str,
+        (name, all): (&str, bool),
         dtype: &str,
     ) -> Result<Self, Failure> {
         let fusion = fusions().into_iter().find(|fusion| fusion.name == name);
@@ -56,7 +61,7 @@ impl<'g> Bench<'g> {
         let format = Format::named(dtype)
             .ok_or_else(|| Failure::usage(format!("--dtype is `{dtype}`, one of bf16 and f16 was needed")))?;
         println!("epilogue  D = {}", fusion.formula);
-        Ok(Self { gpu, peer, protocol, fusion, format })
+        Ok(Self { gpu, peer, protocol, fusion, format, all })
     }
 
     /// Measures one shape.
@@ -108,39 +113,42 @@ impl<'g> Bench<'g> {
         sets: &[Set],
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<Candidate<'static>>, Failure> {
-        let mut candidates: Vec<Candidate<'static>> = Vec::new();
-        for (seed, set) in (0..).zip(sets) {
-            let mut inputs = Inputs::aligned(self.gpu, seed);
-            let kernels = self.fusion.prepare(&mut inputs, self.format, problem, [set.a, set.b, set.d]);
+        let addresses: Vec<[u64; 3]> = sets.iter().map(|set| [set.a, set.b, set.d]).collect();
+        let timed = if self.all { usize::MAX } else { TIMED };
+        let kernels = self.fusion.ranked(self.format, problem);
+        if kernels.is_empty() {
+            return Err(Failure::usage(format!(
+                "no fused kernel takes {} columns: tensor copies store rows of whole 16 bytes",
+                problem.n
+            )));
+        }
+        let mut candidates = Vec::new();
+        for kernel in kernels.iter().take(timed) {
+            let mut inputs = Inputs::aligned(self.gpu, 0);
+            let both = kernel.prepare(&mut inputs, problem, &addresses);
             given.extend(inputs.buffers());
-            let kernels = kernels.map_err(|error| Failure::usage(error.to_string()))?;
-            for Fused { kind, plain, fused } in kernels {
-                self.add(&mut candidates, kind.to_owned(), problem, &plain)?;
-                self.add(&mut candidates, with(kind, self.fusion.name), problem, &fused)?;
-            }
+            let Fused { kind, plain, fused } = both.map_err(|error| Failure::usage(error.to_string()))?;
+            candidates.push(self.candidate(kind.to_owned(), problem, &plain)?);
+            candidates.push(self.candidate(with(kind, self.fusion.name), problem, &fused)?);
         }
         Ok(candidates)
     }
 
-    /// Adds a launch to the candidate of a name.
-    fn add(
+    /// The launches of a kernel.
+    fn candidate(
         &mut self,
-        candidates: &mut Vec<Candidate<'static>>,
         name: String,
         problem: GemmProblem,
-        Ready { program, launch, slots }: &Ready,
-    ) -> Result<(), Failure> {
-        let launch = Box::new(self.gpu.prepare(program, launch.grid, &launch.arguments)?);
-        match candidates.iter_mut().find(|candidate| candidate.name == name) {
-            Some(candidate) => candidate.launches.push(launch),
-            None => candidates.push(Candidate {
-                name,
-                launches: vec![launch],
-                operations: problem.operations(),
-                slots: Some(*slots),
-            }),
-        }
-        Ok(())
+        Ready { program, launches, slots }: &Ready,
+    ) -> Result<Candidate<'static>, Failure> {
+        let launches: Result<Vec<_>, Failure> = launches
+            .iter()
+            .map(|launch| {
+                let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
+                Ok(Box::new(prepared) as Box<dyn Enqueue>)
+            })
+            .collect();
+        Ok(Candidate { name, launches: launches?, operations: problem.operations(), slots: Some(*slots) })
     }
 
     /// The peer's plans by name, plain and where it has the fusion, and the latter's C of each set.

@@ -58,13 +58,14 @@ pub(crate) struct BenchArgs {
     /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
     #[arg(long, value_name = "NAME")]
     config: Vec<String>,
-    /// Time every kernel of the type and the directions, at the shapes it can do.
+    /// Time every kernel of the type and the directions, at the shapes it can do; with --epilogue, every kind that has the
+    /// fusion.
     #[arg(long, conflicts_with = "config")]
     all_configs: bool,
     /// Time kernels with a fused epilogue, each beside itself without it, and beside cuBLASLt with its own fusion where it
-    /// has one. A and B lie along K.
+    /// has one: the four kinds that are predicted to be fastest. A and B lie along K.
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
-        conflicts_with_all = ["config", "all_configs", "layout", "launch", "plot"])]
+        conflicts_with_all = ["config", "layout", "launch", "plot"])]
     epilogue: Option<String>,
     /// Element type.
     #[arg(long, default_value = "bf16")]
@@ -211,7 +212,8 @@ impl BenchArgs {
         let peer = peer(&gpu);
         let mut record = self.record(&gpu, peer.as_ref())?;
         let protocol = self.protocol(false);
-        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, name, &self.dtype)?;
+        let mut bench =
+            epilogue::Bench::new(&mut gpu, peer, protocol, (name, self.all_configs), &self.dtype)?;
         let arena = Arena::new(bench.gpu, data, shapes)?;
         for &shape in shapes {
             record.figures.extend(bench.shape(&arena, shape)?);
