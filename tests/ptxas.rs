@@ -127,13 +127,9 @@ fn random_trees_assemble_without_spills() {
         random_tree::<InHalves, TmaStore>,
         random_tree::<Turned, Transposed<TmaStore>>,
     ];
-    /// Trees that spill 28 and 8 bytes: two sums of columns one in the other, and a rotation in gates over blocks.
-    const SPILLING: [u64; 2] = [98, 134];
-    let check = |case: u64| Some((case, FAMILIES[case as usize / 3 % 8](case)?));
-    let mut failures: Vec<(u64, String)> = (0..200).into_par_iter().filter_map(check).collect();
-    failures.sort();
-    let cases: Vec<u64> = failures.iter().map(|(case, _)| *case).collect();
-    assert_eq!(cases, SPILLING, "{failures:#?}");
+    let check = |case: u64| FAMILIES[case as usize / 3 % 8](case);
+    let failures: Vec<String> = (0..200).into_par_iter().filter_map(check).collect();
+    assert_eq!(failures, [""; 0]);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Matrices beside D: read, read where a factor is not zero, written.
 
 use core::marker::PhantomData;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ptx::{Value, Var};
 use typenum::Unsigned;
@@ -203,26 +204,33 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
 
     fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f, T>) {
         let (f, bytes, matrix) = (part.tile.f, T::BITS / 8, state.matrix);
-        let offsets: Vec<_> = part
+        // Columns of a part that are a period apart have the same pair.
+        let offsets: BTreeMap<u32, Value<'f, u64>> = part
             .pairs
             .iter()
-            .map(|&column| ((part.column + column) & (P::U32 - 1)).mul_wide(bytes))
+            .map(|&column| column % P::U32)
+            .collect::<BTreeSet<u32>>()
+            .into_iter()
+            .map(|column| (column, ((part.column + column) & (P::U32 - 1)).mul_wide(bytes)))
             .collect();
         let load_row = |row: usize| {
             let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.pitch * u64::from(bytes);
-            let load = |(&column, &offset): (&u32, &Value<'f, u64>)| {
+            let load = |&offset: &Value<'f, u64>| {
                 if part.tile.whole {
                     return Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base + offset, 0));
                 }
+                // Every column of the table is there, wherever D ends: only rows are outside.
                 let values = [f.variable(0.0), f.variable(0.0)];
-                for ((column, place), value) in (column..).zip([0, bytes.cast_signed()]).zip(values) {
-                    part.if_inside(row, column, || {
+                part.if_inside(row, 0, || {
+                    for (place, value) in [0, bytes.cast_signed()].into_iter().zip(values) {
                         value.set(T::widen(f.load_global::<T::Memory>(base + offset, place)));
-                    });
-                }
+                    }
+                });
                 Loaded::Wide(values)
             };
-            part.pairs.iter().zip(&offsets).map(load).collect()
+            let loaded: BTreeMap<u32, Loaded<'f, T>> =
+                offsets.iter().map(|(&column, offset)| (column, load(offset))).collect();
+            part.pairs.iter().map(|column| loaded[&(column % P::U32)]).collect()
         };
         state.loaded = (0..part.rows.len()).map(load_row).collect();
     }

@@ -196,7 +196,7 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
         let values = X::compute(part, &mut state.x, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
+        let values = join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
         if row + 1 < part.rows.len() {
             return values;
         }
@@ -332,8 +332,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        state.rows.join::<O>(part, row, pair, values);
-        values
+        state.rows.join::<O>(part, row, pair, values)
     }
 
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
@@ -449,8 +448,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut state.partial);
-        values
+        join_pair::<O>(part, row, pair, values, &mut state.partial)
     }
 
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {

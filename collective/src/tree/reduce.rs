@@ -19,7 +19,7 @@ use crate::real::Real;
 /// A way of reducing many numbers to one.
 #[diagnostic::on_unimplemented(message = "`{Self}` is no reduction", note = "write `Sum`, `Max` or `AbsMax`")]
 pub trait Reduce: 'static {
-    /// What leaves every number as it is.
+    /// What leaves every number as it is, and what its [`element`](Self::element) is.
     const IDENTITY: f32;
 
     /// An identifier for kernel names.
@@ -158,17 +158,27 @@ fn join<'f, O: Reduce>(partial: &mut Option<Value<'f, f32>>, value: Value<'f, f3
     });
 }
 
-/// Combines two neighbouring values with the partial results of their columns; what is outside changes nothing.
+/// Two neighbouring values, with the identity in place of those that are outside. Who gives these on in place of the values
+/// themselves leaves one of both alive: nobody looks at what is outside.
+fn inside<'f, O: Reduce>(part: &Part<'f>, row: usize, pair: usize, [low, high]: Pair<'f>) -> Pair<'f> {
+    let column = part.pairs[pair];
+    [(column, low), (column + 1, high)].map(|(column, value)| part.inside_or(row, column, value, O::IDENTITY))
+}
+
+/// Combines two neighbouring values with the partial results of their columns; what is outside changes nothing. Returns
+/// them, where they are inside.
 pub(super) fn join_pair<'f, O: Reduce>(
     part: &Part<'f>,
     row: usize,
     pair: usize,
     values: Pair<'f>,
     partial: &mut [Option<Value<'f, f32>>; 2],
-) {
-    for ((column, value), partial) in (part.pairs[pair]..).zip(values).zip(partial) {
-        join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+) -> Pair<'f> {
+    let values = inside::<O>(part, row, pair, values);
+    for (value, partial) in values.into_iter().zip(partial) {
+        join::<O>(partial, O::element(value));
     }
+    values
 }
 
 /// What a thread has of the rows of a tile: their numbers, and what has been reduced of each.
@@ -183,13 +193,21 @@ impl<'f> RowPartials<'f> {
         }
     }
 
-    /// Combines two neighbouring values of a row with what there is of it.
-    pub(super) fn join<O: Reduce>(&mut self, part: &Part<'f>, row: usize, pair: usize, values: Pair<'f>) {
+    /// Combines two neighbouring values of a row with what there is of it. Returns them, where they are inside.
+    pub(super) fn join<O: Reduce>(
+        &mut self,
+        part: &Part<'f>,
+        row: usize,
+        pair: usize,
+        values: Pair<'f>,
+    ) -> Pair<'f> {
+        let values = inside::<O>(part, row, pair, values);
         if let Some((_, partial)) = self.0.get_mut(&part.rows[row].index) {
-            for (column, value) in (part.pairs[pair]..).zip(values) {
-                join::<O>(partial, part.inside_or(row, column, O::element(value), O::IDENTITY));
+            for value in values {
+                join::<O>(partial, O::element(value));
             }
         }
+        values
     }
 
     /// The rows and what the four lanes that share each have of it together.
@@ -264,7 +282,7 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
         let values = X::compute(part, &mut state.x, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
+        let values = join_pair::<O>(part, row, pair, values, &mut state.partial[pair]);
         if let Some(first) = state.first.filter(|_| row + 1 == part.rows.len()) {
             let partial = state.partial[pair]
                 .map(|partial| partial.map(|partial| across::<O>(f, partial, &[4, 8, 16])));
@@ -346,8 +364,7 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        state.rows.join::<O>(part, row, pair, values);
-        values
+        state.rows.join::<O>(part, row, pair, values)
     }
 
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
@@ -424,8 +441,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
 
     fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let values = X::compute(part, &mut state.x, row, pair);
-        join_pair::<O>(part, row, pair, values, &mut state.partial);
-        values
+        join_pair::<O>(part, row, pair, values, &mut state.partial)
     }
 
     fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
