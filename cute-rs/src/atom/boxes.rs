@@ -4,7 +4,8 @@
 //! fastest, permuted by a swizzle; in global memory its dimension 0 is contiguous and the others have strides. So a box is
 //! the longest run of the tile in shared memory whose elements walk, one after the other, in single steps along modes of the
 //! tensor: with the tile's map `tile coordinate -> tensor coordinate` this is what
-//! `map o right_inverse(shared layout)` begins with. The tile is then a number of such boxes.
+//! `map o right_inverse(shared layout)` begins with. The tile is then a number of such boxes. A run that is longer than a box
+//! may be is cut into equal boxes.
 //! Source: PTX ISA "Tensors", CUDA driver API `cuTensorMapEncodeTiled`.
 
 use super::SwizzleMode;
@@ -89,7 +90,7 @@ pub const fn tma_box(
         return Err(LayoutError::Range { name: "element bits", value: element_bits, low: 8, high: 64 });
     }
     let element = (element_bits / 8) as i64;
-    let Some(mode) = mode_of(shared, element_bits) else {
+    let Some(shared_mode) = mode_of(shared, element_bits) else {
         let (value, limit) = (shared.swizzle.bits as i64, 3);
         return Err(LayoutError::Box { rule: BoxRule::Swizzle, mode: 0, value, limit });
     };
@@ -121,7 +122,7 @@ pub const fn tma_box(
         coords: map,
         offsets: shared.layout,
         first: shared.offset,
-        mode,
+        mode: shared_mode,
         element_bits,
         slices: 1,
         sliced_dim: 0,
@@ -136,15 +137,18 @@ pub const fn tma_box(
             break;
         }
         let mode = axis - 1;
-        if extent > MAX_EXTENT {
+        let Some(part) = part_of(extent, size * element, shared_mode) else {
             return Err(LayoutError::Box { rule: BoxRule::Extent, mode, value: extent, limit: MAX_EXTENT });
-        }
+        };
         is_dim[mode] = true;
-        plan.extents[plan.rank] = extent as u32;
+        plan.extents[plan.rank] = part as u32;
         plan.modes[plan.rank] = mode;
         plan.sliced_dim = plan.rank;
         plan.rank += 1;
-        size *= extent;
+        size *= part;
+        if part < extent {
+            break;
+        }
         i += 1;
     }
     if let Err(error) = plan.check_row(global, element) {
@@ -181,6 +185,27 @@ pub const fn tma_box(
     match plan.check_images() {
         Ok(()) => Ok(plan),
         Err(error) => Err(error),
+    }
+}
+
+/// The extent of a box along a run of `extent` elements, `bytes` each in shared memory: all of it, or the largest of equal
+/// parts whose images begin where the permutation does; `None` where there are no such parts.
+const fn part_of(extent: i64, bytes: i64, mode: SwizzleMode) -> Option<i64> {
+    let mut parts = (extent + MAX_EXTENT - 1) / MAX_EXTENT;
+    while parts > 1 && parts < extent {
+        if extent % parts == 0 && extent / parts * bytes % mode.alignment() as i64 == 0 {
+            return Some(extent / parts);
+        }
+        parts += 1;
+    }
+    if extent > MAX_EXTENT { None } else { Some(extent) }
+}
+
+/// Extents above what a box may have, cut as [`tma_box`] cuts runs of rows of one swizzle width.
+pub(super) const fn rows_of_a_box(rows: u32, mode: SwizzleMode) -> u32 {
+    match part_of(rows as i64, mode.bytes() as i64, mode) {
+        Some(part) => part as u32,
+        None => rows,
     }
 }
 
@@ -430,6 +455,24 @@ mod tests {
                 1,
             ),
             (
+                "rows too long are cut into boxes",
+                flat(&[512, 512], &[512, 1]),
+                PLAIN.after(flat(&[2, 512], &[512, 1])),
+                &[2, 512],
+                &[256, 1],
+                &[1, 0],
+                4,
+            ),
+            (
+                "too many rows are cut where the permutation begins anew: 264 are 3 times 88",
+                flat(&[512, 64], &[64, 1]),
+                smem::tile(Major::K, SwizzleMode::B128, 16, 264, 64).unwrap(),
+                &[264, 64],
+                &[64, 88],
+                &[1, 0],
+                3,
+            ),
+            (
                 "padded rows are a box each",
                 flat(&[64, 64], &[64, 1]),
                 PLAIN.after(flat(&[4, 64], &[128, 1])),
@@ -454,11 +497,11 @@ mod tests {
         let at = |rule, mode, value, limit| LayoutError::Box { rule, mode, value, limit };
         for (why, global, shared, tile, want) in [
             (
-                "rows too long",
-                matrix,
-                plain(&[2, 512], &[512, 1]),
-                &[2, 512][..],
-                at(BoxRule::Extent, 1, 512, 256),
+                "rows too long, of a prime number of 16 bytes",
+                flat(&[512, 2104], &[2104, 1]),
+                plain(&[2, 2104], &[2104, 1]),
+                &[2, 2104][..],
+                at(BoxRule::Extent, 1, 2104, 256),
             ),
             ("columns of rows", matrix, plain(&[8, 8], &[1, 8]), &[8, 8], at(BoxRule::Contiguous, 0, 512, 1)),
             ("rows of 256 bytes", matrix, swizzled(8, 128), &[8, 128], at(BoxRule::Span, 1, 256, 128)),

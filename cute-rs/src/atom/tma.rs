@@ -1,6 +1,6 @@
 //! Tensor copies of operand tiles: which boxes bring a tile, and where each one lands.
 
-use super::boxes::{BoxPlan, tma_box};
+use super::boxes::{BoxPlan, rows_of_a_box, tma_box};
 use super::{Major, SwizzleMode, smem};
 use crate::algebra::Tiler;
 use crate::error::LayoutError;
@@ -31,7 +31,8 @@ pub struct TileBox {
     pub offset_bytes: u32,
 }
 
-/// Extents of the boxes that bring a tile, contiguous direction first: one swizzle width, and all of the other.
+/// Extents of the boxes that bring a tile, contiguous direction first: one swizzle width, and all of the other, or an equal
+/// part of it where that is more than a box may have.
 ///
 /// It is what [`TmaTiles::new`] derives, without a look at the tile's layout, for launches that need no more.
 pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u32, k: u32) -> [u32; 2] {
@@ -39,14 +40,15 @@ pub const fn box_dims(major: Major, mode: SwizzleMode, element_bits: u32, mn: u3
         Major::K => mn,
         Major::Mn => k,
     };
-    [mode.elements(element_bits), other]
+    [mode.elements(element_bits), rows_of_a_box(other, mode)]
 }
 
 impl TmaTiles {
-    /// The boxes of a tile: each is one swizzle width of the contiguous direction and all of the other.
+    /// The boxes of a tile: each is one swizzle width of the contiguous direction and all of the other, or the largest of
+    /// equal parts of it that a box may have.
     ///
     /// # Errors
-    /// Those of [`smem::tile`]; [`LayoutError::Box`] for a box extent above 256.
+    /// Those of [`smem::tile`]; [`LayoutError::Box`] for an extent above 256 without such parts.
     pub const fn new(
         major: Major,
         mode: SwizzleMode,
@@ -130,7 +132,6 @@ impl TmaTiles {
 mod tests {
     use super::*;
     use crate::atom::tests::{swizzled_address, tiles};
-    use crate::error::BoxRule;
 
     /// A tile's start: aligned to every pattern's period, and no multiple of more.
     const BASE: u32 = 0x400;
@@ -139,10 +140,7 @@ mod tests {
     fn images_of_all_boxes_are_the_tile() {
         let mut tried = 0;
         for (major, mode, bits, mn, k) in tiles() {
-            let Ok(tiles) = TmaTiles::new(major, mode, bits, mn, k) else {
-                assert!(mn > 256 || k > 256, "only boxes that are too long are refused");
-                continue;
-            };
+            let tiles = TmaTiles::new(major, mode, bits, mn, k).expect("a multiple of 8 rows");
             tried += 1;
             let tile = smem::tile(major, mode, bits, mn, k).unwrap();
             let bytes = bits / 8;
@@ -210,16 +208,17 @@ mod tests {
 
     #[test]
     fn box_extents_have_a_limit() {
-        let rule = BoxRule::Extent;
-        let range = |mode, value| LayoutError::Box { rule, mode, value, limit: 256 };
         for (why, major, mn, k, want) in [
-            ("as long as it may be", Major::K, 256, 64, None),
-            ("too many rows", Major::K, 264, 64, Some(range(0, 264))),
-            ("the contiguous direction is cut into boxes", Major::K, 64, 512, None),
-            ("too much K", Major::Mn, 64, 512, Some(range(1, 512))),
+            ("as long as it may be", Major::K, 256, 64, Ok(([64, 256], 1))),
+            ("two of 160 rows", Major::K, 320, 64, Ok(([64, 160], 2))),
+            ("the same for each of two blocks of columns", Major::K, 320, 128, Ok(([64, 160], 4))),
+            ("three of 88 rows, as 132 are no whole patterns", Major::K, 264, 64, Ok(([64, 88], 3))),
+            ("a prime number of patterns", Major::K, 8 * 37, 64, Ok(([64, 8], 37))),
+            ("the contiguous direction is cut into boxes", Major::K, 64, 512, Ok(([64, 64], 8))),
+            ("too much K", Major::Mn, 64, 512, Ok(([64, 256], 2))),
         ] {
             let got = TmaTiles::new(major, SwizzleMode::B128, 16, mn, k);
-            assert_eq!(got.err(), want, "{why}");
+            assert_eq!(got.map(|tiles| (tiles.box_dims, tiles.count)), want, "{why}");
         }
     }
 }
