@@ -50,7 +50,8 @@ pub struct Piece<'f> {
 pub struct Fragment<'f, T> {
     /// Accumulators by 64-row block: `[block][value]`.
     pub blocks: Vec<Vec<Var<'f, T>>>,
-    /// Which elements `(m, n)` of the tile the threads hold: part `(thread, part, _, _)` is `(value, block, _)`.
+    /// Which elements `(m, n)` of the tile the threads hold: part `(thread, part, _, _)` is `(value, block, side)`, where
+    /// values go on in the instructions side by side.
     pub elements: Partition<CoordLayout>,
     /// Shared address of the CTA's dynamic shared memory.
     pub shared: Value<'f, u32>,
@@ -126,10 +127,12 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     /// Every accumulator holds values in pairs: `v` and `v + 1` are neighbours of one row for even `v`.
     pub fn rows(&self, [row, column]: [Value<'f, u32>; 2], block: u32) -> Vec<FragmentRow<'f, T>> {
         let elements = self.elements.part();
+        // Values of instructions side by side follow each other.
+        let held = elements.mode(0).size();
         let accumulators = self.blocks.get(block as usize).map_or(&[][..], Vec::as_slice);
         let mut by_row = BTreeMap::<u32, Vec<FragmentPair<'f, T>>>::new();
         for (value, pair) in (0i64..).step_by(2).zip(accumulators.chunks_exact(2)) {
-            let element = elements.at_modes(&[value, block.into()]);
+            let element = elements.at_modes(&[value % held, block.into(), value / held]);
             let [row, column] =
                 [0, 1].map(|mode| u32::try_from(element.leaf(mode)).expect("a tile is small"));
             let values = [pair[0].get(), pair[1].get()];
@@ -141,13 +144,13 @@ impl<'f, T: Scalar> Fragment<'f, T> {
 }
 
 /// The multiply of a tile by all consumer warpgroups that share it: each has an equal share of the rows, in 64-row blocks
-/// that follow each other.
+/// that follow each other. Instructions side by side that are not equally wide count as more of equal ones.
 pub(crate) fn tiled_mma(plan: &Plan) -> Result<TiledMma, LayoutError> {
-    let MainloopSpec { types, tile: [m, n, _], .. } = plan.mainloop;
+    let MainloopSpec { types, tile: [m, ..], .. } = plan.mainloop;
     let (blocks, rows) = (i64::from(plan.blocks()), i64::from(m));
     let parts = rows / (64 * blocks);
     let shares = Layout::flat(&[64, parts, blocks], &[1, 64 * blocks, 64])?;
-    let atom = wgmma::atom(n, types.element_bits())?;
+    let atom = wgmma::atom(plan.mainloop.column_unit(), types.element_bits())?;
     TiledMma::new(atom, [parts, 1, 1])?.permuted([Some(shares), None, None])
 }
 

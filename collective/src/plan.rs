@@ -10,7 +10,7 @@ mod spec;
 pub use error::PlanError;
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, Producer, Roles, TileNeeds};
 
-use cute_rs::atom::{Major, SwizzleMode, smem};
+use cute_rs::atom::{Major, SwizzleMode, smem, tma};
 use ptx::Target;
 
 use crate::form::Form;
@@ -137,8 +137,8 @@ impl Plan {
         if m == 0 || !m.is_multiple_of(64 * sharing) {
             return Err(PlanError::TileM { m, consumers: sharing });
         }
-        if !mainloop.types.allows(n) {
-            return Err(PlanError::TileN { n });
+        if let Err(error) = Self::columns(&mainloop, &epilogue) {
+            return Err(error);
         }
         if let Err(error) = Self::narrowing(&mainloop, &epilogue) {
             return Err(error);
@@ -223,6 +223,29 @@ impl Plan {
         })
     }
 
+    /// Whether instructions multiply all columns of a tile.
+    const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
+        let [_, n, _] = mainloop.tile;
+        if n == 0 || !n.is_multiple_of(8) {
+            return Err(PlanError::TileN { n });
+        }
+        let across = mainloop.across();
+        let mut i = 0;
+        while i < across {
+            if !mainloop.types.allows(mainloop.columns_of(i)[1]) {
+                return Err(PlanError::TileN { n });
+            }
+            i += 1;
+        }
+        if across > 1 && mainloop.step > 0 {
+            return Err(PlanError::Across { n, what: "a tile that is narrowed" });
+        }
+        if across > 1 && epilogue.split {
+            return Err(PlanError::Across { n, what: "an epilogue of split weights" });
+        }
+        Ok(())
+    }
+
     /// Whether tiles can be narrowed as they are said to be.
     const fn narrowing(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { tile: [_, n, k], step, types, .. } = *mainloop;
@@ -259,8 +282,14 @@ impl Plan {
             Major::K => ("tile M", tile_m),
             Major::Mn => ("tile K", tile_k),
         };
+        // More rows than a copy brings come in several.
         let (b, b_elements) = match mainloop.b_major {
-            Major::K => ("tile N", tile_n),
+            Major::K => {
+                let mode = Self::stage(mainloop, false).b_swizzle;
+                let bits = mainloop.types.element_bits();
+                let [_, rows] = tma::box_dims(Major::K, mode, bits, tile_n, tile_k);
+                (if rows < tile_n { "a copy's part of tile N" } else { "tile N" }, rows)
+            }
             Major::Mn => ("tile K", tile_k),
         };
         let clustered = m * n > 1;
@@ -317,7 +346,7 @@ impl Plan {
         let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
         // Before it knows who raises its share, ptxas wants each instruction to fit into the registers of the launch.
-        let instruction = mainloop.types.accumulators(mainloop.tile[1]) + INSTRUCTION_REGISTERS;
+        let instruction = mainloop.types.accumulators(mainloop.widest()) + INSTRUCTION_REGISTERS;
         if instruction > launch {
             return Err(PlanError::Registers {
                 need: instruction,

@@ -44,6 +44,8 @@ fn numbers_of_legal_plans() {
         ("two blocks a consumer", [256, 128, 64], 2, None, 4, 384, 240, 128),
         ("three consumers", [192, 128, 64], 3, None, 5, 512, 160, 64),
         ("stages as asked", [128, 256, 64], 2, Some(2), 2, 384, 240, 128),
+        ("two instructions side by side", [128, 320, 64], 2, None, 4, 384, 240, 160),
+        ("three of 88 columns are two of 136 and 128", [64, 264, 64], 1, None, 5, 256, 240, 132),
         ("the narrowest tile", [64, 8, 16], 1, Some(3), 3, 256, 240, 4),
     ];
     for (why, tile, consumers, asked, stages, threads, registers, accumulators) in cases {
@@ -61,7 +63,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
     let limits = Plan::TARGET.limits();
     let mut plans = 0;
     for m in (64..=256).step_by(64) {
-        for n in (8..=256).step_by(8) {
+        for n in (8..=400).step_by(8) {
             for k in [16, 32, 48, 64, 128, 256] {
                 for (consumers, a_major, b_major) in
                     [(1, Major::K, Major::K), (2, Major::Mn, Major::K), (3, Major::K, Major::Mn)]
@@ -125,6 +127,35 @@ fn narrow_tiles_take_narrower_swizzles() {
     );
 }
 
+/// Instructions side by side: what each multiplies, as widths in order.
+#[test]
+fn columns_of_instructions_side_by_side() {
+    for (n, b_major, want) in [
+        (256, Major::K, &[256][..]),
+        (8, Major::Mn, &[8]),
+        (264, Major::K, &[128, 136]),
+        (320, Major::K, &[160, 160]),
+        // Where B's columns are contiguous, a swizzle is 64 of them wide, and no instruction begins inside of one.
+        (320, Major::Mn, &[128, 192]),
+        (384, Major::Mn, &[192, 192]),
+        // 32 wide.
+        (288, Major::Mn, &[128, 160]),
+        (576, Major::K, &[192, 192, 192]),
+    ] {
+        let spec = MainloopSpec { b_major, ..spec([64, n, 64], 1, None) };
+        let parts: Vec<_> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();
+        let widths: Vec<_> = parts.iter().map(|part| part[1]).collect();
+        assert_eq!(widths, want, "{n} columns, {b_major:?}");
+        assert_eq!(spec.widest(), want.iter().copied().max().unwrap_or(0), "{n} columns, {b_major:?}");
+        let mut next = 0;
+        for [first, columns] in parts {
+            assert_eq!(first, next, "{n} columns, {b_major:?}: one begins where the other ends");
+            next += columns;
+        }
+        assert_eq!(next, n, "all columns");
+    }
+}
+
 #[test]
 fn reasons_of_illegal_plans() {
     let cases = [
@@ -147,7 +178,28 @@ fn reasons_of_illegal_plans() {
         (spec([96, 128, 64], 1, None), PlanError::TileM { m: 96, consumers: 1 }, "not a multiple of 64"),
         (spec([0, 128, 64], 1, None), PlanError::TileM { m: 0, consumers: 1 }, "change tile M"),
         (spec([512, 64, 64], 2, None), PlanError::Box { extent: "tile M", elements: 512 }, "at most 256"),
-        (spec([64, 264, 64], 1, None), PlanError::TileN { n: 264 }, "8 to 256 in steps of 8"),
+        (spec([64, 0, 64], 1, None), PlanError::TileN { n: 0 }, "8 to 256 in steps of 8"),
+        (spec([64, 260, 64], 1, None), PlanError::TileN { n: 260 }, "8 to 256 in steps of 8"),
+        (
+            MainloopSpec { types: WgmmaTypes::S8S32, ..spec([64, 272, 64], 1, None) },
+            PlanError::TileN { n: 272 },
+            "change tile N",
+        ),
+        (
+            MainloopSpec { step: 32, ..spec([128, 320, 64], 2, None) },
+            PlanError::Across { n: 320, what: "a tile that is narrowed" },
+            "tile N is 320, and a tile that is narrowed has at most 256 columns",
+        ),
+        (
+            spec([128, 448, 64], 2, None),
+            PlanError::Registers { need: 256, have: 240, consumers: 2 },
+            "lower tile M or N",
+        ),
+        (
+            MainloopSpec { cluster: [2, 1], ..spec([64, 264, 64], 1, None) },
+            PlanError::Slice { extent: "a copy's part of tile N", elements: 88, ctas: 2 },
+            "a copy's part of tile N is 88, not a multiple of 16",
+        ),
         (spec([64, 64, 24], 1, None), PlanError::TileK { k: 24, step: 16 }, "not a positive multiple of 16"),
         (spec([64, 64, 272], 1, None), PlanError::Box { extent: "tile K", elements: 272 }, "lower it"),
         (spec([64, 64, 64], 1, Some(1)), PlanError::Stages { stages: 1, least: 2 }, "2 or more"),

@@ -13,7 +13,7 @@ use scheduler::{
     AlongM, Dynamic, Grouped, Heuristic, OneTile, Ordered, Persistent, ReductionKind, Separate, StreamK,
     TileScheduler, Tiles, Work,
 };
-use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256};
+use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256, U320};
 
 use crate::config::{Composed, Gemm, GemmConfig};
 use crate::error::LaunchError;
@@ -213,6 +213,13 @@ type Wide<A, B, T> = Copied<A, B, T, Tile<U256, U192, U64>, Cooperative<U2>, U8>
 /// A 128 x 256 tile, two consumer warpgroups: for outputs of many tiles.
 type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U12>;
 
+/// A 128 x 320 tile, two consumer warpgroups of two instructions side by side: fewer waves than [`Staged`] where those of
+/// [`Wide`] leave too much of the last one empty.
+type Broad<A, B, T> = Copied<A, B, T, Tile<U128, U320, U64>, Cooperative<U2>, U16>;
+
+/// As [`Broad`] in clusters of two CTAs one above the other, which share B: the least traffic from L2.
+type Broad2<A, B, T> = Copied<A, B, T, Tile<U128, U320, U64>, Cooperative<U2, Cluster<U2, U1>>, U8>;
+
 /// As [`Staged`], with C brought by tensor copies while its tile is multiplied.
 type Sourced<A, B, T> = Composed<
     TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
@@ -316,6 +323,8 @@ type SmallUnaligned<A, B, T> = Copying<A, B, T, Tile<U64, U64, U64>, Cooperative
 
 const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Broad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
+const _: Plan = Gemm::<Broad2<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Stream<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Duo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -364,6 +373,8 @@ where
     all.push(entry::<Staged<A, B, T>>("staged"));
     all.push(entry::<Sourced<A, B, T>>("sourced"));
     all.push(entry::<Wide<A, B, T>>("wide"));
+    all.push(entry::<Broad<A, B, T>>("broad"));
+    all.push(entry::<Broad2<A, B, T>>("broad2"));
     all.push(entry::<Quad<A, B, T>>("quad"));
     all.push(entry::<Stream<A, B, T>>("stream"));
     all.push(entry::<Duo<A, B, T>>("duo"));

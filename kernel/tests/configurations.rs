@@ -15,7 +15,7 @@ use scheduler::{
     AlongM, AlongN, Atomic, Dynamic, EveryTile, Grouped, OneTile, Ordered, Persistent, Remainder, Separate,
     StreamK,
 };
-use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U48, U64, U96, U128, U192, U256};
+use typenum::{U1, U2, U3, U4, U8, U16, U24, U32, U48, U64, U96, U128, U192, U256, U264, U288, U320};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
 type Kn = Operands<KMajor<bf16>, MnMajor<bf16>>;
@@ -27,13 +27,14 @@ type Staged<O, T, R, S> = Composed<TmaWgmma<O, T, R>, LinearCombination<bf16, Tm
 
 /// Runs one configuration on every engine there is.
 macro_rules! runs {
-    ($($config:ty),* $(,)?) => {
+    (of $problems:expr; $($config:ty),* $(,)?) => {
         on_every_engine(&|engine| {
-            for (m, n, k) in [(130, 264, 200), (64, 72, 8), (300, 24, 328)] {
+            for (m, n, k) in $problems {
                 $(support::check::<$config>(engine, GemmProblem { m, n, k });)*
             }
         });
     };
+    ($($config:ty),* $(,)?) => { runs!(of [(130, 264, 200), (64, 72, 8), (300, 24, 328)]; $($config),*) };
 }
 
 fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
@@ -85,6 +86,37 @@ fn tiles_and_roles() {
         With<Kk, Tile<U192, U64, U32>, Cooperative<U3, Cluster<U1, U1>, U3>, Persistent<AlongN>>,
         With<Mk, Tile<U256, U64, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>,
         With<Kk, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongN, U4>>>,
+    ];
+}
+
+/// Tiles of more columns than an instruction has, whose B comes in several boxes where it is K-major.
+#[test]
+fn instructions_side_by_side() {
+    type Wide = Tile<U128, U320, U64>;
+    type Alone = Tile<U64, U320, U64>;
+    type Drawn = Dynamic<Grouped<AlongM, U8>>;
+    type Two = Cluster<U2, U1>;
+    type Of<M, X, S> = Composed<M, LinearCombination<bf16, X>, S>;
+    let problems = [(130, 648, 72), (64, 168, 8)];
+    runs![of problems;
+        Staged<Kk, Wide, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>,
+        With<Kk, Wide, Cooperative<U2>, Persistent<AlongM>>,
+        Staged<Kn, Wide, Cooperative<U2>, Persistent<AlongN>>,
+        With<Mn, Wide, Cooperative<U2>, OneTile<AlongM>>,
+        Staged<Mk, Wide, Cooperative<U2, Two>, Persistent<AlongM>>,
+        Staged<Kn, Wide, Cooperative<U2, Two>, Persistent<AlongM>>,
+        Staged<Kk, Wide, Cooperative<U2, Cluster<U1, U2>>, Drawn>,
+        With<Kk, Tile<U64, U320, U128>, Cooperative<U1>, Persistent<AlongM>>,
+        With<Kk, Tile<U64, U264, U64>, Cooperative<U1>, Persistent<AlongM>>,
+        With<Kn, Tile<U64, U288, U32>, Cooperative<U1>, Persistent<AlongM>>,
+        With<Kk, Alone, Pingpong, Persistent<AlongM>>,
+        With<Kn, Alone, Unspecialised<U1, U2>, Persistent<AlongM>>,
+        Of<CopyWgmma<Kn, Alone, Cooperative<U1>>, DirectStore, Persistent<AlongM>>,
+        Of<TmaWgmma<Kk, Wide, Cooperative<U2>>, Transposed<TmaStore>, Persistent<AlongM>>,
+        Of<TmaWgmma<Kn, Alone, Cooperative<U1>>, Transposed<DirectStore>, Persistent<AlongM>>,
+        Composed<TmaWgmma<Kn, Wide, Cooperative<U2>>, SourcedCombination<bf16>, Persistent<AlongM>>,
+        Staged<Kk, Wide, Cooperative<U2>, StreamK<AlongM, Ordered, EveryTile<U3>, U1>>,
+        With<Kn, Wide, Cooperative<U2>, StreamK<AlongM, Separate, EveryTile<U2>, U1>>,
     ];
 }
 

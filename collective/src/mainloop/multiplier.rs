@@ -58,7 +58,8 @@ pub(super) struct Multiplier<'f, 'p> {
     b: MatrixDescriptor,
     /// What the warpgroup's part of the rows adds to A's start address, in descriptor units of 16 B.
     rows: Value<'f, u64>,
-    /// The instructions `(_, block, step)` of a part: where in A's and B's tiles their operands begin, in elements.
+    /// The instructions `(_, block, step)` of A's part, and `(_, side, step)` of B's: where in the tiles their operands begin,
+    /// in elements.
     operands: [Layout; 2],
     /// Which elements of the output's tile the threads hold.
     elements: Partition<CoordLayout>,
@@ -210,30 +211,34 @@ impl<'f, 'p> Multiplier<'f, 'p> {
 
     /// The same for the first `width` columns.
     fn stage_of(&self, stage: Stage<'f>, accumulate: bool, width: u32) {
-        let held = self.plan.mainloop.types.accumulators(width) as usize;
         let a = self.descriptor(&self.a, stage.address) + self.rows;
         let b = self.descriptor(&self.b, stage.address + self.plan.stage.b_offset);
         let spec = &self.plan.mainloop;
         let types = spec.types;
         // Descriptors count 16 bytes.
-        let units = |operands: &Layout, [block, step]: [u32; 2]| {
-            let elements = operands.at_modes(&[0, block.into(), step.into()]).unsigned_abs();
+        let units = |operands: &Layout, [place, step]: [u32; 2]| {
+            let elements = operands.at_modes(&[0, place.into(), step.into()]).unsigned_abs();
             elements * u64::from(types.element_bits()) / 128
         };
+        let held = |columns| types.accumulators(columns) as usize;
         self.f.wgmma_fence();
         for step in 0..spec.tile[2] / types.k() {
             let accumulate = self.f.constant(accumulate || step > 0);
             for (block, accumulators) in (0u32..).zip(&self.accumulators) {
-                let [of_a, of_b] = self.operands;
-                let a = a + units(&of_a, [block, step]);
-                let b = b + units(&of_b, [0, step]);
-                let operands = WgmmaOperands {
-                    accumulate,
-                    transpose_a: spec.a_major == Major::Mn,
-                    transpose_b: spec.b_major == Major::Mn,
-                    ..WgmmaOperands::new(types, width, a, b)
-                };
-                self.f.wgmma(operands, &accumulators[..held]);
+                for [first, columns] in (0..spec.across()).map(|side| spec.columns_of(side)) {
+                    // A tile of which fewer columns are multiplied has but one instruction across.
+                    let columns = columns.min(width);
+                    let [of_a, of_b] = self.operands;
+                    let a = a + units(&of_a, [block, step]);
+                    let b = b + units(&of_b, [first / spec.column_unit(), step]);
+                    let operands = WgmmaOperands {
+                        accumulate,
+                        transpose_a: spec.a_major == Major::Mn,
+                        transpose_b: spec.b_major == Major::Mn,
+                        ..WgmmaOperands::new(types, columns, a, b)
+                    };
+                    self.f.wgmma(operands, &accumulators[held(first)..held(first + columns)]);
+                }
             }
         }
         self.f.wgmma_commit();

@@ -25,6 +25,13 @@ pub enum PlanError {
         /// Tile N.
         n: u32,
     },
+    /// A tile needs several instructions side by side where there is one.
+    Across {
+        /// Tile N.
+        n: u32,
+        /// What has one.
+        what: &'static str,
+    },
     /// A tile cannot be narrowed in such steps.
     Narrowed {
         /// Tile N.
@@ -152,6 +159,12 @@ impl PlanError {
                 .text("tile N is ")
                 .number(n)
                 .text(", wgmma has N from 8 to 256 in steps of 8: change tile N"),
+            Self::Across { n, what } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", and ")
+                .text(what)
+                .text(" has at most 256 columns, those of one wgmma: lower tile N"),
             Self::Narrowed { n, step } => s
                 .text("tile N is ")
                 .number(n)

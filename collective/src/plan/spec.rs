@@ -146,6 +146,9 @@ pub struct EpilogueSpec {
     pub sourced: bool,
 }
 
+/// The most columns of one instruction.
+const MOST_COLUMNS: u32 = 256;
+
 impl MainloopSpec {
     /// Warpgroups of a CTA.
     pub const fn warpgroups(&self) -> u32 {
@@ -176,6 +179,58 @@ impl MainloopSpec {
             }
         };
         [part, n / part]
+    }
+
+    /// In which steps a tile's columns are divided among instructions: where B is N-major, they begin where its swizzle does.
+    const fn column_step(&self) -> u32 {
+        let ([_, n, k], bits) = (self.tile, self.types.element_bits());
+        match self.b_major {
+            Major::K => 8,
+            Major::Mn => smem::widest_mode(self.b_major, bits, n, k).elements(bits),
+        }
+    }
+
+    /// Instructions side by side that multiply a block's rows with all columns of a tile: the fewest of at most 256 columns
+    /// each.
+    pub const fn across(&self) -> u32 {
+        let steps = self.tile[1].div_ceil(self.column_step());
+        // What is left of 256 columns below a step is no instruction's.
+        steps.div_ceil(MOST_COLUMNS / self.column_step())
+    }
+
+    /// The first column of the `i`-th of them, and how many columns it multiplies: as equal as can be.
+    pub const fn columns_of(&self, i: u32) -> [u32; 2] {
+        let across = self.across();
+        if across <= 1 {
+            return [0, self.tile[1]];
+        }
+        let (step, steps) = (self.column_step(), self.tile[1] / self.column_step());
+        let (first, end) = (steps * i / across * step, steps * (i + 1) / across * step);
+        [first, end - first]
+    }
+
+    /// The columns of the widest of them.
+    pub const fn widest(&self) -> u32 {
+        let (mut widest, mut i) = (0, 0);
+        while i < self.across() {
+            let [_, columns] = self.columns_of(i);
+            widest = if columns > widest { columns } else { widest };
+            i += 1;
+        }
+        widest
+    }
+
+    /// The most columns that all of them are multiples of.
+    pub(crate) const fn column_unit(&self) -> u32 {
+        let ([_, mut unit], mut i) = (self.columns_of(0), 1);
+        while i < self.across() {
+            let [_, mut rest] = self.columns_of(i);
+            while rest > 0 {
+                (unit, rest) = (rest, unit % rest);
+            }
+            i += 1;
+        }
+        unit
     }
 
     /// 64-row blocks of a tile that one warpgroup computes.
