@@ -5,6 +5,9 @@ use collective::{
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
+use ptx::inst::Int8;
+
+const SIGNED: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false };
 
 const PLAIN: EpilogueSpec = EpilogueSpec {
     staged_bits: 0,
@@ -181,7 +184,7 @@ fn reasons_of_illegal_plans() {
         (spec([64, 0, 64], 1, None), PlanError::TileN { n: 0 }, "8 to 256 in steps of 8"),
         (spec([64, 260, 64], 1, None), PlanError::TileN { n: 260 }, "8 to 256 in steps of 8"),
         (
-            MainloopSpec { types: WgmmaTypes::S8S32, ..spec([64, 272, 64], 1, None) },
+            MainloopSpec { types: SIGNED, ..spec([64, 272, 64], 1, None) },
             PlanError::TileN { n: 272 },
             "change tile N",
         ),
