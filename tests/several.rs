@@ -4,8 +4,8 @@
 use collective::functions::{Add, Relu};
 use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
 use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, Form, KMajor, LinearCombination, Operands, Pingpong,
-    SourcedCombination, Tile, TmaStore, TmaWgmma, TreeEpilogue, Unspecialised,
+    Cluster, Cooperative, CopyWgmma, DirectStore, Fitted, Form, KMajor, LinearCombination, Operands,
+    Pingpong, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Unspecialised,
 };
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
@@ -16,8 +16,8 @@ use kernel::{
     GroupedCall, Launch, LaunchError, MatrixRef, PointerArray, Ragged, RaggedCall, Strides, WorkspaceRef,
     erased, several,
 };
-use scheduler::{AlongM, AlongN, Dynamic, Grouped, OneTile, Persistent, StreamK};
-use typenum::{U1, U2, U4, U64, U128};
+use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Grouped, OneTile, Persistent, StreamK};
+use typenum::{U1, U2, U3, U4, U32, U64, U128};
 
 fn products(products: Products) -> SeveralProducts {
     SeveralProducts {
@@ -77,6 +77,43 @@ fn drawn_tiles_and_copied_sources() {
         let mut engine = Emulator::new().with_multiprocessors(2);
         let outcome = case.run(entry.as_ref(), &program, &mut engine).expect("runs");
         assert_eq!(outcome.mismatch, None, "{}", entry.name());
+    }
+}
+
+/// The last tiles in parts of K: the width of tiles, the order of draws and a second launch on the same workspace make no
+/// difference.
+#[test]
+fn tails_of_groups_are_divided() {
+    type Narrowed<Shape> = Composed<
+        TmaWgmma<
+            Operands<KMajor<bf16>, KMajor<bf16>>,
+            Fitted<Tile<U64, U64, U64>, U32>,
+            Cooperative<U1, Shape>,
+        >,
+        LinearCombination<bf16, Transposed<DirectStore>>,
+        DividedTail<AlongM, U3, U1>,
+    >;
+    let whole = erased::<
+        Ragged<Composed<Tma<Cooperative<U2>>, LinearCombination<bf16>, DividedTail<AlongM, U2, U2>>>,
+    >;
+    let rows = [&[0, 70, 3, 0, 130, 33][..], &[20], &[0, 0]];
+    for (entry, rows) in rows.into_iter().flat_map(|rows| {
+        [
+            (erased::<Ragged<Narrowed<Cluster<U1, U1>>>>("narrowed"), rows),
+            (erased::<Ragged<Narrowed<Cluster<U2, U1>>>>("narrowed pairs"), rows),
+            (whole("whole"), rows),
+        ]
+    }) {
+        let program = entry.program().expect("legal");
+        let case = SeveralProducts { factors: [0.5, 2.0], k: 328, ..products(Products::of_rows(rows, 1)) };
+        let mut first = None;
+        for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
+            let mut engine = Emulator::new().with_multiprocessors(6).with_schedule(schedule, seed);
+            let outcome = case.run_times(entry.as_ref(), &program, &mut engine, 2).expect("runs");
+            assert_eq!(outcome.mismatch, None, "{}: {rows:?}, {schedule:?}", entry.name());
+            let bits = first.get_or_insert_with(|| outcome.d.clone());
+            assert_eq!(*bits, outcome.d, "{}: {rows:?}, {schedule:?}", entry.name());
+        }
     }
 }
 

@@ -63,10 +63,12 @@ impl FixUp {
     /// Emitted for a consumer warpgroup that has multiplied a piece: exchanges sums with the other pieces of the tile, and
     /// lets `finish` finish whole sums: those of the warpgroup's part of the tile in one of its pieces, or, where each
     /// piece finishes some columns, those of narrower tiles, which have plans of their own.
+    ///
+    /// Of a tile that is narrowed, `fragment` is one of the plan `narrowed`; `plan` says where slots lie.
     pub fn exchange<'f, T: Number + Default>(
         self,
         f: &'f Builder,
-        plan: &Plan,
+        [plan, narrowed]: [&Plan; 2],
         workspace: Value<'f, u64>,
         share: Share<'f>,
         fragment: Fragment<'f, T>,
@@ -77,7 +79,7 @@ impl FixUp {
             Self::Atomic => atomic(f, plan, workspace, share, &fragment),
             Self::Separate => return separate(f, plan, workspace, share, fragment, finish),
         };
-        f.if_(complete, || finish(plan, fragment));
+        f.if_(complete, || finish(narrowed, fragment));
     }
 }
 

@@ -99,12 +99,9 @@ impl<C: GemmConfig> Gemm<C> {
              a scheduler of whole tiles"
         );
         assert!(
-            !(draws && divides),
-            "a scheduler whose workers draw their tiles deals out whole tiles: leave REDUCTION at None"
-        );
-        assert!(
-            !(<C::Mainloop as Mainloop>::SPEC.step > 0 && divides),
-            "tiles that are narrowed are dealt out whole: use Persistent<..> or Dynamic<..>, or leave Fitted<_, _> out"
+            !(<C::Mainloop as Mainloop>::SPEC.step > 0 && divides)
+                || matches!(<C::Scheduler as TileScheduler>::REDUCTION, Some(ReductionKind::Ordered)),
+            "sums of tiles that are narrowed are added up in order alone: use Ordered, or leave Fitted<_, _> out"
         );
         assert!(
             !(epilogue.split && C::FORM.described()),
@@ -228,15 +225,16 @@ impl<C: GemmConfig> Gemm<C> {
                 turns: ring.turns(plan, warpgroup, thread),
             }
         };
-        let store = |plan: &Plan, fragment, extent, share| {
+        let store = |narrowed: &Plan, fragment, extent, share| {
             let finish = |plan: &Plan, fragment| {
                 f.scope("epilogue", || C::Epilogue::store(f, plan, epilogue, extent, fragment));
             };
             match (Self::FIX_UP, workspace, share) {
                 (Some(fix_up), Some(workspace), Some(share)) => {
-                    f.scope("fix-up", || fix_up.exchange(f, plan, workspace, share, fragment, &finish));
+                    let (plans, sums) = ([plan, narrowed], workspace + Self::COUNTER_BYTES);
+                    f.scope("fix-up", || fix_up.exchange(f, plans, sums, share, fragment, &finish));
                 }
-                _ => finish(plan, fragment),
+                _ => finish(narrowed, fragment),
             }
         };
         let consume = || {
@@ -391,12 +389,14 @@ impl<C: GemmConfig> Gemm<C> {
     /// Whether the kernel needs memory of the caller's beside its matrices.
     pub(crate) const WORKS_IN_MEMORY: bool = <C::Scheduler as TileScheduler>::DRAWS || Self::FIX_UP.is_some();
 
+    /// Bytes at the start of the workspace in front of what sums are exchanged in: the counter that tiles are drawn from.
+    const COUNTER_BYTES: u64 =
+        if <C::Scheduler as TileScheduler>::DRAWS { QueuePlan::WORKSPACE_BYTES } else { 0 };
+
     pub(crate) fn workspace_bytes(tiles: Tiles<u32>, workers: u32) -> u64 {
-        if C::Scheduler::DRAWS {
-            return QueuePlan::WORKSPACE_BYTES;
-        }
         let Divided { units, tiles } = C::Scheduler::divided(tiles, workers);
-        Self::FIX_UP.map_or(0, |fix_up| fix_up.workspace_bytes(&Self::PLAN, units, tiles))
+        let sums = Self::FIX_UP.map_or(0, |fix_up| fix_up.workspace_bytes(&Self::PLAN, units, tiles));
+        Self::COUNTER_BYTES + sums
     }
 
     /// Bytes of device memory that a problem needs beside its matrices ([`Call::workspace`]), on a machine that runs

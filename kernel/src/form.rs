@@ -111,6 +111,10 @@ impl<C: GemmConfig> GemmConfig for PointerArray<C> {
             <C::Scheduler as TileScheduler>::TILES_ON_DEVICE,
             "the device alone knows how many tiles an array of products has: schedule them with Persistent<..>"
         );
+        assert!(
+            <C::Scheduler as TileScheduler>::REDUCTION.is_none(),
+            "each of an array of products has a K of its own, which no scheduler divides: schedule them with Persistent<..>"
+        );
         Form::Grouped
     };
 }

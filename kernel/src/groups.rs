@@ -261,8 +261,12 @@ impl<C: GemmConfig> Gemm<C> {
 
     /// The workspace of several products; 0 where a launch cannot number their tiles.
     pub(crate) fn workspace_of(problem: GemmProblem, several: &Several, slots: u32) -> u64 {
-        Self::all_tiles(problem, several)
-            .map_or(0, |tiles| Self::workspace_bytes(tiles, C::Scheduler::workers(tiles, slots)))
+        Self::all_tiles(problem, several).map_or(0, |tiles| {
+            // Where the device counts the tiles, there may be more of them than of the one product.
+            let counted = C::Scheduler::TILES_ON_DEVICE;
+            let workers = if counted { slots.max(1) } else { C::Scheduler::workers(tiles, slots) };
+            Self::workspace_bytes(tiles, workers)
+        })
     }
 
     /// [`workspace`](Self::workspace) of `count` products of one shape.

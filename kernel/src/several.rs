@@ -5,7 +5,7 @@ use collective::{
     Pingpong, Tile, TmaStore, TmaWgmma, Transposed,
 };
 use half::{bf16, f16};
-use scheduler::{AlongM, Dynamic, Grouped, Persistent, StreamK};
+use scheduler::{AlongM, DividedTail, Dynamic, Grouped, Persistent, StreamK};
 use typenum::{U1, U2, U8, U16, U32, U64, U128, U256};
 
 use crate::catalogue::{AnyGemm, Copied, Duo, Large, Medium, Swapped, Unaligned, entry};
@@ -34,6 +34,13 @@ type Exchanged<A, B, T, Shape> = Composed<
     TmaWgmma<Operands<B, A>, Fitted<Tile<U128, U256, U64>, U32>, Cooperative<U2, Shape>>,
     LinearCombination<T, Transposed<TmaStore>>,
     Dynamic<AlongM>,
+>;
+
+/// As [`Exchanged`] in clusters of two, for few groups: the last tiles of few waves are divided along K.
+type Tailed<A, B, T> = Composed<
+    TmaWgmma<Operands<B, A>, Fitted<Tile<U128, U256, U64>, U32>, Cooperative<U2, Cluster<U2, U1>>>,
+    LinearCombination<T, Transposed<TmaStore>>,
+    DividedTail<AlongM>,
 >;
 
 /// Every kernel of several products, in a fixed order.
@@ -70,6 +77,7 @@ where
     all.push(entry::<Ragged<Medium<A, B, T>>>("ragged-direct"));
     all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U1, U1>>>>("ragged-fitted"));
     all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U2, U1>>>>("ragged-fitted2"));
+    all.push(entry::<Ragged<Tailed<A, B, T>>>("ragged-tail"));
     all.push(entry::<Ragged<Swap16<A, B, T>>>("ragged-swap16"));
 }
 

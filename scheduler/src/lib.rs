@@ -30,6 +30,7 @@ mod raster;
 mod shares;
 mod single;
 mod stream_k;
+mod tail;
 mod timeline;
 
 pub use dynamic::{Draw, Dynamic};
@@ -43,7 +44,7 @@ pub use stream_k::{
     Atomic, Divide, EveryTile, Heuristic, Ordered, Pieces, Reduction, ReductionKind, Remainder, Separate,
     StreamK,
 };
-
+pub use tail::DividedTail;
 pub use timeline::{Activity, Span, Timeline};
 
 use ptx::abi::Argument;

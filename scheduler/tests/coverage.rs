@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use scheduler::{
-    AlongM, AlongN, Atomic, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent,
-    Remainder, Separate, StreamK, TileScheduler, Tiles,
+    AlongM, AlongN, Atomic, Divided, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
+    Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U4, U8};
 
@@ -62,7 +62,7 @@ fn persistent_workers_fill_the_machine_and_no_more() {
 }
 
 /// Covers each k-tile once, in pieces of `least` k-tiles or more, and says of each piece which units have the tile: the
-/// ones that do, one after the other. A unit's pieces but its first run to their tiles' ends, so that it has one sum for
+/// ones that do, one after the other. A unit's divided pieces but its first run to their tiles' ends, so that it has one sum for
 /// somebody else at most; and it waits for earlier units only.
 fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
     let why = || format!("{} {tiles:?} on {slots}", S::name());
@@ -84,7 +84,8 @@ fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
                     why()
                 );
             }
-            present = work.split.map(|split| split.unit);
+            // Of a whole tile it means nothing.
+            present = split.map(|split| split.unit).or(present);
             pieces.entry((work.m, work.n)).or_default().push((work.k_begin, work.k_end, split));
         }
     }
@@ -175,6 +176,36 @@ macro_rules! whole_tiles {
 
 whole_tiles!(static_tiles_are_computed_exactly_once, Persistent);
 whole_tiles!(equally_fast_workers_draw_each_tile_exactly_once, Dynamic);
+
+#[test]
+fn tails_are_divided_and_summed_exactly_once() {
+    let configurations = divides_everywhere::<DividedTail<AlongM>>(16, 120)
+        + divides_everywhere::<DividedTail<AlongN, U3, U1>>(1, 120)
+        + divides_everywhere::<DividedTail<Grouped<AlongM, U8>, U2, U4>>(4, 120)
+        + divides_everywhere::<DividedTail<Hilbert<U2>, U8, U2>>(2, 120);
+    assert!(configurations >= CONFIGURATIONS, "{configurations}");
+}
+
+/// Fewer than eight waves end with as many divided tiles as there are workers, of long sums alone.
+#[test]
+fn tails_are_those_of_few_waves() {
+    type Tail = DividedTail<AlongM>;
+    for (why, tiles, workers, want) in [
+        ("three waves and a bit", Tiles { m: 208, n: 1, k: 112 }, 66, 208 + 2 * 66),
+        ("fewer tiles than workers", Tiles { m: 5, n: 2, k: 48 }, 66, 30),
+        ("short sums", Tiles { m: 208, n: 1, k: 47 }, 66, 208),
+        ("eight waves", Tiles { m: 66, n: 8, k: 112 }, 66, 528),
+        ("one less", Tiles { m: 17, n: 31, k: 112 }, 66, 527 + 2 * 66),
+        ("more workers than a workspace has room for", Tiles { m: 700, n: 1, k: 48 }, 600, 700 + 2 * 341),
+    ] {
+        let pieces: usize = (0..workers).map(|worker| Tail::work(tiles, worker, workers).count()).sum();
+        assert_eq!(pieces, want, "{why}");
+        // Whoever asks for a workspace may not know how many tiles there are.
+        let Divided { units, .. } = Tail::divided(Tiles { m: 100_000, n: 1, ..tiles }, workers);
+        let all = tiles.m * tiles.n;
+        assert!(units as usize >= (want - all as usize) / 2 * 3, "{why}: {units}");
+    }
+}
 
 /// As many workers as tiles, whatever the machine: the hardware deals them out.
 #[test]

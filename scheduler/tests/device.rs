@@ -5,8 +5,8 @@ use emulator::{Memory, Options, Program};
 use ptx::abi::Grid;
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
 use scheduler::{
-    AlongM, AlongN, Atomic, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered,
-    Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
+    AlongM, AlongN, Atomic, DividedTail, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
+    Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U8};
 
@@ -125,6 +125,9 @@ fn the_device_computes_what_the_host_says() {
     agrees::<Persistent<Hilbert<U2>>>();
     agrees::<Persistent<Hilbert<U8>>>();
     agrees::<Dynamic<Grouped<AlongM, U2>>>();
+    agrees::<DividedTail<AlongM>>();
+    agrees::<DividedTail<AlongM, U3, U1>>();
+    agrees::<DividedTail<Grouped<AlongN, U2>, U2, U2>>();
     agrees::<StreamK<AlongM>>();
     agrees::<StreamK<Grouped<AlongM, U2>, Ordered, Remainder>>();
     agrees::<StreamK<AlongN, Atomic, EveryTile<U3>>>();
@@ -145,7 +148,7 @@ fn draws_each_tile_once<S: TileScheduler>() {
             let why = format!("{} {m} x {n} x {k} on {slots}, seed {seed}", S::name());
             let tiles = Tiles { m, n, k };
             let workers = S::workers(tiles, slots);
-            let room = m * n + 1;
+            let room = m * n * 4 + 1;
             let records = memory.upload(&[0xff; 32].repeat((workers * room) as usize));
             let mut arguments = vec![m.into(), n.into(), k.into()];
             arguments.extend(S::parameters(tiles, workers));
@@ -154,7 +157,8 @@ fn draws_each_tile_once<S: TileScheduler>() {
             program
                 .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &options)
                 .unwrap_or_else(|failure| panic!("{why}: {failure}"));
-            let mut computed = vec![0; (m * n) as usize];
+            // Pieces, and how often each k-tile is computed.
+            let mut computed = vec![(0, vec![0; k as usize]); (m * n) as usize];
             for worker in 0..workers {
                 let count = (0..room).take_while(|i| {
                     let at = records + u64::from(worker * room + i) * 32;
@@ -164,14 +168,19 @@ fn draws_each_tile_once<S: TileScheduler>() {
                     });
                     let exists = tile_m != u32::MAX;
                     if exists {
-                        assert_eq!((k_begin, k_end), (0, k), "{why}");
-                        computed[(tile_m * n + tile_n) as usize] += 1;
+                        let (pieces, sums) = &mut computed[(tile_m * n + tile_n) as usize];
+                        *pieces += 1;
+                        sums[k_begin as usize..k_end as usize].iter_mut().for_each(|count| *count += 1);
                     }
                     exists
                 });
                 uneven += usize::from(count.count() != S::work(tiles, worker, workers).count());
             }
-            assert!(computed.iter().all(|&count| count == 1), "{why}: {computed:?}");
+            let once = |(pieces, sums): &(u32, Vec<u32>)| {
+                sums.iter().all(|&count| count == 1)
+                    && (*pieces == 1 || S::REDUCTION.is_some() && (1..=k).contains(pieces))
+            };
+            assert!(computed.iter().all(once), "{why}: {computed:?}");
             assert_eq!(memory.read(counter, 4).expect("inside"), [0; 4], "{why}: the counter");
         }
     }
@@ -184,4 +193,6 @@ fn drawn_tiles_are_computed_once_whoever_comes_first() {
     draws_each_tile_once::<Dynamic<AlongN>>();
     draws_each_tile_once::<Dynamic<Grouped<AlongM, U3>>>();
     draws_each_tile_once::<Dynamic<Hilbert<U2>>>();
+    draws_each_tile_once::<DividedTail<AlongM, U3, U1>>();
+    draws_each_tile_once::<DividedTail<Grouped<AlongN, U2>, U2, U2>>();
 }
