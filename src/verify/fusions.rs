@@ -34,8 +34,10 @@ type Kernels = fn(&'static str) -> Vec<FusedGemm>;
 /// A kernel with a fused epilogue whose type has been forgotten.
 #[derive(Clone, Copy, Debug)]
 pub struct FusedGemm {
-    /// The kind, as in the catalogue's names.
+    /// The kind.
     pub kind: &'static str,
+    /// The kind of the same without the fusion, as in the catalogue's names.
+    pub plain: &'static str,
     /// The fusion's name.
     pub fusion: &'static str,
     /// Name of the element type of A and B.
@@ -57,7 +59,7 @@ impl FusedGemm {
 
     /// The catalogue's name of the same kernel without the fusion.
     pub fn plain_name(&self) -> String {
-        format!("{}-{}-kk", self.kind, self.element)
+        format!("{}-{}-kk", self.plain, self.element)
     }
 
     /// Builds, verifies and prints the kernel.
@@ -175,11 +177,12 @@ impl Fusion {
     pub fn ranked(&self, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
         let kernels = self.kernels(format);
         let request = Request::packed(format.name(), [Major::K; 2], problem);
-        let of_name = |name: &str| {
-            kernels.iter().find(|kernel| kernel.plain_name() == name && kernel.stores(problem.n)).copied()
+        let of_name = |name: &str| -> Vec<FusedGemm> {
+            let of_name = kernels.iter().filter(|kernel| kernel.plain_name() == name);
+            of_name.filter(|kernel| kernel.stores(problem.n)).copied().collect()
         };
         let selection = kernel::select(&request, &Machine::h200());
-        selection.ranked.iter().filter_map(|ranked| of_name(ranked.gemm.name())).collect()
+        selection.ranked.iter().flat_map(|ranked| of_name(ranked.gemm.name())).collect()
     }
 }
 
@@ -193,6 +196,9 @@ type Staged<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<
 type Wide<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, Bands<U8>>;
 /// One warpgroup's epilogue hides behind the other's products.
 type Turns<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong>, E, Bands<U8>>;
+/// The same in clusters of two that share B.
+type Turns2<T, E> =
+    Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong<U2, Cluster<U2, U1>>>, E, Bands<U8>>;
 /// Clusters of two that share A.
 type Duo<T, E> =
     Composed<TmaWgmma<Kk<T>, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>, E, Bands<U8>>;
@@ -212,18 +218,22 @@ type Pair<T, E> =
 type Small<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U64, U64, U64>, Cooperative<U1>>, E, OneTile<AlongM>>;
 
 /// Kernels of some kinds: their names, their types, and how D is stored.
-/// Where warpgroups take turns, an epilogue that waits for no buffer is more likely to end before the other's products.
+/// Where warpgroups take turns, an epilogue that waits for no buffer is more likely to end before the other's products; with
+/// two buffers (`pingpong6`) there is room for six stages in place of five.
 macro_rules! kernels {
-    ($function:ident: $($name:literal $kind:ident $store:ty),*) => {
+    ($function:ident: $($name:literal $(/ $plain:literal)? $kind:ident $store:ty),*) => {
         fn $function<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
-            vec![$(of_kind::<$kind<T, TreeEpilogue<D, $store, X>>, X>($name, fusion)),*]
+            vec![$({
+                let [_, .., plain] = ["", $name $(, $plain)?];
+                of_kind::<$kind<T, TreeEpilogue<D, $store, X>>, X>([$name, plain], fusion)
+            }),*]
         }
     };
 }
 
 kernels!(usual: "staged" Staged TmaStore, "wide" Wide TmaStore, "pingpong" Turns TmaStore<U4>, "duo" Duo TmaStore);
 kernels!(
-    further: "quad" Quad TmaStore, "slim" Slim TmaStore, "pair128" Pair TmaStore, "small" Small DirectStore
+    further: "pingpong6" / "pingpong" Turns TmaStore, "pingpong2" Turns2 TmaStore, "quad" Quad TmaStore, "slim" Slim TmaStore, "pair128" Pair TmaStore, "small" Small DirectStore
 );
 kernels!(divided: "stream" Stream TmaStore);
 
@@ -237,12 +247,13 @@ fn every<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> V
     [whole::<T, D, X>(fusion), divided::<T, D, X>(fusion)].concat()
 }
 
-fn of_kind<C, X: Sample>(kind: &'static str, fusion: &'static str) -> FusedGemm
+fn of_kind<C, X: Sample>([kind, plain]: [&'static str; 2], fusion: &'static str) -> FusedGemm
 where
     C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
 {
     FusedGemm {
         kind,
+        plain,
         fusion,
         element: <C::Mainloop as Mainloop>::A::NAME,
         plan: Gemm::<C>::PLAN,
