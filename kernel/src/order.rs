@@ -3,8 +3,9 @@
 //! A group's tiles begin together, those that multiply the same weights one behind the other: as they are equally wide but for
 //! a step, they read the same k-tiles of them at nearly the same time, and memory is asked once.
 //!
-//! Among groups, those of wide tiles come first, so that workers end on narrow ones. Groups of few rows, which memory
-//! decides, lie evenly among the others, whose time the multiplications take: so neither waits for the other.
+//! Among groups, those of wide tiles come first, so that workers end on narrow ones. In launches of many tiles, groups of few
+//! rows, which memory decides, lie evenly among the others, whose time the multiplications take: so neither waits for the
+//! other. Where there are few tiles for each worker, how evenly they end decides more.
 //!
 //! On the device, the table in shared memory begins with a word for each place in the order, `tiles << 9 | group`: the tiles of
 //! all groups in front of that place, and the group that has it. Behind the places of all groups stands one with all tiles.
@@ -18,6 +19,9 @@ use crate::form::{find_place, scan, write_rows};
 /// Groups of fewer rows take longer to bring their weights from memory than to multiply them: 16-bit weights, some hundred
 /// multiplications for each byte.
 const FEW_ROWS: u32 = 192;
+
+/// Groups' tiles along M for each worker, from which on there are many.
+const MANY_TILES: u32 = 4;
 
 /// Bits of a group's number.
 const GROUP_BITS: u32 = 9;
@@ -44,6 +48,8 @@ pub(crate) struct Balanced<'f> {
     step: u32,
     /// Tiles along M.
     height: Value<'f, u32>,
+    /// Groups of fewer rows lie among the others: [`FEW_ROWS`], or 0 in launches of few tiles.
+    few: Value<'f, u32>,
 }
 
 /// A tile of a group.
@@ -66,7 +72,10 @@ impl<'f> Balanced<'f> {
         height: Value<'f, u32>,
     ) -> (Self, Value<'f, u32>) {
         let [_, width, _] = plan.mainloop.tile;
-        let order = Self { f, table, groups, width, step: plan.mainloop.step, height };
+        let workers = f.special(Special::GridX) / plan.cluster_size();
+        let many = (groups * height).at_least(workers * MANY_TILES);
+        let few = f.constant(FEW_ROWS).where_or(many, 0);
+        let order = Self { f, table, groups, width, step: plan.mainloop.step, height, few };
         let warp = f.warp_index();
         f.if_(warp.equals(0), || write_rows(f, table + ROWS_OFFSET, [groups, rows], offsets));
         f.barrier_sync(0, plan.threads);
@@ -114,7 +123,7 @@ impl<'f> Balanced<'f> {
     fn key(&self, rows: Value<'f, u32>) -> Value<'f, u32> {
         let f = self.f;
         let [steps, tiles] = [rows.div_ceil(self.step), rows.div_ceil(self.width).max(1)];
-        let few = f.constant(1u32 << 16).where_or(rows.less_than(FEW_ROWS), 0);
+        let few = f.constant(1u32 << 16).where_or(rows.less_than(self.few), 0);
         few + (steps + tiles - 1) / tiles
     }
 
@@ -207,7 +216,7 @@ mod tests {
     use scheduler::{AlongM, Persistent};
     use typenum::{U2, U32, U64, U128, U256};
 
-    use super::{Balanced, FEW_ROWS, Part};
+    use super::{Balanced, FEW_ROWS, MANY_TILES, Part};
     use crate::{Composed, Emulator, Engine, Gemm, Program, Ragged};
 
     type Config = Ragged<
@@ -287,11 +296,13 @@ mod tests {
     }
 
     /// The order as it is documented: both kinds by the width of their tiles, each spread evenly over all.
-    fn order(rows: &[u32]) -> Vec<u32> {
+    fn order(rows: &[u32], height: u32) -> Vec<u32> {
+        // One worker.
+        let few_rows = if rows.len() as u32 * height < MANY_TILES { 0 } else { FEW_ROWS };
         let width = |rows: u32| rows.div_ceil(STEP).div_ceil(rows.div_ceil(WIDTH).max(1));
         let kind = |few: bool| {
             let mut groups: Vec<u32> =
-                (0..rows.len() as u32).filter(|&i| (rows[i as usize] < FEW_ROWS) == few).collect();
+                (0..rows.len() as u32).filter(|&i| (rows[i as usize] < few_rows) == few).collect();
             groups.sort_by_key(|&i| core::cmp::Reverse(width(rows[i as usize])));
             let count = groups.len() as u64;
             let place = move |(rank, group): (u64, u32)| {
@@ -320,6 +331,8 @@ mod tests {
             vec![0, 0, 0],
             vec![1; 5],
             vec![0, 5000, 0],
+            vec![170, 400],
+            vec![400, 170, 90],
             vec![256, 257, 512, 513, 31, 32, 33],
             vec![1; 320],
             (0..320).map(|i| i * 7 % 600).collect(),
@@ -335,7 +348,7 @@ mod tests {
             let mut groups: Vec<u32> = tiles.iter().map(|tile| tile[0]).collect();
             groups.dedup();
             let filled = |&group: &u32| rows[group as usize] > 0;
-            let expected: Vec<u32> = order(&rows).into_iter().filter(filled).collect();
+            let expected: Vec<u32> = order(&rows, height).into_iter().filter(filled).collect();
             assert_eq!(groups, expected, "{rows:?}");
             let mut first_row = 0;
             for (group, &count) in (0u32..).zip(&rows) {
