@@ -65,9 +65,6 @@ pub struct Machine {
     pub exchanged: f64,
     /// Microseconds from a sum's last element to its reader.
     pub meeting: f64,
-    /// The most columns of tiles whose times the other numbers come from. Kernels of wider ones are predicted too, but ranked
-    /// behind all others.
-    pub fitted_columns: u32,
     /// How sharply the slowest resource decides: the exponent of the norm over the resources' times.
     pub sharpness: f64,
 }
@@ -111,14 +108,8 @@ impl Machine {
             draw: 0.037,
             exchanged: 7000.0,
             meeting: 5.83,
-            fitted_columns: 256,
             sharpness: 4.97,
         }
-    }
-
-    /// Whether kernels like this one are among those that its numbers come from.
-    pub fn knows(&self, plan: &Plan) -> bool {
-        plan.mainloop.tile[1] <= self.fitted_columns
     }
 
     /// CTAs of a kernel that one multiprocessor runs at once.

@@ -100,8 +100,7 @@ pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
     rank(catalogue(), request, machine)
 }
 
-/// Ranks kernels for a call, those behind that the machine does not [know](Machine::knows); those of another element type or
-/// direction are left out.
+/// Ranks kernels for a call; those of another element type or direction are left out.
 pub fn rank(kernels: Vec<Box<dyn AnyGemm>>, request: &Request<'_>, machine: &Machine) -> Selection {
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
     for gemm in kernels {
@@ -117,11 +116,7 @@ pub fn rank(kernels: Vec<Box<dyn AnyGemm>>, request: &Request<'_>, machine: &Mac
         let reason = reason::sentence(gemm.as_ref(), machine, &prediction);
         selection.ranked.push(Ranked { gemm, prediction, reason });
     }
-    let unknown = |ranked: &Ranked| !machine.knows(&ranked.gemm.plan());
-    selection.ranked.sort_by(|a, b| {
-        let [a_time, b_time] = [a, b].map(|ranked| ranked.prediction.microseconds);
-        unknown(a).cmp(&unknown(b)).then(a_time.total_cmp(&b_time))
-    });
+    selection.ranked.sort_by(|a, b| a.prediction.microseconds.total_cmp(&b.prediction.microseconds));
     selection
 }
 
@@ -219,23 +214,6 @@ mod tests {
             let reason = first(problem);
             assert!(reason.contains(words), "{problem:?}: {reason}");
         }
-    }
-
-    /// Kernels of tiles that no record has are not chosen, however good the model takes them to be.
-    #[test]
-    fn unmeasured_kernels_come_last() {
-        let problem = GemmProblem { m: 4096, n: 14336, k: 4096 };
-        let request = Request::packed("bf16", [Major::K, Major::K], problem);
-        let wide = |name: &&str| name.starts_with("broad");
-        let selection = select(&request, &H200);
-        let names = names(&selection);
-        let first = names.iter().position(wide).expect("they are ranked");
-        assert!(first > 0 && names[first..].iter().all(wide), "{names:?}");
-        let reason = &selection.ranked[first].reason;
-        assert!(reason.ends_with("no record has such tiles"), "{reason}");
-        let known = select(&request, &Machine { fitted_columns: 320, ..H200 });
-        let times: Vec<_> = known.ranked.iter().map(|ranked| ranked.prediction.microseconds).collect();
-        assert!(times.is_sorted(), "{times:?}");
     }
 
     /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.

@@ -19,8 +19,7 @@ pub(super) fn sentence(gemm: &dyn AnyGemm, machine: &Machine, prediction: &Predi
         let last = waves - (waves.ceil() - 1.0);
         format!("{:.0} waves of {tile}, the last {:.0} % full", waves.ceil(), 100.0 * last)
     };
-    let unknown = if machine.knows(&plan) { "" } else { "; no record has such tiles" };
-    format!("{filling}; {}{unknown}", bound(prediction))
+    format!("{filling}; {}", bound(prediction))
 }
 
 /// What takes the most time.
