@@ -217,9 +217,6 @@ type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U
 /// [`Wide`] leave too much of the last one empty.
 type Broad<A, B, T> = Copied<A, B, T, Tile<U128, U320, U64>, Cooperative<U2>, U16>;
 
-/// As [`Broad`] in clusters of two CTAs one above the other, which share B: the least traffic from L2.
-type Broad2<A, B, T> = Copied<A, B, T, Tile<U128, U320, U64>, Cooperative<U2, Cluster<U2, U1>>, U8>;
-
 /// As [`Staged`], with C brought by tensor copies while its tile is multiplied.
 type Sourced<A, B, T> = Composed<
     TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
@@ -324,7 +321,6 @@ type SmallUnaligned<A, B, T> = Copying<A, B, T, Tile<U64, U64, U64>, Cooperative
 const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Broad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Broad2<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Stream<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 const _: Plan = Gemm::<Duo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
@@ -374,7 +370,6 @@ where
     all.push(entry::<Sourced<A, B, T>>("sourced"));
     all.push(entry::<Wide<A, B, T>>("wide"));
     all.push(entry::<Broad<A, B, T>>("broad"));
-    all.push(entry::<Broad2<A, B, T>>("broad2"));
     all.push(entry::<Quad<A, B, T>>("quad"));
     all.push(entry::<Stream<A, B, T>>("stream"));
     all.push(entry::<Duo<A, B, T>>("duo"));
