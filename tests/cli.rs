@@ -491,6 +491,9 @@ fn schedules_of_several_products() {
         assert_eq!((pieces.len(), places.len()), (tiles, tiles), "{arguments:?}: {}", run.stdout);
         let ends = pieces.iter().filter_map(|words| words[6].split_once("..")?.1.parse::<u32>().ok());
         assert_eq!(ends.max(), Some(longest), "{arguments:?}");
+        // Two tiles of 160 columns, one of 32 and one of 160, each nine times.
+        let narrowed = "narrowed   to 32 to 160 columns, 0.50 of a tile on average";
+        assert_eq!(run.stdout.contains(narrowed), arguments[0] == "ragged-fitted-bf16-kk", "{}", run.stdout);
     }
     let wrong = falchion(&["schedule", "small-bf16-kk", "--experts", "3", "--n", "8", "--k", "8"]);
     assert_eq!(wrong.code, Some(2));

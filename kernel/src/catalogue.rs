@@ -85,6 +85,12 @@ pub trait AnyGemm: Sync {
     /// The tiles of some products of one launch; see [`Gemm::tiles_of`].
     fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32>;
 
+    /// The columns that each tile of a launch multiplies; see [`Gemm::widths_of`].
+    fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>>;
+
+    /// Whether workers draw their tiles while the kernel runs.
+    fn draws(&self) -> bool;
+
     /// Bytes of device memory that a problem needs beside its matrices; see [`Gemm::workspace`].
     fn workspace(&self, problem: GemmProblem, slots: u32) -> u64;
 
@@ -165,6 +171,14 @@ where
 
     fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32> {
         Gemm::<C>::tiles_of(products)
+    }
+
+    fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
+        Gemm::<C>::widths_of(products, workers)
+    }
+
+    fn draws(&self) -> bool {
+        C::Scheduler::DRAWS
     }
 
     fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {

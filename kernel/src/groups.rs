@@ -8,7 +8,7 @@ use scheduler::{TileScheduler, Tiles};
 
 use crate::config::{Gemm, GemmConfig};
 use crate::error::LaunchError;
-use crate::order::MOST_TILES;
+use crate::order::{MOST_TILES, widths};
 use crate::problem::{
     Call, Checked, EXTENT_LIMIT, GemmProblem, Launch, Matrices, MatrixRef, OutputRule, WORKSPACE_ALIGNMENT,
     WorkspaceRef,
@@ -257,6 +257,15 @@ impl<C: GemmConfig> Gemm<C> {
                 Tiles { m: each().map(|tiles| tiles.m * tiles.n).sum(), n: 1, k }
             }
         }
+    }
+
+    /// The columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, by its number, where groups are cut into tiles of
+    /// nearly equal width; `None` where all tiles are alike.
+    pub fn widths_of(products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
+        let plan = &const { Self::PLAN };
+        let rows: Vec<u32> = products.iter().map(|problem| problem.m).collect();
+        let height = products.first().map_or(0, |&problem| Self::tiles(problem).m);
+        plan.balanced().then(|| widths(plan, &rows, height, workers))
     }
 
     /// The workspace of several products; 0 where a launch cannot number their tiles.

@@ -206,6 +206,42 @@ impl<'f> Balanced<'f> {
     }
 }
 
+/// The columns that each tile multiplies, by its number, of groups of so many rows with `height` tiles along M each: what
+/// [`Balanced`] cuts them into for `workers` workers.
+pub(crate) fn widths(plan: &Plan, rows: &[u32], height: u32, workers: u32) -> Vec<u32> {
+    let ([_, width, _], step) = (plan.mainloop.tile, plan.mainloop.step.max(1));
+    let many = rows.len() as u64 * u64::from(height) >= u64::from(workers) * u64::from(MANY_TILES);
+    let cut = |rows: u32| (rows.div_ceil(step), rows.div_ceil(width).max(1));
+    let few = |rows: u32| many && rows < FEW_ROWS;
+    // Each kind by the width of its tiles.
+    let mut kinds = [false, true].map(|kind| -> Vec<u32> {
+        let mut own: Vec<u32> = rows.iter().copied().filter(|&rows| few(rows) == kind).collect();
+        own.sort_by_key(|&rows| {
+            let (steps, tiles) = cut(rows);
+            core::cmp::Reverse(steps.div_ceil(tiles))
+        });
+        own.reverse();
+        own
+    });
+    let [of_many, of_few] = [kinds[0].len() as u64, kinds[1].len() as u64];
+    let mut placed = Vec::new();
+    for _ in rows {
+        // The ranks of the next of both kinds.
+        let [a, b] = [of_many - kinds[0].len() as u64, of_few - kinds[1].len() as u64];
+        let first =
+            kinds[1].is_empty() || !kinds[0].is_empty() && (2 * a + 1) * of_few <= (2 * b + 1) * of_many;
+        placed.extend(kinds[usize::from(!first)].pop());
+    }
+    let of_group = |rows: u32| {
+        let (steps, tiles) = cut(rows);
+        let tiles = if rows == 0 { 0 } else { tiles };
+        (0..height).flat_map(move |_| {
+            (0..tiles).map(move |tile| (steps / tiles + u32::from(tile < steps % tiles)) * step)
+        })
+    };
+    placed.into_iter().flat_map(of_group).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use collective::{Cooperative, Fitted, KMajor, LinearCombination, Operands, Tile, TmaStore, TmaWgmma};
@@ -345,6 +381,10 @@ mod tests {
         for rows in cases {
             let height = 1 + random(3);
             let tiles = tiles(&program, &rows, height);
+            let widths = super::widths(&PLAN, &rows, height, 1);
+            let own: Vec<u32> =
+                tiles.iter().map(|[.., first, end]| (end - first).next_multiple_of(STEP)).collect();
+            assert_eq!(widths, own, "the host's of {rows:?}");
             let mut groups: Vec<u32> = tiles.iter().map(|tile| tile[0]).collect();
             groups.dedup();
             let filled = |&group: &u32| rows[group as usize] > 0;

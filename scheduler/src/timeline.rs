@@ -59,10 +59,16 @@ struct Sum {
 /// A worker's pieces, in order.
 type Pieces = Box<dyn Iterator<Item = Work<u32>>>;
 
-struct Run<W> {
+/// Tells how many k-tiles' time a piece takes.
+type Length<'l> = &'l dyn Fn(&Work<u32>) -> u64;
+
+struct Run<'l, W> {
     tiles: Tiles<u32>,
     reduction: Option<ReductionKind>,
+    length: Length<'l>,
     work: W,
+    /// Pieces that workers draw, in the order of their numbers; otherwise each has its own.
+    drawn: Option<Pieces>,
     workers: core::ops::Range<u32>,
     /// By slot: its worker, and the pieces that it has not begun.
     present: HashMap<u32, (u32, Pieces)>,
@@ -83,17 +89,41 @@ impl Timeline {
     where
         W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>,
     {
+        let length = |work: &Work<u32>| u64::from(work.k_end - work.k_begin);
+        Self::deal(Run::new(tiles, workers, slots.max(1), reduction, &length, work), slots.max(1))
+    }
+
+    /// The same where a piece takes as long as `length` says, in k-tiles; if `drawn`, whoever has ended takes the piece of
+    /// the next number.
+    pub fn of_lengths<W>(
+        tiles: Tiles<u32>,
+        [workers, slots]: [u32; 2],
+        reduction: Option<ReductionKind>,
+        work: W,
+        drawn: bool,
+        length: &dyn Fn(&Work<u32>) -> u64,
+    ) -> Self
+    where
+        W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>,
+    {
         let slots = slots.max(1);
-        let mut run = Run {
-            tiles,
-            reduction,
-            work,
-            workers: 0..workers,
-            present: HashMap::new(),
-            free: (0..slots.min(workers)).map(|slot| Reverse((0, slot))).collect(),
-            sums: HashMap::new(),
-            spans: Vec::new(),
-        };
+        // A worker's pieces have its number, and those that are so many further.
+        let drawn = drawn.then(|| {
+            let mut all: Vec<Pieces> = (0..workers).map(&work).collect();
+            let mut numbered = Vec::new();
+            loop {
+                let before = numbered.len();
+                numbered.extend(all.iter_mut().filter_map(Iterator::next));
+                if numbered.len() == before {
+                    break Box::new(numbered.into_iter()) as Pieces;
+                }
+            }
+        });
+        let run = Run::new(tiles, workers, slots, reduction, length, work);
+        Self::deal(Run { drawn, ..run }, slots)
+    }
+
+    fn deal<W: Fn(u32) -> Pieces>(mut run: Run<'_, W>, slots: u32) -> Self {
         while let Some(Reverse((time, slot))) = run.free.pop() {
             run.step(time, slot);
         }
@@ -109,10 +139,36 @@ impl Timeline {
     }
 }
 
-impl<W: Fn(u32) -> Pieces> Run<W> {
+impl<'l, W: Fn(u32) -> Pieces> Run<'l, W> {
+    fn new(
+        tiles: Tiles<u32>,
+        workers: u32,
+        slots: u32,
+        reduction: Option<ReductionKind>,
+        length: Length<'l>,
+        work: W,
+    ) -> Self {
+        Self {
+            tiles,
+            reduction,
+            length,
+            work,
+            drawn: None,
+            workers: 0..workers,
+            present: HashMap::new(),
+            free: (0..slots.min(workers)).map(|slot| Reverse((0, slot))).collect(),
+            sums: HashMap::new(),
+            spans: Vec::new(),
+        }
+    }
+
     /// A slot that is free at `time` takes its worker's next piece, or the next worker.
     fn step(&mut self, time: u64, slot: u32) {
-        let next = self.present.get_mut(&slot).and_then(|(worker, rest)| Some((*worker, rest.next()?)));
+        let drawn = &mut self.drawn;
+        let next = self.present.get_mut(&slot).and_then(|(worker, rest)| {
+            let pieces = drawn.as_mut().unwrap_or(rest);
+            Some((*worker, pieces.next()?))
+        });
         let Some((worker, piece)) = next else {
             if let Some(worker) = self.workers.next() {
                 self.present.insert(slot, (worker, (self.work)(worker)));
@@ -121,7 +177,7 @@ impl<W: Fn(u32) -> Pieces> Run<W> {
             return;
         };
         let length = piece.k_end - piece.k_begin;
-        let end = time + u64::from(length);
+        let end = time + (self.length)(&piece);
         let multiply = Span { slot, worker, start: time, end, activity: Activity::Multiply(piece) };
         self.spans.push(multiply);
         let divided = length < self.tiles.k;
@@ -155,8 +211,11 @@ impl<W: Fn(u32) -> Pieces> Run<W> {
 
     /// A slot has waited, and adds so many sums.
     fn add_up(&mut self, wait: Span, sums: u64) {
-        let cost = self.reduction.map_or(0, ReductionKind::cost);
-        let end = wait.end + sums * u64::from(cost);
+        let cost = u64::from(self.reduction.map_or(0, ReductionKind::cost));
+        let (Activity::Multiply(piece) | Activity::Wait(piece) | Activity::FixUp(piece)) = wait.activity;
+        // Sums of narrow tiles are as narrow.
+        let all = u64::from(piece.k_end - piece.k_begin).max(1);
+        let end = wait.end + (sums * cost * (self.length)(&piece)).div_ceil(all);
         if wait.end > wait.start {
             self.spans.push(wait);
         }
@@ -216,6 +275,20 @@ mod tests {
         ] {
             assert_eq!(spent(&timeline), want, "{why}: {timeline:?}");
         }
+    }
+
+    /// Whoever has ended draws the next piece, and a piece takes as long as is said.
+    #[test]
+    fn drawn_pieces_go_to_whoever_has_ended() {
+        let tiles = Tiles { m: 4, n: 1, k: 10 };
+        let work = |worker| Persistent::<AlongM>::work(tiles, worker, 2);
+        // Of tiles 0 to 3.
+        let length = |work: &Work<u32>| [10, 4, 5, 3][work.m as usize];
+        let of = |drawn| Timeline::of_lengths(tiles, [2, 2], None, work, drawn, &length);
+        // 0 beside 1, 2 and 3 of the same slot; if they are dealt, 0 and 2 beside 1 and 3.
+        assert_eq!((of(true).end, of(false).end), (12, 15));
+        let who: Vec<_> = of(true).spans.iter().map(|span| (span.slot, span.start, span.end)).collect();
+        assert_eq!(who, [(0, 0, 10), (1, 0, 4), (1, 4, 9), (1, 9, 12)]);
     }
 
     /// No slot does two things at a time, and all is multiplied.

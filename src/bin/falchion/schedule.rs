@@ -42,7 +42,7 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["experts", "group"],
         value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-    /// Groups of so many rows, for kernels `ragged…`. Tiles that are narrowed are drawn as if they were not.
+    /// Groups of so many rows, for kernels `ragged…`.
     #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
     /// Products M x N x K of any shapes, for kernels `grouped…`.
@@ -76,6 +76,8 @@ struct Schedule {
     products: Vec<GemmProblem>,
     tiles: Tiles<u32>,
     workers: u32,
+    /// Columns that each tile multiplies, where they are not all alike.
+    widths: Option<Vec<u32>>,
     timeline: Timeline,
     machine: Machine,
     /// `None` for several products.
@@ -137,10 +139,18 @@ impl ScheduleArgs {
             let Some(sums) = sums.clone() else { return work };
             Box::new(work.map(move |work| Work { k_end: sums[work.m as usize], ..work }))
         };
-        let timeline = Timeline::new(tiles, workers, slots, entry.reduction(), work);
+        let widths = entry.widths_of(&products, workers);
+        let full = u64::from(plan.mainloop.tile[1]);
+        // In time of k-tiles that are not narrowed.
+        let length = |work: &Work<u32>| {
+            let columns = widths.as_ref().and_then(|widths| widths.get(work.m as usize).copied());
+            (u64::from(work.k_end - work.k_begin) * columns.map_or(full, u64::from)).div_ceil(full)
+        };
+        let (count, drawn) = ([workers, slots], entry.draws());
+        let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
         let prediction = call.filter(|_| form == Form::Single);
         let prediction = prediction.map(|call| machine.predict(entry.as_ref(), &call));
-        Ok(Schedule { entry, products, tiles, workers, timeline, machine, prediction })
+        Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
     }
 
     /// How the products lie.
@@ -259,6 +269,15 @@ impl Schedule {
             format!("waves      {waves:.2}"),
             format!("time       {end} k-tiles: {} multiplying, {} idle", share(multiplied), share(idle)),
         ];
+        if let Some(widths) = self.widths.as_ref().filter(|widths| !widths.is_empty()) {
+            let (least, most) = (widths.iter().min().unwrap_or(&0), widths.iter().max().unwrap_or(&0));
+            let full = f64::from(plan.mainloop.tile[1]);
+            let all = widths.iter().map(|&width| f64::from(width)).sum::<f64>() / widths.len() as f64;
+            lines.push(format!(
+                "narrowed   to {least} to {most} columns, {:.2} of a tile on average; times are those of whole ones",
+                all / full
+            ));
+        }
         if entry.reduction().is_some() {
             lines.push(format!(
                 "sums       {} waiting for those of other workers, {} adding them up",
