@@ -419,7 +419,7 @@ where
 /// The kernel of a name, of [`catalogue`] or of [`several`].
 ///
 /// # Errors
-/// The name, and every name there is.
+/// The name, with every name there is.
 pub fn find(name: &str) -> Result<Box<dyn AnyGemm>, UnknownConfig> {
     let mut all = catalogue();
     all.extend(several());
@@ -434,10 +434,27 @@ pub fn find(name: &str) -> Result<Box<dyn AnyGemm>, UnknownConfig> {
 
 /// A name that is not in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no configuration `{name}`; there are: {}", known.join(", "))]
+#[error("there is no configuration `{name}`{}; `falchion configs` lists all {}", self.question(), known.len())]
 pub struct UnknownConfig {
     /// What was asked for.
     pub name: String,
     /// Every name there is.
     pub known: Vec<String>,
+}
+
+impl UnknownConfig {
+    /// Up to three names like the one that was asked for, the likest first.
+    pub fn alike(&self) -> Vec<&str> {
+        let distance = |known: &&str| strsim::damerau_levenshtein(known, &self.name);
+        let mut names: Vec<&str> = self.known.iter().map(String::as_str).collect();
+        names.retain(|known| distance(known) <= known.len() / 3);
+        names.sort_by_key(distance);
+        names.truncate(3);
+        names
+    }
+
+    fn question(&self) -> String {
+        let alike = self.alike();
+        if alike.is_empty() { String::new() } else { format!(", did you mean {}?", alike.join(" or ")) }
+    }
 }

@@ -116,12 +116,20 @@ fn what_blas_leaves_unread_is_not_checked() {
 }
 
 #[test]
-fn an_unknown_name_lists_the_known_ones() {
-    let Err(error) = find("tiny-bf16-kk") else { panic!("found") };
-    assert!(
-        error.to_string().contains("`tiny-bf16-kk`") && error.to_string().contains("small-bf16-kk"),
-        "{error}"
-    );
+fn an_unknown_name_suggests_known_ones() {
+    for (name, first) in [
+        ("stagd-bf16-kk", "staged-bf16-kk"),
+        ("wide-bf16", "wide-bf16-kk"),
+        ("swap16-fp16-mk", "swap16-f16-mk"),
+    ] {
+        let Err(error) = find(name) else { panic!("found") };
+        assert_eq!(error.alike()[0], first, "{name}");
+        let words = error.to_string();
+        assert!(words.contains(&format!("`{name}`, did you mean {first} or")), "{words}");
+        assert!(error.known.len() > 100 && words.len() < 200, "{words}");
+    }
+    let Err(error) = find("tiny") else { panic!("found") };
+    assert!(error.to_string().starts_with("there is no configuration `tiny`; `falchion configs`"), "{error}");
 }
 
 /// A small output of a long sum is divided, and needs a workspace as large as it says.

@@ -116,11 +116,14 @@ struct Bench {
     choice: Choice,
 }
 
+type Launches = Vec<Candidate<'static>>;
+type Refusals = Vec<(String, String)>;
+
 /// Which of the kernels are timed at a shape.
 #[derive(Clone, Debug)]
 enum Choice {
-    /// Those that were named; one that cannot do the shape is an error.
-    Named,
+    /// Those that were named. One that cannot do the only shape is an error; of several shapes it is left out, with the reason.
+    Named { only: bool },
     /// All that can do it.
     All,
     /// By shape, the name of the one that the model ranks first.
@@ -130,7 +133,7 @@ enum Choice {
 impl Choice {
     fn includes(&self, shape: GemmProblem, name: &str) -> bool {
         match self {
-            Self::Named | Self::All => true,
+            Self::Named { .. } | Self::All => true,
             Self::First(picks) => picks.iter().any(|(of, pick)| *of == shape && pick == name),
         }
     }
@@ -180,7 +183,11 @@ impl BenchArgs {
         let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
         let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
-        bench.all(&shapes, &mut record.figures)?;
+        let outcome = bench.all(&shapes, &mut record.figures);
+        if outcome.is_err() && !record.figures.is_empty() {
+            self.write(&record)?; // what was measured until then
+        }
+        outcome?;
         for &state in &bench.protocol.states {
             report::print_means(&record.figures, state);
         }
@@ -255,7 +262,7 @@ impl BenchArgs {
         };
         if !self.config.is_empty() {
             let named: Result<Vec<_>, Failure> = self.config.iter().map(kernel).collect();
-            return Ok((named?, Choice::Named));
+            return Ok((named?, Choice::Named { only: shapes.len() == 1 }));
         }
         if self.all_configs {
             return Ok((catalogue::of(&self.dtype, &self.layout), Choice::All));
@@ -328,7 +335,7 @@ impl Bench {
         step: &dyn Fn(usize),
     ) -> Result<(), Failure> {
         let sets = self.arena.sets(problem);
-        let ours = self.prepared(problem, &sets)?;
+        let (ours, refused) = self.prepared(problem, &sets)?;
         let product = self.product(problem);
         let plan = self.peer.as_ref().map(|peer| peer.plan(&product)).transpose()?;
         let fastest = match (&plan, sets.first()) {
@@ -338,6 +345,9 @@ impl Bench {
         let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
         progress.aside(|| println!("\n{m} x {n} x {k} {}", self.dtype));
+        for (name, reason) in refused {
+            progress.aside(|| println!("           {name} is left out: {reason}"));
+        }
         if !candidates.iter().any(|candidate| candidate.slots.is_some()) {
             progress.aside(|| println!("           none of the kernels takes this shape"));
             return Ok(());
@@ -362,9 +372,9 @@ impl Bench {
         Ok(())
     }
 
-    /// Launches of our kernels, one a set.
-    fn prepared(&mut self, problem: GemmProblem, sets: &[Set]) -> Result<Vec<Candidate<'static>>, Failure> {
-        let mut all = Vec::new();
+    /// Launches of our kernels, one a set; and the named kernels that cannot do the problem, with the reason.
+    fn prepared(&mut self, problem: GemmProblem, sets: &[Set]) -> Result<(Launches, Refusals), Failure> {
+        let (mut all, mut refused) = (Vec::new(), Vec::new());
         for Ours { entry, program, slots, workspace } in &mut self.ours {
             if !self.choice.includes(problem, entry.name()) {
                 continue;
@@ -393,10 +403,13 @@ impl Bench {
                     slots: Some(*slots),
                 }),
                 Err(_) if matches!(self.choice, Choice::All) => {}
+                Err(Failure::Usage(reason)) if matches!(self.choice, Choice::Named { only: false }) => {
+                    refused.push((entry.name().to_owned(), reason));
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok(all)
+        Ok((all, refused))
     }
 
     /// The peer's product in the directions of our kernels.
