@@ -81,6 +81,7 @@ pub trait Epilogue: 'static {
         _f: &'f Builder,
         _plan: &Plan,
         _device: Self::Device<'f>,
+        _extent: Extent<'f>,
         _consumer: Consumer<'f>,
         _piece: Piece<'f>,
     ) {

@@ -68,7 +68,8 @@ pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScala
 pub use rotate::Rotate;
 pub use share::{Bound, Let};
 pub use top_k::TopKSoftmax;
-pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowVector};
+pub(crate) use vector::EarlyRow;
+pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowDevice, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 
 /// What is known of a tree from its type alone.

@@ -242,7 +242,7 @@ impl<C: GemmConfig> Gemm<C> {
             let consumer = consumer(warp / 4 - 1);
             let position = ring.consumer();
             let multiply = |piece, extent, share| {
-                C::Epilogue::begin(f, plan, epilogue, consumer, piece);
+                C::Epilogue::begin(f, plan, epilogue, extent, consumer, piece);
                 C::Mainloop::multiply(f, plan, consumer, position, piece, &|plan, fragment| {
                     store(plan, fragment, extent, share);
                 });
@@ -267,7 +267,7 @@ impl<C: GemmConfig> Gemm<C> {
             let consumer = consumer(warp / 4);
             let positions = [ring.consumer(), ring.consumer()];
             each_piece(Part::Loaders, &|piece, extent, share| {
-                C::Epilogue::begin(f, plan, epilogue, consumer, piece);
+                C::Epilogue::begin(f, plan, epilogue, extent, consumer, piece);
                 let fragment = C::Mainloop::load_and_multiply(f, plan, mainloop, consumer, positions, piece);
                 store(plan, fragment, extent, share);
             });

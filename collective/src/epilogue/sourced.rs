@@ -204,6 +204,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         f: &'f Builder,
         plan: &Plan,
         device: SourcedDevice<'f>,
+        _extent: Extent<'f>,
         consumer: Consumer<'f>,
         piece: Piece<'f>,
     ) {

@@ -10,9 +10,10 @@ use super::parts::{Order, Parts};
 use super::store::{Access, Combine, Output, Store};
 use super::{Epilogue, Extent};
 use crate::element::Element;
-use crate::mainloop::{Fragment, FragmentRow};
+use crate::form::Form;
+use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
-use crate::tree::{Declare, Facts, Node, NodeError, Parameters, Path, Shape};
+use crate::tree::{Declare, EarlyRow, Facts, Node, NodeError, Parameters, Path, Shape};
 
 /// D is the value of the tree `X`, rounded to `T` and stored as `S` does it: see [`tree`](crate::tree).
 ///
@@ -44,6 +45,8 @@ impl<T: Element, S: Store<T>, X: Node> HasTree for TreeEpilogue<T, S, X> {
 #[derive(Clone, Copy, Debug)]
 pub struct TreeDevice<'f, X, D> {
     tree: X,
+    /// What is loaded before a tile is multiplied.
+    early: Option<EarlyRow<'f>>,
     /// All accesses of pairs can be one.
     pairs: Value<'f, u32>,
     d: D,
@@ -59,6 +62,9 @@ const SPARE: u32 = 72;
 /// Registers that most functions do with.
 const USUAL: u32 = 16;
 
+/// Registers more, where row vectors are loaded before the tile is multiplied: measured with ptxas, which spilled a fast GELU.
+const MULTIPLYING: u32 = 8;
+
 impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
     const HALVINGS: u32 = {
         assert!(
@@ -70,6 +76,26 @@ impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
             None => 0,
         }
     };
+
+    /// Whether registers are left for the row vectors of all the tile, and for so many others.
+    fn ahead(plan: &Plan, others: u32) -> bool {
+        let registers = plan.registers;
+        // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
+        let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
+        let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
+        !S::TRANSPOSED && registers.accumulators + vectors + spare + others <= registers.consumer
+    }
+
+    /// Pairs that a thread loads of the tree's one row vector before a tile is multiplied; 0 where it loads them behind it.
+    fn early(plan: &Plan) -> usize {
+        let one = X::FACTS.row_vectors == 1 && Self::HALVINGS == 0 && matches!(plan.form, Form::Single);
+        let pairs = if one && plan.mainloop.step == 0 && Self::ahead(plan, MULTIPLYING) {
+            plan.output_tile_n() / 8
+        } else {
+            0
+        };
+        pairs as usize
+    }
 }
 
 impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
@@ -114,8 +140,9 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     }
 
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
-        let tree = X::declare(&mut Declare::new(f));
-        TreeDevice { tree, pairs: f.param("pairs"), d: S::declare(f, plan) }
+        let mut declare = Declare::ahead(f, Self::early(plan));
+        let tree = X::declare(&mut declare);
+        TreeDevice { tree, early: declare.early(), pairs: f.param("pairs"), d: S::declare(f, plan) }
     }
 
     fn check(arguments: &X::Arguments, product: Shape) -> Result<(), NodeError> {
@@ -149,6 +176,22 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         parameters.values
     }
 
+    fn begin<'f>(
+        f: &'f Builder,
+        plan: &Plan,
+        device: Self::Device<'f>,
+        extent: Extent<'f>,
+        consumer: Consumer<'f>,
+        piece: Piece<'f>,
+    ) {
+        let Some(early) = device.early else { return };
+        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        let places = [Some(consumer.thread), Some(consumer.part)];
+        let [_, column] = begin(&elements, [piece.m, piece.n], places);
+        let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & device.pairs.differs_from(0);
+        early.load(f, column, whole);
+    }
+
     fn store<'f>(
         f: &'f Builder,
         plan: &Plan,
@@ -158,12 +201,8 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     ) {
         let order = Order { gate_block: X::FACTS.gate_block, groups: plan.mainloop.tile[1] / 8 };
         let fragment = Fragment { blocks: order.of(&fragment), ..fragment };
-        let registers = plan.registers;
-        // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
-        let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
-        let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
-        let ahead = !S::TRANSPOSED && registers.accumulators + vectors + spare <= registers.consumer;
-        let pairs_at_once = if registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
+        let ahead = Self::ahead(plan, 0);
+        let pairs_at_once = if plan.registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
         let step = pairs_at_once << Self::HALVINGS;
         let emit = |whole: bool| {
             let parts = Parts::new(f, plan, extent, &fragment, order, [whole, ahead]);

@@ -80,7 +80,8 @@ macro_rules! accurate {
             const ARGUMENTS: &'static [&'static str] = &[$($argument),*];
             const REGISTERS: u32 = match A::LEVEL {
                 Level::Exact => 32,
-                Level::Fast | Level::Fastest => 16,
+                Level::Fast => 24,
+                Level::Fastest => 16,
             };
             fn name() -> String {
                 format!("{}{}", $text, A::SUFFIX)

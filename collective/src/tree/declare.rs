@@ -3,6 +3,8 @@
 use ptx::abi::Argument;
 use ptx::{Builder, Scalar, Value};
 
+use super::vector::{EARLY, EarlyRow};
+
 /// Names of parameters, in the order of the tree.
 const NAMES: [&str; 64] = [
     "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10", "t11", "t12", "t13", "t14", "t15",
@@ -17,12 +19,31 @@ const NAMES: [&str; 64] = [
 pub struct Declare<'f> {
     f: &'f Builder,
     declared: usize,
+    /// Pairs of a row vector that are loaded before the tile is multiplied.
+    early_pairs: usize,
+    early: Option<EarlyRow<'f>>,
 }
 
 impl<'f> Declare<'f> {
     /// For a kernel.
     pub fn new(f: &'f Builder) -> Self {
-        Self { f, declared: 0 }
+        Self { f, declared: 0, early_pairs: 0, early: None }
+    }
+
+    /// For a tree whose one row vector is loaded before the tile is multiplied, so many pairs of it a thread.
+    pub(crate) fn ahead(f: &'f Builder, pairs: usize) -> Self {
+        Self { early_pairs: pairs.min(EARLY), ..Self::new(f) }
+    }
+
+    /// What is loaded before the tile is multiplied.
+    pub(crate) fn early(&self) -> Option<EarlyRow<'f>> {
+        self.early
+    }
+
+    /// Registers for the row vector that begins at `base`, if it is to be loaded before the tile is multiplied.
+    pub(super) fn early_row(&mut self, base: Value<'f, u64>) -> Option<EarlyRow<'f>> {
+        self.early = (self.early_pairs > 0).then(|| EarlyRow::new(self.f, base, self.early_pairs));
+        self.early
     }
 
     /// The builder.

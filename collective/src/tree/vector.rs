@@ -21,6 +21,42 @@ pub struct RowArgument {
     pub len: u32,
 }
 
+/// The most pairs that a thread loads of a row vector before its tile is multiplied: those of 256 columns.
+pub(super) const EARLY: usize = 32;
+
+/// A row vector of elements of 16 bits, of which a thread loads its pairs before its tile is multiplied, so that nothing
+/// waits for them behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EarlyRow<'f> {
+    base: Value<'f, u64>,
+    words: [Option<Var<'f, u32>>; EARLY],
+}
+
+impl<'f> EarlyRow<'f> {
+    pub(super) fn new(f: &'f Builder, base: Value<'f, u64>, pairs: usize) -> Self {
+        Self { base, words: core::array::from_fn(|pair| (pair < pairs).then(|| f.uninitialised())) }
+    }
+
+    /// Emits the loads of a tile whose first column of this thread is `column`, where `whole` says that all of its columns
+    /// are inside and pairs are aligned.
+    pub(crate) fn load(&self, f: &'f Builder, column: Value<'f, u32>, whole: Value<'f, bool>) {
+        let first = self.base + column.mul_wide(2);
+        self.words.iter().flatten().for_each(|word| word.set(0));
+        f.if_(whole, || {
+            for (offset, word) in (0..).step_by(16).zip(self.words.iter().flatten()) {
+                word.set(f.load_global::<u32>(first, offset));
+            }
+        });
+    }
+}
+
+/// Where a [`RowVector`] lies on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct RowDevice<'f> {
+    base: Value<'f, u64>,
+    early: Option<EarlyRow<'f>>,
+}
+
 /// What a [`RowVector`] remembers of a part.
 #[derive(Debug)]
 pub struct RowState<'f, T: Element> {
@@ -46,7 +82,7 @@ enum Loaded<'f, T: Element> {
 
 impl<T: Element> Node for RowVector<T> {
     type Arguments = RowArgument;
-    type Device<'f> = Value<'f, u64>;
+    type Device<'f> = RowDevice<'f>;
     type State<'f> = RowState<'f, T>;
     const FACTS: Facts = Facts { row_vectors: 1, ..Facts::LEAF };
 
@@ -67,14 +103,22 @@ impl<T: Element> Node for RowVector<T> {
         out.push(vector.address);
     }
 
-    fn declare<'f>(declare: &mut Declare<'f>) -> Value<'f, u64> {
-        declare.param()
+    fn declare<'f>(declare: &mut Declare<'f>) -> RowDevice<'f> {
+        let base = declare.param();
+        let early = if T::BITS == 16 { declare.early_row(base) } else { None };
+        RowDevice { base, early }
     }
 
-    fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> RowState<'f, T> {
+    fn begin<'f>(tile: &Visit<'f>, device: &RowDevice<'f>) -> RowState<'f, T> {
         let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
-        let base = tile.place(*device) + tile.columns.first.mul_wide(T::BITS / 8);
-        let ahead = (0..pairs).map(|pair| load_pair(tile.f, base, pair * 8)).collect();
+        let base = tile.place(device.base) + tile.columns.first.mul_wide(T::BITS / 8);
+        let ahead = match device.early.filter(|_| tile.whole) {
+            Some(EarlyRow { words, .. }) => {
+                let pair = |word: &Var<'f, u32>| Loaded::Narrow(tile.f.unpack::<T::Memory>(word.get()));
+                words.iter().flatten().map(pair).collect()
+            }
+            None => (0..pairs).map(|pair| load_pair(tile.f, base, pair * 8)).collect(),
+        };
         RowState { base, ahead, loaded: Vec::new() }
     }
 
