@@ -17,7 +17,7 @@ use kernel::{
 };
 use ptx::VerifyError;
 use scheduler::{AlongM, Grouped, OneTile, Persistent, StreamK, TileScheduler};
-use typenum::{U1, U2, U4, U8, U12, U64, U128, U192, U256};
+use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256, U320};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
@@ -196,9 +196,8 @@ type Staged<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<
 type Wide<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, Bands<U8>>;
 /// One warpgroup's epilogue hides behind the other's products.
 type Turns<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong>, E, Bands<U8>>;
-/// The same in clusters of two that share B.
-type Turns2<T, E> =
-    Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong<U2, Cluster<U2, U1>>>, E, Bands<U8>>;
+/// Nearly the traffic of [`Wide`], in lower tiles.
+type Broad<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U320, U64>, Cooperative<U2>>, E, Bands<U16>>;
 /// Clusters of two that share A.
 type Duo<T, E> =
     Composed<TmaWgmma<Kk<T>, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>, E, Bands<U8>>;
@@ -233,7 +232,7 @@ macro_rules! kernels {
 
 kernels!(usual: "staged" Staged TmaStore, "wide" Wide TmaStore, "pingpong" Turns TmaStore<U4>, "duo" Duo TmaStore);
 kernels!(
-    further: "pingpong6" / "pingpong" Turns TmaStore, "pingpong2" Turns2 TmaStore, "quad" Quad TmaStore, "slim" Slim TmaStore, "pair128" Pair TmaStore, "small" Small DirectStore
+    further: "pingpong6" / "pingpong" Turns TmaStore, "broad" Broad TmaStore, "quad" Quad TmaStore, "slim" Slim TmaStore, "pair128" Pair TmaStore, "small" Small DirectStore
 );
 kernels!(divided: "stream" Stream TmaStore);
 
