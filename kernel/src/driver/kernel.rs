@@ -126,6 +126,11 @@ impl Kernel {
         self.local_bytes
     }
 
+    /// Where each parameter lies in the block.
+    pub(super) fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
     /// Bytes of the parameter block that [`launch_raw`](Self::launch_raw) takes.
     pub fn parameter_bytes(&self) -> usize {
         self.block_bytes

@@ -3,23 +3,26 @@
 
 use core::ffi::c_void;
 use core::fmt;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaStream};
-use ptx::abi::Grid;
+use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 
+use super::calls::{Calls, Maker};
 use super::kernel::{Kernel, parameter_block};
+use super::tensor_map;
 use crate::catalogue::AnyGemm;
 use crate::error::EngineError;
-use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
+use crate::groups::{BatchedCall, GroupedCall, RaggedCall};
+use crate::problem::{Call, Launch};
 use crate::program::Program;
 
-/// A GEMM kernel, compiled, with the calls it has had: a call that was made before is a look-up and a launch.
+/// A GEMM kernel, compiled, with the calls it has had: a call that was made before is a look-up and a launch, and one that
+/// differs in addresses alone changes them in the arguments of the other.
 ///
-/// The first call of its kind is checked, and its tensor maps are encoded; it waits for nothing either. Launches may be
-/// captured into CUDA graphs.
+/// The first call of its shape is checked, and its tensor maps are encoded; it waits for nothing either. Addresses have to be
+/// multiples of the same powers of two, up to 256 B, for two calls to be of one shape. Launches may be captured into
+/// CUDA graphs.
 ///
 /// ```no_run
 /// use kernel::driver::{CudaContext, Loaded};
@@ -38,11 +41,16 @@ use crate::program::Program;
 /// }
 /// ```
 pub struct Loaded {
+    parts: Parts,
+    calls: Calls,
+}
+
+/// What launches are made with.
+struct Parts {
     gemm: Box<dyn AnyGemm>,
     program: Program,
     kernel: Arc<Kernel>,
     slots: u32,
-    calls: Calls,
 }
 
 /// A call of one product or of several.
@@ -84,9 +92,9 @@ impl From<&GroupedCall> for AnyCall {
 
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gemm, slots, calls, .. } = self;
+        let Self { parts: Parts { gemm, slots, .. }, calls } = self;
         let mut debug = f.debug_struct("Loaded");
-        debug.field("gemm", &gemm.name()).field("slots", slots).field("calls", &calls.blocks.len());
+        debug.field("gemm", &gemm.name()).field("slots", slots).field("shapes", &calls.len());
         debug.finish_non_exhaustive()
     }
 }
@@ -103,17 +111,17 @@ impl Loaded {
     ) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);
         let slots = kernel.max_active_clusters()?;
-        Ok(Self { gemm, program, kernel, slots, calls: Calls::default() })
+        Ok(Self { parts: Parts { gemm, program, kernel, slots }, calls: Calls::default() })
     }
 
     /// The compiled kernel.
     pub fn kernel(&self) -> &Kernel {
-        &self.kernel
+        &self.parts.kernel
     }
 
     /// How many of the kernel's clusters run at once.
     pub fn slots(&self) -> u32 {
-        self.slots
+        self.parts.slots
     }
 
     /// Enqueues a call, of one product or of several, and returns at once; one with nothing to do enqueues nothing.
@@ -138,237 +146,53 @@ impl Loaded {
         stream: *mut c_void,
         call: impl Into<AnyCall>,
     ) -> Result<(), EngineError> {
-        let call = &call.into();
-        let key = key(call);
-        if let Some(kept) = self.calls.blocks.get(&key) {
+        match self.calls.get(&self.parts, &call.into())? {
             // SAFETY: the caller vouches for stream and addresses.
-            return unsafe { run(&self.kernel, stream, kept.as_ref()) };
+            Some((grid, block)) => unsafe { self.parts.kernel.launch_raw(stream, grid, block) },
+            None => Ok(()),
         }
-        let block = self.block(call)?;
-        // SAFETY: as above.
-        unsafe { run(&self.kernel, stream, block.as_ref())? };
-        self.calls.keep(key, block);
-        Ok(())
     }
+}
 
-    /// Checks a call and lays its arguments out.
-    fn block(&self, call: &AnyCall) -> Result<Option<Block>, EngineError> {
+impl Maker for Parts {
+    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
         let launch = match call {
             AnyCall::One(call) => self.gemm.launch(call, self.slots),
             AnyCall::Batched(call) => self.gemm.launch_batched(call, self.slots),
             AnyCall::Ragged(call) => self.gemm.launch_ragged(call, self.slots),
             AnyCall::Grouped(call) => self.gemm.launch_grouped(call, self.slots),
         };
-        let launch =
-            launch.map_err(|source| EngineError::Call { kernel: self.program.name().to_owned(), source })?;
-        launch.map(|launch| Ok((launch.grid, parameter_block(&self.program, &launch.arguments)?))).transpose()
+        launch.map_err(|source| EngineError::Call { kernel: self.program.name().to_owned(), source })
     }
-}
 
-/// Launches, unless there is nothing to do.
-///
-/// # Safety
-/// As [`Kernel::launch_raw`].
-unsafe fn run(kernel: &Kernel, stream: *mut c_void, block: Option<&Block>) -> Result<(), EngineError> {
-    match block {
-        // SAFETY: the caller vouches for stream and addresses.
-        Some((grid, block)) => unsafe { kernel.launch_raw(stream, *grid, block) },
-        None => Ok(()),
+    fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+        parameter_block(&self.program, arguments)
     }
-}
 
-/// A launch's grid and parameter block.
-type Block = (Grid, Vec<u8>);
-
-/// A call in words, for look-ups: equal words are equal launches.
-type Key = [u64; 20];
-
-fn key(call: &AnyCall) -> Key {
-    let ([kind, more @ ..], first) = match *call {
-        AnyCall::One(call) => ([0; 6], words(&call)),
-        AnyCall::Batched(BatchedCall { first, count, strides: Strides { a, b, c, d } }) => {
-            ([1, count.into(), a, b, c, d], words(&first))
-        }
-        AnyCall::Ragged(RaggedCall { rows, experts: Experts { count, offsets, b_stride } }) => {
-            ([2, count.into(), offsets, b_stride, 0, 0], words(&rows))
-        }
-        AnyCall::Grouped(GroupedCall { count, records, alpha, beta, workspace }) => {
-            let factors = Call { alpha, beta, workspace, ..Call::of(GemmProblem { m: 0, n: 0, k: 0 }) };
-            ([3, count.into(), records, 0, 0, 0], words(&factors))
-        }
-    };
-    let mut key = [0; 20];
-    for (word, value) in key.iter_mut().zip([kind].into_iter().chain(more).chain(first)) {
-        *word = value;
+    fn offsets(&self) -> &[usize] {
+        self.kernel.offsets()
     }
-    key
-}
 
-fn words(call: &Call) -> [u64; 14] {
-    let Call { problem: GemmProblem { m, n, k }, a, b, c, d, alpha, beta, workspace } = *call;
-    let none = MatrixRef { address: 0, pitch: 0 };
-    let workspace = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-    let c_given = c.is_some();
-    let c = c.unwrap_or(none);
-    let factors = u64::from(alpha.to_bits()) << 32 | u64::from(beta.to_bits());
-    let extents = u64::from(m) << 32 | u64::from(n);
-    [
-        extents,
-        k.into(),
-        a.address,
-        a.pitch,
-        b.address,
-        b.pitch,
-        c.address,
-        c.pitch,
-        d.address,
-        d.pitch,
-        factors,
-        c_given.into(),
-        workspace.address,
-        workspace.bytes,
-    ]
-}
-
-/// Calls that are kept: a model's layers, and room to spare. Beyond, all are forgotten and come back one by one.
-const KEPT: usize = 1024;
-
-/// Launches by their calls; `None` is an empty product.
-#[derive(Debug, Default)]
-struct Calls {
-    blocks: HashMap<Key, Option<Block>>,
-}
-
-impl Calls {
-    fn keep(&mut self, key: Key, block: Option<Block>) {
-        if self.blocks.len() >= KEPT {
-            self.blocks.clear();
-        }
-        self.blocks.insert(key, block);
+    fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
+        tensor_map::readdress(map, address)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::alloc::{GlobalAlloc, Layout, System};
-    use std::cell::Cell;
-
     use collective::Record;
-    use ptx::abi::Grid;
 
-    use super::{AnyCall, Calls, KEPT, Loaded, key};
+    use super::{AnyCall, Loaded, Maker};
     use crate::driver::Gpu;
+    use crate::driver::counting::allocations;
     use crate::engine::Engine;
-    use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-    use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
-
-    /// The system's allocator, which counts for each thread.
-    struct Counting;
-
-    thread_local! {
-        static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    }
-
-    // SAFETY: everything is the system allocator's; the counter does not allocate.
-    unsafe impl GlobalAlloc for Counting {
-        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-            let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-            // SAFETY: the caller vouches for the layout.
-            unsafe { System.alloc(layout) }
-        }
-
-        unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-            // SAFETY: the caller vouches for pointer and layout.
-            unsafe { System.dealloc(pointer, layout) }
-        }
-    }
-
-    #[global_allocator]
-    static COUNTING: Counting = Counting;
-
-    fn allocations(work: impl FnOnce()) -> u64 {
-        let before = ALLOCATIONS.get();
-        work();
-        ALLOCATIONS.get() - before
-    }
+    use crate::groups::{Experts, GroupedCall, RaggedCall};
+    use crate::problem::{Call, GemmProblem, MatrixRef};
 
     fn call(address: u64) -> Call {
         let matrix = MatrixRef { address, pitch: 64 };
         let problem = GemmProblem { m: 64, n: 64, k: 64 };
         Call { problem, a: matrix, b: matrix, c: None, d: matrix, alpha: 1.0, beta: 0.0, workspace: None }
-    }
-
-    #[test]
-    fn calls_that_differ_have_other_keys() {
-        let base = call(4096);
-        let other = MatrixRef { address: 8192, pitch: 128 };
-        let problem = |m, n, k| GemmProblem { m, n, k };
-        let calls = [
-            base,
-            Call { problem: problem(65, 64, 64), ..base },
-            Call { problem: problem(64, 65, 64), ..base },
-            Call { problem: problem(64, 64, 65), ..base },
-            Call { a: other, ..base },
-            Call { b: other, ..base },
-            Call { d: other, ..base },
-            Call { c: Some(other), ..base },
-            Call { c: Some(MatrixRef { address: 0, pitch: 0 }), ..base },
-            Call { alpha: 2.0, ..base },
-            Call { beta: 2.0, ..base },
-            Call { workspace: Some(WorkspaceRef { address: 128, bytes: 256 }), ..base },
-        ];
-        let batched = BatchedCall { first: base, count: 2, strides: Strides { a: 1, b: 2, c: 3, d: 4 } };
-        let ragged = RaggedCall { rows: base, experts: Experts { count: 2, offsets: 16, b_stride: 64 } };
-        let grouped = GroupedCall { count: 2, records: 16, alpha: 1.0, beta: 0.0, workspace: None };
-        let strides = batched.strides;
-        let batches = [
-            batched,
-            BatchedCall { first: calls[1], ..batched },
-            BatchedCall { count: 3, ..batched },
-            BatchedCall { strides: Strides { a: 9, ..strides }, ..batched },
-            BatchedCall { strides: Strides { b: 9, ..strides }, ..batched },
-            BatchedCall { strides: Strides { c: 9, ..strides }, ..batched },
-            BatchedCall { strides: Strides { d: 9, ..strides }, ..batched },
-        ];
-        let experts = ragged.experts;
-        let rows = [
-            ragged,
-            RaggedCall { rows: calls[1], ..ragged },
-            RaggedCall { experts: Experts { count: 3, ..experts }, ..ragged },
-            RaggedCall { experts: Experts { offsets: 32, ..experts }, ..ragged },
-            RaggedCall { experts: Experts { b_stride: 0, ..experts }, ..ragged },
-        ];
-        let records = [
-            grouped,
-            GroupedCall { count: 3, ..grouped },
-            GroupedCall { records: 32, ..grouped },
-            GroupedCall { alpha: 2.0, ..grouped },
-            GroupedCall { beta: 2.0, ..grouped },
-            GroupedCall { workspace: calls[11].workspace, ..grouped },
-        ];
-        let mut all: Vec<AnyCall> = calls.iter().map(AnyCall::from).collect();
-        all.extend(batches.iter().map(AnyCall::from));
-        all.extend(rows.iter().map(AnyCall::from));
-        all.extend(records.iter().map(AnyCall::from));
-        for (i, one) in all.iter().enumerate() {
-            for (j, two) in all.iter().enumerate() {
-                assert_eq!(key(one) == key(two), i == j, "{one:?} and {two:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_call_that_is_kept_allocates_nothing() {
-        let mut calls = Calls::default();
-        let grid = Grid { ctas: [1, 1, 1] };
-        for i in 0..2 * KEPT as u64 {
-            calls.keep(key(&AnyCall::One(call(i * 16))), Some((grid, vec![0; 8])));
-            assert!(calls.blocks.len() <= KEPT);
-        }
-        let (mut found, last) = (false, AnyCall::One(call((2 * KEPT as u64 - 1) * 16)));
-        assert_eq!(allocations(|| found = calls.blocks.contains_key(&key(&last))), 0);
-        assert!(found, "the last call is kept");
-        assert!(allocations(|| drop(vec![0u8; 100])) > 0, "the counter counts");
     }
 
     /// With a GPU: the second of two equal calls allocates nothing, and both give the product.
@@ -387,6 +211,35 @@ mod tests {
         assert!(allocations(&mut launch) > 0);
         assert_eq!(allocations(&mut launch), 0);
         assert_eq!(gpu.read(d).expect("no fault"), half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64));
+    }
+
+    /// With a GPU: a launch with the addresses of another of its shape changed gives the product of what lies there, and its
+    /// block is that of one made afresh.
+    #[test]
+    fn new_addresses_of_a_known_shape_are_launched_without_allocations() {
+        let Ok(mut gpu) = Gpu::new(0) else { return };
+        for name in ["small-bf16-kk", "staged-bf16-kk", "sourced-bf16-kk", "unaligned-bf16-kk"] {
+            let gemm = crate::find(name).expect("a catalogue name");
+            let program = gemm.program().expect("legal");
+            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let stream = gpu.stream().clone();
+            for value in 1..5u8 {
+                let numbers = half::bf16::from_f32(value.into()).to_le_bytes().repeat(64 * 64);
+                let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
+                let [a, b] = [&numbers, &ones].map(|bytes| gpu.upload(bytes).expect("memory"));
+                let d = gpu.allocate(numbers.len()).expect("memory");
+                let at = |address| MatrixRef { address, pitch: 64 };
+                let call = Call { a: at(a.address), b: at(b.address), d: at(d.address), ..call(0) };
+                let count = allocations(|| loaded.launch(&stream, &call).expect("legal"));
+                assert_eq!(count == 0, value > 1, "{name}: {count} allocations");
+                let sums = half::bf16::from_f32(64.0 * f32::from(value)).to_le_bytes().repeat(64 * 64);
+                assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
+                let afresh = loaded.parts.launch(&AnyCall::One(call)).expect("legal").expect("not empty");
+                let afresh = loaded.parts.block(&afresh.arguments).expect("legal");
+                let kept = loaded.calls.get(&loaded.parts, &AnyCall::One(call)).expect("legal");
+                assert_eq!(kept.map(|(_, block)| block.to_vec()), Some(afresh), "{name}");
+            }
+        }
     }
 
     /// With a GPU: launches of groups of rows and of described products allocate nothing either, and graphs of them replay.

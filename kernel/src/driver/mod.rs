@@ -42,6 +42,9 @@
 #![warn(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 
 mod call;
+mod calls;
+#[cfg(test)]
+mod counting;
 pub mod cublaslt;
 mod gpu;
 mod graph;

@@ -104,6 +104,21 @@ fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> 
     Ok(bytes(&encoded))
 }
 
+/// Changes the address of an encoded tiled map with `cuTensorMapReplaceAddress`, once the driver is known and the address
+/// checked: a multiple of what the one before was a multiple of.
+pub(super) fn readdress(map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
+    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    for (word, chunk) in encoded.opaque.iter_mut().zip(map.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(chunk.try_into().expect("8 bytes"));
+    }
+    let address = ptr::without_provenance_mut::<c_void>(address.max(16) as usize);
+    // SAFETY: the driver reads and writes one encoded map; the address is only stored.
+    let result = unsafe { sys::cuTensorMapReplaceAddress(&mut encoded, address) };
+    call::driver("cuTensorMapReplaceAddress", result.result())?;
+    *map = bytes(&encoded);
+    Ok(())
+}
+
 fn bytes(encoded: &sys::CUtensorMap) -> [u8; TENSOR_MAP_BYTES] {
     let mut bytes = [0; TENSOR_MAP_BYTES];
     for (chunk, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {

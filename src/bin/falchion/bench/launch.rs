@@ -22,8 +22,11 @@ const LONG_GRAPH: usize = 20;
 /// A product that the device does faster than the host enqueues the next.
 const SHAPE: GemmProblem = GemmProblem { m: 128, n: 128, k: 128 };
 
-/// Calls that differ in where D begins, more than a [`Loaded`] keeps.
+/// Calls that differ in where A, B and D begin.
 const ADDRESSES: u64 = 4096;
+
+/// Calls that differ in how far apart D's rows begin as well, more than a [`Loaded`] keeps.
+const PITCHES: u64 = 4096;
 
 /// Times every way to launch, prints it, and compares what a graph computes with what a launch computes.
 pub(super) fn measure(
@@ -36,13 +39,23 @@ pub(super) fn measure(
     let name = gemm.name().to_owned();
     let GemmProblem { m, n, k } = SHAPE;
     let bytes = |rows: u32, columns: u32| rows as usize * columns as usize * 2;
-    let (a, b) = (gpu.upload(&data[..bytes(m, k)])?, gpu.upload(&data[bytes(m, k)..][..bytes(n, k)])?);
-    // D moves by 16 bytes a call.
-    let d = gpu.allocate(bytes(m, n) + 16 * ADDRESSES as usize)?;
+    // Matrices move by as much as the most aligned ones, A and B no further than their copies reach.
+    let step = |bytes: usize, i: u64| i % (bytes as u64 / 256) * 256;
+    let mut operand = |bytes: &[u8]| gpu.upload(&bytes.repeat(2));
+    let (a, b) = (operand(&data[..bytes(m, k)])?, operand(&data[bytes(m, k)..][..bytes(n, k)])?);
+    let rows = bytes(m, n) + m as usize * 16 * PITCHES as usize;
+    let d = gpu.allocate(rows + 256 * ADDRESSES as usize)?;
     let call = Set { a: a.address, b: b.address, d: d.address }.call(SHAPE, gemm.as_ref(), None);
     let moved = |i: u64| {
         let mut call = call;
-        call.d.address += i % ADDRESSES * 16;
+        call.a.address += step(bytes(m, k), i);
+        call.b.address += step(bytes(n, k), i);
+        call.d.address += i % ADDRESSES * 256;
+        call
+    };
+    let reshaped = |i: u64| {
+        let mut call = moved(i);
+        call.d.pitch += i % PITCHES * 8;
         call
     };
 
@@ -65,7 +78,8 @@ pub(super) fn measure(
         costs.push(cost);
         Ok::<(), Failure>(())
     };
-    time("Loaded, addresses it has not seen", &mut |i, stream| loaded.launch(stream, &moved(i)))?;
+    time("Loaded, a shape it has not seen", &mut |i, stream| loaded.launch(stream, &reshaped(i)))?;
+    time("Loaded, new addresses of a known shape", &mut |i, stream| loaded.launch(stream, &moved(i)))?;
     time("Loaded, a call it has had before", &mut |_, stream| loaded.launch(stream, &call))?;
     time("Prepared", &mut |_, stream| prepared.enqueue(stream))?;
     time("a graph of 1 launch", &mut |_, stream| short.enqueue(stream))?;

@@ -1,0 +1,413 @@
+use std::cell::Cell;
+use std::hint::black_box;
+use std::time::Instant;
+
+use collective::Form;
+use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
+
+use super::{Calls, KEPT, Maker, split};
+use crate::catalogue::AnyGemm;
+use crate::driver::counting::allocations;
+use crate::driver::loaded::AnyCall;
+use crate::error::{EngineError, LaunchError};
+use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
+use crate::problem::{Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+use crate::program::Program;
+
+/// Slots of an H200 for clusters of one.
+const SLOTS: u32 = 132;
+
+/// A kernel without a driver: an encoded map begins with its address, and the rest is a digest of its description.
+struct Stub {
+    gemm: Box<dyn AnyGemm>,
+    program: Program,
+    offsets: Vec<usize>,
+    launches: Cell<u32>,
+    refuses: Cell<bool>,
+}
+
+impl Stub {
+    fn new(gemm: Box<dyn AnyGemm>) -> Self {
+        let program = gemm.program().expect("legal");
+        let offsets = program.function().param_offsets().0;
+        Self { gemm, program, offsets, launches: Cell::new(0), refuses: Cell::new(false) }
+    }
+
+    fn named(name: &str) -> Self {
+        Self::new(crate::find(name).expect("a name"))
+    }
+}
+
+impl Maker for Stub {
+    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
+        self.launches.set(self.launches.get() + 1);
+        let launch = match call {
+            AnyCall::One(call) => self.gemm.launch(call, SLOTS),
+            AnyCall::Batched(call) => self.gemm.launch_batched(call, SLOTS),
+            AnyCall::Ragged(call) => self.gemm.launch_ragged(call, SLOTS),
+            AnyCall::Grouped(call) => self.gemm.launch_grouped(call, SLOTS),
+        };
+        launch.map_err(|source| EngineError::Call { kernel: self.gemm.name().to_owned(), source })
+    }
+
+    fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+        let block = parameter_bytes::<ArgumentError>(self.program.function(), arguments, |map| {
+            let Description::Tiled(map) = map else { unreachable!("no GEMM has an im2col map") };
+            let numbers = map.dims.iter().chain(&map.strides).copied();
+            let numbers = numbers.chain(map.box_dims.iter().map(|&extent| extent.into()));
+            let mut bytes = [0; TENSOR_MAP_BYTES];
+            for (place, number) in bytes.chunks_exact_mut(8).zip([map.address].into_iter().chain(numbers)) {
+                place.copy_from_slice(&number.to_le_bytes());
+            }
+            Ok(bytes)
+        });
+        block.map_err(|source| EngineError::Argument { kernel: self.gemm.name().to_owned(), source })
+    }
+
+    fn offsets(&self) -> &[usize] {
+        &self.offsets
+    }
+
+    fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
+        if self.refuses.get() {
+            let (code, reason) = ("CUDA_ERROR_INVALID_VALUE".to_owned(), "refused".to_owned());
+            return Err(EngineError::Driver { call: "cuTensorMapReplaceAddress", code, reason });
+        }
+        map[..8].copy_from_slice(&address.to_le_bytes());
+        Ok(())
+    }
+}
+
+fn call(address: u64) -> Call {
+    let matrix = MatrixRef { address, pitch: 64 };
+    let problem = GemmProblem { m: 64, n: 64, k: 64 };
+    Call { problem, a: matrix, b: matrix, c: None, d: matrix, alpha: 1.0, beta: 0.0, workspace: None }
+}
+
+#[test]
+fn calls_that_differ_have_other_shapes_or_addresses() {
+    let base = call(4096);
+    let other = MatrixRef { address: 8192, pitch: 128 };
+    let problem = |m, n, k| GemmProblem { m, n, k };
+    let calls = [
+        base,
+        Call { problem: problem(65, 64, 64), ..base },
+        Call { problem: problem(64, 65, 64), ..base },
+        Call { problem: problem(64, 64, 65), ..base },
+        Call { a: other, ..base },
+        Call { b: other, ..base },
+        Call { d: other, ..base },
+        Call { c: Some(other), ..base },
+        Call { c: Some(MatrixRef { address: 0, pitch: 0 }), ..base },
+        Call { alpha: 2.0, ..base },
+        Call { beta: 2.0, ..base },
+        Call { workspace: Some(WorkspaceRef { address: 128, bytes: 256 }), ..base },
+    ];
+    let batched = BatchedCall { first: base, count: 2, strides: Strides { a: 1, b: 2, c: 3, d: 4 } };
+    let ragged = RaggedCall { rows: base, experts: Experts { count: 2, offsets: 16, b_stride: 64 } };
+    let grouped = GroupedCall { count: 2, records: 16, alpha: 1.0, beta: 0.0, workspace: None };
+    let strides = batched.strides;
+    let batches = [
+        batched,
+        BatchedCall { first: calls[1], ..batched },
+        BatchedCall { count: 3, ..batched },
+        BatchedCall { strides: Strides { a: 9, ..strides }, ..batched },
+        BatchedCall { strides: Strides { b: 9, ..strides }, ..batched },
+        BatchedCall { strides: Strides { c: 9, ..strides }, ..batched },
+        BatchedCall { strides: Strides { d: 9, ..strides }, ..batched },
+    ];
+    let experts = ragged.experts;
+    let rows = [
+        ragged,
+        RaggedCall { rows: calls[1], ..ragged },
+        RaggedCall { experts: Experts { count: 3, ..experts }, ..ragged },
+        RaggedCall { experts: Experts { offsets: 32, ..experts }, ..ragged },
+        RaggedCall { experts: Experts { b_stride: 0, ..experts }, ..ragged },
+    ];
+    let records = [
+        grouped,
+        GroupedCall { count: 3, ..grouped },
+        GroupedCall { records: 32, ..grouped },
+        GroupedCall { alpha: 2.0, ..grouped },
+        GroupedCall { beta: 2.0, ..grouped },
+        GroupedCall { workspace: calls[11].workspace, ..grouped },
+    ];
+    let mut all: Vec<AnyCall> = calls.iter().map(AnyCall::from).collect();
+    all.extend(batches.iter().map(AnyCall::from));
+    all.extend(rows.iter().map(AnyCall::from));
+    all.extend(records.iter().map(AnyCall::from));
+    for (i, one) in all.iter().enumerate() {
+        for (j, two) in all.iter().enumerate() {
+            assert_eq!(split(one) == split(two), i == j, "{one:?} and {two:?}");
+        }
+    }
+}
+
+/// Numbers that look random: SplitMix64.
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ *state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) >> 8
+}
+
+/// Calls of a kernel: with and without products, with and without C, none empty.
+fn calls_of(gemm: &dyn AnyGemm) -> Vec<AnyCall> {
+    let problem = GemmProblem { m: 192, n: 128, k: 256 };
+    let matrix = MatrixRef { address: 1 << 20, pitch: 512 };
+    let workspace = Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 });
+    let plain = Call { a: matrix, b: matrix, d: matrix, workspace, ..Call::of(problem) };
+    let sourced = Call { c: Some(matrix), beta: 0.5, ..plain };
+    let scaled = Call { alpha: 0.0, ..sourced };
+    let one = [plain, sourced, scaled];
+    let mut calls: Vec<AnyCall> = match gemm.form() {
+        Form::Single => one.iter().map(AnyCall::from).collect(),
+        Form::Batched => {
+            let strides = Strides { a: 1 << 18, b: 0, c: 1 << 18, d: 1 << 18 };
+            one.iter().map(|&first| AnyCall::Batched(BatchedCall { first, count: 3, strides })).collect()
+        }
+        Form::Ragged => {
+            let experts = Experts { count: 3, offsets: 4096, b_stride: 1 << 18 };
+            one.iter().map(|&rows| AnyCall::Ragged(RaggedCall { rows, experts })).collect()
+        }
+        Form::Grouped => {
+            let grouped = GroupedCall { count: 3, records: 4096, alpha: 1.0, beta: 0.0, workspace };
+            let others =
+                [grouped, GroupedCall { beta: 2.0, ..grouped }, GroupedCall { alpha: 0.0, ..grouped }];
+            others.iter().map(AnyCall::from).collect()
+        }
+    };
+    calls.retain(|call| Stub::legal(gemm, call));
+    calls
+}
+
+#[test]
+fn moved_addresses_are_those_of_a_launch_made_afresh() {
+    let mut state = 7;
+    let (mut moved, mut refused) = (0, 0);
+    for gemm in crate::catalogue().into_iter().chain(crate::several()) {
+        let name = gemm.name().to_owned();
+        if !name.ends_with("-bf16-kk") && !name.ends_with("-bf16-mn") {
+            continue;
+        }
+        let stub = Stub::new(gemm);
+        let mut calls = Calls::default();
+        let all = calls_of(stub.gemm.as_ref());
+        assert!(!all.is_empty(), "{name}: no call is legal");
+        for base in all {
+            calls.get(&stub, &base).expect("legal");
+            for turn in 0..12 {
+                // As aligned as the first, or less.
+                let alignment = if turn < 8 { 256 } else { 1 << (random(&mut state) % 8) };
+                let mut addresses = split(&base).1;
+                for address in addresses.0.iter_mut().filter(|address| **address != 0) {
+                    *address = ((random(&mut state) >> 16) + 1) * alignment;
+                }
+                let call = addresses.of(&base);
+                assert_eq!(split(&call).1, addresses);
+                let afresh = stub.launch(&call).and_then(|launch| {
+                    launch.map(|launch| Ok((launch.grid, stub.block(&launch.arguments)?))).transpose()
+                });
+                let before = stub.launches.get();
+                let got = calls.get(&stub, &call).map(|got| got.map(|(grid, block)| (grid, block.to_vec())));
+                if alignment == 256 && split(&call).0 == split(&base).0 {
+                    assert_eq!(stub.launches.get(), before, "{name}: {call:?} was made afresh");
+                    moved += 1;
+                }
+                match (got, afresh) {
+                    (Ok(got), Ok(afresh)) => assert_eq!(got, afresh, "{name}: {call:?}"),
+                    (Err(got), Err(afresh)) => {
+                        assert_eq!(got.to_string(), afresh.to_string(), "{name}: {call:?}");
+                        refused += 1;
+                    }
+                    (got, afresh) => panic!("{name}: {call:?}: {got:?} and {afresh:?}"),
+                }
+            }
+        }
+    }
+    assert!(moved > 1000 && refused > 100, "{moved} moved, {refused} refused");
+}
+
+impl Stub {
+    fn legal(gemm: &dyn AnyGemm, call: &AnyCall) -> bool {
+        let launch = match call {
+            AnyCall::One(call) => gemm.launch(call, SLOTS),
+            AnyCall::Batched(call) => gemm.launch_batched(call, SLOTS),
+            AnyCall::Ragged(call) => gemm.launch_ragged(call, SLOTS),
+            AnyCall::Grouped(call) => gemm.launch_grouped(call, SLOTS),
+        };
+        launch.is_ok()
+    }
+}
+
+#[test]
+fn new_addresses_of_a_known_shape_allocate_nothing() {
+    for name in [
+        "small-bf16-kk",
+        "batched-bf16-kk",
+        "ragged-bf16-kk",
+        "grouped-bf16-kk",
+        "unaligned-bf16-kk",
+        "stream-bf16-kk",
+    ] {
+        let stub = Stub::named(name);
+        let mut calls = Calls::default();
+        let base = calls_of(stub.gemm.as_ref()).into_iter().next().expect("one is legal");
+        assert!(allocations(|| _ = black_box(calls.get(&stub, &base))) > 0, "{name}: the counter counts");
+        for i in 1..100 {
+            let mut addresses = split(&base).1;
+            addresses.0.iter_mut().filter(|address| **address != 0).for_each(|address| *address += i << 8);
+            let mut call = addresses.of(&base);
+            if split(&call).0 != split(&base).0 {
+                call = base;
+            }
+            assert_eq!(allocations(|| _ = black_box(calls.get(&stub, &call))), 0, "{name}: {call:?}");
+        }
+    }
+}
+
+#[test]
+fn shapes_are_forgotten_and_come_back() {
+    let stub = Stub::named("small-bf16-kk");
+    let mut calls = Calls::default();
+    for k in 0..2 * KEPT as u32 {
+        let problem = GemmProblem { m: 64, n: 64, k: 8 + k };
+        let pitch = 1 << 20;
+        let matrix = MatrixRef { address: 4096, pitch };
+        let call = AnyCall::One(Call { a: matrix, b: matrix, d: matrix, ..Call::of(problem) });
+        for _ in 0..2 {
+            let got = calls.get(&stub, &call).expect("legal").map(|(_, block)| block.to_vec());
+            let afresh = stub.launch(&call).expect("legal").expect("not empty");
+            assert_eq!(got, Some(stub.block(&afresh.arguments).expect("legal")));
+        }
+        assert!(calls.len() <= KEPT && calls.len() == calls.places.len());
+    }
+}
+
+#[test]
+fn empty_products_are_launched_nowhere() {
+    let stub = Stub::named("small-bf16-kk");
+    let mut calls = Calls::default();
+    for address in [4096, 8192] {
+        let problem = GemmProblem { m: 0, n: 64, k: 64 };
+        let empty = AnyCall::One(Call { problem, ..call(address) });
+        assert_eq!(calls.get(&stub, &empty).expect("legal"), None);
+    }
+    assert_eq!((calls.len(), stub.launches.get()), (1, 1));
+}
+
+#[test]
+fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
+    let stub = Stub::named("small-bf16-kk");
+    let mut calls = Calls::default();
+    let [first, second] = [4096, 8192].map(|address| AnyCall::One(call(address)));
+    let made = calls.get(&stub, &first).expect("legal").map(|(_, block)| block.to_vec());
+    stub.refuses.set(true);
+    let error = calls.get(&stub, &second).expect_err("refused").to_string();
+    assert!(error.contains("cuTensorMapReplaceAddress"), "{error}");
+    assert_eq!(calls.len(), 0);
+    assert_eq!(calls.get(&stub, &first).expect("made afresh").map(|(_, block)| block.to_vec()), made);
+}
+
+/// Launches whose argument is no address of the call, but made of some.
+struct Odd(fn([u64; 2]) -> Argument);
+
+impl Maker for Odd {
+    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
+        let AnyCall::One(call) = call else { unreachable!("made below") };
+        let arguments = vec![(self.0)([call.a.address, call.b.address])];
+        Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
+    }
+
+    fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+        let [Argument::Scalar(_, bits)] = arguments else { unreachable!("made above") };
+        Ok(bits.to_le_bytes().to_vec())
+    }
+
+    fn offsets(&self) -> &[usize] {
+        &[0]
+    }
+
+    fn readdress(&self, _map: &mut [u8; TENSOR_MAP_BYTES], _address: u64) -> Result<(), EngineError> {
+        unreachable!("there is no map")
+    }
+}
+
+#[test]
+fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
+    let makers: [(&str, fn([u64; 2]) -> Argument, bool); 5] = [
+        ("an address", |[a, _]| a.into(), true),
+        ("bytes beyond one", |[_, b]| (b + 48).into(), true),
+        ("a sum", |[a, b]| (a + b).into(), false),
+        ("a multiple", |[a, _]| (4 * a).into(), false),
+        ("a part", |[a, _]| ((a >> 20) as u32).into(), false),
+    ];
+    for (why, argument, moves) in makers {
+        let (odd, mut calls) = (Odd(argument), Calls::default());
+        for i in 1..5 {
+            let mut call = call(i << 20);
+            call.b.address = i << 24;
+            let call = AnyCall::One(call);
+            let got = calls.get(&odd, &call).expect("legal").map(|(_, block)| block.to_vec());
+            let afresh = odd.launch(&call).expect("legal").expect("not empty");
+            assert_eq!(got, Some(odd.block(&afresh.arguments).expect("legal")), "{why}");
+        }
+        assert_eq!(calls.kept.iter().all(|kept| kept.moves.is_some()), moves, "{why}");
+    }
+}
+
+#[test]
+fn addresses_of_another_alignment_are_checked() {
+    let stub = Stub::named("small-bf16-kk");
+    let mut calls = Calls::default();
+    calls.get(&stub, &AnyCall::One(call(4096))).expect("legal");
+    for address in [0, 8, 4097] {
+        let error = calls.get(&stub, &AnyCall::One(call(address))).expect_err("illegal");
+        let EngineError::Call { source, .. } = &error else { panic!("{error}") };
+        assert!(matches!(source, LaunchError::Null { .. } | LaunchError::Address { .. }), "{error}");
+    }
+    assert_eq!(calls.len(), 1);
+}
+
+/// Nanoseconds of the parts of a launch on this machine, without the driver's: `cargo test --release -- --ignored
+/// --nocapture parts_of_a_launch`.
+#[test]
+#[ignore = "prints times"]
+fn parts_of_a_launch_in_nanoseconds() {
+    let median = |what: &str, work: &mut dyn FnMut(u64)| {
+        let mut times: Vec<f64> = (0..2000)
+            .map(|i| {
+                let start = Instant::now();
+                (0..20).for_each(|j| work(i * 20 + j));
+                start.elapsed().as_nanos() as f64 / 20.0
+            })
+            .collect();
+        times.sort_by(f64::total_cmp);
+        println!("  {what:44} {:8.0}", times[times.len() / 2]);
+    };
+    for name in ["small-bf16-kk", "wide-bf16-kk", "batched-bf16-kk", "ragged-bf16-kk", "grouped-bf16-kk"] {
+        println!("{name}, nanoseconds without the driver:");
+        let stub = Stub::named(name);
+        let base = calls_of(stub.gemm.as_ref()).into_iter().next().expect("one is legal");
+        let moved = |i: u64| {
+            let mut addresses = split(&base).1;
+            addresses.0.iter_mut().filter(|a| **a != 0).for_each(|a| *a += (i << 12) + (1 << 11));
+            addresses.of(&base)
+        };
+        median("the call itself", &mut |i| _ = black_box(moved(i)));
+        median("shape and addresses", &mut |i| _ = black_box(split(&moved(i))));
+        median("checks, grid and arguments", &mut |i| drop(black_box(stub.launch(&moved(i)))));
+        let arguments = stub.launch(&base).expect("legal").expect("not empty").arguments;
+        median("parameter block", &mut |_| drop(black_box(stub.block(&arguments))));
+        median("a shape it has not seen", &mut |i| {
+            let mut calls = Calls::default();
+            black_box(calls.get(&stub, &moved(i)).expect("legal"));
+        });
+        let mut calls = Calls::default();
+        median("new addresses of a known shape", &mut |i| {
+            black_box(calls.get(&stub, &moved(i)).expect("legal"));
+        });
+        median("a call it has had before", &mut |_| {
+            black_box(calls.get(&stub, &moved(0)).expect("legal"));
+        });
+    }
+}
