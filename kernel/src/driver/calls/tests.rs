@@ -309,7 +309,10 @@ fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
 }
 
 /// Launches whose argument is no address of the call, but made of some.
-struct Odd(fn([u64; 2]) -> Argument);
+struct Odd(Made);
+
+/// Of A's and B's addresses.
+type Made = fn([u64; 2]) -> Argument;
 
 impl Maker for Odd {
     fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
@@ -334,7 +337,7 @@ impl Maker for Odd {
 
 #[test]
 fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
-    let makers: [(&str, fn([u64; 2]) -> Argument, bool); 5] = [
+    let makers: [(&str, Made, bool); 5] = [
         ("an address", |[a, _]| a.into(), true),
         ("bytes beyond one", |[_, b]| (b + 48).into(), true),
         ("a sum", |[a, b]| (a + b).into(), false),
