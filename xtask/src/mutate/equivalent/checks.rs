@@ -1,0 +1,552 @@
+//! What the arguments rest on, looked up in the program.
+
+use ptx::inst::{BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, Operand, Ordered, Reg, WgmmaA};
+use ptx::mutate::{Change, Mutation, chooses_threads, numbered};
+use ptx::{Function, Statement};
+
+/// Whether the mbarriers are those of one CTA, and only threads arrive on them.
+pub(super) fn of_threads_alone(function: &Function) -> bool {
+    let others = |statement: &&Statement| {
+        let Statement::Inst { inst, .. } = statement else { return false };
+        matches!(inst, Inst::TensorLoad { .. } | Inst::MapShared { .. })
+    };
+    !numbered(function).iter().any(others)
+}
+
+pub(super) fn waits_longer(mutation: &Mutation) -> bool {
+    matches!(mutation.change, Change::Field { name: "pending", by: -1 })
+}
+
+/// Whether the mutant leaves an update out or moves the ring's end, rather than changing a first value.
+pub(super) fn advances(mutation: &Mutation) -> bool {
+    matches!(mutation.change, Change::Delete | Change::Operand { name: "end", .. })
+}
+
+/// Whether the accumulators of the loop around the statement are used by multiplies of one shape alone.
+pub(super) fn untouched(function: &Function, mutation: &Mutation) -> bool {
+    let Some(Statement::Loop { body, .. }) =
+        mutation.within.and_then(|at| numbered(function).get(at).copied())
+    else {
+        return false;
+    };
+    let mut instructions = Vec::new();
+    collect(body, &mut instructions);
+    let accumulators: Vec<(Reg, u32)> = instructions
+        .iter()
+        .flat_map(|inst| {
+            let (accumulators, n) =
+                if let Inst::Wgmma { d, n, .. } = inst { (&d[..], *n) } else { (&[][..], 0) };
+            accumulators.iter().map(move |&reg| (reg, n))
+        })
+        .collect();
+    let shape = |reg: Reg| accumulators.iter().find(|(known, _)| *known == reg).map(|(_, n)| *n);
+    !accumulators.is_empty()
+        && instructions.iter().all(|inst| {
+            if let Inst::Wgmma { n, d, a, .. } = inst {
+                // Fragments of A are loaded by somebody.
+                matches!(a, WgmmaA::Shared(_)) && d.iter().all(|&reg| shape(reg) == Some(*n))
+            } else {
+                uses(function, inst).into_iter().all(|reg| shape(reg).is_none())
+            }
+        })
+}
+
+fn uses(function: &Function, inst: &Inst) -> Vec<Reg> {
+    let operands = inst.operands(|reg| function.registers.get(reg.0 as usize).copied());
+    let reads = operands.reads.iter().filter_map(|(operand, _)| match operand {
+        Operand::Reg(reg) => Some(*reg),
+        Operand::Imm(_) => None,
+    });
+    reads.chain(operands.writes.iter().map(|(reg, _)| *reg)).collect()
+}
+
+fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
+    for statement in statements {
+        match statement {
+            Statement::Inst { inst, .. } => into.push(inst),
+            Statement::If { then, otherwise, .. } => {
+                collect(then, into);
+                collect(otherwise, into);
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => collect(body, into),
+            Statement::Break { .. } => {}
+        }
+    }
+}
+
+/// Whether the barrier that the statement names is used by no other statement, and neither is the next one.
+pub(super) fn only_use(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let barrier = |statement: &Statement| {
+        let Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. } =
+            statement
+        else {
+            return None;
+        };
+        Some(*id)
+    };
+    let Some(Some(Operand::Imm(own))) = all.get(mutation.index).map(|statement| barrier(statement)) else {
+        return false;
+    };
+    let others = all.iter().enumerate().filter(|(index, _)| *index != mutation.index);
+    others.filter_map(|(_, statement)| barrier(statement)).all(|id| match id {
+        Operand::Imm(id) => id != own && id != own + 1,
+        Operand::Reg(_) => false,
+    })
+}
+
+/// Whether the whole CTA comes to a barrier whenever anybody does, and nobody uses the next number.
+pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
+        all.get(mutation.index)
+    else {
+        return false;
+    };
+    let taken = |statement: &&Statement| {
+        let (Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
+        | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. }) = statement
+        else {
+            return false;
+        };
+        !matches!(id, Operand::Imm(id) if *id != own + 1)
+    };
+    *threads == function.threads
+        && of_all(function, &function.body, all[mutation.index])
+        && !all.iter().any(taken)
+}
+
+/// Whether a statement lies in a block, or in loops and scopes of it, or in branches that no thread takes alone.
+fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bool {
+    block.iter().any(|other| {
+        let inside = match other {
+            Statement::Loop { body, .. } => {
+                let leaves = |inner: &Statement| match inner {
+                    Statement::Break { cond, .. } => !chooses_threads(function, *cond),
+                    Statement::Inst { .. }
+                    | Statement::If { .. }
+                    | Statement::Loop { .. }
+                    | Statement::Scope { .. } => true,
+                };
+                body.iter().all(leaves) && of_all(function, body, statement)
+            }
+            Statement::Scope { body, .. } => of_all(function, body, statement),
+            Statement::If { cond, then, otherwise, .. } => {
+                !chooses_threads(function, *cond)
+                    && (of_all(function, then, statement) || of_all(function, otherwise, statement))
+            }
+            Statement::Inst { .. } | Statement::Break { .. } => false,
+        };
+        inside || core::ptr::eq(other, statement)
+    })
+}
+
+/// Whether the whole CTA comes to a barrier before anybody comes to one of its new number.
+pub(super) fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
+        all.get(mutation.index)
+    else {
+        return false;
+    };
+    let taken = |statement: &&Statement| match statement {
+        Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
+        | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. } => {
+            !matches!(id, Operand::Imm(id) if *id != own + 1)
+        }
+        Statement::Inst { .. }
+        | Statement::If { .. }
+        | Statement::Loop { .. }
+        | Statement::Scope { .. }
+        | Statement::Break { .. } => false,
+    };
+    // A statement of the body itself, under no condition.
+    let unconditional = function.body.iter().any(|statement| core::ptr::eq(statement, all[mutation.index]));
+    *threads == function.threads && unconditional && !all[..mutation.index].iter().any(taken)
+}
+
+/// Whether another barrier of the whole CTA follows, before which nobody touches what was written before this one: only
+/// mbarriers were initialised, and until then they are left alone.
+pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(statement) = all.get(mutation.index) else { return false };
+    let whole = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads
+        )
+    };
+    let body = &function.body;
+    let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
+    let Some(next) = body[at + 1..].iter().position(whole) else { return false };
+    let within = |block: &[Statement]| {
+        let mut found = Vec::new();
+        collect(block, &mut found);
+        found.into_iter().cloned().collect::<Vec<_>>()
+    };
+    let initialises = |inst: &Inst| {
+        quiet(&inst)
+            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
+            || matches!(
+                inst,
+                Inst::MbarrierInit { .. } | Inst::FenceMbarrierInit | Inst::PrefetchTensorMap { .. }
+            )
+    };
+    let apart = |inst: &Inst| {
+        quiet(&inst)
+            && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
+            || matches!(inst, Inst::Load { .. } | Inst::Store { .. })
+    };
+    whole(statement)
+        && within(&body[..at]).iter().all(initialises)
+        && within(&body[at + 1..at + 1 + next]).iter().all(apart)
+}
+
+/// Whether no copy from shared memory can have been started when the statement is executed.
+pub(super) fn copies_nothing_before(function: &Function, mutation: &Mutation) -> bool {
+    let starts = |inst: &&Inst| matches!(inst, Inst::TensorStore { .. } | Inst::Bulk(_) | Inst::BulkCommit);
+    earlier(function, mutation).is_some_and(|before| !before.iter().any(starts))
+}
+
+/// Whether the next thing that the same threads do about groups of copies is to commit one, and all waits of the block are
+/// for all groups.
+pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
+    /// The block that has the statement in an `if` of its own, and where.
+    fn home<'a>(block: &'a [Statement], statement: &Statement) -> Option<(&'a [Statement], usize)> {
+        block.iter().enumerate().find_map(|(at, other)| match other {
+            Statement::If { then, .. } if then.iter().any(|inner| core::ptr::eq(inner, statement)) => {
+                Some((block, at))
+            }
+            Statement::If { then, otherwise, .. } => {
+                home(then, statement).or_else(|| home(otherwise, statement))
+            }
+            Statement::Loop { body, .. } | Statement::Scope { body, .. } => home(body, statement),
+            Statement::Inst { .. } | Statement::Break { .. } => None,
+        })
+    }
+    let groups = |statements: &[Statement]| {
+        let mut all = Vec::new();
+        collect(statements, &mut all);
+        let of_groups = |inst: &&Inst| matches!(inst, Inst::BulkCommit | Inst::BulkWait { .. });
+        all.into_iter().filter(of_groups).cloned().collect::<Vec<_>>()
+    };
+    let Some(statement) = numbered(function).get(mutation.index).copied() else { return false };
+    let Some((block, at)) = home(&function.body, statement) else { return false };
+    let Statement::If { cond, then, .. } = &block[at] else { return false };
+    let own = then.iter().position(|inner| core::ptr::eq(inner, statement));
+    let nothing_behind = own.is_some_and(|own| groups(&then[own + 1..]).is_empty());
+    let same = |next: &Statement| {
+        let commits = groups(core::slice::from_ref(next)).first() == Some(&Inst::BulkCommit);
+        commits && matches!(next, Statement::If { cond: other, .. } if other == cond)
+    };
+    let next = block[at + 1..].iter().find(|next| !groups(core::slice::from_ref(next)).is_empty());
+    let for_all = |inst: &Inst| !matches!(inst, Inst::BulkWait { pending: 1.., .. });
+    // Where it is executed once, what was waited for before does not matter.
+    let waits_for_all = match mutation.within {
+        Some(_) => groups(block).iter().all(for_all),
+        None => later(function, mutation).is_some_and(|behind| behind.into_iter().all(for_all)),
+    };
+    nothing_behind && next.is_some_and(same) && waits_for_all
+}
+
+/// Whether a barrier is one of those of the only consumer warpgroup of its CTA: its warps come to all of them, in one order,
+/// and nobody else uses another number than zero.
+pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let named = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst {
+                inst: Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } | Inst::BarrierReduce(_),
+                ..
+            }
+        )
+    };
+    let of_cta = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(0), threads }, .. }
+                if *threads == function.threads
+        )
+    };
+    let consumers = all.iter().find_map(|statement| match statement {
+        Statement::Scope { name: "consumer", body } => Some(body),
+        Statement::Scope { .. }
+        | Statement::Inst { .. }
+        | Statement::If { .. }
+        | Statement::Loop { .. }
+        | Statement::Break { .. } => None,
+    });
+    let Some(consumers) = consumers else { return false };
+    let theirs = |statement: &Statement| {
+        matches!(
+            statement,
+            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads: 128 }, .. }
+        ) && of_all(function, consumers, statement)
+    };
+    // One warpgroup produces, the other one consumes.
+    let two = function.threads == 256 && chosen_by_halves(function, consumers);
+    let itself = all.get(mutation.index).is_some_and(|statement| theirs(statement));
+    two && itself
+        && all.iter().filter(|statement| named(statement)).all(|other| theirs(other) || of_cta(other))
+}
+
+/// Whether a block is all that half of a CTA's warps do where the others do something else: the other branch of what the
+/// producer's four warps do.
+fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    let below_four = |cond: &Operand| {
+        all.iter().any(|inst| {
+            matches!(inst, Inst::Compare { op: CompareOp::Lt, dst, b: Operand::Imm(4), .. } if *cond == Operand::Reg(*dst))
+        })
+    };
+    numbered(function).into_iter().any(|statement| match statement {
+        Statement::If { cond, otherwise, .. } => {
+            let inside = |other: &Statement| matches!(other, Statement::Scope { body, .. } if core::ptr::eq(&body[..], block));
+            below_four(cond) && otherwise.iter().any(inside)
+        }
+        Statement::Inst { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
+    })
+}
+
+/// The instructions that may be executed behind a statement that no loop is around.
+fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
+    fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
+        let found = block.iter().position(|other| {
+            core::ptr::eq(other, statement)
+                || match other {
+                    Statement::If { then, otherwise, .. } => {
+                        search(then, statement, into) || search(otherwise, statement, into)
+                    }
+                    Statement::Loop { body, .. } | Statement::Scope { body, .. } => {
+                        search(body, statement, into)
+                    }
+                    Statement::Inst { .. } | Statement::Break { .. } => false,
+                }
+        });
+        if let Some(at) = found {
+            collect(&block[at + 1..], into);
+        }
+        found.is_some()
+    }
+    let statement = *numbered(function).get(mutation.index)?;
+    let mut behind = Vec::new();
+    search(&function.body, statement, &mut behind).then_some(behind)
+}
+
+/// Whether all that happens between a barrier of the whole CTA and this barrier is in registers, or in operations that
+/// are ordered by mbarriers and by waits of their own.
+pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
+    let Some(before) = earlier(function, mutation) else { return false };
+    let meets = |inst: &&Inst| {
+        let of_all = |threads: u32| threads == function.threads;
+        matches!(inst, Inst::ClusterWait)
+            || matches!(inst, Inst::BarrierSync { threads, .. } if of_all(*threads))
+    };
+    let Some(met) = before.iter().rposition(meets) else { return false };
+    before[met..].iter().skip(1).all(quiet)
+}
+
+/// Whether a barrier of a CTA of one warpgroup comes right behind the end of its multiplies, which are all that its threads
+/// do with memory but for copies.
+pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> bool {
+    let Some(before) = earlier(function, mutation) else { return false };
+    let all = numbered(function);
+    let waits = matches!(
+        mutation.index.checked_sub(1).and_then(|at| all.get(at)),
+        Some(Statement::Inst { inst: Inst::WgmmaWait { pending: 0 }, .. })
+    );
+    let Some(met) = before.iter().position(|inst| matches!(inst, Inst::BarrierSync { .. })) else {
+        return false;
+    };
+    let copies = |inst: &&&Inst| {
+        matches!(
+            inst,
+            Inst::TensorLoad { .. } | Inst::MbarrierArriveExpectTx { .. } | Inst::BarrierSync { .. }
+        )
+    };
+    function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
+}
+
+/// Whether, in a CTA without roles, all threads come to a barrier behind a wait for copies, and its new number is otherwise
+/// one warpgroup's own.
+pub(super) fn behind_own_copies(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) = all.get(mutation.index)
+    else {
+        return false;
+    };
+    let Some(before) = earlier(function, mutation) else { return false };
+    let has_roles = all
+        .iter()
+        .any(|statement| matches!(statement, Statement::Inst { inst: Inst::SetMaxRegisters { .. }, .. }));
+    let waits = |inst: &&Inst| matches!(inst, Inst::MbarrierWait { .. });
+    let own = |statement: &&Statement| match statement {
+        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads }, .. } => *threads == 128,
+        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(id), .. }, .. } => *id == 0,
+        Statement::Inst { inst, .. } => !matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_)),
+        Statement::If { .. } | Statement::Loop { .. } | Statement::Scope { .. } | Statement::Break { .. } => {
+            true
+        }
+    };
+    *threads == function.threads
+        && !has_roles
+        && before.iter().any(waits)
+        && of_all(function, &function.body, all[mutation.index])
+        && all.iter().all(own)
+}
+
+/// Whether an ordered store goes to where an acquiring load before it looked, and no other ordered store or atomic does.
+pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
+    let Some(before) = earlier(function, mutation) else { return false };
+    let Some(Statement::Inst { inst: Inst::Ordered(Ordered::Store { address: own, .. }), .. }) =
+        numbered(function).get(mutation.index).copied()
+    else {
+        return false;
+    };
+    let looks = |inst: &&Inst| {
+        matches!(
+            inst,
+            Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), address, .. }) if address == own
+        )
+    };
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    let touches = |inst: &&&Inst| {
+        matches!(inst, Inst::Ordered(Ordered::Store { address, .. }) if address == own)
+            || matches!(inst, Inst::Atomic(atomic) if atomic.address == *own)
+            || looks(inst)
+    };
+    before.iter().any(looks) && all.iter().filter(touches).count() == 2
+}
+
+/// Whether an update of a variable that begins as zero sets it to zero: one is where its ring ends.
+pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    let of = |wanted: Reg| {
+        let writes = all.iter().filter(move |inst| {
+            inst.operands(|reg| function.registers.get(reg.0 as usize).copied())
+                .writes
+                .iter()
+                .any(|(reg, _)| *reg == wanted)
+        });
+        writes.copied().collect::<Vec<_>>()
+    };
+    let is = |operand: Operand, bits: u64| match operand {
+        Operand::Imm(own) => own == bits,
+        Operand::Reg(reg) => {
+            matches!(of(reg)[..], [Inst::Move { src: Operand::Imm(own), .. }] if *own == bits)
+        }
+    };
+    let Some(Statement::Inst { inst: Inst::Move { dst, .. }, .. }) =
+        numbered(function).get(mutation.index).copied()
+    else {
+        return false;
+    };
+    // Every value that it gets: zero, or zero where the next position, one, is the end.
+    of(*dst).into_iter().all(|write| {
+        let Inst::Move { src, .. } = write else { return false };
+        let Operand::Reg(src) = *src else { return is(*src, 0) };
+        let [Inst::Select { a, cond: Operand::Reg(cond), .. }] = of(src)[..] else { return false };
+        let [Inst::Compare { op: CompareOp::Eq, a: Operand::Reg(next), b, .. }] = of(*cond)[..] else {
+            return false;
+        };
+        let [Inst::Binary { op: BinaryOp::Add, a: Operand::Reg(own), b: one, .. }] = of(*next)[..] else {
+            return false;
+        };
+        let reads = matches!(of(*own)[..], [Inst::Move { src: Operand::Reg(from), .. }] if from == dst);
+        is(*a, 0) && is(*b, 1) && is(*one, 1) && (own == dst || reads)
+    })
+}
+
+/// Whether an instruction touches no memory that threads order their accesses to.
+fn quiet(inst: &&Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Move { .. }
+            | Inst::Binary { .. }
+            | Inst::MulAdd { .. }
+            | Inst::MulWide { .. }
+            | Inst::Unary { .. }
+            | Inst::Compare { .. }
+            | Inst::Select { .. }
+            | Inst::Convert { .. }
+            | Inst::Pack { .. }
+            | Inst::Unpack { .. }
+            | Inst::ReadSpecial { .. }
+            | Inst::ShuffleIndex { .. }
+            | Inst::ShuffleXor { .. }
+            | Inst::Elect { .. }
+            | Inst::LoadParam { .. }
+            | Inst::ParamAddress { .. }
+            | Inst::SharedBase { .. }
+            | Inst::MapShared { .. }
+            | Inst::SetMaxRegisters { .. }
+            | Inst::GridDependency { .. }
+            | Inst::MbarrierWait { .. }
+            | Inst::MbarrierArrive { .. }
+            | Inst::Wgmma { .. }
+            | Inst::WgmmaFence
+            | Inst::WgmmaCommit
+            | Inst::WgmmaWait { .. }
+            | Inst::WarpSync
+            | Inst::BulkWait { .. }
+    )
+}
+
+/// The instructions that may have been executed when a statement is, in order: those before it in its own arms of the
+/// branches around it, and all of the loops around it.
+fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
+    fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
+        for other in block {
+            if core::ptr::eq(other, statement) {
+                return true;
+            }
+            let before = into.len();
+            let found = match other {
+                Statement::Inst { inst, .. } => {
+                    into.push(inst);
+                    false
+                }
+                Statement::Break { .. } => false,
+                Statement::Scope { body, .. } => search(body, statement, into),
+                Statement::Loop { body, .. } => {
+                    let inside = search(body, statement, into);
+                    if inside {
+                        into.truncate(before);
+                        collect(body, into);
+                    }
+                    inside
+                }
+                Statement::If { then, otherwise, .. } => {
+                    if search(then, statement, into) {
+                        return true;
+                    }
+                    let after = into.len();
+                    if search(otherwise, statement, into) {
+                        into.drain(before..after);
+                        return true;
+                    }
+                    false
+                }
+            };
+            if found {
+                return true;
+            }
+        }
+        false
+    }
+    let statement = *numbered(function).get(mutation.index)?;
+    let mut before = Vec::new();
+    search(&function.body, statement, &mut before).then_some(before)
+}
+
+/// Whether an `if` does nothing but this.
+pub(super) fn only(function: &Function, mutation: &Mutation, this: fn(&Inst) -> bool) -> bool {
+    let all = numbered(function);
+    let Some(Statement::If { then, otherwise, .. }) = all.get(mutation.index) else { return false };
+    let does = |statement: &Statement| matches!(statement, Statement::Inst { inst, .. } if this(inst));
+    otherwise.is_empty() && then.iter().all(does)
+}
