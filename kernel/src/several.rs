@@ -36,14 +36,6 @@ type Exchanged<A, B, T, Shape> = Composed<
     Dynamic<AlongM>,
 >;
 
-/// As [`Exchanged`] in clusters of two, with twice as many columns of weights and half as many rows of a group, in steps of 16:
-/// for groups of few rows, whose tiles move fewer bytes for each multiplication.
-type Tall<A, B, T> = Composed<
-    TmaWgmma<Operands<B, A>, Fitted<Tile<U256, U128, U64>, U16>, Cooperative<U2, Cluster<U2, U1>>>,
-    LinearCombination<T, Transposed<TmaStore>>,
-    Dynamic<AlongM>,
->;
-
 /// As [`Exchanged`] in clusters of two, for few groups: the last tiles of few waves are divided along K.
 type Tailed<A, B, T> = Composed<
     TmaWgmma<Operands<B, A>, Fitted<Tile<U128, U256, U64>, U32>, Cooperative<U2, Cluster<U2, U1>>>,
@@ -86,7 +78,6 @@ where
     all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U1, U1>>>>("ragged-fitted"));
     all.push(entry::<Ragged<Exchanged<A, B, T, Cluster<U2, U1>>>>("ragged-fitted2"));
     all.push(entry::<Ragged<Tailed<A, B, T>>>("ragged-tail"));
-    all.push(entry::<Ragged<Tall<A, B, T>>>("ragged-tall"));
     all.push(entry::<Ragged<Swap16<A, B, T>>>("ragged-swap16"));
 }
 
