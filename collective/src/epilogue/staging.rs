@@ -110,8 +110,9 @@ impl Staging {
             }
             fill(index, part(index));
             f.fence_proxy_async(ProxySpace::Shared);
-            // The barrier that says "filled" also says that the next buffer is free.
-            if index + 1 < parts && buffers > 1 {
+            // The barrier that says "filled" also says that the next buffer is free, unless the one before has said so.
+            let said = begins && pending + 2 <= buffers;
+            if index + 1 < parts && buffers > 1 && !said {
                 f.if_(issues, || f.bulk_wait(buffers - 2, true));
             }
             f.barrier_sync(barrier, 128);
