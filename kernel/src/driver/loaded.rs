@@ -111,6 +111,7 @@ impl Loaded {
     ) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);
         let slots = kernel.max_active_clusters()?;
+        tensor_map::find_functions()?;
         Ok(Self { parts: Parts { gemm, program, kernel, slots }, calls: Calls::default() })
     }
 

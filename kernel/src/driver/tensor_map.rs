@@ -104,6 +104,20 @@ fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> 
     Ok(bytes(&encoded))
 }
 
+/// Encodes a map and changes its address, so that the driver's functions have been found, which allocates once a process, before
+/// launches need them.
+pub(super) fn find_functions() -> Result<(), EngineError> {
+    let map = TensorMap {
+        element: TensorElement::U16,
+        address: 1 << 12,
+        dims: vec![64, 8],
+        strides: vec![128],
+        box_dims: vec![64, 8],
+        swizzle: TensorSwizzle::B128,
+    };
+    readdress(&mut encode_tiled(&map)?, 1 << 13)
+}
+
 /// Changes the address of an encoded tiled map with `cuTensorMapReplaceAddress`, once the driver is known and the address
 /// checked: a multiple of what the one before was a multiple of.
 pub(super) fn readdress(map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
