@@ -1,3 +1,5 @@
+//! Every sentence of an error holds its numbers.
+
 use super::*;
 use std::string::ToString;
 

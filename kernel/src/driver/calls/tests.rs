@@ -1,3 +1,5 @@
+//! Kept launches, held against launches made afresh, without a driver.
+
 use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
