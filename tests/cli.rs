@@ -404,6 +404,14 @@ fn verify_closes_with_its_count() {
     assert_eq!(run.stdout.lines().last(), Some("16 passed, 0 failed, 0 skipped"));
     let nothing = falchion(&["verify", "--filter", "no such case"]);
     assert_eq!(nothing.code, Some(2));
+    for suite in ["instructions", "fusions"] {
+        let refused = falchion(&["verify", "--suite", suite, "--repeat", "2"]);
+        assert!(
+            refused.code == Some(2) && refused.stderr.contains("--repeat 2"),
+            "{suite}: {}",
+            refused.stderr
+        );
+    }
     let nothing = falchion(&["verify", "--suite", "slow"]);
     assert_eq!(nothing.code, Some(2));
 }

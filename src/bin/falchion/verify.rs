@@ -81,6 +81,12 @@ struct Count {
 
 impl VerifyArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if self.repeat > 1 && ["instructions", "fusions"].contains(&self.suite.as_str()) {
+            return Err(Failure::usage(format!(
+                "--repeat {} is for the products of the tables, --suite is `{}`",
+                self.repeat, self.suite
+            )));
+        }
         if self.suite == "instructions" {
             return self.instructions();
         }
