@@ -8,14 +8,12 @@
 //!
 //! [`instructions`] does the same for single instructions, bit by bit.
 //!
+//! Matrices, formats, oracle and bound are those of crate `reference`.
+//!
 //! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
 
-pub mod bound;
-pub mod format;
 pub mod fusions;
 pub mod instructions;
-pub mod matrix;
-pub mod oracle;
 pub mod product;
 pub mod records;
 mod repeat;
@@ -24,12 +22,10 @@ pub mod several;
 pub mod tables;
 pub mod tree;
 
-pub use format::Format;
 pub use fusions::{Fused, FusedGemm, Fusion, Ready, fused_catalogue, fusions};
-pub use matrix::{HostMatrix, Order};
-pub use oracle::Sums;
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;
+pub use reference::{Format, HostMatrix, Order, Sums, bound, format, matrix, oracle};
 pub use sample::Sample;
 pub use several::{Products, SeveralOutcome, SeveralProducts};
 pub use tree::{Bench, TreeError};

@@ -27,13 +27,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{Bounded, Host, Memory, Node, Scratch, Shape, Written};
+use collective::tree::{Host, Node, Scratch, Shape, Written};
 use collective::{Element, Epilogue, HasTree, Mainloop};
 use cute_rs::atom::Major;
 use kernel::{
     Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef,
     Program, UnknownConfig,
 };
+use reference::memory::{Compared, Contents, Fault, Output, Writes};
 
 use super::matrix::Fill;
 use super::{Format, HostMatrix, Order, Sums};
@@ -102,7 +103,8 @@ pub struct Bench<'e> {
     engine: &'e mut dyn Engine,
     random: fastrand::Rng,
     /// By address.
-    uploads: Uploads,
+    uploads: BTreeMap<u64, Buffer>,
+    contents: Contents,
     scratch: Vec<Buffer>,
     /// Whether sampled vectors and matrices begin at aligned addresses, packed.
     aligned: bool,
@@ -110,20 +112,7 @@ pub struct Bench<'e> {
 
 impl core::fmt::Debug for Bench<'_> {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Bench").field("uploads", &self.uploads.0.len()).finish_non_exhaustive()
-    }
-}
-
-/// Buffers and what they held when they were uploaded, by address.
-#[derive(Default)]
-struct Uploads(BTreeMap<u64, (Buffer, Vec<u8>)>);
-
-impl Memory for Uploads {
-    fn read(&self, address: u64, bytes: u32) -> Option<u64> {
-        let (&begin, (_, contents)) = self.0.range(..=address).next_back()?;
-        let at = usize::try_from(address - begin).ok()?;
-        let found = contents.get(at..at.checked_add(bytes as usize)?)?;
-        Some(found.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte)))
+        f.debug_struct("Bench").field("uploads", &self.uploads.len()).finish_non_exhaustive()
     }
 }
 
@@ -138,10 +127,8 @@ struct Subject<'a> {
     program: Program,
     /// For a machine that runs so many clusters at once.
     launch: &'a dyn Fn(u32) -> Result<Option<Launch>, LaunchError>,
-    /// The tree's value at a place.
-    evaluate: &'a dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded,
-    /// Notes an element of D.
-    write: &'a dyn Fn(&mut Host<'_>, u64, Bounded),
+    /// Writes the tree's value at a place of D to an address.
+    element: &'a dyn Fn(&mut Host<'_>, u64, [u32; 2]),
 }
 
 /// The orders in which A and B lie for a kernel.
@@ -164,7 +151,8 @@ impl<'e> Bench<'e> {
         Self {
             engine,
             random: fastrand::Rng::with_seed(seed),
-            uploads: Uploads::default(),
+            uploads: BTreeMap::new(),
+            contents: Contents::default(),
             scratch: Vec::new(),
             aligned: false,
         }
@@ -192,7 +180,7 @@ impl<'e> Bench<'e> {
 
     /// Everything that was uploaded.
     pub fn buffers(&self) -> Vec<Buffer> {
-        self.uploads.0.values().map(|(buffer, _)| *buffer).chain(self.scratch.iter().copied()).collect()
+        self.uploads.values().copied().chain(self.scratch.iter().copied()).collect()
     }
 
     /// How many elements behind an aligned address something begins, or its rows are apart.
@@ -211,7 +199,8 @@ impl<'e> Bench<'e> {
     /// What the engine reports.
     pub fn upload(&mut self, bytes: &[u8]) -> Result<u64, EngineError> {
         let buffer = self.engine.upload(bytes)?;
-        self.uploads.0.insert(buffer.address, (buffer, bytes.to_vec()));
+        self.uploads.insert(buffer.address, buffer);
+        self.contents.insert(buffer.address, bytes.to_vec());
         Ok(buffer.address)
     }
 
@@ -299,23 +288,13 @@ impl<'e> Bench<'e> {
         Format::named(name).ok_or(TreeError::Operands { name })
     }
 
-    /// An operand as it was uploaded, or as a kernel left it; zero where there is no memory.
-    fn operand(&self, format: Format, extents: [u32; 2], order: Order, matrix: MatrixRef) -> HostMatrix {
-        let pitch = u32::try_from(matrix.pitch).unwrap_or(u32::MAX);
-        let mut host = HostMatrix::from_fn(format, extents, order, pitch, |_, _| 0.0);
-        for (i, bits) in (0u64..).zip(&mut host.bits) {
-            *bits = self.uploads.read(matrix.address + 2 * i, 2).unwrap_or(0) as u16;
-        }
-        host
-    }
-
     /// What a buffer holds, to its end, after the last check.
     ///
     /// # Errors
     /// Nothing was uploaded there.
     pub fn read(&self, address: u64) -> Result<Vec<u8>, EngineError> {
-        match self.uploads.0.get(&address) {
-            Some((_, bytes)) => Ok(bytes.clone()),
+        match self.contents.buffer(address) {
+            Some(bytes) => Ok(bytes.to_vec()),
             None => Err(EngineError::Buffer { address, bytes: 0, needed: 1 }),
         }
     }
@@ -341,8 +320,10 @@ impl<'e> Bench<'e> {
             bytes: u64::from(<<C::Epilogue as Epilogue>::Output as Element>::BITS / 8),
             program: Gemm::<C>::program()?,
             launch: &|slots| Gemm::<C>::launch_with(matrices, arguments, slots),
-            evaluate: &|host, at| <C::Epilogue as HasTree>::Tree::evaluate(host, arguments, at),
-            write: &|host, address, value| host.write::<<C::Epilogue as Epilogue>::Output>(address, value),
+            element: &|host, address, at| {
+                let value = <C::Epilogue as HasTree>::Tree::evaluate(host, arguments, at);
+                host.write::<<C::Epilogue as Epilogue>::Output>(address, value);
+            },
         };
         self.check_subject(matrices, &subject)
     }
@@ -353,75 +334,38 @@ impl<'e> Bench<'e> {
         let (format, bytes) = (*format, *bytes);
         let slots = self.engine.slots(program)?;
         let launch = (subject.launch)(slots)?;
-        let a = self.operand(format, [m, k], *a_order, matrices.a);
-        let b = self.operand(format, [k, n], *b_order, matrices.b);
+        let operand = |extents, order, matrix: MatrixRef| {
+            let pitch = u32::try_from(matrix.pitch).unwrap_or(u32::MAX);
+            self.contents.matrix(format, extents, order, (matrix.address, pitch))
+        };
+        let (a, b) = (operand([m, k], *a_order, matrices.a), operand([k, n], *b_order, matrices.b));
         let time = match launch {
             Some(launch) => Some(self.engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
 
         let sums = Sums::of(&a, &b, &|_| ());
-        let accumulator = |[row, column]: [u32; 2]| {
-            let (sum, magnitude) = sums.sums[row as usize * n as usize + column as usize];
-            let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
-            Bounded { value: sum, error: error + f64::from(k) * f64::powi(2.0, -149) }
-        };
-        let n = n >> halvings;
-        let mut host = Host::new(Shape { m, n }, &self.uploads, &accumulator);
-        let mut places = BTreeMap::new();
-        for row in 0..m {
-            for column in 0..n {
-                let value = (subject.evaluate)(&mut host, [row, column]);
-                let address = d.address + (u64::from(row) * d.pitch + u64::from(column)) * bytes;
-                (subject.write)(&mut host, address, value);
-                places.insert(address, [row, column]);
-            }
-        }
-        let written = host.finish();
-        self.compare(time, &written, &places)
-    }
-
-    /// Compares all of memory with what should have been written.
-    fn compare(
-        &mut self,
-        time: Option<Duration>,
-        written: &BTreeMap<u64, Written>,
-        places: &BTreeMap<u64, [u32; 2]>,
-    ) -> Result<Checked, TreeError> {
-        let mut checked = Checked { time, ratio: 0.0, compared: 0, d: Vec::new() };
-        for (&begin, (buffer, before)) in &mut self.uploads.0 {
-            let after = self.engine.read(*buffer)?;
-            let mut at = 0;
-            while at < after.len() {
-                let address = begin + at as u64;
-                let Some(element) = written.get(&address) else {
-                    if before[at] != after[at] {
-                        return Err(TreeError::Beside { address, was: before[at], is: after[at] });
-                    }
-                    at += 1;
-                    continue;
-                };
-                let end = at + element.bytes() as usize;
-                let bits = after[at..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-                let got = element.decode(bits);
-                let place = places.get(&address);
-                if !element.admits(bits) {
+        let shape = Shape { m, n: n >> halvings };
+        let d = Output { shape, address: d.address, pitch: d.pitch, bytes };
+        let writes = Writes::of(&self.contents, (&sums, k), d, subject.element);
+        let mut compared = Compared::default();
+        for (&begin, &buffer) in &self.uploads {
+            let after = self.engine.read(buffer)?;
+            self.contents.compare(begin, &after, &writes, &mut compared).map_err(|fault| match fault {
+                Fault::Beside { byte, was, is } => {
+                    TreeError::Beside { address: begin + byte as u64, was, is }
+                }
+                Fault::Value { byte, place, got, expected } => {
                     let place = match place {
                         Some([row, column]) => format!("D({row}, {column})"),
-                        None => format!("the element at {address:#x}, byte {at} of its buffer,"),
+                        None => {
+                            format!("the element at {:#x}, byte {byte} of its buffer,", begin + byte as u64)
+                        }
                     };
-                    return Err(TreeError::Value { place, got, expected: *element });
+                    TreeError::Value { place, got, expected }
                 }
-                if place.is_some() {
-                    checked.d.push(got);
-                }
-                let ratio = (got - element.value.value).abs() / element.bound();
-                checked.ratio = if ratio > checked.ratio { ratio } else { checked.ratio };
-                checked.compared += 1;
-                at = end;
-            }
-            before.copy_from_slice(&after);
+            })?;
         }
-        Ok(checked)
+        Ok(Checked { time, ratio: compared.ratio, compared: compared.elements, d: compared.d })
     }
 }

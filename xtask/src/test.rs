@@ -1,13 +1,14 @@
-//! `cargo xtask test`: every test of the workspace, in one release build.
+//! `cargo xtask test`: every test of the workspace, in one build of profile `ci`.
 //!
-//! Release, because emulator runs dominate and because one profile means one build. That profile also keeps
-//! the tests' outputs away from the running `xtask` program, which some systems would refuse to replace.
+//! That is release without what takes long to optimise and runs once (the root's `Cargo.toml` says what): emulator runs
+//! dominate, and one profile means one build. It also keeps the tests' outputs away from the running `xtask` program,
+//! which some systems would refuse to replace.
 
 use crate::cargo;
 use crate::error::Error;
 use crate::ptxas;
 
-const TEST: [&str; 5] = ["test", "--workspace", "--all-features", "--release", "--no-fail-fast"];
+const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
 
 /// The tests that need the assembler are marked `ignore`, so that a plain `cargo test` says what it leaves out.
 const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
@@ -25,7 +26,7 @@ pub(crate) fn with_ptxas() -> Result<(), Error> {
 /// Runs the crate that depends on the library from outside of the workspace.
 fn outside() -> Result<(), Error> {
     let target = cargo::target_directory()?;
-    cargo::run(&["run", "--release", "--manifest-path", "tests/outside/Cargo.toml"], |command| {
+    cargo::run(&["run", "--profile", "ci", "--manifest-path", "tests/outside/Cargo.toml"], |command| {
         command.env("CARGO_TARGET_DIR", target);
     })
 }

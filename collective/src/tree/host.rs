@@ -139,9 +139,7 @@ impl<'a> Host<'a> {
 
     /// Remembers an element whose value is reduced to the `f32` at an address.
     pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
-        let address = address + self.displacement;
-        let (_, elements) = self.reduced.entry(address).or_insert((O::combine_all, BTreeMap::new()));
-        elements.insert(at, value);
+        self.note_reduced(O::combine_all, address, at, value);
     }
 
     /// All that has been written, reductions among it.
@@ -156,6 +154,18 @@ impl<'a> Host<'a> {
 
     /// Remembers an element that the tree writes.
     pub fn write<T: Element>(&mut self, address: u64, value: Bounded) {
-        self.written.insert(address + self.displacement, Written::new::<T>(value));
+        self.note_written(address, Written::new::<T>(value));
+    }
+
+    // What follows is of no type of the tree's: it is compiled here, once, and not with each tree.
+
+    fn note_written(&mut self, address: u64, element: Written) {
+        self.written.insert(address + self.displacement, element);
+    }
+
+    fn note_reduced(&mut self, combine: Combine, address: u64, at: [u32; 2], value: Bounded) {
+        let (_, elements) =
+            self.reduced.entry(address + self.displacement).or_insert((combine, BTreeMap::new()));
+        elements.insert(at, value);
     }
 }

@@ -3,7 +3,6 @@
 //! Operands are stored to shared memory as the layouts of `cute_rs::atom` have them, among bytes that no multiply may
 //! read; D is written as the registers hold it.
 
-mod definition;
 mod problem;
 mod values;
 

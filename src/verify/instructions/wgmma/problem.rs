@@ -3,9 +3,10 @@
 use cute_rs::atom::{smem, wgmma};
 use fastrand::Rng;
 use ptx::inst::WgmmaSum;
+use reference::wgmma as definition;
 
 use super::values::{Fields, Kind, Role};
-use super::{Shape, THREADS, definition, of_sum};
+use super::{Shape, THREADS, of_sum};
 
 /// Operands of all multiplies of a case, an element in each word.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use super::HostMatrix;
+use crate::HostMatrix;
 
 /// Sums of products, and of their magnitudes, for some rows and columns of D.
 #[derive(Clone, Debug)]

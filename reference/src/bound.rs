@@ -12,7 +12,7 @@
 //! *Output.* Rounding to the element format errs by its unit roundoff of the value, and by half of its smallest value
 //! near zero. Subnormal products of f32 are lost at most whole: `K * 2^-149`.
 
-use super::Format;
+use crate::Format;
 
 /// Roundoff of f32.
 const U: f64 = 1.0 / 16_777_216.0;
@@ -27,7 +27,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The value and bound of one element: `sums` are [`Sums`](super::Sums)' pair, `c` is C's element, or `None` where
+    /// The value and bound of one element: `sums` are [`Sums`](crate::Sums)' pair, `c` is C's element, or `None` where
     /// C is not read.
     pub fn new(
         format: Format,

@@ -1,4 +1,4 @@
-//! What an element of D has to be, reckoned from the definition with values in `.f64`, where every step is exact.
+//! What an element of a `wgmma`'s D has to be, bit for bit, reckoned from the definition with values in `.f64`, where every step is exact.
 //!
 //! Nothing here is shared with the emulator: the formats are decoded by `half` and `float8`.
 
@@ -11,7 +11,7 @@ use ptx::inst::{Fp8, Int8, WgmmaElement, WgmmaSum};
 const FLOOR: i32 = -133;
 
 /// The bits of `old + sum of the pairs' products`; `negate` one factor.
-pub(super) fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<u32>) -> u32 {
+pub fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<u32>) -> u32 {
     match types {
         WgmmaTypes::Int8 { a, b, saturate } => {
             let products = pairs.iter().map(|&(x, y)| integer(a, x) * integer(b, y)).sum::<i64>();

@@ -1,6 +1,6 @@
 //! Matrices on the host.
 
-use super::Format;
+use crate::Format;
 
 /// Which direction of a matrix is contiguous.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
