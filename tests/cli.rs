@@ -327,8 +327,11 @@ fn bench_checks_its_arguments_first() {
         (
             "experts by a dense kernel",
             &["--suite", "grouped", "--config", "small-bf16-kk"],
-            &["--suite grouped", "--config"],
+            &["--config small-bf16-kk", "ragged-fitted2-bf16-kk"],
         ),
+        ("experts without rows", &["--rows", "0,0"], &["--rows has 0 rows"]),
+        ("experts and shapes", &["--rows", "3", "--shape", "1x1x8"], &["--rows", "--shape"]),
+        ("experts of other directions", &["--rows", "3", "--layout", "kn"], &["K-major", "--layout"]),
         ("no layout", &["--layout", "xy"], &["xy", "kn"]),
         ("no kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),
         ("a kernel of another type", &["--config", "small-f16-kk"], &["for f16", "--dtype is bf16"]),

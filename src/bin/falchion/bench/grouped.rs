@@ -44,6 +44,17 @@ pub(super) fn layers() -> Vec<Layer> {
 }
 
 impl Layer {
+    /// A layer of the user's.
+    pub(super) fn new(rows: &[u32], n: u32, k: u32) -> Result<Self, Failure> {
+        let all: u64 = rows.iter().copied().map(u64::from).sum();
+        if all == 0 || all > i32::MAX as u64 {
+            return Err(Failure::usage(format!(
+                "--rows has {all} rows in all; 1 to 2147483647 were needed, in groups of any size"
+            )));
+        }
+        Ok(Self { rows: rows.to_vec(), n, k })
+    }
+
     /// Where each expert's rows begin, and where the last one's end.
     fn offsets(&self) -> Vec<u32> {
         let mut offsets = vec![0];
@@ -170,114 +181,118 @@ impl<'l> Placed<'l> {
     }
 }
 
-/// Measures every layer.
-pub(super) fn measure(
-    gpu: &mut Gpu,
-    peer: Option<&CublasLt>,
-    data: &[u8],
-    dtype: &str,
-    protocol: &Protocol,
-) -> Result<Vec<Figure>, Failure> {
-    let mut figures = Vec::new();
-    for layer in layers() {
-        let placed = Placed::new(gpu, data, &layer)?;
-        let GemmProblem { m, n, k } = layer.dense();
-        println!("\n{} experts, {m} rows in all, N {n}, K {k} {dtype}", layer.rows.len());
-        let result = one(gpu, peer, &placed, dtype, protocol);
-        placed.free(gpu)?;
-        figures.extend(result?);
-    }
-    Ok(figures)
+/// What all layers are measured with.
+pub(super) struct Timed<'t> {
+    pub(super) peer: Option<&'t CublasLt>,
+    pub(super) kernels: Vec<Box<dyn AnyGemm>>,
+    pub(super) dtype: &'t str,
+    pub(super) protocol: Protocol,
 }
 
-fn one(
-    gpu: &mut Gpu,
-    peer: Option<&CublasLt>,
-    placed: &Placed<'_>,
-    dtype: &str,
-    protocol: &Protocol,
-) -> Result<Vec<Figure>, Failure> {
-    let dense = placed.layer.dense();
-    let precision = if dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
-    let plan = |peer: &CublasLt, size| peer.plan(&Product { size, precision, a: Major::K, b: Major::K });
-    let of_all = peer.map(|peer| plan(peer, dense)).transpose()?;
-    let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
-        name,
-        launches: vec![launch],
-        operations: dense.operations(),
-        slots,
-    };
-    let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    let mut workspaces = Vec::new();
-    for entry in ours(dtype) {
+impl Timed<'_> {
+    /// Measures every layer.
+    pub(super) fn layers(
+        &self,
+        gpu: &mut Gpu,
+        data: &[u8],
+        layers: &[Layer],
+    ) -> Result<Vec<Figure>, Failure> {
+        let mut figures = Vec::new();
+        for layer in layers {
+            let placed = Placed::new(gpu, data, layer)?;
+            let GemmProblem { m, n, k } = layer.dense();
+            println!("\n{} experts, {m} rows in all, N {n}, K {k} {}", layer.rows.len(), self.dtype);
+            let result = self.one(gpu, &placed);
+            placed.free(gpu)?;
+            figures.extend(result?);
+        }
+        Ok(figures)
+    }
+
+    fn one(&self, gpu: &mut Gpu, placed: &Placed<'_>) -> Result<Vec<Figure>, Failure> {
+        let Self { peer, ref kernels, dtype, ref protocol } = *self;
+        let dense = placed.layer.dense();
+        let precision = if dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
+        let plan = |peer: &CublasLt, size| peer.plan(&Product { size, precision, a: Major::K, b: Major::K });
+        let of_all = peer.map(|peer| plan(peer, dense)).transpose()?;
+        let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
+            name,
+            launches: vec![launch],
+            operations: dense.operations(),
+            slots,
+        };
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        let mut workspaces = Vec::new();
+        for entry in kernels {
+            let program = entry.program()?;
+            let slots = gpu.slots(&program)?;
+            let (launch, workspace) = placed.launch(gpu, entry.as_ref(), slots)?;
+            workspaces.extend(workspace);
+            let Some(launch) = launch else { continue };
+            let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
+            candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
+        }
+        let request = Request::packed(dtype, [Major::K; 2], dense);
+        let selection = kernel::select(&request, &Machine::h200());
+        let entry = &catalogue::first(&selection)?.gemm;
         let program = entry.program()?;
         let slots = gpu.slots(&program)?;
-        let (launch, workspace) = placed.launch(gpu, entry.as_ref(), slots)?;
+        let workspace = gpu.workspace(entry.workspace(dense, slots))?;
         workspaces.extend(workspace);
-        let Some(launch) = launch else { continue };
-        let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
-        candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
-    }
-    let request = Request::packed(dtype, [Major::K; 2], dense);
-    let selection = kernel::select(&request, &Machine::h200());
-    let entry = &catalogue::first(&selection)?.gemm;
-    let program = entry.program()?;
-    let slots = gpu.slots(&program)?;
-    let workspace = gpu.workspace(entry.workspace(dense, slots))?;
-    workspaces.extend(workspace);
-    if let Some(launch) = entry.launch(&Call { workspace, ..placed.rows() }, slots)? {
-        let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
-        candidates.push(candidate(format!("dense {}", entry.name()), Box::new(prepared), Some(slots)));
-    }
-
-    let products = placed.products();
-    // One for each number of rows.
-    let mut plans: BTreeMap<u32, (Plan, usize)> = BTreeMap::new();
-    if let Some(peer) = peer {
-        for &(size, [a, b, d]) in &products {
-            if let Entry::Vacant(entry) = plans.entry(size.m) {
-                let plan = plan(peer, size)?;
-                let fastest = plan.fastest(gpu, a, b, d)?;
-                entry.insert((plan, fastest));
-            }
+        if let Some(launch) = entry.launch(&Call { workspace, ..placed.rows() }, slots)? {
+            let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
+            candidates.push(candidate(format!("dense {}", entry.name()), Box::new(prepared), Some(slots)));
         }
-        let runs = products
-            .iter()
-            .filter_map(|(size, [a, b, d])| plans.get(&size.m).map(|(plan, i)| plan.with(*i, *a, *b, *d)))
-            .collect::<Result<Vec<_>, _>>()?;
-        let launches: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
-        let graph = gpu.capture(&launches)?;
-        let name = format!("cuBLASLt, graph of {}", graph.launches());
-        candidates.push(candidate(name, Box::new(graph), None));
-    }
-    let [a, b, d, ..] = placed.buffers;
-    if let Some(plan) = &of_all {
-        let fastest = plan.fastest(gpu, a.address, b.address, d.address)?;
-        let run = plan.with(fastest, a.address, b.address, d.address)?;
-        candidates.push(Candidate {
-            name: "cuBLASLt, dense".to_owned(),
-            launches: vec![Box::new(run)],
-            operations: dense.operations(),
-            slots: None,
-        });
-    }
 
-    let mut figures = Vec::new();
-    for &state in &protocol.states {
-        let turns = protocol.measure(gpu, None, &candidates, state, &|| ())?;
-        let of_state: Vec<Figure> = candidates
-            .iter()
-            .zip(&turns)
-            .map(|(candidate, turns)| Figure::new(dense, state, candidate, turns))
-            .collect();
-        report::plain_table(state, &of_state);
-        figures.extend(of_state);
+        let products = placed.products();
+        // One for each number of rows.
+        let mut plans: BTreeMap<u32, (Plan, usize)> = BTreeMap::new();
+        if let Some(peer) = peer {
+            for &(size, [a, b, d]) in &products {
+                if let Entry::Vacant(entry) = plans.entry(size.m) {
+                    let plan = plan(peer, size)?;
+                    let fastest = plan.fastest(gpu, a, b, d)?;
+                    entry.insert((plan, fastest));
+                }
+            }
+            let runs = products
+                .iter()
+                .filter_map(|(size, [a, b, d])| plans.get(&size.m).map(|(plan, i)| plan.with(*i, *a, *b, *d)))
+                .collect::<Result<Vec<_>, _>>()?;
+            let launches: Vec<&dyn Enqueue> = runs.iter().map(|run| run as &dyn Enqueue).collect();
+            let graph = gpu.capture(&launches)?;
+            let name = format!("cuBLASLt, graph of {}", graph.launches());
+            candidates.push(candidate(name, Box::new(graph), None));
+        }
+        let [a, b, d, ..] = placed.buffers;
+        if let Some(plan) = &of_all {
+            let fastest = plan.fastest(gpu, a.address, b.address, d.address)?;
+            let run = plan.with(fastest, a.address, b.address, d.address)?;
+            candidates.push(Candidate {
+                name: "cuBLASLt, dense".to_owned(),
+                launches: vec![Box::new(run)],
+                operations: dense.operations(),
+                slots: None,
+            });
+        }
+
+        let mut figures = Vec::new();
+        for &state in &protocol.states {
+            let turns = protocol.measure(gpu, None, &candidates, state, &|| ())?;
+            let of_state: Vec<Figure> = candidates
+                .iter()
+                .zip(&turns)
+                .map(|(candidate, turns)| Figure::new(dense, state, candidate, turns))
+                .collect();
+            report::plain_table(state, &of_state);
+            figures.extend(of_state);
+        }
+        drop(candidates);
+        for workspace in workspaces {
+            gpu.free(workspace.buffer())?;
+        }
+        Ok(figures)
     }
-    drop(candidates);
-    for workspace in workspaces {
-        gpu.free(workspace.buffer())?;
-    }
-    Ok(figures)
 }
 
 /// Our kernels for experts, K-major.
@@ -290,6 +305,20 @@ fn ours(dtype: &str) -> Vec<Box<dyn AnyGemm>> {
             && !unaligned
     };
     kernel::several().into_iter().filter(|entry| fits(entry.as_ref())).collect()
+}
+
+/// Those that were named, or all.
+pub(super) fn kernels(names: &[String], dtype: &str) -> Result<Vec<Box<dyn AnyGemm>>, Failure> {
+    let mut all = ours(dtype);
+    if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
+        let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
+        return Err(Failure::usage(format!(
+            "--config {other} is no K-major kernel of {dtype} for experts; these are: {}",
+            names.join(", ")
+        )));
+    }
+    all.retain(|entry| names.is_empty() || names.iter().any(|name| name == entry.name()));
+    Ok(all)
 }
 
 #[cfg(test)]

@@ -37,7 +37,8 @@ use crate::{Failure, catalogue, files};
     after_help = "Examples:\n  falchion bench\n  falchion bench --shape 4096x14336x4096 --shape 1024x1024x1024\n  \
                         falchion bench --suite public --json public.json --csv public.csv\n  \
                         falchion bench --suite selection --all-configs --json table.json\n  \
-                        falchion bench --epilogue bias-gelu --shape 4096x4096x512"
+                        falchion bench --epilogue bias-gelu --shape 4096x4096x512\n  \
+                        falchion bench --rows 300,0,17,512 --n 4096 --k 7168"
 )]
 pub(crate) struct BenchArgs {
     /// Rows of A and D.
@@ -55,6 +56,9 @@ pub(crate) struct BenchArgs {
     /// A list of shapes.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
+    /// Experts of your own, so many rows each, with weights of N x K each: what --suite grouped measures.
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "shape", "suite"])]
+    rows: Option<Vec<u32>>,
     /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
     #[arg(long, value_name = "NAME")]
     config: Vec<String>,
@@ -80,7 +84,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     burst_only: bool,
     /// Time what launches cost the host instead, and replay one from a CUDA graph.
-    #[arg(long, conflicts_with_all = ["suite", "shape", "m", "n", "k", "config", "all_configs", "csv", "plot"])]
+    #[arg(long, conflicts_with_all = ["suite", "shape", "rows", "m", "n", "k", "config", "all_configs", "csv", "plot"])]
     launch: bool,
     /// Write every figure to this JSON file.
     #[arg(long, value_name = "FILE")]
@@ -153,7 +157,7 @@ impl BenchArgs {
         if let Some(name) = &self.epilogue {
             return self.fused(name, &data, &shapes);
         }
-        if self.suite == Some(Suite::Grouped) {
+        if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
             return self.grouped(&data);
         }
         let (kernels, choice) = self.kernels(&shapes)?;
@@ -197,18 +201,28 @@ impl BenchArgs {
 
     /// Products of several experts.
     fn grouped(&self, data: &[u8]) -> Result<(), Failure> {
-        if !self.config.is_empty() || self.all_configs || self.epilogue.is_some() || self.layout != "kk" {
+        if self.all_configs || self.epilogue.is_some() || self.layout != "kk" {
             return Err(Failure::usage(
-                "--suite grouped times all kernels for experts, plain and K-major: leave out --config, \
-                 --all-configs, --epilogue and --layout",
+                "products of several experts are timed plain and K-major, with all kernels that are for them unless --config \
+                 names some: leave out --all-configs, --epilogue and --layout",
             ));
         }
+        let layers = match &self.rows {
+            Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k)?],
+            None => grouped::layers(),
+        };
+        let kernels = grouped::kernels(&self.config, &self.dtype)?;
         let mut gpu = Gpu::new(0)?;
         println!("{}", gpu.describe());
         let peer = peer(&gpu);
         let mut record = self.record(&gpu, peer.as_ref())?;
-        let protocol = self.protocol(false);
-        record.figures = grouped::measure(&mut gpu, peer.as_ref(), data, &self.dtype, &protocol)?;
+        let timed = grouped::Timed {
+            peer: peer.as_ref(),
+            kernels,
+            dtype: &self.dtype,
+            protocol: self.protocol(false),
+        };
+        record.figures = timed.layers(&mut gpu, data, &layers)?;
         self.write(&record)
     }
 
