@@ -16,7 +16,7 @@ use falchion::cute_rs::atom::{Major, SwizzleMode, smem, wgmma};
 use falchion::cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Operand, Tensor, TiledMma, Tiler};
 use falchion::kernel::Program;
 use falchion::prelude::*;
-use falchion::ptx::abi::{Grid, TensorElement, TensorMap, TensorSwizzle};
+use falchion::ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use falchion::ptx::{Builder, Entry, Function, Special, Target, TensorLoad, WgmmaOperands, WgmmaTypes};
 
 /// The instruction: `m64n64k16`, products of bf16 summed in f32.
@@ -130,6 +130,7 @@ fn tensor_map(address: u64, rows: u32, k: u32) -> Result<TensorMap, LayoutError>
         strides: vec![u64::from(k) * 2],
         box_dims: boxes.extents().to_vec(),
         swizzle: TensorSwizzle::B128,
+        promotion: Promotion::default(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 mod im2col;
 
-use ptx::abi::{Description, Im2colMap, TENSOR_MAP_BYTES, TensorElement, TensorMap};
+use ptx::abi::{Description, Im2colMap, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorMap};
 use ptx::inst::MapField;
 
 pub(crate) use im2col::Walk;
@@ -245,6 +245,7 @@ fn encode_pixels(map: &Im2colMap) -> Raw {
         strides: map.strides.clone(),
         box_dims: vec![map.channels, map.pixels],
         swizzle: map.swizzle,
+        promotion: Promotion::default(),
     };
     let corner =
         |of: &[i32]| of.iter().rev().fold(0u64, |word, &corner| word << 16 | u64::from(corner as u16));
@@ -355,6 +356,7 @@ mod tests {
             strides: vec![208, 208 * 64],
             box_dims: vec![64, 256, 2],
             swizzle: TensorSwizzle::B128,
+            promotion: Promotion::default(),
         }
     }
 
@@ -406,6 +408,7 @@ mod tests {
             strides: vec![320],
             box_dims: vec![8, 9],
             swizzle: TensorSwizzle::B32,
+            promotion: Promotion::default(),
         };
         assert_eq!(decode(&bytes), decode(&encode(Description::Tiled(&wanted))));
         let map = decode(&replaced(&bytes, ElementStride(1), 2).unwrap()).unwrap().unwrap();

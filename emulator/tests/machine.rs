@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 use emulator::{EmulatorError, Failure, Memory, Options, Program, Report, Schedule};
-use ptx::abi::{Argument, ArgumentError, Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, ArgumentError, Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
 use ptx::{Builder, Entry, Function, LoadOrder, Location, Special, StoreOrder, Target, TensorLoad, Value};
 
@@ -246,6 +246,7 @@ fn images_of_tensor_loads() {
             strides: vec![stride.into(), (stride * height).into()],
             box_dims: vec![columns, rows, planes],
             swizzle,
+            promotion: Promotion::default(),
         };
         let arguments = [map(address).into(), map(copy).into(), out.into()];
         run(&program, [1, 1, 1], &arguments, &memory);
@@ -317,6 +318,7 @@ fn a_multicast_reaches_every_cta_of_the_mask() {
         strides: vec![128],
         box_dims: vec![32, 2],
         swizzle: TensorSwizzle::None,
+        promotion: Promotion::default(),
     };
     run(&program, [4, 1, 1], &[map.into(), out.into()], &memory);
     for rank in [1u32, 3] {
@@ -399,6 +401,7 @@ fn generic_stores_reach_a_tensor_store() {
             strides: vec![],
             box_dims: vec![32],
             swizzle: TensorSwizzle::None,
+            promotion: Promotion::default(),
         };
         let options = Options { schedule, ..Options::default() };
         program.launch(Grid { ctas: [1, 1, 1] }, &[map.into()], &memory, &options).unwrap();
@@ -445,6 +448,7 @@ fn a_poll_of_global_memory_does_not_hold_copies_up() {
             strides: vec![],
             box_dims: vec![32],
             swizzle: TensorSwizzle::None,
+            promotion: Promotion::default(),
         };
         let options = Options { schedule, fuel: 1 << 20, ..Options::default() };
         program.launch(Grid { ctas: [1, 1, 1] }, &[map.into(), flag.into()], &memory, &options).unwrap();

@@ -4,7 +4,7 @@
 
 use emulator::{Memory, Options, Program, Schedule};
 use half::{bf16, f16};
-use ptx::abi::{Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::{Reg, WgmmaA};
 use ptx::{Builder, Entry, Function, Inst, Special, Target, TensorLoad, Value, Var, WgmmaTypes};
 
@@ -177,6 +177,7 @@ fn check(case: Case, options: &Options<'_>) {
             strides: vec![u64::from(inner) * 2],
             box_dims: box_dims(major, extent, case.swizzle),
             swizzle: case.swizzle,
+            promotion: Promotion::default(),
         };
         (address, map)
     };

@@ -137,6 +137,20 @@ impl TensorSwizzle {
     }
 }
 
+/// How many bytes around a missing sector L2 fetches from memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Promotion {
+    /// The sector alone.
+    None,
+    /// 64 bytes.
+    B64,
+    /// 128 bytes, a line.
+    #[default]
+    B128,
+    /// 256 bytes, two lines.
+    B256,
+}
+
 /// A tiled tensor map: a strided tensor in global memory and the box that one copy moves.
 ///
 /// Everything is innermost first. Source: CUDA driver API, `cuTensorMapEncodeTiled`.
@@ -154,6 +168,8 @@ pub struct TensorMap {
     pub box_dims: Vec<u32>,
     /// Swizzle of the shared-memory image.
     pub swizzle: TensorSwizzle,
+    /// What L2 fetches from memory.
+    pub promotion: Promotion,
 }
 
 /// A rule of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` that a description breaks.

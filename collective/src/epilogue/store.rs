@@ -1,7 +1,7 @@
 //! Ways of storing a fragment, and what they share: the output, what becomes of accumulators, how memory may be accessed.
 
 use cute_rs::atom::SwizzleMode;
-use ptx::abi::{Argument, TensorMap};
+use ptx::abi::{Argument, Promotion, TensorMap};
 use ptx::{Builder, Value};
 
 use super::Extent;
@@ -42,6 +42,7 @@ impl Output {
             strides: vec![self.pitch * bytes],
             box_dims: box_dims.to_vec(),
             swizzle: tensor_swizzle(swizzle),
+            promotion: Promotion::default(),
         };
         if plan.form.outputs() {
             let several = self.batch.distinct() > 1;

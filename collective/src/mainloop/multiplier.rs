@@ -3,6 +3,7 @@
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::{Major, SwizzleMode};
 use cute_rs::{CoordLayout, Layout, Partition};
+use ptx::abi::Promotion;
 use ptx::{Builder, Value, Var, WgmmaOperands};
 
 use super::{Consumer, Finish, Fragment, Piece, begin, output_elements, tiled_mma};
@@ -22,13 +23,15 @@ pub(super) struct Side {
     pub(super) slices: u32,
     /// Half of the tile along N is from either half of the matrix.
     pub(super) split: bool,
+    pub(super) promotion: Promotion,
 }
 
 impl Side {
     pub(super) fn a(plan: &Plan) -> Self {
         let MainloopSpec { a_major: major, types, tile: [mn, _, k], cluster, .. } = plan.mainloop;
         let (swizzle, bits) = (plan.stage.a_swizzle, types.element_bits());
-        Self { major, swizzle, bits, mn, k, slices: cluster[1], split: false }
+        let promotion = plan.mainloop.promotion();
+        Self { major, swizzle, bits, mn, k, slices: cluster[1], split: false, promotion }
     }
 
     pub(super) fn b(plan: &Plan) -> Self {
@@ -39,7 +42,8 @@ impl Side {
             Major::K | Major::Mn => cluster[0],
         };
         let (swizzle, bits) = (plan.stage.b_swizzle, types.element_bits());
-        Self { major, swizzle, bits, mn, k, slices, split: plan.epilogue.split }
+        let (split, promotion) = (plan.epilogue.split, plan.mainloop.promotion());
+        Self { major, swizzle, bits, mn, k, slices, split, promotion }
     }
 
     /// How `wgmma` finds the operand's tile.

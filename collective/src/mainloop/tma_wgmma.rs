@@ -65,7 +65,7 @@ impl<'f> OperandMap<'f> {
 /// The tensor map of a matrix: its contiguous direction is dimension 0. The half of a matrix that is split is dimension 2, and
 /// where there are several, their number is the last dimension. Every launch makes one, so it asks for nothing that takes long.
 fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool) -> TensorMap {
-    let Side { major, swizzle, bits, mn, k, slices, split } = side;
+    let Side { major, swizzle, bits, mn, k, slices, split, promotion } = side;
     let extent = if split { matrix.mn / 2 } else { matrix.mn };
     let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
     let (inner, outer) = match major {
@@ -80,6 +80,7 @@ fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool)
         strides: vec![matrix.pitch * bytes],
         box_dims: vec![width, other / slices],
         swizzle: tensor_swizzle(swizzle),
+        promotion,
     };
     if split {
         let (rows, distance) = match major {

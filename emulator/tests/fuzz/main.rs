@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use emulator::{Failure, Memory, Options, Program, Schedule};
-use ptx::abi::{Argument, Grid, Im2colMap, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Grid, Im2colMap, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
 use generator::{DATA_BYTES, generated};
 
@@ -53,6 +53,7 @@ fn try_one(bytes: &[u8], tally: &mut Tally) {
         strides: vec![128],
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
+        promotion: Promotion::default(),
     };
     let pixels = Im2colMap {
         element: TensorElement::U32,

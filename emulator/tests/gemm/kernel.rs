@@ -1,7 +1,7 @@
 //! A warp-specialised GEMM and what the tests around it share.
 
 use half::bf16;
-use ptx::abi::{Argument, Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
 use ptx::{
     Builder, Entry, Function, Special, Target, TensorLoad, Value, Verified, WgmmaOperands, WgmmaTypes,
@@ -262,6 +262,7 @@ pub(crate) fn matrix(address: u64, rows: u32, columns: u32, box_rows: u32) -> Te
         strides: vec![u64::from(columns) * 2],
         box_dims: vec![64, box_rows],
         swizzle: TensorSwizzle::B128,
+        promotion: Promotion::default(),
     }
 }
 

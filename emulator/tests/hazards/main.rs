@@ -11,7 +11,7 @@ mod memory;
 mod tensor_maps;
 
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
-use ptx::abi::{Argument, Grid, Im2colMap, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Grid, Im2colMap, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
 use ptx::{Builder, Entry, Function, Special, Target, TensorLoad, Value, Var, WgmmaOperands, WgmmaTypes};
 
@@ -81,6 +81,7 @@ fn launch(case: &Case, broken: bool, options: &Options<'_>) -> Result<(), Failur
         strides: vec![128],
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
+        promotion: Promotion::default(),
     };
     let pixels = |address| Im2colMap {
         element: TensorElement::Bf16,

@@ -1,7 +1,7 @@
 //! Bulk copies, reductions by copies, asynchronous stores, barriers that reduce: what arrives where.
 
 use emulator::{Memory, Options, Schedule};
-use ptx::abi::{Grid, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Grid, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::ProxySpace;
 use ptx::{AtomicOp, AtomicType, BulkLoad, Special};
 
@@ -142,6 +142,7 @@ fn a_box_is_added_to_a_tensor() {
         strides: vec![32],
         box_dims: vec![4, 8],
         swizzle: TensorSwizzle::None,
+        promotion: Promotion::default(),
     };
     run(&program, 1, &[map.into()], &memory);
     // Row r of the box goes to row r + 1, of which the tensor has three.

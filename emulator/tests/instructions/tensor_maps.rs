@@ -1,7 +1,7 @@
 //! Tensor maps changed on the device: the copy that follows is the one of the new description.
 
 use emulator::Memory;
-use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::{MapChange, Scope, Special, TensorLoad};
 
 use crate::{kernel, run, words};
@@ -19,6 +19,7 @@ fn template(address: u64) -> TensorMap {
         strides: vec![16],
         box_dims: vec![4, 1],
         swizzle: TensorSwizzle::None,
+        promotion: Promotion::default(),
     }
 }
 

@@ -270,7 +270,7 @@ impl From<ArgumentError> for Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ptx::abi::{TensorElement, TensorMap, TensorSwizzle};
+    use ptx::abi::{Promotion, TensorElement, TensorMap, TensorSwizzle};
     use ptx::{Builder, Entry, Function, Target};
 
     use super::parameter_block;
@@ -301,6 +301,7 @@ mod tests {
             strides: vec![],
             box_dims: vec![64],
             swizzle: TensorSwizzle::B128,
+            promotion: Promotion::default(),
         };
         for (why, arguments, words) in [
             ("one too few", vec![1u64.into()], "kernel `probe`: the kernel takes 2 arguments, 1 were given"),

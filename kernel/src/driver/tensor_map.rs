@@ -6,9 +6,11 @@ use core::ptr;
 
 use cudarc::driver::sys::{
     self, CUtensorMapDataType as DataType, CUtensorMapFloatOOBfill as Fill,
-    CUtensorMapInterleave as Interleave, CUtensorMapL2promotion as Promotion, CUtensorMapSwizzle as Swizzle,
+    CUtensorMapInterleave as Interleave, CUtensorMapL2promotion as Fetch, CUtensorMapSwizzle as Swizzle,
 };
-use ptx::abi::{Description, Im2colMap, TENSOR_MAP_BYTES, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{
+    Description, Im2colMap, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorMap, TensorSwizzle,
+};
 
 use super::{call, library};
 use crate::error::EngineError;
@@ -69,12 +71,21 @@ fn encode_pixels(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError>
             element_strides.as_ptr(),
             Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle(map.swizzle),
-            Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
             Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     };
     call::driver("cuTensorMapEncodeIm2col", result.result())?;
     Ok(bytes(&encoded))
+}
+
+fn promotion(promotion: Promotion) -> Fetch {
+    match promotion {
+        Promotion::None => Fetch::CU_TENSOR_MAP_L2_PROMOTION_NONE,
+        Promotion::B64 => Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+        Promotion::B128 => Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        Promotion::B256 => Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+    }
 }
 
 fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
@@ -96,7 +107,7 @@ fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> 
             element_strides.as_ptr(),
             Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             swizzle(map.swizzle),
-            Promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            promotion(map.promotion),
             Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     };
@@ -114,6 +125,7 @@ pub(super) fn find_functions() -> Result<(), EngineError> {
         strides: vec![128],
         box_dims: vec![64, 8],
         swizzle: TensorSwizzle::B128,
+        promotion: Promotion::default(),
     };
     readdress(&mut encode_tiled(&map)?, 1 << 13)
 }
@@ -167,7 +179,7 @@ fn swizzle(swizzle: TensorSwizzle) -> Swizzle {
 
 #[cfg(test)]
 mod tests {
-    use ptx::abi::{Im2colMap, TensorElement, TensorMap, TensorSwizzle};
+    use ptx::abi::{Im2colMap, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
     use super::{bytes, data_type, encode_im2col_map, encode_tensor_map, swizzle, sys};
     use crate::error::EngineError;
@@ -215,6 +227,7 @@ mod tests {
             strides: vec![128],
             box_dims: vec![64, 64],
             swizzle: TensorSwizzle::B128,
+            promotion: Promotion::default(),
         };
         let error = encode_tensor_map(&map).unwrap_err();
         assert!(matches!(error, EngineError::TensorMap { .. }), "{error}");

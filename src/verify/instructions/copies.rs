@@ -1,7 +1,7 @@
 //! Copies: `cp.async`, bulk copies, tensor copies in every mode, reductions by copies, stores to a peer, tensor maps that
 //! the kernel changes, and states of mbarriers.
 
-use ptx::abi::{Argument, TensorElement, TensorMap, TensorSwizzle};
+use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
 use ptx::inst::{AtomicOp, AtomicType, ProxySpace, Reduction, Scope};
 use ptx::{Builder, BulkLoad, MapChange, Special, TensorLoad, Type, Value};
 
@@ -347,6 +347,7 @@ fn shape(rank: usize, swizzle: TensorSwizzle, address: u64) -> (TensorMap, [Vec<
         strides: strides[..rank - 1].to_vec(),
         box_dims: boxes[..rank].to_vec(),
         swizzle,
+        promotion: Promotion::default(),
     };
     (map, [load, store].map(|starts| starts[..rank].to_vec()))
 }
@@ -469,6 +470,7 @@ fn tensor_reductions() -> Vec<Form> {
                     strides: vec![64],
                     box_dims: vec![64 / element.bytes(), 8],
                     swizzle: TensorSwizzle::None,
+                    promotion: Promotion::default(),
                 }]
             };
             let name = format!("cp.reduce.async.bulk.tensor{}", Reduction { op, ty }.suffix());
@@ -526,6 +528,7 @@ fn changed_map() -> Form {
             strides: vec![16],
             box_dims: vec![4, 1],
             swizzle: TensorSwizzle::None,
+            promotion: Promotion::default(),
         }]
     };
     let named = ("tensormap.replace", "tensormap.replace of every field".to_owned());
