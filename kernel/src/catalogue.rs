@@ -3,8 +3,8 @@
 use core::marker::PhantomData;
 
 use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, Form, KMajor, LinearArguments,
-    LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan,
+    Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, EvictFirst, Form, KMajor,
+    LinearArguments, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan,
     SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed,
 };
 use cute_rs::atom::Major;
@@ -274,9 +274,9 @@ type Slim<A, B, T> = Composed<
 >;
 
 /// A tile of 64 x `N`, one consumer warpgroup, in clusters of two CTAs one above the other, which share B; a CTA a tile:
-/// for few rows and large weights.
+/// for few rows and large weights, which L2 gives up first.
 type Paired<A, B, T, N> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U64, N, U64>, Cooperative<U1, Cluster<U2, U1>>>,
+    TmaWgmma<Operands<A, EvictFirst<B>>, Tile<U64, N, U64>, Cooperative<U1, Cluster<U2, U1>>>,
     LinearCombination<T, TmaStore>,
     OneTile<AlongM>,
 >;
@@ -305,9 +305,9 @@ pub(crate) type Medium<A, B, T> =
 type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
 
 /// D's transpose is computed, from B's side: B's columns fill the tile's 64 rows, and A's rows its `Rows` columns. For so
-/// few rows that B's way from memory decides; the ring holds more than 100 KiB of it.
+/// few rows that B's way from memory decides; the ring holds more than 100 KiB of it, and L2 gives it up first.
 pub(crate) type Swapped<A, B, T, Rows, K, Shape, S> = Composed<
-    TmaWgmma<Operands<B, A>, Tile<U64, Rows, K>, Cooperative<U1, Shape>>,
+    TmaWgmma<Operands<EvictFirst<B>, A>, Tile<U64, Rows, K>, Cooperative<U1, Shape>>,
     LinearCombination<T, Transposed<DirectStore>>,
     S,
 >;
