@@ -1,6 +1,6 @@
 //! The products of a problem as a kernel of any form computes them, and the memory that they need.
 
-use collective::{Form, Producer, Record};
+use collective::{Form, Plan, Producer, Record};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{
@@ -10,12 +10,31 @@ use kernel::{
 
 use super::trial::{BYTES, Purpose, Size};
 
-/// Groups of rows of a ragged launch; the second has no rows.
-const GROUPS: u32 = 3;
-
 /// How many products of a problem's shape a launch computes, as far as they have tiles of their own.
 pub(super) fn count(gemm: &dyn AnyGemm) -> u32 {
     if gemm.form() == Form::Batched { 2 } else { 1 }
+}
+
+/// Widths that a kernel's tiles come in.
+pub(super) fn widths(plan: &Plan) -> u32 {
+    plan.mainloop.tile[1] / plan.mainloop.step
+}
+
+/// Rows of the groups for a kernel that narrows tiles: tiles of each width, the last of which is cut off or, in an odd
+/// purpose, whole; there, a group has two tiles. One group has no rows.
+pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
+    let step = plan.mainloop.step;
+    let rows = |width: u32| width * step - if purpose.odd { 0 } else { 5 };
+    let mut groups: Vec<u32> = match purpose.size {
+        Size::Divided { tiles, .. } => (0..tiles).map(|tile| rows(widths(plan) - 3 * tile)).collect(),
+        // In no order.
+        _ => (0..widths(plan)).map(|i| rows((3 * i) % widths(plan) + 1)).collect(),
+    };
+    groups.insert(1, 0);
+    if purpose.odd && !matches!(purpose.size, Size::Divided { .. }) {
+        groups.push(plan.mainloop.tile[1] + step);
+    }
+    groups
 }
 
 /// One launch's arguments.
@@ -51,17 +70,19 @@ impl Products {
         let shapes = [shape(a_major, m), shape(b_major, n), c, [m, pitch(n)]];
         let each = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
         let form = gemm.form();
+        // The second group has no rows.
+        let groups = if plan.balanced() { fitted(plan, purpose) } else { vec![m / 2 + 3, 0, m - m / 2 - 3] };
         let of_each = match form {
             Form::Single | Form::Grouped => [1; 4],
             Form::Batched => [count(gemm) as usize; 4],
-            Form::Ragged => [1, GROUPS as usize, 1, 1],
+            Form::Ragged => [1, groups.len(), 1, 1],
         };
         let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| each[matrix] * of_each[matrix]);
         // The emulator's memory gives the same addresses to the same sizes in the same order.
         let mut memory = Memory::new();
         let places = [a, b, c, d].map(|elements| memory.allocate(elements * BYTES));
         let matrix = |at: usize| MatrixRef { address: places[at], pitch: shapes[at][1].into() };
-        let slots = purpose.size.slots();
+        let slots = purpose.slots(plan);
         let bytes = match form {
             Form::Batched => gemm.workspace_batched(problem, count(gemm), slots),
             Form::Single | Form::Ragged => gemm.workspace(problem, slots),
@@ -82,7 +103,13 @@ impl Products {
         let [a_stride, b_stride, c_stride, d_stride] = each.map(|elements| elements as u64);
         let strides = Strides { a: a_stride, b: b_stride, c: c_stride, d: d_stride };
         let offsets = match form {
-            Form::Single | Form::Batched | Form::Ragged => vec![0, m / 2 + 3, m / 2 + 3, m],
+            Form::Single | Form::Batched | Form::Ragged => {
+                let ends = groups.iter().scan(0, |end, rows| {
+                    *end += rows;
+                    Some(*end)
+                });
+                core::iter::once(0).chain(ends).collect::<Vec<u32>>()
+            }
             Form::Grouped => {
                 let pitches = [0, 1, 2, 3].map(|at| matrix(at).pitch);
                 let bytes = Record { m, n, k, addresses: places, pitches }.to_bytes();
@@ -91,7 +118,8 @@ impl Products {
             }
         };
         let extents = [a, b, c, d, elements_of_workspace, 2 * offsets.len()];
-        let experts = Experts { count: GROUPS, offsets: memory.allocate(offsets.len() * 4), b_stride };
+        let experts =
+            Experts { count: groups.len() as u32, offsets: memory.allocate(offsets.len() * 4), b_stride };
         Self { call, strides, experts, extents, offsets }
     }
 

@@ -2,12 +2,13 @@
 
 use core::fmt;
 
+use collective::Plan;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
 use kernel::{AnyGemm, GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
-use scheduler::Tiles;
+use scheduler::{Tiles, Work};
 
 use super::products::{self, Products};
 use super::record::Outcome;
@@ -101,18 +102,27 @@ pub(super) enum Size {
         /// Clusters.
         slots: u32,
     },
+    /// As [`Size::Divided`], a tile of each width. Only for kernels that divide tiles and narrow them.
+    DividedWidths,
 }
 
-impl Size {
+impl Purpose {
     /// Clusters that run at once.
-    pub(super) fn slots(self) -> u32 {
-        if let Self::Divided { slots, .. } = self { slots } else { SLOTS }
+    pub(super) fn slots(self, plan: &Plan) -> u32 {
+        match self.size {
+            Size::Divided { slots, .. } => slots,
+            // As many as the last tiles that are divided.
+            Size::DividedWidths => products::widths(plan),
+            // One that computes tiles of each width behind each other.
+            _ if plan.balanced() && !self.odd && self.size != Size::OneMoreThanStages => 1,
+            _ => SLOTS,
+        }
     }
 }
 
 /// The cheap ones first: most mutants die there. The first exercise the
 /// epilogue's variants, the divided ones what adds sums up, and the last three the ring.
-const PURPOSES: [Purpose; 11] = [
+const PURPOSES: [Purpose; 12] = [
     Purpose { beta: 1.0, odd: false, size: Size::Small },
     Purpose { beta: 0.0, odd: false, size: Size::Small },
     Purpose { beta: 1.0, odd: true, size: Size::Small },
@@ -121,6 +131,7 @@ const PURPOSES: [Purpose; 11] = [
     Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 1, slots: 2 } },
     Purpose { beta: 0.0, odd: true, size: Size::Divided { tiles: 1, slots: 3 } },
     Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 3, slots: 2 } },
+    Purpose { beta: 1.0, odd: false, size: Size::DividedWidths },
     Purpose { beta: 1.0, odd: false, size: Size::OneStageTiles },
     Purpose { beta: 1.0, odd: false, size: Size::OneMoreThanStages },
     Purpose { beta: 1.0, odd: false, size: Size::Long },
@@ -208,12 +219,17 @@ impl Case {
         let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
         let [cluster_tile_m, cluster_tile_n] = [tile_m * cluster_m, tile_n * cluster_n];
+        let slots = purpose.slots(&plan);
         let four = Tiles { m: 2, n: 2, k: 1 };
         let persists = gemm.workers(four, SLOTS) < 4;
         // Where consumers take turns, each has as many tiles as otherwise all.
         let turns = plan.mainloop.consumers / plan.mainloop.sharing();
         // The last row and column of tiles are not whole.
         let (m, n) = match purpose.size {
+            _ if plan.balanced() => {
+                let rows = products::fitted(&plan, purpose).iter().sum();
+                (beside(purpose) * cluster_tile_m - 8, rows)
+            }
             Size::OneMoreThanStages if persists => {
                 ((plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
@@ -222,12 +238,12 @@ impl Case {
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
             Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
+            Size::DividedWidths => return Ok(None),
         };
         let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
         let [rows, columns] = oriented(m, n);
         let mut problem =
             GemmProblem { m: rows, n: if purpose.odd { columns - 1 } else { columns }, k: tile_k };
-        let slots = purpose.size.slots();
         if Products::new(gemm, problem, purpose).launch(gemm, slots).is_err() {
             problem.n = columns;
         }
@@ -239,14 +255,15 @@ impl Case {
         let Some(launch) = launch else { return Ok(None) };
         let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
         let all = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) * products::count(gemm);
-        let tiles_each = all / clusters.max(1);
+        // Of each width, where widths differ.
+        let tiles_each = if plan.balanced() { beside(purpose) } else { all / clusters.max(1) };
         let k_tiles = match purpose.size {
             Size::Empty => 0,
             Size::Small => 4u32.div_ceil(tiles_each.max(1)),
             Size::OneStageTiles if tiles_each < 2 => return Ok(None),
             Size::OneStageTiles => 1,
             Size::OneMoreThanStages => plan.stages + 1,
-            Size::Divided { .. } => match least_divided(gemm, problem, slots) {
+            Size::Divided { .. } | Size::DividedWidths => match least_divided(gemm, problem, slots) {
                 Some(k_tiles) => k_tiles,
                 None => return Ok(None),
             },
@@ -272,7 +289,10 @@ impl Case {
             expected: Vec::new(),
             fuel: Options::default().fuel,
             dependent: function.waits_for_grids(),
-            long: matches!(purpose.size, Size::OneStageTiles | Size::OneMoreThanStages | Size::Long),
+            long: matches!(
+                purpose.size,
+                Size::DividedWidths | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long
+            ),
         }))
     }
 
@@ -296,14 +316,22 @@ impl Case {
     }
 }
 
+/// Tiles of the same width beside each other, of kernels that narrow them.
+fn beside(purpose: Purpose) -> u32 {
+    if purpose.odd || matches!(purpose.size, Size::Divided { .. } | Size::DividedWidths) { 1 } else { 2 }
+}
+
 /// The fewest k-tiles of which a problem's tiles are divided, if they ever are.
 fn least_divided(gemm: &dyn AnyGemm, problem: GemmProblem, slots: u32) -> Option<u32> {
     let [.., tile_k] = gemm.plan().mainloop.tile;
-    (2..64).find(|k_tiles| {
+    gemm.reduction()?;
+    (2..64).find(|&k_tiles| {
         let mut tiles = gemm.tiles(GemmProblem { k: tile_k * k_tiles, ..problem });
         tiles.m *= products::count(gemm);
         let workers = gemm.workers(tiles, slots);
-        (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| work.split.is_some()))
+        // A piece with all of K means nothing by its place.
+        let divided = |work: &Work<u32>| work.split.is_some() && (work.k_begin > 0 || work.k_end < k_tiles);
+        (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| divided(&work)))
     })
 }
 
