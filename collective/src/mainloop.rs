@@ -59,6 +59,8 @@ pub struct Fragment<'f, T> {
     pub warpgroup: Value<'f, u32>,
     /// First element `(m, n)` of the warpgroup's first block in the output.
     pub first: [Value<'f, u32>; 2],
+    /// Columns that were multiplied: fewer than the tile's where it is narrowed. What lies behind them is not the piece's.
+    pub columns: u32,
     /// The thread's index in its warpgroup.
     pub thread: Value<'f, u32>,
 }

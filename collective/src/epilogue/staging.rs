@@ -137,6 +137,11 @@ impl Staging {
             let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
             f.if_(left.more_than(0), || {
                 store(index, index.is_multiple_of(self.copies.count), 0, &|| {
+                    let part = self.copies.get(index % self.copies.count);
+                    // The last part of a tile that ends inside of it is never whole.
+                    if (part.k + self.columns) << plan.epilogue.halvings > fragment.columns {
+                        return by_threads(buffer(index), at(index), left);
+                    }
                     let whole = left.equals(self.columns);
                     f.if_else(whole, copy, || by_threads(buffer(index), at(index), left));
                 });

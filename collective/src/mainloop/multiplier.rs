@@ -109,14 +109,14 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         consumer.turns.begin();
         let Some(columns) = piece.columns.filter(|_| step > 0) else {
             self.multiply(consumer, ring, piece, tile_n);
-            return finish(self.plan, self.fragment(consumer, piece));
+            return finish(self.plan, self.fragment(consumer, piece, tile_n));
         };
         // The branch is one of whole warps, which the assembler cannot see where memory says what is computed.
         self.as_wide_as(self.f.shuffle(columns, 0), tile_n, &|width| {
             let plan = self.plan.as_wide_as(width);
             let narrow = self.narrowed(&plan);
             narrow.multiply(consumer, ring, piece, width);
-            finish(&plan, narrow.fragment(consumer, piece));
+            finish(&plan, narrow.fragment(consumer, piece, width));
         });
     }
 
@@ -177,9 +177,15 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         self.clear_from(width);
     }
 
-    /// What the warpgroup has of the tile when everything has been multiplied.
-    pub(super) fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, f32> {
+    /// What the warpgroup has of so many columns of the tile when everything has been multiplied.
+    pub(super) fn fragment(
+        &self,
+        consumer: Consumer<'f>,
+        piece: Piece<'f>,
+        columns: u32,
+    ) -> Fragment<'f, f32> {
         Fragment {
+            columns,
             first: begin(&self.elements, [piece.m, piece.n], [None, Some(consumer.part)]),
             blocks: self.accumulators.clone(),
             elements: self.elements,

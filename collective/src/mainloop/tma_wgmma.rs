@@ -305,7 +305,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
             f.repeat_from(piece.k_begin + 1, piece.k_end, |k_tile| step(k_tile, true));
         };
         f.if_else(piece.k_begin.less_than(piece.k_end), multiply, || multiplier.clear());
-        multiplier.fragment(consumer, piece)
+        multiplier.fragment(consumer, piece, plan.mainloop.tile[1])
     }
 }
 
