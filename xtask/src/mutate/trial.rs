@@ -8,6 +8,7 @@ use half::{bf16, f16};
 use kernel::{AnyGemm, GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
 use scheduler::{Tiles, Work};
 
 use super::products::{self, Products};
@@ -183,12 +184,15 @@ impl Specimen {
         )
     }
 
-    /// As [`judge`](Self::judge) on the short problems alone.
+    /// As [`judge`](Self::judge) on the short problems alone, the schedules side by side: it is for the few that live on.
     pub(super) fn judge_longer(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
-        let cases = self.cases.iter().filter(|case| !case.long);
-        Self::compare(&program, cases.flat_map(|case| schedules.iter().map(move |by| (case, *by))))
+        let under = |by: &(Schedule, u64)| {
+            Self::compare(&program, self.cases.iter().filter(|case| !case.long).map(|case| (case, *by)))
+        };
+        let told = |verdict: &Verdict| !matches!(verdict, Verdict::Alive);
+        schedules.par_iter().map(under).find_first(told).unwrap_or(Verdict::Alive)
     }
 
     /// Runs the unbroken program under a schedule: on every problem, or, where `long` is not asked for, on the short ones.
