@@ -25,10 +25,11 @@ pub(super) fn widths(plan: &Plan) -> u32 {
 pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     let step = plan.mainloop.step;
     let rows = |width: u32| width * step - if purpose.odd { 0 } else { 5 };
-    let mut groups: Vec<u32> = match purpose.size {
-        Size::Divided { tiles, .. } => (0..tiles).map(|tile| rows(widths(plan) - 3 * tile)).collect(),
+    let mut groups: Vec<u32> = if let Size::Divided { tiles, .. } = purpose.size {
+        (0..tiles).map(|tile| rows(widths(plan) - 3 * tile)).collect()
+    } else {
         // In no order.
-        _ => (0..widths(plan)).map(|i| rows((3 * i) % widths(plan) + 1)).collect(),
+        (0..widths(plan)).map(|i| rows((3 * i) % widths(plan) + 1)).collect()
     };
     groups.insert(1, 0);
     if purpose.odd && !matches!(purpose.size, Size::Divided { .. }) {

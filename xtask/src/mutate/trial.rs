@@ -115,8 +115,8 @@ impl Purpose {
             // As many as the last tiles that are divided.
             Size::DividedWidths => products::widths(plan),
             // One that computes tiles of each width behind each other.
-            _ if plan.balanced() && !self.odd && self.size != Size::OneMoreThanStages => 1,
-            _ => SLOTS,
+            Size::Small | Size::Empty | Size::OneStageTiles | Size::Long if plan.balanced() && !self.odd => 1,
+            Size::Small | Size::Empty | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long => SLOTS,
         }
     }
 }
@@ -178,10 +178,9 @@ impl Specimen {
     pub(super) fn judge(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
-        Self::compare(
-            &program,
-            self.cases.iter().flat_map(|case| schedules.iter().map(move |by| (case, *by))),
-        )
+        // Most die under the first schedule, whichever problem shows it.
+        let runs = schedules.iter().flat_map(|by| self.cases.iter().map(move |case| (case, *by)));
+        Self::compare(&program, runs)
     }
 
     /// As [`judge`](Self::judge) on the short problems alone, the schedules side by side: it is for the few that live on.
