@@ -13,12 +13,15 @@ const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "
 /// The tests that need the assembler are marked `ignore`, so that a plain `cargo test` says what it leaves out.
 const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 
+/// The programs that must not compile are built by the tests in the profile of development: nobody debugs them.
+const QUICK: [(&str, &str); 1] = [("CARGO_PROFILE_DEV_DEBUG", "0")];
+
 /// Runs all tests, and lets those that assemble kernels find the assembler.
 pub(crate) fn with_ptxas() -> Result<(), Error> {
     let ptxas = ptxas::ensure()?;
     eprintln!("xtask: kernels are assembled by {} ({})", ptxas.path.display(), ptxas.release);
     cargo::run(&[&TEST[..], &WITH_IGNORED].concat(), |command| {
-        command.env(ptxas::VARIABLE, &ptxas.path);
+        command.env(ptxas::VARIABLE, &ptxas.path).envs(QUICK);
     })?;
     outside()
 }
@@ -36,7 +39,7 @@ pub(crate) fn without_ptxas() -> Result<(), Error> {
     let notice = "xtask: no kernel is assembled in this run (--no-ptxas)";
     eprintln!("{notice}");
     let outcome = cargo::run(&TEST, |command| {
-        command.env_remove(ptxas::VARIABLE);
+        command.env_remove(ptxas::VARIABLE).envs(QUICK);
     });
     eprintln!("\n{notice}");
     outcome

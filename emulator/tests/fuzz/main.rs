@@ -2,11 +2,13 @@
 //!
 //! Programs come from strings of bytes through the builder ([`generator`]). A short run of fixed strings is part of the
 //! normal tests; `FUZZ_SECONDS=600 cargo test -p falchion-emulator --release --test fuzz -- --ignored` goes on for as
-//! long as is asked, from `FUZZ_SEED` (0).
+//! long as is asked, on every processor, from `FUZZ_SEED` (0).
 
 mod generator;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use emulator::{Failure, Memory, Options, Program, Schedule};
@@ -109,7 +111,13 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 #[ignore = "as long as FUZZ_SECONDS says"]
 fn for_a_while() {
-    let limit = Duration::from_secs(number("FUZZ_SECONDS", 60));
-    let tally = try_all(number("FUZZ_SEED", 0).., Some(limit));
-    println!("{tally:?}");
+    let limit = Duration::from_secs(number("FUZZ_SECONDS", 30));
+    let next = AtomicU64::new(number("FUZZ_SEED", 0));
+    let seeds = || std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| println!("{:?}", try_all(seeds(), Some(limit))));
+        }
+    });
 }
