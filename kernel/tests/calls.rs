@@ -1,6 +1,7 @@
 //! Calls that are refused, each with what was seen and what was needed, and calls with nothing to do.
 
 use kernel::{Call, GemmProblem, LaunchError, MatrixRef, WorkspaceRef, find};
+use ptx::abi::{Argument, Promotion};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
 fn legal() -> Call {
@@ -158,4 +159,31 @@ fn divided_tiles_need_a_workspace() {
         "no launch is that large"
     );
     assert_eq!(find("staged-bf16-kk").expect("a catalogue name").workspace(problem, 132), 0);
+}
+
+/// What L2 fetches for copies of A and B: single lines for tiles that memory decides about, pairs for large ones.
+#[test]
+fn small_tiles_fetch_single_lines() {
+    for (kind, promotion) in [
+        ("swap16", Promotion::B128),
+        ("pair64", Promotion::B128),
+        ("pingpong", Promotion::B128),
+        ("medium", Promotion::B128),
+        ("duo", Promotion::B256),
+        ("staged", Promotion::B256),
+        ("broad", Promotion::B256),
+    ] {
+        let gemm = find(&format!("{kind}-bf16-kk")).expect("a catalogue name");
+        let call = Call { c: None, beta: 0.0, ..legal() };
+        let launch = gemm.launch(&call, 132).expect("legal").expect("rows");
+        let fetched: Vec<_> = launch
+            .arguments
+            .iter()
+            .filter_map(|argument| match argument {
+                Argument::TensorMap(map) => Some(map.promotion),
+                Argument::Scalar(..) | Argument::Im2colMap(_) => None,
+            })
+            .collect();
+        assert_eq!(fetched[..2], [promotion; 2], "{kind}: A's and B's");
+    }
 }
