@@ -71,20 +71,32 @@ impl<R: Raster> TileScheduler for Dynamic<R> {
         draw: Option<&dyn Draw<'f>>,
         body: impl FnOnce(Work<Value<'f, u32>>),
     ) {
-        let all = tiles.m * tiles.n;
-        let id = f.variable(worker);
-        f.while_(
-            || id.get().less_than(all),
-            || {
-                if let Some(draw) = draw {
-                    draw.ask(all);
-                }
-                body(whole::<R, _>(id.get(), tiles, f.constant(0)));
-                id.set(match draw {
-                    Some(draw) => workers + draw.answer(),
-                    None => id.get() + workers,
-                });
-            },
-        );
+        drawn(f, [worker, workers], tiles.m * tiles.n, draw, |id| {
+            body(whole::<R, _>(id, tiles, f.constant(0)));
+        });
     }
+}
+
+/// Emits a worker's loop over its numbers below `count`: the first is its own, the others are drawn.
+pub(crate) fn drawn<'f>(
+    f: &'f Builder,
+    [worker, workers]: [Value<'f, u32>; 2],
+    count: Value<'f, u32>,
+    draw: Option<&dyn Draw<'f>>,
+    body: impl FnOnce(Value<'f, u32>),
+) {
+    let id = f.variable(worker);
+    f.while_(
+        || id.get().less_than(count),
+        || {
+            if let Some(draw) = draw {
+                draw.ask(count);
+            }
+            body(id.get());
+            id.set(match draw {
+                Some(draw) => workers + draw.answer(),
+                None => id.get() + workers,
+            });
+        },
+    );
 }

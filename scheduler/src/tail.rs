@@ -6,6 +6,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use typenum::{U3, U16, Unsigned};
 
+use crate::dynamic::drawn;
 use crate::{Divided, Draw, Index, Raster, ReductionKind, Shares, Split, TileScheduler, Tiles, Work};
 
 /// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R`, as many as there are workers, come in `Parts` equal
@@ -127,20 +128,6 @@ impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileSchedu
         body: impl FnOnce(Work<Value<'f, u32>>),
     ) {
         let numbers = Self::numbers(tiles, workers);
-        let count = Self::count(numbers);
-        let id = f.variable(worker);
-        f.while_(
-            || id.get().less_than(count),
-            || {
-                if let Some(draw) = draw {
-                    draw.ask(count);
-                }
-                body(Self::piece(id.get(), numbers, tiles));
-                id.set(match draw {
-                    Some(draw) => workers + draw.answer(),
-                    None => id.get() + workers,
-                });
-            },
-        );
+        drawn(f, [worker, workers], Self::count(numbers), draw, |id| body(Self::piece(id, numbers, tiles)));
     }
 }
