@@ -6,8 +6,8 @@ use collective::tree::{
     SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
 use collective::{
-    Cluster, Cooperative, DirectStore, Element, Epilogue, F8E4M3, HasTree, KMajor, Mainloop, MultipliesWith,
-    Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+    Cluster, Cooperative, DirectStore, Element, Epilogue, EvictFirst, F8E4M3, HasTree, KMajor, Mainloop,
+    MultipliesWith, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
@@ -209,9 +209,16 @@ type Stream<T, E> =
     Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, StreamK<Grouped<AlongM, U8>>>;
 /// For outputs of about a hundred tiles.
 type Slim<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U64, U64>, Cooperative<U2>>, E, OneTile<AlongM>>;
-/// For few rows.
-type Pair<T, E> =
-    Composed<TmaWgmma<Kk<T>, Tile<U64, U128, U64>, Cooperative<U1, Cluster<U2, U1>>>, E, OneTile<AlongM>>;
+/// For few rows: L2 gives B up first.
+type Pair<T, E> = Composed<
+    TmaWgmma<
+        Operands<KMajor<T>, EvictFirst<KMajor<T>>>,
+        Tile<U64, U128, U64>,
+        Cooperative<U1, Cluster<U2, U1>>,
+    >,
+    E,
+    OneTile<AlongM>,
+>;
 
 /// For small outputs.
 type Small<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U64, U64, U64>, Cooperative<U1>>, E, OneTile<AlongM>>;

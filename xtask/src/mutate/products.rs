@@ -15,9 +15,9 @@ pub(super) fn count(gemm: &dyn AnyGemm) -> u32 {
     if gemm.form() == Form::Batched { 2 } else { 1 }
 }
 
-/// Widths that a kernel's tiles come in.
+/// Widths that a kernel's tiles come in: one where they are not narrowed.
 pub(super) fn widths(plan: &Plan) -> u32 {
-    plan.mainloop.tile[1] / plan.mainloop.step
+    plan.mainloop.tile[1].checked_div(plan.mainloop.step).unwrap_or(1)
 }
 
 /// Rows of the groups for a kernel that narrows tiles: tiles of each width, the last of which is cut off or, in an odd
