@@ -112,7 +112,10 @@ impl VerifyArgs {
             .filter(|share| share.case.name.contains(&self.filter) || share.kernel.contains(&self.filter))
             .collect();
         if shares.is_empty() {
-            return Err(Failure::usage(format!("no case or kernel has `{}` in its name", self.filter)));
+            let Self { suite, filter, .. } = self;
+            return Err(Failure::usage(format!(
+                "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
+            )));
         }
         let mut why = "as asked".to_owned();
         let gpu = match self.engine {
