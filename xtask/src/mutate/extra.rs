@@ -1,4 +1,5 @@
-//! Kernels that the catalogue does not hold, for what none of its kernels does: clusters of other shapes, and no warp roles.
+//! Kernels that the catalogue does not hold, for what none of its kernels does: clusters of other shapes, and no warp roles;
+//! or only such do that are tried for hours: drawn tiles of which the last are divided.
 
 use collective::{
     Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile, TmaStore, TmaWgmma,
@@ -6,7 +7,7 @@ use collective::{
 };
 use half::bf16;
 use kernel::{AnyGemm, Composed, Gemm};
-use scheduler::{AlongM, OneTile, Persistent};
+use scheduler::{AlongM, DividedTail, OneTile, Persistent};
 use typenum::{U1, U2, U3, U64, U128};
 
 /// Two CTAs along M share B; D goes through shared memory.
@@ -51,12 +52,20 @@ type StagedRing = Composed<
     Persistent<AlongM>,
 >;
 
+/// Pairs of CTAs draw their tiles, the last ones in three parts of K.
+type Tail = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U2, U1>>>,
+    LinearCombination<bf16>,
+    DividedTail<AlongM, U3, U2>,
+>;
+
 const _: Plan = Gemm::<Pair>::PLAN;
 const _: Plan = Gemm::<Square>::PLAN;
 const _: Plan = Gemm::<Single>::PLAN;
 const _: Plan = Gemm::<Alone>::PLAN;
 const _: Plan = Gemm::<Ring>::PLAN;
 const _: Plan = Gemm::<StagedRing>::PLAN;
+const _: Plan = Gemm::<Tail>::PLAN;
 
 /// The kernels.
 pub(super) fn kernels() -> Vec<Box<dyn AnyGemm>> {
@@ -67,5 +76,6 @@ pub(super) fn kernels() -> Vec<Box<dyn AnyGemm>> {
         kernel::erased::<Alone>("plain-one-stage"),
         kernel::erased::<Ring>("plain-ring"),
         kernel::erased::<StagedRing>("plain-staged"),
+        kernel::erased::<Tail>("tail-2x1"),
     ]
 }
