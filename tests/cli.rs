@@ -331,6 +331,7 @@ fn bench_checks_its_arguments_first() {
         ),
         ("experts without rows", &["--rows", "0,0"], &["--rows has 0 rows"]),
         ("experts and shapes", &["--rows", "3", "--shape", "1x1x8"], &["--rows", "--shape"]),
+        ("experts with a fused epilogue", &["--rows", "3", "--epilogue", "bias"], &["plain", "--epilogue"]),
         ("experts of other directions", &["--rows", "3", "--layout", "kn"], &["K-major", "--layout"]),
         ("no layout", &["--layout", "xy"], &["xy", "kn"]),
         ("no kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),

@@ -431,6 +431,19 @@ fn boxes() -> Vec<Form> {
     all
 }
 
+/// A packed matrix of so many columns and rows, copied in boxes of as many.
+fn rows(element: TensorElement, address: u64, [columns, rows]: [u32; 2], box_dims: [u32; 2]) -> TensorMap {
+    TensorMap {
+        element,
+        address,
+        dims: vec![columns.into(), rows.into()],
+        strides: vec![(columns * element.bytes()).into()],
+        box_dims: box_dims.to_vec(),
+        swizzle: TensorSwizzle::None,
+        promotion: Promotion::default(),
+    }
+}
+
 fn tensor_reductions() -> Vec<Form> {
     let elements = [
         (TensorElement::U32, AtomicType::U32),
@@ -463,15 +476,8 @@ fn tensor_reductions() -> Vec<Form> {
                 });
             });
             let maps = move |_, output| {
-                vec![TensorMap {
-                    element,
-                    address: output,
-                    dims: vec![u64::from(64 / element.bytes()), 7],
-                    strides: vec![64],
-                    box_dims: vec![64 / element.bytes(), 8],
-                    swizzle: TensorSwizzle::None,
-                    promotion: Promotion::default(),
-                }]
+                let columns = 64 / element.bytes();
+                vec![rows(element, output, [columns, 7], [columns, 8])]
             };
             let name = format!("cp.reduce.async.bulk.tensor{}", Reduction { op, ty }.suffix());
             let sizes = (ty.register(), 2 * LINE, LINE);
@@ -520,17 +526,7 @@ fn changed_map() -> Form {
         f.mbarrier_wait(barrier, 0);
         out(f, shared, output, LINE);
     });
-    let maps = |input, _| {
-        vec![TensorMap {
-            element: TensorElement::F32,
-            address: input,
-            dims: vec![4, 1],
-            strides: vec![16],
-            box_dims: vec![4, 1],
-            swizzle: TensorSwizzle::None,
-            promotion: Promotion::default(),
-        }]
-    };
+    let maps = |input, _| vec![rows(TensorElement::F32, input, [4, 1], [4, 1])];
     let named = ("tensormap.replace", "tensormap.replace of every field".to_owned());
     let form = tensor(named, (Type::U32, LINE, LINE + 128), maps, body);
     let cases = form.cases;

@@ -154,11 +154,11 @@ impl BenchArgs {
             None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
         };
         let data = arena::random(&self.dtype)?;
-        if let Some(name) = &self.epilogue {
-            return self.fused(name, &data, &shapes);
-        }
         if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
             return self.grouped(&data);
+        }
+        if let Some(name) = &self.epilogue {
+            return self.fused(name, &data, &shapes);
         }
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
