@@ -1,13 +1,13 @@
 //! Workers that take the next tile when they come to it, for machines on which not all are equally fast.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
-use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use crate::persistent::Persistent;
+use crate::persistent::Walk;
 use crate::single::whole;
-use crate::{Raster, TileScheduler, Tiles, Work};
+use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop};
 
 /// How the threads of a worker learn its next number.
 ///
@@ -23,7 +23,7 @@ pub trait Draw<'f> {
     fn answer(&self) -> Value<'f, u32>;
 }
 
-/// As [`Persistent`], but only a worker's first tile is fixed: worker `w` of `W` begins with tile `w` of the order `R`, and
+/// As [`Persistent`](crate::Persistent), but only a worker's first tile is fixed: worker `w` of `W` begins with tile `w` of the order `R`, and
 /// before it computes a tile it draws the number of its next one, tile `W + d` for the `d`-th draw of all workers.
 ///
 /// A worker that comes late or has a slow multiprocessor, because another kernel runs beside this one, then takes fewer
@@ -33,66 +33,67 @@ pub trait Draw<'f> {
 pub struct Dynamic<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for Dynamic<R> {
-    const DRAWS: bool = true;
-    const ROWS_LAST: bool = R::ROWS_LAST;
-    const TILES_ON_DEVICE: bool = true;
+    const FACTS: Facts = SchedulerSpec::Dynamic(Drawn { raster: R::RASTER }).checked_facts();
 
-    fn name() -> String {
-        format!("dynamic_{}", R::name())
-    }
-
-    fn describe() -> String {
-        format!("persistent CTAs that draw their tiles, {}", R::describe())
-    }
-
-    type Device<'f> = ();
-
-    fn declare(_f: &Builder) {}
-
-    fn parameters(_tiles: Tiles<u32>, _workers: u32) -> Vec<Argument> {
-        Vec::new()
-    }
-
-    fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {
-        Persistent::<R>::workers(tiles, slots)
-    }
-
-    /// Equally fast workers draw in turn: the deal of [`Persistent`].
-    fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        Persistent::<R>::work(tiles, worker, workers)
-    }
-
-    fn emit<'f>(
-        f: &'f Builder,
-        _device: (),
-        tiles: Tiles<Value<'f, u32>>,
-        worker: Value<'f, u32>,
-        workers: Value<'f, u32>,
-        draw: Option<&dyn Draw<'f>>,
-        body: impl FnOnce(Work<Value<'f, u32>>),
-    ) {
-        drawn(f, [worker, workers], tiles.m * tiles.n, draw, |id| {
-            body(whole::<R, _>(id, tiles, f.constant(0)));
-        });
+    fn schedule() -> Arc<dyn Schedule> {
+        Arc::new(Drawn { raster: R::RASTER })
     }
 }
 
-/// Emits a worker's loop over its numbers below `count`: the first is its own, the others are drawn.
+/// [`Dynamic`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Drawn {
+    /// The order of tiles.
+    pub raster: RasterSpec,
+}
+
+impl Schedule for Drawn {
+    fn name(&self) -> String {
+        format!("dynamic_{}", self.raster.name())
+    }
+
+    fn describe(&self) -> String {
+        format!("persistent CTAs that draw their tiles, {}", self.raster.describe())
+    }
+
+    fn facts(&self) -> Facts {
+        SchedulerSpec::Dynamic(*self).facts()
+    }
+
+    fn spec(&self) -> Option<SchedulerSpec> {
+        Some(SchedulerSpec::Dynamic(*self))
+    }
+
+    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
+        Walk { raster: self.raster }.workers(tiles, slots)
+    }
+
+    /// Equally fast workers draw in turn: the deal of [`Persistent`](crate::Persistent).
+    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        Walk { raster: self.raster }.work(tiles, worker, workers)
+    }
+
+    fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>) {
+        let (raster, tiles) = (self.raster, loop_.tiles);
+        drawn(f, tiles.m * tiles.n, loop_, &|id| whole(raster, id, tiles, f.constant(0)));
+    }
+}
+
+/// Emits a worker's loop over its numbers below `count`, each of which is a `piece`: the first is its own, the others are drawn.
 pub(crate) fn drawn<'f>(
     f: &'f Builder,
-    [worker, workers]: [Value<'f, u32>; 2],
     count: Value<'f, u32>,
-    draw: Option<&dyn Draw<'f>>,
-    body: impl FnOnce(Value<'f, u32>),
+    WorkLoop { worker, workers, draw, body, .. }: &mut WorkLoop<'_, 'f>,
+    piece: &dyn Fn(Value<'f, u32>) -> Work<Value<'f, u32>>,
 ) {
-    let id = f.variable(worker);
+    let (id, workers) = (f.variable(*worker), *workers);
     f.while_(
         || id.get().less_than(count),
         || {
             if let Some(draw) = draw {
                 draw.ask(count);
             }
-            body(id.get());
+            body(piece(id.get()));
             id.set(match draw {
                 Some(draw) => workers + draw.answer(),
                 None => id.get() + workers,

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use typenum::Unsigned;
 
 use crate::raster::band;
-use crate::{Index, Raster, Tiles};
+use crate::{Index, Raster, RasterSpec, Tiles};
 
 /// Bands of `S` tiles of M, walked along N; every `S x S` square of a band is filled by Hilbert's curve, which begins
 /// where the curve of the square before has ended.
@@ -17,39 +17,27 @@ use crate::{Index, Raster, Tiles};
 pub struct Hilbert<S>(PhantomData<S>);
 
 impl<S: Unsigned + 'static> Raster for Hilbert<S> {
-    fn name() -> String {
-        format!("hilbert_{}", S::U32)
-    }
-
-    fn describe() -> String {
-        format!("along Hilbert's curve through squares of {} x {} tiles, in bands along N", S::U32, S::U32)
-    }
-
-    const ROWS_LAST: bool = true;
-
-    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
-        let side = const { side(S::U32) };
-        let per_band = tiles.n * side;
-        let (first, inside) = ((id / per_band) * side, id % per_band);
-        let (square, along) = (inside / (side * side), inside % (side * side));
-        let (x, y) = curve(along, side);
-        let (plain_m, plain_n) = band(id, tiles.m, tiles.n, side);
-        // Whole squares: those of whole bands whose last column exists.
-        let pick = |curved: I, plain: I| {
-            let whole = square.less(tiles.n / side, curved, plain);
-            first.less((tiles.m / side) * side, whole, plain)
-        };
-        (pick(first + y, plain_m), pick(square * side + x, plain_n))
-    }
+    const RASTER: RasterSpec = RasterSpec::Hilbert(S::U32);
 }
 
-/// The side, refused at compile time where no curve fills such a square.
-const fn side(side: u32) -> u32 {
-    assert!(
-        side.is_power_of_two() && side >= 2 && side <= 64,
-        "Hilbert's curve fills squares whose side is a power of two from 2 to 64: use Hilbert<U8>"
-    );
-    side
+/// The tile that comes `id`-th.
+pub(crate) fn tile<I: Index>(id: I, tiles: Tiles<I>, side: u32) -> (I, I) {
+    let per_band = tiles.n * side;
+    let (first, inside) = ((id / per_band) * side, id % per_band);
+    let (square, along) = (inside / (side * side), inside % (side * side));
+    let (x, y) = curve(along, side);
+    let (plain_m, plain_n) = band(id, tiles.m, tiles.n, side);
+    // Whole squares: those of whole bands whose last column exists.
+    let pick = |curved: I, plain: I| {
+        let whole = square.less(tiles.n / side, curved, plain);
+        first.less((tiles.m / side) * side, whole, plain)
+    };
+    (pick(first + y, plain_m), pick(square * side + x, plain_n))
+}
+
+/// Whether the curve fills squares of this side.
+pub(crate) const fn fills(side: u32) -> bool {
+    side.is_power_of_two() && side >= 2 && side <= 64
 }
 
 /// The `id`-th place of the curve from `(0, 0)` to `(side - 1, 0)`: two bits of `id` choose a quadrant at each scale,
@@ -80,7 +68,7 @@ mod tests {
     use super::*;
 
     fn order<R: Raster>(m: u32, n: u32) -> Vec<(u32, u32)> {
-        (0..m * n).map(|id| R::tile(id, Tiles { m, n, k: 1 })).collect()
+        (0..m * n).map(|id| R::RASTER.tile(id, Tiles { m, n, k: 1 })).collect()
     }
 
     /// Each tile once; through whole squares in steps to a neighbour, and every aligned power of four of consecutive

@@ -4,9 +4,12 @@
 //! turns. The scheduler knows nothing about what a worker does with its tile, and nothing about clusters: the
 //! kernel says which worker runs and how many there are.
 //!
-//! Each schedule exists twice, from one description. The order of tiles ([`Raster`]) is generic over [`Index`], so
+//! A kernel names its scheduler as a type ([`TileScheduler`]), which gives a value ([`Schedule`]); those of this crate are
+//! plain data ([`SchedulerSpec`]).
+//!
+//! Each schedule exists twice, from one description. The order of tiles ([`RasterSpec`]) is computed on any [`Index`], so
 //! the very same function runs on host integers and emits device code; the loop around it is written once for the
-//! device ([`TileScheduler::emit`]) and once for the host ([`TileScheduler::work`]), and the tests hold the two
+//! device ([`Schedule::emit`]) and once for the host ([`Schedule::work`]), and the tests hold the two
 //! against each other, piece by piece.
 //!
 //! ```
@@ -14,10 +17,11 @@
 //! use typenum::U8;
 //!
 //! type Mine = Persistent<Grouped<AlongM, U8>>;
+//! let schedule = Mine::schedule();
 //! let tiles = Tiles { m: 64, n: 32, k: 128 };
-//! let workers = Mine::workers(tiles, 132);
+//! let workers = schedule.workers(tiles, 132);
 //! assert_eq!(workers, 132);
-//! let first: Vec<_> = Mine::work(tiles, 0, workers).map(|work| (work.m, work.n)).take(3).collect();
+//! let first: Vec<_> = schedule.work(tiles, 0, workers).map(|work| (work.m, work.n)).take(3).collect();
 //! assert_eq!(first, [(0, 0), (4, 16), (8, 1)]);
 //! ```
 #![forbid(unsafe_code)]
@@ -29,25 +33,29 @@ mod persistent;
 mod raster;
 mod shares;
 mod single;
+mod spec;
 mod stream_k;
 mod tail;
 mod timeline;
 
-pub use dynamic::{Draw, Dynamic};
+pub use dynamic::{Draw, Drawn, Dynamic};
 pub use hilbert::Hilbert;
 pub use index::Index;
-pub use persistent::Persistent;
-pub use raster::{AlongM, AlongN, Grouped, Raster};
+pub use persistent::{Persistent, Walk};
+pub use raster::{AlongM, AlongN, Grouped, Raster, RasterSpec};
 pub use shares::Shares;
-pub use single::OneTile;
+pub use single::{OneTile, Whole};
+pub use spec::{ScheduleError, SchedulerSpec};
 pub use stream_k::{
-    Atomic, Divide, EveryTile, Heuristic, Ordered, Pieces, Reduction, ReductionKind, Remainder, Separate,
-    StreamK,
+    Atomic, Divide, DivideSpec, EveryTile, Heuristic, Ordered, Reduction, ReductionKind, Remainder, Separate,
+    StreamK, Streamed,
 };
-pub use tail::DividedTail;
+pub use tail::{DividedTail, Tailed};
 pub use timeline::{Activity, Span, Timeline};
 
-use ptx::abi::Argument;
+use core::fmt;
+use std::sync::Arc;
+
 use ptx::{Builder, Value};
 
 /// A problem's extent in tiles; the last tile of each direction may hang over the edge.
@@ -102,59 +110,103 @@ pub struct Divided {
     pub tiles: u32,
 }
 
+/// What a kernel has to know of a scheduler before it is emitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// How the sums of a tile's pieces are added up; `None` where every piece is a whole tile.
+    pub reduction: Option<ReductionKind>,
+    /// Whether workers draw the numbers of their tiles from a counter while the kernel runs ([`Draw`]).
+    pub draws: bool,
+    /// Whether M is the direction whose end is reached last: see [`RasterSpec::rows_last`].
+    pub rows_last: bool,
+    /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
+    /// be any number of workers.
+    pub tiles_on_device: bool,
+}
+
+impl Facts {
+    /// Whole tiles along M last, dealt out by the host.
+    pub const WHOLE: Self = Self { reduction: None, draws: false, rows_last: true, tiles_on_device: false };
+}
+
+/// A rule that hands tiles to workers as a type: the third role of a kernel.
+///
+/// The type says what a plan needs while it compiles, and gives the value that emits: a [`Schedule`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tile scheduler",
+    note = "write `Persistent<Grouped<AlongM, U8>>`, or give a type of your own a `Schedule`"
+)]
+pub trait TileScheduler: 'static {
+    /// What the plan needs.
+    const FACTS: Facts;
+
+    /// The rule as a value.
+    fn schedule() -> Arc<dyn Schedule>;
+}
+
 /// A rule that hands tiles to workers.
 ///
 /// Every implementation covers each output tile's every k-tile exactly once over all workers.
-pub trait TileScheduler: 'static {
-    /// What [`describe`](TileScheduler::describe) and kernel names call it: an identifier.
-    fn name() -> String;
+pub trait Schedule: fmt::Debug + Send + Sync {
+    /// What [`describe`](Schedule::describe) and kernel names call it: an identifier.
+    fn name(&self) -> String;
 
     /// One sentence for people.
-    fn describe() -> String;
+    fn describe(&self) -> String;
 
-    /// How the sums of a tile's pieces are added up; `None` where every piece is a whole tile.
-    const REDUCTION: Option<ReductionKind> = None;
+    /// What a kernel has to know of it, the same as [`TileScheduler::FACTS`].
+    fn facts(&self) -> Facts;
 
-    /// Whether workers draw the numbers of their tiles from a counter while the kernel runs ([`Draw`]).
-    const DRAWS: bool = false;
-
-    /// Whether M is the direction whose end is reached last: see [`Raster::ROWS_LAST`].
-    const ROWS_LAST: bool = true;
-
-    /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
-    /// be any number of workers.
-    const TILES_ON_DEVICE: bool = false;
-
-    /// Its kernel parameters on the device, beside the extents.
-    type Device<'f>: Copy;
+    /// The rule as plain data; `None` for one of your own.
+    fn spec(&self) -> Option<SchedulerSpec> {
+        None
+    }
 
     /// How many workers to launch where `slots` can run at once.
-    fn workers(tiles: Tiles<u32>, slots: u32) -> u32;
+    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
 
     /// The tiles that are divided.
-    fn divided(_tiles: Tiles<u32>, _workers: u32) -> Divided {
+    fn divided(&self, _tiles: Tiles<u32>, _workers: u32) -> Divided {
         Divided::default()
     }
 
-    /// Declares its kernel parameters, in the order of [`parameters`](TileScheduler::parameters).
-    fn declare(f: &Builder) -> Self::Device<'_>;
+    /// Declares its kernel parameters beside the extents, in the order of [`parameters`](Schedule::parameters).
+    fn declare<'f>(&self, _f: &'f Builder) -> Vec<Value<'f, u32>> {
+        Vec::new()
+    }
 
     /// The values of its parameters.
-    fn parameters(tiles: Tiles<u32>, workers: u32) -> Vec<Argument>;
+    fn parameters(&self, _tiles: Tiles<u32>, _workers: u32) -> Vec<u32> {
+        Vec::new()
+    }
 
-    /// The host model: what `worker` of `workers` computes, in order. Where workers [draw](TileScheduler::DRAWS), what
+    /// The host model: what `worker` of `workers` computes, in order. Where workers [draw](Facts::draws), what
     /// they would compute if all were equally fast.
-    fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
+    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 
-    /// Emits the same for the device: `body` is called once and its statements run for each piece of work. Schedulers
-    /// that [draw](TileScheduler::DRAWS) take further numbers from `draw`; where there is none, as the host model does.
-    fn emit<'f>(
-        f: &'f Builder,
-        device: Self::Device<'f>,
-        tiles: Tiles<Value<'f, u32>>,
-        worker: Value<'f, u32>,
-        workers: Value<'f, u32>,
-        draw: Option<&dyn Draw<'f>>,
-        body: impl FnOnce(Work<Value<'f, u32>>),
-    );
+    /// Emits the same for the device.
+    fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>);
+}
+
+/// What a schedule is emitted with.
+pub struct WorkLoop<'a, 'f> {
+    /// The values of [`Schedule::declare`].
+    pub parameters: &'a [Value<'f, u32>],
+    /// The problem's extent.
+    pub tiles: Tiles<Value<'f, u32>>,
+    /// Which worker runs.
+    pub worker: Value<'f, u32>,
+    /// How many there are.
+    pub workers: Value<'f, u32>,
+    /// Whom schedules that [draw](Facts::draws) ask for further numbers; where there is nobody, they take those of the
+    /// host model.
+    pub draw: Option<&'a dyn Draw<'f>>,
+    /// Called once; its statements run for each piece of work.
+    pub body: &'a mut dyn FnMut(Work<Value<'f, u32>>),
+}
+
+impl fmt::Debug for WorkLoop<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkLoop").field("tiles", &self.tiles).finish_non_exhaustive()
+    }
 }

@@ -1,12 +1,12 @@
 //! Persistent workers: as many as run at once, each walking the tiles with a fixed stride.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
-use ptx::abi::Argument;
-use ptx::{Builder, Value};
+use ptx::Builder;
 
 use crate::single::whole;
-use crate::{Draw, Raster, TileScheduler, Tiles, Work};
+use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop};
 
 /// Worker `w` of `W` computes tiles `w`, `w + W`, `w + 2W`, … of the order `R`.
 ///
@@ -16,51 +16,55 @@ use crate::{Draw, Raster, TileScheduler, Tiles, Work};
 pub struct Persistent<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for Persistent<R> {
-    fn name() -> String {
-        format!("persistent_{}", R::name())
+    const FACTS: Facts = SchedulerSpec::Persistent(Walk { raster: R::RASTER }).checked_facts();
+
+    fn schedule() -> Arc<dyn Schedule> {
+        Arc::new(Walk { raster: R::RASTER })
+    }
+}
+
+/// [`Persistent`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Walk {
+    /// The order of tiles.
+    pub raster: RasterSpec,
+}
+
+impl Schedule for Walk {
+    fn name(&self) -> String {
+        format!("persistent_{}", self.raster.name())
     }
 
-    fn describe() -> String {
-        format!("persistent CTAs, {}", R::describe())
+    fn describe(&self) -> String {
+        format!("persistent CTAs, {}", self.raster.describe())
     }
 
-    const ROWS_LAST: bool = R::ROWS_LAST;
-    const TILES_ON_DEVICE: bool = true;
-
-    type Device<'f> = ();
-
-    fn declare(_f: &Builder) {}
-
-    fn parameters(_tiles: Tiles<u32>, _workers: u32) -> Vec<Argument> {
-        Vec::new()
+    fn facts(&self) -> Facts {
+        SchedulerSpec::Persistent(*self).facts()
     }
 
-    fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {
+    fn spec(&self) -> Option<SchedulerSpec> {
+        Some(SchedulerSpec::Persistent(*self))
+    }
+
+    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         (tiles.m * tiles.n).min(slots.max(1))
     }
 
-    fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        let all = tiles.m * tiles.n;
+    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        let (all, raster) = (tiles.m * tiles.n, self.raster);
         let step = workers.max(1) as usize;
-        Box::new((worker..all).step_by(step).map(move |id| whole::<R, _>(id, tiles, 0)))
+        Box::new((worker..all).step_by(step).map(move |id| whole(raster, id, tiles, 0)))
     }
 
-    fn emit<'f>(
-        f: &'f Builder,
-        _device: (),
-        tiles: Tiles<Value<'f, u32>>,
-        worker: Value<'f, u32>,
-        workers: Value<'f, u32>,
-        _draw: Option<&dyn Draw<'f>>,
-        body: impl FnOnce(Work<Value<'f, u32>>),
-    ) {
+    fn emit<'f>(&self, f: &'f Builder, WorkLoop { tiles, worker, workers, body, .. }: &mut WorkLoop<'_, 'f>) {
         let all = tiles.m * tiles.n;
-        let id = f.variable(worker);
+        let id = f.variable(*worker);
         f.while_(
             || id.get().less_than(all),
             || {
-                body(whole::<R, _>(id.get(), tiles, f.constant(0)));
-                id.set(id.get() + workers);
+                body(whole(self.raster, id.get(), *tiles, f.constant(0)));
+                id.set(id.get() + *workers);
             },
         );
     }

@@ -4,21 +4,27 @@ use core::marker::PhantomData;
 
 use typenum::Unsigned;
 
-use crate::{Index, Tiles};
+use crate::{Index, ScheduleError, Tiles, hilbert};
+
+/// An order of the output tiles as a type.
+pub trait Raster: 'static {
+    /// Which.
+    const RASTER: RasterSpec;
+}
 
 /// An order of the output tiles: a bijection from `0..m*n` to tiles.
-pub trait Raster: 'static {
-    /// An identifier.
-    fn name() -> String;
-
-    /// One sentence for people.
-    fn describe() -> String;
-
-    /// Whether M is the direction whose end is reached last: where rows of tiles are added, the others keep their places.
-    const ROWS_LAST: bool;
-
-    /// The tile `(m, n)` that comes `id`-th.
-    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RasterSpec {
+    /// [`AlongM`].
+    AlongM,
+    /// [`AlongN`].
+    AlongN,
+    /// [`Grouped<AlongM, G>`](Grouped) with so many tiles in a band.
+    BandsOfM(u32),
+    /// [`Grouped<AlongN, G>`](Grouped) with so many tiles in a band.
+    BandsOfN(u32),
+    /// [`Hilbert`] with squares of so many tiles a side.
+    Hilbert(u32),
 }
 
 /// Down the columns of tiles: `m` varies fastest.
@@ -37,36 +43,78 @@ pub struct AlongN;
 pub struct Grouped<R, G>(PhantomData<(R, G)>);
 
 impl Raster for AlongM {
-    fn name() -> String {
-        "along_m".to_owned()
-    }
-
-    fn describe() -> String {
-        "column by column".to_owned()
-    }
-
-    const ROWS_LAST: bool = false;
-
-    /// `id = m + n * tiles.m`.
-    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
-        (id % tiles.m, id / tiles.m)
-    }
+    const RASTER: RasterSpec = RasterSpec::AlongM;
 }
 
 impl Raster for AlongN {
-    fn name() -> String {
-        "along_n".to_owned()
+    const RASTER: RasterSpec = RasterSpec::AlongN;
+}
+
+impl<G: Unsigned + 'static> Raster for Grouped<AlongM, G> {
+    const RASTER: RasterSpec = RasterSpec::BandsOfM(G::U32);
+}
+
+impl<G: Unsigned + 'static> Raster for Grouped<AlongN, G> {
+    const RASTER: RasterSpec = RasterSpec::BandsOfN(G::U32);
+}
+
+impl RasterSpec {
+    /// Whether it is an order at all.
+    ///
+    /// # Errors
+    /// A band of no tiles, or a square that Hilbert's curve does not fill.
+    pub const fn check(self) -> Result<(), ScheduleError> {
+        match self {
+            Self::BandsOfM(0) | Self::BandsOfN(0) => Err(ScheduleError::EmptyBand),
+            Self::Hilbert(side) if !hilbert::fills(side) => Err(ScheduleError::Square { side }),
+            Self::AlongM | Self::AlongN | Self::BandsOfM(_) | Self::BandsOfN(_) | Self::Hilbert(_) => Ok(()),
+        }
     }
 
-    fn describe() -> String {
-        "row by row".to_owned()
+    /// An identifier.
+    pub fn name(self) -> String {
+        match self {
+            Self::AlongM => "along_m".to_owned(),
+            Self::AlongN => "along_n".to_owned(),
+            Self::BandsOfM(group) => format!("along_m_by_{group}"),
+            Self::BandsOfN(group) => format!("along_n_by_{group}"),
+            Self::Hilbert(side) => format!("hilbert_{side}"),
+        }
     }
 
-    const ROWS_LAST: bool = true;
+    /// One sentence for people.
+    pub fn describe(self) -> String {
+        match self {
+            Self::AlongM => "column by column".to_owned(),
+            Self::AlongN => "row by row".to_owned(),
+            Self::BandsOfM(group) => format!("column by column in bands of {group} tiles of M"),
+            Self::BandsOfN(group) => format!("row by row in bands of {group} tiles of N"),
+            Self::Hilbert(side) => {
+                format!("along Hilbert's curve through squares of {side} x {side} tiles, in bands along N")
+            }
+        }
+    }
 
-    /// `id = n + m * tiles.n`.
-    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
-        (id / tiles.n, id % tiles.n)
+    /// Whether M is the direction whose end is reached last: where rows of tiles are added, the others keep their places.
+    pub const fn rows_last(self) -> bool {
+        match self {
+            Self::AlongM | Self::BandsOfN(_) => false,
+            Self::AlongN | Self::BandsOfM(_) | Self::Hilbert(_) => true,
+        }
+    }
+
+    /// The tile `(m, n)` that comes `id`-th.
+    pub fn tile<I: Index>(self, id: I, tiles: Tiles<I>) -> (I, I) {
+        match self {
+            Self::AlongM => (id % tiles.m, id / tiles.m),
+            Self::AlongN => (id / tiles.n, id % tiles.n),
+            Self::BandsOfM(group) => band(id, tiles.m, tiles.n, group.max(1)),
+            Self::BandsOfN(group) => {
+                let (n, m) = band(id, tiles.n, tiles.m, group.max(1));
+                (m, n)
+            }
+            Self::Hilbert(side) => hilbert::tile(id, tiles, side),
+        }
     }
 }
 
@@ -79,52 +127,13 @@ pub(crate) fn band<I: Index>(id: I, minor: I, major: I, group: u32) -> (I, I) {
     (first + inside % width, inside / width)
 }
 
-impl<G: Unsigned + 'static> Raster for Grouped<AlongM, G> {
-    fn name() -> String {
-        format!("along_m_by_{}", G::U32)
-    }
-
-    fn describe() -> String {
-        format!("column by column in bands of {} tiles of M", G::U32)
-    }
-
-    const ROWS_LAST: bool = true;
-
-    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
-        band(id, tiles.m, tiles.n, const { nonzero(G::U32) })
-    }
-}
-
-impl<G: Unsigned + 'static> Raster for Grouped<AlongN, G> {
-    fn name() -> String {
-        format!("along_n_by_{}", G::U32)
-    }
-
-    fn describe() -> String {
-        format!("row by row in bands of {} tiles of N", G::U32)
-    }
-
-    const ROWS_LAST: bool = false;
-
-    fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
-        let (n, m) = band(id, tiles.n, tiles.m, const { nonzero(G::U32) });
-        (m, n)
-    }
-}
-
-/// The group width, refused at compile time where it is zero.
-const fn nonzero(group: u32) -> u32 {
-    assert!(group > 0, "a raster group holds at least one tile: use Grouped<_, U1> or more");
-    group
-}
-
 #[cfg(test)]
 mod tests {
     use typenum::{U1, U3, U8};
 
     use super::*;
 
-    /// Independent of [`Raster::tile`]: walks the tiles in two plain loops.
+    /// Independent of [`RasterSpec::tile`]: walks the tiles in two plain loops.
     fn bands(minor: u32, major: u32, group: u32) -> Vec<(u32, u32)> {
         let mut order = Vec::new();
         for first in (0..minor).step_by(group as usize) {
@@ -138,7 +147,7 @@ mod tests {
     }
 
     fn order<R: Raster>(m: u32, n: u32) -> Vec<(u32, u32)> {
-        (0..m * n).map(|id| R::tile(id, Tiles { m, n, k: 1 })).collect()
+        (0..m * n).map(|id| R::RASTER.tile(id, Tiles { m, n, k: 1 })).collect()
     }
 
     fn swapped(order: Vec<(u32, u32)>) -> Vec<(u32, u32)> {

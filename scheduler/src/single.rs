@@ -1,59 +1,66 @@
 //! One tile per worker: as many workers as tiles, and the hardware deals them out.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
-use ptx::abi::Argument;
-use ptx::{Builder, Value};
+use ptx::Builder;
 
-use crate::{Draw, Raster, TileScheduler, Tiles, Work};
+use crate::{
+    Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop,
+};
 
 /// Every worker computes exactly one tile, in the order `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct OneTile<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for OneTile<R> {
-    fn name() -> String {
-        format!("one_tile_{}", R::name())
+    const FACTS: Facts = SchedulerSpec::OneTile(Whole { raster: R::RASTER }).checked_facts();
+
+    fn schedule() -> Arc<dyn Schedule> {
+        Arc::new(Whole { raster: R::RASTER })
+    }
+}
+
+/// [`OneTile`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Whole {
+    /// The order of tiles.
+    pub raster: RasterSpec,
+}
+
+impl Schedule for Whole {
+    fn name(&self) -> String {
+        format!("one_tile_{}", self.raster.name())
     }
 
-    fn describe() -> String {
-        format!("one tile a CTA, {}", R::describe())
+    fn describe(&self) -> String {
+        format!("one tile a CTA, {}", self.raster.describe())
     }
 
-    const ROWS_LAST: bool = R::ROWS_LAST;
-
-    type Device<'f> = ();
-
-    fn declare(_f: &Builder) {}
-
-    fn parameters(_tiles: Tiles<u32>, _workers: u32) -> Vec<Argument> {
-        Vec::new()
+    fn facts(&self) -> Facts {
+        SchedulerSpec::OneTile(*self).facts()
     }
 
-    fn workers(tiles: Tiles<u32>, _slots: u32) -> u32 {
+    fn spec(&self) -> Option<SchedulerSpec> {
+        Some(SchedulerSpec::OneTile(*self))
+    }
+
+    fn workers(&self, tiles: Tiles<u32>, _slots: u32) -> u32 {
         tiles.m * tiles.n
     }
 
-    fn work(tiles: Tiles<u32>, worker: u32, _workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+    fn work(&self, tiles: Tiles<u32>, worker: u32, _workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         let inside = worker < tiles.m * tiles.n;
-        Box::new(inside.then(|| whole::<R, _>(worker, tiles, 0)).into_iter())
+        Box::new(inside.then(|| whole(self.raster, worker, tiles, 0)).into_iter())
     }
 
-    fn emit<'f>(
-        f: &'f Builder,
-        _device: (),
-        tiles: Tiles<Value<'f, u32>>,
-        worker: Value<'f, u32>,
-        _workers: Value<'f, u32>,
-        _draw: Option<&dyn Draw<'f>>,
-        body: impl FnOnce(Work<Value<'f, u32>>),
-    ) {
-        body(whole::<R, _>(worker, tiles, f.constant(0)));
+    fn emit<'f>(&self, f: &'f Builder, WorkLoop { tiles, worker, body, .. }: &mut WorkLoop<'_, 'f>) {
+        body(whole(self.raster, *worker, *tiles, f.constant(0)));
     }
 }
 
 /// The `id`-th tile with all of K.
-pub(crate) fn whole<R: Raster, I: crate::Index>(id: I, tiles: Tiles<I>, zero: I) -> Work<I> {
-    let (m, n) = R::tile(id, tiles);
+pub(crate) fn whole<I: Index>(raster: RasterSpec, id: I, tiles: Tiles<I>, zero: I) -> Work<I> {
+    let (m, n) = raster.tile(id, tiles);
     Work { m, n, k_begin: zero, k_end: tiles.k, split: None }
 }

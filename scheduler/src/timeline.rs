@@ -234,8 +234,9 @@ mod tests {
     use crate::{AlongM, Atomic, EveryTile, OneTile, Ordered, Persistent, Remainder, StreamK, TileScheduler};
 
     fn timeline<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Timeline {
-        let workers = S::workers(tiles, slots);
-        Timeline::new(tiles, workers, slots, S::REDUCTION, |worker| S::work(tiles, worker, workers))
+        let rule = S::schedule();
+        let workers = rule.workers(tiles, slots);
+        Timeline::new(tiles, workers, slots, S::FACTS.reduction, |worker| rule.work(tiles, worker, workers))
     }
 
     /// Times by hand: when the last slot ends, and what is multiplied, waited for and added up.
@@ -281,7 +282,7 @@ mod tests {
     #[test]
     fn drawn_pieces_go_to_whoever_has_ended() {
         let tiles = Tiles { m: 4, n: 1, k: 10 };
-        let work = |worker| Persistent::<AlongM>::work(tiles, worker, 2);
+        let work = |worker| Persistent::<AlongM>::schedule().work(tiles, worker, 2);
         // Of tiles 0 to 3.
         let length = |work: &Work<u32>| [10, 4, 5, 3][work.m as usize];
         let of = |drawn| Timeline::of_lengths(tiles, [2, 2], None, work, drawn, &length);

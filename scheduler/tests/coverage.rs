@@ -11,9 +11,9 @@ use typenum::{U1, U2, U3, U4, U8};
 /// Counts how often each (m, n, k) is computed over all workers.
 fn visits<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Vec<u32> {
     let mut visits = vec![0; (tiles.m * tiles.n * tiles.k) as usize];
-    let workers = S::workers(tiles, slots);
+    let workers = S::schedule().workers(tiles, slots);
     for worker in 0..workers {
-        for work in S::work(tiles, worker, workers) {
+        for work in S::schedule().work(tiles, worker, workers) {
             assert!(work.m < tiles.m && work.n < tiles.n && work.k_end <= tiles.k, "{work:?} of {tiles:?}");
             for k in work.k_begin..work.k_end {
                 visits[((work.m * tiles.n + work.n) * tiles.k + k) as usize] += 1;
@@ -28,7 +28,11 @@ fn covers<S: TileScheduler>() {
         for n in 1..=12 {
             for slots in [1, 2, 7, 132] {
                 let tiles = Tiles { m, n, k: 3 };
-                assert!(visits::<S>(tiles, slots).iter().all(|&count| count == 1), "{} {tiles:?}", S::name());
+                assert!(
+                    visits::<S>(tiles, slots).iter().all(|&count| count == 1),
+                    "{} {tiles:?}",
+                    S::schedule().name()
+                );
             }
         }
     }
@@ -56,23 +60,23 @@ fn persistent_workers_fill_the_machine_and_no_more() {
         ("fewer tiles than slots", Tiles { m: 3, n: 4, k: 1 }, 132, 12),
         ("no tiles", Tiles { m: 0, n: 4, k: 1 }, 132, 0),
     ] {
-        assert_eq!(Persistent::<AlongM>::workers(tiles, slots), want, "{why}");
+        assert_eq!(Persistent::<AlongM>::schedule().workers(tiles, slots), want, "{why}");
     }
-    assert_eq!(OneTile::<AlongM>::workers(Tiles { m: 20, n: 20, k: 1 }, 132), 400);
+    assert_eq!(OneTile::<AlongM>::schedule().workers(Tiles { m: 20, n: 20, k: 1 }, 132), 400);
 }
 
 /// Covers each k-tile once, in pieces of `least` k-tiles or more, and says of each piece which units have the tile: the
 /// ones that do, one after the other. A unit's divided pieces but its first run to their tiles' ends, so that it has one sum for
 /// somebody else at most; and it waits for earlier units only.
 fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
-    let why = || format!("{} {tiles:?} on {slots}", S::name());
-    let workers = S::workers(tiles, slots);
+    let why = || format!("{} {tiles:?} on {slots}", S::schedule().name());
+    let workers = S::schedule().workers(tiles, slots);
     assert!(workers <= slots.max(1), "{}", why());
-    let divided = S::divided(tiles, workers);
+    let divided = S::schedule().divided(tiles, workers);
     let mut pieces = BTreeMap::<(u32, u32), Vec<_>>::new();
     for worker in 0..workers {
         let mut present = None;
-        for work in S::work(tiles, worker, workers) {
+        for work in S::schedule().work(tiles, worker, workers) {
             let whole = work.k_begin == 0 && work.k_end == tiles.k;
             assert!(whole || work.k_end - work.k_begin >= least, "{work:?}: {}", why());
             let split = work.split.filter(|_| !whole);
@@ -198,10 +202,11 @@ fn tails_are_those_of_few_waves() {
         ("one less", Tiles { m: 17, n: 31, k: 112 }, 66, 527 + 2 * 66),
         ("more workers than a workspace has room for", Tiles { m: 700, n: 1, k: 48 }, 600, 700 + 2 * 341),
     ] {
-        let pieces: usize = (0..workers).map(|worker| Tail::work(tiles, worker, workers).count()).sum();
+        let pieces: usize =
+            (0..workers).map(|worker| Tail::schedule().work(tiles, worker, workers).count()).sum();
         assert_eq!(pieces, want, "{why}");
         // Whoever asks for a workspace may not know how many tiles there are.
-        let Divided { units, .. } = Tail::divided(Tiles { m: 100_000, n: 1, ..tiles }, workers);
+        let Divided { units, .. } = Tail::schedule().divided(Tiles { m: 100_000, n: 1, ..tiles }, workers);
         let all = tiles.m * tiles.n;
         assert!(units as usize >= (want - all as usize) / 2 * 3, "{why}: {units}");
     }
@@ -214,7 +219,7 @@ fn single_tiles_are_computed_exactly_once() {
     for (m, n) in (1..=132).flat_map(|m| (1..=8).map(move |n| (m, n))) {
         for k in 0..10 {
             let tiles = Tiles { m, n, k };
-            let workers = OneTile::<AlongM>::workers(tiles, 132);
+            let workers = OneTile::<AlongM>::schedule().workers(tiles, 132);
             assert_eq!(workers, m * n);
             for dealt in [
                 alone::<OneTile<AlongM>>(tiles, workers),
@@ -234,8 +239,8 @@ fn single_tiles_are_computed_exactly_once() {
 /// The tiles that each worker's only piece is of.
 fn alone<S: TileScheduler>(tiles: Tiles<u32>, workers: u32) -> HashSet<(u32, u32)> {
     let only = |worker| {
-        let pieces: Vec<_> = S::work(tiles, worker, workers).collect();
-        assert_eq!(pieces.len(), 1, "{} {tiles:?} worker {worker}", S::name());
+        let pieces: Vec<_> = S::schedule().work(tiles, worker, workers).collect();
+        assert_eq!(pieces.len(), 1, "{} {tiles:?} worker {worker}", S::schedule().name());
         assert!(pieces[0].m < tiles.m && pieces[0].n < tiles.n && pieces[0].k_end == tiles.k);
         (pieces[0].m, pieces[0].n)
     };
@@ -256,9 +261,10 @@ fn drawn_tiles_are_computed_once_at_any_speed() {
         for _ in 0..380 {
             let tiles = Tiles { m: 1 + below(17), n: 1 + below(13), k: below(40) };
             let all = tiles.m * tiles.n;
-            let workers = Dynamic::<AlongM>::workers(tiles, slots);
+            let workers = Dynamic::<AlongM>::schedule().workers(tiles, slots);
             // The tile of a number is the first one of the worker that has the number.
-            let tile = |id| Dynamic::<AlongM>::work(tiles, id, all).next().map(|work| (work.m, work.n));
+            let tile =
+                |id| Dynamic::<AlongM>::schedule().work(tiles, id, all).next().map(|work| (work.m, work.n));
             let (mut counter, mut draws, mut computed) = (0, 0, HashSet::new());
             let mut running: Vec<u32> = (0..workers).collect();
             while !running.is_empty() {
@@ -288,8 +294,9 @@ fn division_evens_out_the_last_wave() {
     let count = |work: Box<dyn Iterator<Item = scheduler::Work<u32>>>| -> u32 {
         work.map(|work| work.k_end - work.k_begin).sum()
     };
-    let whole = busiest(&|worker| count(Persistent::<AlongM>::work(tiles, worker, 132)));
-    let even = busiest(&|worker| count(StreamK::<AlongM, Ordered, Remainder>::work(tiles, worker, 132)));
+    let whole = busiest(&|worker| count(Persistent::<AlongM>::schedule().work(tiles, worker, 132)));
+    let even =
+        busiest(&|worker| count(StreamK::<AlongM, Ordered, Remainder>::schedule().work(tiles, worker, 132)));
     // 2048 tiles: 16 waves of 128 k-tiles; evenly 1985.9, and 4 at most for an edge.
     assert_eq!(whole, Some(2048));
     assert!(even.is_some_and(|even| (1986..=1990).contains(&even)), "{even:?}");

@@ -2,11 +2,11 @@
 
 use emulator::Schedule;
 use emulator::{Memory, Options, Program};
-use ptx::abi::Grid;
+use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
 use scheduler::{
     AlongM, AlongN, Atomic, DividedTail, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
-    Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
+    Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles, Work, WorkLoop,
 };
 use typenum::{U1, U2, U3, U8};
 
@@ -39,21 +39,23 @@ fn recorder<S: TileScheduler>(draws: bool) -> Program {
     };
     let function = Function::build(entry, |f: &Builder| {
         let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
-        let device = S::declare(f);
+        let (rule, parameters) = (S::schedule(), S::schedule().declare(f));
         let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
         let counter = draws.then(|| Counter { f, at: f.param("counter"), drawn: f.variable(0) });
         let draw = counter.as_ref().map(|counter| counter as &dyn Draw<'_>);
         let (worker, workers) = (f.special(Special::CtaX), f.special(Special::GridX));
         f.if_(f.elect(), || {
             let count = f.variable(0);
-            S::emit(f, device, tiles, worker, workers, draw, |work| {
+            let mut body = |work: Work<Value<'_, u32>>| {
                 let record = records + (worker * room + count.get()).mul_wide(32);
                 f.store_global(record, 0, [work.m, work.n, work.k_begin, work.k_end]);
                 let none = f.constant(u32::MAX);
                 let split = work.split.map_or([none; 4], |s| [s.unit, s.first, s.last, s.tile]);
                 f.store_global(record, 16, split);
                 count.set(count.get() + 1);
-            });
+            };
+            let parameters = &parameters;
+            rule.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
         });
     });
     Program::new(&function.verify().expect("a legal program"))
@@ -73,20 +75,20 @@ fn agrees<S: TileScheduler>() {
         (7, 1, 13, 5),
     ] {
         let tiles = Tiles { m, n, k };
-        let workers = S::workers(tiles, slots);
+        let workers = S::schedule().workers(tiles, slots);
         let host: Vec<Vec<_>> =
-            (0..workers).map(|worker| S::work(tiles, worker, workers).collect()).collect();
+            (0..workers).map(|worker| S::schedule().work(tiles, worker, workers).collect()).collect();
         let room = host.iter().map(Vec::len).max().unwrap_or(0) + 1;
         let mut memory = Memory::new();
         let unwritten = [0xff; 32];
         let records = memory.upload(&unwritten.repeat(workers as usize * room));
         let room_argument = u32::try_from(room).expect("small");
         let mut arguments = vec![m.into(), n.into(), k.into()];
-        arguments.extend(S::parameters(tiles, workers));
+        arguments.extend(S::schedule().parameters(tiles, workers).into_iter().map(Argument::from));
         arguments.extend([records.into(), room_argument.into()]);
         program
             .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &Options::default())
-            .unwrap_or_else(|failure| panic!("{}: {failure}", S::name()));
+            .unwrap_or_else(|failure| panic!("{}: {failure}", S::schedule().name()));
         for (worker, host) in host.iter().enumerate() {
             let at = |i: usize| memory.read(records + ((worker * room + i) * 32) as u64, 32).expect("inside");
             for (i, work) in host.iter().enumerate() {
@@ -101,14 +103,14 @@ fn agrees<S: TileScheduler>() {
                     record[..bytes],
                     want[..bytes],
                     "{} {tiles:?} worker {worker} piece {i}",
-                    S::name()
+                    S::schedule().name()
                 );
             }
             assert_eq!(
                 at(host.len()),
                 unwritten,
                 "{} {tiles:?} worker {worker}: one piece too many",
-                S::name()
+                S::schedule().name()
             );
         }
     }
@@ -145,13 +147,13 @@ fn draws_each_tile_once<S: TileScheduler>() {
         let mut memory = Memory::new();
         let counter = memory.upload(&[0; 4]);
         for (m, n, k, slots) in [(9, 7, 5, 4), (9, 7, 5, 4), (1, 1, 3, 132), (3, 2, 0, 132), (5, 8, 1, 7)] {
-            let why = format!("{} {m} x {n} x {k} on {slots}, seed {seed}", S::name());
+            let why = format!("{} {m} x {n} x {k} on {slots}, seed {seed}", S::schedule().name());
             let tiles = Tiles { m, n, k };
-            let workers = S::workers(tiles, slots);
+            let workers = S::schedule().workers(tiles, slots);
             let room = m * n * 4 + 1;
             let records = memory.upload(&[0xff; 32].repeat((workers * room) as usize));
             let mut arguments = vec![m.into(), n.into(), k.into()];
-            arguments.extend(S::parameters(tiles, workers));
+            arguments.extend(S::schedule().parameters(tiles, workers).into_iter().map(Argument::from));
             arguments.extend([records.into(), room.into(), counter.into()]);
             let options = Options { schedule, seed, ..Options::default() };
             program
@@ -174,17 +176,17 @@ fn draws_each_tile_once<S: TileScheduler>() {
                     }
                     exists
                 });
-                uneven += usize::from(count.count() != S::work(tiles, worker, workers).count());
+                uneven += usize::from(count.count() != S::schedule().work(tiles, worker, workers).count());
             }
             let once = |(pieces, sums): &(u32, Vec<u32>)| {
                 sums.iter().all(|&count| count == 1)
-                    && (*pieces == 1 || S::REDUCTION.is_some() && (1..=k).contains(pieces))
+                    && (*pieces == 1 || S::FACTS.reduction.is_some() && (1..=k).contains(pieces))
             };
             assert!(computed.iter().all(once), "{why}: {computed:?}");
             assert_eq!(memory.read(counter, 4).expect("inside"), [0; 4], "{why}: the counter");
         }
     }
-    assert!(uneven > 0, "{}: no worker ever took another one's turn", S::name());
+    assert!(uneven > 0, "{}: no worker ever took another one's turn", S::schedule().name());
 }
 
 #[test]
