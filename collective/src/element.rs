@@ -1,218 +1,308 @@
-//! Element types of operands and results, and which of them Hopper multiplies.
+//! Number formats of operands and results: each is described here once, and everything else asks this description.
 //!
-//! Results are any [`Element`]: `f32`, `bf16`, `f16`, and the 8-bit floats [`F8E4M3`] and [`F8E5M2`]. Operands are those
+//! Results are any [`Format`]: `f32`, `bf16`, `f16`, and the 8-bit floats [`F8E4M3`] and [`F8E5M2`]. Operands are those
 //! that [`MultipliesWith`] joins.
 
-mod format;
+mod float;
+
+use core::fmt;
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 use ptx::abi::TensorElement;
 use ptx::inst::{AluOp, Cvt};
-use ptx::{Builder, Scalar, Value, WgmmaTypes};
+use ptx::{Builder, Value, WgmmaTypes};
 
-use format::Format;
+use float::Float;
 
-/// An element that matrices and vectors are made of: how it is rounded, loaded, and stored by pairs.
-pub trait Element: Copy + core::fmt::Debug + 'static {
-    /// Its name in kernel names and on the command line.
-    const NAME: &'static str;
-    /// Width in bits.
-    const BITS: u32;
-    /// What a tensor map calls it.
-    const TENSOR: TensorElement;
-    /// The unit roundoff: the largest relative error of rounding to this type.
-    const UNIT_ROUNDOFF: f64;
-    /// The smallest positive value (subnormal): the absolute error of rounding near zero is half of it.
-    const TINIEST: f64;
-    /// The largest finite value.
-    const LARGEST: f64;
-    /// What is larger becomes the largest; otherwise infinity.
-    const SATURATES: bool;
-
-    /// One element in a register, as it lies in memory.
-    type Memory: Scalar;
-    /// Two neighbouring elements in registers.
-    type Packed<'f>: Copy + core::fmt::Debug;
-
-    /// Widens one stored element on the device.
-    fn widen(value: Value<'_, Self::Memory>) -> Value<'_, f32>;
-
-    /// Rounds two neighbours, the first of them first.
-    fn pack<'f>(f: &'f Builder, pair: [Value<'f, f32>; 2]) -> Self::Packed<'f>;
-
-    /// The two elements of a pair, each to be stored on its own.
-    fn unpack<'f>(f: &'f Builder, packed: Self::Packed<'f>) -> [Value<'f, Self::Memory>; 2];
-
-    /// Stores a pair at `address + offset` bytes of global memory, a multiple of the pair's size.
-    fn store_global<'f>(f: &'f Builder, address: Value<'f, u64>, offset: i32, packed: Self::Packed<'f>);
-
-    /// Stores a pair at `address + offset` bytes of shared memory, a multiple of the pair's size.
-    fn store_shared<'f>(f: &'f Builder, address: Value<'f, u32>, offset: i32, packed: Self::Packed<'f>);
-
-    /// The pair as one matrix element of `stmatrix`, where it has 32 bits.
-    fn word<'f>(f: &'f Builder, packed: Self::Packed<'f>) -> Option<Value<'f, u32>>;
-
-    /// The value of an element's bits.
-    fn decode(bits: u64) -> f64;
-
-    /// The bits of the element nearest to a value, ties to even, with one rounding: what the device stores for a value
-    /// that `f32` has. NaN has the bits of one of the type's NaNs.
-    fn encode(value: f64) -> u64;
+/// A number format that matrices and vectors are made of: how it is rounded, loaded, and stored by pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// IEEE single precision.
+    F32,
+    /// Eight bits of exponent, seven of mantissa.
+    Bf16,
+    /// IEEE half precision.
+    F16,
+    /// Four bits of exponent, three of mantissa, no infinity; what is too large becomes the largest.
+    E4m3,
+    /// Five bits of exponent, two of mantissa; what is too large becomes the largest finite value.
+    E5m2,
 }
 
-macro_rules! halves {
-    ($($ty:ident, $name:literal, $tensor:ident, $format:expr;)*) => {$(
-        impl Element for $ty {
-            const NAME: &'static str = $name;
-            const BITS: u32 = 16;
-            const TENSOR: TensorElement = TensorElement::$tensor;
-            const UNIT_ROUNDOFF: f64 = $format.unit_roundoff();
-            const TINIEST: f64 = $format.tiniest();
-            const LARGEST: f64 = $format.largest();
-            const SATURATES: bool = false;
-            type Memory = Self;
-            type Packed<'f> = Value<'f, u32>;
-
-            fn widen(value: Value<'_, Self>) -> Value<'_, f32> {
-                value.cast()
-            }
-
-            fn pack<'f>(f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Value<'f, u32> {
-                f.pack::<Self>(low, high)
-            }
-
-            fn unpack<'f>(f: &'f Builder, packed: Value<'f, u32>) -> [Value<'f, Self>; 2] {
-                f.unpack(packed)
-            }
-
-            fn store_global<'f>(f: &'f Builder, address: Value<'f, u64>, offset: i32, packed: Value<'f, u32>) {
-                f.store_global(address, offset, [packed]);
-            }
-
-            fn store_shared<'f>(f: &'f Builder, address: Value<'f, u32>, offset: i32, packed: Value<'f, u32>) {
-                f.store_shared(address, offset, [packed]);
-            }
-
-            fn word<'f>(_f: &'f Builder, packed: Value<'f, u32>) -> Option<Value<'f, u32>> {
-                Some(packed)
-            }
-
-            fn decode(bits: u64) -> f64 {
-                $format.decode(bits)
-            }
-
-            fn encode(value: f64) -> u64 {
-                $format.encode(value)
-            }
-        }
-    )*};
-}
-
-halves! {
-    bf16, "bf16", Bf16, Format::BF16;
-    f16, "f16", F16, Format::F16;
+/// A [`Format`] as a type.
+pub trait Element: Copy + fmt::Debug + 'static {
+    /// Which.
+    const FORMAT: Format;
 }
 
 impl Element for f32 {
-    const NAME: &'static str = "f32";
-    const BITS: u32 = 32;
-    const TENSOR: TensorElement = TensorElement::F32;
-    const UNIT_ROUNDOFF: f64 = Format::F32.unit_roundoff();
-    const TINIEST: f64 = Format::F32.tiniest();
-    const LARGEST: f64 = Format::F32.largest();
-    const SATURATES: bool = false;
-    type Memory = Self;
-    type Packed<'f> = [Value<'f, f32>; 2];
+    const FORMAT: Format = Format::F32;
+}
 
-    fn widen(value: Value<'_, Self>) -> Value<'_, f32> {
-        value
+impl Element for bf16 {
+    const FORMAT: Format = Format::Bf16;
+}
+
+impl Element for f16 {
+    const FORMAT: Format = Format::F16;
+}
+
+impl Element for F8E4M3 {
+    const FORMAT: Format = Format::E4m3;
+}
+
+impl Element for F8E5M2 {
+    const FORMAT: Format = Format::E5m2;
+}
+
+/// One element in a register, as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Narrow<'f> {
+    /// [`Format::F32`].
+    F32(Value<'f, f32>),
+    /// [`Format::Bf16`].
+    Bf16(Value<'f, bf16>),
+    /// [`Format::F16`].
+    F16(Value<'f, f16>),
+    /// A float of 8 bits.
+    Byte(Value<'f, u8>),
+}
+
+/// Two neighbouring elements in registers.
+#[derive(Clone, Copy, Debug)]
+pub enum Packed<'f> {
+    /// Two registers.
+    Pair([Value<'f, f32>; 2]),
+    /// Two elements of 16 bits, the first in the low half.
+    Word(Value<'f, u32>),
+    /// Two elements of 8 bits, the first in the low half.
+    Half(Value<'f, u16>),
+}
+
+impl<'f> Packed<'f> {
+    /// The pair as one matrix element of `stmatrix`, where it has 32 bits.
+    pub fn word(self) -> Option<Value<'f, u32>> {
+        match self {
+            Self::Word(word) => Some(word),
+            Self::Pair(_) | Self::Half(_) => None,
+        }
     }
 
-    fn pack<'f>(_f: &'f Builder, pair: [Value<'f, f32>; 2]) -> [Value<'f, f32>; 2] {
-        pair
+    /// Stores the pair at `address + offset` bytes of global memory, a multiple of the pair's size.
+    pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
+        let f = address.builder();
+        match self {
+            Self::Pair(pair) => f.store_global(address, offset, pair),
+            Self::Word(word) => f.store_global(address, offset, [word]),
+            Self::Half(half) => f.store_global(address, offset, [half]),
+        }
     }
 
-    fn unpack<'f>(_f: &'f Builder, packed: [Value<'f, f32>; 2]) -> [Value<'f, f32>; 2] {
-        packed
-    }
-
-    fn store_global<'f>(f: &'f Builder, address: Value<'f, u64>, offset: i32, packed: [Value<'f, f32>; 2]) {
-        f.store_global(address, offset, packed);
-    }
-
-    fn store_shared<'f>(f: &'f Builder, address: Value<'f, u32>, offset: i32, packed: [Value<'f, f32>; 2]) {
-        f.store_shared(address, offset, packed);
-    }
-
-    fn word<'f>(_f: &'f Builder, _packed: [Value<'f, f32>; 2]) -> Option<Value<'f, u32>> {
-        None
-    }
-
-    fn decode(bits: u64) -> f64 {
-        Format::F32.decode(bits)
-    }
-
-    fn encode(value: f64) -> u64 {
-        Format::F32.encode(value)
+    /// Stores the pair at a shared address, a multiple of the pair's size.
+    pub fn store_shared(self, address: Value<'f, u32>) {
+        let f = address.builder();
+        match self {
+            Self::Pair(pair) => f.store_shared(address, 0, pair),
+            Self::Word(word) => f.store_shared(address, 0, [word]),
+            Self::Half(half) => f.store_shared(address, 0, [half]),
+        }
     }
 }
 
-macro_rules! bytes {
-    ($($ty:ident, $name:literal, $e5m2:literal, $format:expr;)*) => {$(
-        impl Element for $ty {
-            const NAME: &'static str = $name;
-            const BITS: u32 = 8;
-            const TENSOR: TensorElement = TensorElement::U8;
-            const UNIT_ROUNDOFF: f64 = $format.unit_roundoff();
-            const TINIEST: f64 = $format.tiniest();
-            const LARGEST: f64 = $format.largest();
-            const SATURATES: bool = true;
-            type Memory = u8;
-            type Packed<'f> = Value<'f, u16>;
+impl<'f> Narrow<'f> {
+    /// Stores the element at `address + offset` bytes of global memory.
+    pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
+        let f = address.builder();
+        match self {
+            Self::F32(value) => f.store_global(address, offset, [value]),
+            Self::Bf16(value) => f.store_global(address, offset, [value]),
+            Self::F16(value) => f.store_global(address, offset, [value]),
+            Self::Byte(value) => f.store_global(address, offset, [value]),
+        }
+    }
+}
 
-            fn widen(value: Value<'_, u8>) -> Value<'_, f32> {
+impl Format {
+    /// Every format.
+    pub const ALL: [Self; 5] = [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2];
+
+    /// Its name in kernel names and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+            Self::E4m3 => "e4m3",
+            Self::E5m2 => "e5m2",
+        }
+    }
+
+    /// The type of a kernel's parameters that stands for it.
+    pub const fn rust_type(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
+            Self::E4m3 => "F8E4M3",
+            Self::E5m2 => "F8E5M2",
+        }
+    }
+
+    /// Width in bits.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::F32 => 32,
+            Self::Bf16 | Self::F16 => 16,
+            Self::E4m3 | Self::E5m2 => 8,
+        }
+    }
+
+    /// Width in bytes.
+    pub const fn bytes(self) -> u32 {
+        self.bits() / 8
+    }
+
+    /// What a tensor map calls it.
+    pub const fn tensor(self) -> TensorElement {
+        match self {
+            Self::F32 => TensorElement::F32,
+            Self::Bf16 => TensorElement::Bf16,
+            Self::F16 => TensorElement::F16,
+            Self::E4m3 | Self::E5m2 => TensorElement::U8,
+        }
+    }
+
+    /// What is larger becomes the largest; otherwise infinity.
+    pub const fn saturates(self) -> bool {
+        match self {
+            Self::E4m3 | Self::E5m2 => true,
+            Self::F32 | Self::Bf16 | Self::F16 => false,
+        }
+    }
+
+    const fn float(self) -> Float {
+        match self {
+            Self::F32 => Float::F32,
+            Self::Bf16 => Float::BF16,
+            Self::F16 => Float::F16,
+            Self::E4m3 => Float::E4M3,
+            Self::E5m2 => Float::E5M2,
+        }
+    }
+
+    /// The unit roundoff: the largest relative error of rounding to it.
+    pub const fn unit_roundoff(self) -> f64 {
+        self.float().unit_roundoff()
+    }
+
+    /// The smallest positive value (subnormal): the absolute error of rounding near zero is half of it.
+    pub const fn tiniest(self) -> f64 {
+        self.float().tiniest()
+    }
+
+    /// The largest finite value.
+    pub const fn largest(self) -> f64 {
+        self.float().largest()
+    }
+
+    /// The value of an element's bits.
+    pub fn decode(self, bits: u64) -> f64 {
+        self.float().decode(bits)
+    }
+
+    /// The bits of the element nearest to a value, ties to even, with one rounding: what the device stores for a value
+    /// that `f32` has. NaN has the bits of one of the format's NaNs.
+    pub fn encode(self, value: f64) -> u64 {
+        self.float().encode(value)
+    }
+
+    /// Loads one element from `address + offset` bytes of global memory.
+    pub fn load<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> Narrow<'f> {
+        match self {
+            Self::F32 => Narrow::F32(f.load_global(address, offset)),
+            Self::Bf16 => Narrow::Bf16(f.load_global(address, offset)),
+            Self::F16 => Narrow::F16(f.load_global(address, offset)),
+            Self::E4m3 | Self::E5m2 => Narrow::Byte(f.load_global(address, offset)),
+        }
+    }
+
+    /// Loads two neighbours from `address + offset` bytes of global memory, a multiple of their size.
+    pub fn load_pair<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> [Narrow<'f>; 2] {
+        match self {
+            Self::F32 => f.load_global_vector(address, offset).map(Narrow::F32),
+            Self::Bf16 => f.load_global_vector(address, offset).map(Narrow::Bf16),
+            Self::F16 => f.load_global_vector(address, offset).map(Narrow::F16),
+            Self::E4m3 | Self::E5m2 => f.load_global_vector(address, offset).map(Narrow::Byte),
+        }
+    }
+
+    /// Loads two neighbours from a shared address, a multiple of their size.
+    pub fn load_shared_pair<'f>(self, f: &'f Builder, address: Value<'f, u32>) -> [Narrow<'f>; 2] {
+        match self {
+            Self::F32 => f.load_shared_vector(address, 0).map(Narrow::F32),
+            Self::Bf16 => f.load_shared_vector(address, 0).map(Narrow::Bf16),
+            Self::F16 => f.load_shared_vector(address, 0).map(Narrow::F16),
+            Self::E4m3 | Self::E5m2 => f.load_shared_vector(address, 0).map(Narrow::Byte),
+        }
+    }
+
+    /// The two elements of 16 bits of a word; wider and narrower ones are in no such word.
+    pub fn of_word<'f>(self, f: &'f Builder, word: Value<'f, u32>) -> Option<[Narrow<'f>; 2]> {
+        match self {
+            Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
+            Self::F16 => Some(f.unpack(word).map(Narrow::F16)),
+            Self::F32 | Self::E4m3 | Self::E5m2 => None,
+        }
+    }
+
+    /// Widens one stored element on the device.
+    pub fn widen(self, element: Narrow<'_>) -> Value<'_, f32> {
+        match element {
+            Narrow::F32(value) => value,
+            Narrow::Bf16(value) => value.cast(),
+            Narrow::F16(value) => value.cast(),
+            Narrow::Byte(value) => {
                 let f = value.builder();
                 let pair = value.cast::<u16>();
-                let wide = f.alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2: $e5m2, relu: false }), &[pair.operand()]);
+                let e5m2 = self == Self::E5m2;
+                let wide = f.alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2, relu: false }), &[pair.operand()]);
                 let [low, _] = f.unpack::<f16>(wide);
                 low.cast()
             }
-
-            fn pack<'f>(f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Value<'f, u16> {
-                f.alu(AluOp::Cvt(Cvt::PackFp8 { e5m2: $e5m2, relu: false }), &[high.operand(), low.operand()])
-            }
-
-            fn unpack<'f>(_f: &'f Builder, packed: Value<'f, u16>) -> [Value<'f, u8>; 2] {
-                [packed.cast(), (packed >> 8).cast()]
-            }
-
-            fn store_global<'f>(f: &'f Builder, address: Value<'f, u64>, offset: i32, packed: Value<'f, u16>) {
-                f.store_global(address, offset, [packed]);
-            }
-
-            fn store_shared<'f>(f: &'f Builder, address: Value<'f, u32>, offset: i32, packed: Value<'f, u16>) {
-                f.store_shared(address, offset, [packed]);
-            }
-
-            fn word<'f>(_f: &'f Builder, _packed: Value<'f, u16>) -> Option<Value<'f, u32>> {
-                None
-            }
-
-            fn decode(bits: u64) -> f64 {
-                $format.decode(bits)
-            }
-
-            fn encode(value: f64) -> u64 {
-                $format.encode(value)
-            }
         }
-    )*};
+    }
+
+    /// Rounds two neighbours, the first of them first.
+    pub fn pack<'f>(self, f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Packed<'f> {
+        let bytes = |e5m2| {
+            let pack = AluOp::Cvt(Cvt::PackFp8 { e5m2, relu: false });
+            Packed::Half(f.alu(pack, &[high.operand(), low.operand()]))
+        };
+        match self {
+            Self::F32 => Packed::Pair([low, high]),
+            Self::Bf16 => Packed::Word(f.pack::<bf16>(low, high)),
+            Self::F16 => Packed::Word(f.pack::<f16>(low, high)),
+            Self::E4m3 => bytes(false),
+            Self::E5m2 => bytes(true),
+        }
+    }
+
+    /// The two elements of a pair, each to be stored on its own.
+    pub fn unpack<'f>(self, f: &'f Builder, packed: Packed<'f>) -> [Narrow<'f>; 2] {
+        match packed {
+            Packed::Pair(pair) => pair.map(Narrow::F32),
+            Packed::Word(word) if self == Self::F16 => f.unpack(word).map(Narrow::F16),
+            Packed::Word(word) => f.unpack(word).map(Narrow::Bf16),
+            Packed::Half(half) => [half.cast(), (half >> 8).cast()].map(Narrow::Byte),
+        }
+    }
 }
 
-bytes! {
-    F8E4M3, "e4m3", false, Format::E4M3;
-    F8E5M2, "e5m2", true, Format::E5M2;
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// Pairs of element types that `wgmma` multiplies into `f32` accumulators.

@@ -11,19 +11,21 @@ mod transposed;
 mod tree;
 
 pub use direct::DirectStore;
-pub use linear::{LinearArguments, LinearCombination};
-pub use sourced::SourcedCombination;
+pub use linear::{Linear, LinearArguments, LinearCombination};
+pub use sourced::{Sourced, SourcedCombination};
 pub(crate) use staging::FIRST_BARRIER;
-pub use store::{Access, Combine, Output, Store, Values};
+pub use store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored, Values, Way};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
-pub use tree::{HasTree, TreeEpilogue};
+pub use tree::{HasTree, TreeEpilogue, Treed};
+
+use core::fmt;
+use std::sync::Arc;
 
 use ptx::Builder;
 use ptx::Value;
 use ptx::abi::Argument;
 
-use crate::element::Element;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::record::RecordDevice;
@@ -42,7 +44,10 @@ pub struct Extent<'f> {
     pub record: Option<RecordDevice<'f>>,
 }
 
-/// A collective epilogue over accumulators of type `f32`.
+/// A collective epilogue as a type: the second role of a kernel.
+///
+/// The type says what a plan needs while it compiles, what the epilogue's arguments are, and gives the value that emits: an
+/// [`EpilogueEmitter`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an epilogue",
     note = "write `LinearCombination<bf16>` for D = alpha * A * B + beta * C in bf16"
@@ -50,22 +55,13 @@ pub struct Extent<'f> {
 pub trait Epilogue: 'static {
     /// Type of the accumulators it takes.
     type Accumulator;
-    /// Type of C and D.
-    type Output: Element;
     /// Its arguments on the host.
     type Arguments;
-    /// Its kernel parameters on the device.
-    type Device<'f>: Copy;
     /// What it asks of the plan.
     const SPEC: EpilogueSpec;
-    /// What D's address, row length and row pitch must be a multiple of, in bytes.
-    const OUTPUT_ALIGNMENT: u64;
 
-    /// An identifier for kernel names.
-    fn name() -> String;
-
-    /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
+    /// The epilogue as a value.
+    fn emitter() -> Arc<dyn EpilogueEmitter>;
 
     /// Whether the arguments are legal for a product of this shape.
     ///
@@ -75,12 +71,24 @@ pub trait Epilogue: 'static {
 
     /// The values of its parameters.
     fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;
+}
 
+/// An epilogue that emits itself.
+pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
+    /// An identifier for kernel names.
+    fn name(&self) -> String;
+
+    /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
+}
+
+/// An epilogue in a kernel: its parameters on the device.
+pub trait DeviceEpilogue<'f> {
     /// Emitted for a consumer warpgroup before it multiplies a piece: starts what [`store`](Self::store) will need.
-    fn begin<'f>(
+    fn begin(
+        &self,
         _f: &'f Builder,
         _plan: &Plan,
-        _device: Self::Device<'f>,
         _extent: Extent<'f>,
         _consumer: Consumer<'f>,
         _piece: Piece<'f>,
@@ -88,15 +96,9 @@ pub trait Epilogue: 'static {
     }
 
     /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
-    fn store<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: Self::Device<'f>,
-        extent: Extent<'f>,
-        fragment: Fragment<'f, Self::Accumulator>,
-    );
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>);
 
-    /// Emitted for a consumer warpgroup behind its last tile: waits for what is still being stored. `thread` is the
+    /// Emitted for a consumer warpgroup after its last tile: waits for what is still being stored. `thread` is the
     /// thread's index in the warpgroup.
-    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>);
+    fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>);
 }

@@ -38,17 +38,19 @@ mod sentence;
 mod tile;
 pub mod tree;
 
-pub use element::{Element, MultipliesWith};
+pub use element::{Element, Format, MultipliesWith, Narrow, Packed};
 pub use epilogue::{
-    Access, Combine, DirectStore, Epilogue, Extent, HasTree, LinearArguments, LinearCombination, Output,
-    SourcedCombination, Store, TmaStore, Transposed, TreeEpilogue, Values,
+    Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Extent, HasTree, Linear,
+    LinearArguments, LinearCombination, Output, Sourced, SourcedCombination, Store, StoreDevice, StoreSpec,
+    Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
 };
 pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use mainloop::{
-    Consumer, CopyWgmma, Finish, Fragment, FragmentPair, FragmentRow, Mainloop, Piece, TmaWgmma,
+    Consumer, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair, FragmentRow, Mainloop,
+    MainloopEmitter, Piece, TensorCopies, ThreadCopies, TmaWgmma,
 };
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MnMajor, Operand, OperandPair, Operands,

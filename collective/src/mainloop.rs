@@ -9,11 +9,13 @@ mod maps;
 mod multiplier;
 mod tma_wgmma;
 
-pub use copy_wgmma::CopyWgmma;
+pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub(crate) use maps::bytes as map_bytes;
-pub use tma_wgmma::TmaWgmma;
+pub use tma_wgmma::{TensorCopies, TmaWgmma};
 
+use core::fmt;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cute_rs::atom::{SwizzleMode, wgmma};
 use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Partition, TiledMma};
@@ -23,8 +25,9 @@ use ptx::{Builder, Number, Scalar, Value, Var};
 use crate::epilogue::FIRST_BARRIER;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
-use crate::plan::{MainloopSpec, Plan};
+use crate::plan::{MainloopSpec, Plan, Producer};
 use crate::record::RecordDevice;
+use multiplier::Multiplier;
 
 /// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
 #[derive(Clone, Copy, Debug)]
@@ -191,9 +194,11 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
 }
 
 /// What becomes of a piece's sums. A mainloop whose tiles may be narrowed emits it for every width, and runs one.
-pub type Finish<'a, 'f, T> = &'a dyn Fn(&Plan, Fragment<'f, T>);
+pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Fragment<'f, f32>);
 
-/// A collective mainloop.
+/// A collective mainloop as a type: the first role of a kernel.
+///
+/// The type says what a plan needs while it compiles, and gives the value that emits: a [`MainloopEmitter`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a mainloop",
     note = "write `TmaWgmma<Operands<A, B>, Tile<M, N, K>, Cooperative<Consumers>>`, or `CopyWgmma` for operands \
@@ -202,61 +207,88 @@ pub type Finish<'a, 'f, T> = &'a dyn Fn(&Plan, Fragment<'f, T>);
 pub trait Mainloop: 'static {
     /// Type of the accumulators, whose default is zero.
     type Accumulator: Number + Default;
-    /// Operand A's element.
-    type A: crate::Element;
-    /// Operand B's element.
-    type B: crate::Element;
     /// What it asks of the plan.
     const SPEC: MainloopSpec;
-    /// Its kernel parameters on the device.
-    type Device<'f>: Copy;
 
+    /// The mainloop as a value.
+    fn emitter() -> Arc<dyn MainloopEmitter>;
+}
+
+/// A mainloop that emits itself.
+pub trait MainloopEmitter: fmt::Debug + Send + Sync {
     /// An identifier for kernel names.
-    fn name() -> String;
+    fn name(&self, spec: &MainloopSpec) -> String;
 
-    /// Declares its kernel parameters, in the order of [`Mainloop::arguments`].
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
+    /// Whether the spec says all of it: a mainloop of this crate.
+    fn is_built_in(&self) -> bool {
+        false
+    }
+
+    /// Declares its kernel parameters, in the order of [`arguments`](Self::arguments).
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f>;
 
     /// The values of its parameters for these operands.
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
+}
 
+/// A mainloop in a kernel: its parameters on the device.
+pub trait DeviceMainloop<'f> {
     /// Emitted for one thread at the start: fetches what copies will need.
-    fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>);
+    fn prefetch(&self, _f: &'f Builder) {}
 
-    /// Emitted for the lanes of a CTA's first warp, behind what global memory is waited for; a barrier follows.
-    fn prepare<'f>(_f: &'f Builder, _plan: &Plan, _device: Self::Device<'f>) {}
+    /// Emitted for the lanes of a CTA's first warp, after what global memory is waited for; a barrier follows.
+    fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
 
-    /// Emitted for the producer, one thread or a warpgroup as [`SPEC`](Self::SPEC) says: copies a piece into stages.
-    fn load<'f>(
+    /// Emitted for the producer, one thread or a warpgroup as [`MainloopSpec::producer`] says: copies a piece into stages.
+    fn load(
+        &self,
         f: &'f Builder,
         plan: &Plan,
-        device: Self::Device<'f>,
         cluster: ClusterPosition<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
     );
 
     /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
-    /// they are.
-    fn multiply<'f>(
+    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::stage`] says.
+    fn multiply(
+        &self,
         f: &'f Builder,
         plan: &Plan,
         consumer: Consumer<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
-        finish: Finish<'_, 'f, Self::Accumulator>,
-    );
+        finish: Finish<'_, 'f>,
+    ) {
+        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece, finish);
+    }
 
-    /// Emitted for every warpgroup where there is no producer: loads a piece and multiplies it. Of `[ring, ahead]` the
-    /// first is the consumers' position, the second that of the thread that fills stages.
-    fn load_and_multiply<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: Self::Device<'f>,
-        consumer: Consumer<'f>,
-        positions: [Position<'f>; 2],
-        piece: Piece<'f>,
-    ) -> Fragment<'f, Self::Accumulator>;
+    /// Emitted for every warpgroup where there is no producer ([`Roles::Unspecialised`](crate::Roles)): loads a piece and
+    /// multiplies it. Of `[ring, ahead]` the first is the consumers' position, the second that of the thread that fills
+    /// stages.
+    ///
+    /// # Panics
+    /// By default: a mainloop with a producer has no use for it.
+    fn load_and_multiply(
+        &self,
+        _f: &'f Builder,
+        _plan: &Plan,
+        _consumer: Consumer<'f>,
+        _positions: [Position<'f>; 2],
+        _piece: Piece<'f>,
+    ) -> Fragment<'f, f32> {
+        unreachable!("a mainloop whose spec has no producer emits `load_and_multiply` itself")
+    }
+}
+
+impl MainloopSpec {
+    /// The mainloop of this crate that a spec describes.
+    pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
+        match self.producer {
+            Producer::Thread => Arc::new(TensorCopies),
+            Producer::Warpgroup => Arc::new(ThreadCopies),
+        }
+    }
 }
 
 /// Who a consumer thread is.

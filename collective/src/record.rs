@@ -2,7 +2,7 @@
 
 use ptx::{Builder, Value};
 
-use crate::element::Element;
+use crate::element::Format;
 use crate::plan::Plan;
 
 /// One product of a launch whose products device memory describes: extents, and where the matrices lie.
@@ -85,9 +85,9 @@ impl<'f> RecordDevice<'f> {
 }
 
 impl<'f> Described<'f> {
-    /// Whether rows of so many elements `T` consist of aligned pairs.
-    pub(crate) fn pairs<T: Element>(self, columns: Value<'f, u32>) -> Value<'f, bool> {
-        let bytes = u64::from(T::BITS / 4);
+    /// Whether rows of so many elements consist of aligned pairs.
+    pub(crate) fn pairs(self, format: Format, columns: Value<'f, u32>) -> Value<'f, bool> {
+        let bytes = u64::from(format.bits() / 4);
         (self.address & (bytes - 1)).equals(0) & (self.pitch & 1u64).equals(0) & (columns & 1u32).equals(0)
     }
 }

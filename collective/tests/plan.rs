@@ -1,7 +1,7 @@
 //! Plans: the numbers of legal configurations, and the reasons of illegal ones.
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, TileNeeds,
+    Arrivals, CachePolicy, EpilogueSpec, Format, MainloopSpec, Plan, PlanError, Producer, Roles, TileNeeds,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
@@ -10,6 +10,8 @@ use ptx::inst::Int8;
 const SIGNED: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false };
 
 const PLAIN: EpilogueSpec = EpilogueSpec {
+    output: Format::Bf16,
+    alignment: 2,
     staged_bits: 0,
     buffers: 0,
     registers: 24,
@@ -22,6 +24,7 @@ const PLAIN: EpilogueSpec = EpilogueSpec {
 
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
     MainloopSpec {
+        formats: [Format::Bf16; 2],
         types: WgmmaTypes::Bf16F32,
         a_major: Major::K,
         b_major: Major::K,
@@ -75,6 +78,8 @@ fn every_plan_keeps_the_hardware_s_rules() {
                     let Ok(plan) = Plan::new(
                         spec,
                         EpilogueSpec {
+                            output: Format::Bf16,
+                            alignment: 16,
                             staged_bits: 16,
                             buffers: 2,
                             registers: 40,
@@ -273,6 +278,8 @@ fn reasons_of_illegal_plans() {
         assert!(error.to_string().contains(words), "{error}");
     }
     let bytes = EpilogueSpec {
+        output: Format::Bf16,
+        alignment: 16,
         staged_bits: 8,
         buffers: 2,
         registers: 24,
@@ -286,6 +293,8 @@ fn reasons_of_illegal_plans() {
     assert_eq!(error, PlanError::StagedRow { n: 24, bits: 8 });
     assert!(error.to_string().contains("24 elements of 8 bits"), "{error}");
     let hungry = EpilogueSpec {
+        output: Format::Bf16,
+        alignment: 16,
         staged_bits: 64,
         buffers: 16,
         registers: 24,

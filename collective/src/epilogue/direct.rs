@@ -4,8 +4,8 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use super::Extent;
-use super::store::{Access, Combine, Output, Store, element_suffix, row_address};
-use crate::element::Element;
+use super::store::{Access, Combine, Output, Store, Stored, Way, row_address};
+use crate::element::{Format, Packed};
 use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
@@ -20,7 +20,8 @@ struct OutputRow<'f> {
 }
 
 impl<'f> OutputRow<'f> {
-    fn new<T: Element>(
+    fn new(
+        format: Format,
         device: DirectDevice<'f>,
         extent: Extent<'f>,
         fragment: &Fragment<'f, f32>,
@@ -32,21 +33,21 @@ impl<'f> OutputRow<'f> {
             let first = fragment.first[1];
             row.column = (first >> halvings) + (row.column - first);
         }
-        let base = row_address::<T>(device.address, device.pitch, &row);
+        let base = row_address(format, device.address, device.pitch, &row);
         Self { base, columns: row.columns_inside(Extent { n: extent.n >> halvings, ..extent }) }
     }
 
     /// Stores two neighbouring columns, the first of them counted from the thread's first.
-    fn store<T: Element>(&self, f: &'f Builder, access: Access, column: u32, packed: T::Packed<'f>) {
+    fn store(&self, format: Format, f: &'f Builder, access: Access, column: u32, packed: Packed<'f>) {
         let inside = |column: u32| self.columns.more_than(column);
-        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let offset = |column: u32| (column * format.bytes()).cast_signed();
         if access.pairs && access.whole {
-            T::store_global(f, self.base, offset(column), packed);
+            packed.store_global(self.base, offset(column));
         } else if access.pairs {
-            f.if_(inside(column), || T::store_global(f, self.base, offset(column), packed));
+            f.if_(inside(column), || packed.store_global(self.base, offset(column)));
         } else {
-            for (column, element) in (column..).zip(T::unpack(f, packed)) {
-                f.if_(inside(column), || f.store_global(self.base, offset(column), [element]));
+            for (column, element) in (column..).zip(format.unpack(f, packed)) {
+                f.if_(inside(column), || element.store_global(self.base, offset(column)));
             }
         }
     }
@@ -66,6 +67,15 @@ pub struct DirectDevice<'f> {
 }
 
 impl<'f> DirectDevice<'f> {
+    /// Declares the kernel parameters.
+    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
+        if plan.form.described() {
+            return Self { address: f.constant(0), pitch: f.constant(0), batch: None };
+        }
+        let [address, pitch] = ["d", "d_pitch"].map(|name| f.param(name));
+        Self { address, pitch, batch: plan.form.outputs().then(|| f.param("d_batch")) }
+    }
+
     /// The output of a group.
     fn of(self, extent: Extent<'f>) -> Self {
         match extent.record {
@@ -84,77 +94,57 @@ impl<'f> DirectDevice<'f> {
     }
 }
 
-impl<T: Element> Store<T> for DirectStore {
-    type Device<'f> = DirectDevice<'f>;
-    const STAGED_BITS: u32 = 0;
-    const BUFFERS: u32 = 0;
-    const ALIGNMENT: u64 = (T::BITS / 8) as u64;
-    const USES_PAIRS: bool = true;
+impl Store for DirectStore {
+    const WAY: Way = Way::Direct;
+}
 
-    fn suffix() -> String {
-        element_suffix::<T>()
+/// The values of the parameters.
+pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
+    if plan.form.described() {
+        return Vec::new();
     }
-
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> DirectDevice<'f> {
-        if plan.form.described() {
-            return DirectDevice { address: f.constant(0), pitch: f.constant(0), batch: None };
-        }
-        let [address, pitch] = ["d", "d_pitch"].map(|name| f.param(name));
-        DirectDevice { address, pitch, batch: plan.form.outputs().then(|| f.param("d_batch")) }
+    let mut parameters = vec![output.address.into(), output.pitch.into()];
+    if plan.form.outputs() {
+        parameters.push((output.batch.stride * u64::from(format.bytes())).into());
     }
+    parameters
+}
 
-    fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        if plan.form.described() {
-            return Vec::new();
-        }
-        let mut parameters = vec![output.address.into(), output.pitch.into()];
-        if plan.form.outputs() {
-            parameters.push((output.batch.stride * u64::from(T::BITS / 8)).into());
-        }
-        parameters
-    }
-
-    fn store<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: DirectDevice<'f>,
-        extent: Extent<'f>,
-        fragment: &Fragment<'f, f32>,
-        access: Access,
-        combine: Combine<'_, 'f>,
-    ) {
-        let device = device.of(extent);
-        let start = fragment.start();
-        let halvings = plan.epilogue.halvings;
-        let output =
-            |row: &FragmentRow<'f, f32>| OutputRow::new::<T>(device, extent, fragment, row, halvings);
-        for (block, _) in (0u32..).zip(&fragment.blocks) {
-            let rows = fragment.rows(start, block);
-            if let Some(pairs_at_once) = combine.pairs_at_once {
-                let outputs: Vec<_> = rows.iter().map(output).collect();
-                let parts = rows.first().map_or(0, |row| row.pairs.len()) >> halvings;
-                for first in (0..parts).step_by(pairs_at_once) {
-                    let part: Vec<_> = rows
-                        .iter()
-                        .map(|row| row.part(first << halvings, pairs_at_once << halvings))
-                        .collect();
-                    for (output, pairs) in outputs.iter().zip((combine.values)(block, &part)) {
-                        for (column, pair) in (first as u32 * 8..).step_by(8).zip(pairs) {
-                            output.store::<T>(f, access, column, T::pack(f, pair));
-                        }
+/// Emitted for a consumer warpgroup: stores its part of a tile.
+pub(super) fn store<'f>(
+    format: Format,
+    f: &'f Builder,
+    plan: &Plan,
+    device: DirectDevice<'f>,
+    &Stored { extent, fragment, access }: &Stored<'_, 'f>,
+    combine: Combine<'_, 'f>,
+) {
+    let device = device.of(extent);
+    let start = fragment.start();
+    let halvings = plan.epilogue.halvings;
+    let output = |row: &FragmentRow<'f, f32>| OutputRow::new(format, device, extent, fragment, row, halvings);
+    for (block, _) in (0u32..).zip(&fragment.blocks) {
+        let rows = fragment.rows(start, block);
+        if let Some(pairs_at_once) = combine.pairs_at_once {
+            let outputs: Vec<_> = rows.iter().map(output).collect();
+            let parts = rows.first().map_or(0, |row| row.pairs.len()) >> halvings;
+            for first in (0..parts).step_by(pairs_at_once) {
+                let part: Vec<_> =
+                    rows.iter().map(|row| row.part(first << halvings, pairs_at_once << halvings)).collect();
+                for (output, pairs) in outputs.iter().zip((combine.values)(block, &part)) {
+                    for (column, pair) in (first as u32 * 8..).step_by(8).zip(pairs) {
+                        output.store(format, f, access, column, format.pack(f, pair));
                     }
                 }
-                continue;
             }
-            for row in rows {
-                let output = output(&row);
-                let values = (combine.values)(block, core::slice::from_ref(&row));
-                for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
-                    output.store::<T>(f, access, pair.column, T::pack(f, values));
-                }
+            continue;
+        }
+        for row in rows {
+            let output = output(&row);
+            let values = (combine.values)(block, core::slice::from_ref(&row));
+            for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
+                output.store(format, f, access, pair.column, format.pack(f, values));
             }
         }
     }
-
-    fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
 }

@@ -1,18 +1,19 @@
 //! D = alpha * acc + beta * C, with either way of storing D.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 
 use super::direct::DirectStore;
-use super::store::{Access, Combine, Output, Store};
+use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::transposed::Line;
-use super::{Epilogue, Extent};
-use crate::element::Element;
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
+use crate::element::{Element, Format};
 use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
-use crate::plan::{EpilogueSpec, Plan, TileNeeds};
+use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{NodeError, Path, Shape};
 
 /// `D = alpha * acc + beta * C` with row-major C and D of type `T`, stored as `S` does it: [`DirectStore`] or
@@ -38,64 +39,59 @@ pub struct LinearArguments {
     pub c_batch: u64,
 }
 
-/// Parameters of [`LinearCombination`] on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct LinearDevice<'f, D> {
-    alpha: Value<'f, f32>,
-    beta: Value<'f, f32>,
-    c: Value<'f, u64>,
-    c_pitch: Value<'f, u64>,
-    c_batch: Option<Value<'f, u64>>,
-    pairs: Value<'f, u32>,
-    d: D,
+impl<T: Element, S: Store> LinearCombination<T, S> {
+    const VALUE: Linear = Linear { store: StoreSpec::of::<S>(T::FORMAT) };
 }
 
-impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
+impl<T: Element, S: Store> Epilogue for LinearCombination<T, S> {
     type Accumulator = f32;
-    type Output = T;
     type Arguments = LinearArguments;
-    type Device<'f> = LinearDevice<'f, S::Device<'f>>;
-    const SPEC: EpilogueSpec = EpilogueSpec {
-        staged_bits: S::STAGED_BITS,
-        buffers: S::BUFFERS,
-        registers: 24,
-        halvings: 0,
-        split: false,
-        needs: TileNeeds::NONE,
-        transposed: S::TRANSPOSED,
-        sourced: false,
-    };
-    const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
+    const SPEC: EpilogueSpec = Self::VALUE.spec();
 
-    fn name() -> String {
-        format!("linear{}", S::suffix())
-    }
-
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
-        let described = plan.form.described().then(|| f.constant(0u64));
-        LinearDevice {
-            alpha: f.param("alpha"),
-            beta: f.param("beta"),
-            c: described.unwrap_or_else(|| f.param("c")),
-            c_pitch: described.unwrap_or_else(|| f.param("c_pitch")),
-            c_batch: plan.form.outputs().then(|| f.param("c_batch")),
-            pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
-            d: S::declare(f, plan),
-        }
+    fn emitter() -> Arc<dyn EpilogueEmitter> {
+        Arc::new(Self::VALUE)
     }
 
     fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
+        Self::VALUE.check(arguments, product)
+    }
+
+    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+        Self::VALUE.parameters(plan, arguments, d)
+    }
+}
+
+/// [`LinearCombination`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Linear {
+    /// How D is stored.
+    pub store: StoreSpec,
+}
+
+impl Linear {
+    /// What it asks of the plan.
+    pub const fn spec(self) -> EpilogueSpec {
+        EpilogueSpec { registers: 24, ..EpilogueSpec::of(self.store) }
+    }
+
+    /// Whether the arguments are legal for a product of this shape.
+    ///
+    /// # Errors
+    /// A C that cannot be, where it is read.
+    pub fn check(self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
         if arguments.beta == 0.0 {
             return Ok(());
         }
         let c = Path::ROOT.then("C");
-        c.check_address::<T>(arguments.c)?;
-        c.check_pitch::<T>(arguments.c_pitch, product.n)
+        c.check_address(self.store.format, arguments.c)?;
+        c.check_pitch(self.store.format, arguments.c_pitch, product.n)
     }
 
-    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+    /// The values of its parameters.
+    pub fn parameters(self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
-        let pair = u64::from(T::BITS / 4);
+        let format = self.store.format;
+        let pair = u64::from(format.bits() / 4);
         let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);
         let pairs = d.n.is_multiple_of(2)
             && even(d.address, d.pitch | d.batch.stride)
@@ -105,32 +101,63 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
         }
         let mut parameters = vec![alpha.into(), beta.into(), c.into(), c_pitch.into()];
         if plan.form.outputs() {
-            parameters.push((c_batch * u64::from(T::BITS / 8)).into());
+            parameters.push((c_batch * u64::from(format.bytes())).into());
         }
         parameters.push(u32::from(pairs).into());
-        parameters.extend(S::parameters(plan, d));
+        parameters.extend(self.store.parameters(plan, d));
         parameters
     }
+}
 
-    fn store<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: Self::Device<'f>,
-        extent: Extent<'f>,
-        fragment: Fragment<'f, f32>,
-    ) {
-        let mut pairs = device.pairs.differs_from(0);
-        let mut device = LinearDevice { c: displaced(device.c, device.c_batch, extent.group), ..device };
+impl EpilogueEmitter for Linear {
+    fn name(&self) -> String {
+        format!("linear{}", self.store.suffix())
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+        let described = plan.form.described().then(|| f.constant(0u64));
+        Box::new(LinearDevice {
+            store: self.store,
+            alpha: f.param("alpha"),
+            beta: f.param("beta"),
+            c: described.unwrap_or_else(|| f.param("c")),
+            c_pitch: described.unwrap_or_else(|| f.param("c_pitch")),
+            c_batch: plan.form.outputs().then(|| f.param("c_batch")),
+            pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
+            d: self.store.declare(f, plan),
+        })
+    }
+}
+
+/// Parameters of [`Linear`] on the device.
+#[derive(Clone, Copy, Debug)]
+struct LinearDevice<'f> {
+    store: StoreSpec,
+    alpha: Value<'f, f32>,
+    beta: Value<'f, f32>,
+    c: Value<'f, u64>,
+    c_pitch: Value<'f, u64>,
+    c_batch: Option<Value<'f, u64>>,
+    pairs: Value<'f, u32>,
+    d: StoreDevice<'f>,
+}
+
+impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        let Self { store: spec, .. } = *self;
+        let mut pairs = self.pairs.differs_from(0);
+        let mut device = LinearDevice { c: displaced(self.c, self.c_batch, extent.group), ..*self };
         if let Some(record) = extent.record {
             // Transposed rows are columns of the caller's.
-            let columns = if S::TRANSPOSED { extent.m } else { extent.n };
+            let columns = if spec.transposed { extent.m } else { extent.n };
             let c = record.c(f);
-            pairs = record.d(f).pairs::<T>(columns) & (c.pairs::<T>(columns) | device.beta.equals(0.0));
+            pairs = record.d(f).pairs(spec.format, columns)
+                & (c.pairs(spec.format, columns) | device.beta.equals(0.0));
             (device.c, device.c_pitch) = (c.address, c.pitch);
         }
         let emit = |source: bool, pairs: bool, copies: bool| {
             let row = |row: &FragmentRow<'f, f32>| {
-                let source = source.then(|| Source::<T>::load::<S>(f, &device, extent, row, pairs));
+                let source = source.then(|| Source::load(f, &device, extent, row, pairs));
                 row.pairs
                     .iter()
                     .enumerate()
@@ -147,97 +174,98 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
                 |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(row).collect::<Vec<_>>();
             let combine = Combine { pairs_at_once: None, values: &values };
             // Rows that copies can store consist of aligned pairs.
-            let pairs = pairs || S::STAGED_BITS > 0 && !copies && plan.form.shares_rows();
+            let pairs = pairs || spec.staged_bits() > 0 && !copies && plan.form.shares_rows();
             let access = Access { pairs, whole: false, copies };
-            S::store(f, plan, device.d, extent, &fragment, access, combine);
+            spec.store(f, plan, device.d, &Stored { extent, fragment: &fragment, access }, combine);
         };
         let store = |copies: bool| {
             f.if_else(
                 device.beta.differs_from(0.0),
                 || {
                     // A transposed C comes element by element, and a staged D is stored by rows.
-                    let depends = f.constant(!(S::TRANSPOSED && S::KEEPS_INSIDE && copies));
+                    let depends = f.constant(!(spec.transposed && spec.keeps_inside() && copies));
                     f.if_else(pairs | !depends, || emit(true, true, copies), || emit(true, false, copies));
                 },
                 || {
-                    let depends = f.constant(S::USES_PAIRS || plan.form.described());
+                    let depends = f.constant(spec.uses_pairs() || plan.form.described());
                     f.if_else(pairs | !depends, || emit(false, true, copies), || emit(false, false, copies));
                 },
             );
         };
-        if S::STAGED_BITS == 0 || S::KEEPS_INSIDE || !plan.form.shares_rows() {
+        if spec.staged_bits() == 0 || spec.keeps_inside() || !plan.form.shares_rows() {
             return store(!plan.form.described());
         }
-        let (begin, size, end) = match S::TRANSPOSED {
+        let (begin, size, end) = match spec.transposed {
             true => (fragment.first[1], plan.mainloop.tile[1], extent.n),
             false => (fragment.first[0], plan.blocks() * 64, extent.m),
         };
         f.if_else((begin + size).at_most(end), || store(true), || store(false));
     }
 
-    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
-        S::finish(f, plan, thread);
+    fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {
+        self.store.finish(f, thread);
     }
 }
 
 /// One row of C in the registers of a thread, zero outside the matrix.
-struct Source<'f, T> {
+struct Source<'f> {
     pairs: Vec<[Var<'f, f32>; 2]>,
-    element: PhantomData<T>,
 }
 
-impl<'f, T: Element> Source<'f, T> {
+impl<'f> Source<'f> {
     /// Starts every load of the row before the first value is used.
-    fn load<S: Store<T>>(
+    fn load(
         f: &'f Builder,
-        device: &LinearDevice<'f, S::Device<'f>>,
+        device: &LinearDevice<'f>,
         extent: Extent<'f>,
         row: &FragmentRow<'f, f32>,
         pairs: bool,
     ) -> Self {
-        if S::TRANSPOSED {
-            return Self::load_transposed(f, [device.c, device.c_pitch], extent, row);
+        let format = device.store.format;
+        if device.store.transposed {
+            return Self::load_transposed(format, f, [device.c, device.c_pitch], extent, row);
         }
-        let base = super::store::row_address::<T>(device.c, device.c_pitch, row);
+        let base = super::store::row_address(format, device.c, device.c_pitch, row);
         let columns = row.columns_inside(extent);
         let load = |column: u32| {
             let values = [f.variable(0.0), f.variable(0.0)];
-            let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+            let offset = |column: u32| (column * format.bytes()).cast_signed();
             if pairs {
                 f.if_(columns.more_than(column), || {
-                    let both = f.load_global_vector::<T::Memory, 2>(base, offset(column));
+                    let both = format.load_pair(f, base, offset(column));
                     for (value, loaded) in values.into_iter().zip(both) {
-                        value.set(T::widen(loaded));
+                        value.set(format.widen(loaded));
                     }
                 });
             } else {
                 for (column, value) in (column..).zip(values) {
                     f.if_(columns.more_than(column), || {
-                        value.set(T::widen(f.load_global::<T::Memory>(base, offset(column))));
+                        value.set(format.widen(format.load(f, base, offset(column))));
                     });
                 }
             }
             values
         };
-        Self { pairs: row.pairs.iter().map(|pair| load(pair.column)).collect(), element: PhantomData }
+        Self { pairs: row.pairs.iter().map(|pair| load(pair.column)).collect() }
     }
 
     /// The same where the row is a column of C.
     fn load_transposed(
+        format: Format,
         f: &'f Builder,
         [c, pitch]: [Value<'f, u64>; 2],
         extent: Extent<'f>,
         row: &FragmentRow<'f, f32>,
     ) -> Self {
-        let line = Line::new::<T>([c, pitch], extent, row);
+        let line = Line::new(format, [c, pitch], extent, row);
         let load = |column: u32| {
             let value = f.variable(0.0);
             f.if_(line.inside(column), || {
-                value.set(T::widen(f.load_global::<T::Memory>(line.address(column), 0)));
+                value.set(format.widen(format.load(f, line.address(column), 0)));
             });
             value
         };
         let pairs = row.pairs.iter().map(|pair| [load(pair.column), load(pair.column + 1)]).collect();
-        Self { pairs, element: PhantomData }
+        Self { pairs }
     }
 }

@@ -2,6 +2,7 @@
 
 use core::cell::RefCell;
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
@@ -9,13 +10,13 @@ use typenum::{U2, Unsigned};
 
 use super::linear::LinearArguments;
 use super::staging::{Staging, Through};
-use super::store::{Combine, Output, Store};
-use super::tma::{TmaDevice, TmaStore};
-use super::{Epilogue, Extent};
-use crate::element::Element;
+use super::store::{Combine, Output, StoreSpec};
+use super::tma::{TmaDevice, TmaStore, drain, fill, matrices};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
+use crate::element::{Element, Format, Packed};
 use crate::form::Batch;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
-use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan, TileNeeds};
+use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
 use crate::tree::{NodeError, Path, Shape};
 
 /// `D = alpha * acc + beta * C` as [`LinearCombination`](super::LinearCombination) with [`TmaStore`] computes it, but C
@@ -42,9 +43,10 @@ use crate::tree::{NodeError, Path, Shape};
 #[derive(Clone, Copy, Debug)]
 pub struct SourcedCombination<T, Buffers = U2>(PhantomData<(T, Buffers)>);
 
-/// Parameters of [`SourcedCombination`] on the device, and what it remembers from tile to tile.
+/// Parameters of [`Sourced`] on the device, and what it remembers from tile to tile.
 #[derive(Clone, Copy, Debug)]
-pub struct SourcedDevice<'f> {
+struct SourcedDevice<'f> {
+    store: StoreSpec,
     alpha: Value<'f, f32>,
     beta: Value<'f, f32>,
     c_map: Value<'f, u64>,
@@ -84,14 +86,15 @@ struct Copies<'f> {
 }
 
 impl<'f> Copies<'f> {
-    fn new<T: Element>(
+    fn new(
+        format: Format,
         f: &'f Builder,
         plan: &Plan,
         [shared, warpgroup]: [Value<'f, u32>; 2],
         c: (Value<'f, u64>, Option<Value<'f, u32>>),
         first: [Value<'f, u32>; 2],
     ) -> Self {
-        let staging = Staging::new::<T>(plan);
+        let staging = Staging::new(format, plan);
         let (count, bytes) = (plan.staging.buffers, plan.staging.buffer_bytes);
         Self {
             f,
@@ -135,48 +138,55 @@ impl<'f> Copies<'f> {
     }
 }
 
+impl<T: Element, B: Unsigned + 'static> SourcedCombination<T, B> {
+    const VALUE: Sourced = Sourced { store: StoreSpec::of::<TmaStore<B>>(T::FORMAT) };
+}
+
 impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
     type Accumulator = f32;
-    type Output = T;
     type Arguments = LinearArguments;
-    type Device<'f> = SourcedDevice<'f>;
-    const SPEC: EpilogueSpec = EpilogueSpec {
-        staged_bits: <TmaStore<B> as Store<T>>::STAGED_BITS,
-        buffers: <TmaStore<B> as Store<T>>::BUFFERS,
-        registers: 24,
-        halvings: 0,
-        split: false,
-        needs: TileNeeds::NONE,
-        transposed: false,
-        sourced: true,
-    };
-    const OUTPUT_ALIGNMENT: u64 = <TmaStore<B> as Store<T>>::ALIGNMENT;
+    const SPEC: EpilogueSpec = Self::VALUE.spec();
 
-    fn name() -> String {
-        format!("sourced{}", <TmaStore<B> as Store<T>>::suffix())
-    }
-
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> SourcedDevice<'f> {
-        SourcedDevice {
-            alpha: f.param("alpha"),
-            beta: f.param("beta"),
-            c_map: f.tensor_map("c_map"),
-            c_step: plan.form.outputs().then(|| f.param("c_step")),
-            d: <TmaStore<B> as Store<T>>::declare(f, plan),
-            odd: f.variable(0u32),
-        }
+    fn emitter() -> Arc<dyn EpilogueEmitter> {
+        Arc::new(Self::VALUE)
     }
 
     fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
+        Self::VALUE.check(arguments, product)
+    }
+
+    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+        Self::VALUE.parameters(plan, arguments, d)
+    }
+}
+
+/// [`SourcedCombination`] as a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sourced {
+    /// How D is stored: through shared memory, in the caller's rows.
+    pub store: StoreSpec,
+}
+
+impl Sourced {
+    /// What it asks of the plan.
+    pub const fn spec(self) -> EpilogueSpec {
+        EpilogueSpec { registers: 24, sourced: true, ..EpilogueSpec::of(self.store) }
+    }
+
+    /// Whether the arguments are legal for a product of this shape.
+    ///
+    /// # Errors
+    /// A C that no tensor copy can bring, where it is read.
+    pub fn check(self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
         let LinearArguments { beta, c, c_pitch, c_batch, .. } = *arguments;
         if beta == 0.0 {
             return Ok(());
         }
-        let path = Path::ROOT.then("C");
-        path.check_address::<T>(c)?;
-        path.check_pitch::<T>(c_pitch, product.n)?;
-        let [pitch, batch] = [c_pitch, c_batch].map(|stride| stride.saturating_mul(u64::from(T::BITS / 8)));
-        let alignment = Self::OUTPUT_ALIGNMENT;
+        let (path, format) = (Path::ROOT.then("C"), self.store.format);
+        path.check_address(format, c)?;
+        path.check_pitch(format, c_pitch, product.n)?;
+        let [pitch, batch] = [c_pitch, c_batch].map(|stride| stride.saturating_mul(format.bytes().into()));
+        let alignment = u64::from(self.store.alignment());
         for (what, value) in [("address", c), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
             if !value.is_multiple_of(alignment) {
                 let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
@@ -186,33 +196,54 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         Ok(())
     }
 
-    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+    /// The values of its parameters.
+    pub fn parameters(self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
         // Where C is not read, the map of D is as good as any.
         let batch = Batch { stride: c_batch, ..d.batch };
         let source = if beta == 0.0 { d } else { Output { address: c, pitch: c_pitch, batch, ..d } };
         let mut parameters = vec![alpha.into(), beta.into()];
-        parameters.extend(<TmaStore<B> as Store<T>>::parameters(plan, source));
+        parameters.extend(self.store.parameters(plan, source));
         if plan.form.outputs() {
             parameters.push(u32::from(source.batch.stride != 0).into());
         }
-        parameters.extend(<TmaStore<B> as Store<T>>::parameters(plan, d));
+        parameters.extend(self.store.parameters(plan, d));
         parameters
     }
+}
 
-    fn begin<'f>(
+impl EpilogueEmitter for Sourced {
+    fn name(&self) -> String {
+        format!("sourced{}", self.store.suffix())
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+        Box::new(SourcedDevice {
+            store: self.store,
+            alpha: f.param("alpha"),
+            beta: f.param("beta"),
+            c_map: f.tensor_map("c_map"),
+            c_step: plan.form.outputs().then(|| f.param("c_step")),
+            d: TmaDevice::declare(f, plan),
+            odd: f.variable(0u32),
+        })
+    }
+}
+
+impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
+    fn begin(
+        &self,
         f: &'f Builder,
         plan: &Plan,
-        device: SourcedDevice<'f>,
         _extent: Extent<'f>,
         consumer: Consumer<'f>,
         piece: Piece<'f>,
     ) {
         let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
-        f.if_(device.reads_c() & consumer.thread.equals(0), || {
+        f.if_(self.reads_c() & consumer.thread.equals(0), || {
             let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];
-            let copies = Copies::new::<T>(f, plan, place, device.source(piece.group), first);
+            let copies = Copies::new(self.store.format, f, plan, place, self.source(piece.group), first);
             // The last tile may still be leaving.
             f.bulk_wait(0, true);
             for part in 0..copies.count {
@@ -221,40 +252,29 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         });
     }
 
-    fn store<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: SourcedDevice<'f>,
-        extent: Extent<'f>,
-        fragment: Fragment<'f, f32>,
-    ) {
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        let format = self.store.format;
         let place = [fragment.shared, fragment.warpgroup];
-        let copies = Copies::new::<T>(f, plan, place, device.source(extent.group), fragment.first);
+        let copies = Copies::new(format, f, plan, place, self.source(extent.group), fragment.first);
         let staging = &copies.staging;
-        let matrices = TmaStore::<B>::matrices::<T>(staging, fragment.thread);
-        let of_lane = matrices.at(0).expect("a buffer is small") * (T::BITS / 8);
-        let copy = |buffer, [row, column]: [Value<'f, u32>; 2]| {
-            extent.tensor_store(f, plan, device.d.map, buffer, [column, row]);
+        let buffer = matrices(format, staging, fragment.thread);
+        let of_lane = buffer.at(0).expect("a buffer is small") * format.bytes();
+        let copy = |address, [row, column]: [Value<'f, u32>; 2]| {
+            extent.tensor_store(f, plan, self.d.map, address, [column, row]);
         };
-        let fill = |buffer, rows: [&[T::Packed<'f>]; 2]| {
-            TmaStore::<B>::fill::<T>(f, &matrices.layout, [of_lane, buffer], rows);
+        let fill = |address, rows: [&[Packed<'f>]; 2]| {
+            fill(format, f, &buffer.layout, [of_lane, address], rows);
         };
         let scaled = |row: &FragmentRow<'f, f32>| {
-            row.pairs.iter().map(|pair| pair.values.map(|v| v * device.alpha)).collect()
+            row.pairs.iter().map(|pair| pair.values.map(|v| v * self.alpha)).collect()
         };
         let without = || {
             let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(scaled).collect();
             let combine = Combine { pairs_at_once: None, values: &values };
-            staging.store::<T>(
-                f,
-                plan,
-                &fragment,
-                combine,
-                &Through { fill: &fill, copy: &copy, partly: None },
-            );
+            staging.store(f, plan, &fragment, combine, &Through { fill: &fill, copy: &copy, partly: None });
         };
         let with = || {
-            let odd = device.odd.get();
+            let odd = self.odd.get();
             // C's pairs of a part, by row.
             let source = RefCell::new([Vec::new(), Vec::new()]);
             let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| {
@@ -264,7 +284,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
                         .iter()
                         .zip(source)
                         .map(|(&[low, high], &[c_low, c_high])| {
-                            [c_low.mul_add(device.beta, low), c_high.mul_add(device.beta, high)]
+                            [c_low.mul_add(self.beta, low), c_high.mul_add(self.beta, high)]
                         })
                         .collect()
                 };
@@ -274,17 +294,16 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
             let (rows, issues) = (staging.rows(plan, &fragment), fragment.thread.equals(0));
             for part in 0..copies.parts {
                 copies.wait(part, odd);
-                let buffer = copies.buffers + part % copies.count * copies.bytes;
+                let address = copies.buffers + part % copies.count * copies.bytes;
                 let pairs = staging.columns as usize / 8;
-                *source.borrow_mut() =
-                    TmaStore::<B>::drain::<T>(f, &matrices.layout, [of_lane, buffer], pairs);
-                if let [upper, lower] = &staging.packed::<T>(f, plan, &rows, part, combine)[..] {
-                    fill(buffer, [upper, lower]);
+                *source.borrow_mut() = drain(format, f, &buffer.layout, [of_lane, address], pairs);
+                if let [upper, lower] = &staging.packed(f, plan, &rows, part, combine)[..] {
+                    fill(address, [upper, lower]);
                 }
                 f.fence_proxy_async(ptx::ProxySpace::Shared);
                 f.barrier_sync(fragment.barrier(), 128);
                 f.if_(issues, || {
-                    copy(buffer, staging.coordinates(fragment.first, part));
+                    copy(address, staging.coordinates(fragment.first, part));
                     f.bulk_commit();
                     if part + copies.count < copies.parts {
                         f.bulk_wait(0, true);
@@ -292,12 +311,12 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
                     }
                 });
             }
-            device.odd.set(odd ^ 1);
+            self.odd.set(odd ^ 1);
         };
-        f.if_else(device.reads_c(), with, without);
+        f.if_else(self.reads_c(), with, without);
     }
 
-    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
-        <TmaStore<B> as Store<T>>::finish(f, plan, thread);
+    fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {
+        self.store.finish(f, thread);
     }
 }

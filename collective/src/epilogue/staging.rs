@@ -6,7 +6,7 @@ use cute_rs::atom::{Major, smem};
 use ptx::{Builder, ProxySpace, Value};
 
 use super::store::Combine;
-use crate::element::Element;
+use crate::element::{Format, Packed};
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{Plan, StagingPlan};
 
@@ -14,9 +14,9 @@ use crate::plan::{Plan, StagingPlan};
 pub(crate) const FIRST_BARRIER: u32 = 1;
 
 /// How a part of a block goes through a buffer.
-pub(super) struct Through<'a, 'f, T: Element> {
+pub(super) struct Through<'a, 'f> {
     /// Emits the stores of the packed pairs of a thread's two rows into the buffer at a shared address.
-    pub(super) fill: Fill<'a, 'f, T>,
+    pub(super) fill: Fill<'a, 'f>,
     /// Emits the copy from there to the output, where the part begins at this row and column.
     pub(super) copy: &'a dyn Fn(Value<'f, u32>, [Value<'f, u32>; 2]),
     /// What becomes of parts that no copy may store whole; `None` where there are none.
@@ -34,7 +34,7 @@ pub(super) struct Partly<'a, 'f> {
 }
 
 /// See [`Through`].
-pub(super) type Fill<'a, 'f, T> = &'a dyn Fn(Value<'f, u32>, [&[<T as Element>::Packed<'f>]; 2]);
+pub(super) type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, [&[Packed<'f>]; 2]);
 
 /// Parts that are computed and stored between two meetings of a warpgroup that has a buffer for each.
 const TOGETHER: usize = 2;
@@ -46,26 +46,27 @@ pub(super) struct Staging {
     copies: TmaTiles,
     /// Columns of a buffer.
     pub(super) columns: u32,
+    format: Format,
 }
 
 impl Staging {
-    pub(super) fn new<T: Element>(plan: &Plan) -> Self {
+    pub(super) fn new(format: Format, plan: &Plan) -> Self {
         let (n, mode) = (plan.output_tile_n(), plan.staging.swizzle);
-        let columns = mode.elements(T::BITS);
+        let columns = mode.elements(format.bits());
         let planned = "the plan has rows of whole 16 bytes";
-        let buffer = smem::tile(Major::K, mode, T::BITS, 64, columns).expect(planned);
-        let copies = TmaTiles::new(Major::K, mode, T::BITS, 64, n).expect(planned);
-        Self { buffer, copies, columns }
+        let buffer = smem::tile(Major::K, mode, format.bits(), 64, columns).expect(planned);
+        let copies = TmaTiles::new(Major::K, mode, format.bits(), 64, n).expect(planned);
+        Self { buffer, copies, columns, format }
     }
 
     /// Emits the stores of a warpgroup's part of a tile, buffer by buffer.
-    pub(super) fn store<'f, T: Element>(
+    pub(super) fn store<'f>(
         &self,
         f: &'f Builder,
         plan: &Plan,
         fragment: &Fragment<'f, f32>,
         combine: Combine<'_, 'f>,
-        through: &Through<'_, 'f, T>,
+        through: &Through<'_, 'f>,
     ) {
         let StagingPlan { buffers, buffer_bytes, .. } = plan.staging;
         let base = self.base(plan, fragment.shared, fragment.warpgroup);
@@ -73,9 +74,9 @@ impl Staging {
 
         let parts = self.parts(plan);
         let rows = self.rows(plan, fragment);
-        let part = |index| self.packed::<T>(f, plan, &rows, index, combine);
+        let part = |index| self.packed(f, plan, &rows, index, combine);
         let buffer = |index: u32| base + index % buffers * buffer_bytes;
-        let fill = |index: u32, packed: Vec<Vec<T::Packed<'f>>>| {
+        let fill = |index: u32, packed: Vec<Vec<Packed<'f>>>| {
             if let [upper, lower] = &packed[..] {
                 (through.fill)(buffer(index), [upper, lower]);
             }
@@ -182,19 +183,19 @@ impl Staging {
     }
 
     /// A part's results, packed, by row.
-    pub(super) fn packed<'f, T: Element>(
+    pub(super) fn packed<'f>(
         &self,
         f: &'f Builder,
         plan: &Plan,
         rows: &[Vec<FragmentRow<'f, f32>>],
         index: u32,
         combine: Combine<'_, 'f>,
-    ) -> Vec<Vec<T::Packed<'f>>> {
+    ) -> Vec<Vec<Packed<'f>>> {
         let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
         let (first, pairs) = ((part.k / 8) as usize, self.columns as usize / 8);
         let halvings = plan.epilogue.halvings;
         let of_part: Vec<_> =
             rows[block as usize].iter().map(|row| row.part(first << halvings, pairs << halvings)).collect();
-        combine.packed::<T>(f, block, &of_part)
+        combine.packed(self.format, f, block, &of_part)
     }
 }

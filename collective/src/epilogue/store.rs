@@ -4,8 +4,10 @@ use cute_rs::atom::SwizzleMode;
 use ptx::abi::{Argument, Promotion, TensorMap};
 use ptx::{Builder, Value};
 
-use super::Extent;
-use crate::element::Element;
+use super::direct::{self, DirectDevice};
+use super::tma::{self, TmaDevice};
+use super::{Extent, transposed};
+use crate::element::{Format, Packed};
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
 use crate::plan::Plan;
@@ -28,15 +30,16 @@ pub struct Output {
 impl Output {
     /// Its tensor map, for boxes of a buffer: its rows are dimension 1, and where there are several, their number is
     /// dimension 2.
-    pub(super) fn tensor_map<T: Element>(
+    pub(super) fn tensor_map(
         self,
+        format: Format,
         plan: &Plan,
         box_dims: [u32; 2],
         swizzle: SwizzleMode,
     ) -> TensorMap {
-        let bytes = u64::from(T::BITS / 8);
+        let bytes = u64::from(format.bytes());
         let mut map = TensorMap {
-            element: T::TENSOR,
+            element: format.tensor(),
             address: self.address,
             dims: vec![self.n.into(), self.m.into()],
             strides: vec![self.pitch * bytes],
@@ -91,14 +94,16 @@ impl core::fmt::Debug for Combine<'_, '_> {
 }
 
 impl<'f> Combine<'_, 'f> {
-    /// The values for rows of a block, packed as elements `T`.
-    pub(super) fn packed<T: Element>(
+    /// The values for rows of a block, packed.
+    pub(super) fn packed(
         self,
+        format: Format,
         f: &'f Builder,
         block: u32,
         rows: &[FragmentRow<'f, f32>],
-    ) -> Vec<Vec<T::Packed<'f>>> {
-        let pack = |pairs: Vec<[Value<'f, f32>; 2]>| pairs.into_iter().map(|pair| T::pack(f, pair)).collect();
+    ) -> Vec<Vec<Packed<'f>>> {
+        let pack =
+            |pairs: Vec<[Value<'f, f32>; 2]>| pairs.into_iter().map(|pair| format.pack(f, pair)).collect();
         match self.pairs_at_once {
             Some(_) => (self.values)(block, rows).into_iter().map(pack).collect(),
             None => rows
@@ -121,63 +126,176 @@ pub struct Access {
     pub copies: bool,
 }
 
-/// A way of storing results as elements `T`.
+/// A way of storing results as a type.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no way of storing `{T}`",
+    message = "`{Self}` is no way of storing results",
     note = "write `DirectStore` (any address) or `TmaStore` (16-byte aligned rows)"
 )]
-pub trait Store<T>: 'static {
-    /// Its kernel parameters on the device.
-    type Device<'f>: Copy;
-    /// Bits of an element that goes through shared memory; 0 where none does.
-    const STAGED_BITS: u32;
-    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
-    const BUFFERS: u32;
-    /// What D's address, row length and row pitch must be a multiple of, in bytes.
-    const ALIGNMENT: u64;
-    /// Whether it is emitted differently where rows consist of aligned pairs.
-    const USES_PAIRS: bool;
+pub trait Store: 'static {
+    /// Which.
+    const WAY: Way;
     /// Whether what it stores is the transpose of D: its rows are D's columns.
     const TRANSPOSED: bool = false;
-    /// Whether it stores tiles with rows of another group behind their own as it does others: what copies may not store, it
-    /// stores otherwise.
-    const KEEPS_INSIDE: bool = false;
+}
 
-    /// What it adds to a kernel's name.
-    fn suffix() -> String;
+/// How a tile comes to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// [`DirectStore`](super::DirectStore).
+    Direct,
+    /// [`TmaStore`](super::TmaStore), through at most so many buffers of a consumer warpgroup.
+    Tma {
+        /// Each of 64 rows of one swizzle width.
+        buffers: u32,
+    },
+}
 
-    /// Declares its kernel parameters.
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
+/// How results are stored, as plain data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StoreSpec {
+    /// D's elements.
+    pub format: Format,
+    /// How they come to memory.
+    pub way: Way,
+    /// Whether what is stored is the transpose of D: its rows are D's columns.
+    pub transposed: bool,
+}
 
-    /// The values of its parameters.
-    fn parameters(plan: &Plan, output: Output) -> Vec<Argument>;
+/// Where results are stored, on the device.
+#[derive(Clone, Copy, Debug)]
+pub enum StoreDevice<'f> {
+    /// Of [`Way::Direct`].
+    Direct(DirectDevice<'f>),
+    /// Of [`Way::Tma`].
+    Tma(TmaDevice<'f>),
+}
+
+impl StoreSpec {
+    /// How `S` stores elements of a format; no buffer to store from stops the build.
+    ///
+    /// # Panics
+    /// While compiling, with the error's sentence.
+    pub(super) const fn of<S: Store>(format: Format) -> Self {
+        assert!(
+            !matches!(S::WAY, Way::Tma { buffers: 0 }),
+            "TmaStore has no buffer to store from: use TmaStore<U1> or more"
+        );
+        Self { format, way: S::WAY, transposed: S::TRANSPOSED }
+    }
+
+    /// Bits of an element that goes through shared memory; 0 where none does.
+    pub const fn staged_bits(self) -> u32 {
+        match self.way {
+            Way::Direct => 0,
+            Way::Tma { .. } => self.format.bits(),
+        }
+    }
+
+    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    pub const fn buffers(self) -> u32 {
+        match self.way {
+            Way::Direct => 0,
+            Way::Tma { buffers } => buffers,
+        }
+    }
+
+    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    pub const fn alignment(self) -> u32 {
+        match self.way {
+            Way::Direct => self.format.bytes(),
+            Way::Tma { .. } => 16,
+        }
+    }
+
+    /// Whether it is emitted differently where rows consist of aligned pairs.
+    pub const fn uses_pairs(self) -> bool {
+        matches!(self.way, Way::Direct)
+    }
+
+    /// Whether it can store a tile whose last rows belong to the next group: what copies may not store, it stores otherwise.
+    pub const fn keeps_inside(self) -> bool {
+        self.transposed && matches!(self.way, Way::Tma { .. })
+    }
+
+    /// What it adds to a kernel's name: results of 16 bits, nothing.
+    pub fn suffix(self) -> String {
+        let transposed = if self.transposed { "_transposed" } else { "" };
+        let way = match self.way {
+            Way::Direct => String::new(),
+            Way::Tma { buffers: 2 } => "_tma".to_owned(),
+            Way::Tma { buffers } => format!("_tma{buffers}"),
+        };
+        let element = if self.format.bits() == 16 { String::new() } else { format!("_{}", self.format) };
+        format!("{transposed}{way}{element}")
+    }
+
+    /// Declares the kernel parameters.
+    pub fn declare<'f>(self, f: &'f Builder, plan: &Plan) -> StoreDevice<'f> {
+        match self.way {
+            Way::Direct => StoreDevice::Direct(DirectDevice::declare(f, plan)),
+            Way::Tma { .. } => StoreDevice::Tma(TmaDevice::declare(f, plan)),
+        }
+    }
+
+    /// The values of the parameters.
+    pub fn parameters(self, plan: &Plan, output: Output) -> Vec<Argument> {
+        match (self.way, self.transposed) {
+            (Way::Direct, _) => direct::parameters(self.format, plan, output),
+            (Way::Tma { .. }, false) => tma::parameters(self.format, plan, output),
+            (Way::Tma { .. }, true) => transposed::parameters(self.format, plan, output),
+        }
+    }
 
     /// Emitted for a consumer warpgroup: stores its part of a tile.
-    fn store<'f>(
+    pub fn store<'f>(
+        self,
         f: &'f Builder,
         plan: &Plan,
-        device: Self::Device<'f>,
-        extent: Extent<'f>,
-        fragment: &Fragment<'f, f32>,
-        access: Access,
+        device: StoreDevice<'f>,
+        tile: &Stored<'_, 'f>,
         combine: Combine<'_, 'f>,
-    );
+    ) {
+        match (device, self.transposed) {
+            (StoreDevice::Direct(device), false) => {
+                direct::store(self.format, f, plan, device, tile, combine)
+            }
+            (StoreDevice::Direct(device), true) => {
+                transposed::store_directly(self.format, f, device, tile, combine)
+            }
+            (StoreDevice::Tma(device), false) => tma::store(self.format, f, plan, device, tile, combine),
+            (StoreDevice::Tma(device), true) => {
+                transposed::store(self.format, f, plan, device, tile, combine)
+            }
+        }
+    }
 
     /// Emitted behind a consumer warpgroup's last tile.
-    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>);
+    pub fn finish(self, f: &Builder, thread: Value<'_, u32>) {
+        match self.way {
+            Way::Direct => {}
+            Way::Tma { .. } => f.if_(thread.equals(0), || f.bulk_wait(0, false)),
+        }
+    }
+}
+
+/// A warpgroup's part of a tile on its way to memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Stored<'a, 'f> {
+    /// The output's extent.
+    pub extent: Extent<'f>,
+    /// The accumulators.
+    pub fragment: &'a Fragment<'f, f32>,
+    /// How memory may be accessed.
+    pub access: Access,
 }
 
 /// Where a row of a thread begins: the address of its first element.
-pub(super) fn row_address<'f, T: Element>(
+pub(super) fn row_address<'f>(
+    format: Format,
     matrix: Value<'f, u64>,
     pitch: Value<'f, u64>,
     row: &FragmentRow<'f, f32>,
 ) -> Value<'f, u64> {
     let element = row.row.cast::<u64>().mul_add(pitch, row.column.cast::<u64>());
-    matrix + element * u64::from(T::BITS / 8)
-}
-
-/// What a type of results adds to a kernel's name: those of 16 bits, nothing.
-pub(super) fn element_suffix<T: Element>() -> String {
-    if T::BITS == 16 { String::new() } else { format!("_{}", T::NAME) }
+    matrix + element * u64::from(format.bytes())
 }

@@ -15,10 +15,10 @@ use typenum::Unsigned;
 use super::Extent;
 use super::direct::{DirectDevice, DirectStore};
 use super::staging::{Partly, Staging, Through};
-use super::store::{Access, Combine, Output, Store};
+use super::store::{Combine, Output, Store, Stored, Way};
 use super::tma::{TmaDevice, TmaStore};
-use crate::element::Element;
-use crate::mainloop::{Fragment, FragmentRow};
+use crate::element::{Format, Packed};
+use crate::mainloop::FragmentRow;
 use crate::plan::Plan;
 use crate::tree::Pair;
 
@@ -54,12 +54,13 @@ pub(super) struct Line<'f> {
 
 impl<'f> Line<'f> {
     /// `matrix` is an address and a pitch in elements.
-    pub(super) fn new<T: Element>(
+    pub(super) fn new(
+        format: Format,
         [address, pitch]: [Value<'f, u64>; 2],
         extent: Extent<'f>,
         row: &FragmentRow<'f, f32>,
     ) -> Self {
-        let bytes = u64::from(T::BITS / 8);
+        let bytes = u64::from(format.bytes());
         let element = row.column.cast::<u64>().mul_add(pitch, row.row.cast::<u64>());
         Self { base: address + element * bytes, pitch: pitch * bytes, rows: row.columns_inside(extent) }
     }
@@ -75,86 +76,71 @@ impl<'f> Line<'f> {
     }
 }
 
-impl<T: Element> Store<T> for Transposed<DirectStore> {
-    type Device<'f> = DirectDevice<'f>;
-    const STAGED_BITS: u32 = 0;
-    const BUFFERS: u32 = 0;
-    const ALIGNMENT: u64 = <DirectStore as Store<T>>::ALIGNMENT;
-    const USES_PAIRS: bool = true;
+impl Store for Transposed<DirectStore> {
+    const WAY: Way = Way::Direct;
     const TRANSPOSED: bool = true;
+}
 
-    fn suffix() -> String {
-        format!("_transposed{}", <DirectStore as Store<T>>::suffix())
-    }
+impl<B: Unsigned + 'static> Store for Transposed<TmaStore<B>> {
+    const WAY: Way = <TmaStore<B> as Store>::WAY;
+    const TRANSPOSED: bool = true;
+}
 
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> DirectDevice<'f> {
-        <DirectStore as Store<T>>::declare(f, plan)
-    }
-
-    fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        <DirectStore as Store<T>>::parameters(plan, output)
-    }
-
-    fn store<'f>(
-        f: &'f Builder,
-        _plan: &Plan,
-        device: DirectDevice<'f>,
-        extent: Extent<'f>,
-        fragment: &Fragment<'f, f32>,
-        access: Access,
-        combine: Combine<'_, 'f>,
-    ) {
-        let matrix = device.place(extent);
-        let odd = fragment.thread >> 2 & 1;
-        let start = fragment.start();
-        let line = |row: &FragmentRow<'f, f32>| {
-            let mut own = row.part(0, 0);
-            if access.pairs {
-                (own.row, own.column) = (row.row - odd, row.column + odd);
+/// Emitted for a consumer warpgroup: stores its part of a tile from registers.
+pub(super) fn store_directly<'f>(
+    format: Format,
+    f: &'f Builder,
+    device: DirectDevice<'f>,
+    &Stored { extent, fragment, access }: &Stored<'_, 'f>,
+    combine: Combine<'_, 'f>,
+) {
+    let matrix = device.place(extent);
+    let odd = fragment.thread >> 2 & 1;
+    let start = fragment.start();
+    let line = |row: &FragmentRow<'f, f32>| {
+        let mut own = row.part(0, 0);
+        if access.pairs {
+            (own.row, own.column) = (row.row - odd, row.column + odd);
+        }
+        Line::new(format, matrix, extent, &own)
+    };
+    let store = |line: &Line<'f>, column: u32, pair: Pair<'f>| {
+        if access.pairs {
+            let packed = format.pack(f, exchange(f, odd, pair));
+            let address = line.address(column);
+            if access.whole {
+                return packed.store_global(address, 0);
             }
-            Line::new::<T>(matrix, extent, &own)
-        };
-        let store = |line: &Line<'f>, column: u32, pair: Pair<'f>| {
-            if access.pairs {
-                let packed = T::pack(f, exchange(f, odd, pair));
-                let address = line.address(column);
-                if access.whole {
-                    return T::store_global(f, address, 0, packed);
+            return f.if_(line.inside(column), || packed.store_global(address, 0));
+        }
+        for (column, element) in (column..).zip(format.unpack(f, format.pack(f, pair))) {
+            let address = line.address(column);
+            f.if_(line.inside(column), || element.store_global(address, 0));
+        }
+    };
+    for (block, _) in (0u32..).zip(&fragment.blocks) {
+        let rows = fragment.rows(start, block);
+        let Some(pairs_at_once) = combine.pairs_at_once else {
+            for row in rows {
+                let line = line(&row);
+                let values = (combine.values)(block, core::slice::from_ref(&row));
+                for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
+                    store(&line, pair.column, values);
                 }
-                return f.if_(line.inside(column), || T::store_global(f, address, 0, packed));
             }
-            for (column, element) in (column..).zip(T::unpack(f, T::pack(f, pair))) {
-                let address = line.address(column);
-                f.if_(line.inside(column), || f.store_global(address, 0, [element]));
-            }
+            continue;
         };
-        for (block, _) in (0u32..).zip(&fragment.blocks) {
-            let rows = fragment.rows(start, block);
-            let Some(pairs_at_once) = combine.pairs_at_once else {
-                for row in rows {
-                    let line = line(&row);
-                    let values = (combine.values)(block, core::slice::from_ref(&row));
-                    for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
-                        store(&line, pair.column, values);
-                    }
-                }
-                continue;
-            };
-            let lines: Vec<_> = rows.iter().map(line).collect();
-            let pairs = rows.first().map_or(0, |row| row.pairs.len());
-            for first in (0..pairs).step_by(pairs_at_once) {
-                let part: Vec<_> = rows.iter().map(|row| row.part(first, pairs_at_once)).collect();
-                for (line, (row, values)) in lines.iter().zip(part.iter().zip((combine.values)(block, &part)))
-                {
-                    for (pair, values) in row.pairs.iter().zip(values) {
-                        store(line, pair.column, values);
-                    }
+        let lines: Vec<_> = rows.iter().map(line).collect();
+        let pairs = rows.first().map_or(0, |row| row.pairs.len());
+        for first in (0..pairs).step_by(pairs_at_once) {
+            let part: Vec<_> = rows.iter().map(|row| row.part(first, pairs_at_once)).collect();
+            for (line, (row, values)) in lines.iter().zip(part.iter().zip((combine.values)(block, &part))) {
+                for (pair, values) in row.pairs.iter().zip(values) {
+                    store(line, pair.column, values);
                 }
             }
         }
     }
-
-    fn finish(_f: &Builder, _plan: &Plan, _thread: Value<'_, u32>) {}
 }
 
 /// Of two lanes that hold the same columns of neighbouring rows, which are neighbours in D's rows, the even one gets both
@@ -170,136 +156,115 @@ const fn swizzle(bits: u32) -> SwizzleMode {
     if bits < 16 { SwizzleMode::B64 } else { SwizzleMode::B128 }
 }
 
-impl<T: Element, B: Unsigned + 'static> Store<T> for Transposed<TmaStore<B>> {
-    type Device<'f> = TmaDevice<'f>;
-    const STAGED_BITS: u32 = T::BITS;
-    const BUFFERS: u32 = <TmaStore<B> as Store<T>>::BUFFERS;
-    const ALIGNMENT: u64 = <TmaStore<B> as Store<T>>::ALIGNMENT;
-    const USES_PAIRS: bool = false;
-    const TRANSPOSED: bool = true;
-    const KEEPS_INSIDE: bool = true;
+/// The values of the parameters of stores through shared memory.
+pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
+    let (swizzle, bits) = (swizzle(format.bits()), format.bits());
+    let box_dims = [swizzle.elements(bits), plan.staging.swizzle.elements(bits)];
+    TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
+}
 
-    fn suffix() -> String {
-        format!("_transposed{}", <TmaStore<B> as Store<T>>::suffix())
+/// Emitted for a consumer warpgroup: stores its part of a tile through shared memory.
+pub(super) fn store<'f>(
+    format: Format,
+    f: &'f Builder,
+    plan: &Plan,
+    device: TmaDevice<'f>,
+    tile: &Stored<'_, 'f>,
+    combine: Combine<'_, 'f>,
+) {
+    let Stored { extent, fragment, access } = *tile;
+    if let Some(device) = device.directly(access) {
+        return store_directly(format, f, device, tile, combine);
     }
-
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> TmaDevice<'f> {
-        <TmaStore<B> as Store<T>>::declare(f, plan)
-    }
-
-    fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
-        let swizzle = swizzle(T::BITS);
-        let box_dims = [swizzle.elements(T::BITS), plan.staging.swizzle.elements(T::BITS)];
-        TmaDevice::parameters::<T>(plan, output, output.tensor_map::<T>(plan, box_dims, swizzle))
-    }
-
-    fn store<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: TmaDevice<'f>,
-        extent: Extent<'f>,
-        fragment: &Fragment<'f, f32>,
-        access: Access,
-        combine: Combine<'_, 'f>,
-    ) {
-        if let Some(device) = device.directly(access) {
-            return <Transposed<DirectStore> as Store<T>>::store(
-                f, plan, device, extent, fragment, access, combine,
-            );
+    let staging = Staging::new(format, plan);
+    let planned = "a buffer has 64 rows, and a multiple of 8 columns";
+    let swizzle = swizzle(format.bits());
+    let buffer = smem::tile(Major::Mn, swizzle, format.bits(), 64, staging.columns).expect(planned);
+    let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * format.bytes();
+    let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
+    // Lines that are longer than the swizzle is wide lie in blocks of as many, which a copy each brings to D.
+    let width = swizzle.elements(format.bits());
+    let copy = |address: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2]| {
+        for (block, skipped) in (0..).zip((0..64).step_by(width as usize)) {
+            let source = address + block * staging.columns * swizzle.bytes();
+            extent.tensor_store(f, plan, device.map, source, [row + skipped, column]);
         }
-        let staging = Staging::new::<T>(plan);
-        let planned = "a buffer has 64 rows, and a multiple of 8 columns";
-        let swizzle = swizzle(T::BITS);
-        let buffer = smem::tile(Major::Mn, swizzle, T::BITS, 64, staging.columns).expect(planned);
-        let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * (T::BITS / 8);
-        let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
-        // Lines that are longer than the swizzle is wide lie in blocks of as many, which a copy each brings to D.
-        let width = swizzle.elements(T::BITS);
-        let copy = |address: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2]| {
-            for (block, skipped) in (0..).zip((0..64).step_by(width as usize)) {
-                let source = address + block * staging.columns * swizzle.bytes();
-                extent.tensor_store(f, plan, device.map, source, [row + skipped, column]);
-            }
-        };
-        // Threads store a line of a buffer, 64 elements, 16 bytes each and beside each other.
-        let output = device.place(extent);
-        let chunks = T::BITS / 2;
-        let by_threads = |address, [row, column]: [Value<'f, u32>; 2], left: Value<'f, u32>| {
-            let Some([d, pitch]) = output else { return };
-            let first = fragment.thread % chunks * (128 / T::BITS);
-            let inside = (row + first).less_than(extent.m);
-            for lines in (0..staging.columns).step_by(128 / chunks as usize) {
-                let line = fragment.thread / chunks + lines;
-                let chunk = address + place([first, line]);
-                f.if_(inside & line.less_than(left), || {
-                    let element = (column + line).cast::<u64>().mul_add(pitch, (row + first).cast());
-                    let values = f.load_shared_vector::<u32, 4>(chunk, 0);
-                    f.store_global(d + element * u64::from(T::BITS / 8), 0, values);
-                });
-            }
-        };
-        let partly = plan.form.shares_rows().then_some(Partly { end: extent.n, store: &by_threads });
-        if T::BITS == 16 {
-            // A lane hands over a column of an 8 x 8 matrix: lanes go through those of matrices beside each other, two or one,
-            // then below each other.
-            let beside = staging.columns.min(16);
-            let of_lane = place([warp * 16 + lane / beside % 2 * 8, lane % beside]);
-            let through = Through {
-                fill: &|address, rows| fill_matrices::<T>(f, &buffer, address + of_lane, rows),
-                copy: &copy,
-                partly,
-            };
-            return staging.store::<T>(f, plan, fragment, combine, &through);
+    };
+    // Threads store a line of a buffer, 64 elements, 16 bytes each and beside each other.
+    let output = device.place(extent);
+    let chunks = format.bits() / 2;
+    let by_threads = |address, [row, column]: [Value<'f, u32>; 2], left: Value<'f, u32>| {
+        let Some([d, pitch]) = output else { return };
+        let first = fragment.thread % chunks * (128 / format.bits());
+        let inside = (row + first).less_than(extent.m);
+        for lines in (0..staging.columns).step_by(128 / chunks as usize) {
+            let line = fragment.thread / chunks + lines;
+            let chunk = address + place([first, line]);
+            f.if_(inside & line.less_than(left), || {
+                let element = (column + line).cast::<u64>().mul_add(pitch, (row + first).cast());
+                let values = f.load_shared_vector::<u32, 4>(chunk, 0);
+                f.store_global(d + element * u64::from(format.bytes()), 0, values);
+            });
         }
-        let odd = lane >> 2 & 1;
-        let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
-            let row = |pairs: Vec<Pair<'f>>| pairs.into_iter().map(|pair| exchange(f, odd, pair)).collect();
-            (combine.values)(block, rows).into_iter().map(row).collect::<Vec<_>>()
-        };
-        let first = [warp * 16 + (lane >> 2) - odd, (lane & 3) * 2 + odd];
-        let of_rows = [0, 8].map(|below| place([first[0] + below, first[1]]));
+    };
+    let partly = plan.form.shares_rows().then_some(Partly { end: extent.n, store: &by_threads });
+    if format.bits() == 16 {
+        // A lane hands over a column of an 8 x 8 matrix: lanes go through those of matrices beside each other, two or one,
+        // then below each other.
+        let beside = staging.columns.min(16);
+        let of_lane = place([warp * 16 + lane / beside % 2 * 8, lane % beside]);
         let through = Through {
-            fill: &|address, rows| fill_pairs::<T>(f, &buffer, of_rows.map(|row| address + row), rows),
+            fill: &|address, rows| fill_matrices(format, f, &buffer, address + of_lane, rows),
             copy: &copy,
             partly,
         };
-        staging.store::<T>(f, plan, fragment, Combine { values: &values, ..combine }, &through);
+        return staging.store(f, plan, fragment, combine, &through);
     }
-
-    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
-        <TmaStore<B> as Store<T>>::finish(f, plan, thread);
-    }
+    let odd = lane >> 2 & 1;
+    let values = |block: u32, rows: &[FragmentRow<'f, f32>]| {
+        let row = |pairs: Vec<Pair<'f>>| pairs.into_iter().map(|pair| exchange(f, odd, pair)).collect();
+        (combine.values)(block, rows).into_iter().map(row).collect::<Vec<_>>()
+    };
+    let first = [warp * 16 + (lane >> 2) - odd, (lane & 3) * 2 + odd];
+    let of_rows = [0, 8].map(|below| place([first[0] + below, first[1]]));
+    let through = Through {
+        fill: &|address, rows| fill_pairs(format, &buffer, of_rows.map(|row| address + row), rows),
+        copy: &copy,
+        partly,
+    };
+    staging.store(f, plan, fragment, Combine { values: &values, ..combine }, &through);
 }
 
 /// Stores pairs of neighbours of a column into a buffer, one below the other in `of_rows`. Eight columns are whole periods of
 /// the swizzle.
-fn fill_pairs<'f, T: Element>(
-    f: &'f Builder,
+fn fill_pairs<'f>(
+    format: Format,
     buffer: &ComposedLayout,
     of_rows: [Value<'f, u32>; 2],
-    rows: [&[T::Packed<'f>]; 2],
+    rows: [&[Packed<'f>]; 2],
 ) {
     for (row, pairs) in of_rows.into_iter().zip(rows) {
         for (column, &pair) in (0i64..).step_by(8).zip(pairs) {
             let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
-            T::store_shared(f, row + offset * (T::BITS / 8), 0, pair);
+            pair.store_shared(row + offset * format.bytes());
         }
     }
 }
 
 /// Stores the packed pairs of a thread's two rows into a buffer, where `of_lane` is the lane's first column. Sixteen
 /// columns are whole periods of the swizzle.
-fn fill_matrices<'f, T: Element>(
+fn fill_matrices<'f>(
+    format: Format,
     f: &'f Builder,
     buffer: &ComposedLayout,
     of_lane: Value<'f, u32>,
-    [upper, lower]: [&[T::Packed<'f>]; 2],
+    [upper, lower]: [&[Packed<'f>]; 2],
 ) {
-    let words = |pairs: &[T::Packed<'f>]| pairs.iter().filter_map(|&pair| T::word(f, pair)).collect();
+    let words = |pairs: &[Packed<'f>]| pairs.iter().filter_map(|pair| pair.word()).collect();
     let (upper, lower): (Vec<_>, Vec<_>) = (words(upper), words(lower));
     for (column, (upper, lower)) in (0i64..).step_by(16).zip(upper.chunks(2).zip(lower.chunks(2))) {
         let offset = u32::try_from(buffer.at_modes(&[0, column])).expect("a buffer is small");
-        let address = of_lane + offset * (T::BITS / 8);
+        let address = of_lane + offset * format.bytes();
         match (upper, lower) {
             ([a, b], [c, d]) => f.store_matrix(address, [*a, *b, *c, *d], true),
             ([a], [b]) => f.store_matrix(address, [*a, *b], true),

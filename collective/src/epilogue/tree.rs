@@ -1,14 +1,16 @@
 //! An epilogue that is a tree.
 
 use core::cell::{Cell, RefCell};
+use core::fmt;
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
 use super::parts::{Order, Parts};
-use super::store::{Access, Combine, Output, Store};
-use super::{Epilogue, Extent};
+use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
 use crate::element::Element;
 use crate::form::Form;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
@@ -26,7 +28,7 @@ use crate::tree::{Declare, EarlyRow, Facts, Node, NodeError, Parameters, Path, S
 /// /// D = alpha * acc + bias, where bias has an element for each column.
 /// type Biased = Compute<Add, (Compute<Multiply, (Scalar, Accumulator)>, RowVector<bf16>)>;
 /// type E = TreeEpilogue<bf16, TmaStore, Biased>;
-/// assert_eq!(E::name(), "add_mul_s_acc_rbf16_tma");
+/// assert_eq!(E::emitter().name(), "add_mul_s_acc_rbf16_tma");
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEpilogue<T, S, X>(PhantomData<(T, S, X)>);
@@ -37,19 +39,8 @@ pub trait HasTree: Epilogue {
     type Tree: Node<Arguments = Self::Arguments>;
 }
 
-impl<T: Element, S: Store<T>, X: Node> HasTree for TreeEpilogue<T, S, X> {
+impl<T: Element, S: Store, X: Node> HasTree for TreeEpilogue<T, S, X> {
     type Tree = X;
-}
-
-/// Parameters of [`TreeEpilogue`] on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct TreeDevice<'f, X, D> {
-    tree: X,
-    /// What is loaded before a tile is multiplied.
-    early: Option<EarlyRow<'f>>,
-    /// All accesses of pairs can be one.
-    pairs: Value<'f, u32>,
-    d: D,
 }
 
 /// Pairs of a row that are computed at a time, where the store does not say.
@@ -65,7 +56,39 @@ const USUAL: u32 = 16;
 /// Registers more, where row vectors are loaded before the tile is multiplied: measured with ptxas, which spilled a fast GELU.
 const MULTIPLYING: u32 = 8;
 
-impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
+impl<T: Element, S: Store, X: Node> TreeEpilogue<T, S, X> {
+    const STORE: StoreSpec = StoreSpec::of::<S>(T::FORMAT);
+}
+
+impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
+    type Accumulator = f32;
+    type Arguments = X::Arguments;
+    const SPEC: EpilogueSpec = match Treed::<X>::spec(Self::STORE) {
+        Ok(spec) => spec,
+        Err(sentence) => panic!("{}", sentence),
+    };
+
+    fn emitter() -> Arc<dyn EpilogueEmitter> {
+        Arc::new(Treed::<X>::new(Self::STORE))
+    }
+
+    fn check(arguments: &X::Arguments, product: Shape) -> Result<(), NodeError> {
+        Treed::<X>::check(arguments, product)
+    }
+
+    fn parameters(plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
+        Treed::<X>::new(Self::STORE).parameters(plan, arguments, d)
+    }
+}
+
+/// [`TreeEpilogue`] with its store as a value.
+pub struct Treed<X> {
+    /// How D is stored.
+    pub store: StoreSpec,
+    tree: PhantomData<fn() -> X>,
+}
+
+impl<X: Node> Treed<X> {
     const HALVINGS: u32 = {
         assert!(
             X::FACTS.free == 0,
@@ -77,76 +100,51 @@ impl<T: Element, S: Store<T>, X: Node> TreeEpilogue<T, S, X> {
         }
     };
 
-    /// Whether registers are left for the row vectors of all the tile, and for so many others.
-    fn ahead(plan: &Plan, others: u32) -> bool {
-        let registers = plan.registers;
-        // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
-        let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
-        let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
-        !S::TRANSPOSED && registers.accumulators + vectors + spare + others <= registers.consumer
+    /// The tree, stored somehow.
+    pub const fn new(store: StoreSpec) -> Self {
+        Self { store, tree: PhantomData }
     }
 
-    /// Pairs that a thread loads of the tree's one row vector before a tile is multiplied; 0 where it loads them behind it.
-    fn early(plan: &Plan) -> usize {
-        let one = X::FACTS.row_vectors == 1 && Self::HALVINGS == 0 && matches!(plan.form, Form::Single);
-        let pairs = if one && plan.mainloop.step == 0 && Self::ahead(plan, MULTIPLYING) {
-            plan.output_tile_n() / 8
-        } else {
-            0
-        };
-        pairs as usize
-    }
-}
-
-impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
-    type Accumulator = f32;
-    type Output = T;
-    type Arguments = X::Arguments;
-    type Device<'f> = TreeDevice<'f, X::Device<'f>, S::Device<'f>>;
-    const SPEC: EpilogueSpec = EpilogueSpec {
-        staged_bits: S::STAGED_BITS,
-        buffers: S::BUFFERS,
-        registers: 32,
-        halvings: Self::HALVINGS,
-        split: X::FACTS.gate_block == Facts::SPLIT,
-        needs: TileNeeds {
-            columns: match X::FACTS.gate_block {
-                0 | 1 => 1,
-                Facts::SPLIT => 16,
-                block => block * 2,
-            },
-            whole: X::FACTS.whole_tiles || X::FACTS.gate_block > 8,
-            single: X::FACTS.whole_tiles,
-            rows: X::FACTS.surveys,
-        },
-        transposed: {
-            assert!(
-                !(S::TRANSPOSED && Self::HALVINGS > 0),
-                "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out"
+    /// What it asks of the plan.
+    ///
+    /// # Errors
+    /// A tree that cannot be stored so, in a sentence.
+    pub const fn spec(store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+        if store.transposed && Self::HALVINGS > 0 {
+            return Err(
+                "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out",
             );
-            assert!(
-                !(S::TRANSPOSED && X::FACTS.whole_tiles),
+        }
+        if store.transposed && X::FACTS.whole_tiles {
+            return Err(
                 "ordered reductions and TopKSoftmax look along the rows of a tile, which are D's columns where the store \
-                 is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out"
+                 is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out",
             );
-            S::TRANSPOSED
-        },
-        sourced: false,
-    };
-    const OUTPUT_ALIGNMENT: u64 = S::ALIGNMENT;
-
-    fn name() -> String {
-        format!("{}{}", X::name(), S::suffix())
+        }
+        Ok(EpilogueSpec {
+            registers: 32,
+            halvings: Self::HALVINGS,
+            split: X::FACTS.gate_block == Facts::SPLIT,
+            needs: TileNeeds {
+                columns: match X::FACTS.gate_block {
+                    0 | 1 => 1,
+                    Facts::SPLIT => 16,
+                    block => block * 2,
+                },
+                whole: X::FACTS.whole_tiles || X::FACTS.gate_block > 8,
+                single: X::FACTS.whole_tiles,
+                rows: X::FACTS.surveys,
+            },
+            ..EpilogueSpec::of(store)
+        })
     }
 
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
-        let mut declare = Declare::ahead(f, Self::early(plan));
-        let tree = X::declare(&mut declare);
-        TreeDevice { tree, early: declare.early(), pairs: f.param("pairs"), d: S::declare(f, plan) }
-    }
-
-    fn check(arguments: &X::Arguments, product: Shape) -> Result<(), NodeError> {
-        if !product.n.is_multiple_of(1 << Self::HALVINGS) {
+    /// Whether the arguments are legal for a product of this shape.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check(arguments: &X::Arguments, product: Shape) -> Result<(), NodeError> {
+        if !product.n.is_multiple_of(1 << Treed::<X>::HALVINGS) {
             let reason =
                 format!("N is {}, a multiple of 2 was needed: the columns are gated in pairs", product.n);
             return Err(Path::ROOT.refuse(reason));
@@ -160,54 +158,104 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
             );
             return Err(Path::ROOT.refuse(reason));
         }
-        X::check(arguments, Shape { n: product.n >> Self::HALVINGS, ..product }, &Path::ROOT)
+        X::check(arguments, Shape { n: product.n >> Treed::<X>::HALVINGS, ..product }, &Path::ROOT)
     }
 
-    fn parameters(plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
+    /// The values of its parameters.
+    pub fn parameters(&self, plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
         let mut parameters = Parameters::default();
         X::parameters(arguments, &mut parameters);
-        let pair_bytes = u64::from(T::BITS / 4);
+        let pair_bytes = u64::from(self.store.format.bits() / 4);
         let pairs = d.n.is_multiple_of(2)
             && d.address.is_multiple_of(pair_bytes)
             && d.pitch.is_multiple_of(2)
             && X::pairs(arguments);
         parameters.push(u32::from(pairs));
-        parameters.values.extend(S::parameters(plan, d));
+        parameters.values.extend(self.store.parameters(plan, d));
         parameters.values
     }
 
-    fn begin<'f>(
+    /// Pairs that a thread loads of the tree's one row vector before a tile is multiplied; 0 where it loads them after it.
+    fn early(&self, plan: &Plan) -> usize {
+        let one = X::FACTS.row_vectors == 1 && Self::HALVINGS == 0 && matches!(plan.form, Form::Single);
+        let early = one && plan.mainloop.step == 0 && ahead::<X>(self.store, plan, MULTIPLYING);
+        let pairs = if early { plan.output_tile_n() / 8 } else { 0 };
+        pairs as usize
+    }
+}
+
+/// Whether registers are left for the row vectors of all the tile, and for so many others.
+fn ahead<X: Node>(store: StoreSpec, plan: &Plan, others: u32) -> bool {
+    let registers = plan.registers;
+    // Beside 128 accumulators there is room for row vectors of all the tile, beside more hardly for a part's.
+    let vectors = X::FACTS.row_vectors * plan.output_tile_n() / 8;
+    let spare = SPARE + X::FACTS.registers.saturating_sub(USUAL);
+    !store.transposed && registers.accumulators + vectors + spare + others <= registers.consumer
+}
+
+impl<X: Node> fmt::Debug for Treed<X> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Treed").field("tree", &X::name()).field("store", &self.store).finish()
+    }
+}
+
+impl<X: Node> EpilogueEmitter for Treed<X> {
+    fn name(&self) -> String {
+        format!("{}{}", X::name(), self.store.suffix())
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+        let mut declare = Declare::ahead(f, self.early(plan));
+        let tree = X::declare(&mut declare);
+        Box::new(TreeDevice::<X> {
+            tree,
+            early: declare.early(),
+            pairs: f.param("pairs"),
+            d: self.store.declare(f, plan),
+            store: self.store,
+        })
+    }
+}
+
+/// Parameters of [`Treed`] on the device.
+struct TreeDevice<'f, X: Node> {
+    store: StoreSpec,
+    tree: X::Device<'f>,
+    /// What is loaded before a tile is multiplied.
+    early: Option<EarlyRow<'f>>,
+    /// All accesses of pairs can be one.
+    pairs: Value<'f, u32>,
+    d: StoreDevice<'f>,
+}
+
+impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
+    fn begin(
+        &self,
         f: &'f Builder,
         plan: &Plan,
-        device: Self::Device<'f>,
         extent: Extent<'f>,
         consumer: Consumer<'f>,
         piece: Piece<'f>,
     ) {
-        let Some(early) = device.early else { return };
+        let Some(early) = self.early else { return };
         let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
         let places = [Some(consumer.thread), Some(consumer.part)];
         let [_, column] = begin(&elements, [piece.m, piece.n], places);
-        let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & device.pairs.differs_from(0);
+        let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);
         early.load(f, column, whole);
     }
 
-    fn store<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: Self::Device<'f>,
-        extent: Extent<'f>,
-        fragment: Fragment<'f, f32>,
-    ) {
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        let halvings = plan.epilogue.halvings;
         let order = Order { gate_block: X::FACTS.gate_block, groups: plan.mainloop.tile[1] / 8 };
         let fragment = Fragment { blocks: order.of(&fragment), ..fragment };
-        let ahead = Self::ahead(plan, 0);
+        let ahead = ahead::<X>(self.store, plan, 0);
         let pairs_at_once = if plan.registers.accumulators > 128 { PAIRS / 2 } else { PAIRS };
-        let step = pairs_at_once << Self::HALVINGS;
+        let step = pairs_at_once << halvings;
         let emit = |whole: bool| {
             let parts = Parts::new(f, plan, extent, &fragment, order, [whole, ahead]);
             let tile = parts.tile;
-            let state = RefCell::new(X::begin(&tile, &device.tree));
+            let state = RefCell::new(X::begin(&tile, &self.tree));
             let surveyed = Cell::new(0);
             let survey = |block: u32, state: &mut X::State<'f>| {
                 let rows = fragment.rows(fragment.start(), block);
@@ -239,22 +287,22 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
                 whole,
                 copies: !plan.form.described() && (whole || !plan.form.shares_rows()),
             };
-            S::store(f, plan, device.d, extent, &fragment, access, combine);
+            self.store.store(f, plan, self.d, &Stored { extent, fragment: &fragment, access }, combine);
             X::end(&tile, &mut state.borrow_mut());
         };
         let [m, n] = fragment.first;
         let (rows, columns) = (plan.blocks() * 64, plan.mainloop.tile[1]);
         let whole = (m + rows).at_most(extent.m) & (n + columns).at_most(extent.n);
-        let mut pairs = device.pairs.differs_from(0);
+        let mut pairs = self.pairs.differs_from(0);
         if let Some(record) = extent.record {
             // Transposed rows are columns of the caller's.
-            let columns = if S::TRANSPOSED { extent.m } else { extent.n };
-            pairs = pairs & record.d(f).pairs::<T>(columns >> Self::HALVINGS);
+            let columns = if self.store.transposed { extent.m } else { extent.n };
+            pairs = pairs & record.d(f).pairs(self.store.format, columns >> halvings);
         }
         f.if_else(whole & pairs, || emit(true), || emit(false));
     }
 
-    fn finish(f: &Builder, plan: &Plan, thread: Value<'_, u32>) {
-        S::finish(f, plan, thread);
+    fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {
+        self.store.finish(f, thread);
     }
 }

@@ -5,17 +5,17 @@
 //! or single elements through registers. What lies outside of the matrix becomes zero.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use cute_rs::ComposedLayout;
 use cute_rs::atom::{Major, smem};
 use ptx::abi::Argument;
 use ptx::{Builder, Special, Value, Var};
 
-use super::multiplier::{Multiplier, Side};
-use super::tma_wgmma::name;
-use super::{Consumer, Finish, Fragment, Mainloop, Piece};
+use super::multiplier::Side;
+use super::{DeviceMainloop, Mainloop, MainloopEmitter, Piece};
 use crate::form::displaced;
-use crate::operand::{Matrix, Operand, OperandPair};
+use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, Producer};
 use crate::record::Described;
@@ -31,7 +31,7 @@ pub struct CopyWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
 /// The operands on the device.
 #[derive(Clone, Copy, Debug)]
-pub struct Sources<'f> {
+struct Sources<'f> {
     a: Source<'f>,
     b: Source<'f>,
     k: Value<'f, u32>,
@@ -109,33 +109,31 @@ const CHUNK: u32 = 16;
 
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R> {
     type Accumulator = f32;
-    type A = <O::A as Operand>::Element;
-    type B = <O::B as Operand>::Element;
-    const SPEC: MainloopSpec = MainloopSpec {
-        types: O::TYPES,
-        a_major: O::A::MAJOR,
-        b_major: O::B::MAJOR,
-        cache: [O::A::CACHE, O::B::CACHE],
-        tile: [T::M, T::N, T::K],
-        step: T::STEP,
-        roles: R::ROLES,
-        producer: Producer::Warpgroup,
-        consumers: R::CONSUMERS,
-        arrivals: R::ARRIVALS,
-        cluster: R::CLUSTER,
-        stages: R::STAGES,
-    };
-    type Device<'f> = Sources<'f>;
+    const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Warpgroup);
 
-    fn name() -> String {
-        name::<O, T, R>("_copied")
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(ThreadCopies)
+    }
+}
+
+/// [`CopyWgmma`] as a value: the plan says the rest.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadCopies;
+
+impl MainloopEmitter for ThreadCopies {
+    fn name(&self, spec: &MainloopSpec) -> String {
+        format!("{}_copied", spec.name())
     }
 
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
+    fn is_built_in(&self) -> bool {
+        true
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
         if plan.form.described() {
             let (wide, narrow) = (f.constant(0), f.constant(0));
             let nowhere = Source { address: wide, pitch: wide, mn: narrow, width: narrow, batch: None };
-            return Sources { a: nowhere, b: nowhere, k: narrow };
+            return Box::new(Sources { a: nowhere, b: nowhere, k: narrow });
         }
         let source = |[address, pitch, mn, width, batch]: [&'static str; 5], batched: bool| Source {
             address: f.param(address),
@@ -145,14 +143,14 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
             batch: batched.then(|| f.param(batch)),
         };
         let [a_batched, b_batched] = plan.operand_batches();
-        Sources {
+        Box::new(Sources {
             a: source(["a", "a_pitch", "a_rows", "a_width", "a_batch"], a_batched),
             b: source(["b", "b_pitch", "b_rows", "b_width", "b_batch"], b_batched),
             k: f.param("k"),
-        }
+        })
     }
 
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         if plan.form.described() {
             return Vec::new();
         }
@@ -166,19 +164,19 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         arguments.push(a.k.into());
         arguments
     }
+}
 
-    fn prefetch<'f>(_f: &'f Builder, _device: Self::Device<'f>) {}
-
-    fn load<'f>(
+impl<'f> DeviceMainloop<'f> for Sources<'f> {
+    fn load(
+        &self,
         f: &'f Builder,
         plan: &Plan,
-        device: Self::Device<'f>,
         _cluster: ClusterPosition<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
     ) {
         let thread = f.special(Special::ThreadX) % 128;
-        let Sources { a, b, k } = device.of(f, plan, piece);
+        let Sources { a, b, k } = self.of(f, plan, piece);
         let a = Copier::new(f, Side::a(plan), a, k, thread);
         let b = Copier::halves(f, Side::b(plan), b, k, thread);
         let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };
@@ -199,28 +197,6 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         });
         f.copy_wait(0);
         f.repeat((piece.k_end - piece.k_begin).min(ahead), |_| behind.publish());
-    }
-
-    fn multiply<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-        finish: Finish<'_, 'f, f32>,
-    ) {
-        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece, finish);
-    }
-
-    fn load_and_multiply<'f>(
-        _f: &'f Builder,
-        _plan: &Plan,
-        _device: Self::Device<'f>,
-        _consumer: Consumer<'f>,
-        _positions: [Position<'f>; 2],
-        _piece: Piece<'f>,
-    ) -> Fragment<'f, f32> {
-        unreachable!("no plan has a producer warpgroup that copies and no producer")
     }
 }
 

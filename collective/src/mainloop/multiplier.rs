@@ -103,7 +103,7 @@ impl<'f, 'p> Multiplier<'f, 'p> {
         consumer: Consumer<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
-        finish: Finish<'_, 'f, f32>,
+        finish: Finish<'_, 'f>,
     ) {
         let [tile_n, step] = [self.plan.mainloop.tile[1], self.plan.mainloop.step];
         consumer.turns.begin();

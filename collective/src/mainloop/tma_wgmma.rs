@@ -1,6 +1,7 @@
 //! The warp-specialised mainloop: tensor copies fill swizzled tiles, `wgmma` reads them through descriptors.
 
 use core::marker::PhantomData;
+use std::sync::Arc;
 
 use cute_rs::atom::Major;
 use cute_rs::atom::tma::{self, TmaTiles};
@@ -10,11 +11,13 @@ use ptx::{Builder, TensorLoad, Value};
 
 use super::maps::OwnMaps;
 use super::multiplier::{Multiplier, Side};
-use super::{Consumer, Finish, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
-use crate::element::Element;
-use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
+use super::{
+    Consumer, DeviceMainloop, Fragment, Mainloop, MainloopEmitter, Piece, tensor_swizzle, unbounded,
+};
+use crate::element::Format;
+use crate::operand::{CachePolicy, Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{Arrivals, MainloopSpec, Plan, Producer, Roles};
+use crate::plan::{MainloopSpec, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 /// Operand pair `O`, tile shape `T`, warp roles `R`.
@@ -28,7 +31,7 @@ pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
 /// The operands' tensor maps on the device.
 #[derive(Clone, Copy, Debug)]
-pub struct TensorMaps<'f> {
+struct TensorMaps<'f> {
     a: OperandMap<'f>,
     b: OperandMap<'f>,
     /// Those that replace them, where device memory says where matrices lie.
@@ -199,95 +202,85 @@ impl OperandTile {
 
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> {
     type Accumulator = f32;
-    type A = <O::A as Operand>::Element;
-    type B = <O::B as Operand>::Element;
-    const SPEC: MainloopSpec = MainloopSpec {
-        types: O::TYPES,
-        a_major: O::A::MAJOR,
-        b_major: O::B::MAJOR,
-        cache: [O::A::CACHE, O::B::CACHE],
-        tile: [T::M, T::N, T::K],
-        step: T::STEP,
-        roles: R::ROLES,
-        producer: Producer::Thread,
-        consumers: R::CONSUMERS,
-        arrivals: R::ARRIVALS,
-        cluster: R::CLUSTER,
-        stages: R::STAGES,
-    };
-    type Device<'f> = TensorMaps<'f>;
+    const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Thread);
 
-    fn name() -> String {
-        name::<O, T, R>("")
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(TensorCopies)
+    }
+}
+
+/// [`TmaWgmma`] as a value: the plan says the rest.
+#[derive(Clone, Copy, Debug)]
+pub struct TensorCopies;
+
+impl MainloopEmitter for TensorCopies {
+    fn name(&self, spec: &MainloopSpec) -> String {
+        spec.name()
     }
 
-    fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f> {
+    fn is_built_in(&self) -> bool {
+        true
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
         let [a, b] = plan.operand_batches();
-        TensorMaps {
+        Box::new(TensorMaps {
             a: OperandMap::declare(f, ["a_map", "a_step"], a),
             b: OperandMap::declare(f, ["b_map", "b_step"], b),
             own: plan.form.described().then(|| OwnMaps::declare(f, plan)),
-        }
+        })
     }
 
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let [a_batched, b_batched] = plan.operand_batches();
-        let mut arguments = OperandMap::arguments(Side::a(plan), Self::A::TENSOR, a, a_batched);
-        arguments.extend(OperandMap::arguments(Side::b(plan), Self::B::TENSOR, b, b_batched));
+        let [a_element, b_element] = plan.mainloop.formats.map(Format::tensor);
+        let mut arguments = OperandMap::arguments(Side::a(plan), a_element, a, a_batched);
+        arguments.extend(OperandMap::arguments(Side::b(plan), b_element, b, b_batched));
         if plan.form.described() {
             arguments.push(a.address.into());
         }
         arguments
     }
+}
 
-    fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>) {
-        if device.own.is_none() {
-            f.prefetch_tensor_map(device.a.address);
-            f.prefetch_tensor_map(device.b.address);
+impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
+    fn prefetch(&self, f: &'f Builder) {
+        if self.own.is_none() {
+            f.prefetch_tensor_map(self.a.address);
+            f.prefetch_tensor_map(self.b.address);
         }
     }
 
-    fn prepare<'f>(f: &'f Builder, plan: &Plan, device: Self::Device<'f>) {
-        if let Some(own) = device.own {
-            own.prepare(f, plan, [device.a.address, device.b.address]);
+    fn prepare(&self, f: &'f Builder, plan: &Plan) {
+        if let Some(own) = self.own {
+            own.prepare(f, plan, [self.a.address, self.b.address]);
         }
     }
 
-    fn load<'f>(
+    fn load(
+        &self,
         f: &'f Builder,
         plan: &Plan,
-        device: Self::Device<'f>,
         cluster: ClusterPosition<'f>,
         ring: Position<'f>,
         piece: Piece<'f>,
     ) {
-        let loader = Loader::new(f, plan, device, cluster, piece, None);
+        let loader = Loader::new(f, plan, *self, cluster, piece, None);
         f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             ring.produce(loader.bytes, |stage| loader.load(stage, k_tile));
         });
     }
 
-    fn multiply<'f>(
+    fn load_and_multiply(
+        &self,
         f: &'f Builder,
         plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-        finish: Finish<'_, 'f, f32>,
-    ) {
-        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece, finish);
-    }
-
-    fn load_and_multiply<'f>(
-        f: &'f Builder,
-        plan: &Plan,
-        device: Self::Device<'f>,
         consumer: Consumer<'f>,
         [ring, ahead]: [Position<'f>; 2],
         piece: Piece<'f>,
     ) -> Fragment<'f, f32> {
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
-        let loader = Loader::new(f, plan, device, ClusterPosition::new(f, plan), piece, Some(loads));
+        let loader = Loader::new(f, plan, *self, ClusterPosition::new(f, plan), piece, Some(loads));
         let multiplier = Multiplier::new(f, plan, consumer.part);
         let fill = |k_tile| ahead.fill(loader.bytes, |stage| loader.load(stage, k_tile));
         let first = (piece.k_end - piece.k_begin).min(plan.stages) + piece.k_begin;
@@ -307,41 +300,6 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         f.if_else(piece.k_begin.less_than(piece.k_end), multiply, || multiplier.clear());
         multiplier.fragment(consumer, piece, plan.mainloop.tile[1])
     }
-}
-
-/// An identifier of a mainloop's parameters; `producer` says what is unusual about who brings operands in.
-pub(super) fn name<O: OperandPair, T: TileShape, R: WarpRoles>(producer: &str) -> String {
-    let letter = |major| match major {
-        Major::K => 'k',
-        Major::Mn => 'm',
-    };
-    let [cluster_m, cluster_n] = R::CLUSTER;
-    let cluster =
-        if [cluster_m, cluster_n] == [1, 1] { String::new() } else { format!("_{cluster_m}x{cluster_n}") };
-    let roles = match R::ROLES {
-        Roles::Cooperative => "coop",
-        Roles::Pingpong => "pingpong",
-        Roles::Unspecialised => "plain",
-    };
-    let step = if T::STEP == 0 { String::new() } else { format!("_by_{}", T::STEP) };
-    let stages = R::STAGES.map_or_else(String::new, |stages| format!("_s{stages}"));
-    let arrivals = match R::ARRIVALS {
-        Arrivals::Warpgroup => "",
-        Arrivals::Warp => "_by_warp",
-        Arrivals::Thread => "_by_thread",
-    };
-    format!(
-        "{}_{}{}{}{}_{}x{}x{}{step}_{roles}{}{cluster}{stages}{arrivals}{producer}",
-        <O::A as Operand>::Element::NAME,
-        letter(O::A::MAJOR),
-        O::A::CACHE.suffix(),
-        letter(O::B::MAJOR),
-        O::B::CACHE.suffix(),
-        T::M,
-        T::N,
-        T::K,
-        R::CONSUMERS
-    )
 }
 
 /// Starts the copies of one piece's operands.

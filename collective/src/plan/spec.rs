@@ -4,7 +4,10 @@ use cute_rs::atom::{Major, smem};
 use ptx::WgmmaTypes;
 use ptx::abi::Promotion;
 
-use crate::operand::CachePolicy;
+use crate::element::{Element, Format};
+use crate::epilogue::StoreSpec;
+use crate::operand::{CachePolicy, Operand, OperandPair};
+use crate::tile::{TileShape, WarpRoles};
 
 /// How the warpgroups of a CTA divide the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +84,8 @@ impl Producer {
 /// What a mainloop asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MainloopSpec {
+    /// Elements of A and of B in memory.
+    pub formats: [Format; 2],
     /// The matrix instruction's types.
     pub types: WgmmaTypes,
     /// A's contiguous direction.
@@ -128,6 +133,10 @@ impl TileNeeds {
 /// What an epilogue asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EpilogueSpec {
+    /// D's elements.
+    pub output: Format,
+    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    pub alignment: u32,
     /// Bits of an output element that goes through shared memory; 0 where none does.
     pub staged_bits: u32,
     /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
@@ -147,6 +156,24 @@ pub struct EpilogueSpec {
     pub sourced: bool,
 }
 
+impl EpilogueSpec {
+    /// That of an epilogue that does nothing but store.
+    pub const fn of(store: StoreSpec) -> Self {
+        Self {
+            output: store.format,
+            alignment: store.alignment(),
+            staged_bits: store.staged_bits(),
+            buffers: store.buffers(),
+            registers: 0,
+            halvings: 0,
+            split: false,
+            needs: TileNeeds::NONE,
+            transposed: store.transposed,
+            sourced: false,
+        }
+    }
+}
+
 /// The most columns of one instruction.
 const MOST_COLUMNS: u32 = 256;
 
@@ -154,6 +181,56 @@ const MOST_COLUMNS: u32 = 256;
 const LARGE_TILE: u32 = 128 * 256;
 
 impl MainloopSpec {
+    /// The spec that types say.
+    pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
+        Self {
+            formats: [<O::A as Operand>::Element::FORMAT, <O::B as Operand>::Element::FORMAT],
+            types: O::TYPES,
+            a_major: O::A::MAJOR,
+            b_major: O::B::MAJOR,
+            cache: [O::A::CACHE, O::B::CACHE],
+            tile: [T::M, T::N, T::K],
+            step: T::STEP,
+            roles: R::ROLES,
+            producer,
+            consumers: R::CONSUMERS,
+            arrivals: R::ARRIVALS,
+            cluster: R::CLUSTER,
+            stages: R::STAGES,
+        }
+    }
+
+    /// An identifier of its numbers, for kernel names.
+    pub(crate) fn name(&self) -> String {
+        let letter = |major| match major {
+            Major::K => 'k',
+            Major::Mn => 'm',
+        };
+        let [a_cache, b_cache] = self.cache.map(CachePolicy::suffix);
+        let cluster = match self.cluster {
+            [1, 1] => String::new(),
+            [m, n] => format!("_{m}x{n}"),
+        };
+        let roles = match self.roles {
+            Roles::Cooperative => "coop",
+            Roles::Pingpong => "pingpong",
+            Roles::Unspecialised => "plain",
+        };
+        let step = if self.step == 0 { String::new() } else { format!("_by_{}", self.step) };
+        let stages = self.stages.map_or_else(String::new, |stages| format!("_s{stages}"));
+        let arrivals = match self.arrivals {
+            Arrivals::Warpgroup => "",
+            Arrivals::Warp => "_by_warp",
+            Arrivals::Thread => "_by_thread",
+        };
+        let ([m, n, k], format) = (self.tile, self.formats[0]);
+        let (a, b) = (letter(self.a_major), letter(self.b_major));
+        format!(
+            "{format}_{a}{a_cache}{b}{b_cache}_{m}x{n}x{k}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            self.consumers
+        )
+    }
+
     /// Warpgroups of a CTA.
     pub const fn warpgroups(&self) -> u32 {
         match self.roles {

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::element::Element;
+use crate::element::Format;
 
 /// The extents of a node's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,12 +33,12 @@ impl Path<'_> {
         NodeError { node: self.to_string(), problem }
     }
 
-    /// Whether an address can be a device address of elements `T`.
+    /// Whether an address can be a device address of elements of a format.
     ///
     /// # Errors
     /// A null pointer, or an address that cuts elements in two.
-    pub fn check_address<T: Element>(&self, address: u64) -> Result<(), NodeError> {
-        let alignment = u64::from(T::BITS / 8);
+    pub fn check_address(&self, format: Format, address: u64) -> Result<(), NodeError> {
+        let alignment = u64::from(format.bytes());
         if address == 0 {
             return Err(self.error(NodeProblem::Null));
         }
@@ -63,8 +63,8 @@ impl Path<'_> {
     ///
     /// # Errors
     /// Rows that overlap, or that lie 2^40 bytes from each other.
-    pub fn check_pitch<T: Element>(&self, pitch: u64, columns: u32) -> Result<(), NodeError> {
-        if pitch < u64::from(columns) || pitch.saturating_mul(u64::from(T::BITS / 8)) >= 1 << 40 {
+    pub fn check_pitch(&self, format: Format, pitch: u64, columns: u32) -> Result<(), NodeError> {
+        if pitch < u64::from(columns) || pitch.saturating_mul(u64::from(format.bytes())) >= 1 << 40 {
             return Err(self.error(NodeProblem::Pitch { pitch, needed: columns }));
         }
         Ok(())

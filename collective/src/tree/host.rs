@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Bounded, Reduce, Shape};
-use crate::element::Element;
+use crate::element::Format;
 
 /// Device memory as the host sees it.
 pub trait Memory {
@@ -14,64 +14,59 @@ pub trait Memory {
 /// An element that a tree writes: to D, or beside it.
 #[derive(Clone, Copy, Debug)]
 pub struct Written {
-    bytes: u32,
-    decode: fn(u64) -> f64,
-    roundoff: f64,
-    tiniest: f64,
-    largest: f64,
-    saturates: bool,
-    /// What it is before it is rounded to its type.
+    format: Format,
+    /// The bound is that of the value alone.
+    unrounded: bool,
+    /// What it is before it is rounded to its format.
     pub value: Bounded,
 }
 
 impl Written {
-    /// An element of type `T`.
-    pub fn new<T: Element>(value: Bounded) -> Self {
-        Self {
-            bytes: T::BITS / 8,
-            decode: T::decode,
-            roundoff: T::UNIT_ROUNDOFF,
-            tiniest: T::TINIEST,
-            largest: T::LARGEST,
-            saturates: T::SATURATES,
-            value,
-        }
+    /// An element of some format.
+    pub fn new(format: Format, value: Bounded) -> Self {
+        Self { format, unrounded: false, value }
     }
 
-    /// An `f32`.
+    /// An `f32`, which nothing rounds once more.
     pub fn single(value: Bounded) -> Self {
-        Self { roundoff: 0.0, tiniest: 0.0, ..Self::new::<f32>(value) }
+        Self { format: Format::F32, unrounded: true, value }
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> u32 {
-        self.bytes
+        self.format.bytes()
     }
 
     /// The value of an element's bits.
     pub fn decode(&self, bits: u64) -> f64 {
-        (self.decode)(bits)
+        self.format.decode(bits)
+    }
+
+    fn roundoff(&self) -> f64 {
+        if self.unrounded { 0.0 } else { self.format.unit_roundoff() }
     }
 
     /// The largest distance of a correct element from the value.
     pub fn bound(&self) -> f64 {
         let Bounded { value, error } = self.value;
-        error + self.roundoff * (value.abs() + error) + self.tiniest / 2.0
+        let tiniest = if self.unrounded { 0.0 } else { self.format.tiniest() };
+        error + self.roundoff() * (value.abs() + error) + tiniest / 2.0
     }
 
     /// Whether an element with these bits is correct. Where the value is NaN it must be NaN; where it may be beyond the
-    /// type's largest, infinity will do, or the largest itself where the type saturates.
+    /// format's largest, infinity will do, or the largest itself where the format saturates.
     pub fn admits(&self, bits: u64) -> bool {
         let (got, Bounded { value, error }) = (self.decode(bits), self.value);
+        let largest = self.format.largest();
         if value.is_nan() {
             return got.is_nan();
         }
-        if self.saturates {
-            let nearest = value.clamp(-self.largest, self.largest);
+        if self.format.saturates() {
+            let nearest = value.clamp(-largest, largest);
             return (got - nearest).abs() <= self.bound();
         }
         if got.is_infinite() {
-            let beyond = value.abs() + error >= self.largest * (1.0 - self.roundoff);
+            let beyond = value.abs() + error >= largest * (1.0 - self.roundoff());
             return beyond && got.signum() == value.signum();
         }
         got == value || (got - value).abs() <= self.bound()
@@ -132,9 +127,9 @@ impl<'a> Host<'a> {
     }
 
     /// An element in device memory; NaN where there is none.
-    pub fn read<T: Element>(&self, address: u64) -> Bounded {
-        let bits = self.memory.read(address + self.displacement, T::BITS / 8);
-        Bounded::exact(bits.map_or(f64::NAN, |bits| T::decode(bits)))
+    pub fn read(&self, format: Format, address: u64) -> Bounded {
+        let bits = self.memory.read(address + self.displacement, format.bytes());
+        Bounded::exact(bits.map_or(f64::NAN, |bits| format.decode(bits)))
     }
 
     /// Remembers an element whose value is reduced to the `f32` at an address.
@@ -145,7 +140,7 @@ impl<'a> Host<'a> {
     /// All that has been written, reductions among it.
     pub fn finish(mut self) -> BTreeMap<u64, Written> {
         for (address, (combine, elements)) in core::mem::take(&mut self.reduced) {
-            let before = self.memory.read(address, 4).map_or(f64::NAN, f32::decode);
+            let before = self.memory.read(address, 4).map_or(f64::NAN, |bits| Format::F32.decode(bits));
             let elements: Vec<Bounded> = elements.into_values().collect();
             self.written.insert(address, Written::single(combine(before, &elements)));
         }
@@ -153,8 +148,8 @@ impl<'a> Host<'a> {
     }
 
     /// Remembers an element that the tree writes.
-    pub fn write<T: Element>(&mut self, address: u64, value: Bounded) {
-        self.note_written(address, Written::new::<T>(value));
+    pub fn write(&mut self, format: Format, address: u64, value: Bounded) {
+        self.note_written(address, Written::new(format, value));
     }
 
     // What follows is of no type of the tree's: it is compiled here, once, and not with each tree.

@@ -162,11 +162,11 @@ impl<T: Element> Node for ScalarPointer<T> {
     const FACTS: Facts = Facts::LEAF;
 
     fn name() -> String {
-        format!("p{}", T::NAME)
+        format!("p{}", T::FORMAT.name())
     }
 
     fn check(address: &u64, _shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address::<T>(*address)
+        path.check_address(T::FORMAT, *address)
     }
 
     fn pairs(_address: &u64) -> bool {
@@ -182,7 +182,7 @@ impl<T: Element> Node for ScalarPointer<T> {
     }
 
     fn begin<'f>(tile: &Visit<'f>, device: &Value<'f, u64>) -> Value<'f, f32> {
-        T::widen(tile.f.load_global(tile.place(*device), 0))
+        T::FORMAT.widen(T::FORMAT.load(tile.f, tile.place(*device), 0))
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
@@ -196,6 +196,6 @@ impl<T: Element> Node for ScalarPointer<T> {
     fn end<'f>(_tile: &Visit<'f>, _state: &mut Value<'f, f32>) {}
 
     fn evaluate(host: &mut Host<'_>, address: &u64, _at: [u32; 2]) -> Bounded {
-        host.read::<T>(*address)
+        host.read(T::FORMAT, *address)
     }
 }

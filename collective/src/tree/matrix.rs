@@ -7,7 +7,7 @@ use ptx::{Value, Var};
 use typenum::Unsigned;
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
-use crate::element::Element;
+use crate::element::{Element, Format, Narrow};
 
 /// A row-major matrix of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,16 +20,16 @@ pub struct MatrixArgument {
 
 impl MatrixArgument {
     fn check<T: Element>(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address::<T>(self.address)?;
-        path.check_pitch::<T>(self.pitch, shape.n)
+        path.check_address(T::FORMAT, self.address)?;
+        path.check_pitch(T::FORMAT, self.pitch, shape.n)
     }
 
     fn pairs<T: Element>(&self) -> bool {
-        self.address.is_multiple_of(u64::from(T::BITS / 4)) && self.pitch.is_multiple_of(2)
+        self.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4)) && self.pitch.is_multiple_of(2)
     }
 
     fn element<T: Element>(&self, [row, column]: [u32; 2]) -> u64 {
-        self.address + (u64::from(row) * self.pitch + u64::from(column)) * u64::from(T::BITS / 8)
+        self.address + (u64::from(row) * self.pitch + u64::from(column)) * u64::from(T::FORMAT.bytes())
     }
 }
 
@@ -53,23 +53,23 @@ impl<'f> MatrixDevice<'f> {
     /// Where the thread's elements of a row begin.
     fn row<T: Element>(&self, part: &Part<'f>, row: usize) -> Value<'f, u64> {
         let element = part.rows[row].row.cast::<u64>().mul_add(self.pitch, part.column.cast::<u64>());
-        self.address + element * u64::from(T::BITS / 8)
+        self.address + element * u64::from(T::FORMAT.bytes())
     }
 
     /// Starts the loads of all pairs of all rows of a part.
-    fn load<T: Element>(&self, part: &Part<'f>) -> Vec<Vec<Loaded<'f, T>>> {
+    fn load<T: Element>(&self, part: &Part<'f>) -> Vec<Vec<Loaded<'f>>> {
         let f = part.tile.f;
-        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let offset = |column: u32| (column * T::FORMAT.bytes()).cast_signed();
         let load_row = |row: usize| {
             let base = self.row::<T>(part, row);
             let load = |&column: &u32| {
                 if part.tile.whole {
-                    return Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base, offset(column)));
+                    return Loaded::Narrow(T::FORMAT.load_pair(f, base, offset(column)));
                 }
                 let values = [f.variable(0.0), f.variable(0.0)];
                 for (column, value) in (column..).zip(values) {
                     part.if_inside(row, column, || {
-                        value.set(T::widen(f.load_global::<T::Memory>(base, offset(column))));
+                        value.set(T::FORMAT.widen(T::FORMAT.load(f, base, offset(column))));
                     });
                 }
                 Loaded::Wide(values)
@@ -82,15 +82,15 @@ impl<'f> MatrixDevice<'f> {
 
 /// A pair of elements of a matrix: as they lie in memory, or widened.
 #[derive(Clone, Copy, Debug)]
-enum Loaded<'f, T: Element> {
-    Narrow([Value<'f, T::Memory>; 2]),
+enum Loaded<'f> {
+    Narrow([Narrow<'f>; 2]),
     Wide([Var<'f, f32>; 2]),
 }
 
-impl<'f, T: Element> Loaded<'f, T> {
-    fn widen(self) -> Pair<'f> {
+impl<'f> Loaded<'f> {
+    fn widen(self, format: Format) -> Pair<'f> {
         match self {
-            Self::Narrow(values) => values.map(T::widen),
+            Self::Narrow(values) => values.map(|value| format.widen(value)),
             Self::Wide(values) => values.map(Var::get),
         }
     }
@@ -98,10 +98,10 @@ impl<'f, T: Element> Loaded<'f, T> {
 
 /// What a matrix remembers of a part.
 #[derive(Debug)]
-pub struct LoadState<'f, T: Element> {
+pub struct LoadState<'f> {
     matrix: MatrixDevice<'f>,
     /// By row and pair.
-    loaded: Vec<Vec<Loaded<'f, T>>>,
+    loaded: Vec<Vec<Loaded<'f>>>,
 }
 
 /// A matrix of D's shape that is read: a residual, a mask, the other operand of a derivative.
@@ -113,11 +113,11 @@ pub struct Load<T>(PhantomData<T>);
 impl<T: Element> Node for Load<T> {
     type Arguments = MatrixArgument;
     type Device<'f> = MatrixDevice<'f>;
-    type State<'f> = LoadState<'f, T>;
+    type State<'f> = LoadState<'f>;
     const FACTS: Facts = Facts::LEAF;
 
     fn name() -> String {
-        format!("m{}", T::NAME)
+        format!("m{}", T::FORMAT.name())
     }
 
     fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
@@ -137,24 +137,24 @@ impl<T: Element> Node for Load<T> {
         MatrixDevice::declare(declare)
     }
 
-    fn begin<'f>(tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f, T> {
+    fn begin<'f>(tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f> {
         LoadState { matrix: device.of(tile), loaded: Vec::new() }
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
-    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f, T>) {
-        state.loaded = state.matrix.load(part);
+    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f>) {
+        state.loaded = state.matrix.load::<T>(part);
     }
 
-    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f, T>, row: usize, pair: usize) -> Pair<'f> {
-        state.loaded[row][pair].widen()
+    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f>, row: usize, pair: usize) -> Pair<'f> {
+        state.loaded[row][pair].widen(T::FORMAT)
     }
 
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f, T>) {}
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, at: [u32; 2]) -> Bounded {
-        host.read::<T>(matrix.element::<T>(at))
+        host.read(T::FORMAT, matrix.element::<T>(at))
     }
 }
 
@@ -166,7 +166,7 @@ pub struct Cyclic<T, P>(PhantomData<(T, P)>);
 impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
     type Arguments = MatrixArgument;
     type Device<'f> = MatrixDevice<'f>;
-    type State<'f> = LoadState<'f, T>;
+    type State<'f> = LoadState<'f>;
     const FACTS: Facts = {
         assert!(
             P::U32.is_power_of_two() && P::U32 >= 8,
@@ -176,7 +176,7 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
     };
 
     fn name() -> String {
-        format!("m{}mod{}", T::NAME, P::U32)
+        format!("m{}mod{}", T::FORMAT.name(), P::U32)
     }
 
     fn check(matrix: &MatrixArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
@@ -196,14 +196,14 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
         MatrixDevice::declare(declare)
     }
 
-    fn begin<'f>(_tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f, T> {
+    fn begin<'f>(_tile: &Visit<'f>, device: &MatrixDevice<'f>) -> LoadState<'f> {
         LoadState { matrix: *device, loaded: Vec::new() }
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
-    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f, T>) {
-        let (f, bytes, matrix) = (part.tile.f, T::BITS / 8, state.matrix);
+    fn load<'f>(part: &Part<'f>, state: &mut LoadState<'f>) {
+        let (f, bytes, matrix) = (part.tile.f, T::FORMAT.bytes(), state.matrix);
         // Columns of a part that are a period apart have the same pair.
         let offsets: BTreeMap<u32, Value<'f, u64>> = part
             .pairs
@@ -217,32 +217,32 @@ impl<T: Element, P: Unsigned + 'static> Node for Cyclic<T, P> {
             let base = matrix.address + part.rows[row].row.cast::<u64>() * matrix.pitch * u64::from(bytes);
             let load = |&offset: &Value<'f, u64>| {
                 if part.tile.whole {
-                    return Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base + offset, 0));
+                    return Loaded::Narrow(T::FORMAT.load_pair(f, base + offset, 0));
                 }
                 // Every column of the table is there, wherever D ends: only rows are outside.
                 let values = [f.variable(0.0), f.variable(0.0)];
                 part.if_inside(row, 0, || {
                     for (place, value) in [0, bytes.cast_signed()].into_iter().zip(values) {
-                        value.set(T::widen(f.load_global::<T::Memory>(base + offset, place)));
+                        value.set(T::FORMAT.widen(T::FORMAT.load(f, base + offset, place)));
                     }
                 });
                 Loaded::Wide(values)
             };
-            let loaded: BTreeMap<u32, Loaded<'f, T>> =
+            let loaded: BTreeMap<u32, Loaded<'f>> =
                 offsets.iter().map(|(&column, offset)| (column, load(offset))).collect();
             part.pairs.iter().map(|column| loaded[&(column % P::U32)]).collect()
         };
         state.loaded = (0..part.rows.len()).map(load_row).collect();
     }
 
-    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f, T>, row: usize, pair: usize) -> Pair<'f> {
-        state.loaded[row][pair].widen()
+    fn compute<'f>(_part: &Part<'f>, state: &mut LoadState<'f>, row: usize, pair: usize) -> Pair<'f> {
+        state.loaded[row][pair].widen(T::FORMAT)
     }
 
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f, T>) {}
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut LoadState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, matrix: &MatrixArgument, [row, column]: [u32; 2]) -> Bounded {
-        host.read::<T>(matrix.element::<T>([row, column % P::U32]))
+        host.read(T::FORMAT, matrix.element::<T>([row, column % P::U32]))
     }
 }
 
@@ -274,7 +274,7 @@ impl<T: Element> Node for Residual<T> {
     const FACTS: Facts = Facts::LEAF;
 
     fn name() -> String {
-        format!("b{}", T::NAME)
+        format!("b{}", T::FORMAT.name())
     }
 
     fn check(residual: &ResidualArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
@@ -316,7 +316,7 @@ impl<T: Element> Node for Residual<T> {
         f.if_(beta.differs_from(0.0), || {
             let loaded = matrix.load::<T>(part);
             for (variables, loaded) in variables.iter().flatten().zip(loaded.into_iter().flatten()) {
-                for (variable, value) in variables.iter().zip(loaded.widen()) {
+                for (variable, value) in variables.iter().zip(loaded.widen(T::FORMAT)) {
                     variable.set(value);
                 }
             }
@@ -332,7 +332,7 @@ impl<T: Element> Node for Residual<T> {
 
     fn evaluate(host: &mut Host<'_>, residual: &ResidualArgument, at: [u32; 2]) -> Bounded {
         match residual.c.filter(|_| residual.beta != 0.0) {
-            Some(c) => host.read::<T>(c.element::<T>(at)) * Bounded::exact(residual.beta.into()),
+            Some(c) => host.read(T::FORMAT, c.element::<T>(at)) * Bounded::exact(residual.beta.into()),
             None => Bounded::exact(0.0),
         }
     }
@@ -349,7 +349,7 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     const FACTS: Facts = Facts { effects: true, ..X::FACTS };
 
     fn name() -> String {
-        format!("aux{}_{}", T::NAME, X::name())
+        format!("aux{}_{}", T::FORMAT.name(), X::name())
     }
 
     fn check((matrix, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
@@ -387,14 +387,14 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     fn compute<'f>(part: &Part<'f>, (_, rows, x): &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
         let f = part.tile.f;
         let values = X::compute(part, x, row, pair);
-        let packed = T::pack(f, values);
-        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let packed = T::FORMAT.pack(f, values);
+        let offset = |column: u32| (column * T::FORMAT.bytes()).cast_signed();
         let column = part.pairs[pair];
         if part.tile.whole {
-            T::store_global(f, rows[row], offset(column), packed);
+            packed.store_global(rows[row], offset(column));
         } else {
-            for (column, element) in (column..).zip(T::unpack(f, packed)) {
-                part.if_inside(row, column, || f.store_global(rows[row], offset(column), [element]));
+            for (column, element) in (column..).zip(T::FORMAT.unpack(f, packed)) {
+                part.if_inside(row, column, || element.store_global(rows[row], offset(column)));
             }
         }
         values
@@ -406,7 +406,7 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
 
     fn evaluate(host: &mut Host<'_>, (matrix, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
         let value = X::evaluate(host, x, at);
-        host.write::<T>(matrix.element::<T>(at), value);
+        host.write(T::FORMAT, matrix.element::<T>(at), value);
         value
     }
 }

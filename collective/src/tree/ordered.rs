@@ -13,6 +13,7 @@ use super::{
     Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
     RowArgument, Shape, Visit,
 };
+use crate::element::Format;
 
 /// Device memory for partial results, of 16-byte aligned address. It is zero before the first launch, and launches that
 /// follow each other may share it as it is; launches that run at the same time may not.
@@ -27,7 +28,7 @@ pub struct Scratch {
 impl Scratch {
     fn check(&self, needed: u64, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then("scratch");
-        here.check_address::<f32>(self.address)?;
+        here.check_address(Format::F32, self.address)?;
         if !self.address.is_multiple_of(16) {
             return Err(
                 here.refuse(format!("it begins at {:#x}, a multiple of 16 B was needed", self.address))
@@ -152,7 +153,7 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
 
     fn check(((row, scratch), x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address::<f32>(row.address)?;
+        here.check_address(Format::F32, row.address)?;
         here.check_len(row.len, shape.n)?;
         scratch.check(Self::scratch_bytes(shape), &here)?;
         X::check(x, shape, path)
@@ -292,7 +293,7 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
         path: &Path<'_>,
     ) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address::<f32>(column.address)?;
+        here.check_address(Format::F32, column.address)?;
         here.check_len(column.len, shape.m)?;
         scratch.check(Self::scratch_bytes(shape), &here)?;
         X::check(x, shape, path)
@@ -415,7 +416,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
         path: &Path<'_>,
     ) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address::<f32>(*address)?;
+        here.check_address(Format::F32, *address)?;
         scratch.check(Self::scratch_bytes(shape), &here)?;
         X::check(x, shape, path)
     }

@@ -14,6 +14,7 @@ use super::{
     Bounded, ColumnArgument, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path,
     RowArgument, Shape, Visit,
 };
+use crate::element::Format;
 use crate::real::Real;
 
 /// A way of reducing many numbers to one.
@@ -247,7 +248,7 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
 
     fn check((row, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address::<f32>(row.address)?;
+        here.check_address(Format::F32, row.address)?;
         here.check_len(row.len, shape.n)?;
         X::check(x, shape, path)
     }
@@ -331,7 +332,7 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
 
     fn check((column, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address::<f32>(column.address)?;
+        here.check_address(Format::F32, column.address)?;
         here.check_len(column.len, shape.m)?;
         X::check(x, shape, path)
     }
@@ -410,7 +411,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
     }
 
     fn check((address, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.then(O::name()).check_address::<f32>(*address)?;
+        path.then(O::name()).check_address(Format::F32, *address)?;
         X::check(x, shape, path)
     }
 

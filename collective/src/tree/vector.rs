@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ptx::{Builder, Value, Var};
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
-use crate::element::Element;
+use crate::element::{Element, Narrow};
 
 /// A vector with one element for each column, the same for all rows: a bias, say.
 #[derive(Clone, Copy, Debug)]
@@ -59,23 +59,23 @@ pub struct RowDevice<'f> {
 
 /// What a [`RowVector`] remembers of a part.
 #[derive(Debug)]
-pub struct RowState<'f, T: Element> {
+pub struct RowState<'f> {
     base: Value<'f, u64>,
     /// All of the tile, where registers are left for it.
-    ahead: Vec<Loaded<'f, T>>,
+    ahead: Vec<Loaded<'f>>,
     /// A part, a pair of columns each.
-    loaded: Vec<Loaded<'f, T>>,
+    loaded: Vec<Loaded<'f>>,
 }
 
 /// Two neighbouring elements, where all of the tile is inside.
-fn load_pair<'f, T: Element>(f: &'f Builder, base: Value<'f, u64>, column: u32) -> Loaded<'f, T> {
-    Loaded::Narrow(f.load_global_vector::<T::Memory, 2>(base, (column * T::BITS / 8).cast_signed()))
+fn load_pair<'f, T: Element>(f: &'f Builder, base: Value<'f, u64>, column: u32) -> Loaded<'f> {
+    Loaded::Narrow(T::FORMAT.load_pair(f, base, (column * T::FORMAT.bytes()).cast_signed()))
 }
 
 /// A pair of elements: as they lie in memory, or widened.
 #[derive(Clone, Copy, Debug)]
-enum Loaded<'f, T: Element> {
-    Narrow([Value<'f, T::Memory>; 2]),
+enum Loaded<'f> {
+    Narrow([Narrow<'f>; 2]),
     Wide(Pair<'f>),
     Guarded([Var<'f, f32>; 2]),
 }
@@ -83,20 +83,20 @@ enum Loaded<'f, T: Element> {
 impl<T: Element> Node for RowVector<T> {
     type Arguments = RowArgument;
     type Device<'f> = RowDevice<'f>;
-    type State<'f> = RowState<'f, T>;
+    type State<'f> = RowState<'f>;
     const FACTS: Facts = Facts { row_vectors: 1, ..Facts::LEAF };
 
     fn name() -> String {
-        format!("r{}", T::NAME)
+        format!("r{}", T::FORMAT.name())
     }
 
     fn check(vector: &RowArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address::<T>(vector.address)?;
+        path.check_address(T::FORMAT, vector.address)?;
         path.check_len(vector.len, shape.n)
     }
 
     fn pairs(vector: &RowArgument) -> bool {
-        vector.address.is_multiple_of(u64::from(T::BITS / 4))
+        vector.address.is_multiple_of(u64::from(T::FORMAT.bits() / 4))
     }
 
     fn parameters(vector: &RowArgument, out: &mut Parameters) {
@@ -105,39 +105,39 @@ impl<T: Element> Node for RowVector<T> {
 
     fn declare<'f>(declare: &mut Declare<'f>) -> RowDevice<'f> {
         let base = declare.param();
-        let early = if T::BITS == 16 { declare.early_row(base) } else { None };
+        let early = if T::FORMAT.bits() == 16 { declare.early_row(base) } else { None };
         RowDevice { base, early }
     }
 
-    fn begin<'f>(tile: &Visit<'f>, device: &RowDevice<'f>) -> RowState<'f, T> {
+    fn begin<'f>(tile: &Visit<'f>, device: &RowDevice<'f>) -> RowState<'f> {
         let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
-        let base = tile.place(device.base) + tile.columns.first.mul_wide(T::BITS / 8);
+        let base = tile.place(device.base) + tile.columns.first.mul_wide(T::FORMAT.bytes());
         let ahead = match device.early.filter(|_| tile.whole) {
             Some(EarlyRow { words, .. }) => {
-                let pair = |word: &Var<'f, u32>| Loaded::Narrow(tile.f.unpack::<T::Memory>(word.get()));
-                words.iter().flatten().map(pair).collect()
+                let pair = |word: &Var<'f, u32>| T::FORMAT.of_word(tile.f, word.get()).map(Loaded::Narrow);
+                words.iter().flatten().filter_map(pair).collect()
             }
-            None => (0..pairs).map(|pair| load_pair(tile.f, base, pair * 8)).collect(),
+            None => (0..pairs).map(|pair| load_pair::<T>(tile.f, base, pair * 8)).collect(),
         };
         RowState { base, ahead, loaded: Vec::new() }
     }
 
     fn survey<'f>(_part: &Part<'f>, _state: &mut Self::State<'f>) {}
 
-    fn load<'f>(part: &Part<'f>, state: &mut RowState<'f, T>) {
+    fn load<'f>(part: &Part<'f>, state: &mut RowState<'f>) {
         let (f, base) = (part.tile.f, state.base);
-        let offset = |column: u32| (column * T::BITS / 8).cast_signed();
+        let offset = |column: u32| (column * T::FORMAT.bytes()).cast_signed();
         let load = |&column: &u32| {
             if let Some(loaded) = state.ahead.get(column as usize / 8) {
                 return *loaded;
             }
             if part.tile.whole {
-                return load_pair(f, base, column);
+                return load_pair::<T>(f, base, column);
             }
             let values = [f.variable(0.0), f.variable(0.0)];
             for (column, value) in (column..).zip(values) {
                 part.if_column_inside(column, || {
-                    value.set(T::widen(f.load_global::<T::Memory>(base, offset(column))));
+                    value.set(T::FORMAT.widen(T::FORMAT.load(f, base, offset(column))));
                 });
             }
             Loaded::Guarded(values)
@@ -145,10 +145,10 @@ impl<T: Element> Node for RowVector<T> {
         state.loaded = part.pairs.iter().map(load).collect();
     }
 
-    fn compute<'f>(_part: &Part<'f>, state: &mut RowState<'f, T>, _row: usize, pair: usize) -> Pair<'f> {
+    fn compute<'f>(_part: &Part<'f>, state: &mut RowState<'f>, _row: usize, pair: usize) -> Pair<'f> {
         let loaded = &mut state.loaded[pair];
         let values = match *loaded {
-            Loaded::Narrow(values) => values.map(T::widen),
+            Loaded::Narrow(values) => values.map(|value| T::FORMAT.widen(value)),
             Loaded::Guarded(values) => values.map(Var::get),
             Loaded::Wide(values) => values,
         };
@@ -156,10 +156,10 @@ impl<T: Element> Node for RowVector<T> {
         values
     }
 
-    fn end<'f>(_tile: &Visit<'f>, _state: &mut RowState<'f, T>) {}
+    fn end<'f>(_tile: &Visit<'f>, _state: &mut RowState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, vector: &RowArgument, [_, column]: [u32; 2]) -> Bounded {
-        host.read::<T>(vector.address + u64::from(column) * u64::from(T::BITS / 8))
+        host.read(T::FORMAT, vector.address + u64::from(column) * u64::from(T::FORMAT.bytes()))
     }
 }
 
@@ -191,11 +191,11 @@ impl<T: Element> Node for ColumnVector<T> {
     const FACTS: Facts = Facts::LEAF;
 
     fn name() -> String {
-        format!("c{}", T::NAME)
+        format!("c{}", T::FORMAT.name())
     }
 
     fn check(vector: &ColumnArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address::<T>(vector.address)?;
+        path.check_address(T::FORMAT, vector.address)?;
         path.check_len(vector.len, shape.m)
     }
 
@@ -221,13 +221,13 @@ impl<T: Element> Node for ColumnVector<T> {
         let (f, base) = (part.tile.f, state.base);
         for row in &part.rows {
             state.rows.entry(row.index).or_insert_with(|| {
-                let address = base + row.row.mul_wide(T::BITS / 8);
+                let address = base + row.row.mul_wide(T::FORMAT.bytes());
                 if part.tile.whole {
-                    return T::widen(f.load_global(address, 0));
+                    return T::FORMAT.widen(T::FORMAT.load(f, address, 0));
                 }
                 let value = f.variable(0.0);
                 f.if_(row.columns.more_than(0), || {
-                    value.set(T::widen(f.load_global::<T::Memory>(address, 0)));
+                    value.set(T::FORMAT.widen(T::FORMAT.load(f, address, 0)));
                 });
                 value.get()
             });
@@ -242,6 +242,6 @@ impl<T: Element> Node for ColumnVector<T> {
     fn end<'f>(_tile: &Visit<'f>, _state: &mut ColumnState<'f>) {}
 
     fn evaluate(host: &mut Host<'_>, vector: &ColumnArgument, [row, _]: [u32; 2]) -> Bounded {
-        host.read::<T>(vector.address + u64::from(row) * u64::from(T::BITS / 8))
+        host.read(T::FORMAT, vector.address + u64::from(row) * u64::from(T::FORMAT.bytes()))
     }
 }

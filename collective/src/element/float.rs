@@ -13,7 +13,7 @@ enum Specials {
 
 /// A format of a sign, an exponent and a mantissa.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Format {
+pub(super) struct Float {
     exponent: u32,
     mantissa: u32,
     specials: Specials,
@@ -24,7 +24,7 @@ const fn two_to(power: i32) -> f64 {
     f64::from_bits(((1023 + power) as u64) << 52)
 }
 
-impl Format {
+impl Float {
     pub(super) const F32: Self = Self { exponent: 8, mantissa: 23, specials: Specials::Ieee };
     pub(super) const BF16: Self = Self { exponent: 8, mantissa: 7, specials: Specials::Ieee };
     pub(super) const F16: Self = Self { exponent: 5, mantissa: 10, specials: Specials::Ieee };
@@ -109,18 +109,18 @@ mod tests {
     use float8::{F8E4M3, F8E5M2};
     use half::{bf16, f16};
 
-    use super::Format;
+    use super::Float;
 
     type Oracle = fn(u64) -> f32;
 
     /// Every bit pattern of 8 and 16 bits has the value that the crates of these formats give it, and is its own nearest.
     #[test]
     fn every_number_is_decoded_and_encoded() {
-        let formats: [(&str, Format, u64, Oracle); 4] = [
-            ("bf16", Format::BF16, 1 << 16, |bits| bf16::from_bits(bits as u16).to_f32()),
-            ("f16", Format::F16, 1 << 16, |bits| f16::from_bits(bits as u16).to_f32()),
-            ("e4m3", Format::E4M3, 1 << 8, |bits| F8E4M3::from_bits(bits as u8).to_f32()),
-            ("e5m2", Format::E5M2, 1 << 8, |bits| F8E5M2::from_bits(bits as u8).to_f32()),
+        let formats: [(&str, Float, u64, Oracle); 4] = [
+            ("bf16", Float::BF16, 1 << 16, |bits| bf16::from_bits(bits as u16).to_f32()),
+            ("f16", Float::F16, 1 << 16, |bits| f16::from_bits(bits as u16).to_f32()),
+            ("e4m3", Float::E4M3, 1 << 8, |bits| F8E4M3::from_bits(bits as u8).to_f32()),
+            ("e5m2", Float::E5M2, 1 << 8, |bits| F8E5M2::from_bits(bits as u8).to_f32()),
         ];
         for (name, format, count, value) in formats {
             for bits in 0..count {
@@ -140,10 +140,10 @@ mod tests {
     #[test]
     fn values_between_two_numbers_go_to_the_nearer() {
         for (name, format, largest) in [
-            ("bf16", Format::BF16, 0x7F7F_u64),
-            ("f16", Format::F16, 0x7BFF),
-            ("e4m3", Format::E4M3, 0x7E),
-            ("e5m2", Format::E5M2, 0x7B),
+            ("bf16", Float::BF16, 0x7F7F_u64),
+            ("f16", Float::F16, 0x7BFF),
+            ("e4m3", Float::E4M3, 0x7E),
+            ("e5m2", Float::E5M2, 0x7B),
         ] {
             assert_eq!(format.largest(), format.decode(largest), "{name}");
             for low in 0..largest {
@@ -161,11 +161,11 @@ mod tests {
     #[test]
     fn what_is_too_large_is_infinite_or_the_largest() {
         for (name, format, infinite, nan) in [
-            ("f32", Format::F32, 0x7F80_0000, 0x7FFF_FFFF),
-            ("bf16", Format::BF16, 0x7F80, 0x7FFF),
-            ("f16", Format::F16, 0x7C00, 0x7FFF),
-            ("e4m3", Format::E4M3, 0x7E, 0x7F),
-            ("e5m2", Format::E5M2, 0x7B, 0x7F),
+            ("f32", Float::F32, 0x7F80_0000, 0x7FFF_FFFF),
+            ("bf16", Float::BF16, 0x7F80, 0x7FFF),
+            ("f16", Float::F16, 0x7C00, 0x7FFF),
+            ("e4m3", Float::E4M3, 0x7E, 0x7F),
+            ("e5m2", Float::E5M2, 0x7B, 0x7F),
         ] {
             for value in [f64::INFINITY, f64::MAX, 1e39] {
                 assert_eq!(format.encode(value), infinite, "{name} {value:e}");
@@ -185,9 +185,9 @@ mod tests {
             // Exponents around those that single precision has.
             let exponent = 1023 - 160 + (bits >> 52) % 300;
             let value = f64::from_bits(bits << 12 >> 12 | exponent << 52);
-            assert_eq!(Format::F32.encode(value), u64::from((value as f32).to_bits()), "{value:e}");
+            assert_eq!(Float::F32.encode(value), u64::from((value as f32).to_bits()), "{value:e}");
             assert_eq!(
-                Format::F32.decode((value as f32).to_bits().into()),
+                Float::F32.decode((value as f32).to_bits().into()),
                 f64::from(value as f32),
                 "{value:e}"
             );
