@@ -62,7 +62,7 @@ struct Case {
 
 #[derive(Default)]
 struct Records {
-    kernels: Vec<Box<dyn AnyGemm>>,
+    kernels: Vec<AnyGemm>,
     cases: Vec<Case>,
 }
 

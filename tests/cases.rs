@@ -73,7 +73,7 @@ fn a_wrong_result_is_noticed() {
     let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
     let program = entry.program().expect("a legal program");
     let run = |product: &Product| {
-        product.run(entry.as_ref(), &program, &mut Emulator::new(), &sums).expect("runs").mismatch
+        product.run(&entry, &program, &mut Emulator::new(), &sums).expect("runs").mismatch
     };
     assert_eq!(run(&product), None);
     let mut other = product;

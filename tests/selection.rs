@@ -82,9 +82,9 @@ fn the_first_choice_is_nearly_the_best() {
         let (mut good, mut misses, mut known) = (0, Vec::new(), 0);
         let shapes = record.shapes();
         for (problem, times) in &shapes {
-            let measured = |gemm: &dyn AnyGemm| times.contains_key(gemm.name());
+            let measured = |gemm: &AnyGemm| times.contains_key(gemm.name());
             let kernels: Vec<_> =
-                kernel::catalogue().into_iter().filter(|gemm| measured(gemm.as_ref())).collect();
+                kernel::catalogue().into_iter().filter(|gemm| measured(&gemm)).collect();
             known = known.max(kernels.len());
             let request = Request::packed(&record.dtype, record.majors(), *problem);
             let selection = rank(kernels, &request, &Machine::h200());

@@ -46,7 +46,7 @@ fn whatever_offsets_say_groups_stay_inside() {
             let entry = kernel::find(name).expect("a catalogue name");
             let program = entry.program().expect("legal");
             let case = products(Products::Rows { offsets: offsets.clone(), all });
-            let outcome = case.run(entry.as_ref(), &program, &mut Emulator::new()).expect("runs");
+            let outcome = case.run(&entry, &program, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{why}: {name}");
         }
     }
@@ -60,10 +60,10 @@ fn drawn_tiles_and_copied_sources() {
     let rows = Products::of_rows(&[0, 70, 3, 0, 130], 1);
     let batch = |shared| Products::Batch { count: 3, m: 70, shared, interleaved: false };
     let with_c = |products: Products| SeveralProducts { factors: [0.5, 2.0], ..self::products(products) };
-    let drawn = erased::<Ragged<Composed<Tma<Roles>, Linear, Dynamic<AlongN>>>>("ragged, drawn");
-    let batch_drawn = erased::<Batched<Composed<Tma<Roles>, Linear, Dynamic<AlongM>>>>("batched, drawn");
+    let drawn = AnyGemm::of::<Ragged<Composed<Tma<Roles>, Linear, Dynamic<AlongN>>>>("ragged, drawn");
+    let batch_drawn = AnyGemm::of::<Batched<Composed<Tma<Roles>, Linear, Dynamic<AlongM>>>>("batched, drawn");
     let sourced = || {
-        erased::<Batched<Composed<Tma<Roles>, SourcedCombination<bf16>, Persistent<AlongM>>>>(
+        AnyGemm::of::<Batched<Composed<Tma<Roles>, SourcedCombination<bf16>, Persistent<AlongM>>>>(
             "batched, sourced",
         )
     };
@@ -75,7 +75,7 @@ fn drawn_tiles_and_copied_sources() {
     ] {
         let program = entry.program().expect("legal");
         let mut engine = Emulator::new().with_multiprocessors(2);
-        let outcome = case.run(entry.as_ref(), &program, &mut engine).expect("runs");
+        let outcome = case.run(&entry, &program, &mut engine).expect("runs");
         assert_eq!(outcome.mismatch, None, "{}", entry.name());
     }
 }
@@ -93,14 +93,14 @@ fn tails_of_groups_are_divided() {
         LinearCombination<bf16, Transposed<DirectStore>>,
         DividedTail<AlongM, U3, U1>,
     >;
-    let whole = erased::<
+    let whole = AnyGemm::of::<
         Ragged<Composed<Tma<Cooperative<U2>>, LinearCombination<bf16>, DividedTail<AlongM, U2, U2>>>,
     >;
     let rows = [&[0, 70, 3, 0, 130, 33][..], &[20], &[0, 0]];
     for (entry, rows) in rows.into_iter().flat_map(|rows| {
         [
-            (erased::<Ragged<Narrowed<Cluster<U1, U1>>>>("narrowed"), rows),
-            (erased::<Ragged<Narrowed<Cluster<U2, U1>>>>("narrowed pairs"), rows),
+            (AnyGemm::of::<Ragged<Narrowed<Cluster<U1, U1>>>>("narrowed"), rows),
+            (AnyGemm::of::<Ragged<Narrowed<Cluster<U2, U1>>>>("narrowed pairs"), rows),
             (whole("whole"), rows),
         ]
     }) {
@@ -109,7 +109,7 @@ fn tails_of_groups_are_divided() {
         let mut first = None;
         for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
             let mut engine = Emulator::new().with_multiprocessors(6).with_schedule(schedule, seed);
-            let outcome = case.run_times(entry.as_ref(), &program, &mut engine, 2).expect("runs");
+            let outcome = case.run_times(&entry, &program, &mut engine, 2).expect("runs");
             assert_eq!(outcome.mismatch, None, "{}: {rows:?}, {schedule:?}", entry.name());
             let bits = first.get_or_insert_with(|| outcome.d.clone());
             assert_eq!(*bits, outcome.d, "{}: {rows:?}, {schedule:?}", entry.name());
@@ -133,7 +133,7 @@ fn every_schedule_of_warps_gives_the_same() {
         let program = entry.program().expect("legal");
         for seed in 0..3 {
             let mut engine = Emulator::new().with_multiprocessors(5).with_schedule(Schedule::Random, seed);
-            let outcome = case.run(entry.as_ref(), &program, &mut engine).expect("runs");
+            let outcome = case.run(&entry, &program, &mut engine).expect("runs");
             assert_eq!(outcome.mismatch, None, "{name}, seed {seed}");
         }
     }
@@ -169,18 +169,18 @@ fn products_that_memory_describes() {
     type Copied = LinearCombination<bf16, TmaStore>;
     type Clustered = Cooperative<U2, Cluster<U2, U1>>;
     let all = [
-        erased::<PointerArray<Composed<Tma<Cooperative<U2>>, Copied, Dynamic<AlongM>>>>(
+        AnyGemm::of::<PointerArray<Composed<Tma<Cooperative<U2>>, Copied, Dynamic<AlongM>>>>(
             "drawn, as if copied",
         ),
-        erased::<PointerArray<Composed<Tma<Clustered>, Direct, Dynamic<AlongN>>>>("clustered, drawn"),
-        erased::<PointerArray<Composed<Tma<Pingpong>, Direct, Persistent<AlongM>>>>("taking turns"),
-        erased::<PointerArray<Composed<Tma<Unspecialised<U1>>, Direct, Persistent<AlongM>>>>("no producer"),
+        AnyGemm::of::<PointerArray<Composed<Tma<Clustered>, Direct, Dynamic<AlongN>>>>("clustered, drawn"),
+        AnyGemm::of::<PointerArray<Composed<Tma<Pingpong>, Direct, Persistent<AlongM>>>>("taking turns"),
+        AnyGemm::of::<PointerArray<Composed<Tma<Unspecialised<U1>>, Direct, Persistent<AlongM>>>>("no producer"),
     ];
     for entry in all {
         let program = entry.program().expect("legal");
         for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Random, 1), (Schedule::Random, 2)] {
             let mut engine = Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed);
-            let outcome = records().run(entry.as_ref(), &program, &mut engine);
+            let outcome = records().run(&entry, &program, &mut engine);
             let outcome = outcome.unwrap_or_else(|error| panic!("{}: {error}", entry.name()));
             assert_eq!(outcome.mismatch, None, "{}, {schedule:?} {seed}", entry.name());
         }

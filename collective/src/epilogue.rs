@@ -80,6 +80,23 @@ pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
 
     /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
+
+    /// The epilogue as one whose arguments are [`LinearArguments`]; `None` where it has others.
+    fn linear(&self) -> Option<&dyn LinearHost> {
+        None
+    }
+}
+
+/// The host's side of an epilogue of [`LinearArguments`].
+pub trait LinearHost {
+    /// As [`Epilogue::check`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal.
+    fn check(&self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError>;
+
+    /// As [`Epilogue::parameters`].
+    fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument>;
 }
 
 /// An epilogue in a kernel: its parameters on the device.

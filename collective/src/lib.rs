@@ -41,8 +41,8 @@ pub mod tree;
 pub use element::{Element, Format, MultipliesWith, Narrow, Packed};
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Extent, HasTree, Linear,
-    LinearArguments, LinearCombination, Output, Sourced, SourcedCombination, Store, StoreDevice, StoreSpec,
-    Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
+    LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, Store, StoreDevice,
+    StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
 };
 pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};

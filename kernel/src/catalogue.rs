@@ -1,210 +1,17 @@
 //! The catalogue: configurations by name, for the command line and for selection at run time.
 
-use core::marker::PhantomData;
-
 use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, Element, Epilogue, EvictFirst, Form, KMajor,
-    LinearArguments, LinearCombination, Mainloop, MnMajor, MultipliesWith, Operand, Operands, Pingpong, Plan,
-    SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed,
+    Cluster, Cooperative, CopyWgmma, DirectStore, EvictFirst, KMajor, LinearCombination, Mainloop, MnMajor,
+    MultipliesWith, Operand, Operands, Pingpong, Plan, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};
-use scheduler::{
-    AlongM, Dynamic, Grouped, Heuristic, OneTile, Ordered, Persistent, ReductionKind, Separate, StreamK,
-    TileScheduler, Tiles, Work,
-};
+use scheduler::{AlongM, Dynamic, Grouped, Heuristic, OneTile, Ordered, Persistent, Separate, StreamK};
 use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256, U320};
 
 use crate::config::{Composed, Gemm, GemmConfig};
-use crate::error::LaunchError;
-use crate::groups::{BatchedCall, GroupedCall, RaggedCall};
-use crate::problem::{Call, GemmProblem, Launch};
-use crate::program::Program;
-use crate::rust_type;
+use crate::gemm::AnyGemm;
 use crate::several::several;
-
-/// A GEMM kernel whose type has been forgotten.
-pub trait AnyGemm: Sync {
-    /// The catalogue's name.
-    fn name(&self) -> &str;
-
-    /// Name of the element type of A, B, C and D: `bf16` or `f16`.
-    fn element(&self) -> &'static str;
-
-    /// How tiles are dealt out, in words.
-    fn schedule(&self) -> String;
-
-    /// Every number of the kernel.
-    fn plan(&self) -> Plan;
-
-    /// Builds, verifies and prints the kernel.
-    ///
-    /// # Errors
-    /// What the verifier finds.
-    fn program(&self) -> Result<Program, ptx::VerifyError>;
-
-    /// Checks a call and works out its grid and arguments for an engine with that many slots; see [`Gemm::launch`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal.
-    fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError>;
-
-    /// How many products a launch computes.
-    fn form(&self) -> Form;
-
-    /// As [`launch`](AnyGemm::launch) for several products of one shape; see [`Gemm::launch_batched`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    fn launch_batched(&self, call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
-
-    /// As [`launch`](AnyGemm::launch) for groups of rows; see [`Gemm::launch_ragged`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
-
-    /// As [`launch`](AnyGemm::launch) for products that device memory describes; see [`Gemm::launch_grouped`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    fn launch_grouped(&self, call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError>;
-
-    /// Bytes of device memory that products described by device memory need beside their matrices.
-    fn workspace_grouped(&self, slots: u32) -> u64;
-
-    /// Bytes of device memory that several products of one shape need beside their matrices.
-    fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64;
-
-    /// The kernel's type as Rust, with the names that `collective`, `scheduler`, `half` and `typenum` export.
-    fn rust_type(&self) -> String;
-
-    /// The output tiles of a problem, one a cluster, and its reduction tiles.
-    fn tiles(&self, problem: GemmProblem) -> Tiles<u32>;
-
-    /// The tiles of some products of one launch; see [`Gemm::tiles_of`].
-    fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32>;
-
-    /// The columns that each tile of a launch multiplies; see [`Gemm::widths_of`].
-    fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>>;
-
-    /// Whether workers draw their tiles while the kernel runs.
-    fn draws(&self) -> bool;
-
-    /// Bytes of device memory that a problem needs beside its matrices; see [`Gemm::workspace`].
-    fn workspace(&self, problem: GemmProblem, slots: u32) -> u64;
-
-    /// How many workers are launched where `slots` run at once.
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
-
-    /// How the sums of divided tiles are added up; `None` where no tile is divided.
-    fn reduction(&self) -> Option<ReductionKind>;
-
-    /// What one worker computes, in order.
-    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
-}
-
-struct Entry<C> {
-    name: String,
-    config: PhantomData<fn() -> C>,
-}
-
-impl<C: GemmConfig> AnyGemm for Entry<C>
-where
-    C::Epilogue: Epilogue<Arguments = LinearArguments>,
-{
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn element(&self) -> &'static str {
-        <C::Mainloop as Mainloop>::A::NAME
-    }
-
-    fn schedule(&self) -> String {
-        C::Scheduler::describe()
-    }
-
-    fn plan(&self) -> Plan {
-        Gemm::<C>::PLAN
-    }
-
-    fn program(&self) -> Result<Program, ptx::VerifyError> {
-        Gemm::<C>::program()
-    }
-
-    fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        Gemm::<C>::launch(call, slots)
-    }
-
-    fn form(&self) -> Form {
-        C::FORM
-    }
-
-    fn launch_batched(&self, call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        Gemm::<C>::launch_batched(call, slots)
-    }
-
-    fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        Gemm::<C>::launch_ragged(call, slots)
-    }
-
-    fn launch_grouped(&self, call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        Gemm::<C>::launch_grouped(call, slots)
-    }
-
-    fn workspace_grouped(&self, slots: u32) -> u64 {
-        Gemm::<C>::workspace_grouped(slots)
-    }
-
-    fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64 {
-        Gemm::<C>::workspace_batched(problem, count, slots)
-    }
-
-    fn rust_type(&self) -> String {
-        rust_type::of::<C>()
-    }
-
-    fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
-        Gemm::<C>::tiles(problem)
-    }
-
-    fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32> {
-        Gemm::<C>::tiles_of(products)
-    }
-
-    fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
-        Gemm::<C>::widths_of(products, workers)
-    }
-
-    fn draws(&self) -> bool {
-        C::Scheduler::DRAWS
-    }
-
-    fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
-        Gemm::<C>::workspace(problem, slots)
-    }
-
-    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        C::Scheduler::workers(tiles, slots)
-    }
-
-    fn reduction(&self) -> Option<ReductionKind> {
-        C::Scheduler::REDUCTION
-    }
-
-    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        C::Scheduler::work(tiles, worker, workers)
-    }
-}
-
-/// Forgets a kernel's type: a kernel of your own beside those of the catalogue.
-pub fn erased<C: GemmConfig>(name: impl Into<String>) -> Box<dyn AnyGemm>
-where
-    C::Epilogue: Epilogue<Arguments = LinearArguments>,
-{
-    Box::new(Entry::<C> { name: name.into(), config: PhantomData })
-}
 
 /// `D = alpha * A * B + beta * C` with all matrices of element type `T`.
 pub(crate) type Linear<A, B, T, Shape, Roles, S> =
@@ -360,21 +167,21 @@ const _: Plan = Gemm::<SmallUnaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
 ///
 /// A name is `<kind>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
 /// contiguous one.
-pub fn catalogue() -> Vec<Box<dyn AnyGemm>> {
+pub fn catalogue() -> Vec<AnyGemm> {
     let mut all = Vec::new();
     all_directions::<bf16>(&mut all);
     all_directions::<f16>(&mut all);
     all
 }
 
-fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<Box<dyn AnyGemm>>) {
+fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<AnyGemm>) {
     all_sizes::<KMajor<T>, KMajor<T>, T>(all);
     all_sizes::<KMajor<T>, MnMajor<T>, T>(all);
     all_sizes::<MnMajor<T>, KMajor<T>, T>(all);
     all_sizes::<MnMajor<T>, MnMajor<T>, T>(all);
 }
 
-fn all_sizes<A, B, T>(all: &mut Vec<Box<dyn AnyGemm>>)
+fn all_sizes<A, B, T>(all: &mut Vec<AnyGemm>)
 where
     A: Operand<Element = T>,
     B: Operand<Element = T>,
@@ -405,22 +212,19 @@ where
     all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
 }
 
-pub(crate) fn entry<C: GemmConfig>(size: &str) -> Box<dyn AnyGemm>
-where
-    C::Epilogue: Epilogue<Arguments = LinearArguments>,
-{
+pub(crate) fn entry<C: GemmConfig>(size: &str) -> AnyGemm {
     let majors = Gemm::<C>::PLAN.majors();
     let direction = |major, mn| if major == Major::K { 'k' } else { mn };
     let (a, b) = (direction(majors[0], 'm'), direction(majors[1], 'n'));
-    let element = <C::Mainloop as Mainloop>::A::NAME;
-    erased::<C>(format!("{size}-{element}-{a}{b}"))
+    let element = <C::Mainloop as Mainloop>::SPEC.formats[0];
+    AnyGemm::of::<C>(format!("{size}-{element}-{a}{b}"))
 }
 
 /// The kernel of a name, of [`catalogue`] or of [`several`].
 ///
 /// # Errors
 /// The name, with every name there is.
-pub fn find(name: &str) -> Result<Box<dyn AnyGemm>, UnknownConfig> {
+pub fn find(name: &str) -> Result<AnyGemm, UnknownConfig> {
     let mut all = catalogue();
     all.extend(several());
     match all.iter().position(|entry| entry.name() == name) {

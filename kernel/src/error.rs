@@ -306,6 +306,12 @@ pub enum LaunchError {
         /// What was asked of it.
         call: Form,
     },
+    /// An epilogue whose arguments are not factors and C.
+    #[error("the epilogue `{epilogue}` has arguments of its own, and the call brings alpha, beta and C alone")]
+    NotLinear {
+        /// Its name.
+        epilogue: String,
+    },
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {

@@ -5,7 +5,7 @@ use core::marker::PhantomData;
 use collective::pipeline::ClusterPosition;
 use collective::{Extent, Form, Plan, Record, RecordDevice};
 use ptx::{Builder, Special, Value};
-use scheduler::{TileScheduler, Tiles};
+use scheduler::Tiles;
 
 use crate::config::GemmConfig;
 use crate::order::{Balanced, Part};
@@ -53,7 +53,7 @@ pub struct Batched<C>(PhantomData<C>);
 /// groups begin is read from device memory, so that whoever computes it need not wait for the host. Groups may be empty.
 ///
 /// Every mainloop and epilogue is legal, and schedulers that need not know on the host how many tiles there are
-/// ([`TileScheduler::TILES_ON_DEVICE`]).
+/// ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)).
 ///
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
@@ -97,7 +97,7 @@ pub struct Ragged<C>(PhantomData<C>);
 /// device memory. So whoever computes the records need not wait for the host. Products may be empty.
 ///
 /// Every mainloop and epilogue is legal, and schedulers that need not know on the host how many tiles there are
-/// ([`TileScheduler::TILES_ON_DEVICE`]). D is stored directly, whatever the epilogue's store.
+/// ([`Facts::tiles_on_device`](scheduler::Facts::tiles_on_device)). D is stored directly, whatever the epilogue's store.
 #[derive(Clone, Copy, Debug)]
 pub struct PointerArray<C>(PhantomData<C>);
 
@@ -106,17 +106,7 @@ impl<C: GemmConfig> GemmConfig for PointerArray<C> {
     type Epilogue = C::Epilogue;
     type Scheduler = C::Scheduler;
     const OVERLAPS: bool = C::OVERLAPS;
-    const FORM: Form = {
-        assert!(
-            <C::Scheduler as TileScheduler>::TILES_ON_DEVICE,
-            "the device alone knows how many tiles an array of products has: schedule them with Persistent<..>"
-        );
-        assert!(
-            <C::Scheduler as TileScheduler>::REDUCTION.is_none(),
-            "each of an array of products has a K of its own, which no scheduler divides: schedule them with Persistent<..>"
-        );
-        Form::Grouped
-    };
+    const FORM: Form = Form::Grouped;
 }
 
 impl<C: GemmConfig> GemmConfig for Batched<C> {
@@ -132,13 +122,7 @@ impl<C: GemmConfig> GemmConfig for Ragged<C> {
     type Epilogue = C::Epilogue;
     type Scheduler = C::Scheduler;
     const OVERLAPS: bool = C::OVERLAPS;
-    const FORM: Form = {
-        assert!(
-            <C::Scheduler as TileScheduler>::TILES_ON_DEVICE,
-            "the device alone knows how many tiles a ragged product has: schedule them with Persistent<..>"
-        );
-        Form::Ragged
-    };
+    const FORM: Form = Form::Ragged;
 }
 
 /// What the kernel knows of the products of a launch.
@@ -217,15 +201,16 @@ pub(crate) struct Place<'f> {
 
 impl<'f> Outputs<'f> {
     /// Emitted for all threads of a CTA, behind what global memory is waited for: counts the tiles.
-    pub(crate) fn new<S: TileScheduler>(
+    pub(crate) fn new(
         f: &'f Builder,
         plan: &Plan,
+        rows_last: bool,
         groups: Groups<'f>,
         extent: Extent<'f>,
         k_tiles: Value<'f, u32>,
-        tile: [u32; 2],
     ) -> Self {
-        let [tile_m, tile_n] = tile;
+        let ([m, n, _], [across, along]) = (plan.mainloop.tile, plan.mainloop.cluster);
+        let tile @ [tile_m, tile_n] = [m * across, n * along];
         let one = |extent: Extent<'f>| Tiles {
             m: extent.m.div_ceil(tile_m),
             n: extent.n.div_ceil(tile_n),
@@ -235,11 +220,11 @@ impl<'f> Outputs<'f> {
             Groups::Single => (Kind::Single, one(extent)),
             Groups::Batched(count) => {
                 let tiles = one(extent);
-                let all = match S::ROWS_LAST {
+                let all = match rows_last {
                     true => Tiles { m: tiles.m * count, ..tiles },
                     false => Tiles { n: tiles.n * count, ..tiles },
                 };
-                (Kind::Batched { tiles, rows: S::ROWS_LAST }, all)
+                (Kind::Batched { tiles, rows: rows_last }, all)
             }
             Groups::Ragged(groups, offsets) if plan.balanced() => {
                 let height = extent.m.div_ceil(tile_m);

@@ -1,13 +1,12 @@
 //! Calls of several products, and their launches.
 
-use collective::queue::QueuePlan;
-use collective::tree::Shape;
-use collective::{Batch, Element, Epilogue, Form, LinearArguments, Mainloop, Matrix, Output, Plan, Record};
+use collective::tree::{NodeError, Shape};
+use collective::{Batch, Epilogue, Form, LinearArguments, LinearHost, Matrix, Output, Plan, Record};
 use ptx::abi::{Argument, Grid};
-use scheduler::{TileScheduler, Tiles};
+use scheduler::Tiles;
 
-use crate::config::{Gemm, GemmConfig};
 use crate::error::LaunchError;
+use crate::gemm::AnyGemm;
 use crate::order::{MOST_TILES, widths};
 use crate::problem::{
     Call, Checked, EXTENT_LIMIT, GemmProblem, Launch, Matrices, MatrixRef, OutputRule, WORKSPACE_ALIGNMENT,
@@ -80,7 +79,7 @@ pub struct GroupedCall {
     pub alpha: f32,
     /// Factor of C. Zero leaves C unread.
     pub beta: f32,
-    /// Where the kernel keeps tensor maps: memory of its own, of as many bytes as [`Gemm::workspace_grouped`] says, zero before
+    /// Where the kernel keeps tensor maps: memory of its own, of as many bytes as [`AnyGemm::workspace_grouped`] says, zero before
     /// the first launch.
     pub workspace: Option<WorkspaceRef>,
 }
@@ -215,37 +214,37 @@ fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> 
         || stride >= n && pitch >= (count - 1) * stride + n
 }
 
-impl<C: GemmConfig> Gemm<C> {
+impl AnyGemm {
     /// The tiles of all products as the scheduler numbers them, or the most that there may be; `None` if a launch cannot
     /// number them.
-    fn all_tiles(problem: GemmProblem, several: &Several) -> Option<Tiles<u32>> {
-        let tiles = Self::tiles(problem);
+    fn all_tiles(&self, problem: GemmProblem, several: &Several) -> Option<Tiles<u32>> {
+        let tiles = self.tiles(problem);
         let [m, n] = [tiles.m, tiles.n].map(u64::from);
         let [m, n] = match *several {
             Several::One => [m, n],
-            Several::Batch { count, .. } if C::Scheduler::ROWS_LAST => [m * u64::from(count), n],
+            Several::Batch { count, .. } if self.facts.rows_last => [m * u64::from(count), n],
             Several::Batch { count, .. } => [m, n * u64::from(count)],
             // Each group may begin inside of a tile that the one before has as well.
-            Several::Rows(Experts { count, .. }) if Self::PLAN.swapped() => [m, n + u64::from(count)],
+            Several::Rows(Experts { count, .. }) if self.plan.swapped() => [m, n + u64::from(count)],
             Several::Rows(Experts { count, .. }) => [m + u64::from(count), n],
             // Nobody knows.
             Several::Records { .. } => [i32::MAX as u64, 1],
         };
-        let most = if Self::PLAN.balanced() { MOST_TILES - 1 } else { i32::MAX as u32 };
+        let most = if self.plan.balanced() { MOST_TILES - 1 } else { i32::MAX as u32 };
         let fits = u128::from(m) * u128::from(n) <= most.into();
         fits.then_some(Tiles { m: m as u32, n: n as u32, ..tiles })
     }
 
     /// The tiles of some products of one launch, as the scheduler numbers them: for a kernel of groups of rows, products of one
     /// N and K; for one of a batch, of one shape. K-tiles are those of the longest sums.
-    pub fn tiles_of(products: &[GemmProblem]) -> Tiles<u32> {
-        let each = || products.iter().map(|&problem| Self::tiles(problem));
+    pub fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32> {
+        let each = || products.iter().map(|&problem| self.tiles(problem));
         let first = each().next().unwrap_or(Tiles { m: 0, n: 0, k: 0 });
         let [m, n] = [each().map(|tiles| tiles.m).sum(), each().map(|tiles| tiles.n).sum()];
-        let plan = &const { Self::PLAN };
-        match C::FORM {
+        let plan = &self.plan;
+        match plan.form {
             Form::Single => first,
-            Form::Batched if C::Scheduler::ROWS_LAST => Tiles { m, ..first },
+            Form::Batched if self.facts.rows_last => Tiles { m, ..first },
             Form::Batched => Tiles { n, ..first },
             Form::Ragged if plan.balanced() => {
                 Tiles { m: each().map(|tiles| tiles.m * tiles.n).sum(), n: 1, ..first }
@@ -261,50 +260,51 @@ impl<C: GemmConfig> Gemm<C> {
 
     /// The columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, by its number, where groups are cut into tiles of
     /// nearly equal width; `None` where all tiles are alike.
-    pub fn widths_of(products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
-        let plan = &const { Self::PLAN };
+    pub fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
+        let plan = &self.plan;
         let rows: Vec<u32> = products.iter().map(|problem| problem.m).collect();
-        let height = products.first().map_or(0, |&problem| Self::tiles(problem).m);
+        let height = products.first().map_or(0, |&problem| self.tiles(problem).m);
         plan.balanced().then(|| widths(plan, &rows, height, workers))
     }
 
     /// The workspace of several products; 0 where a launch cannot number their tiles.
-    pub(crate) fn workspace_of(problem: GemmProblem, several: &Several, slots: u32) -> u64 {
-        Self::all_tiles(problem, several).map_or(0, |tiles| {
+    pub(crate) fn workspace_of(&self, problem: GemmProblem, several: &Several, slots: u32) -> u64 {
+        self.all_tiles(problem, several).map_or(0, |tiles| {
             // Where the device counts the tiles, there may be more of them than of the one product.
-            let counted = C::Scheduler::TILES_ON_DEVICE;
-            let workers = if counted { slots.max(1) } else { C::Scheduler::workers(tiles, slots) };
-            Self::workspace_bytes(tiles, workers)
+            let counted = self.facts.tiles_on_device;
+            let workers = if counted { slots.max(1) } else { self.scheduler.workers(tiles, slots) };
+            self.workspace_bytes(tiles, workers)
         })
     }
 
     /// [`workspace`](Self::workspace) of `count` products of one shape.
-    pub fn workspace_batched(problem: GemmProblem, count: u32, slots: u32) -> u64 {
+    pub fn workspace_batched(&self, problem: GemmProblem, count: u32, slots: u32) -> u64 {
         let several = Several::Batch { count, strides: Strides { a: 0, b: 0, c: 0, d: 0 } };
-        Self::workspace_of(problem, &several, slots)
+        self.workspace_of(problem, &several, slots)
     }
 
     /// Checks everything, and works out grid and arguments.
     pub(crate) fn launch_several(
+        &self,
         matrices: &Matrices,
         several: &Several,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        epilogue: &dyn Bound,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        let several = several.for_form(C::FORM)?;
+        let several = several.for_form(self.plan.form)?;
         let output = OutputRule {
-            bits: <<C::Epilogue as Epilogue>::Output as Element>::BITS,
-            alignment: C::Epilogue::OUTPUT_ALIGNMENT,
-            halvings: Self::PLAN.epilogue.halvings,
+            bits: self.plan.epilogue.output.bits(),
+            alignment: self.plan.epilogue.alignment.into(),
+            halvings: self.plan.epilogue.halvings,
         };
-        let plan = &const { Self::PLAN };
+        let plan = &self.plan;
         let problem = matrices.problem;
         let checked = matrices.check(plan, &output)?;
         if problem.m == 0 || problem.n == 0 || several.is_empty() {
             return Ok(None);
         }
         let checked = several.checked(plan, checked, &output)?;
-        C::Epilogue::check(epilogue, Shape { m: problem.m, n: problem.n })?;
+        epilogue.check(Shape { m: problem.m, n: problem.n })?;
         let (n, step) = (problem.n, plan.split_step());
         if plan.epilogue.split && !n.is_multiple_of(step) {
             return Err(LaunchError::Halves { n, step });
@@ -313,76 +313,82 @@ impl<C: GemmConfig> Gemm<C> {
         if plan.epilogue.needs.rows && problem.n > tile_n {
             return Err(LaunchError::WholeRows { n: problem.n, tile_n });
         }
-        let tiles = Self::all_tiles(problem, &several).ok_or_else(|| {
-            let Tiles { m, n, .. } = Self::tiles(problem);
+        let tiles = self.all_tiles(problem, &several).ok_or_else(|| {
+            let Tiles { m, n, .. } = self.tiles(problem);
             LaunchError::TooManyTiles { m, n }
         })?;
-        let seen = Self::seen(problem);
+        let seen = self.seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
-        let mut arguments = C::Mainloop::arguments(plan, a, b);
+        let mut arguments = self.mainloop.arguments(plan, a, b);
         let unread = matches!(several, Several::Records { multiplied: false, .. });
         let k_tiles = if unread { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(several.arguments());
-        arguments.extend(C::Epilogue::parameters(plan, epilogue, checked.d));
-        let workers = C::Scheduler::workers(tiles, slots);
-        arguments.extend(C::Scheduler::parameters(tiles, workers));
-        if Self::WORKS_IN_MEMORY {
-            arguments.push(matrices.workspace(Self::workspace_bytes(tiles, workers))?.into());
+        arguments.extend(epilogue.parameters(plan, checked.d));
+        let workers = self.scheduler.workers(tiles, slots);
+        arguments.extend(self.scheduler.parameters(tiles, workers).into_iter().map(Argument::from));
+        if self.works_in_memory() {
+            arguments.push(matrices.workspace(self.workspace_bytes(tiles, workers))?.into());
         }
         let ctas = [workers * plan.cluster_size(), 1, 1];
         Ok(Some(Launch { grid: Grid { ctas }, arguments }))
     }
 
-    /// As [`launch_with`](Self::launch_with) for `count` products: `matrices` are those of the first, and where the others'
-    /// lie `strides` says, but for C's, which the epilogue's arguments say.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_batched_with(
-        matrices: &Matrices,
-        count: u32,
-        strides: Strides,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        Self::launch_several(matrices, &Several::Batch { count, strides }, epilogue, slots)
+    /// A call's factors and C for the epilogue, if it takes them.
+    pub(crate) fn linear(&self, call: &Call) -> Result<LinearBound<'_>, LaunchError> {
+        let arguments = call.linear(self.plan.epilogue.output.bits())?;
+        self.bound(arguments)
     }
 
-    /// As [`launch_batched_with`](Self::launch_batched_with) for `D = alpha * A * B + beta * C`.
+    fn bound(&self, arguments: LinearArguments) -> Result<LinearBound<'_>, LaunchError> {
+        let host = self.epilogue.linear();
+        let host = host.ok_or_else(|| LaunchError::NotLinear { epilogue: self.epilogue.name() })?;
+        Ok(LinearBound { host, arguments })
+    }
+
+    /// As [`launch`](Self::launch) for several products of one shape.
     ///
     /// # Errors
     /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_batched(call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
-    {
+    pub fn launch_batched(&self, call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let BatchedCall { first, count, strides } = *call;
-        let bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
-        let epilogue = LinearArguments { c_batch: strides.c, ..first.linear(bits)? };
-        Self::launch_batched_with(&first.matrices(), count, strides, &epilogue, slots)
+        let bound = self.linear(&first)?;
+        let bound = LinearBound { arguments: LinearArguments { c_batch: strides.c, ..bound.arguments }, ..bound };
+        self.launch_several(&first.matrices(), &Several::Batch { count, strides }, &bound, slots)
+    }
+
+    /// As [`launch`](Self::launch) for groups of rows.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let RaggedCall { rows, experts } = *call;
+        self.launch_several(&rows.matrices(), &Several::Rows(experts), &self.linear(&rows)?, slots)
+    }
+
+    /// As [`launch`](Self::launch) for products that device memory describes.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_grouped(&self, call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let GroupedCall { alpha, beta, .. } = *call;
+        // Records say where C lies; the host checks a C that could be.
+        let arguments = LinearArguments { alpha, beta, c: 16, c_pitch: 64, c_batch: 0 };
+        self.launch_grouped_bound(call, &self.bound(arguments)?, slots)
     }
 
     /// Bytes of device memory that a kernel for products described by device memory needs, on a machine that runs `slots` of
     /// its clusters at once.
-    pub fn workspace_grouped(slots: u32) -> u64 {
-        let ctas = u64::from(slots.max(1)) * u64::from(Self::PLAN.cluster_size());
-        Self::drawing_bytes() + ctas * u64::from(Self::PLAN.map_bytes())
+    pub fn workspace_grouped(&self, slots: u32) -> u64 {
+        let ctas = u64::from(slots.max(1)) * u64::from(self.plan.cluster_size());
+        self.counter_bytes() + ctas * u64::from(self.plan.map_bytes())
     }
 
-    /// What of it comes before the maps.
-    fn drawing_bytes() -> u64 {
-        if C::Scheduler::DRAWS { QueuePlan::WORKSPACE_BYTES } else { 0 }
-    }
-
-    /// As [`launch_with`](Self::launch_with) for products that device memory describes. Of the call's factors only an `alpha`
-    /// of zero is looked at: the epilogue's arguments say what becomes of the sums.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_grouped_with(
+    /// The same with arguments of any epilogue. Of the call's factors only an `alpha` of zero is looked at.
+    pub(crate) fn launch_grouped_bound(
+        &self,
         call: &GroupedCall,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        epilogue: &dyn Bound,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         let GroupedCall { count, records, alpha, workspace, .. } = *call;
@@ -391,51 +397,49 @@ impl<C: GemmConfig> Gemm<C> {
         let nowhere = MatrixRef { address: WORKSPACE_ALIGNMENT, pitch: 1 << 31 };
         let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
         let mut matrices = Matrices { problem, a: nowhere, b: nowhere, d: nowhere, workspace };
-        if count > 0 && C::FORM.described() {
-            let maps = matrices.workspace(Self::workspace_grouped(slots))? + Self::drawing_bytes();
+        if count > 0 && self.plan.form.described() {
+            let maps = matrices.workspace(self.workspace_grouped(slots))? + self.counter_bytes();
             matrices.a.address = maps.max(WORKSPACE_ALIGNMENT);
             matrices.b = matrices.a;
         }
-        Self::launch_several(&matrices, &several, epilogue, slots)
+        self.launch_several(&matrices, &several, epilogue, slots)
+    }
+}
+
+/// Arguments of an epilogue, whatever their type.
+pub(crate) trait Bound {
+    /// Whether they are legal for a product of this shape.
+    fn check(&self, product: Shape) -> Result<(), NodeError>;
+
+    /// The values of the epilogue's parameters.
+    fn parameters(&self, plan: &Plan, d: Output) -> Vec<Argument>;
+}
+
+/// Those of an epilogue's type.
+pub(crate) struct Typed<'a, E: Epilogue>(pub(crate) &'a E::Arguments);
+
+impl<E: Epilogue> Bound for Typed<'_, E> {
+    fn check(&self, product: Shape) -> Result<(), NodeError> {
+        E::check(self.0, product)
     }
 
-    /// As [`launch_grouped_with`](Self::launch_grouped_with) for `D = alpha * A * B + beta * C`.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_grouped(call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
-    {
-        let GroupedCall { alpha, beta, .. } = *call;
-        // Records say where C lies; the host checks a C that could be.
-        let epilogue = LinearArguments { alpha, beta, c: 16, c_pitch: 64, c_batch: 0 };
-        Self::launch_grouped_with(call, &epilogue, slots)
+    fn parameters(&self, plan: &Plan, d: Output) -> Vec<Argument> {
+        E::parameters(plan, self.0, d)
+    }
+}
+
+/// Factors and C.
+pub(crate) struct LinearBound<'a> {
+    host: &'a dyn LinearHost,
+    arguments: LinearArguments,
+}
+
+impl Bound for LinearBound<'_> {
+    fn check(&self, product: Shape) -> Result<(), NodeError> {
+        self.host.check(&self.arguments, product)
     }
 
-    /// As [`launch_with`](Self::launch_with) for groups of rows: `matrices` are those of all rows and of the first B.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_ragged_with(
-        matrices: &Matrices,
-        experts: Experts,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        Self::launch_several(matrices, &Several::Rows(experts), epilogue, slots)
-    }
-
-    /// As [`launch_ragged_with`](Self::launch_ragged_with) for `D = alpha * A * B + beta * C`.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_ragged(call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
-    {
-        let RaggedCall { rows, experts } = *call;
-        let bits = <<C::Epilogue as Epilogue>::Output as Element>::BITS;
-        Self::launch_ragged_with(&rows.matrices(), experts, &rows.linear(bits)?, slots)
+    fn parameters(&self, plan: &Plan, d: Output) -> Vec<Argument> {
+        self.host.parameters(plan, &self.arguments, d)
     }
 }

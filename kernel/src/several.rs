@@ -8,8 +8,9 @@ use half::{bf16, f16};
 use scheduler::{AlongM, DividedTail, Dynamic, Grouped, Persistent, StreamK};
 use typenum::{U1, U2, U8, U16, U32, U64, U128, U256};
 
-use crate::catalogue::{AnyGemm, Copied, Duo, Large, Medium, Swapped, Unaligned, entry};
+use crate::catalogue::{Copied, Duo, Large, Medium, Swapped, Unaligned, entry};
 use crate::config::Composed;
+use crate::gemm::AnyGemm;
 use crate::form::{Batched, PointerArray, Ragged};
 
 /// A 128 x 256 tile, two consumer warpgroups.
@@ -48,14 +49,14 @@ type Tailed<A, B, T> = Composed<
 /// A name is `<kind>-<element>-<A's direction><B's direction>` as in the [`catalogue`](crate::catalogue); the kinds
 /// `batched…` are for products of one shape, the kinds `ragged…` for groups of rows, the kinds
 /// `grouped…` for products that device memory describes. Groups of rows of a column-major A have kind `ragged-unaligned` alone.
-pub fn several() -> Vec<Box<dyn AnyGemm>> {
+pub fn several() -> Vec<AnyGemm> {
     let mut all = Vec::new();
     all_directions::<bf16>(&mut all);
     all_directions::<f16>(&mut all);
     all
 }
 
-fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<Box<dyn AnyGemm>>) {
+fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<AnyGemm>) {
     all_kinds::<KMajor<T>, KMajor<T>, T>(all);
     all_kinds::<KMajor<T>, MnMajor<T>, T>(all);
     all_kinds::<MnMajor<T>, KMajor<T>, T>(all);
@@ -65,7 +66,7 @@ fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<Box<dyn AnyGemm>>) {
 }
 
 /// Rows of a column-major A begin where no tensor copy can: at any element of a line.
-fn ragged<A, B, T>(all: &mut Vec<Box<dyn AnyGemm>>)
+fn ragged<A, B, T>(all: &mut Vec<AnyGemm>)
 where
     A: Operand<Element = T>,
     B: Operand<Element = T>,
@@ -81,7 +82,7 @@ where
     all.push(entry::<Ragged<Swap16<A, B, T>>>("ragged-swap16"));
 }
 
-fn all_kinds<A, B, T>(all: &mut Vec<Box<dyn AnyGemm>>)
+fn all_kinds<A, B, T>(all: &mut Vec<AnyGemm>)
 where
     A: Operand<Element = T>,
     B: Operand<Element = T>,

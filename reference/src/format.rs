@@ -2,8 +2,6 @@
 
 use half::{bf16, f16};
 
-use collective::Element;
-
 /// A 16-bit element format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -22,8 +20,8 @@ impl Format {
     /// `bf16` or `f16`.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Bf16 => bf16::NAME,
-            Self::F16 => f16::NAME,
+            Self::Bf16 => "bf16",
+            Self::F16 => "f16",
         }
     }
 
@@ -49,16 +47,16 @@ impl Format {
     /// The largest relative error of rounding.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
-            Self::Bf16 => bf16::UNIT_ROUNDOFF,
-            Self::F16 => f16::UNIT_ROUNDOFF,
+            Self::Bf16 => power(-8),
+            Self::F16 => power(-11),
         }
     }
 
     /// The smallest positive value.
     pub const fn tiniest(self) -> f64 {
         match self {
-            Self::Bf16 => bf16::TINIEST,
-            Self::F16 => f16::TINIEST,
+            Self::Bf16 => power(-133),
+            Self::F16 => power(-24),
         }
     }
 
@@ -70,6 +68,11 @@ impl Format {
         };
         largest * (1.0 + self.unit_roundoff() / 2.0)
     }
+}
+
+/// `2^exponent` of a normal number.
+const fn power(exponent: i32) -> f64 {
+    f64::from_bits(((1023 + exponent) as u64) << 52)
 }
 
 /// Rounds to f32, what is inexact to the neighbour with an odd last bit. Rounding that again to a format of 22 bits or

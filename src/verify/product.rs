@@ -156,7 +156,7 @@ impl Product {
     /// A call that the kernel refuses, or what the engine reports.
     pub fn run(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         sums: &Sums,
@@ -170,7 +170,7 @@ impl Product {
     /// A call that the kernel refuses, or what the engine reports.
     pub fn run_times(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         sums: &Sums,
@@ -181,7 +181,7 @@ impl Product {
 
     fn run_with(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         (sums, runs): (&Sums, u32),
@@ -299,7 +299,7 @@ impl Product {
 }
 
 /// The order in which an operand must lie for a kernel: A and B's `k` is A row-major and B column-major.
-pub fn orders(entry: &dyn AnyGemm) -> [Order; 2] {
+pub fn orders(entry: &AnyGemm) -> [Order; 2] {
     use cute_rs::atom::Major;
     let [a_major, b_major] = entry.plan().majors();
     let a = if a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
@@ -377,7 +377,7 @@ mod tests {
         let entry = kernel::find("small-bf16-kk").expect("a catalogue name");
         let program = entry.program().expect("a legal program");
         let mut engine = Sloppy { buffers: Vec::new(), writes };
-        product.run(entry.as_ref(), &program, &mut engine, &sums).expect("runs").mismatch
+        product.run(&entry, &program, &mut engine, &sums).expect("runs").mismatch
     }
 
     #[test]

@@ -32,7 +32,7 @@ impl RecordProducts {
     /// A call that the kernel refuses, or what the engine reports.
     pub fn run(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
     ) -> Result<SeveralOutcome, RunError> {
@@ -45,7 +45,7 @@ impl RecordProducts {
     /// A call that the kernel refuses, or what the engine reports.
     pub fn run_times(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         runs: u32,
@@ -55,7 +55,7 @@ impl RecordProducts {
 
     fn run_with(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         runs: u32,

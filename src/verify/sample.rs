@@ -55,7 +55,7 @@ impl<const N: usize> RandomScalars for [f32; N] {
 /// Random elements of type `T`, of which the first lies up to two elements behind an aligned address.
 fn elements<T: Element>(bench: &mut Bench<'_>, count: u32) -> Result<u64, EngineError> {
     let shift = bench.shift();
-    bench.random(Format::named(T::NAME).unwrap_or(Format::Bf16), count, shift)
+    bench.random(Format::named(T::FORMAT.name()).unwrap_or(Format::Bf16), count, shift)
 }
 
 /// A row-major matrix, its rows up to two elements apart.
@@ -116,7 +116,7 @@ impl<T: Element> Sample for ColumnVector<T> {
 
 impl<T: Element> Sample for Load<T> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<MatrixArgument, EngineError> {
-        matrix(bench, shape, Format::named(T::NAME).unwrap_or(Format::Bf16))
+        matrix(bench, shape, Format::named(T::FORMAT.name()).unwrap_or(Format::Bf16))
     }
 }
 
@@ -138,7 +138,7 @@ impl<T: Element> Sample for Residual<T> {
 impl<T: Element, X: Sample> Sample for AuxStore<T, X> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
         let pitch = shape.n + bench.shift();
-        let address = bench.output(shape.m as usize * pitch as usize * (T::BITS as usize / 8))?;
+        let address = bench.output(shape.m as usize * pitch as usize * (T::FORMAT.bytes() as usize))?;
         Ok((MatrixArgument { address, pitch: pitch.into() }, X::sample(bench, shape)?))
     }
 }

@@ -128,7 +128,7 @@ impl SeveralProducts {
     /// A call that the kernel refuses, or what the engine reports.
     pub fn run(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
     ) -> Result<SeveralOutcome, RunError> {
@@ -141,7 +141,7 @@ impl SeveralProducts {
     /// A call that the kernel refuses, or what the engine reports.
     pub fn run_times(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         runs: u32,
@@ -151,7 +151,7 @@ impl SeveralProducts {
 
     fn run_with(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         runs: u32,

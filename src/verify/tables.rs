@@ -238,14 +238,14 @@ impl Share<'_> {
         let launches = case.launches();
         for products in &launches {
             for (&n, &k) in case.n.iter().flat_map(|n| case.k.iter().map(move |k| (n, k))) {
-                self.several(entry.as_ref(), &program, engine, (products, n, k, repeated), &mut verdict);
+                self.several(&entry, &program, engine, (products, n, k, repeated), &mut verdict);
                 if verdict.failure.is_some() {
                     return verdict;
                 }
             }
         }
         for shapes in &case.records {
-            self.records(entry.as_ref(), &program, engine, (shapes, repeated), &mut verdict);
+            self.records(&entry, &program, engine, (shapes, repeated), &mut verdict);
             if verdict.failure.is_some() {
                 return verdict;
             }
@@ -256,7 +256,7 @@ impl Share<'_> {
         for &m in &case.m {
             for &n in &case.n {
                 for &k in &case.k {
-                    self.shape(entry.as_ref(), &program, engine, [m, n, k], repeated, &mut verdict);
+                    self.shape(&entry, &program, engine, [m, n, k], repeated, &mut verdict);
                     if verdict.failure.is_some() {
                         return verdict;
                     }
@@ -269,7 +269,7 @@ impl Share<'_> {
     /// Runs the products of one launch.
     fn several(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         (products, n, k, Repeated { seed, runs }): (&Products, u32, u32, Repeated),
@@ -297,7 +297,7 @@ impl Share<'_> {
     /// Runs the products of one launch that device memory describes.
     fn records(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         (shapes, Repeated { seed, runs }): (&[[u32; 3]], Repeated),
@@ -322,7 +322,7 @@ impl Share<'_> {
 
     fn shape(
         &self,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
         [m, n, k]: [u32; 3],

@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use collective::tree::{Host, Node, Scratch, Shape, Written};
-use collective::{Element, Epilogue, HasTree, Mainloop};
+use collective::{Epilogue, HasTree, Mainloop};
 use cute_rs::atom::Major;
 use kernel::{
     Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef,
@@ -246,7 +246,7 @@ impl<'e> Bench<'e> {
         C::Epilogue: HasTree,
     {
         let columns = problem.n >> Gemm::<C>::PLAN.epilogue.halvings;
-        let bytes = <<C::Epilogue as Epilogue>::Output as Element>::BITS as usize / 8;
+        let bytes = <C::Epilogue as Epilogue>::SPEC.output.bytes() as usize;
         let d = self.output(problem.m as usize * columns as usize * bytes)?;
         self.check_at::<C>(problem, arguments, MatrixRef { address: d, pitch: columns.into() })
     }
@@ -284,7 +284,7 @@ impl<'e> Bench<'e> {
 
     /// The format of a kernel's operands.
     fn format<C: GemmConfig>() -> Result<Format, TreeError> {
-        let name = <C::Mainloop as Mainloop>::A::NAME;
+        let name = <C::Mainloop as Mainloop>::SPEC.formats[0].name();
         Format::named(name).ok_or(TreeError::Operands { name })
     }
 
@@ -317,12 +317,12 @@ impl<'e> Bench<'e> {
             format: Self::format::<C>()?,
             orders: orders::<C>(),
             halvings: Gemm::<C>::PLAN.epilogue.halvings,
-            bytes: u64::from(<<C::Epilogue as Epilogue>::Output as Element>::BITS / 8),
+            bytes: <C::Epilogue as Epilogue>::SPEC.output.bytes().into(),
             program: Gemm::<C>::program()?,
             launch: &|slots| Gemm::<C>::launch_with(matrices, arguments, slots),
             element: &|host, address, at| {
                 let value = <C::Epilogue as HasTree>::Tree::evaluate(host, arguments, at);
-                host.write::<<C::Epilogue as Epilogue>::Output>(address, value);
+                host.write(<C::Epilogue as Epilogue>::SPEC.output, address, value);
             },
         };
         self.check_subject(matrices, &subject)

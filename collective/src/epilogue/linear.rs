@@ -9,7 +9,7 @@ use ptx::{Builder, Value, Var};
 use super::direct::DirectStore;
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::transposed::Line;
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format};
 use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
@@ -73,12 +73,10 @@ impl Linear {
     pub const fn spec(self) -> EpilogueSpec {
         EpilogueSpec { registers: 24, ..EpilogueSpec::of(self.store) }
     }
+}
 
-    /// Whether the arguments are legal for a product of this shape.
-    ///
-    /// # Errors
-    /// A C that cannot be, where it is read.
-    pub fn check(self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
+impl LinearHost for Linear {
+    fn check(&self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
         if arguments.beta == 0.0 {
             return Ok(());
         }
@@ -87,8 +85,7 @@ impl Linear {
         c.check_pitch(self.store.format, arguments.c_pitch, product.n)
     }
 
-    /// The values of its parameters.
-    pub fn parameters(self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+    fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
         let format = self.store.format;
         let pair = u64::from(format.bits() / 4);
@@ -110,6 +107,10 @@ impl Linear {
 }
 
 impl EpilogueEmitter for Linear {
+    fn linear(&self) -> Option<&dyn LinearHost> {
+        Some(self)
+    }
+
     fn name(&self) -> String {
         format!("linear{}", self.store.suffix())
     }

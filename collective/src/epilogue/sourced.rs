@@ -12,7 +12,7 @@ use super::linear::LinearArguments;
 use super::staging::{Staging, Through};
 use super::store::{Combine, Output, StoreSpec};
 use super::tma::{TmaDevice, TmaStore, drain, fill, matrices};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format, Packed};
 use crate::form::Batch;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
@@ -172,12 +172,10 @@ impl Sourced {
     pub const fn spec(self) -> EpilogueSpec {
         EpilogueSpec { registers: 24, sourced: true, ..EpilogueSpec::of(self.store) }
     }
+}
 
-    /// Whether the arguments are legal for a product of this shape.
-    ///
-    /// # Errors
-    /// A C that no tensor copy can bring, where it is read.
-    pub fn check(self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
+impl LinearHost for Sourced {
+    fn check(&self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
         let LinearArguments { beta, c, c_pitch, c_batch, .. } = *arguments;
         if beta == 0.0 {
             return Ok(());
@@ -196,8 +194,7 @@ impl Sourced {
         Ok(())
     }
 
-    /// The values of its parameters.
-    pub fn parameters(self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+    fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
         // Where C is not read, the map of D is as good as any.
         let batch = Batch { stride: c_batch, ..d.batch };
@@ -213,6 +210,10 @@ impl Sourced {
 }
 
 impl EpilogueEmitter for Sourced {
+    fn linear(&self) -> Option<&dyn LinearHost> {
+        Some(self)
+    }
+
     fn name(&self) -> String {
         format!("sourced{}", self.store.suffix())
     }

@@ -11,7 +11,7 @@ use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 use super::calls::{Calls, Maker};
 use super::kernel::{Kernel, parameter_block};
 use super::tensor_map;
-use crate::catalogue::AnyGemm;
+use crate::gemm::AnyGemm;
 use crate::error::EngineError;
 use crate::groups::{BatchedCall, GroupedCall, RaggedCall};
 use crate::problem::{Call, Launch};
@@ -47,7 +47,7 @@ pub struct Loaded {
 
 /// What launches are made with.
 struct Parts {
-    gemm: Box<dyn AnyGemm>,
+    gemm: AnyGemm,
     program: Program,
     kernel: Arc<Kernel>,
     slots: u32,
@@ -106,7 +106,7 @@ impl Loaded {
     /// The compiler's log where the driver refuses the program, or a driver error.
     pub fn load_in(
         context: &Arc<CudaContext>,
-        gemm: Box<dyn AnyGemm>,
+        gemm: AnyGemm,
         program: Program,
     ) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);

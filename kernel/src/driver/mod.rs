@@ -25,7 +25,7 @@
 //! use kernel::driver::{CudaContext, Kernel, parameter_block};
 //! use kernel::{AnyGemm, Call};
 //!
-//! fn multiply(gemm: &dyn AnyGemm, call: &Call) -> Result<(), Box<dyn std::error::Error>> {
+//! fn multiply(gemm: &AnyGemm, call: &Call) -> Result<(), Box<dyn std::error::Error>> {
 //!     let context = CudaContext::new(0)?; // the application's own
 //!     let stream = context.default_stream();
 //!     let program = gemm.program()?;

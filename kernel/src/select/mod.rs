@@ -23,7 +23,8 @@ use cute_rs::atom::Major;
 pub use machine::Machine;
 pub use model::Prediction;
 
-use crate::catalogue::{AnyGemm, catalogue};
+use crate::catalogue::catalogue;
+use crate::gemm::AnyGemm;
 use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 
@@ -62,7 +63,7 @@ impl<'a> Request<'a> {
 /// A kernel that can do a call, and how long it will take.
 pub struct Ranked {
     /// The kernel.
-    pub gemm: Box<dyn AnyGemm>,
+    pub gemm: AnyGemm,
     /// The model's times.
     pub prediction: Prediction,
     /// One sentence about what decides.
@@ -101,7 +102,7 @@ pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
 }
 
 /// Ranks kernels for a call; those of another element type or direction are left out.
-pub fn rank(kernels: Vec<Box<dyn AnyGemm>>, request: &Request<'_>, machine: &Machine) -> Selection {
+pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> Selection {
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
     for gemm in kernels {
         let plan = gemm.plan();
@@ -112,8 +113,8 @@ pub fn rank(kernels: Vec<Box<dyn AnyGemm>>, request: &Request<'_>, machine: &Mac
             selection.refused.push(Refused { name: gemm.name().to_owned(), error });
             continue;
         }
-        let prediction = machine.predict(gemm.as_ref(), &request.call);
-        let reason = reason::sentence(gemm.as_ref(), machine, &prediction);
+        let prediction = machine.predict(&gemm, &request.call);
+        let reason = reason::sentence(&gemm, machine, &prediction);
         selection.ranked.push(Ranked { gemm, prediction, reason });
     }
     selection.ranked.sort_by(|a, b| a.prediction.microseconds.total_cmp(&b.prediction.microseconds));
@@ -223,7 +224,7 @@ mod tests {
             let time = |m| {
                 let problem = GemmProblem { m, n: 16384, k: 4096 };
                 let request = Request::packed("bf16", [Major::K, Major::K], problem);
-                H200.predict(gemm.as_ref(), &request.call)
+                H200.predict(&gemm, &request.call)
             };
             let (once, twice) = (time(16384), time(32768));
             let (waves, times) = (twice.waves / once.waves, twice.microseconds / once.microseconds);

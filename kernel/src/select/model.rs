@@ -10,7 +10,7 @@ use collective::{Plan, Producer};
 use scheduler::{Tiles, Work};
 
 use super::Machine;
-use crate::catalogue::AnyGemm;
+use crate::gemm::AnyGemm;
 use crate::problem::{Call, MatrixRef};
 
 /// The model's answer. Times are in microseconds; those of resources overlap, so they do not add up.
@@ -48,7 +48,7 @@ struct Slot {
 
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
-    pub fn predict(&self, gemm: &dyn AnyGemm, call: &Call) -> Prediction {
+    pub fn predict(&self, gemm: &AnyGemm, call: &Call) -> Prediction {
         let plan = &gemm.plan();
         let tiles = gemm.tiles(call.problem);
         let call = &call.seen_by(plan);
@@ -199,7 +199,7 @@ impl Lane {
 }
 
 /// What each slot computes. A scheduler that launches more workers than slots has them dealt out by the hardware.
-fn walk(gemm: &dyn AnyGemm, tiles: Tiles<u32>, slots: u32) -> Vec<Slot> {
+fn walk(gemm: &AnyGemm, tiles: Tiles<u32>, slots: u32) -> Vec<Slot> {
     let workers = gemm.workers(tiles, slots);
     (0..workers.min(slots))
         .map(|slot| {

@@ -1,10 +1,10 @@
 //! What decides a kernel's time, in a sentence.
 
 use super::{Machine, Prediction};
-use crate::catalogue::AnyGemm;
+use crate::gemm::AnyGemm;
 
 /// For example `4 waves of 128x256 tiles, the last 88 % full; the tensor cores decide`.
-pub(super) fn sentence(gemm: &dyn AnyGemm, machine: &Machine, prediction: &Prediction) -> String {
+pub(super) fn sentence(gemm: &AnyGemm, machine: &Machine, prediction: &Prediction) -> String {
     let plan = gemm.plan();
     let [m, n, _] = plan.mainloop.tile;
     let tile = match plan.mainloop.cluster {

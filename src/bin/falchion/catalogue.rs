@@ -75,7 +75,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
     let plain =
-        kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(entry.as_ref()));
+        kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(&entry));
     for Listed { name, element, plan, schedule } in
         plain.chain(fused_catalogue().iter().map(Listed::of_fused))
     {
@@ -102,7 +102,7 @@ struct Listed {
 }
 
 impl Listed {
-    fn of(entry: &dyn AnyGemm) -> Self {
+    fn of(entry: &AnyGemm) -> Self {
         let (name, element) = (entry.name().to_owned(), entry.element());
         Self { name, element, plan: entry.plan(), schedule: entry.schedule() }
     }
@@ -123,7 +123,7 @@ fn find(name: &str) -> Result<(Listed, Program), Failure> {
         unknown.known.extend(fused_catalogue().iter().map(FusedGemm::name));
     }
     let entry = entry?;
-    Ok((Listed::of(entry.as_ref()), entry.program()?))
+    Ok((Listed::of(&entry), entry.program()?))
 }
 
 impl PlanArgs {
@@ -254,13 +254,13 @@ impl EmitArgs {
 }
 
 /// Contiguous directions of A and B, as in kernel names.
-pub(crate) fn layout(entry: &dyn AnyGemm) -> String {
+pub(crate) fn layout(entry: &AnyGemm) -> String {
     let [a, b] = entry.plan().majors();
     format!("{}{}", direction(a, "M"), direction(b, "N")).to_lowercase()
 }
 
 /// Every kernel of an element type and of directions.
-pub(crate) fn of(element: &str, directions: &str) -> Vec<Box<dyn AnyGemm>> {
-    let fits = |entry: &dyn AnyGemm| entry.element() == element && layout(entry) == directions;
-    kernel::catalogue().into_iter().filter(|entry| fits(entry.as_ref())).collect()
+pub(crate) fn of(element: &str, directions: &str) -> Vec<AnyGemm> {
+    let fits = |entry: &AnyGemm| entry.element() == element && layout(entry) == directions;
+    kernel::catalogue().into_iter().filter(|entry| fits(&entry)).collect()
 }

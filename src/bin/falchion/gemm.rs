@@ -113,7 +113,7 @@ impl GemmArgs {
             return self.fused(name, format, inputs.problem);
         }
         let entry = self.kernel(format, &inputs)?;
-        let product = self.product(format, &inputs, entry.as_ref());
+        let product = self.product(format, &inputs, &entry);
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
 
         let program = entry.program()?;
@@ -147,7 +147,7 @@ impl GemmArgs {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
         let outcome = product
-            .run_times(entry.as_ref(), &program, engine.as_mut(), &sums, self.repeat)
+            .run_times(&entry, &program, engine.as_mut(), &sums, self.repeat)
             .map_err(|error| match error {
                 RunError::Launch(error) => Failure::from(error),
                 RunError::Engine(error) => Failure::from(error),
@@ -282,7 +282,7 @@ impl GemmArgs {
     }
 
     /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
-    fn kernel(&self, format: Format, inputs: &Inputs) -> Result<Box<dyn AnyGemm>, Failure> {
+    fn kernel(&self, format: Format, inputs: &Inputs) -> Result<AnyGemm, Failure> {
         if let Some(name) = &self.config {
             let entry = kernel::find(name)?;
             if entry.element() != format.name() {
@@ -320,7 +320,7 @@ impl GemmArgs {
         Ok(selection.ranked.swap_remove(0).gemm)
     }
 
-    fn product(&self, format: Format, inputs: &Inputs, entry: &dyn AnyGemm) -> Product {
+    fn product(&self, format: Format, inputs: &Inputs, entry: &AnyGemm) -> Product {
         let GemmProblem { m, n, k } = inputs.problem;
         let [a_order, b_order] = orders(entry);
         let mut random = fastrand::Rng::with_seed(self.seed);

@@ -71,7 +71,7 @@ const MOST_TILES: u64 = 1 << 18;
 
 /// A kernel's schedule for one launch.
 struct Schedule {
-    entry: Box<dyn AnyGemm>,
+    entry: AnyGemm,
     /// Its products.
     products: Vec<GemmProblem>,
     tiles: Tiles<u32>,
@@ -105,7 +105,7 @@ impl ScheduleArgs {
         let slots = machine.slots(&plan);
         let products = self.products();
         let form = entry.form();
-        let call = products.first().map(|&first| legal(entry.as_ref(), first));
+        let call = products.first().map(|&first| legal(&entry, first));
         match (form, self.form(), &call) {
             (is, was, _) if is != was => {
                 return Err(Failure::usage(format!(
@@ -149,7 +149,7 @@ impl ScheduleArgs {
         let (count, drawn) = ([workers, slots], entry.draws());
         let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
         let prediction = call.filter(|_| form == Form::Single);
-        let prediction = prediction.map(|call| machine.predict(entry.as_ref(), &call));
+        let prediction = prediction.map(|call| machine.predict(&entry, &call));
         Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
     }
 
@@ -194,7 +194,7 @@ fn named(name: &str, value: Option<u32>) -> String {
 }
 
 /// A call with matrices whose rows begin at multiples of 16 B, if they have to.
-fn legal(entry: &dyn AnyGemm, problem: GemmProblem) -> Call {
+fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let plan = entry.plan();
     let elements = 128 / plan.mainloop.types.element_bits();
     // Nothing is read: the addresses only have to be legal.

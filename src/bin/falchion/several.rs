@@ -38,7 +38,7 @@ impl SeveralArgs<'_> {
     }
 
     /// The kernel that was named, or one that takes the shape.
-    fn kernel(&self) -> Result<Box<dyn AnyGemm>, Failure> {
+    fn kernel(&self) -> Result<AnyGemm, Failure> {
         let form = match (self.records, self.batch) {
             ([_, ..], _) => Form::Grouped,
             (_, Some(_)) => Form::Batched,
@@ -113,8 +113,8 @@ impl SeveralArgs<'_> {
         writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", self.format.name())?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
         let outcome = match self.records {
-            [] => several.run_times(entry.as_ref(), &program, engine.as_mut(), self.repeat),
-            _ => described.run_times(entry.as_ref(), &program, engine.as_mut(), self.repeat),
+            [] => several.run_times(&entry, &program, engine.as_mut(), self.repeat),
+            _ => described.run_times(&entry, &program, engine.as_mut(), self.repeat),
         };
         let outcome = outcome.map_err(|error| match error {
             RunError::Launch(error) => Failure::from(error),

@@ -80,7 +80,7 @@ impl TraceArgs {
         let entry = kernel::find(&self.name)?;
         let program = entry.program()?;
         let mut memory = Memory::new();
-        let Some(launch) = self.launch(entry.as_ref(), &mut memory)? else {
+        let Some(launch) = self.launch(&entry, &mut memory)? else {
             return Err(Failure::usage("--m and --n must be at least 1"));
         };
         let recorder = Recorder::default();
@@ -105,7 +105,7 @@ impl TraceArgs {
     }
 
     /// Random matrices in the emulator's memory, and the call on them.
-    fn launch(&self, entry: &dyn AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
+    fn launch(&self, entry: &AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
         let Self { m, n, k, beta, .. } = *self;
         let format = Format::named(entry.element())
             .ok_or_else(|| Failure::environment(format!("there are no matrices of {}", entry.element())))?;

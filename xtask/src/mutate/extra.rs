@@ -68,14 +68,14 @@ const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
 /// The kernels.
-pub(super) fn kernels() -> Vec<Box<dyn AnyGemm>> {
+pub(super) fn kernels() -> Vec<AnyGemm> {
     vec![
-        kernel::erased::<Pair>("cluster-2x1-staged"),
-        kernel::erased::<Square>("cluster-2x2"),
-        kernel::erased::<Single>("cluster-1x2-one-tile"),
-        kernel::erased::<Alone>("plain-one-stage"),
-        kernel::erased::<Ring>("plain-ring"),
-        kernel::erased::<StagedRing>("plain-staged"),
-        kernel::erased::<Tail>("tail-2x1"),
+        AnyGemm::of::<Pair>("cluster-2x1-staged"),
+        AnyGemm::of::<Square>("cluster-2x2"),
+        AnyGemm::of::<Single>("cluster-1x2-one-tile"),
+        AnyGemm::of::<Alone>("plain-one-stage"),
+        AnyGemm::of::<Ring>("plain-ring"),
+        AnyGemm::of::<StagedRing>("plain-staged"),
+        AnyGemm::of::<Tail>("tail-2x1"),
     ]
 }

@@ -11,7 +11,7 @@ use kernel::{
 use super::trial::{BYTES, Purpose, Size};
 
 /// How many products of a problem's shape a launch computes, as far as they have tiles of their own.
-pub(super) fn count(gemm: &dyn AnyGemm) -> u32 {
+pub(super) fn count(gemm: &AnyGemm) -> u32 {
     if gemm.form() == Form::Batched { 2 } else { 1 }
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Products {
 
 impl Products {
     /// All matrices packed with rows of whole 16-byte units where kernels need them.
-    pub(super) fn new(gemm: &dyn AnyGemm, problem: GemmProblem, purpose: Purpose) -> Self {
+    pub(super) fn new(gemm: &AnyGemm, problem: GemmProblem, purpose: Purpose) -> Self {
         let plan = &gemm.plan();
         let GemmProblem { m, n, k } = problem;
         let pitch = |extent: u32| extent.max(1).next_multiple_of(16);
@@ -129,7 +129,7 @@ impl Products {
     }
 
     /// The grid and the arguments for an engine with that many slots.
-    pub(super) fn launch(&self, gemm: &dyn AnyGemm, slots: u32) -> Result<Option<Launch>, LaunchError> {
+    pub(super) fn launch(&self, gemm: &AnyGemm, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let Self { call, strides, experts, .. } = *self;
         match gemm.form() {
             Form::Single => gemm.launch(&call, slots),

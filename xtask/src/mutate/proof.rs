@@ -26,7 +26,7 @@ const LONG: usize = 8;
 
 /// A kernel and the class of its synchronisation.
 struct Kernel {
-    gemm: Box<dyn AnyGemm>,
+    gemm: AnyGemm,
     class: u64,
 }
 
@@ -34,11 +34,11 @@ struct Kernel {
 fn kernels() -> Result<Vec<Kernel>, Error> {
     let all: Vec<_> =
         kernel::catalogue().into_iter().chain(kernel::several()).chain(extra::kernels()).collect();
-    let class = |gemm: &dyn AnyGemm| match gemm.program() {
+    let class = |gemm: &AnyGemm| match gemm.program() {
         Ok(program) => Ok(class::of(program.function())),
         Err(error) => Err(Error::Proof(format!("{}: {error}", gemm.name()))),
     };
-    let classes: Vec<u64> = all.par_iter().map(|gemm| class(gemm.as_ref())).collect::<Result<_, _>>()?;
+    let classes: Vec<u64> = all.par_iter().map(|gemm| class(&gemm)).collect::<Result<_, _>>()?;
     Ok(all.into_iter().zip(classes).map(|(gemm, class)| Kernel { gemm, class }).collect())
 }
 
@@ -112,7 +112,7 @@ fn false_alarms(all: &[Kernel], chosen: &[&Kernel], random: u64, arguments: &Mut
 /// One unbroken kernel under many schedules, and what was complained of.
 fn listen(kernel: &Kernel, random: u64) -> Result<(Unbroken, Vec<String>), Error> {
     let (name, start) = (kernel.gemm.name(), Instant::now());
-    let specimen = Specimen::new(kernel.gemm.as_ref()).map_err(Error::Proof)?;
+    let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
     let schedules: Vec<_> = Schedule::sweep(random).enumerate().collect();
     let is_long = |at: usize| at < LONG || at.is_multiple_of(LONG);
     let alarm = |(at, schedule)| {
@@ -141,7 +141,7 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         if !due(kernel, arguments, |record| &record.rows)? {
             continue;
         }
-        let specimen = Specimen::new(kernel.gemm.as_ref()).map_err(Error::Proof)?;
+        let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
         let row = prove(kernel.gemm.name(), kernel.class, &specimen, arguments);
         rows.push(row.clone());
         if arguments.write {
@@ -201,7 +201,7 @@ mod tests {
     use super::*;
     use crate::mutate::record::Outcome;
 
-    fn proved(gemm: &dyn AnyGemm, schedules: u64, every: usize) -> Row {
+    fn proved(gemm: &AnyGemm, schedules: u64, every: usize) -> Row {
         let arguments = Mutate { schedules, every, ..Mutate::default() };
         prove(gemm.name(), 0, &Specimen::new(gemm).expect("the kernel itself is right"), &arguments)
     }
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn every_mutant_of_a_small_kernel_is_killed() {
         let gemm = kernel::find("small-bf16-kk").expect("a catalogue name");
-        let row = proved(gemm.as_ref(), 2, 1);
+        let row = proved(&gemm, 2, 1);
         assert_eq!(row.survived(), 0, "{row:?}");
         assert!(row.count(Outcome::killed) > 100, "{row:?}");
     }
@@ -238,7 +238,7 @@ mod tests {
         let gemm = kernel::find("stream-bf16-kk").expect("a catalogue name");
         let mutant = Some("if in every thread in consumer / fix-up (".to_owned());
         let arguments = Mutate { schedules: 8, every: 1, mutant, ..Mutate::default() };
-        let specimen = Specimen::new(gemm.as_ref()).expect("the kernel itself is right");
+        let specimen = Specimen::new(&gemm).expect("the kernel itself is right");
         let row = prove(gemm.name(), 0, &specimen, &arguments);
         assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
@@ -250,7 +250,7 @@ mod tests {
             extra::kernels().into_iter().chain([kernel::find("medium-f16-mn").expect("a catalogue name")])
         {
             // Barrier numbers that are mixed up show under some random schedules only.
-            let row = proved(gemm.as_ref(), 8, 5);
+            let row = proved(&gemm, 8, 5);
             assert_eq!(row.survived(), 0, "{row:?}");
         }
     }

@@ -8,7 +8,7 @@ use collective::Form;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
 
 use super::{Calls, KEPT, Maker, split};
-use crate::catalogue::AnyGemm;
+use crate::gemm::AnyGemm;
 use crate::driver::counting::allocations;
 use crate::driver::loaded::AnyCall;
 use crate::error::{EngineError, LaunchError};
@@ -21,7 +21,7 @@ const SLOTS: u32 = 132;
 
 /// A kernel without a driver: an encoded map begins with its address, and the rest is a digest of its description.
 struct Stub {
-    gemm: Box<dyn AnyGemm>,
+    gemm: AnyGemm,
     program: Program,
     offsets: Vec<usize>,
     launches: Cell<u32>,
@@ -29,7 +29,7 @@ struct Stub {
 }
 
 impl Stub {
-    fn new(gemm: Box<dyn AnyGemm>) -> Self {
+    fn new(gemm: AnyGemm) -> Self {
         let program = gemm.program().expect("legal");
         let offsets = program.function().param_offsets().0;
         Self { gemm, program, offsets, launches: Cell::new(0), refuses: Cell::new(false) }
@@ -153,7 +153,7 @@ fn random(state: &mut u64) -> u64 {
 }
 
 /// Calls of a kernel: with and without products, with and without C, none empty.
-fn calls_of(gemm: &dyn AnyGemm) -> Vec<AnyCall> {
+fn calls_of(gemm: &AnyGemm) -> Vec<AnyCall> {
     let problem = GemmProblem { m: 192, n: 128, k: 256 };
     let matrix = MatrixRef { address: 1 << 20, pitch: 512 };
     let workspace = Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 });
@@ -193,7 +193,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
         }
         let stub = Stub::new(gemm);
         let mut calls = Calls::default();
-        let all = calls_of(stub.gemm.as_ref());
+        let all = calls_of(&stub.gemm);
         assert!(!all.is_empty(), "{name}: no call is legal");
         for base in all {
             calls.get(&stub, &base).expect("legal");
@@ -230,7 +230,7 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
 }
 
 impl Stub {
-    fn legal(gemm: &dyn AnyGemm, call: &AnyCall) -> bool {
+    fn legal(gemm: &AnyGemm, call: &AnyCall) -> bool {
         let launch = match call {
             AnyCall::One(call) => gemm.launch(call, SLOTS),
             AnyCall::Batched(call) => gemm.launch_batched(call, SLOTS),
@@ -253,7 +253,7 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
     ] {
         let stub = Stub::named(name);
         let mut calls = Calls::default();
-        let base = calls_of(stub.gemm.as_ref()).into_iter().next().expect("one is legal");
+        let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
         assert!(allocations(|| _ = black_box(calls.get(&stub, &base))) > 0, "{name}: the counter counts");
         for i in 1..100 {
             let mut addresses = split(&base).1;
@@ -392,7 +392,7 @@ fn parts_of_a_launch_in_nanoseconds() {
     for name in ["small-bf16-kk", "wide-bf16-kk", "batched-bf16-kk", "ragged-bf16-kk", "grouped-bf16-kk"] {
         println!("{name}, nanoseconds without the driver:");
         let stub = Stub::named(name);
-        let base = calls_of(stub.gemm.as_ref()).into_iter().next().expect("one is legal");
+        let base = calls_of(&stub.gemm).into_iter().next().expect("one is legal");
         let moved = |i: u64| {
             let mut addresses = split(&base).1;
             addresses.0.iter_mut().filter(|a| **a != 0).for_each(|a| *a += (i << 12) + (1 << 11));

@@ -97,7 +97,7 @@ impl Set {
     pub(super) fn call(
         &self,
         problem: GemmProblem,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         workspace: Option<WorkspaceRef>,
     ) -> Call {
         let [a_major, b_major] = entry.plan().majors();

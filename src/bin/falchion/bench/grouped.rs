@@ -136,7 +136,7 @@ impl<'l> Placed<'l> {
     fn launch(
         &self,
         engine: &mut dyn Engine,
-        entry: &dyn AnyGemm,
+        entry: &AnyGemm,
         slots: u32,
     ) -> Result<(Option<Launch>, Option<WorkspaceRef>), Failure> {
         let described = entry.form().described();
@@ -184,7 +184,7 @@ impl<'l> Placed<'l> {
 /// What all layers are measured with.
 pub(super) struct Timed<'t> {
     pub(super) peer: Option<&'t CublasLt>,
-    pub(super) kernels: Vec<Box<dyn AnyGemm>>,
+    pub(super) kernels: Vec<AnyGemm>,
     pub(super) dtype: &'t str,
     pub(super) protocol: Protocol,
 }
@@ -226,7 +226,7 @@ impl Timed<'_> {
         for entry in kernels {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
-            let (launch, workspace) = placed.launch(gpu, entry.as_ref(), slots)?;
+            let (launch, workspace) = placed.launch(gpu, &entry, slots)?;
             workspaces.extend(workspace);
             let Some(launch) = launch else { continue };
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
@@ -296,19 +296,19 @@ impl Timed<'_> {
 }
 
 /// Our kernels for experts, K-major.
-fn ours(dtype: &str) -> Vec<Box<dyn AnyGemm>> {
-    let fits = |entry: &dyn AnyGemm| {
+fn ours(dtype: &str) -> Vec<AnyGemm> {
+    let fits = |entry: &AnyGemm| {
         let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
         matches!(entry.form(), Form::Ragged | Form::Grouped)
             && entry.element() == dtype
             && plan.majors() == [Major::K; 2]
             && !unaligned
     };
-    kernel::several().into_iter().filter(|entry| fits(entry.as_ref())).collect()
+    kernel::several().into_iter().filter(|entry| fits(&entry)).collect()
 }
 
 /// Those that were named, or all.
-pub(super) fn kernels(names: &[String], dtype: &str) -> Result<Vec<Box<dyn AnyGemm>>, Failure> {
+pub(super) fn kernels(names: &[String], dtype: &str) -> Result<Vec<AnyGemm>, Failure> {
     let mut all = ours(dtype);
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
@@ -361,7 +361,7 @@ mod tests {
         for entry in ours("bf16") {
             engine.write(d, &vec![0; d.bytes]).expect("memory");
             let program = entry.program().expect("legal");
-            let (launch, _) = placed.launch(&mut engine, entry.as_ref(), 132).expect("legal");
+            let (launch, _) = placed.launch(&mut engine, &entry, 132).expect("legal");
             let launch = launch.expect("rows");
             engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
             assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", entry.name());

@@ -99,7 +99,7 @@ pub(crate) struct BenchArgs {
 
 /// One of our kernels, ready to be launched.
 struct Ours {
-    entry: Box<dyn AnyGemm>,
+    entry: AnyGemm,
     program: Program,
     slots: u32,
     /// For the largest problem so far.
@@ -182,7 +182,7 @@ impl BenchArgs {
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
         let mut record = self.record(&gpu, peer.as_ref())?;
         if let Some(first) = ours.first() {
-            record.layout = catalogue::layout(first.entry.as_ref());
+            record.layout = catalogue::layout(&first.entry);
         }
         let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
@@ -265,7 +265,7 @@ impl BenchArgs {
         Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst }
     }
 
-    fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<Box<dyn AnyGemm>>, Choice), Failure> {
+    fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
         let kernel = |name: &String| {
             let entry = kernel::find(name)?;
             let (element, dtype) = (entry.element(), &self.dtype);
@@ -403,7 +403,7 @@ impl Bench {
             let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
                 .iter()
                 .map(|set| {
-                    let launch = entry.launch(&set.call(problem, entry.as_ref(), *workspace), *slots)?;
+                    let launch = entry.launch(&set.call(problem, &entry, *workspace), *slots)?;
                     let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
                     let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
                     Ok(Box::new(prepared) as Box<dyn Enqueue>)

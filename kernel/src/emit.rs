@@ -1,0 +1,231 @@
+//! The one emitter: a kernel's value becomes a program, top to bottom.
+
+use collective::pipeline::{ClusterPosition, Release, Ring};
+use collective::queue::{self, Part, Queue};
+use collective::{Consumer, Extent, MainloopSpec, Piece, Plan, Producer, Roles, Share};
+use ptx::{Builder, Special, Value, Var};
+use scheduler::{Draw, Work, WorkLoop};
+
+use crate::form::{Groups, Outputs, Place};
+use crate::gemm::AnyGemm;
+
+/// What is emitted for each piece of work.
+type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Extent<'f>, Option<Share<'f>>);
+
+/// The queue of a kernel as its scheduler sees it.
+struct Drawn<'f>(Queue<'f>);
+
+impl<'f> Draw<'f> for Drawn<'f> {
+    fn ask(&self, numbers: Value<'f, u32>) {
+        self.0.ask(numbers);
+    }
+
+    fn answer(&self) -> Value<'f, u32> {
+        self.0.answer()
+    }
+}
+
+impl AnyGemm {
+    /// The kernel, top to bottom.
+    pub(crate) fn emit<'f>(&self, f: &'f Builder) {
+        let plan = &self.plan;
+        let mainloop = self.mainloop.declare(f, plan);
+        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None, record: None };
+        let k_tiles = f.param::<u32>("k_tiles");
+        let groups = Groups::declare(f, plan.form);
+        let epilogue = self.epilogue.declare(f, plan);
+        let schedule = self.scheduler.declare(f);
+        let workspace = self.works_in_memory().then(|| f.param::<u64>("workspace"));
+
+        let shared = f.shared_base();
+        let ring = Ring::new(f, plan, shared);
+        let cluster = ClusterPosition::new(f, plan);
+        let warp = f.warp_index();
+        f.if_(warp.equals(0), || {
+            f.if_(f.elect(), || {
+                mainloop.prefetch(f);
+                queue::initialise(f, plan, shared);
+                ring.initialise(plan);
+            });
+        });
+        meet(f, plan, true);
+        if self.overlaps {
+            f.grid_launch_dependents();
+            f.grid_wait();
+        }
+
+        if plan.form.described() {
+            f.if_(warp.equals(0), || mainloop.prepare(f, plan));
+        }
+        let outputs = Outputs::new(f, plan, self.facts.rows_last, groups, extent, k_tiles);
+        let each_piece = |part, body: Body<'_, 'f>| {
+            let queue = workspace.filter(|_| plan.queue.slots > 0);
+            let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
+            self.each_piece(f, cluster, &schedule, outputs, queue, body);
+        };
+        let thread = f.special(Special::ThreadX) % 128;
+        let produce = || {
+            f.set_max_registers(false, plan.registers.producer);
+            let load = || {
+                let position = ring.producer();
+                let part = match plan.mainloop.producer {
+                    Producer::Thread => Part::Loader,
+                    Producer::Warpgroup => Part::Loaders,
+                };
+                each_piece(part, &|piece, _, _| {
+                    mainloop.load(f, plan, cluster, position, piece);
+                });
+            };
+            match plan.mainloop.producer {
+                Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
+                Producer::Warpgroup => load(),
+            }
+        };
+        let consumer = |warpgroup: Value<'f, u32>| {
+            let shares = plan.mainloop.sharing() > 1;
+            Consumer {
+                shared,
+                warpgroup,
+                part: if shares { warpgroup } else { f.constant(0) },
+                thread,
+                release: Release::new(f, plan, cluster, shared, thread),
+                turns: ring.turns(plan, warpgroup, thread),
+            }
+        };
+        let store = |narrowed: &Plan, fragment, extent, share| {
+            let finish = |plan: &Plan, fragment| {
+                f.scope("epilogue", || epilogue.store(f, plan, extent, fragment));
+            };
+            match (self.fix_up(), workspace, share) {
+                (Some(fix_up), Some(workspace), Some(share)) => {
+                    let (plans, sums) = ([plan, narrowed], workspace + self.counter_bytes());
+                    f.scope("fix-up", || fix_up.exchange(f, plans, sums, share, fragment, &finish));
+                }
+                _ => finish(narrowed, fragment),
+            }
+        };
+        let consume = || {
+            f.set_max_registers(true, plan.registers.consumer);
+            let consumer = consumer(warp / 4 - 1);
+            let position = ring.consumer();
+            let multiply = |piece, extent, share| {
+                epilogue.begin(f, plan, extent, consumer, piece);
+                mainloop.multiply(f, plan, consumer, position, piece, &|plan, fragment| {
+                    store(plan, fragment, extent, share);
+                });
+            };
+            match plan.mainloop.roles {
+                Roles::Pingpong => {
+                    let turn = f.variable(0u32);
+                    each_piece(Part::Reader, &|piece, extent, share| {
+                        let own = next_turn(f, plan, turn).equals(consumer.warpgroup);
+                        f.if_else(
+                            own,
+                            || multiply(piece, extent, share),
+                            || position.skip(piece.k_end - piece.k_begin),
+                        );
+                    });
+                }
+                Roles::Cooperative | Roles::Unspecialised => each_piece(Part::Reader, &multiply),
+            }
+            epilogue.finish(f, plan, thread);
+        };
+        let alone = || {
+            let consumer = consumer(warp / 4);
+            let positions = [ring.consumer(), ring.consumer()];
+            each_piece(Part::Loaders, &|piece, extent, share| {
+                epilogue.begin(f, plan, extent, consumer, piece);
+                let fragment = mainloop.load_and_multiply(f, plan, consumer, positions, piece);
+                store(plan, fragment, extent, share);
+            });
+            epilogue.finish(f, plan, thread);
+        };
+        match plan.mainloop.roles {
+            Roles::Unspecialised => f.scope("consumer", alone),
+            Roles::Cooperative | Roles::Pingpong => {
+                f.if_else(
+                    warp.less_than(4),
+                    || f.scope("producer", produce),
+                    || f.scope("consumer", consume),
+                );
+            }
+        }
+        if plan.cluster_size() > 1 {
+            // No CTA may leave while others still write to its shared memory or arrive on its barriers.
+            meet(f, plan, false);
+        }
+    }
+
+    /// Emits the scheduler's loop around one role's work.
+    fn each_piece<'f>(
+        &self,
+        f: &'f Builder,
+        cluster: ClusterPosition<'f>,
+        parameters: &[Value<'f, u32>],
+        outputs: Outputs<'f>,
+        queue: Option<Queue<'f>>,
+        body: Body<'_, 'f>,
+    ) {
+        let (plan, tiles) = (&self.plan, outputs.tiles);
+        let worker = f.special(Special::CtaX) / plan.cluster_size();
+        let workers = f.special(Special::GridX) / plan.cluster_size();
+        let drawn = queue.map(Drawn);
+        let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
+        let mut body = |work: Work<Value<'f, u32>>| {
+            let Place { first: [m, n], extent, k } = outputs.place(plan, cluster, [work.m, work.n]);
+            let Work { k_begin, mut k_end, .. } = work;
+            if extent.record.is_some() {
+                k_end = k;
+            }
+            let share = work.split.map(|split| Share {
+                unit: split.unit,
+                first: split.first,
+                last: split.last,
+                tile: split.tile,
+                k_begin,
+                k_end,
+                k: tiles.k,
+            });
+            let columns = columns(f, plan, n, extent);
+            let (group, record) = (extent.group, extent.record);
+            body(Piece { m, n, k_begin, k_end, columns, group, record }, extent, share);
+        };
+        self.scheduler.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body: &mut body });
+    }
+}
+
+/// Whose turn the next piece is. Every consumer walks all pieces of its CTA, works on its own, and goes past the
+/// stages of the others.
+fn next_turn<'f>(f: &'f Builder, plan: &Plan, turn: Var<'f, u32>) -> Value<'f, u32> {
+    let now = turn.get();
+    let (next, first) = (now + 1, f.constant(0u32));
+    turn.set(first.where_or(next.equals(plan.mainloop.consumers), next));
+    now
+}
+
+/// All threads of the CTA, or of the cluster, wait for each other; `relaxed` where no memory has to be published
+/// but what a fence has published already.
+fn meet(f: &Builder, plan: &Plan, relaxed: bool) {
+    if plan.cluster_size() > 1 {
+        f.cluster_arrive(relaxed);
+        f.cluster_wait();
+    } else {
+        f.barrier_sync(0, plan.threads);
+    }
+}
+
+
+/// How many columns of a tile that begins at column `n` are computed, where it may be narrowed.
+fn columns<'f>(
+    f: &'f Builder,
+    plan: &Plan,
+    n: Value<'f, u32>,
+    extent: Extent<'f>,
+) -> Option<Value<'f, u32>> {
+    let MainloopSpec { tile: [_, tile_n, _], step, .. } = plan.mainloop;
+    (step > 0).then(|| {
+        let left = (extent.n - n).where_or(n.less_than(extent.n), f.constant(1)).min(tile_n);
+        left.div_ceil(step) * step
+    })
+}
+

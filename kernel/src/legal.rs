@@ -1,0 +1,149 @@
+//! Whether three roles fit together: the rules that no role can judge alone.
+
+use core::fmt;
+
+use collective::queue::QueuePlan;
+use collective::{EpilogueSpec, Form, MainloopSpec, Plan, PlanError, Producer, Sentence};
+use cute_rs::atom::Major;
+use scheduler::{Facts, ReductionKind, ScheduleError};
+
+/// Why a kernel cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum IllegalKernel {
+    /// Mainloop and epilogue break a rule of the hardware.
+    Plan(PlanError),
+    /// The scheduler's parameters break one.
+    Scheduler(ScheduleError),
+    /// Roles, or a role and the form, do not fit together: what does not, and what would.
+    Roles(&'static str),
+}
+
+impl IllegalKernel {
+    /// What is wrong and what would mend it.
+    pub const fn sentence(&self) -> Sentence {
+        match self {
+            Self::Plan(error) => error.sentence(),
+            Self::Scheduler(error) => Sentence::new().text(error.sentence()),
+            Self::Roles(words) => Sentence::new().text(words),
+        }
+    }
+}
+
+impl From<PlanError> for IllegalKernel {
+    fn from(error: PlanError) -> Self {
+        Self::Plan(error)
+    }
+}
+
+impl fmt::Display for IllegalKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plan(error) => error.fmt(f),
+            Self::Scheduler(error) => error.fmt(f),
+            Self::Roles(words) => f.write_str(words),
+        }
+    }
+}
+
+impl core::error::Error for IllegalKernel {}
+
+/// Every number of a kernel, from what its roles say of themselves.
+///
+/// # Errors
+/// The first rule that they break.
+pub const fn plan(
+    form: Form,
+    mainloop: MainloopSpec,
+    epilogue: EpilogueSpec,
+    scheduler: Facts,
+) -> Result<Plan, IllegalKernel> {
+    if let Some(words) = misfit(form, &mainloop, &epilogue, scheduler) {
+        return Err(IllegalKernel::Roles(words));
+    }
+    let slots = if scheduler.draws { QueuePlan::SLOTS } else { 0 };
+    match Plan::of_form(form, mainloop, epilogue, slots) {
+        Ok(plan) => Ok(plan),
+        Err(error) => Err(IllegalKernel::Plan(error)),
+    }
+}
+
+/// The plan of constant roles; illegal ones stop the build with the sentence.
+pub(crate) const fn checked(
+    form: Form,
+    mainloop: MainloopSpec,
+    epilogue: EpilogueSpec,
+    scheduler: Facts,
+) -> Plan {
+    match plan(form, mainloop, epilogue, scheduler) {
+        Ok(plan) => plan,
+        Err(error) => panic!("{}", error.sentence().as_str()),
+    }
+}
+
+/// What does not fit together.
+const fn misfit(
+    form: Form,
+    mainloop: &MainloopSpec,
+    epilogue: &EpilogueSpec,
+    scheduler: Facts,
+) -> Option<&'static str> {
+    let divides = scheduler.reduction.is_some();
+    if matches!(form, Form::Grouped) && !scheduler.tiles_on_device {
+        return Some(
+            "the device alone knows how many tiles an array of products has: schedule them with Persistent<..>",
+        );
+    }
+    if matches!(form, Form::Grouped) && divides {
+        return Some(
+            "each of an array of products has a K of its own, which no scheduler divides: schedule them with Persistent<..>",
+        );
+    }
+    if matches!(form, Form::Ragged) && !scheduler.tiles_on_device {
+        return Some(
+            "the device alone knows how many tiles a ragged product has: schedule them with Persistent<..>",
+        );
+    }
+    if epilogue.sourced && divides {
+        return Some(
+            "SourcedCombination brings C for whole tiles, and this scheduler divides them: use LinearCombination or \
+             a scheduler of whole tiles",
+        );
+    }
+    if mainloop.step > 0 && divides && !matches!(scheduler.reduction, Some(ReductionKind::Ordered)) {
+        return Some(
+            "sums of tiles that are narrowed are added up in order alone: use Ordered, or leave Fitted<_, _> out",
+        );
+    }
+    if epilogue.split && form.described() {
+        return Some(
+            "halves of split weights are found by maps that the host makes, and records say where matrices lie: let gates \
+             and ups alternate",
+        );
+    }
+    let rows = if epilogue.transposed { mainloop.b_major } else { mainloop.a_major };
+    if form.shares_rows() && matches!(rows, Major::Mn) && matches!(mainloop.producer, Producer::Thread) {
+        return Some(
+            "groups of rows begin at any row, and tensor copies at multiples of 16 bytes of a line: use KMajor for A, or \
+             CopyWgmma",
+        );
+    }
+    if epilogue.needs.whole && matches!(scheduler.reduction, Some(ReductionKind::Separate)) {
+        return Some(
+            "the epilogue finishes whole tiles and Separate divides them among CTAs: add up by Ordered or Atomic",
+        );
+    }
+    if epilogue.sourced && (form.shares_rows() || form.described()) {
+        return Some(
+            "SourcedCombination copies by maps that the host makes, and a ragged tile may have rows of the next group: use \
+             LinearCombination<T, TmaStore>, which stores such tiles directly",
+        );
+    }
+    if epilogue.needs.single && !matches!(form, Form::Single) {
+        return Some(
+            "the epilogue counts the tiles of one output, and this kernel has several: reduce with ReduceRow, \
+             ReduceColumn or ReduceScalar",
+        );
+    }
+    None
+}
