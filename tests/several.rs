@@ -12,9 +12,9 @@ use falchion::verify::matrix::Fill;
 use falchion::verify::{Format, HostMatrix, Order, Products, RecordProducts, SeveralProducts, Sums};
 use half::bf16;
 use kernel::{
-    Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem,
+    AnyGemm, Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem,
     GroupedCall, Launch, LaunchError, MatrixRef, PointerArray, Ragged, RaggedCall, Strides, WorkspaceRef,
-    erased, several,
+    several,
 };
 use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Grouped, OneTile, Persistent, StreamK};
 use typenum::{U1, U2, U3, U4, U32, U64, U128};
@@ -174,7 +174,9 @@ fn products_that_memory_describes() {
         ),
         AnyGemm::of::<PointerArray<Composed<Tma<Clustered>, Direct, Dynamic<AlongN>>>>("clustered, drawn"),
         AnyGemm::of::<PointerArray<Composed<Tma<Pingpong>, Direct, Persistent<AlongM>>>>("taking turns"),
-        AnyGemm::of::<PointerArray<Composed<Tma<Unspecialised<U1>>, Direct, Persistent<AlongM>>>>("no producer"),
+        AnyGemm::of::<PointerArray<Composed<Tma<Unspecialised<U1>>, Direct, Persistent<AlongM>>>>(
+            "no producer",
+        ),
     ];
     for entry in all {
         let program = entry.program().expect("legal");

@@ -2,7 +2,8 @@
 
 use collective::{
     Cluster, Cooperative, CopyWgmma, DirectStore, EvictFirst, KMajor, LinearCombination, Mainloop, MnMajor,
-    MultipliesWith, Operand, Operands, Pingpong, Plan, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed,
+    MultipliesWith, Operand, Operands, Pingpong, Plan, SourcedCombination, Tile, TmaStore, TmaWgmma,
+    Transposed,
 };
 use cute_rs::atom::Major;
 use half::{bf16, f16};

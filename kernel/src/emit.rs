@@ -214,18 +214,11 @@ fn meet(f: &Builder, plan: &Plan, relaxed: bool) {
     }
 }
 
-
 /// How many columns of a tile that begins at column `n` are computed, where it may be narrowed.
-fn columns<'f>(
-    f: &'f Builder,
-    plan: &Plan,
-    n: Value<'f, u32>,
-    extent: Extent<'f>,
-) -> Option<Value<'f, u32>> {
+fn columns<'f>(f: &'f Builder, plan: &Plan, n: Value<'f, u32>, extent: Extent<'f>) -> Option<Value<'f, u32>> {
     let MainloopSpec { tile: [_, tile_n, _], step, .. } = plan.mainloop;
     (step > 0).then(|| {
         let left = (extent.n - n).where_or(n.less_than(extent.n), f.constant(1)).min(tile_n);
         left.div_ceil(step) * step
     })
 }
-

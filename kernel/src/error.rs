@@ -307,7 +307,9 @@ pub enum LaunchError {
         call: Form,
     },
     /// An epilogue whose arguments are not factors and C.
-    #[error("the epilogue `{epilogue}` has arguments of its own, and the call brings alpha, beta and C alone")]
+    #[error(
+        "the epilogue `{epilogue}` has arguments of its own, and the call brings alpha, beta and C alone"
+    )]
     NotLinear {
         /// Its name.
         epilogue: String,

@@ -4,9 +4,7 @@ use core::fmt;
 use std::sync::Arc;
 
 use collective::queue::QueuePlan;
-use collective::{
-    Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan,
-};
+use collective::{Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan};
 use ptx::{Entry, Function};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, TileScheduler, Tiles, Work};
 

@@ -353,7 +353,8 @@ impl AnyGemm {
     pub fn launch_batched(&self, call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let BatchedCall { first, count, strides } = *call;
         let bound = self.linear(&first)?;
-        let bound = LinearBound { arguments: LinearArguments { c_batch: strides.c, ..bound.arguments }, ..bound };
+        let bound =
+            LinearBound { arguments: LinearArguments { c_batch: strides.c, ..bound.arguments }, ..bound };
         self.launch_several(&first.matrices(), &Several::Batch { count, strides }, &bound, slots)
     }
 

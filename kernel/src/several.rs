@@ -10,8 +10,8 @@ use typenum::{U1, U2, U8, U16, U32, U64, U128, U256};
 
 use crate::catalogue::{Copied, Duo, Large, Medium, Swapped, Unaligned, entry};
 use crate::config::Composed;
-use crate::gemm::AnyGemm;
 use crate::form::{Batched, PointerArray, Ragged};
+use crate::gemm::AnyGemm;
 
 /// A 128 x 256 tile, two consumer warpgroups.
 type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U8>;

@@ -11,8 +11,8 @@ use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 use super::calls::{Calls, Maker};
 use super::kernel::{Kernel, parameter_block};
 use super::tensor_map;
-use crate::gemm::AnyGemm;
 use crate::error::EngineError;
+use crate::gemm::AnyGemm;
 use crate::groups::{BatchedCall, GroupedCall, RaggedCall};
 use crate::problem::{Call, Launch};
 use crate::program::Program;
@@ -104,11 +104,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The compiler's log where the driver refuses the program, or a driver error.
-    pub fn load_in(
-        context: &Arc<CudaContext>,
-        gemm: AnyGemm,
-        program: Program,
-    ) -> Result<Self, EngineError> {
+    pub fn load_in(context: &Arc<CudaContext>, gemm: AnyGemm, program: Program) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);
         let slots = kernel.max_active_clusters()?;
         tensor_map::find_functions()?;

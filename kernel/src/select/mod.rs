@@ -24,8 +24,8 @@ pub use machine::Machine;
 pub use model::Prediction;
 
 use crate::catalogue::catalogue;
-use crate::gemm::AnyGemm;
 use crate::error::LaunchError;
+use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
 
 /// A call and what its matrices are.

@@ -74,8 +74,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
         "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
-    let plain =
-        kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(&entry));
+    let plain = kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(&entry));
     for Listed { name, element, plan, schedule } in
         plain.chain(fused_catalogue().iter().map(Listed::of_fused))
     {

@@ -146,11 +146,12 @@ impl GemmArgs {
         let sums = Sums::of(&product.a, &product.b, &|total| {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
-        let outcome = product
-            .run_times(&entry, &program, engine.as_mut(), &sums, self.repeat)
-            .map_err(|error| match error {
-                RunError::Launch(error) => Failure::from(error),
-                RunError::Engine(error) => Failure::from(error),
+        let outcome =
+            product.run_times(&entry, &program, engine.as_mut(), &sums, self.repeat).map_err(|error| {
+                match error {
+                    RunError::Launch(error) => Failure::from(error),
+                    RunError::Engine(error) => Failure::from(error),
+                }
             })?;
         report(&mut out, &outcome, &sums, inputs.problem, emulated)?;
         if let Some(path) = &self.out {

@@ -8,10 +8,10 @@ use collective::Form;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
 
 use super::{Calls, KEPT, Maker, split};
-use crate::gemm::AnyGemm;
 use crate::driver::counting::allocations;
 use crate::driver::loaded::AnyCall;
 use crate::error::{EngineError, LaunchError};
+use crate::gemm::AnyGemm;
 use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
 use crate::problem::{Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
 use crate::program::Program;
