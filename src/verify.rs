@@ -22,7 +22,8 @@ pub mod several;
 pub mod tables;
 pub mod tree;
 
-pub use fusions::{Fused, FusedGemm, Fusion, Ready, fused_catalogue, fusions};
+pub use collective::Fusion;
+pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;
 pub use reference::{Format, HostMatrix, Order, Sums, bound, format, matrix, oracle};

@@ -1,6 +1,7 @@
 //! The named fusions: every kernel against its tree, and beside the same kernel of the catalogue without the fusion.
 
-use falchion::verify::{Bench, Format, FusedGemm, fused_catalogue, fusions};
+use falchion::verify::fusions::ranked;
+use falchion::verify::{Bench, Format, FusedGemm, Fusion, fused_catalogue};
 use kernel::{Emulator, Engine, GemmProblem};
 use rayon::prelude::*;
 
@@ -19,7 +20,7 @@ fn every_kernel_computes_its_tree() {
         GemmProblem { m: 256, n: 768, k: 472 },
     ];
     let checked = failures(|kernel| {
-        let divides = kernel.kind == "stream";
+        let divides = kernel.kind() == "stream";
         for problem in &problems[..if divides { 3 } else { 2 }] {
             let mut engine = Emulator::new().with_multiprocessors(if divides { 3 } else { 132 });
             let mut bench = Bench::new(&mut engine, 1);
@@ -35,9 +36,9 @@ fn every_kernel_computes_its_tree() {
 fn kinds_are_those_of_the_catalogue() {
     let compared = failures(|kernel| {
         let plain = kernel::find(&kernel.plain_name()).map_err(|error| error.to_string())?;
-        let [ours, theirs] = [kernel.plan.mainloop, plain.plan().mainloop];
-        if ours != theirs || (kernel.schedule)() != plain.schedule() {
-            return Err(format!("{ours:?}, {}; {theirs:?}, {}", (kernel.schedule)(), plain.schedule()));
+        let [ours, theirs] = [kernel.gemm.plan().mainloop, plain.plan().mainloop];
+        if ours != theirs || kernel.gemm.schedule() != plain.schedule() {
+            return Err(format!("{ours:?}, {}; {theirs:?}, {}", kernel.gemm.schedule(), plain.schedule()));
         }
         Ok(())
     });
@@ -58,21 +59,21 @@ fn fusions_are_ranked_as_plain_kernels() {
         (1024, 1024, 1024, "slim"),
         (512, 512, 512, "small"),
     ];
-    let of = |name| fusions().into_iter().find(|fusion| fusion.name == name).expect("a fusion");
+    let of = |name| Fusion::named(name).expect("a fusion");
     for name in ["bias", "bias-relu", "bias-gelu", "residual"] {
         for (m, n, k, kind) in shapes {
-            let ranked = of(name).ranked(Format::Bf16, GemmProblem { m, n, k });
-            assert_eq!(ranked.first().map(|kernel| kernel.kind), Some(kind), "{name}, {m} x {n} x {k}");
+            let ranked = ranked(of(name), Format::Bf16, GemmProblem { m, n, k });
+            assert_eq!(ranked.first().map(FusedGemm::kind), Some(kind), "{name}, {m} x {n} x {k}");
         }
     }
     // Two forms of one plain kernel stand beside each other.
-    let short = of("bias-gelu").ranked(Format::Bf16, GemmProblem { m: 4096, n: 4096, k: 512 });
-    let kinds: Vec<_> = short.iter().take(2).map(|kernel| kernel.kind).collect();
+    let short = ranked(of("bias-gelu"), Format::Bf16, GemmProblem { m: 4096, n: 4096, k: 512 });
+    let kinds: Vec<_> = short.iter().take(2).map(FusedGemm::kind).collect();
     assert_eq!(kinds, ["pingpong", "pingpong6"]);
     // Rows of 1000 elements are 2000 B, of 1000 bytes 1000 B: 62.5 times 16 B.
     let problem = GemmProblem { m: 64, n: 1000, k: 64 };
-    assert!(!of("bias").ranked(Format::Bf16, problem).is_empty());
-    assert!(of("bias-fp8").ranked(Format::Bf16, problem).is_empty());
+    assert!(!ranked(of("bias"), Format::Bf16, problem).is_empty());
+    assert!(ranked(of("bias-fp8"), Format::Bf16, problem).is_empty());
 }
 
 /// A launch for each set of matrices, with arguments of its own, of both kernels.
@@ -83,10 +84,10 @@ fn both_kernels_are_prepared_for_every_set() {
     let mut memory = |elements: u32| engine.upload(&vec![0; elements as usize * 2]).expect("memory").address;
     let sets = [(); 2].map(|()| [memory(256 * 512), memory(768 * 512), memory(256 * 768)]);
     let names = ["stream-bias-gelu-bf16-kk", "pingpong-bias-gelu-bf16-kk"];
-    for kernel in fused_catalogue().iter().filter(|kernel| names.contains(&kernel.name().as_str())) {
+    for kernel in fused_catalogue().iter().filter(|kernel| names.contains(&kernel.name())) {
         let mut bench = Bench::aligned(&mut engine, 0);
         let both = kernel.prepare(&mut bench, problem, &sets).expect("a legal problem");
-        assert_eq!(both.kind, kernel.kind);
+        assert_eq!(both.kind, kernel.kind());
         for ready in [both.plain, both.fused] {
             let [first, second] = &ready.launches[..] else { panic!("{} launches", ready.launches.len()) };
             assert_ne!(first.arguments, second.arguments);

@@ -149,6 +149,21 @@ impl Format {
         }
     }
 
+    /// The instruction that multiplies elements of this format by those of another, summed in `f32`; `None` where there is
+    /// none.
+    pub const fn multiplies(self, other: Self) -> Option<WgmmaTypes> {
+        match (self, other) {
+            (Self::Bf16, Self::Bf16) => Some(WgmmaTypes::Bf16F32),
+            (Self::F16, Self::F16) => Some(WgmmaTypes::F16F32),
+            (Self::F32 | Self::Bf16 | Self::F16 | Self::E4m3 | Self::E5m2, _) => None,
+        }
+    }
+
+    /// The format of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
     /// Width in bits.
     pub const fn bits(self) -> u32 {
         match self {

@@ -81,6 +81,11 @@ pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
     /// Declares its kernel parameters, in the order of [`Epilogue::parameters`].
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f>;
 
+    /// How it stores D, if it is one of this crate; `None` for one of your own.
+    fn store(&self) -> Option<StoreSpec> {
+        None
+    }
+
     /// The epilogue as one whose arguments are [`LinearArguments`]; `None` where it has others.
     fn linear(&self) -> Option<&dyn LinearHost> {
         None

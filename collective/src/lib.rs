@@ -26,6 +26,7 @@ mod epilogue;
 mod fixup;
 mod form;
 pub mod functions;
+mod fusion;
 mod mainloop;
 mod operand;
 pub mod pipeline;
@@ -48,6 +49,7 @@ pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
+pub use fusion::Fusion;
 pub use mainloop::{
     Consumer, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair, FragmentRow, Mainloop,
     MainloopEmitter, Piece, TensorCopies, ThreadCopies, TmaWgmma,

@@ -17,7 +17,7 @@ pub struct KMajor<T>(PhantomData<T>);
 pub struct MnMajor<T>(PhantomData<T>);
 
 /// What L2 does with the lines of a matrix when it has to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CachePolicy {
     /// As it likes.
     Normal,

@@ -1,253 +1,255 @@
-//! The catalogue: configurations by name, for the command line and for selection at run time.
+//! The catalogue: kernels by name, for the command line and for selection at run time.
+//!
+//! A name is `<kind>-<element>-<layout>`; the kind stands for a [`KernelSpec`], a line of a table here. Where a name is
+//! taken, the text of a spec is taken too.
 
-use collective::{
-    Cluster, Cooperative, CopyWgmma, DirectStore, EvictFirst, KMajor, LinearCombination, Mainloop, MnMajor,
-    MultipliesWith, Operand, Operands, Pingpong, Plan, SourcedCombination, Tile, TmaStore, TmaWgmma,
-    Transposed,
-};
-use cute_rs::atom::Major;
-use half::{bf16, f16};
-use scheduler::{AlongM, Dynamic, Grouped, Heuristic, OneTile, Ordered, Persistent, Separate, StreamK};
-use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256, U320};
+use std::sync::OnceLock;
 
-use crate::config::{Composed, Gemm, GemmConfig};
+use collective::Fusion;
+
 use crate::gemm::AnyGemm;
-use crate::several::several;
+use crate::spec::{EpilogueKind, KernelSpec, SpecError};
 
-/// `D = alpha * A * B + beta * C` with all matrices of element type `T`.
-pub(crate) type Linear<A, B, T, Shape, Roles, S> =
-    Composed<TmaWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
+/// A kind of kernel and its spec.
+type Kind = (&'static str, &'static str);
 
-/// A 128 x 256 tile, two consumer warpgroups, persistent: for outputs of many tiles.
-pub(crate) type Large<A, B, T> =
-    Linear<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
+/// Kernels of one product; the first that fits a call is the usual choice.
+const SINGLE: [Kind; 23] = [
+    // Outputs of many tiles.
+    ("staged", "tile=128x256x64 raster=m12"),
+    // C brought by tensor copies while its tile is multiplied.
+    ("sourced", "tile=128x256x64 epilogue=sourced raster=m12"),
+    // The least traffic for a multiplication, where there are many tiles.
+    ("wide", "tile=256x192x64"),
+    // Fewer waves than `staged` where those of `wide` leave too much of the last one empty.
+    ("broad", "tile=128x320x64 raster=m16"),
+    // Half the traffic from L2, which decides where rows begin inside of sectors.
+    ("quad", "tile=128x256x64 cluster=2x2"),
+    // As `wide`, with the last waves divided along K where they leave too many SMs idle.
+    ("stream", "tile=256x192x64 scheduler=stream-k"),
+    // Nearly the traffic of `wide` with more tiles to deal out.
+    ("duo", "tile=256x128x64 cluster=1x2"),
+    // Short reductions: one consumer stores its tile while the other multiplies.
+    ("pingpong", "tile=128x128x64 roles=pingpong"),
+    ("large", "tile=128x256x64 store=direct"),
+    // Outputs of some hundred tiles.
+    ("medium", "tile=128x128x64 store=direct"),
+    // Small outputs.
+    ("small", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
+    ("slim", "tile=128x64x64 scheduler=one-tile raster=m"),
+    // 128 rows and long sums: weights are read once, and L2 gives them up first.
+    ("pair64", "tile=64x64x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    ("pair128", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    // 256 rows.
+    ("pingpong2", "tile=128x128x64 roles=pingpong cluster=2x1"),
+    // Small outputs of long sums.
+    ("deep", "tile=128x128x64 cluster=2x2 store=direct scheduler=stream-k raster=m reduction=separate"),
+    // Up to 16, 64 and 128 rows, which fill an instruction's N: weights fill its M.
+    (
+        "swap16",
+        "tile=64x16x128 swap=yes l2-b=evict-first store=direct scheduler=stream-k raster=m divide=heuristic4",
+    ),
+    ("swap64", "tile=64x64x128 swap=yes l2-b=evict-first store=direct raster=m"),
+    ("swap128", "tile=64x128x64 cluster=2x1 swap=yes l2-b=evict-first store=direct raster=m"),
+    // For when other kernels run on the same card.
+    ("dynamic", "tile=128x256x64 scheduler=dynamic raster=m12"),
+    ("dynamicduo", "tile=256x128x64 cluster=1x2 scheduler=dynamic"),
+    // Operands whose rows no tensor copy can follow.
+    ("unaligned", "tile=128x128x64 load=copy store=direct"),
+    ("unaligned64", "tile=64x64x64 load=copy store=direct scheduler=one-tile raster=m"),
+];
 
-/// D stored by tensor copies that overlap the next tile, persistent in bands of `G` tiles.
-pub(crate) type Copied<A, B, T, Shape, Roles, G> = Composed<
-    TmaWgmma<Operands<A, B>, Shape, Roles>,
-    LinearCombination<T, TmaStore>,
-    Persistent<Grouped<AlongM, G>>,
->;
+/// Kernels of several products, with operands in any layout.
+const SEVERAL: [Kind; 10] = [
+    ("batched", "tile=128x256x64 form=batched"),
+    ("batched-direct", "tile=128x128x64 form=batched store=direct"),
+    // A 256 x 192 tile leaves no registers for the number of the product.
+    ("batched-stream", "tile=128x256x64 form=batched scheduler=stream-k"),
+    ("batched-swap16", "tile=64x16x128 form=batched swap=yes l2-b=evict-first store=direct raster=m"),
+    ("batched-unaligned", "tile=128x128x64 form=batched load=copy store=direct"),
+    ("ragged-unaligned", "tile=128x128x64 form=ragged load=copy store=direct"),
+    ("grouped", "tile=128x256x64 form=grouped store=direct"),
+    ("grouped-medium", "tile=128x128x64 form=grouped store=direct"),
+    ("grouped-swap16", "tile=64x16x128 form=grouped swap=yes l2-b=evict-first store=direct raster=m"),
+    ("grouped-unaligned", "tile=128x128x64 form=grouped load=copy store=direct"),
+];
 
-/// A 256 x 192 tile, two consumer warpgroups: the least traffic for a multiplication, where there are many tiles.
-type Wide<A, B, T> = Copied<A, B, T, Tile<U256, U192, U64>, Cooperative<U2>, U8>;
+/// Kernels of groups of rows. Rows of a column-major A begin where no tensor copy can: at any element of a line.
+const RAGGED: [Kind; 8] = [
+    ("ragged", "tile=128x256x64 form=ragged"),
+    ("ragged-duo", "tile=256x128x64 form=ragged cluster=1x2"),
+    ("ragged-flat", "tile=64x256x64 form=ragged roles=pingpong"),
+    ("ragged-direct", "tile=128x128x64 form=ragged store=direct"),
+    // Weights fill the rows of a tile, and a group's tokens its columns, up to 256: as many as it has.
+    ("ragged-fitted", "tile=128x256x64 form=ragged step=32 swap=yes scheduler=dynamic raster=m"),
+    ("ragged-fitted2", "tile=128x256x64 form=ragged step=32 cluster=2x1 swap=yes scheduler=dynamic raster=m"),
+    (
+        "ragged-tail",
+        "tile=128x256x64 form=ragged step=32 cluster=2x1 swap=yes scheduler=dynamic-tail raster=m",
+    ),
+    ("ragged-swap16", "tile=64x16x128 form=ragged swap=yes l2-b=evict-first store=direct raster=m"),
+];
 
-/// A 128 x 256 tile, two consumer warpgroups: for outputs of many tiles.
-type Staged<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2>, U12>;
+/// Kernels with a fused epilogue: those that every fusion has.
+const FUSED: [Kind; 4] = [
+    ("staged", "tile=128x256x64 raster=m12"),
+    ("wide", "tile=256x192x64"),
+    // An epilogue that waits for no buffer is more likely to end before the other consumer's products.
+    ("pingpong", "tile=128x128x64 roles=pingpong buffers=4"),
+    ("duo", "tile=256x128x64 cluster=1x2"),
+];
 
-/// A 128 x 320 tile, two consumer warpgroups of two instructions side by side: fewer waves than [`Staged`] where those of
-/// [`Wide`] leave too much of the last one empty.
-type Broad<A, B, T> = Copied<A, B, T, Tile<U128, U320, U64>, Cooperative<U2>, U16>;
+/// Further ones, of the fusions that most people use.
+const FUSED_MORE: [Kind; 6] = [
+    // With two buffers there is room for six stages in place of five.
+    ("pingpong6", "tile=128x128x64 roles=pingpong"),
+    ("broad", "tile=128x320x64 raster=m16"),
+    ("quad", "tile=128x256x64 cluster=2x2"),
+    ("slim", "tile=128x64x64 scheduler=one-tile raster=m"),
+    ("pair128", "tile=64x128x64 cluster=2x1 l2-b=evict-first scheduler=one-tile raster=m"),
+    ("small", "tile=64x64x64 store=direct scheduler=one-tile raster=m"),
+];
 
-/// As [`Staged`], with C brought by tensor copies while its tile is multiplied.
-type Sourced<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
-    SourcedCombination<T>,
-    Persistent<Grouped<AlongM, U12>>,
->;
+/// Those that divide tiles, of fusions that leave registers for it.
+const FUSED_DIVIDED: [Kind; 1] = [("stream", "tile=256x192x64 scheduler=stream-k")];
 
-/// As [`Staged`], whose workers draw their tiles: for when other kernels run beside this one.
-type Drawn<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U128, U256, U64>, Cooperative<U2>>,
-    LinearCombination<T, TmaStore>,
-    Dynamic<Grouped<AlongM, U12>>,
->;
+const ELEMENTS: [&str; 2] = ["bf16", "f16"];
+const LAYOUTS: [&str; 4] = ["kk", "kn", "mk", "mn"];
 
-/// As [`Duo`], whose clusters draw their tiles.
-type DrawnDuo<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>,
-    LinearCombination<T, TmaStore>,
-    Dynamic<Grouped<AlongM, U8>>,
->;
+/// A kind in an element type and a layout, under its name.
+fn named((kind, text): Kind, element: &str, layout: &str, fusion: Option<Fusion>) -> AnyGemm {
+    let spec = KernelSpec::parse(&format!("{text} dtype={element} layout={layout}"));
+    let mut spec = spec.expect("the catalogue's specs are specs");
+    let mut name = format!("{kind}-{element}-{layout}");
+    if let Some(fusion) = fusion {
+        spec.epilogue = EpilogueKind::Fused(fusion);
+        spec.store.format = fusion.output(spec.store.format);
+        name = format!("{kind}-{}-{element}-{layout}", fusion.name());
+    }
+    spec.named(name).expect("the catalogue's specs are legal")
+}
 
-/// As [`Staged`] in clusters of 2 x 2: half the traffic from L2, which decides where rows begin inside of sectors.
-type Quad<A, B, T> = Copied<A, B, T, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U2>>, U8>;
+fn in_layouts(kinds: &[Kind], element: &str, layouts: &[&str]) -> Vec<AnyGemm> {
+    let of_layout =
+        |layout: &&str| kinds.iter().map(|&kind| named(kind, element, layout, None)).collect::<Vec<_>>();
+    layouts.iter().flat_map(of_layout).collect()
+}
 
-/// As [`Wide`], with the last waves divided along K where they leave too many multiprocessors idle.
-type Stream<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U256, U192, U64>, Cooperative<U2>>,
-    LinearCombination<T, TmaStore>,
-    StreamK<Grouped<AlongM, U8>>,
->;
-
-/// A 256 x 128 tile in clusters of two that share A: nearly the traffic of [`Wide`] with more tiles to deal out, and hardly
-/// slower where rows begin inside of sectors.
-pub(crate) type Duo<A, B, T> = Copied<A, B, T, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>, U8>;
-
-/// A 128 x 64 tile, two consumer warpgroups, a CTA a tile: for outputs of about a hundred such tiles.
-type Slim<A, B, T> = Composed<
-    TmaWgmma<Operands<A, B>, Tile<U128, U64, U64>, Cooperative<U2>>,
-    LinearCombination<T, TmaStore>,
-    OneTile<AlongM>,
->;
-
-/// A tile of 64 x `N`, one consumer warpgroup, in clusters of two CTAs one above the other, which share B; a CTA a tile:
-/// for few rows and large weights, which L2 gives up first.
-type Paired<A, B, T, N> = Composed<
-    TmaWgmma<Operands<A, EvictFirst<B>>, Tile<U64, N, U64>, Cooperative<U1, Cluster<U2, U1>>>,
-    LinearCombination<T, TmaStore>,
-    OneTile<AlongM>,
->;
-
-/// A 64 x 64 tile: for 128 rows and long sums.
-type Pair64<A, B, T> = Paired<A, B, T, U64>;
-
-/// A 64 x 128 tile: for 128 rows.
-type Pair128<A, B, T> = Paired<A, B, T, U128>;
-
-/// As [`PingPong`] in clusters of two CTAs one above the other, which share B: for 256 rows.
-type PingPong2<A, B, T> = Copied<A, B, T, Tile<U128, U128, U64>, Pingpong<U2, Cluster<U2, U1>>, U8>;
-
-/// A 128 x 128 tile in clusters of 2 x 2, every tile divided along K: for small outputs of long sums.
-type Deep<A, B, T> =
-    Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2, Cluster<U2, U2>>, StreamK<AlongM, Separate>>;
-
-/// A 128 x 128 tile for each of two consumer warpgroups that take turns: for short reductions.
-type PingPong<A, B, T> = Copied<A, B, T, Tile<U128, U128, U64>, Pingpong, U8>;
-
-/// A 128 x 128 tile, two consumer warpgroups, persistent: for outputs of some hundred tiles.
-pub(crate) type Medium<A, B, T> =
-    Linear<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
-
-/// A 64 x 64 tile, one consumer warpgroup, a CTA a tile: for small outputs.
-type Small<A, B, T> = Linear<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
-
-/// D's transpose is computed, from B's side: B's columns fill the tile's 64 rows, and A's rows its `Rows` columns. For so
-/// few rows that B's way from memory decides; the ring holds more than 100 KiB of it, and L2 gives it up first.
-pub(crate) type Swapped<A, B, T, Rows, K, Shape, S> = Composed<
-    TmaWgmma<Operands<EvictFirst<B>, A>, Tile<U64, Rows, K>, Cooperative<U1, Shape>>,
-    LinearCombination<T, Transposed<DirectStore>>,
-    S,
->;
-
-/// Up to 16 rows. The little that is exchanged where tiles are divided costs hardly anything beside what memory brings.
-type Swap16<A, B, T> = Swapped<A, B, T, U16, U128, Cluster<U1, U1>, StreamK<AlongM, Ordered, Heuristic<U4>>>;
-
-/// Up to 64 rows.
-type Swap64<A, B, T> = Swapped<A, B, T, U64, U128, Cluster<U1, U1>, Persistent<AlongM>>;
-
-/// Up to 128 rows, which two CTAs share.
-type Swap128<A, B, T> = Swapped<A, B, T, U128, U64, Cluster<U2, U1>, Persistent<AlongM>>;
-
-/// Operands at any address, D stored directly.
-pub(crate) type Copying<A, B, T, Shape, Roles, S> =
-    Composed<CopyWgmma<Operands<A, B>, Shape, Roles>, LinearCombination<T>, S>;
-
-/// As [`Medium`] for operands whose rows no tensor copy can follow.
-pub(crate) type Unaligned<A, B, T> =
-    Copying<A, B, T, Tile<U128, U128, U64>, Cooperative<U2>, Persistent<Grouped<AlongM, U8>>>;
-
-/// As [`Small`] for operands whose rows no tensor copy can follow.
-type SmallUnaligned<A, B, T> = Copying<A, B, T, Tile<U64, U64, U64>, Cooperative<U1>, OneTile<AlongM>>;
-
-const _: Plan = Gemm::<Large<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Wide<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Broad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Quad<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Stream<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Duo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Drawn<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<DrawnDuo<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Slim<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Pair64<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Pair128<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<PingPong2<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Deep<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<PingPong<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Staged<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Sourced<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Medium<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Small<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Swap16<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Swap64<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Swap128<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<Unaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-const _: Plan = Gemm::<SmallUnaligned<KMajor<bf16>, KMajor<bf16>, bf16>>::PLAN;
-
-/// Every kernel of the catalogue, in a fixed order; the first that fits a call is the usual choice.
+/// Every kernel of one product, in a fixed order; the first that fits a call is the usual choice.
 ///
 /// A name is `<kind>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
 /// contiguous one.
 pub fn catalogue() -> Vec<AnyGemm> {
-    let mut all = Vec::new();
-    all_directions::<bf16>(&mut all);
-    all_directions::<f16>(&mut all);
-    all
+    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    ALL.get_or_init(|| ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS)).collect())
+        .clone()
 }
 
-fn all_directions<T: MultipliesWith<T>>(all: &mut Vec<AnyGemm>) {
-    all_sizes::<KMajor<T>, KMajor<T>, T>(all);
-    all_sizes::<KMajor<T>, MnMajor<T>, T>(all);
-    all_sizes::<MnMajor<T>, KMajor<T>, T>(all);
-    all_sizes::<MnMajor<T>, MnMajor<T>, T>(all);
+/// Every kernel of several products, in a fixed order.
+///
+/// Kinds `batched…` are for products of one shape, kinds `ragged…` for groups of rows, kinds `grouped…` for products that
+/// device memory describes. Groups of rows of a column-major A have kind `ragged-unaligned` alone.
+pub fn several() -> Vec<AnyGemm> {
+    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    let of_element = |element: &&str| {
+        [in_layouts(&SEVERAL, element, &LAYOUTS), in_layouts(&RAGGED, element, &LAYOUTS[..2])].concat()
+    };
+    ALL.get_or_init(|| ELEMENTS.iter().flat_map(of_element).collect()).clone()
 }
 
-fn all_sizes<A, B, T>(all: &mut Vec<AnyGemm>)
-where
-    A: Operand<Element = T>,
-    B: Operand<Element = T>,
-    T: MultipliesWith<T>,
-{
-    all.push(entry::<Staged<A, B, T>>("staged"));
-    all.push(entry::<Sourced<A, B, T>>("sourced"));
-    all.push(entry::<Wide<A, B, T>>("wide"));
-    all.push(entry::<Broad<A, B, T>>("broad"));
-    all.push(entry::<Quad<A, B, T>>("quad"));
-    all.push(entry::<Stream<A, B, T>>("stream"));
-    all.push(entry::<Duo<A, B, T>>("duo"));
-    all.push(entry::<PingPong<A, B, T>>("pingpong"));
-    all.push(entry::<Large<A, B, T>>("large"));
-    all.push(entry::<Medium<A, B, T>>("medium"));
-    all.push(entry::<Small<A, B, T>>("small"));
-    all.push(entry::<Slim<A, B, T>>("slim"));
-    all.push(entry::<Pair64<A, B, T>>("pair64"));
-    all.push(entry::<Pair128<A, B, T>>("pair128"));
-    all.push(entry::<PingPong2<A, B, T>>("pingpong2"));
-    all.push(entry::<Deep<A, B, T>>("deep"));
-    all.push(entry::<Swap16<A, B, T>>("swap16"));
-    all.push(entry::<Swap64<A, B, T>>("swap64"));
-    all.push(entry::<Swap128<A, B, T>>("swap128"));
-    all.push(entry::<Drawn<A, B, T>>("dynamic"));
-    all.push(entry::<DrawnDuo<A, B, T>>("dynamicduo"));
-    all.push(entry::<Unaligned<A, B, T>>("unaligned"));
-    all.push(entry::<SmallUnaligned<A, B, T>>("unaligned64"));
+/// The kernels of a fusion for an element type. Of `f16` there are the usual kinds alone.
+fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
+    let mut kinds = FUSED.to_vec();
+    let (more, divided) = match fusion {
+        Fusion::Bias | Fusion::BiasRelu | Fusion::BiasGelu => (true, true),
+        Fusion::Residual => (true, false),
+        Fusion::Scaled
+        | Fusion::BiasSilu
+        | Fusion::RowScaled
+        | Fusion::Swiglu
+        | Fusion::SwigluBlocks
+        | Fusion::SwigluSplit
+        | Fusion::BiasDropout
+        | Fusion::Rope
+        | Fusion::BiasSumsOrdered
+        | Fusion::Geglu
+        | Fusion::BiasAmax
+        | Fusion::BiasSums
+        | Fusion::BiasFp8 => (false, false),
+    };
+    if more && element == "bf16" {
+        kinds.extend(FUSED_MORE);
+    }
+    if divided && element == "bf16" {
+        kinds.extend(FUSED_DIVIDED);
+    }
+    kinds
 }
 
-pub(crate) fn entry<C: GemmConfig>(size: &str) -> AnyGemm {
-    let majors = Gemm::<C>::PLAN.majors();
-    let direction = |major, mn| if major == Major::K { 'k' } else { mn };
-    let (a, b) = (direction(majors[0], 'm'), direction(majors[1], 'n'));
-    let element = <C::Mainloop as Mainloop>::SPEC.formats[0];
-    AnyGemm::of::<C>(format!("{size}-{element}-{a}{b}"))
+/// Every kernel with a fused epilogue, in a fixed order: `<kind>-<fusion>-<element>-kk`.
+pub fn fused() -> Vec<AnyGemm> {
+    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    let of_fusion = |element: &'static str, fusion: Fusion| {
+        kinds_of(fusion, element).into_iter().map(move |kind| named(kind, element, "kk", Some(fusion)))
+    };
+    let of_element =
+        |&element: &&'static str| Fusion::ALL.into_iter().flat_map(move |fusion| of_fusion(element, fusion));
+    ALL.get_or_init(|| ELEMENTS.iter().flat_map(of_element).collect()).clone()
 }
 
-/// The kernel of a name, of [`catalogue`] or of [`several`].
+/// Every kernel with a name.
+pub fn all() -> Vec<AnyGemm> {
+    [catalogue(), several(), fused()].concat()
+}
+
+/// The kernel of a name, or of a spec: what has `=` in it.
 ///
 /// # Errors
-/// The name, with every name there is.
+/// A name that no kernel has, with every name there is, or what is wrong with the spec.
 pub fn find(name: &str) -> Result<AnyGemm, UnknownConfig> {
-    let mut all = catalogue();
-    all.extend(several());
+    if name.contains('=') {
+        let spec: KernelSpec = name.parse()?;
+        return Ok(spec.kernel()?);
+    }
+    let mut all = all();
     match all.iter().position(|entry| entry.name() == name) {
         Some(i) => Ok(all.swap_remove(i)),
         None => {
             let known = all.iter().map(|entry| entry.name().to_owned()).collect();
-            Err(UnknownConfig { name: name.to_owned(), known })
+            Err(UnknownConfig::Name(UnknownName { name: name.to_owned(), known }))
         }
+    }
+}
+
+/// Why no kernel was found.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnknownConfig {
+    /// No kernel has the name.
+    #[error(transparent)]
+    Name(#[from] UnknownName),
+    /// The text is no legal spec.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+}
+
+impl From<crate::legal::IllegalKernel> for UnknownConfig {
+    fn from(error: crate::legal::IllegalKernel) -> Self {
+        Self::Spec(SpecError::Illegal { error, nearest: None })
     }
 }
 
 /// A name that is not in the catalogue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no configuration `{name}`{}; `falchion configs` lists all {}", self.question(), known.len())]
-pub struct UnknownConfig {
+pub struct UnknownName {
     /// What was asked for.
     pub name: String,
     /// Every name there is.
     pub known: Vec<String>,
 }
 
-impl UnknownConfig {
+impl UnknownName {
     /// Up to three names like the one that was asked for, the likest first.
     pub fn alike(&self) -> Vec<&str> {
         let distance = |known: &&str| strsim::damerau_levenshtein(known, &self.name);

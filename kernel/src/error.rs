@@ -314,6 +314,14 @@ pub enum LaunchError {
         /// Its name.
         epilogue: String,
     },
+    /// Arguments of another tree than the kernel's.
+    #[error("the epilogue is `{epilogue}`, and the arguments are those of the tree `{tree}`")]
+    OtherTree {
+        /// The kernel's.
+        epilogue: String,
+        /// The arguments'.
+        tree: String,
+    },
     /// C is needed and missing.
     #[error("beta is {beta} but there is no C: pass C, or beta = 0")]
     MissingC {

@@ -4,14 +4,17 @@ use core::fmt;
 use std::sync::Arc;
 
 use collective::queue::QueuePlan;
-use collective::{Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan};
+use collective::tree::Node;
+use collective::{
+    Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan, Treed,
+};
 use ptx::{Entry, Function};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, TileScheduler, Tiles, Work};
 
 use crate::config::{Gemm, GemmConfig};
 use crate::error::LaunchError;
-use crate::groups::Several;
-use crate::problem::{Call, GemmProblem, Launch};
+use crate::groups::{Several, TreeBound};
+use crate::problem::{Call, GemmProblem, Launch, Matrices};
 use crate::program::Program;
 use crate::rust_type;
 
@@ -168,6 +171,24 @@ impl AnyGemm {
     /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles beforehand.
     pub fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
         self.workspace_of(problem, &Several::One, slots)
+    }
+
+    /// As [`launch`](Self::launch) for one product and the arguments of a tree.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, with its value and what was needed; a kernel with another epilogue.
+    pub fn launch_tree<X: Node>(
+        &self,
+        matrices: &Matrices,
+        arguments: &X::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let other = || LaunchError::OtherTree { epilogue: self.epilogue.name(), tree: X::name() };
+        let tree = Treed::<X>::new(self.epilogue.store().ok_or_else(other)?);
+        if tree.name() != self.epilogue.name() {
+            return Err(other());
+        }
+        self.launch_several(matrices, &Several::One, &TreeBound { tree, arguments }, slots)
     }
 
     /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters at once

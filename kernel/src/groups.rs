@@ -1,7 +1,7 @@
 //! Calls of several products, and their launches.
 
-use collective::tree::{NodeError, Shape};
-use collective::{Batch, Epilogue, Form, LinearArguments, LinearHost, Matrix, Output, Plan, Record};
+use collective::tree::{Node, NodeError, Shape};
+use collective::{Batch, Epilogue, Form, LinearArguments, LinearHost, Matrix, Output, Plan, Record, Treed};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 
@@ -442,5 +442,21 @@ impl Bound for LinearBound<'_> {
 
     fn parameters(&self, plan: &Plan, d: Output) -> Vec<Argument> {
         self.host.parameters(plan, &self.arguments, d)
+    }
+}
+
+/// Those of a tree.
+pub(crate) struct TreeBound<'a, X: Node> {
+    pub(crate) tree: Treed<X>,
+    pub(crate) arguments: &'a X::Arguments,
+}
+
+impl<X: Node> Bound for TreeBound<'_, X> {
+    fn check(&self, product: Shape) -> Result<(), NodeError> {
+        Treed::<X>::check(self.arguments, product)
+    }
+
+    fn parameters(&self, plan: &Plan, d: Output) -> Vec<Argument> {
+        self.tree.parameters(plan, self.arguments, d)
     }
 }

@@ -1,6 +1,6 @@
 //! Calls that are refused, each with what was seen and what was needed, and calls with nothing to do.
 
-use kernel::{Call, GemmProblem, LaunchError, MatrixRef, WorkspaceRef, find};
+use kernel::{Call, GemmProblem, LaunchError, MatrixRef, UnknownConfig, WorkspaceRef, find};
 use ptx::abi::{Argument, Promotion};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
@@ -123,7 +123,7 @@ fn an_unknown_name_suggests_known_ones() {
         ("wide-bf16", "wide-bf16-kk"),
         ("swap16-fp16-mk", "swap16-f16-mk"),
     ] {
-        let Err(error) = find(name) else { panic!("found") };
+        let Err(UnknownConfig::Name(error)) = find(name) else { panic!("found") };
         assert_eq!(error.alike()[0], first, "{name}");
         let words = error.to_string();
         assert!(words.contains(&format!("`{name}`, did you mean {first} or")), "{words}");

@@ -1,73 +1,48 @@
-//! The usual fusions by name, for the command line.
+//! The usual fusions: their kernels, held against their trees.
 
-use collective::tree::{
-    Amax, Cyclic, Dropout, GeGlu, LinearBias, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
-    LinearBiasSilu, LinearResidual, OrderedRow, ReduceRow, Rotate, RowScaled, Scaled, Scratch, Shape, Sum,
-    SwiGlu, SwiGluBlocks, SwiGluSplit,
-};
-use collective::{
-    Cluster, Cooperative, DirectStore, Element, Epilogue, EvictFirst, F8E4M3, HasTree, KMajor, Mainloop,
-    MultipliesWith, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
-};
+use collective::tree::{Node, Scratch, Shape};
+use collective::{Fusion, with_fusion};
 use cute_rs::atom::Major;
-use half::{bf16, f16};
 use kernel::{
-    Call, Composed, Gemm, GemmConfig, GemmProblem, Launch, Machine, Matrices, MatrixRef, Program, Request,
+    AnyGemm, Call, GemmProblem, KernelSpec, Launch, Machine, Matrices, MatrixRef, Program, Request,
     WorkspaceRef,
 };
-use ptx::VerifyError;
-use scheduler::{AlongM, Grouped, OneTile, Persistent, StreamK, TileScheduler};
-use typenum::{U1, U2, U4, U8, U12, U16, U64, U128, U192, U256, U320};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
 
-/// A kernel with a fused epilogue, on random matrices.
-type Run = fn(&mut Bench<'_>, GemmProblem) -> Result<Checked, TreeError>;
-
-/// Its launches, one for the matrices at each of these addresses.
-type Prepare = fn(&mut Bench<'_>, GemmProblem, &[[u64; 3]]) -> Result<Ready, TreeError>;
-
-/// The kernels of a fusion.
-type Kernels = fn(&'static str) -> Vec<FusedGemm>;
-
-/// A kernel with a fused epilogue whose type has been forgotten.
-#[derive(Clone, Copy, Debug)]
+/// A kernel with a fused epilogue that has a name.
+#[derive(Clone, Debug)]
 pub struct FusedGemm {
-    /// The kind.
-    pub kind: &'static str,
-    /// The kind of the same without the fusion, as in the catalogue's names.
-    pub plain: &'static str,
-    /// The fusion's name.
-    pub fusion: &'static str,
-    /// Name of the element type of A and B.
-    pub element: &'static str,
-    /// Every number of the kernel.
-    pub plan: Plan,
-    /// How tiles are dealt out, in words.
-    pub schedule: fn() -> String,
-    program: fn() -> Result<Program, VerifyError>,
-    check: Run,
-    prepare: Prepare,
+    /// The kernel.
+    pub gemm: AnyGemm,
+    /// Its epilogue.
+    pub fusion: Fusion,
 }
 
 impl FusedGemm {
-    /// `<kind>-<fusion>-<element>-<A's direction><B's direction>`.
-    pub fn name(&self) -> String {
-        format!("{}-{}-{}-kk", self.kind, self.fusion, self.element)
+    /// The kernel of a spec or of the catalogue, if its epilogue is a fusion.
+    pub fn of(gemm: AnyGemm) -> Option<Self> {
+        let fusion = gemm.spec()?.fusion()?;
+        Some(Self { gemm, fusion })
+    }
+
+    /// `<kind>-<fusion>-<element>-<A's direction><B's direction>`, or the text of a spec.
+    pub fn name(&self) -> &str {
+        self.gemm.name()
+    }
+
+    /// The kind, as in names.
+    pub fn kind(&self) -> &str {
+        let between = format!("-{}-{}-", self.fusion.name(), self.gemm.element());
+        self.name().split_once(&between).map_or(self.name(), |(kind, _)| kind)
     }
 
     /// The catalogue's name of the same kernel without the fusion.
     pub fn plain_name(&self) -> String {
-        format!("{}-{}-kk", self.plain, self.element)
-    }
-
-    /// Builds, verifies and prints the kernel.
-    ///
-    /// # Errors
-    /// What the verifier finds.
-    pub fn program(&self) -> Result<Program, VerifyError> {
-        (self.program)()
+        // Of two kinds that differ in how an epilogue is staged, the catalogue has one.
+        let kind = if self.kind() == "pingpong6" { "pingpong" } else { self.kind() };
+        format!("{kind}-{}-kk", self.gemm.element())
     }
 
     /// Runs it on random matrices and compares everything that it writes with its tree.
@@ -75,13 +50,17 @@ impl FusedGemm {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self, bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError> {
-        (self.check)(bench, problem)
+        with_fusion!(self.fusion, self.gemm.plan().mainloop.formats[0], X => {
+            let arguments = X::sample(bench, shape::<X>(problem))?;
+            bench.check_tree::<X>(&self.gemm, problem, &arguments)
+        })
     }
 
     /// Whether it stores rows of the output of a product of `n` columns: tensor copies store whole 16 bytes.
     pub fn stores(&self, n: u32) -> bool {
-        let columns = u64::from(n >> self.plan.epilogue.halvings);
-        (columns * u64::from(self.plan.epilogue.staged_bits)).is_multiple_of(128)
+        let epilogue = self.gemm.plan().epilogue;
+        let columns = u64::from(n >> epilogue.halvings);
+        (columns * u64::from(epilogue.staged_bits)).is_multiple_of(128)
     }
 
     /// The kernel, and the same without the fusion, on packed A (M x K), B (N x K) and D at each of these addresses, with
@@ -106,19 +85,11 @@ impl FusedGemm {
         };
         let launches = sets.iter().map(launch).collect::<Result<_, TreeError>>()?;
         let plain = Ready { program, launches, slots };
-        Ok(Fused { kind: self.kind, plain, fused: (self.prepare)(bench, problem, sets)? })
+        let fused = with_fusion!(
+            self.fusion, gemm.plan().mainloop.formats[0], X => prepare::<X>(&self.gemm, bench, problem, sets)
+        )?;
+        Ok(Fused { kind: self.kind().to_owned(), plain, fused })
     }
-}
-
-/// A fused epilogue.
-#[derive(Clone, Copy, Debug)]
-pub struct Fusion {
-    /// Its name.
-    pub name: &'static str,
-    /// What D is.
-    pub formula: &'static str,
-    bf16: (Run, Kernels),
-    f16: (Run, Kernels),
 }
 
 /// A kernel and what it is launched with.
@@ -136,151 +107,63 @@ pub struct Ready {
 #[derive(Clone, Debug)]
 pub struct Fused {
     /// The kind, as in the catalogue's names.
-    pub kind: &'static str,
+    pub kind: String,
     /// `D = A * B`.
     pub plain: Ready,
     /// The fusion.
     pub fused: Ready,
 }
 
-impl Fusion {
-    fn of(&self, format: Format) -> (Run, Kernels) {
-        match format {
-            Format::Bf16 => self.bf16,
-            Format::F16 => self.f16,
-        }
-    }
-
-    /// Runs it on random matrices, in the first of the kernels that [`ranked`](Self::ranked) has, and compares everything
-    /// that it writes with its tree. Where there is none, in a kernel that stores any number of columns.
-    ///
-    /// # Errors
-    /// The first thing that is wrong.
-    pub fn check(
-        &self,
-        bench: &mut Bench<'_>,
-        format: Format,
-        problem: GemmProblem,
-    ) -> Result<Checked, TreeError> {
-        match self.ranked(format, problem).first() {
-            Some(kernel) => kernel.check(bench, problem),
-            None => self.of(format).0(bench, problem),
-        }
-    }
-
-    /// Its kernels in every tile that it is for.
-    pub fn kernels(&self, format: Format) -> Vec<FusedGemm> {
-        self.of(format).1(self.name)
-    }
-
-    /// Those that take a problem, in the order in which [`kernel::select`] ranks the same without the fusion.
-    pub fn ranked(&self, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
-        let kernels = self.kernels(format);
-        let request = Request::packed(format.name(), [Major::K; 2], problem);
-        let of_name = |name: &str| -> Vec<FusedGemm> {
-            let of_name = kernels.iter().filter(|kernel| kernel.plain_name() == name);
-            of_name.filter(|kernel| kernel.stores(problem.n)).copied().collect()
-        };
-        let selection = kernel::select(&request, &Machine::h200());
-        selection.ranked.iter().flat_map(|ranked| of_name(ranked.gemm.name())).collect()
+/// Runs a fusion on random matrices, in the first of the kernels that [`ranked`] has, and compares everything that it
+/// writes with its tree. Where there is none, in a kernel that stores any number of columns.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn check(
+    fusion: Fusion,
+    bench: &mut Bench<'_>,
+    format: Format,
+    problem: GemmProblem,
+) -> Result<Checked, TreeError> {
+    match ranked(fusion, format, problem).first() {
+        Some(kernel) => kernel.check(bench, problem),
+        None => any_columns(fusion, format)?.check(bench, problem),
     }
 }
 
-type Kk<T> = Operands<KMajor<T>, KMajor<T>>;
-type Bands<G> = Persistent<Grouped<AlongM, G>>;
-/// A 128 x 128 tile, two consumer warpgroups, persistent, with a tree.
-type Medium<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Cooperative<U2>>, E, Bands<U8>>;
-/// For outputs of many tiles.
-type Staged<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<U2>>, E, Bands<U12>>;
-/// The least traffic for a multiplication.
-type Wide<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, Bands<U8>>;
-/// One warpgroup's epilogue hides behind the other's products.
-type Turns<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U128, U64>, Pingpong>, E, Bands<U8>>;
-/// Nearly the traffic of [`Wide`], in lower tiles.
-type Broad<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U320, U64>, Cooperative<U2>>, E, Bands<U16>>;
-/// Clusters of two that share A.
-type Duo<T, E> =
-    Composed<TmaWgmma<Kk<T>, Tile<U256, U128, U64>, Cooperative<U2, Cluster<U1, U2>>>, E, Bands<U8>>;
-/// Clusters of 2 x 2.
-type Quad<T, E> =
-    Composed<TmaWgmma<Kk<T>, Tile<U128, U256, U64>, Cooperative<U2, Cluster<U2, U2>>>, E, Bands<U8>>;
-/// As [`Wide`], with the last waves divided along K.
-type Stream<T, E> =
-    Composed<TmaWgmma<Kk<T>, Tile<U256, U192, U64>, Cooperative<U2>>, E, StreamK<Grouped<AlongM, U8>>>;
-/// For outputs of about a hundred tiles.
-type Slim<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U128, U64, U64>, Cooperative<U2>>, E, OneTile<AlongM>>;
-/// For few rows: L2 gives B up first.
-type Pair<T, E> = Composed<
-    TmaWgmma<
-        Operands<KMajor<T>, EvictFirst<KMajor<T>>>,
-        Tile<U64, U128, U64>,
-        Cooperative<U1, Cluster<U2, U1>>,
-    >,
-    E,
-    OneTile<AlongM>,
->;
+/// The kernel of a fusion that stores any number of columns.
+///
+/// # Errors
+/// No fusion of this library: each fits the tile.
+pub fn any_columns(fusion: Fusion, format: Format) -> Result<FusedGemm, TreeError> {
+    let (name, dtype) = (fusion.name(), format.name());
+    let spec = KernelSpec::parse(&format!("tile=128x128x64 store=direct dtype={dtype} epilogue={name}"));
+    let spec = spec.map_err(|error| TreeError::Unknown(error.into()))?;
+    let gemm = spec.named(format!("medium-{name}-{dtype}-kk"));
+    Ok(FusedGemm { gemm: gemm.map_err(|error| TreeError::Unknown(error.into()))?, fusion })
+}
 
-/// For small outputs.
-type Small<T, E> = Composed<TmaWgmma<Kk<T>, Tile<U64, U64, U64>, Cooperative<U1>>, E, OneTile<AlongM>>;
+/// A fusion's kernels in every tile that it is for.
+pub fn kernels(fusion: Fusion, format: Format) -> Vec<FusedGemm> {
+    let fits = |kernel: &FusedGemm| kernel.fusion == fusion && kernel.gemm.element() == format.name();
+    fused_catalogue().into_iter().filter(fits).collect()
+}
 
-/// Kernels of some kinds: their names, their types, and how D is stored.
-/// Where warpgroups take turns, an epilogue that waits for no buffer is more likely to end before the other's products; with
-/// two buffers (`pingpong6`) there is room for six stages in place of five.
-macro_rules! kernels {
-    ($function:ident: $($name:literal $(/ $plain:literal)? $kind:ident $store:ty),*) => {
-        fn $function<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
-            vec![$({
-                let [_, .., plain] = ["", $name $(, $plain)?];
-                of_kind::<$kind<T, TreeEpilogue<D, $store, X>>, X>([$name, plain], fusion)
-            }),*]
-        }
+/// Those that take a problem, in the order in which [`kernel::select`] ranks the same without the fusion.
+pub fn ranked(fusion: Fusion, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
+    let kernels = kernels(fusion, format);
+    let request = Request::packed(format.name(), [Major::K; 2], problem);
+    let of_name = |name: &str| -> Vec<FusedGemm> {
+        let of_name = kernels.iter().filter(|kernel| kernel.plain_name() == name);
+        of_name.filter(|kernel| kernel.stores(problem.n)).cloned().collect()
     };
-}
-
-kernels!(usual: "staged" Staged TmaStore, "wide" Wide TmaStore, "pingpong" Turns TmaStore<U4>, "duo" Duo TmaStore);
-kernels!(
-    further: "pingpong6" / "pingpong" Turns TmaStore, "broad" Broad TmaStore, "quad" Quad TmaStore, "slim" Slim TmaStore, "pair128" Pair TmaStore, "small" Small DirectStore
-);
-kernels!(divided: "stream" Stream TmaStore);
-
-/// All kinds of kernels that the plain product has at the usual shapes, but for those that divide tiles.
-fn whole<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
-    [usual::<T, D, X>(fusion), further::<T, D, X>(fusion)].concat()
-}
-
-/// Those that divide tiles too: for epilogues that leave registers for it beside 192 accumulators.
-fn every<T: MultipliesWith<T>, D: Element, X: Sample>(fusion: &'static str) -> Vec<FusedGemm> {
-    [whole::<T, D, X>(fusion), divided::<T, D, X>(fusion)].concat()
-}
-
-fn of_kind<C, X: Sample>([kind, plain]: [&'static str; 2], fusion: &'static str) -> FusedGemm
-where
-    C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
-{
-    FusedGemm {
-        kind,
-        plain,
-        fusion,
-        element: <C::Mainloop as Mainloop>::SPEC.formats[0].name(),
-        plan: Gemm::<C>::PLAN,
-        schedule: || <C::Scheduler as TileScheduler>::schedule().describe(),
-        program: Gemm::<C>::program,
-        check: check::<C, X>,
-        prepare: prepare::<C, X>,
-    }
+    let selection = kernel::select(&request, &Machine::h200());
+    selection.ranked.iter().flat_map(|ranked| of_name(ranked.gemm.name())).collect()
 }
 
 /// The shape of a fusion's output.
-fn shape<X: Sample>(problem: GemmProblem) -> Shape {
+fn shape<X: Node>(problem: GemmProblem) -> Shape {
     Shape { m: problem.m, n: problem.n >> X::FACTS.halvings.unwrap_or(0) }
-}
-
-fn check<C, X: Sample>(bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError>
-where
-    C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
-{
-    let arguments = X::sample(bench, shape::<X>(problem))?;
-    bench.check::<C>(problem, &arguments)
 }
 
 /// Packed operands, and an output of so many columns.
@@ -303,23 +186,21 @@ fn workspace(bench: &mut Bench<'_>, bytes: u64) -> Result<Option<WorkspaceRef>, 
     Ok(Some(WorkspaceRef { address, bytes }))
 }
 
-fn prepare<C, X: Sample>(
+fn prepare<X: Sample>(
+    gemm: &AnyGemm,
     bench: &mut Bench<'_>,
     problem: GemmProblem,
     sets: &[[u64; 3]],
-) -> Result<Ready, TreeError>
-where
-    C: GemmConfig<Epilogue: HasTree<Tree = X> + Epilogue<Arguments = X::Arguments>>,
-{
-    let program = Gemm::<C>::program()?;
+) -> Result<Ready, TreeError> {
+    let program = gemm.program()?;
     let slots = bench.engine().slots(&program)?;
-    let workspace = workspace(bench, Gemm::<C>::workspace(problem, slots))?;
+    let workspace = workspace(bench, gemm.workspace(problem, slots))?;
     let shape = shape::<X>(problem);
     let mut launches = Vec::new();
     for &set in sets {
         let arguments = X::sample(bench, shape)?;
         let matrices = matrices(problem, set, shape.n, workspace);
-        let launch = Gemm::<C>::launch_with(&matrices, &arguments, slots)?;
+        let launch = gemm.launch_tree::<X>(&matrices, &arguments, slots)?;
         launches.push(launch.ok_or(TreeError::Empty)?);
     }
     Ok(Ready { program, launches, slots })
@@ -327,53 +208,5 @@ where
 
 /// Every fusion's kernels, in bf16 and f16.
 pub fn fused_catalogue() -> Vec<FusedGemm> {
-    let formats = [Format::Bf16, Format::F16];
-    formats
-        .into_iter()
-        .flat_map(|format| fusions().into_iter().flat_map(move |f| f.kernels(format)))
-        .collect()
-}
-
-/// Every fusion. Of `f16` there are the usual kinds alone.
-pub fn fusions() -> Vec<Fusion> {
-    macro_rules! fusions {
-        ($($name:literal, $formula:literal, $kinds:ident, |$t:ident| $d:ty, $tree:ty;)*) => {
-            vec![$(Fusion {
-                name: $name,
-                formula: $formula,
-                bf16: {
-                    type $t = bf16;
-                    (check::<Medium<$t, TreeEpilogue<$d, DirectStore, $tree>>, $tree>, $kinds::<$t, $d, $tree>)
-                },
-                f16: {
-                    type $t = f16;
-                    (check::<Medium<$t, TreeEpilogue<$d, DirectStore, $tree>>, $tree>, usual::<$t, $d, $tree>)
-                },
-            }),*]
-        };
-    }
-    fusions! {
-        "scaled", "alpha * A * B", usual, |T| T, Scaled;
-        "bias", "alpha * A * B + bias", every, |T| T, LinearBias<T>;
-        "bias-relu", "relu(alpha * A * B + bias)", every, |T| T, LinearBiasRelu<T>;
-        "bias-gelu", "gelu(alpha * A * B + bias)", every, |T| T, LinearBiasGelu<T>;
-        "bias-silu", "silu(alpha * A * B + bias)", usual, |T| T, LinearBiasSilu<T>;
-        "residual", "alpha * A * B + bias + beta * C", whole, |T| T, LinearResidual<T>;
-        "row-scaled", "scale * A * B + bias, a scale for each row", usual, |T| T, RowScaled<T>;
-        "swiglu", "silu(gate) * up of alternating columns of alpha * A * B", usual, |T| T, SwiGlu;
-        "swiglu-blocks", "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on",
-            usual, |T| T, SwiGluBlocks;
-        "swiglu-split", "silu(gate) * up of alpha * A * B, whose columns are all gates, then all ups",
-            usual, |T| T, SwiGluSplit;
-        "bias-dropout", "dropout(alpha * A * B + bias), scaled", usual, |T| T, Dropout<LinearBias<T>>;
-        "rope", "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine",
-            usual, |T| T, Rotate<Scaled, Cyclic<T, U128>>;
-        "bias-sums-ordered", "alpha * A * B + bias, and the sums of its columns, the same bits in every run",
-            usual, |T| T, OrderedRow<Sum, LinearBias<T>>;
-        "geglu", "gelu(gate) * up of alternating columns of alpha * A * B", usual, |T| T, GeGlu;
-        "bias-amax", "alpha * A * B + bias, and its largest magnitude", usual, |T| T, Amax<LinearBias<T>>;
-        "bias-sums", "alpha * A * B + bias, and the sums of its columns", usual, |T| T, ReduceRow<Sum, LinearBias<T>>;
-        "bias-fp8", "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale",
-            usual, |T| F8E4M3, LinearBiasScaled<T>;
-    }
+    kernel::fused().into_iter().filter_map(FusedGemm::of).collect()
 }

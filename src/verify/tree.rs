@@ -28,11 +28,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use collective::tree::{Host, Node, Scratch, Shape, Written};
-use collective::{Epilogue, HasTree, Mainloop};
+use collective::{Epilogue, EpilogueSpec, HasTree};
 use cute_rs::atom::Major;
 use kernel::{
-    Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices, MatrixRef,
-    Program, UnknownConfig,
+    AnyGemm, Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices,
+    MatrixRef, Program, UnknownConfig,
 };
 use reference::memory::{Compared, Contents, Fault, Output, Writes};
 
@@ -132,11 +132,17 @@ struct Subject<'a> {
 }
 
 /// The orders in which A and B lie for a kernel.
-fn orders<C: GemmConfig>() -> [Order; 2] {
-    let [a, b] = Gemm::<C>::PLAN.majors();
+fn orders(gemm: &AnyGemm) -> [Order; 2] {
+    let [a, b] = gemm.plan().majors();
     let a = if a == Major::K { Order::RowMajor } else { Order::ColumnMajor };
     let b = if b == Major::K { Order::ColumnMajor } else { Order::RowMajor };
     [a, b]
+}
+
+/// The format of a kernel's operands.
+fn format(gemm: &AnyGemm) -> Result<Format, TreeError> {
+    let name = gemm.element();
+    Format::named(name).ok_or(TreeError::Operands { name })
 }
 
 /// A byte that, repeated, is no number in any format.
@@ -245,10 +251,24 @@ impl<'e> Bench<'e> {
         C: GemmConfig,
         C::Epilogue: HasTree,
     {
-        let columns = problem.n >> Gemm::<C>::PLAN.epilogue.halvings;
-        let bytes = <C::Epilogue as Epilogue>::SPEC.output.bytes() as usize;
-        let d = self.output(problem.m as usize * columns as usize * bytes)?;
-        self.check_at::<C>(problem, arguments, MatrixRef { address: d, pitch: columns.into() })
+        self.check_tree::<<C::Epilogue as HasTree>::Tree>(&Gemm::<C>::kernel(), problem, arguments)
+    }
+
+    /// As [`check`](Self::check), for a kernel whose type has been forgotten but for its tree.
+    ///
+    /// # Errors
+    /// The first thing that is wrong.
+    pub fn check_tree<X: Node>(
+        &mut self,
+        gemm: &AnyGemm,
+        problem: GemmProblem,
+        arguments: &X::Arguments,
+    ) -> Result<Checked, TreeError> {
+        let epilogue = gemm.plan().epilogue;
+        let columns = problem.n >> epilogue.halvings;
+        let bytes = problem.m as usize * columns as usize * epilogue.output.bytes() as usize;
+        let d = MatrixRef { address: self.output(bytes)?, pitch: columns.into() };
+        self.check_tree_at::<X>(gemm, problem, arguments, d)
     }
 
     /// As [`check`](Self::check), with D where the caller wants it.
@@ -265,27 +285,31 @@ impl<'e> Bench<'e> {
         C: GemmConfig,
         C::Epilogue: HasTree,
     {
+        self.check_tree_at::<<C::Epilogue as HasTree>::Tree>(&Gemm::<C>::kernel(), problem, arguments, d)
+    }
+
+    fn check_tree_at<X: Node>(
+        &mut self,
+        gemm: &AnyGemm,
+        problem: GemmProblem,
+        arguments: &X::Arguments,
+        d: MatrixRef,
+    ) -> Result<Checked, TreeError> {
         let GemmProblem { m, n, k } = problem;
-        let format = Self::format::<C>()?;
-        let [a_order, b_order] = orders::<C>();
+        let format = format(gemm)?;
+        let [a_order, b_order] = orders(gemm);
         let a = HostMatrix::random(format, [m, k], a_order, 8, Fill::Normal, &mut self.random);
         let b = HostMatrix::random(format, [k, n], b_order, 8, Fill::Normal, &mut self.random);
         let matrix = |address, matrix: &HostMatrix| MatrixRef { address, pitch: matrix.pitch.into() };
-        let slots = self.engine.slots(&Gemm::<C>::program()?)?;
+        let slots = self.engine.slots(&gemm.program()?)?;
         let matrices = Matrices {
-            workspace: self.engine.workspace(Gemm::<C>::workspace(problem, slots))?,
+            workspace: self.engine.workspace(gemm.workspace(problem, slots))?,
             problem,
             a: matrix(self.upload(&a.bytes())?, &a),
             b: matrix(self.upload(&b.bytes())?, &b),
             d,
         };
-        self.check_product::<C>(&matrices, arguments)
-    }
-
-    /// The format of a kernel's operands.
-    fn format<C: GemmConfig>() -> Result<Format, TreeError> {
-        let name = <C::Mainloop as Mainloop>::SPEC.formats[0].name();
-        Format::named(name).ok_or(TreeError::Operands { name })
+        self.check_matrices::<X>(gemm, &matrices, arguments)
     }
 
     /// What a buffer holds, to its end, after the last check.
@@ -313,16 +337,26 @@ impl<'e> Bench<'e> {
         C: GemmConfig,
         C::Epilogue: HasTree,
     {
+        self.check_matrices::<<C::Epilogue as HasTree>::Tree>(&Gemm::<C>::kernel(), matrices, arguments)
+    }
+
+    fn check_matrices<X: Node>(
+        &mut self,
+        gemm: &AnyGemm,
+        matrices: &Matrices,
+        arguments: &X::Arguments,
+    ) -> Result<Checked, TreeError> {
+        let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
         let subject = Subject {
-            format: Self::format::<C>()?,
-            orders: orders::<C>(),
-            halvings: Gemm::<C>::PLAN.epilogue.halvings,
-            bytes: <C::Epilogue as Epilogue>::SPEC.output.bytes().into(),
-            program: Gemm::<C>::program()?,
-            launch: &|slots| Gemm::<C>::launch_with(matrices, arguments, slots),
+            format: format(gemm)?,
+            orders: orders(gemm),
+            halvings,
+            bytes: output.bytes().into(),
+            program: gemm.program()?,
+            launch: &|slots| gemm.launch_tree::<X>(matrices, arguments, slots),
             element: &|host, address, at| {
-                let value = <C::Epilogue as HasTree>::Tree::evaluate(host, arguments, at);
-                host.write(<C::Epilogue as Epilogue>::SPEC.output, address, value);
+                let value = X::evaluate(host, arguments, at);
+                host.write(output, address, value);
             },
         };
         self.check_subject(matrices, &subject)

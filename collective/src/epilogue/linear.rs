@@ -107,6 +107,10 @@ impl LinearHost for Linear {
 }
 
 impl EpilogueEmitter for Linear {
+    fn store(&self) -> Option<StoreSpec> {
+        Some(self.store)
+    }
+
     fn linear(&self) -> Option<&dyn LinearHost> {
         Some(self)
     }

@@ -210,6 +210,10 @@ impl LinearHost for Sourced {
 }
 
 impl EpilogueEmitter for Sourced {
+    fn store(&self) -> Option<StoreSpec> {
+        Some(self.store)
+    }
+
     fn linear(&self) -> Option<&dyn LinearHost> {
         Some(self)
     }

@@ -200,6 +200,10 @@ impl<X: Node> fmt::Debug for Treed<X> {
 }
 
 impl<X: Node> EpilogueEmitter for Treed<X> {
+    fn store(&self) -> Option<StoreSpec> {
+        Some(self.store)
+    }
+
     fn name(&self) -> String {
         format!("{}{}", X::name(), self.store.suffix())
     }

@@ -10,7 +10,7 @@ use crate::operand::{CachePolicy, Operand, OperandPair};
 use crate::tile::{TileShape, WarpRoles};
 
 /// How the warpgroups of a CTA divide the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Roles {
     /// One producer warpgroup; the consumers share each tile, an equal part of its rows each.
     Cooperative,
@@ -21,7 +21,7 @@ pub enum Roles {
 }
 
 /// Who arrives on a stage's empty barrier when a consumer warpgroup has finished with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Arrivals {
     /// One thread. A `wgmma` is one operation of the warpgroup: where it is complete for one warp, it is for all.
     Warpgroup,
@@ -43,7 +43,7 @@ impl Arrivals {
 }
 
 /// Who brings operands into the stages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Producer {
     /// One thread starts tensor copies, which fill the stages by themselves.
     Thread,
@@ -82,7 +82,7 @@ impl Producer {
 }
 
 /// What a mainloop asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MainloopSpec {
     /// Elements of A and of B in memory.
     pub formats: [Format; 2],
@@ -113,7 +113,7 @@ pub struct MainloopSpec {
 }
 
 /// What an epilogue needs tiles to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TileNeeds {
     /// Tile N is a multiple of so many columns.
     pub columns: u32,
@@ -131,7 +131,7 @@ impl TileNeeds {
 }
 
 /// What an epilogue asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct EpilogueSpec {
     /// D's elements.
     pub output: Format,

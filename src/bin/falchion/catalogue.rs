@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use collective::{Plan, Producer};
 use cute_rs::atom::Major;
-use falchion::verify::{FusedGemm, fused_catalogue};
-use kernel::{AnyGemm, GemmProblem, Machine, Program, Ranked, Refused, Request, Selection};
+use kernel::{AnyGemm, GemmProblem, Machine, Ranked, Refused, Request, Selection};
 
 use crate::Failure;
 
@@ -74,10 +73,8 @@ fn list(out: &mut impl Write) -> io::Result<()> {
         "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
-    let plain = kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(&entry));
-    for Listed { name, element, plan, schedule } in
-        plain.chain(fused_catalogue().iter().map(Listed::of_fused))
-    {
+    for entry in kernel::all() {
+        let (name, element, plan, schedule) = (entry.name(), entry.element(), entry.plan(), entry.schedule());
         writeln!(
             out,
             "{name:36} {element:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {schedule}",
@@ -92,39 +89,6 @@ fn list(out: &mut impl Write) -> io::Result<()> {
     out.flush()
 }
 
-/// What is said of a kernel.
-struct Listed {
-    name: String,
-    element: &'static str,
-    plan: Plan,
-    schedule: String,
-}
-
-impl Listed {
-    fn of(entry: &AnyGemm) -> Self {
-        let (name, element) = (entry.name().to_owned(), entry.element());
-        Self { name, element, plan: entry.plan(), schedule: entry.schedule() }
-    }
-
-    fn of_fused(kernel: &FusedGemm) -> Self {
-        let FusedGemm { element, plan, schedule, .. } = *kernel;
-        Self { name: kernel.name(), element, plan, schedule: schedule() }
-    }
-}
-
-/// The kernel of a name, with a fused epilogue or without.
-fn find(name: &str) -> Result<(Listed, Program), Failure> {
-    if let Some(kernel) = fused_catalogue().iter().find(|kernel| kernel.name() == name) {
-        return Ok((Listed::of_fused(kernel), kernel.program()?));
-    }
-    let mut entry = kernel::find(name);
-    if let Err(unknown) = &mut entry {
-        unknown.known.extend(fused_catalogue().iter().map(FusedGemm::name));
-    }
-    let entry = entry?;
-    Ok((Listed::of(&entry), entry.program()?))
-}
-
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let out = &mut io::stdout().lock();
@@ -135,8 +99,8 @@ impl PlanArgs {
             first(&selection)?;
             return Failure::unless_read(ranking(out, &request, &self.layout, &selection));
         }
-        let (listed, program) = find(self.name.as_deref().unwrap_or_default())?;
-        Failure::unless_read(explain(out, &listed, program.name()))
+        let entry = kernel::find(self.name.as_deref().unwrap_or_default())?;
+        Failure::unless_read(explain(out, &entry))
     }
 }
 
@@ -183,12 +147,12 @@ fn ranking(
     out.flush()
 }
 
-fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<()> {
-    let Listed { name, element, plan, schedule } = listed;
+fn explain(out: &mut impl Write, entry: &AnyGemm) -> io::Result<()> {
+    let plan = entry.plan();
     let stage = plan.stage;
-    writeln!(out, "{name} ({program})")?;
+    writeln!(out, "{} ({})", entry.name(), entry.entry_name())?;
     let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
-    row("element type", (*element).to_owned(), "of A, B, C and D; accumulators are f32")?;
+    row("element type", entry.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
     row(
         "contiguous directions",
         format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
@@ -201,7 +165,7 @@ fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<(
             "D's transpose is computed: below, M and A are the call's N and B",
         )?;
     }
-    row("tile", tile(plan), "M x N x K elements a CTA computes at a time")?;
+    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
     let [m, n] = plan.mainloop.cluster;
     row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
     row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup")?;
@@ -225,7 +189,7 @@ fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<(
     row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
     row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
-    writeln!(out, "tiles are dealt to {schedule}")?;
+    writeln!(out, "tiles are dealt to {}", entry.schedule())?;
     out.flush()
 }
 
@@ -240,7 +204,7 @@ fn swizzle(bytes: u32) -> &'static str {
 
 impl EmitArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let (_, program) = find(&self.name)?;
+        let program = kernel::find(&self.name)?.program()?;
         match &self.output {
             None => {
                 let mut out = io::stdout().lock();
@@ -261,5 +225,5 @@ pub(crate) fn layout(entry: &AnyGemm) -> String {
 /// Every kernel of an element type and of directions.
 pub(crate) fn of(element: &str, directions: &str) -> Vec<AnyGemm> {
     let fits = |entry: &AnyGemm| entry.element() == element && layout(entry) == directions;
-    kernel::catalogue().into_iter().filter(|entry| fits(&entry)).collect()
+    kernel::catalogue().into_iter().filter(|entry| fits(entry)).collect()
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
 use falchion::verify::{
-    Bench, Format, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
+    Bench, Format, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
 use kernel::{AnyGemm, GemmProblem, Machine, Request};
 
@@ -90,7 +90,7 @@ pub(crate) struct GemmArgs {
 
 /// The names of fused epilogues.
 pub(crate) fn fusion_names() -> Vec<&'static str> {
-    fusions().iter().map(|fusion| fusion.name).collect()
+    Fusion::ALL.into_iter().map(Fusion::name).collect()
 }
 
 /// The matrices before a kernel is chosen.
@@ -200,23 +200,20 @@ impl GemmArgs {
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.
     fn fused(&self, name: &str, format: Format, problem: GemmProblem) -> Result<(), Failure> {
-        let all = fusions();
-        let fusion = all
-            .iter()
-            .find(|fusion| fusion.name == name)
+        let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let GemmProblem { m, n, k } = problem;
         let mut out = io::stdout().lock();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         writeln!(out, "product   {m} x {n} x {k} {}", format.name())?;
-        writeln!(out, "epilogue  D = {}", fusion.formula)?;
-        match fusion.ranked(format, problem).first() {
+        writeln!(out, "epilogue  D = {}", fusion.formula())?;
+        match fusions::ranked(fusion, format, problem).first() {
             Some(kernel) => writeln!(out, "kernel    {}", kernel.name())?,
             None => writeln!(out, "kernel    one that stores any number of columns")?,
         }
         let mut bench = Bench::new(engine.as_mut(), self.seed);
-        let outcome = fusion.check(&mut bench, format, problem);
+        let outcome = fusions::check(fusion, &mut bench, format, problem);
         match outcome {
             Ok(checked) => {
                 if let Some(time) = checked.time.filter(|_| !emulated) {

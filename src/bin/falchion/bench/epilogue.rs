@@ -55,12 +55,11 @@ impl<'g> Bench<'g> {
         (name, all): (&str, bool),
         dtype: &str,
     ) -> Result<Self, Failure> {
-        let fusion = fusions().into_iter().find(|fusion| fusion.name == name);
-        let fusion =
-            fusion.ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
+        let fusion = Fusion::named(name)
+            .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
         let format = Format::named(dtype)
             .ok_or_else(|| Failure::usage(format!("--dtype is `{dtype}`, one of bf16 and f16 was needed")))?;
-        println!("epilogue  D = {}", fusion.formula);
+        println!("epilogue  D = {}", fusion.formula());
         Ok(Self { gpu, peer, protocol, fusion, format, all })
     }
 
@@ -95,7 +94,7 @@ impl<'g> Bench<'g> {
                 .zip(&turns)
                 .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns))
                 .collect();
-            report::fused_table(state, &of_state, self.fusion.name, PEER);
+            report::fused_table(state, &of_state, self.fusion.name(), PEER);
             figures.extend(of_state);
         }
         drop(candidates);
@@ -115,7 +114,7 @@ impl<'g> Bench<'g> {
     ) -> Result<Vec<Candidate<'static>>, Failure> {
         let addresses: Vec<[u64; 3]> = sets.iter().map(|set| [set.a, set.b, set.d]).collect();
         let timed = if self.all { usize::MAX } else { TIMED };
-        let kernels = self.fusion.ranked(self.format, problem);
+        let kernels = fusions::ranked(self.fusion, self.format, problem);
         if kernels.is_empty() {
             return Err(Failure::usage(format!(
                 "no fused kernel takes {} columns: tensor copies store rows of whole 16 bytes",
@@ -128,8 +127,8 @@ impl<'g> Bench<'g> {
             let both = kernel.prepare(&mut inputs, problem, &addresses);
             given.extend(inputs.buffers());
             let Fused { kind, plain, fused } = both.map_err(|error| Failure::usage(error.to_string()))?;
-            candidates.push(self.candidate(kind.to_owned(), problem, &plain)?);
-            candidates.push(self.candidate(with(kind, self.fusion.name), problem, &fused)?);
+            candidates.push(self.candidate(kind.clone(), problem, &plain)?);
+            candidates.push(self.candidate(with(&kind, self.fusion.name()), problem, &fused)?);
         }
         Ok(candidates)
     }
@@ -165,7 +164,7 @@ impl<'g> Bench<'g> {
         };
         let product = Product { size, precision, a: Major::K, b: Major::K };
         let mut plans = vec![(PEER.to_owned(), peer.plan(&product)?, Vec::new())];
-        if let Some((activation, has_c)) = of_peer(self.fusion.name) {
+        if let Some((activation, has_c)) = of_peer(self.fusion.name()) {
             let mut inputs = Inputs::aligned(self.gpu, 1000);
             let bias = inputs.random(self.format, size.n, 0)?;
             let mut cs = Vec::new();
@@ -174,7 +173,7 @@ impl<'g> Bench<'g> {
             }
             given.extend(inputs.buffers());
             let fused = PeerFused { activation, bias, beta: if has_c { 0.5 } else { 0.0 } };
-            plans.push((with(PEER, self.fusion.name), peer.plan_fused(&product, fused)?, cs));
+            plans.push((with(PEER, self.fusion.name()), peer.plan_fused(&product, fused)?, cs));
         }
         Ok(plans)
     }
@@ -182,14 +181,14 @@ impl<'g> Bench<'g> {
 
 #[cfg(test)]
 mod tests {
-    use falchion::verify::fusions;
+    use falchion::verify::Fusion;
 
     use super::of_peer;
 
     #[test]
     fn the_peers_fusions_are_some_of_ours() {
         let names: Vec<_> =
-            fusions().iter().map(|fusion| fusion.name).filter(|&name| of_peer(name).is_some()).collect();
+            Fusion::ALL.into_iter().map(Fusion::name).filter(|&name| of_peer(name).is_some()).collect();
         assert_eq!(names, ["bias", "bias-relu", "bias-gelu", "residual"]);
     }
 }

@@ -17,7 +17,7 @@ impl VerifyArgs {
     /// The kernels that `--filter` leaves.
     fn fused(&self) -> Vec<(FusedGemm, GemmProblem)> {
         let kernels = fused_catalogue().into_iter().filter(|kernel| kernel.name().contains(&self.filter));
-        kernels.flat_map(|kernel| PROBLEMS.map(|problem| (kernel, problem))).collect()
+        kernels.flat_map(|kernel| PROBLEMS.map(|problem| (kernel.clone(), problem))).collect()
     }
 
     pub(super) fn fusions(&self, count: &mut Count, out: &mut impl Write) -> Result<(), Failure> {

@@ -1,0 +1,206 @@
+//! The usual fusions by name: trees that kernels are searched for and listed with.
+
+use crate::element::Format;
+use crate::epilogue::{EpilogueEmitter, StoreSpec, Treed};
+use crate::plan::EpilogueSpec;
+use std::sync::Arc;
+
+/// A fused epilogue with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fusion {
+    /// `alpha * A * B`.
+    Scaled,
+    /// `alpha * A * B + bias`.
+    Bias,
+    /// `relu(alpha * A * B + bias)`.
+    BiasRelu,
+    /// `gelu(alpha * A * B + bias)`.
+    BiasGelu,
+    /// `silu(alpha * A * B + bias)`.
+    BiasSilu,
+    /// `alpha * A * B + bias + beta * C`.
+    Residual,
+    /// `scale * A * B + bias`, a scale for each row.
+    RowScaled,
+    /// `silu(gate) * up` of alternating columns.
+    Swiglu,
+    /// The same of columns in blocks of 8 gates and 8 ups.
+    SwigluBlocks,
+    /// The same of all gates, then all ups.
+    SwigluSplit,
+    /// Dropout of a biased product.
+    BiasDropout,
+    /// Rotary position embedding.
+    Rope,
+    /// A biased product and the sums of its columns, the same bits in every run.
+    BiasSumsOrdered,
+    /// `gelu(gate) * up` of alternating columns.
+    Geglu,
+    /// A biased product and its largest magnitude.
+    BiasAmax,
+    /// A biased product and the sums of its columns.
+    BiasSums,
+    /// A biased product in e4m3, and its largest magnitude.
+    BiasFp8,
+}
+
+/// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree.
+#[macro_export]
+macro_rules! with_fusion {
+    ($fusion:expr, $format:expr, $x:ident => $body:expr) => {
+        match $format {
+            $crate::Format::F16 => $crate::with_fusion!(@ half::f16, $fusion, $x => $body),
+            $crate::Format::F32 | $crate::Format::Bf16 | $crate::Format::E4m3 | $crate::Format::E5m2 => $crate::with_fusion!(@ half::bf16, $fusion, $x => $body),
+        }
+    };
+    (@ $t:ty, $fusion:expr, $x:ident => $body:expr) => {
+        match $fusion {
+            $crate::Fusion::Scaled => { type $x = $crate::tree::Scaled; $body }
+            $crate::Fusion::Bias => { type $x = $crate::tree::LinearBias<$t>; $body }
+            $crate::Fusion::BiasRelu => { type $x = $crate::tree::LinearBiasRelu<$t>; $body }
+            $crate::Fusion::BiasGelu => { type $x = $crate::tree::LinearBiasGelu<$t>; $body }
+            $crate::Fusion::BiasSilu => { type $x = $crate::tree::LinearBiasSilu<$t>; $body }
+            $crate::Fusion::Residual => { type $x = $crate::tree::LinearResidual<$t>; $body }
+            $crate::Fusion::RowScaled => { type $x = $crate::tree::RowScaled<$t>; $body }
+            $crate::Fusion::Swiglu => { type $x = $crate::tree::SwiGlu; $body }
+            $crate::Fusion::SwigluBlocks => { type $x = $crate::tree::SwiGluBlocks; $body }
+            $crate::Fusion::SwigluSplit => { type $x = $crate::tree::SwiGluSplit; $body }
+            $crate::Fusion::BiasDropout => { type $x = $crate::tree::Dropout<$crate::tree::LinearBias<$t>>; $body }
+            $crate::Fusion::Rope => {
+                type $x = $crate::tree::Rotate<$crate::tree::Scaled, $crate::tree::Cyclic<$t, typenum::U128>>;
+                $body
+            }
+            $crate::Fusion::BiasSumsOrdered => {
+                type $x = $crate::tree::OrderedRow<$crate::tree::Sum, $crate::tree::LinearBias<$t>>;
+                $body
+            }
+            $crate::Fusion::Geglu => { type $x = $crate::tree::GeGlu; $body }
+            $crate::Fusion::BiasAmax => { type $x = $crate::tree::Amax<$crate::tree::LinearBias<$t>>; $body }
+            $crate::Fusion::BiasSums => {
+                type $x = $crate::tree::ReduceRow<$crate::tree::Sum, $crate::tree::LinearBias<$t>>;
+                $body
+            }
+            $crate::Fusion::BiasFp8 => { type $x = $crate::tree::LinearBiasScaled<$t>; $body }
+        }
+    };
+}
+
+impl Fusion {
+    /// Every fusion.
+    pub const ALL: [Self; 17] = [
+        Self::Scaled,
+        Self::Bias,
+        Self::BiasRelu,
+        Self::BiasGelu,
+        Self::BiasSilu,
+        Self::Residual,
+        Self::RowScaled,
+        Self::Swiglu,
+        Self::SwigluBlocks,
+        Self::SwigluSplit,
+        Self::BiasDropout,
+        Self::Rope,
+        Self::BiasSumsOrdered,
+        Self::Geglu,
+        Self::BiasAmax,
+        Self::BiasSums,
+        Self::BiasFp8,
+    ];
+
+    /// Its name on the command line and in kernel names.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Scaled => "scaled",
+            Self::Bias => "bias",
+            Self::BiasRelu => "bias-relu",
+            Self::BiasGelu => "bias-gelu",
+            Self::BiasSilu => "bias-silu",
+            Self::Residual => "residual",
+            Self::RowScaled => "row-scaled",
+            Self::Swiglu => "swiglu",
+            Self::SwigluBlocks => "swiglu-blocks",
+            Self::SwigluSplit => "swiglu-split",
+            Self::BiasDropout => "bias-dropout",
+            Self::Rope => "rope",
+            Self::BiasSumsOrdered => "bias-sums-ordered",
+            Self::Geglu => "geglu",
+            Self::BiasAmax => "bias-amax",
+            Self::BiasSums => "bias-sums",
+            Self::BiasFp8 => "bias-fp8",
+        }
+    }
+
+    /// What D is.
+    pub const fn formula(self) -> &'static str {
+        match self {
+            Self::Scaled => "alpha * A * B",
+            Self::Bias => "alpha * A * B + bias",
+            Self::BiasRelu => "relu(alpha * A * B + bias)",
+            Self::BiasGelu => "gelu(alpha * A * B + bias)",
+            Self::BiasSilu => "silu(alpha * A * B + bias)",
+            Self::Residual => "alpha * A * B + bias + beta * C",
+            Self::RowScaled => "scale * A * B + bias, a scale for each row",
+            Self::Swiglu => "silu(gate) * up of alternating columns of alpha * A * B",
+            Self::SwigluBlocks => {
+                "silu(gate) * up of alpha * A * B, whose columns are 8 gates, 8 ups, and so on"
+            }
+            Self::SwigluSplit => {
+                "silu(gate) * up of alpha * A * B, whose columns are all gates, then all ups"
+            }
+            Self::BiasDropout => "dropout(alpha * A * B + bias), scaled",
+            Self::Rope => {
+                "pairs of columns of alpha * A * B turned, by a table of 128 columns, cosine and sine"
+            }
+            Self::BiasSumsOrdered => {
+                "alpha * A * B + bias, and the sums of its columns, the same bits in every run"
+            }
+            Self::Geglu => "gelu(gate) * up of alternating columns of alpha * A * B",
+            Self::BiasAmax => "alpha * A * B + bias, and its largest magnitude",
+            Self::BiasSums => "alpha * A * B + bias, and the sums of its columns",
+            Self::BiasFp8 => {
+                "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale"
+            }
+        }
+    }
+
+    /// The fusion of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fusion| fusion.name() == name)
+    }
+
+    /// D's format where nothing else is said, for operands of a format.
+    pub const fn output(self, operand: Format) -> Format {
+        match self {
+            Self::BiasFp8 => Format::E4m3,
+            Self::Scaled
+            | Self::Bias
+            | Self::BiasRelu
+            | Self::BiasGelu
+            | Self::BiasSilu
+            | Self::Residual
+            | Self::RowScaled
+            | Self::Swiglu
+            | Self::SwigluBlocks
+            | Self::SwigluSplit
+            | Self::BiasDropout
+            | Self::Rope
+            | Self::BiasSumsOrdered
+            | Self::Geglu
+            | Self::BiasAmax
+            | Self::BiasSums => operand,
+        }
+    }
+
+    /// What it asks of the plan, for operands of a format.
+    ///
+    /// # Errors
+    /// A tree that cannot be stored so, in a sentence.
+    pub const fn spec(self, operand: Format, store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+        with_fusion!(self, operand, X => Treed::<X>::spec(store))
+    }
+
+    /// The epilogue, for operands of a format.
+    pub fn emitter(self, operand: Format, store: StoreSpec) -> Arc<dyn EpilogueEmitter> {
+        with_fusion!(self, operand, X => Arc::new(Treed::<X>::new(store)))
+    }
+}

@@ -1,0 +1,213 @@
+//! A built-in kernel as plain data: what its type lowers to, what the command line takes, what is searched.
+//!
+//! ```
+//! use kernel::KernelSpec;
+//!
+//! let spec: KernelSpec = "tile=192x160x64 roles=pingpong scheduler=stream-k".parse()?;
+//! let gemm = spec.kernel()?; // the same plan and the same program as the type's
+//! assert_eq!(gemm.plan().mainloop.tile, [192, 160, 64]);
+//! assert_eq!(gemm.spec(), Some(spec));
+//! println!("type Kernel = Gemm<{}>;", spec.rust_type());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod nearest;
+mod text;
+mod types;
+
+use std::sync::Arc;
+
+use collective::{
+    Arrivals, CachePolicy, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, Plan,
+    Producer, Roles, Sourced, StoreSpec, Way,
+};
+use cute_rs::atom::Major;
+use scheduler::{RasterSpec, SchedulerSpec, Walk};
+
+pub use text::SpecError;
+
+use crate::gemm::AnyGemm;
+use crate::legal::{self, IllegalKernel};
+
+/// What becomes of the sums.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum EpilogueKind {
+    /// `D = alpha * A * B + beta * C` ([`LinearCombination`](collective::LinearCombination)).
+    Linear,
+    /// The same with C brought by tensor copies ([`SourcedCombination`](collective::SourcedCombination)).
+    Sourced,
+    /// A fusion with a name.
+    Fused(Fusion),
+}
+
+impl KernelSpec {
+    /// The fusion, where the epilogue is one.
+    pub const fn fusion(&self) -> Option<Fusion> {
+        match self.epilogue {
+            EpilogueKind::Fused(fusion) => Some(fusion),
+            EpilogueKind::Linear | EpilogueKind::Sourced => None,
+        }
+    }
+}
+
+impl EpilogueKind {
+    /// Its name in a spec.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Linear => "linear",
+            Self::Sourced => "sourced",
+            Self::Fused(fusion) => fusion.name(),
+        }
+    }
+}
+
+/// A built-in kernel: operands, tile, roles, store, epilogue, scheduler and form.
+///
+/// Plain data. [`kernel`](Self::kernel) checks it by the very functions that check a type while it compiles. Its text
+/// ([`Display`](core::fmt::Display), [`FromStr`](core::str::FromStr)) names what differs from the
+/// [default](Self::DEFAULT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct KernelSpec {
+    /// Products of a launch.
+    pub form: Form,
+    /// Operands, tile, warp roles and ring. The operands are the kernel's: where the store is transposed, its A is the
+    /// caller's B.
+    pub mainloop: MainloopSpec,
+    /// What becomes of the sums.
+    pub epilogue: EpilogueKind,
+    /// How D is stored.
+    pub store: StoreSpec,
+    /// Who computes which tile.
+    pub scheduler: SchedulerSpec,
+    /// Whether the kernel may begin while the one before it in its stream still runs (programmatic dependent launch).
+    pub overlaps: bool,
+}
+
+impl KernelSpec {
+    /// A 128 x 256 tile of bf16, both operands K-major, two consumers, D stored by tensor copies, persistent.
+    pub const DEFAULT: Self = Self {
+        form: Form::Single,
+        mainloop: MainloopSpec {
+            formats: [Format::Bf16; 2],
+            types: match Format::Bf16.multiplies(Format::Bf16) {
+                Some(types) => types,
+                None => panic!("Hopper multiplies bf16"),
+            },
+            a_major: Major::K,
+            b_major: Major::K,
+            cache: [CachePolicy::Normal; 2],
+            tile: [128, 256, 64],
+            step: 0,
+            roles: Roles::Cooperative,
+            producer: Producer::Thread,
+            consumers: 2,
+            arrivals: Arrivals::Warpgroup,
+            cluster: [1, 1],
+            stages: None,
+        },
+        epilogue: EpilogueKind::Linear,
+        store: StoreSpec { format: Format::Bf16, way: Way::Tma { buffers: 2 }, transposed: false },
+        scheduler: SchedulerSpec::Persistent(Walk { raster: RasterSpec::BandsOfM(8) }),
+        overlaps: true,
+    };
+
+    /// What the epilogue asks of the plan.
+    const fn epilogue_spec(&self) -> Result<EpilogueSpec, IllegalKernel> {
+        let store = self.store;
+        if let Way::Tma { buffers: 0 } = store.way {
+            return Err(IllegalKernel::Roles(
+                "TmaStore has no buffer to store from: use TmaStore<U1> or more",
+            ));
+        }
+        match self.epilogue {
+            EpilogueKind::Linear => Ok(Linear { store }.spec()),
+            EpilogueKind::Sourced if matches!(store.way, Way::Direct) || store.transposed => {
+                Err(IllegalKernel::Roles(
+                    "SourcedCombination stores by tensor copies in the caller's rows: use TmaStore, and exchange no operands",
+                ))
+            }
+            EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
+            EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.formats[0], store) {
+                Ok(spec) => Ok(spec),
+                Err(words) => Err(IllegalKernel::Roles(words)),
+            },
+        }
+    }
+
+    /// Every number of the kernel.
+    ///
+    /// # Errors
+    /// The first rule that the spec breaks.
+    pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
+        let [a, b] = self.mainloop.formats;
+        if a.multiplies(b).is_none() {
+            return Err(IllegalKernel::Roles(
+                "Hopper has no `wgmma` for these operands: A and B have the same element type, bf16 or f16",
+            ));
+        }
+        if let Err(error) = self.scheduler.check() {
+            return Err(IllegalKernel::Scheduler(error));
+        }
+        match self.epilogue_spec() {
+            Ok(epilogue) => legal::plan(self.form, self.mainloop, epilogue, self.scheduler.facts()),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn emitter(&self) -> Arc<dyn EpilogueEmitter> {
+        let store = self.store;
+        match self.epilogue {
+            EpilogueKind::Linear => Arc::new(Linear { store }),
+            EpilogueKind::Sourced => Arc::new(Sourced { store }),
+            EpilogueKind::Fused(fusion) => fusion.emitter(self.mainloop.formats[0], store),
+        }
+    }
+
+    /// The kernel, named by its spec.
+    ///
+    /// # Errors
+    /// The first rule that the spec breaks.
+    pub fn kernel(&self) -> Result<AnyGemm, IllegalKernel> {
+        self.named(self.to_string())
+    }
+
+    /// The kernel under a name of your own.
+    ///
+    /// # Errors
+    /// The first rule that the spec breaks.
+    pub fn named(&self, name: impl Into<String>) -> Result<AnyGemm, IllegalKernel> {
+        Ok(AnyGemm {
+            name: name.into(),
+            rust_type: self.rust_type(),
+            overlaps: self.overlaps,
+            plan: self.plan()?,
+            mainloop: self.mainloop.emitter(),
+            epilogue: self.emitter(),
+            scheduler: self.scheduler.schedule(),
+            facts: self.scheduler.facts(),
+        })
+    }
+}
+
+impl AnyGemm {
+    /// The kernel as plain data; `None` where a role is one of your own.
+    pub fn spec(&self) -> Option<KernelSpec> {
+        let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
+        let plan = &self.plan;
+        let fused =
+            |fusion: &Fusion| fusion.emitter(plan.mainloop.formats[0], store).name() == self.epilogue.name();
+        let epilogue = match (plan.epilogue.sourced, self.epilogue.linear()) {
+            (true, Some(_)) => EpilogueKind::Sourced,
+            (false, Some(_)) => EpilogueKind::Linear,
+            (_, None) => EpilogueKind::Fused(Fusion::ALL.into_iter().find(fused)?),
+        };
+        self.mainloop.is_built_in().then_some(KernelSpec {
+            form: plan.form,
+            mainloop: plan.mainloop,
+            epilogue,
+            store,
+            scheduler,
+            overlaps: self.overlaps,
+        })
+    }
+}

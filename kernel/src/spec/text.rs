@@ -1,0 +1,484 @@
+//! Specs as text: `key=value` words that say what differs from the default.
+
+use core::fmt;
+use core::str::FromStr;
+
+use collective::{Arrivals, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, Way};
+use cute_rs::atom::Major;
+use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+
+use super::{EpilogueKind, KernelSpec};
+use crate::legal::IllegalKernel;
+
+/// Every key, in the order in which a spec is printed.
+const KEYS: [&str; 25] = [
+    "form",
+    "dtype",
+    "layout",
+    "out",
+    "epilogue",
+    "tile",
+    "step",
+    "cluster",
+    "roles",
+    "consumers",
+    "stages",
+    "arrivals",
+    "load",
+    "l2-a",
+    "l2-b",
+    "store",
+    "swap",
+    "scheduler",
+    "raster",
+    "reduction",
+    "divide",
+    "least",
+    "parts",
+    "pdl",
+    "buffers",
+];
+
+/// Why a text is no spec of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SpecError {
+    /// A word without `=`.
+    #[error("`{word}` is no `key=value` of a spec")]
+    Word {
+        /// The word.
+        word: String,
+    },
+    /// A key that there is not.
+    #[error("a spec has no key `{key}`; the keys are {}", KEYS.join(", "))]
+    Key {
+        /// The key.
+        key: String,
+    },
+    /// A key twice.
+    #[error("`{key}` is given twice")]
+    Twice {
+        /// The key.
+        key: String,
+    },
+    /// A value that the key does not take.
+    #[error("{key} is `{value}`, {needed} was needed")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What it takes.
+        needed: String,
+    },
+    /// A key that the chosen scheduler or store does not have.
+    #[error("{key}={value} belongs to {of}")]
+    Unused {
+        /// The key.
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What has it.
+        of: &'static str,
+    },
+    /// A kernel that cannot be.
+    #[error("{error}{}", nearest.as_ref().map_or_else(String::new, |nearest| format!("; the nearest legal spec has {nearest}")))]
+    Illegal {
+        /// The rule that it breaks.
+        error: IllegalKernel,
+        /// What would have to be changed, as `key=value`.
+        nearest: Option<String>,
+    },
+}
+
+/// The most that a number of a spec may be: beyond every limit of the hardware, and no sum or product of such overflows.
+const MOST: u32 = 4096;
+
+/// The words of a spec by key, each to be taken once.
+struct Words<'a> {
+    words: Vec<(&'a str, &'a str, bool)>,
+}
+
+impl<'a> Words<'a> {
+    fn new(text: &'a str) -> Result<Self, SpecError> {
+        let mut words: Vec<(&str, &str, bool)> = Vec::new();
+        for word in text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty()) {
+            let Some((key, value)) = word.split_once('=') else {
+                return Err(SpecError::Word { word: shortened(word) });
+            };
+            if !KEYS.contains(&key) {
+                return Err(SpecError::Key { key: shortened(key) });
+            }
+            if words.iter().any(|(known, ..)| *known == key) {
+                return Err(SpecError::Twice { key: key.to_owned() });
+            }
+            words.push((key, value, false));
+        }
+        Ok(Self { words })
+    }
+
+    /// The value of a key, if it is given.
+    fn take(&mut self, key: &str) -> Option<&'a str> {
+        let word = self.words.iter_mut().find(|(known, ..)| *known == key)?;
+        word.2 = true;
+        Some(word.1)
+    }
+
+    /// One of some names.
+    fn one_of<T: Copy>(
+        &mut self,
+        key: &'static str,
+        default: T,
+        names: &[(&str, T)],
+    ) -> Result<T, SpecError> {
+        let Some(value) = self.take(key) else { return Ok(default) };
+        let found = names.iter().find(|(name, _)| *name == value);
+        let names: Vec<&str> = names.iter().map(|(name, _)| *name).collect();
+        found
+            .map(|(_, value)| *value)
+            .ok_or_else(|| refused(key, value, format!("one of {}", names.join(", "))))
+    }
+
+    /// A number.
+    fn number(&mut self, key: &'static str, default: u32) -> Result<u32, SpecError> {
+        match self.take(key) {
+            Some(value) => number(value).ok_or_else(|| refused(key, value, format!("a number up to {MOST}"))),
+            None => Ok(default),
+        }
+    }
+
+    /// `N` numbers with an `x` between them.
+    fn extents<const N: usize>(
+        &mut self,
+        key: &'static str,
+        default: [u32; N],
+    ) -> Result<[u32; N], SpecError> {
+        let Some(value) = self.take(key) else { return Ok(default) };
+        let numbers: Option<Vec<u32>> = value.split('x').map(number).collect();
+        let needed = || format!("{N} numbers up to {MOST} with an `x` between them");
+        numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| refused(key, value, needed()))
+    }
+
+    /// What nobody has taken is an error.
+    fn rest(self, key: &'static str, of: &'static str) -> Result<Self, SpecError> {
+        match self.words.iter().find(|(known, _, taken)| *known == key && !taken) {
+            Some((_, value, _)) => Err(SpecError::Unused { key, value: shortened(value), of }),
+            None => Ok(self),
+        }
+    }
+}
+
+fn number(text: &str) -> Option<u32> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    digits.then(|| text.parse().ok())?.filter(|&number| number <= MOST)
+}
+
+/// A name with a number after it, `m8` say.
+fn numbered(text: &str, name: &str) -> Option<u32> {
+    number(text.strip_prefix(name)?)
+}
+
+fn refused(key: &'static str, value: &str, needed: impl Into<String>) -> SpecError {
+    SpecError::Value { key, value: shortened(value), needed: needed.into() }
+}
+
+/// What is echoed of a text of the user's.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 40;
+    if text.chars().count() <= MOST {
+        text.to_owned()
+    } else {
+        text.chars().take(MOST).chain(['…']).collect()
+    }
+}
+
+const FORMS: [(&str, Form); 4] = [
+    ("single", Form::Single),
+    ("batched", Form::Batched),
+    ("ragged", Form::Ragged),
+    ("grouped", Form::Grouped),
+];
+const ROLES: [(&str, Roles); 3] = [
+    ("cooperative", Roles::Cooperative),
+    ("pingpong", Roles::Pingpong),
+    ("unspecialised", Roles::Unspecialised),
+];
+const ARRIVALS: [(&str, Arrivals); 3] =
+    [("warpgroup", Arrivals::Warpgroup), ("warp", Arrivals::Warp), ("thread", Arrivals::Thread)];
+const LOADS: [(&str, Producer); 2] = [("tma", Producer::Thread), ("copy", Producer::Warpgroup)];
+const CACHES: [(&str, CachePolicy); 3] = [
+    ("normal", CachePolicy::Normal),
+    ("evict-first", CachePolicy::EvictFirst),
+    ("evict-last", CachePolicy::EvictLast),
+];
+const LAYOUTS: [(&str, [Major; 2]); 4] = [
+    ("kk", [Major::K, Major::K]),
+    ("kn", [Major::K, Major::Mn]),
+    ("mk", [Major::Mn, Major::K]),
+    ("mn", [Major::Mn, Major::Mn]),
+];
+const SWITCH: [(&str, bool); 2] = [("no", false), ("yes", true)];
+const REDUCTIONS: [(&str, ReductionKind); 3] = [
+    ("ordered", ReductionKind::Ordered),
+    ("atomic", ReductionKind::Atomic),
+    ("separate", ReductionKind::Separate),
+];
+
+fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
+}
+
+/// How many consumers share a tile of so many rows, where nothing is said.
+const fn consumers(roles: Roles, m: u32) -> u32 {
+    match roles {
+        Roles::Pingpong => 2,
+        Roles::Cooperative | Roles::Unspecialised if m.is_multiple_of(128) => 2,
+        Roles::Cooperative | Roles::Unspecialised if m.is_multiple_of(192) => 3,
+        Roles::Cooperative | Roles::Unspecialised => 1,
+    }
+}
+
+impl FromStr for EpilogueKind {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let kind = match text {
+            "linear" => Some(Self::Linear),
+            "sourced" => Some(Self::Sourced),
+            name => Fusion::named(name).map(Self::Fused),
+        };
+        let names: Vec<&str> = Fusion::ALL.into_iter().map(Fusion::name).collect();
+        kind.ok_or_else(|| {
+            refused("epilogue", text, format!("linear, sourced, or one of {}", names.join(", ")))
+        })
+    }
+}
+
+/// `m`, `n`, `m8`, `n8` or `hilbert8`.
+fn raster(text: &str) -> Result<RasterSpec, SpecError> {
+    let raster = match text {
+        "m" => Some(RasterSpec::AlongM),
+        "n" => Some(RasterSpec::AlongN),
+        _ => numbered(text, "m")
+            .map(RasterSpec::BandsOfM)
+            .or_else(|| numbered(text, "n").map(RasterSpec::BandsOfN))
+            .or_else(|| numbered(text, "hilbert").map(RasterSpec::Hilbert)),
+    };
+    raster.ok_or_else(|| refused("raster", text, "m, n, a band such as m8 or n8, or hilbert8"))
+}
+
+fn raster_text(raster: RasterSpec) -> String {
+    match raster {
+        RasterSpec::AlongM => "m".to_owned(),
+        RasterSpec::AlongN => "n".to_owned(),
+        RasterSpec::BandsOfM(group) => format!("m{group}"),
+        RasterSpec::BandsOfN(group) => format!("n{group}"),
+        RasterSpec::Hilbert(side) => format!("hilbert{side}"),
+    }
+}
+
+/// `remainder`, `split3`, `heuristic` or `heuristic4`.
+fn divide(text: &str) -> Result<DivideSpec, SpecError> {
+    let divide = match text {
+        "remainder" => Some(DivideSpec::Remainder),
+        "heuristic" => Some(DivideSpec::HEURISTIC),
+        _ => numbered(text, "split")
+            .map(DivideSpec::EveryTile)
+            .or_else(|| numbered(text, "heuristic").map(|gain| DivideSpec::Heuristic { gain })),
+    };
+    divide.ok_or_else(|| refused("divide", text, "heuristic, heuristic4, remainder or split3"))
+}
+
+fn divide_text(divide: DivideSpec) -> String {
+    match divide {
+        DivideSpec::Remainder => "remainder".to_owned(),
+        DivideSpec::EveryTile(parts) => format!("split{parts}"),
+        DivideSpec::HEURISTIC => "heuristic".to_owned(),
+        DivideSpec::Heuristic { gain } => format!("heuristic{gain}"),
+    }
+}
+
+/// What `scheduler=` names.
+#[derive(Clone, Copy)]
+enum Scheduler {
+    OneTile,
+    Persistent,
+    Dynamic,
+    DynamicTail,
+    StreamK,
+}
+
+fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
+    let names = [
+        ("persistent", Scheduler::Persistent),
+        ("one-tile", Scheduler::OneTile),
+        ("dynamic", Scheduler::Dynamic),
+        ("dynamic-tail", Scheduler::DynamicTail),
+        ("stream-k", Scheduler::StreamK),
+    ];
+    let kind = words.one_of("scheduler", Scheduler::Persistent, &names)?;
+    let raster = match words.take("raster") {
+        Some(text) => raster(text)?,
+        None => KernelSpec::DEFAULT.scheduler.raster(),
+    };
+    Ok(match kind {
+        Scheduler::OneTile => SchedulerSpec::OneTile(Whole { raster }),
+        Scheduler::Persistent => SchedulerSpec::Persistent(Walk { raster }),
+        Scheduler::Dynamic => SchedulerSpec::Dynamic(Drawn { raster }),
+        Scheduler::DynamicTail => SchedulerSpec::DividedTail(Tailed {
+            raster,
+            parts: words.number("parts", 3)?,
+            least: words.number("least", 16)?,
+        }),
+        Scheduler::StreamK => SchedulerSpec::StreamK(Streamed {
+            raster,
+            reduction: words.one_of("reduction", ReductionKind::Ordered, &REDUCTIONS)?,
+            divide: words.take("divide").map_or(Ok(DivideSpec::HEURISTIC), divide)?,
+            least: words.number("least", 4)?,
+        }),
+    })
+}
+
+impl KernelSpec {
+    /// The spec of a text, legal or not.
+    ///
+    /// # Errors
+    /// A word that is none of a spec, or a value that its key does not take.
+    pub fn parse(text: &str) -> Result<Self, SpecError> {
+        let mut words = Words::new(text)?;
+        let mut spec = Self::DEFAULT;
+        spec.form = words.one_of("form", spec.form, &FORMS)?;
+        let formats = Format::ALL.map(|format| (format.name(), format));
+        let operand = words.one_of("dtype", Format::Bf16, &formats)?;
+        let layout = words.one_of("layout", [Major::K; 2], &LAYOUTS)?;
+        spec.epilogue = words.take("epilogue").map_or(Ok(EpilogueKind::Linear), str::parse)?;
+        let output = match spec.epilogue {
+            EpilogueKind::Fused(fusion) => fusion.output(operand),
+            EpilogueKind::Linear | EpilogueKind::Sourced => operand,
+        };
+        let output = words.one_of("out", output, &formats)?;
+        let mainloop = &mut spec.mainloop;
+        mainloop.formats = [operand; 2];
+        if let Some(types) = operand.multiplies(operand) {
+            mainloop.types = types;
+        }
+        mainloop.tile = words.extents("tile", mainloop.tile)?;
+        mainloop.step = words.number("step", 0)?;
+        mainloop.cluster = words.extents("cluster", mainloop.cluster)?;
+        mainloop.roles = words.one_of("roles", mainloop.roles, &ROLES)?;
+        mainloop.consumers = words.number("consumers", consumers(mainloop.roles, mainloop.tile[0]))?;
+        mainloop.stages = match words.take("stages") {
+            None | Some("auto") => None,
+            Some(text) => Some(
+                number(text)
+                    .ok_or_else(|| refused("stages", text, format!("auto, or a number up to {MOST}")))?,
+            ),
+        };
+        mainloop.arrivals = words.one_of("arrivals", mainloop.arrivals, &ARRIVALS)?;
+        mainloop.producer = words.one_of("load", mainloop.producer, &LOADS)?;
+        let cache = [
+            words.one_of("l2-a", CachePolicy::Normal, &CACHES)?,
+            words.one_of("l2-b", CachePolicy::Normal, &CACHES)?,
+        ];
+        let staged = words.one_of("store", true, &[("tma", true), ("direct", false)])?;
+        let way = if staged { Way::Tma { buffers: words.number("buffers", 2)? } } else { Way::Direct };
+        let transposed = words.one_of("swap", false, &SWITCH)?;
+        spec.store = StoreSpec { format: output, way, transposed };
+        let [a, b] = if transposed { [1, 0] } else { [0, 1] };
+        (mainloop.a_major, mainloop.b_major) = (layout[a], layout[b]);
+        mainloop.cache = [cache[a], cache[b]];
+        spec.scheduler = scheduler(&mut words)?;
+        spec.overlaps = words.one_of("pdl", true, &SWITCH)?;
+        let words = words.rest("buffers", "store=tma")?.rest("parts", "scheduler=dynamic-tail")?;
+        let words = words.rest("reduction", "scheduler=stream-k")?.rest("divide", "scheduler=stream-k")?;
+        words.rest("least", "scheduler=stream-k and scheduler=dynamic-tail")?;
+        Ok(spec)
+    }
+}
+
+impl FromStr for KernelSpec {
+    type Err = SpecError;
+
+    /// The spec of a text, which has to be legal.
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let spec = Self::parse(text)?;
+        match spec.plan() {
+            Ok(_) => Ok(spec),
+            Err(error) => Err(SpecError::Illegal { error, nearest: spec.nearest_legal() }),
+        }
+    }
+}
+
+impl KernelSpec {
+    /// Every key with its value, those of the default too.
+    pub fn words(&self) -> Vec<(&'static str, String)> {
+        let Self { form, mainloop, epilogue, store, scheduler, overlaps } = *self;
+        let extents = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
+        let [a, b] = if store.transposed { [1, 0] } else { [0, 1] };
+        let (majors, cache) = ([mainloop.a_major, mainloop.b_major], mainloop.cache);
+        let mut words = vec![
+            ("form", name_of(&FORMS, form).to_owned()),
+            ("dtype", mainloop.formats[0].name().to_owned()),
+            ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
+            ("out", store.format.name().to_owned()),
+            ("epilogue", epilogue.name().to_owned()),
+            ("tile", extents(&mainloop.tile)),
+            ("step", mainloop.step.to_string()),
+            ("cluster", extents(&mainloop.cluster)),
+            ("roles", name_of(&ROLES, mainloop.roles).to_owned()),
+            ("consumers", mainloop.consumers.to_string()),
+            ("stages", mainloop.stages.map_or_else(|| "auto".to_owned(), |stages| stages.to_string())),
+            ("arrivals", name_of(&ARRIVALS, mainloop.arrivals).to_owned()),
+            ("load", name_of(&LOADS, mainloop.producer).to_owned()),
+            ("l2-a", name_of(&CACHES, cache[a]).to_owned()),
+            ("l2-b", name_of(&CACHES, cache[b]).to_owned()),
+        ];
+        match store.way {
+            Way::Direct => words.push(("store", "direct".to_owned())),
+            Way::Tma { buffers } => {
+                words.extend([("store", "tma".to_owned()), ("buffers", buffers.to_string())]);
+            }
+        }
+        words.push(("swap", name_of(&SWITCH, store.transposed).to_owned()));
+        let kind = match scheduler {
+            SchedulerSpec::OneTile(_) => "one-tile",
+            SchedulerSpec::Persistent(_) => "persistent",
+            SchedulerSpec::Dynamic(_) => "dynamic",
+            SchedulerSpec::DividedTail(_) => "dynamic-tail",
+            SchedulerSpec::StreamK(_) => "stream-k",
+        };
+        words.extend([("scheduler", kind.to_owned()), ("raster", raster_text(scheduler.raster()))]);
+        match scheduler {
+            SchedulerSpec::DividedTail(Tailed { parts, least, .. }) => {
+                words.extend([("parts", parts.to_string()), ("least", least.to_string())]);
+            }
+            SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => words.extend([
+                ("reduction", name_of(&REDUCTIONS, reduction).to_owned()),
+                ("divide", divide_text(divide)),
+                ("least", least.to_string()),
+            ]),
+            SchedulerSpec::OneTile(_) | SchedulerSpec::Persistent(_) | SchedulerSpec::Dynamic(_) => {}
+        }
+        words.push(("pdl", name_of(&SWITCH, overlaps).to_owned()));
+        words
+    }
+}
+
+/// The tile, and what differs from the default: a text that parses back to the spec.
+impl fmt::Display for KernelSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = String::new();
+        for (key, value) in self.words() {
+            // What the words so far and defaults say already is left out.
+            let said = Self::parse(&text).ok().and_then(|spec| {
+                let mut said = spec.words().into_iter();
+                said.find(|(known, _)| *known == key).map(|(_, value)| value)
+            });
+            if said.as_ref() != Some(&value) || matches!(key, "dtype" | "layout" | "tile") {
+                let between = if text.is_empty() { "" } else { " " };
+                text.push_str(&format!("{between}{key}={value}"));
+            }
+        }
+        f.write_str(&text)
+    }
+}

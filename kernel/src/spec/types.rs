@@ -1,0 +1,160 @@
+//! A spec as the Rust type to paste.
+
+use collective::{Arrivals, CachePolicy, Form, Fusion, MainloopSpec, Producer, Roles, Way};
+use cute_rs::atom::Major;
+use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+
+use super::{EpilogueKind, KernelSpec};
+
+impl KernelSpec {
+    /// The kernel's type as Rust, with the names that `kernel`, `collective`, `scheduler`, `half` and `typenum` export:
+    /// what [`Gemm`](crate::Gemm) takes.
+    pub fn rust_type(&self) -> String {
+        let roles =
+            format!("{}, {}, {}", mainloop(&self.mainloop), self.epilogue_type(), schedule(self.scheduler));
+        let composed = format!("Composed<{roles}>");
+        match self.form {
+            Form::Single => composed,
+            Form::Batched => format!("Batched<{composed}>"),
+            Form::Ragged => format!("Ragged<{composed}>"),
+            Form::Grouped => format!("PointerArray<{composed}>"),
+        }
+    }
+
+    fn epilogue_type(&self) -> String {
+        let (format, operand) = (self.store.format.rust_type(), self.mainloop.formats[0].rust_type());
+        let way = match self.store.way {
+            Way::Direct => "DirectStore".to_owned(),
+            Way::Tma { buffers: 2 } => "TmaStore".to_owned(),
+            Way::Tma { buffers } => format!("TmaStore<U{buffers}>"),
+        };
+        let store = if self.store.transposed { format!("Transposed<{way}>") } else { way };
+        match (self.epilogue, self.store.way) {
+            (EpilogueKind::Linear, _) => format!("LinearCombination<{format}, {store}>"),
+            (EpilogueKind::Sourced, Way::Tma { buffers }) => {
+                format!("SourcedCombination<{format}, U{buffers}>")
+            }
+            (EpilogueKind::Sourced, Way::Direct) => format!("SourcedCombination<{format}>"),
+            (EpilogueKind::Fused(fusion), _) => {
+                format!("TreeEpilogue<{format}, {store}, {}>", tree(fusion, operand))
+            }
+        }
+    }
+}
+
+/// A fusion's tree, by the names of `collective::tree`.
+fn tree(fusion: Fusion, operand: &str) -> String {
+    match fusion {
+        Fusion::Scaled => "Scaled".to_owned(),
+        Fusion::Bias => format!("LinearBias<{operand}>"),
+        Fusion::BiasRelu => format!("LinearBiasRelu<{operand}>"),
+        Fusion::BiasGelu => format!("LinearBiasGelu<{operand}>"),
+        Fusion::BiasSilu => format!("LinearBiasSilu<{operand}>"),
+        Fusion::Residual => format!("LinearResidual<{operand}>"),
+        Fusion::RowScaled => format!("RowScaled<{operand}>"),
+        Fusion::Swiglu => "SwiGlu".to_owned(),
+        Fusion::SwigluBlocks => "SwiGluBlocks".to_owned(),
+        Fusion::SwigluSplit => "SwiGluSplit".to_owned(),
+        Fusion::BiasDropout => format!("Dropout<LinearBias<{operand}>>"),
+        Fusion::Rope => format!("Rotate<Scaled, Cyclic<{operand}, U128>>"),
+        Fusion::BiasSumsOrdered => format!("OrderedRow<Sum, LinearBias<{operand}>>"),
+        Fusion::Geglu => "GeGlu".to_owned(),
+        Fusion::BiasAmax => format!("Amax<LinearBias<{operand}>>"),
+        Fusion::BiasSums => format!("ReduceRow<Sum, LinearBias<{operand}>>"),
+        Fusion::BiasFp8 => format!("LinearBiasScaled<{operand}>"),
+    }
+}
+
+fn mainloop(spec: &MainloopSpec) -> String {
+    let operand = |i: usize, major| {
+        let format = spec.formats[i].rust_type();
+        let matrix = match major {
+            Major::K => format!("KMajor<{format}>"),
+            Major::Mn => format!("MnMajor<{format}>"),
+        };
+        match spec.cache[i] {
+            CachePolicy::Normal => matrix,
+            CachePolicy::EvictFirst => format!("EvictFirst<{matrix}>"),
+            CachePolicy::EvictLast => format!("EvictLast<{matrix}>"),
+        }
+    };
+    let name = match spec.producer {
+        Producer::Thread => "TmaWgmma",
+        Producer::Warpgroup => "CopyWgmma",
+    };
+    let [m, n, k] = spec.tile;
+    let tile = format!("Tile<U{m}, U{n}, U{k}>");
+    let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
+    format!(
+        "{name}<Operands<{}, {}>, {tile}, {}>",
+        operand(0, spec.a_major),
+        operand(1, spec.b_major),
+        roles(spec)
+    )
+}
+
+fn roles(spec: &MainloopSpec) -> String {
+    let stages = spec.stages.map_or_else(|| "AsManyAsFit".to_owned(), |stages| format!("U{stages}"));
+    let stages = match spec.arrivals {
+        Arrivals::Warpgroup => stages,
+        Arrivals::Warp => format!("EachWarp<{stages}>"),
+        Arrivals::Thread => format!("EachThread<{stages}>"),
+    };
+    let ([m, n], consumers) = (spec.cluster, spec.consumers);
+    let usual = stages == "AsManyAsFit";
+    let name = match spec.roles {
+        Roles::Cooperative => "Cooperative",
+        Roles::Pingpong => "Pingpong",
+        Roles::Unspecialised => {
+            let stages = if usual { String::new() } else { format!(", {stages}") };
+            return format!("Unspecialised<U{consumers}{stages}>");
+        }
+    };
+    match (usual, [m, n] == [1, 1]) {
+        (true, true) => format!("{name}<U{consumers}>"),
+        (true, false) => format!("{name}<U{consumers}, Cluster<U{m}, U{n}>>"),
+        (false, _) => format!("{name}<U{consumers}, Cluster<U{m}, U{n}>, {stages}>"),
+    }
+}
+
+fn raster(raster: RasterSpec) -> String {
+    match raster {
+        RasterSpec::AlongM => "AlongM".to_owned(),
+        RasterSpec::AlongN => "AlongN".to_owned(),
+        RasterSpec::BandsOfM(group) => format!("Grouped<AlongM, U{group}>"),
+        RasterSpec::BandsOfN(group) => format!("Grouped<AlongN, U{group}>"),
+        RasterSpec::Hilbert(side) => format!("Hilbert<U{side}>"),
+    }
+}
+
+fn schedule(spec: SchedulerSpec) -> String {
+    let order = raster(spec.raster());
+    match spec {
+        SchedulerSpec::OneTile(Whole { .. }) => format!("OneTile<{order}>"),
+        SchedulerSpec::Persistent(Walk { .. }) => format!("Persistent<{order}>"),
+        SchedulerSpec::Dynamic(Drawn { .. }) => format!("Dynamic<{order}>"),
+        SchedulerSpec::DividedTail(Tailed { parts: 3, least: 16, .. }) => format!("DividedTail<{order}>"),
+        SchedulerSpec::DividedTail(Tailed { parts, least, .. }) => {
+            format!("DividedTail<{order}, U{parts}, U{least}>")
+        }
+        SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => {
+            let reduction = match reduction {
+                ReductionKind::Ordered => "Ordered",
+                ReductionKind::Atomic => "Atomic",
+                ReductionKind::Separate => "Separate",
+            };
+            let divide = match divide {
+                DivideSpec::Remainder => "Remainder".to_owned(),
+                DivideSpec::EveryTile(parts) => format!("EveryTile<U{parts}>"),
+                DivideSpec::HEURISTIC => "Heuristic".to_owned(),
+                DivideSpec::Heuristic { gain } => format!("Heuristic<U{gain}>"),
+            };
+            match (reduction, divide.as_str(), least) {
+                ("Ordered", "Heuristic", 4) => format!("StreamK<{order}>"),
+                (_, "Heuristic", 4) => format!("StreamK<{order}, {reduction}>"),
+                (_, _, 4) => format!("StreamK<{order}, {reduction}, {divide}>"),
+                _ => format!("StreamK<{order}, {reduction}, {divide}, U{least}>"),
+            }
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Specs: text that parses back, types that lower to them, and what is refused.
+
+use collective::{
+    Cluster, Cooperative, EachWarp, EvictFirst, Fitted, KMajor, LinearCombination, MnMajor, Operands,
+    Pingpong, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Unspecialised,
+};
+use half::{bf16, f16};
+use kernel::{Batched, Composed, Gemm, GemmConfig, KernelSpec, Ragged, SpecError};
+use scheduler::{
+    AlongM, AlongN, Atomic, DividedTail, Dynamic, EveryTile, Grouped, Hilbert, OneTile, Persistent, StreamK,
+};
+use typenum::{U1, U2, U3, U4, U5, U8, U16, U32, U64, U128, U160, U192, U256};
+
+type Kk<T> = Operands<KMajor<T>, KMajor<T>>;
+
+/// A type's spec prints the type, parses back, and makes the type's program.
+fn lowers<C: GemmConfig>(want: &str) {
+    let gemm = Gemm::<C>::kernel();
+    let spec = gemm.spec().expect("built-in roles");
+    assert_eq!(spec.to_string(), want);
+    assert_eq!(KernelSpec::parse(want).as_ref(), Ok(&spec), "{want}");
+    let again = spec.kernel().expect("the type is legal");
+    assert_eq!(again.plan(), gemm.plan(), "{want}");
+    let texts = [again, gemm].map(|gemm| gemm.program().expect("a legal program").text().to_owned());
+    assert!(texts[0] == texts[1], "{want}");
+}
+
+#[test]
+fn types_lower_to_specs() {
+    lowers::<
+        Composed<
+            TmaWgmma<Kk<bf16>, Tile<U192, U160, U64>, Cooperative<U3>>,
+            LinearCombination<bf16, TmaStore>,
+            StreamK<AlongN, Atomic, EveryTile<U3>, U8>,
+        >,
+    >(
+        "dtype=bf16 layout=kk tile=192x160x64 scheduler=stream-k raster=n reduction=atomic divide=split3 least=8",
+    );
+    lowers::<
+        Composed<
+            TmaWgmma<Kk<f16>, Tile<U128, U128, U64>, Pingpong<U2, Cluster<U2, U1>, EachWarp<U3>>>,
+            SourcedCombination<f16, U4>,
+            Persistent<Grouped<AlongM, U8>>,
+        >,
+    >(
+        "dtype=f16 layout=kk epilogue=sourced tile=128x128x64 cluster=2x1 roles=pingpong stages=3 arrivals=warp buffers=4",
+    );
+    // The kernel's A is the caller's B.
+    lowers::<
+        Ragged<
+            Composed<
+                TmaWgmma<
+                    Operands<EvictFirst<MnMajor<bf16>>, KMajor<bf16>>,
+                    Fitted<Tile<U128, U256, U64>, U32>,
+                    Cooperative<U2>,
+                >,
+                LinearCombination<bf16, Transposed<TmaStore>>,
+                DividedTail<Hilbert<U4>, U5>,
+            >,
+        >,
+    >(
+        "form=ragged dtype=bf16 layout=kn tile=128x256x64 step=32 l2-b=evict-first swap=yes scheduler=dynamic-tail raster=hilbert4 parts=5",
+    );
+    lowers::<
+        Batched<
+            Composed<
+                TmaWgmma<Kk<bf16>, Tile<U64, U16, U32>, Unspecialised<U1>>,
+                LinearCombination<f32>,
+                OneTile<AlongM>,
+            >,
+        >,
+    >(
+        "form=batched dtype=bf16 layout=kk out=f32 tile=64x16x32 roles=unspecialised store=direct scheduler=one-tile raster=m",
+    );
+    lowers::<
+        Composed<
+            TmaWgmma<Kk<bf16>, Tile<U128, U256, U64>, Cooperative<U2>>,
+            TreeEpilogue<bf16, TmaStore, collective::tree::LinearBiasGelu<bf16>>,
+            Dynamic<Grouped<AlongN, U16>>,
+        >,
+    >("dtype=bf16 layout=kk epilogue=bias-gelu tile=128x256x64 scheduler=dynamic raster=n16");
+}
+
+#[test]
+fn what_is_no_spec_is_refused_with_the_word() {
+    for (text, words) in [
+        ("tile", "`tile` is no `key=value`"),
+        ("tail=1x1x1", "no key `tail`; the keys are form, dtype"),
+        ("tile=1x1", "tile is `1x1`, 3 numbers up to 4096"),
+        ("tile=64x64x64 tile=64x64x64", "`tile` is given twice"),
+        ("tile=64x64x99999999999999999999", "3 numbers up to 4096"),
+        ("roles=warp", "one of cooperative, pingpong, unspecialised"),
+        ("stages=many", "stages is `many`, auto, or a number"),
+        ("raster=x8", "raster is `x8`, m, n, a band such as m8"),
+        ("epilogue=tanh", "epilogue is `tanh`, linear, sourced, or one of scaled"),
+        ("scheduler=persistent parts=3", "parts=3 belongs to scheduler=dynamic-tail"),
+        ("store=direct buffers=3", "buffers=3 belongs to store=tma"),
+        ("scheduler=one-tile reduction=atomic", "reduction=atomic belongs to scheduler=stream-k"),
+    ] {
+        let error = text.parse::<KernelSpec>().expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+}
+
+#[test]
+fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
+    for (text, rule, nearest) in [
+        ("tile=192x163x64", "163", Some("tile=192x160x64")),
+        ("tile=128x256x64 stages=6", "232448", Some("stages=4")),
+        ("tile=128x256x60", "60", Some("tile=128x256x64")),
+        ("tile=256x256x64 consumers=2", "registers", Some("tile=256x208x64")),
+        ("cluster=3x3", "", None),
+        ("dtype=e4m3", "bf16 or f16", None),
+        ("scheduler=dynamic-tail parts=17", "17 parts", None),
+        ("raster=hilbert3", "power of two", None),
+        ("epilogue=sourced scheduler=stream-k", "whole tiles", None),
+        ("form=ragged scheduler=one-tile", "Persistent", None),
+        ("tile=0x0x0", "", None),
+        ("tile=4096x4096x4096 cluster=4096x4096 stages=4096 consumers=3", "", None),
+    ] {
+        let error = text.parse::<KernelSpec>().expect_err(text);
+        let SpecError::Illegal { nearest: found, .. } = &error else { panic!("{text}: {error}") };
+        assert!(error.to_string().contains(rule), "{text}: {error}");
+        if nearest.is_some() {
+            assert_eq!(found.as_deref(), nearest, "{text}: {error}");
+        }
+    }
+}
+
+/// The printed type of every kernel with a name is compiled in `ui.rs`; here, that it says what differs.
+#[test]
+fn specs_print_types() {
+    let spec = KernelSpec::parse("tile=192x160x64 cluster=2x1 scheduler=stream-k raster=m8").expect("a spec");
+    assert_eq!(
+        spec.rust_type(),
+        "Composed<TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U192, U160, U64>, Cooperative<U3, Cluster<U2, U1>>>, \
+         LinearCombination<bf16, TmaStore>, StreamK<Grouped<AlongM, U8>>>"
+    );
+}
