@@ -15,6 +15,7 @@
 pub mod fusions;
 pub mod instructions;
 pub mod product;
+pub mod random;
 pub mod records;
 mod repeat;
 pub mod sample;

@@ -89,6 +89,8 @@ pub struct Plan {
     pub threads: u32,
     /// Registers by role.
     pub registers: RegisterPlan,
+    /// Whether tiles differ in how many columns they have: one after the other may fill other numbers of buffers.
+    pub narrows: bool,
 }
 
 /// Registers that a consumer needs for addresses and loop state. Measured with ptxas: the largest accumulator
@@ -220,6 +222,7 @@ impl Plan {
             shared_bytes: queue.words + slots * QueuePlan::CHUNK_BYTES + table_bytes,
             threads: 128 * mainloop.warpgroups(),
             registers,
+            narrows: mainloop.step > 0,
         })
     }
 
@@ -394,10 +397,13 @@ impl Plan {
     pub(crate) const fn narrowed(&self, columns: u32) -> Self {
         let Self { mut mainloop, epilogue, staging, .. } = *self;
         let staged = epilogue.staged_bits > 0;
-        let columns = if staged { staging.swizzle.elements(epilogue.staged_bits) } else { columns };
+        let stored = if staged { staging.swizzle.elements(epilogue.staged_bits) } else { columns };
+        // Columns that are joined stay together.
+        let least = max(8 << epilogue.halvings, epilogue.needs.columns);
+        let columns = max(if staged { stored << epilogue.halvings } else { stored }, least);
         let divides = mainloop.tile[1].is_multiple_of(columns);
         mainloop.tile[0] = 64 * mainloop.sharing();
-        mainloop.tile[1] = if divides { columns } else { 8 };
+        mainloop.tile[1] = if divides { columns } else { least };
         mainloop.step = 0;
         Self { mainloop, ..*self }
     }

@@ -44,6 +44,7 @@ impl SchedulerSpec {
             Self::DividedTail(Tailed { parts, .. }) if parts == 0 || parts > Tailed::MOST_PARTS => {
                 Err(ScheduleError::Parts { parts })
             }
+            Self::DividedTail(Tailed { least: 0, .. }) => Err(ScheduleError::EmptyPart),
             Self::StreamK(Streamed { divide: DivideSpec::EveryTile(0), .. }) => Err(ScheduleError::NoPart),
             Self::StreamK(Streamed {
                 reduction: ReductionKind::Separate,
@@ -109,6 +110,8 @@ pub enum ScheduleError {
         /// How many.
         parts: u32,
     },
+    /// Parts of a tile that may have no k-tile.
+    EmptyPart,
     /// No part of a tile.
     NoPart,
     /// Separate sums of parts that are not equal.
@@ -124,6 +127,7 @@ impl ScheduleError {
                 "Hilbert's curve fills squares whose side is a power of two from 2 to 64: use Hilbert<U8>"
             }
             Self::Parts { .. } => "a tile has 1 to 16 parts: use DividedTail<_, U3>, say",
+            Self::EmptyPart => "a part of a tile has at least one k-tile: use DividedTail<_, U3, U1> or more",
             Self::NoPart => "a tile has at least one part: use EveryTile<U1> or more",
             Self::Separate => {
                 "Separate adds up tiles of equal parts only: divide by EveryTile<S> or Heuristic, or add up by Ordered"
@@ -137,7 +141,7 @@ impl fmt::Display for ScheduleError {
         match self {
             Self::Square { side } => write!(f, "a side of {side} tiles was given: ")?,
             Self::Parts { parts } => write!(f, "{parts} parts were given: ")?,
-            Self::EmptyBand | Self::NoPart | Self::Separate => {}
+            Self::EmptyBand | Self::EmptyPart | Self::NoPart | Self::Separate => {}
         }
         f.write_str(self.sentence())
     }

@@ -128,8 +128,9 @@ impl Staging {
             };
             let Some(Partly { end, store: by_threads }) = through.partly else {
                 // Copies finish reading in order. A tile's first ones meet the last of the tile before, which ended with
-                // another buffer unless the buffers divide the parts.
-                let pending = if parts.is_multiple_of(buffers) { buffers - 1 } else { 0 };
+                // another buffer unless the buffers divide the parts, or unless that tile had another number of them.
+                let divide = parts.is_multiple_of(buffers) && !plan.narrows;
+                let pending = if divide { buffers - 1 } else { 0 };
                 store(index, index == 0, pending, &copy);
                 continue;
             };

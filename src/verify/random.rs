@@ -1,0 +1,355 @@
+//! Random kernels: specs from the whole space, legal and illegal, each on a random problem.
+//!
+//! A legal one has to compute what the oracle says, under a random schedule of the emulator; an illegal one has to be
+//! refused with a sentence; nothing may panic. A trial is repeated by its seed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use collective::{
+    Arrivals, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, Producer, Roles, StoreSpec, Way,
+};
+use cute_rs::atom::Major;
+use emulator::Schedule;
+use fastrand::Rng;
+use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
+use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+
+use super::matrix::Fill;
+use super::product::{Product, RunError, orders};
+use super::{
+    Bench, Format, FusedGemm, HostMatrix, Order, Products, RecordProducts, SeveralProducts, Sums, TreeError,
+};
+
+/// How a trial ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Trial {
+    /// A legal spec computed what it should; the largest error as a part of its bound.
+    Right(f64),
+    /// An illegal spec was refused, in these words.
+    Refused(String),
+    /// A legal spec refused the problem, in these words.
+    Unfit(String),
+    /// Something is wrong: what.
+    Wrong(String),
+}
+
+/// A random spec of a seed, legal or not.
+pub fn spec(seed: u64) -> KernelSpec {
+    Draw { random: Rng::with_seed(seed) }.spec()
+}
+
+/// Draws a spec and a problem, and runs it in the emulator.
+pub fn trial(seed: u64) -> (KernelSpec, Trial) {
+    let spec = spec(seed);
+    let ended = catch_unwind(AssertUnwindSafe(|| run(&spec, seed)));
+    (spec, ended.unwrap_or_else(|_| Trial::Wrong("it panicked".to_owned())))
+}
+
+fn run(spec: &KernelSpec, seed: u64) -> Trial {
+    let text = spec.to_string();
+    if KernelSpec::parse(&text).as_ref() != Ok(spec) {
+        return Trial::Wrong("its text is another spec's".to_owned());
+    }
+    let gemm = match spec.kernel() {
+        Ok(gemm) => gemm,
+        Err(error) if error.to_string().len() < 20 => {
+            return Trial::Wrong(format!("it is refused without a reason: `{error}`"));
+        }
+        Err(error) => return Trial::Refused(error.to_string()),
+    };
+    let mut draw = Draw { random: Rng::with_seed(seed ^ 0x5eed) };
+    match draw.check(&gemm, spec) {
+        Ok(ratio) => Trial::Right(ratio),
+        Err(Ended::Unfit(words)) => Trial::Unfit(words),
+        Err(Ended::Wrong(words)) => Trial::Wrong(words),
+    }
+}
+
+/// Why a legal spec gave no result.
+enum Ended {
+    Unfit(String),
+    Wrong(String),
+}
+
+impl From<RunError> for Ended {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Launch(error) => Self::Unfit(error.to_string()),
+            RunError::Engine(error) => Self::Wrong(error.to_string()),
+        }
+    }
+}
+
+impl From<TreeError> for Ended {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::Launch(error) => Self::Unfit(error.to_string()),
+            TreeError::Program(_)
+            | TreeError::Engine(_)
+            | TreeError::Unknown(_)
+            | TreeError::Empty
+            | TreeError::Operands { .. }
+            | TreeError::Value { .. }
+            | TreeError::Beside { .. } => Self::Wrong(error.to_string()),
+        }
+    }
+}
+
+struct Draw {
+    random: Rng,
+}
+
+impl Draw {
+    /// One of some values.
+    fn of<T: Copy>(&mut self, values: &[T]) -> T {
+        values[self.random.usize(..values.len())]
+    }
+
+    /// Whether something happens once in so many times.
+    fn once_in(&mut self, times: u32) -> bool {
+        self.random.u32(..times) == 0
+    }
+
+    /// A multiple of a step, up to a limit; now and then any number.
+    fn extent(&mut self, step: u32, most: u32) -> u32 {
+        if self.once_in(24) {
+            return self.random.u32(..most * 2);
+        }
+        step * self.random.u32(1..=most / step)
+    }
+
+    fn raster(&mut self) -> RasterSpec {
+        // A band of no tiles, and a square that no curve fills, now and then.
+        let band = if self.once_in(40) { 0 } else { self.random.u32(1..13) };
+        match self.random.u32(..6) {
+            0 => RasterSpec::AlongM,
+            1 => RasterSpec::AlongN,
+            2 | 3 => RasterSpec::BandsOfM(band),
+            4 => RasterSpec::BandsOfN(band),
+            _ => RasterSpec::Hilbert(if band == 0 { 3 } else { self.of(&[2, 4, 8, 16]) }),
+        }
+    }
+
+    fn scheduler(&mut self, form: Form) -> SchedulerSpec {
+        let raster = self.raster();
+        let wild = self.once_in(20);
+        let persistent = [1, 1, 2, 3];
+        let on_device = matches!(form, Form::Ragged | Form::Grouped) && !self.once_in(6);
+        match if on_device { self.of(&persistent) } else { self.random.u32(..6) } {
+            0 => SchedulerSpec::OneTile(Whole { raster }),
+            1 => SchedulerSpec::Persistent(Walk { raster }),
+            2 => SchedulerSpec::Dynamic(Drawn { raster }),
+            3 => SchedulerSpec::DividedTail(Tailed {
+                raster,
+                parts: if wild { self.of(&[0, 17]) } else { self.random.u32(1..6) },
+                least: if wild { 0 } else { self.random.u32(1..4) },
+            }),
+            _ => SchedulerSpec::StreamK(Streamed {
+                raster,
+                reduction: self.of(&[ReductionKind::Ordered, ReductionKind::Atomic, ReductionKind::Separate]),
+                divide: match self.random.u32(..3) {
+                    0 => DivideSpec::Remainder,
+                    1 => DivideSpec::EveryTile(if wild { 0 } else { self.random.u32(1..5) }),
+                    _ => DivideSpec::Heuristic { gain: self.random.u32(..8) },
+                },
+                least: self.random.u32(1..4),
+            }),
+        }
+    }
+
+    fn spec(&mut self) -> KernelSpec {
+        let format = self.of(&[Element::Bf16, Element::F16]);
+        let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
+        let epilogue = match self.random.u32(..8) {
+            0 => EpilogueKind::Sourced,
+            1 | 2 => EpilogueKind::Fused(self.of(&Fusion::ALL)),
+            _ => EpilogueKind::Linear,
+        };
+        let form = match epilogue {
+            EpilogueKind::Linear => {
+                self.of(&[Form::Single, Form::Single, Form::Batched, Form::Ragged, Form::Grouped])
+            }
+            EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched]),
+            EpilogueKind::Fused(_) => Form::Single,
+        };
+        let producer = if self.once_in(5) { Producer::Warpgroup } else { Producer::Thread };
+        let alone = producer == Producer::Warpgroup || roles == Roles::Unspecialised;
+        let cluster = if self.once_in(if alone { 20 } else { 3 }) {
+            [self.of(&[1, 2, 4]), self.of(&[1, 2])]
+        } else {
+            [1, 1]
+        };
+        let cache = [CachePolicy::Normal, CachePolicy::EvictFirst, CachePolicy::EvictLast];
+        let consumers = if self.once_in(30) { self.random.u32(..6) } else { self.of(&[1, 2, 2, 3]) };
+        // Rows that the consumers share evenly, most of the time.
+        let rows = if roles == Roles::Pingpong { 64 } else { 64 * consumers.clamp(1, 4) };
+        let majors = [Major::K, Major::K, Major::Mn];
+        let columns = self.of(&[64, 128, 192, 256, 320]);
+        let mainloop = MainloopSpec {
+            formats: [format; 2],
+            types: format.multiplies(format).unwrap_or(KernelSpec::DEFAULT.mainloop.types),
+            a_major: self.of(&majors),
+            b_major: self.of(&majors),
+            cache: [self.of(&cache), self.of(&cache)],
+            tile: [self.extent(rows, 256.max(rows)), self.extent(8, columns), self.extent(16, 128)],
+            step: if self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },
+            roles,
+            producer,
+            consumers,
+            arrivals: self.of(&[Arrivals::Warpgroup, Arrivals::Warpgroup, Arrivals::Warp, Arrivals::Thread]),
+            cluster,
+            stages: if self.once_in(3) { Some(self.random.u32(..7)) } else { None },
+        };
+        let output = match epilogue {
+            EpilogueKind::Fused(_) if self.once_in(3) => self.of(&Element::ALL),
+            EpilogueKind::Fused(fusion) => fusion.output(format),
+            EpilogueKind::Linear | EpilogueKind::Sourced => format,
+        };
+        let direct = if epilogue == EpilogueKind::Sourced { 30 } else { 3 };
+        let way = if self.once_in(direct) {
+            Way::Direct
+        } else if self.once_in(40) {
+            Way::Tma { buffers: 0 }
+        } else {
+            Way::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
+        };
+        let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
+        let store = StoreSpec { format: output, way, transposed };
+        let scheduler = self.scheduler(form);
+        KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) }
+    }
+
+    /// An extent that a few tiles of so many elements cover, ragged or not.
+    fn covered(&mut self, tile: u32, tiles: u32, step: u32) -> u32 {
+        let whole = tile * self.random.u32(1..=tiles);
+        if self.once_in(3) { whole } else { self.random.u32(1..=whole) }.next_multiple_of(step)
+    }
+
+    fn check(&mut self, gemm: &AnyGemm, spec: &KernelSpec) -> Result<f64, Ended> {
+        let plan = gemm.plan();
+        let program = gemm.program().map_err(|error| Ended::Wrong(error.to_string()))?;
+        let [m, n, k] = plan.mainloop.tile;
+        let [across, along] = plan.mainloop.cluster;
+        // Rows of D that tensor copies can store, in pairs of halves.
+        let row = if plan.epilogue.staged_bits > 0 || spec.fusion().is_some() { 64 } else { 1 };
+        let [m_step, n_step] = if plan.swapped() { [row, 1] } else { [1, row] };
+        let extents =
+            [self.covered(m * across, 2, m_step), self.covered(n * along, 2, n_step), self.covered(k, 4, 1)];
+        let [m, n] = if plan.swapped() { [extents[1], extents[0]] } else { [extents[0], extents[1]] };
+        let n = if plan.epilogue.needs.rows { n.min(plan.mainloop.tile[1]) } else { n };
+        let problem = GemmProblem { m, n, k: extents[2] };
+        let schedule = self.of(&[Schedule::Default, Schedule::Latest, Schedule::Random, Schedule::Random]);
+        let slots = self.of(&[1, 2, 3, 5]) * plan.cluster_size();
+        let mut engine =
+            Emulator::new().with_multiprocessors(slots).with_schedule(schedule, self.random.u64(..));
+        let seed = self.random.u64(..);
+        if let Some(fused) = FusedGemm::of(gemm.clone()) {
+            if spec.form != Form::Single {
+                return Err(Ended::Unfit("fusions are tried with one product".to_owned()));
+            }
+            return Ok(fused.check(&mut Bench::new(&mut engine, seed), problem)?.ratio);
+        }
+        let format = Format::named(gemm.element()).unwrap_or(Format::Bf16);
+        let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
+        let (operand_multiple, d_padding) =
+            (8, if row > 1 { 8 * self.random.u32(..2) } else { self.random.u32(..3) });
+        let several = |products| SeveralProducts {
+            format,
+            products,
+            n: problem.n,
+            k: problem.k,
+            factors,
+            operand_multiple,
+            d_padding,
+            seed,
+        };
+        let outcome = match spec.form {
+            Form::Single => {
+                let (ratio, wrong) =
+                    self.product(format, problem, (factors, d_padding)).run(gemm, &program, &mut engine)?;
+                return wrong.map_or(Ok(ratio), |wrong| Err(Ended::Wrong(format!("{problem:?}: {wrong}"))));
+            }
+            Form::Batched => {
+                let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
+                let count = self.random.u32(1..4);
+                let products = Products::Batch { count, m: problem.m, shared, interleaved: self.once_in(3) };
+                several(products).run(gemm, &program, &mut engine)?
+            }
+            Form::Ragged => {
+                let rows: Vec<u32> =
+                    (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
+                let spare = self.random.u32(..3);
+                several(Products::of_rows(&rows, spare)).run(gemm, &program, &mut engine)?
+            }
+            Form::Grouped => {
+                let shapes = (0..self.random.u32(1..4)).map(|_| {
+                    let part = |random: &mut Rng, extent: u32, step: u32| random.u32(..=extent / step) * step;
+                    let random = &mut self.random;
+                    [
+                        part(random, problem.m, 1),
+                        part(random, problem.n, row.min(problem.n)),
+                        part(random, problem.k, 1),
+                    ]
+                });
+                let shapes = shapes.collect();
+                let records = RecordProducts { format, shapes, factors, operand_multiple, d_padding, seed };
+                records.run(gemm, &program, &mut engine)?
+            }
+        };
+        match outcome.mismatch {
+            None => Ok(outcome.ratio),
+            Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
+        }
+    }
+
+    fn product(
+        &mut self,
+        format: Format,
+        problem: GemmProblem,
+        (factors, d_padding): ([f32; 2], u32),
+    ) -> OneProduct {
+        OneProduct {
+            format,
+            problem,
+            factors,
+            d_padding,
+            in_place: self.once_in(4),
+            random: self.random.fork(),
+        }
+    }
+}
+
+/// One product of random matrices.
+struct OneProduct {
+    format: Format,
+    problem: GemmProblem,
+    factors: [f32; 2],
+    d_padding: u32,
+    in_place: bool,
+    random: Rng,
+}
+
+impl OneProduct {
+    /// The largest error as a part of its bound, and what is wrong first.
+    fn run(
+        mut self,
+        gemm: &AnyGemm,
+        program: &kernel::Program,
+        engine: &mut Emulator,
+    ) -> Result<(f64, Option<String>), RunError> {
+        let Self { format, problem: GemmProblem { m, n, k }, factors: [alpha, beta], .. } = self;
+        let [a_order, b_order] = orders(gemm);
+        let mut matrix = |extents, order, multiple| {
+            HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut self.random)
+        };
+        let (a, b) = (matrix([m, k], a_order, 8), matrix([k, n], b_order, 8));
+        let c = (beta != 0.0).then(|| matrix([m, n], Order::RowMajor, 1));
+        let sums = Sums::of(&a, &b, &|_| ());
+        let in_place = self.in_place && c.is_some();
+        let d_pitch = if in_place { n } else { n + self.d_padding };
+        let (operand_offset, d_offset) = (0, 0);
+        let product = Product { a, b, operand_offset, c, alpha, beta, d_pitch, d_offset, in_place };
+        let outcome = product.run(gemm, program, engine, &sums)?;
+        Ok((outcome.ratio, outcome.mismatch.map(|mismatch| mismatch.to_string())))
+    }
+}

@@ -1,0 +1,35 @@
+//! Random specs, legal and illegal: a legal one computes what the oracle says, an illegal one is refused with a sentence.
+
+use falchion::verify::random::{Trial, trial};
+use rayon::prelude::*;
+
+/// Trials of the usual run, of one fixed seed; `falchion verify --random-specs` draws others.
+const TRIALS: u64 = 3000;
+
+#[test]
+fn random_specs_are_right_or_refused() {
+    let trials: Vec<_> = (0..TRIALS).into_par_iter().map(|seed| (seed, trial(seed))).collect();
+    let count = |counts: fn(&Trial) -> bool| trials.iter().filter(|(_, (_, trial))| counts(trial)).count();
+    let wrong: Vec<String> = trials
+        .iter()
+        .filter_map(|(seed, (spec, trial))| match trial {
+            Trial::Wrong(words) => Some(format!("seed {seed}: {spec}: {words}")),
+            Trial::Right(_) | Trial::Refused(_) | Trial::Unfit(_) => None,
+        })
+        .collect();
+    assert_eq!(wrong, [""; 0]);
+    eprintln!(
+        "{} right, {} refused",
+        count(|t| matches!(t, Trial::Right(_))),
+        count(|t| matches!(t, Trial::Refused(_)))
+    );
+    for (_, (spec, trial)) in &trials {
+        if let Trial::Unfit(words) = trial {
+            eprintln!("UNFIT {spec}: {words}");
+        }
+    }
+    // Neither side is empty.
+    let right = count(|trial| matches!(trial, Trial::Right(_)));
+    let refused = count(|trial| matches!(trial, Trial::Refused(_)));
+    assert!(right >= 60 && refused >= 60, "{right} right, {refused} refused of {TRIALS}");
+}
