@@ -4,7 +4,7 @@ use falchion::verify::random::{Trial, trial};
 use rayon::prelude::*;
 
 /// Trials of the usual run, of one fixed seed; `falchion verify --random-specs` draws others.
-const TRIALS: u64 = 3000;
+const TRIALS: u64 = 300;
 
 #[test]
 fn random_specs_are_right_or_refused() {
@@ -18,16 +18,6 @@ fn random_specs_are_right_or_refused() {
         })
         .collect();
     assert_eq!(wrong, [""; 0]);
-    eprintln!(
-        "{} right, {} refused",
-        count(|t| matches!(t, Trial::Right(_))),
-        count(|t| matches!(t, Trial::Refused(_)))
-    );
-    for (_, (spec, trial)) in &trials {
-        if let Trial::Unfit(words) = trial {
-            eprintln!("UNFIT {spec}: {words}");
-        }
-    }
     // Neither side is empty.
     let right = count(|trial| matches!(trial, Trial::Right(_)));
     let refused = count(|trial| matches!(trial, Trial::Refused(_)));
