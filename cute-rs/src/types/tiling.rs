@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::operation::operations;
+use super::operation::{Operation, Refused, operations};
 use super::{StaticLayout, StaticTiler, StaticTuple, refuse};
 use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
