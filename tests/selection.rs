@@ -1,7 +1,12 @@
 //! The model that chooses kernels, held against what was measured.
 //!
+//! Its numbers may be fitted to half of the shapes (`examples/fit`); it is judged by the other half.
+//!
 //! `tests/selection/*.json` are records of `falchion bench --suite selection --all-configs --json FILE`. Kernels that
 //! have come since are left out of a ranking, kernels that have gone out of a record.
+
+#[path = "../examples/fit/half.rs"]
+mod half;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,8 +22,8 @@ const WITHIN: f64 = 1.03;
 /// Of this part of the shapes.
 const PART: f64 = 0.9;
 
-/// Shapes that a record holds at least.
-const SHAPES: usize = 30;
+/// Shapes that a record holds at least, and that it judges by.
+const SHAPES: [usize; 2] = [30, 15];
 
 #[derive(Deserialize)]
 struct Record {
@@ -80,7 +85,9 @@ fn the_first_choice_is_nearly_the_best() {
     for path in records() {
         let record = read(&path);
         let (mut good, mut misses, mut known) = (0, Vec::new(), 0);
-        let shapes = record.shapes();
+        let all = record.shapes();
+        let judges = |(problem, _): &&(GemmProblem, _)| !half::fitted([problem.m, problem.n, problem.k]);
+        let shapes: Vec<_> = all.iter().filter(judges).collect();
         for (problem, times) in &shapes {
             let measured = |gemm: &dyn AnyGemm| times.contains_key(gemm.name());
             let kernels: Vec<_> =
@@ -97,7 +104,11 @@ fn the_first_choice_is_nearly_the_best() {
             }
         }
         let name = path.display();
-        assert!(shapes.len() >= SHAPES && known > 1, "{name}: {} shapes, {known} kernels", shapes.len());
+        assert!(all.len() >= SHAPES[0] && known > 1, "{name}: {} shapes, {known} kernels", all.len());
+        assert!(
+            shapes.len() >= SHAPES[1] && all.len() - shapes.len() >= SHAPES[1],
+            "{name}: an uneven division"
+        );
         let part = good as f64 / shapes.len() as f64;
         println!("{name}: {good} of {} shapes, {known} kernels; {misses:#?}", shapes.len());
         assert!(part >= PART, "{name}: only {:.0} %: {misses:#?}", 100.0 * part);
