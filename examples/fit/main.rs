@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Half of a record's shapes are fitted to (`half.rs` says which); the others say how good the result is, and
-//! `tests/selection.rs` judges by them alone.
+//! `tests/selection.rs` judges by them, too.
 //!
 //! A random walk over `kernel::Machine`'s numbers, from those of an H200. It lowers the error of predicted times, in
 //! which the fastest kernels of a shape count three times, and what the choice among nearly equal predictions costs.

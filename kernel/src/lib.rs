@@ -71,6 +71,9 @@ mod program;
 mod rust_type;
 mod select;
 mod several;
+#[cfg(test)]
+#[path = "../tests/support/skipped.rs"]
+mod skipped;
 pub use catalogue::{AnyGemm, UnknownConfig, catalogue, erased, find};
 pub use config::{Composed, Gemm, GemmConfig};
 pub use driver::Gpu;
