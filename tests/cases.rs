@@ -1,5 +1,8 @@
 //! The embedded case tables on every engine there is.
 
+#[path = "../kernel/tests/support/skipped.rs"]
+mod skipped;
+
 use falchion::verify::tables::{Case, tables};
 use kernel::{Emulator, Gpu};
 use rayon::prelude::*;
@@ -42,7 +45,7 @@ fn quick_cases_on_the_emulator() {
 /// Runs where there is a usable GPU; `falchion verify --engine gpu` insists on one.
 #[test]
 fn quick_cases_on_the_gpu() {
-    let Ok(mut gpu) = Gpu::new(0) else { return };
+    let Ok(mut gpu) = Gpu::new(0) else { return skipped::skipped("GPU") };
     let cases = quick();
     for share in cases.iter().flat_map(Case::shares) {
         let verdict = share.run(&mut gpu, 7);

@@ -1,5 +1,8 @@
 //! The named fusions: every kernel against its tree, and beside the same kernel of the catalogue without the fusion.
 
+#[path = "../kernel/tests/support/waits.rs"]
+mod waits;
+
 use falchion::verify::fusions::ranked;
 use falchion::verify::{Bench, Format, FusedGemm, Fusion, fused_catalogue};
 use kernel::{Emulator, Engine, GemmProblem};
@@ -27,6 +30,16 @@ fn every_kernel_computes_its_tree() {
             kernel.check(&mut bench, *problem).map_err(|error| format!("{problem:?}: {error}"))?;
         }
         Ok(())
+    });
+    assert_eq!(checked, [""; 0]);
+}
+
+/// As all others: they may begin before their inputs are written.
+#[test]
+fn kernels_wait_before_they_touch_memory() {
+    let checked = failures(|kernel| {
+        let program = kernel.program().map_err(|error| error.to_string())?;
+        waits::fault(&program).map_or(Ok(()), Err)
     });
     assert_eq!(checked, [""; 0]);
 }

@@ -546,10 +546,22 @@ impl ComposedLayout {
 
     const fn moved(&self, part: Result<(Layout, i64), LayoutError>) -> Result<Self, LayoutError> {
         match part {
-            Ok((layout, offset)) => {
-                Ok(Self { layout, offset: self.offset.wrapping_add(offset), swizzle: self.swizzle })
-            }
+            Ok((layout, offset)) => match added(self.offset, offset) {
+                Ok(offset) => Ok(Self { layout, offset, swizzle: self.swizzle }),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
+        }
+    }
+}
+
+/// The sum of two offsets.
+pub(crate) const fn added(offset: i64, further: i64) -> Result<i64, LayoutError> {
+    match offset.checked_add(further) {
+        Some(sum) => Ok(sum),
+        None => {
+            let other = Some(IntTuple::int(further));
+            Err(LayoutError::Wide { number: "sum", tuple: IntTuple::int(offset), other })
         }
     }
 }

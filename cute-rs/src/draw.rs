@@ -157,7 +157,7 @@ impl Picture {
         let places = plain(coords.inner());
         let grid = Grid::new(&places)?;
         let shape = coords.coshape();
-        let last = shape.product() - 1;
+        let last = shape.size() - 1;
         let cell = |(row, column): (usize, usize)| {
             // At most `MAX_CELLS`.
             let coord = coords.at((row + grid.rows * column) as i64);

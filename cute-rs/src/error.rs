@@ -142,6 +142,24 @@ pub enum LayoutError {
         /// The stride.
         stride: IntTuple,
     },
+    /// A number computed from tuples leaves 64 bits.
+    Wide {
+        /// What the number is.
+        number: &'static str,
+        /// The tuple it is computed from.
+        tuple: IntTuple,
+        /// The second tuple, where there are two.
+        other: Option<IntTuple>,
+    },
+    /// Modes `begin..end` of a tuple, which do not exist in this order.
+    Modes {
+        /// The first mode.
+        begin: usize,
+        /// One past the last mode.
+        end: usize,
+        /// How many modes there are.
+        rank: usize,
+    },
     /// Steps forwards and backwards together, so that their sum borrows from another mode.
     MixedSigns {
         /// The stride of the second layout that runs the other way.
@@ -196,7 +214,7 @@ pub enum LayoutError {
         /// The number.
         value: i64,
     },
-    /// A swizzle reads bits of offsets that the layout does not reach.
+    /// A swizzle reads only bits of offsets that the layout does not reach.
     SwizzleReach {
         /// One past the highest bit that the swizzle reads or changes.
         bits: u32,
@@ -412,6 +430,20 @@ impl LayoutError {
             Self::Overflow { shape, stride } => {
                 say.tuple(&shape).text(":").tuple(&stride).text(" reaches beyond 2^62")
             }
+            Self::Wide { number, tuple, other } => {
+                let say = say.text("the ").text(number).text(" of ").tuple(&tuple);
+                match other {
+                    Some(other) => say.text(" and ").tuple(&other).text(" leaves 64 bits"),
+                    None => say.text(" leaves 64 bits"),
+                }
+            }
+            Self::Modes { begin, end, rank } => say
+                .text("modes ")
+                .count(begin)
+                .text("..")
+                .count(end)
+                .text(" are no range within 0..")
+                .count(rank),
             Self::MixedSigns { stride } => {
                 say.text("stride ").number(stride).text(" walks against the other modes, so that sums borrow")
             }
@@ -523,6 +555,10 @@ impl LayoutError {
             Self::Sizes { .. } => "give both as many elements",
             Self::Indivisible { .. } => "choose a divisor whose factors come in the order of the extents",
             Self::Overflow { .. } => "use smaller extents or strides",
+            Self::Wide { .. } => "use smaller numbers",
+            Self::Modes { .. } => {
+                "let the range begin where it ends or before, and end at the number of modes or before"
+            }
             Self::MixedSigns { .. } => {
                 "walk all modes in one direction, or coalesce the first layout to one mode"
             }

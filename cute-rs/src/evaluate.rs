@@ -63,10 +63,13 @@ impl Layout {
         let flat = self.coalesce();
         let (shape, stride) = (flat.shape(), flat.stride());
         let mut offset: Option<V> = None;
-        let mut step = 1u32;
+        // Coordinates are below 2^32: a leaf that steps over more has digit 0, as have all after it.
+        let mut step = Some(1u32);
         for i in 0..shape.len() {
             let (s, d) = (unsigned(shape.leaf(i))?, unsigned(stride.leaf(i))?);
-            if d != 0 {
+            if d != 0
+                && let Some(step) = step
+            {
                 let mut digit = if step == 1 { coord } else { coord / step };
                 if i + 1 < shape.len() {
                     digit = digit % s;
@@ -77,7 +80,7 @@ impl Layout {
                     None => part,
                 });
             }
-            step = step.saturating_mul(s);
+            step = step.and_then(|step| step.checked_mul(s));
         }
         #[allow(clippy::erasing_op, reason = "a zero of type V has to be made from a V")]
         let zero = || coord * 0;

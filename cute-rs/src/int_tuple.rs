@@ -27,8 +27,9 @@ pub const MAX_LEAVES: usize = 32;
 /// # use cute_rs::IntTuple;
 /// let shape = IntTuple::from((8, (4, 2)));
 /// assert_eq!(shape.to_string(), "(8,(4,2))");
-/// assert_eq!((shape.rank(), shape.depth(), shape.product()), (2, 2, 64));
+/// assert_eq!((shape.rank(), shape.depth(), shape.product()?), (2, 2, 64));
 /// assert_eq!(shape.mode(1).to_string(), "(4,2)");
+/// # Ok::<(), cute_rs::LayoutError>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IntTuple {
@@ -370,20 +371,44 @@ impl IntTuple {
         tuple.enclosed()
     }
 
-    /// The product of all leaves: the size of a shape. 1 for `()`; a product beyond 64 bits saturates.
+    /// The product of all leaves: the size of a shape. 1 for `()`.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((2, (3, 4))).product(), 24);
+    /// assert_eq!(IntTuple::from((2, (3, 4))).product()?, 24);
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    pub const fn product(&self) -> i64 {
-        let mut product: i64 = 1;
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] beyond 64 bits.
+    pub const fn product(&self) -> Result<i64, LayoutError> {
+        match self.checked_product() {
+            Some(product) => Ok(product),
+            None => Err(LayoutError::Wide { number: "product", tuple: *self, other: None }),
+        }
+    }
+
+    /// The product of all leaves; `None` beyond 64 bits. With a leaf of 0 it is 0, whatever the others are.
+    pub(crate) const fn checked_product(&self) -> Option<i64> {
+        let mut product: Option<i64> = Some(1);
         let mut i = 0;
         while i < self.len() {
-            product = product.saturating_mul(self.leaves[i]);
+            product = match product {
+                _ if self.leaves[i] == 0 => return Some(0),
+                Some(product) => product.checked_mul(self.leaves[i]),
+                None => None,
+            };
             i += 1;
         }
         product
+    }
+
+    /// The product of the extents of a legal layout's shape, which is at most 2^62.
+    pub(crate) const fn size(&self) -> i64 {
+        match self.checked_product() {
+            Some(size) => size,
+            None => i64::MAX,
+        }
     }
 
     /// Whether both have the same nesting: `(2,(3,4))` and `(5,(6,7))`.
@@ -430,7 +455,7 @@ impl IntTuple {
 
     const fn refined_by(&self, other: &Self, sizes: bool) -> bool {
         if self.is_int() {
-            return !sizes || self.leaves[0] == other.product();
+            return !sizes || matches!(other.checked_product(), Some(size) if size == self.leaves[0]);
         }
         if other.is_int() || self.rank() != other.rank() {
             return false;
@@ -507,7 +532,7 @@ mod tests {
         ];
         for (why, tuple, rank, len, depth, product, modes) in cases {
             assert_eq!((tuple.rank(), tuple.len(), tuple.depth()), (rank, len, depth), "{why}");
-            assert_eq!(tuple.product(), product, "{why}");
+            assert_eq!(tuple.product(), Ok(product), "{why}");
             let taken: Vec<_> = (0..tuple.rank()).map(|i| tuple.mode(i).to_string()).collect();
             assert_eq!(taken, modes, "{why}");
             assert_eq!(tuple.mode(rank), IntTuple::EMPTY, "{why}: beyond the last mode");

@@ -18,15 +18,17 @@ mod swizzles;
 mod tiling;
 mod tuples;
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::fmt;
+use core::panic::Location;
 use std::path::PathBuf;
 
 use proptest::strategy::Strategy;
-use proptest::test_runner::{Config, TestCaseError, TestError, TestRunner};
+use proptest::test_runner::{Config, FileFailurePersistence, TestCaseError, TestError, TestRunner};
 
 use crate::draw::Picture;
 use crate::layout::Layout;
@@ -110,6 +112,9 @@ fn equal<T: PartialEq + fmt::Debug>(
 /// Checks a law on random cases until it has held for `cases` of them. At least `accepted` per cent of all cases must have a
 /// result.
 ///
+/// Cases are drawn from the number in `PROPTEST_RNG_SEED`, or else from a new one each time. A case that breaks the law is
+/// kept in a file `*.proptest-regressions` beside the caller's source, and tried first from then on.
+///
 /// ```
 /// use cute_rs::laws::{check, composition};
 /// use cute_rs::strategies::composable_pairs;
@@ -120,6 +125,7 @@ fn equal<T: PartialEq + fmt::Debug>(
 /// # Panics
 /// For a case that breaks the law, shrunk, with the layouts and the paths of their pictures; and where too few cases have a
 /// result.
+#[track_caller]
 pub fn check<S: Strategy>(
     cases: u32,
     accepted: u32,
@@ -131,7 +137,8 @@ pub fn check<S: Strategy>(
         u64::from(cases) * u64::from(100_u32.saturating_sub(accepted)) / u64::from(accepted.max(1));
     let config = Config {
         cases,
-        failure_persistence: None,
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))),
+        source_file: Some(Location::caller().file()),
         max_shrink_iters: 10_000,
         max_global_rejects: u32::try_from(refusals).unwrap_or(u32::MAX),
         ..Config::default()

@@ -61,7 +61,7 @@ impl Layout {
             reach = reach.saturating_add(walk);
             i += 1;
         }
-        if reach > LIMIT || shape.product() > LIMIT {
+        if reach > LIMIT || shape.size() > LIMIT {
             return Err(LayoutError::Overflow { shape, stride });
         }
         Ok(Self { shape, stride })
@@ -226,7 +226,7 @@ impl Layout {
     /// Closes the tuple that [`extend`](Self::extend) has filled.
     pub(crate) const fn close(&self) -> Result<Self, LayoutError> {
         match (self.shape.close(), self.stride.close()) {
-            (Ok(shape), Ok(stride)) => Ok(Self { shape, stride }),
+            (Ok(shape), Ok(stride)) => Self::bounded(shape, stride),
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }
@@ -305,7 +305,7 @@ impl Layout {
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
     pub const fn size(&self) -> i64 {
-        self.shape.product()
+        self.shape.size()
     }
 
     /// One past the largest offset: the elements an array needs that the layout addresses from offset 0.

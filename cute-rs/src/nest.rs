@@ -92,7 +92,7 @@ mod tests {
     fn up_to_eight_members() {
         let eight = IntTuple::from((1, 2, 3, (4, 5), 6, 7, 8, 9));
         assert_eq!((eight.rank(), eight.len(), eight.depth()), (8, 9, 2));
-        assert_eq!(IntTuple::from((1, 2, 3, 4, 5)).product(), 120);
+        assert_eq!(IntTuple::from((1, 2, 3, 4, 5)).product(), Ok(120));
     }
 
     #[test]

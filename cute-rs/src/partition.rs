@@ -6,7 +6,7 @@
 mod tensor;
 
 use crate::algebra::Tiler;
-use crate::composed::ComposedLayout;
+use crate::composed::{ComposedLayout, added};
 use crate::coord_layout::CoordLayout;
 use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
@@ -101,9 +101,10 @@ impl Partition<ComposedLayout> {
     /// [`LayoutError::Rank`] without one coordinate a mode.
     pub const fn at(&self, coord: &[Option<i64>]) -> Result<ComposedLayout, LayoutError> {
         match self.with(self.part.layout).at(coord) {
-            Ok((layout, offset)) => {
-                Ok(ComposedLayout { layout, offset: self.part.offset.wrapping_add(offset), ..self.part })
-            }
+            Ok((layout, offset)) => match added(self.part.offset, offset) {
+                Ok(offset) => Ok(ComposedLayout { layout, offset, ..self.part }),
+                Err(error) => Err(error),
+            },
             Err(error) => Err(error),
         }
     }

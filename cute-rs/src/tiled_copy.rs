@@ -53,7 +53,10 @@ impl TiledCopy {
             Ok(holder) => holder,
             Err(error) => return Err(error),
         };
-        let tile = holder.shape().product_each();
+        let tile = match holder.shape().product_each() {
+            Ok(tile) => tile,
+            Err(error) => return Err(error),
+        };
         let pair = match IntTuple::flat(&[threads.size(), values.size()]) {
             Ok(pair) => pair,
             Err(error) => return Err(error),
@@ -121,7 +124,10 @@ impl TiledCopy {
     /// [`LayoutError::Rank`] without one number a mode of the tile; [`LayoutError::Extent`] for less than one group;
     /// [`LayoutError::Capacity`] for more than [`MAX_LEAVES`] modes.
     pub const fn in_groups(&self, groups: &[i64]) -> Result<Self, LayoutError> {
-        let tile = self.tile.product_each();
+        let tile = match self.tile.product_each() {
+            Ok(tile) => tile,
+            Err(error) => return Err(error),
+        };
         if groups.len() != tile.len() {
             return Err(LayoutError::Rank { needed: tile.len(), given: groups.len() });
         }
@@ -289,8 +295,8 @@ const fn within(layout: &Layout, tile: &IntTuple) -> Result<(), LayoutError> {
         }
         i += 1;
     }
-    if layout.cosize() > tile.product() {
-        return Err(LayoutError::Outside { last: layout.cosize() - 1, size: tile.product() });
+    if layout.cosize() > tile.size() {
+        return Err(LayoutError::Outside { last: layout.cosize() - 1, size: tile.size() });
     }
     Ok(())
 }

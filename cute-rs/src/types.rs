@@ -49,6 +49,7 @@ pub use edit::{
     Append, CompactLike, Concat, DomainDistribute, Flatten, FragmentLike, Group, Insert, Mode, Ordered,
     Padded, Prepend, Remove, Replace, Reverse, Select, Take, TileUnzip, Unflatten, WithShape, Wrap, Zip,
 };
+pub use operation::{Operation, Refused};
 pub use slice::{Dice, Slice, StaticCoord};
 pub use swizzled::{StaticComposed, StaticSwizzle, Sw, Swizzled};
 pub use tiler::{Keep, StaticTiler};

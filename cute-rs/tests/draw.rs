@@ -7,7 +7,7 @@ use cute_rs::draw::{Access, Atom, Conflicts, DrawError, MAX_CELLS, Picture};
 use cute_rs::{ComposedLayout, IntTuple, Layout, Swizzle, ThreadValue};
 use proptest::prelude::{Strategy, prop_assert_eq, proptest};
 use proptest::sample::select;
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, FileFailurePersistence};
 
 fn plain(layout: Layout) -> ComposedLayout {
     ComposedLayout { swizzle: Swizzle::NONE, offset: 0, layout }
@@ -321,7 +321,7 @@ fn layouts() -> impl Strategy<Value = Layout> {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 1000, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 1000, failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))), ..Config::default() })]
 
     #[test]
     fn tables_show_the_offsets(layout in layouts(), offset in 0i64..600, bits in 0u32..4) {

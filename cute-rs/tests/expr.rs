@@ -4,7 +4,7 @@ use cute_rs::expr::{ExprError, Value, evaluate, operations};
 use cute_rs::{Basis, ComposedLayout, CoordLayout, IntTuple, Layout, Swizzle};
 use proptest::prelude::{Strategy, any, prop_assert_eq, proptest};
 use proptest::sample::select;
-use proptest::test_runner::Config;
+use proptest::test_runner::{Config, FileFailurePersistence};
 
 #[test]
 fn values() {
@@ -256,6 +256,46 @@ fn strides_along_components() {
     }
 }
 
+/// Where a number of 64 bits ends, its operation has no result, and says of what.
+#[test]
+fn numbers_beyond_64_bits_are_errors() {
+    const HALF: &str = "4611686018427387904";
+    const LEAST: &str = "-9223372036854775808";
+    for (call, want) in [
+        ("product((H,H))", "the product of (H,H) leaves 64 bits; use smaller numbers"),
+        ("product((H,H,0))", "0"),
+        ("product((H,-2))", "L"),
+        ("product_each((2,(H,4)))", "the product of (H,4) leaves 64 bits"),
+        ("product_each((H,H))", "(H,H)"),
+        ("product_like((2,(H,4)), (0,0))", "the product of (2,(H,4)) leaves 64 bits"),
+        ("prefix_product((H,4,1))", "the running product of (H,4,1) leaves 64 bits"),
+        ("prefix_product((H,4))", "(1,H)"),
+        ("sum((H,H))", "the sum of (H,H) leaves 64 bits"),
+        ("sum((H,H,-1))", "9223372036854775807"),
+        ("gcd(L)", "the greatest common divisor of L leaves 64 bits"),
+        ("gcd((L,6))", "2"),
+        ("lcm((H,3))", "the least common multiple of (H,3) leaves 64 bits"),
+        ("lcm((H,H,2))", "H"),
+        ("lcm((H,3,0))", "0"),
+        ("lcm(L)", "the least common multiple of L leaves 64 bits"),
+        ("inner_product((H,1), (2,1))", "the inner product of (H,1) and (2,1) leaves 64 bits"),
+        ("inner_product((H,H), (2,-1))", "H"),
+        ("elem_add((1,H), (1,H))", "the elementwise sum of (1,H) and (1,H) leaves 64 bits"),
+        ("elem_scale((1,H), (1,2))", "the elementwise product of (1,H) and (1,2) leaves 64 bits"),
+        ("compatible(9223372036854775807, (H,H))", "0"),
+        ("evenly_divides((1048576,1048576), 1099511627776)", "1"),
+        ("get(4, 0)", "4:1"),
+        ("get(4:2, 0)", "4:2"),
+        ("get((4,8), 1, 0)", "8:4"),
+        ("take(4, 1, 1)", "():()"),
+    ] {
+        let spelt = |text: &str| text.replace('H', HALF).replace('L', LEAST);
+        let got = evaluate(&spelt(call)).map_or_else(|error| error.message().to_owned(), |v| v.to_string());
+        let want = spelt(want);
+        assert!(if want.contains(' ') { got.contains(&want) } else { got == want }, "{call}: {got}");
+    }
+}
+
 #[test]
 fn errors_point_at_characters() {
     for (source, marked, message) in [
@@ -309,6 +349,10 @@ fn errors_point_at_characters() {
         ("(1000000,1000000,1000000)", "(1000000,1000000,1000000)", "has more than 1099511627776 elements"),
         ("2:1099511627776", "2:1099511627776", "reaches over at most"),
         ("logical_divide((8,8), <4,4,4>)", "logical_divide((8,8), <4,4,4>)", "3 modes where 2"),
+        ("get(4, 1)", "get(4, 1)", "there is no mode 1 among 1; name a mode"),
+        ("take(4, 3, 1)", "take(4, 3, 1)", "modes 3..1 are no range within 0..1; let the range begin"),
+        ("take((2,3,5), 2, 1)", "take((2,3,5), 2, 1)", "modes 2..1 are no range within 0..3"),
+        ("take((2,3,5), 1, 4)", "take((2,3,5), 1, 4)", "there is no mode 3 among 3"),
         ("∘", "∘", "found `o` where"),
         ("ä", "ä", "`ä` has no meaning here"),
     ] {
@@ -485,7 +529,7 @@ fn examine_error(source: &str, error: &ExprError) {
 }
 
 proptest! {
-    #![proptest_config(Config { cases: 10_000, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: 10_000, failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))), ..Config::default() })]
 
     #[test]
     fn printing_and_reading_gives_the_value_back(value in values_of_every_kind()) {

@@ -47,7 +47,7 @@ fn tuples_relate_as_their_trees_do() {
             }
             _ => {
                 let shape = choices.layout().shape();
-                return (shape.product_each(), shape);
+                return (shape.product_each().expect("small"), shape);
             }
         };
         (a, b)

@@ -39,6 +39,7 @@ fn messages() {
         "zero_extent",
         "non_congruent_stride",
         "not_a_layout",
+        "constant_of_no_layouts",
         "not_a_tuple",
         "not_a_tiler",
     ] {

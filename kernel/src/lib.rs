@@ -73,6 +73,9 @@ mod problem;
 mod program;
 mod rust_type;
 mod select;
+#[cfg(test)]
+#[path = "../tests/support/skipped.rs"]
+mod skipped;
 mod spec;
 pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
 pub use config::{Composed, Gemm, GemmConfig};

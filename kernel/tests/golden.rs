@@ -2,8 +2,8 @@
 //!
 //! `INSTA_UPDATE=always cargo test -p falchion-kernel --test golden` rewrites them.
 
-use ptx::Statement;
-use ptx::inst::Inst;
+#[path = "support/waits.rs"]
+mod waits;
 
 #[test]
 fn printed_kernels() {
@@ -21,21 +21,27 @@ fn building_is_a_function_of_the_type() {
     }
 }
 
-/// A kernel that may begin before its inputs are written must not look at them: nothing before `griddepcontrol.wait`
-/// touches global memory.
+/// Those of single products and those of several; `tests/fusions.rs` holds those with fused epilogues to it.
 #[test]
 fn kernels_wait_before_they_touch_memory() {
-    for entry in kernel::catalogue() {
+    for entry in kernel::catalogue().into_iter().chain(kernel::several()) {
         let program = entry.program().expect("a legal program");
-        let text = program.text();
-        let (before, behind) = text.split_once("griddepcontrol.wait;").expect("catalogue kernels overlap");
-        for access in ["global", "cp.async", "cp.reduce"] {
-            assert!(!before.contains(access), "{}: {access} before the wait", entry.name());
-        }
-        assert!(behind.contains("global") || behind.contains("cp.async"), "{}", entry.name());
-        let everybodys = program.function().body.iter().any(|statement| {
-            matches!(statement, Statement::Inst { inst: Inst::GridDependency { wait: true }, .. })
-        });
-        assert!(everybodys, "{}: no branch is around the wait", entry.name());
+        assert_eq!(waits::fault(&program), None, "{}", entry.name());
+    }
+}
+
+/// The judge of the test above, on kernels that are wrong.
+#[test]
+fn a_kernel_that_does_not_wait_is_noticed() {
+    let program = kernel::find("ragged-bf16-kk").expect("a name").program().expect("a legal program");
+    let text = program.text();
+    let (head, rest) = text.split_once("griddepcontrol.wait;").expect("it waits");
+    let early = format!("{head}ld.global.u32 %r1, [%rd1];\ngriddepcontrol.wait;{rest}");
+    for (why, text, want) in [
+        ("a load in front", early.as_str(), Some("global before the wait")),
+        ("no wait", rest, Some("it never waits")),
+        ("as it is", text, None),
+    ] {
+        assert_eq!(waits::fault_of_text(text).as_deref(), want, "{why}");
     }
 }

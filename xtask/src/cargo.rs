@@ -29,18 +29,23 @@ pub(crate) fn run(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> R
     }
 }
 
-/// What `cargo metadata` says, with these further arguments.
-pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, Error> {
-    let arguments = [&["metadata", "--format-version", "1"], arguments].concat();
+/// What cargo writes to its standard output.
+pub(crate) fn output(arguments: &[&str]) -> Result<String, Error> {
     let shown = format!("cargo {}", arguments.join(" "));
-    let output = match cargo(&arguments).stderr(Stdio::inherit()).output() {
+    let output = match cargo(arguments).stderr(Stdio::inherit()).output() {
         Ok(output) => output,
         Err(source) => return Err(Error::CannotStart { command: shown, source }),
     };
     if !output.status.success() {
         return Err(Error::CommandFailed { command: shown, status: output.status });
     }
-    serde_json::from_slice(&output.stdout).map_err(|error| Error::Metadata { problem: error.to_string() })
+    String::from_utf8(output.stdout).map_err(|error| Error::Metadata { problem: error.to_string() })
+}
+
+/// What `cargo metadata` says, with these further arguments.
+pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, Error> {
+    let text = output(&[&["metadata", "--format-version", "1"], arguments].concat())?;
+    serde_json::from_str(&text).map_err(|error| Error::Metadata { problem: error.to_string() })
 }
 
 /// The folder of build outputs, wherever the caller's environment and configuration put it.

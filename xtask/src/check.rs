@@ -3,8 +3,10 @@
 //! All steps run even when an early one fails, so that one call shows all there is to mend.
 
 use crate::cargo;
+use crate::dependencies;
 use crate::error::Error;
 use crate::msrv;
+use crate::package;
 
 /// One cargo command that must succeed.
 struct Step {
@@ -46,6 +48,18 @@ pub(crate) fn all() -> Result<(), Error> {
     eprintln!("\nxtask: Rust version that the locked dependencies need");
     match msrv::check() {
         Ok(report) => eprintln!("{report}"),
+        Err(error) => failed.push(error.to_string()),
+    }
+    eprintln!("\nxtask: licences and sources of the locked dependencies");
+    match dependencies::check() {
+        Ok(count) => eprintln!("{count} packages have permissive licences and come from crates.io"),
+        Err(error) => failed.push(error.to_string()),
+    }
+    eprintln!("\nxtask: files of the published packages");
+    match package::check() {
+        Ok(count) => {
+            eprintln!("{count} packages have their words and licences, and nothing else than their sources")
+        }
         Err(error) => failed.push(error.to_string()),
     }
     if failed.is_empty() { Ok(()) } else { Err(Error::ChecksFailed(failed)) }

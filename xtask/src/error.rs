@@ -21,6 +21,14 @@ pub(crate) enum Error {
     ChecksFailed(Vec<String>),
     /// Locked dependencies need a newer Rust than the workspace promises.
     DependenciesTooNew { promised: RustVersion, above: Vec<String> },
+    /// Examples failed or did not end; each entry says which and how.
+    Examples(Vec<String>),
+    /// A file of ours could not be written.
+    CannotWrite { path: PathBuf, source: io::Error },
+    /// Dependencies break the law for them; each entry says which and how.
+    Dependencies(Vec<String>),
+    /// Published packages lack files or carry more than they need.
+    Packages(Vec<String>),
     /// The assembler is not there and could not be installed.
     PtxasMissing { cause: String },
     /// There is a file where the assembler should be, or its path was given, but it does not run.
@@ -47,6 +55,21 @@ impl fmt::Display for Error {
             Self::ChecksFailed(failed) => {
                 write!(f, "{} of the checks failed; the report of each is above", failed.len())?;
                 failed.iter().try_for_each(|step| write!(f, "\n  - {step}"))
+            }
+            Self::Examples(failed) => {
+                write!(f, "{} of the examples failed; the report of each is above", failed.len())?;
+                failed.iter().try_for_each(|one| write!(f, "\n  - {one}"))
+            }
+            Self::CannotWrite { path, source } => {
+                write!(f, "{} could not be written: {source}", path.display())
+            }
+            Self::Dependencies(broken) => {
+                write!(f, "dependencies break the law in xtask/src/dependencies.rs")?;
+                broken.iter().try_for_each(|one| write!(f, "\n  - {one}"))
+            }
+            Self::Packages(wrong) => {
+                write!(f, "published packages: mend `include` in the manifests or add the files")?;
+                wrong.iter().try_for_each(|one| write!(f, "\n  - {one}"))
             }
             Self::DependenciesTooNew { promised, above } => {
                 write!(

@@ -1,9 +1,9 @@
 //! Repository tasks, run as `cargo xtask <task>`.
 //!
 //! - `test` is the one command a contributor runs before sending a change: it fetches NVIDIA's assembler and
-//!   runs every test of the workspace.
-//! - `check` judges what a compiler can judge without running anything: format, lints, documentation, and the
-//!   Rust version that the dependencies need.
+//!   runs every test of the workspace, then every example.
+//! - `check` judges what can be judged without running anything: format, lints, documentation, the dependencies'
+//!   Rust version, licences and sources, and the files of the packages.
 //! - `mutate` breaks every kernel's synchronisation in every way it knows and demands that the emulator notices.
 //! - `ptxas` fetches the assembler alone and prints where it lies.
 //!
@@ -13,10 +13,14 @@
 
 mod cargo;
 mod check;
+mod dependencies;
 mod error;
+mod examples;
 mod msrv;
 mod mutate;
+mod package;
 mod ptxas;
+mod skipped;
 mod test;
 
 use std::process::ExitCode;
@@ -35,13 +39,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Fetch ptxas, then run every test of the workspace
+    /// Fetch ptxas, then run every test of the workspace and every example
     Test {
         /// Run without NVIDIA's assembler: the tests that assemble each kernel are left out
         #[arg(long)]
         no_ptxas: bool,
+        /// Let property tests draw cases that no run before has had; one that fails is kept in a file to try again
+        #[arg(long)]
+        long: bool,
     },
-    /// Check format, lints, documentation and the Rust version that dependencies need
+    /// Check format, lints, documentation, the dependencies' Rust version and licences, and the packages' files
     Check,
     /// Break every kernel's synchronisation, step by step, and see the emulator find each break
     Mutate(mutate::Mutate),
@@ -61,8 +68,7 @@ fn main() -> ExitCode {
 
 fn perform(task: &Task) -> Result<(), Error> {
     match task {
-        Task::Test { no_ptxas: true } => test::without_ptxas(),
-        Task::Test { no_ptxas: false } => test::with_ptxas(),
+        Task::Test { no_ptxas, long } => test::run(test::Choice { ptxas: !no_ptxas, fresh: *long }),
         Task::Check => check::all(),
         Task::Mutate(arguments) => mutate::run(arguments),
         Task::Ptxas => {

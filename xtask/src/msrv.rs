@@ -89,7 +89,8 @@ fn judge(metadata: &Value) -> Result<Report, Error> {
     if above.is_empty() { Ok(report) } else { Err(Error::DependenciesTooNew { promised, above }) }
 }
 
-fn list<'m>(metadata: &'m Value, key: &str) -> Result<&'m Vec<Value>, Error> {
+/// A list of the answer.
+pub(crate) fn list<'m>(metadata: &'m Value, key: &str) -> Result<&'m Vec<Value>, Error> {
     metadata[key].as_array().ok_or_else(|| Error::Metadata { problem: format!("it has no list of {key}") })
 }
 
@@ -102,7 +103,8 @@ fn declared(package: &Value) -> Result<Option<RustVersion>, Error> {
     }
 }
 
-fn name(package: &Value) -> String {
+/// Name and version of a package.
+pub(crate) fn name(package: &Value) -> String {
     let part = |key: &str| package[key].as_str().unwrap_or("?").to_owned();
     format!("{} {}", part("name"), part("version"))
 }

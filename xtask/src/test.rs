@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test of the workspace, in one build of profile `ci`.
+//! `cargo xtask test`: every test of the workspace, in one build of profile `ci`, and every example.
 //!
 //! That is release without what takes long to optimise and runs once (the root's `Cargo.toml` says what): emulator runs
 //! dominate, and one profile means one build. It also keeps the tests' outputs away from the running `xtask` program,
@@ -6,7 +6,9 @@
 
 use crate::cargo;
 use crate::error::Error;
+use crate::examples;
 use crate::ptxas;
+use crate::skipped::{self, Skipped};
 
 const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
 
@@ -14,16 +16,58 @@ const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "
 const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 
 /// The programs that must not compile are built by the tests in the profile of development: nobody debugs them.
-const QUICK: [(&str, &str); 1] = [("CARGO_PROFILE_DEV_DEBUG", "0")];
+const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
-/// Runs all tests, and lets those that assemble kernels find the assembler.
-pub(crate) fn with_ptxas() -> Result<(), Error> {
-    let ptxas = ptxas::ensure()?;
-    eprintln!("xtask: kernels are assembled by {} ({})", ptxas.path.display(), ptxas.release);
-    cargo::run(&[&TEST[..], &WITH_IGNORED].concat(), |command| {
-        command.env(ptxas::VARIABLE, &ptxas.path).envs(QUICK);
-    })?;
-    outside()
+/// Property tests draw the same cases in every run, so that a change is judged by what it changes.
+const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20260401");
+
+/// Which tests run, and on what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Choice {
+    /// Whether kernels are assembled.
+    pub(crate) ptxas: bool,
+    /// Whether property tests draw cases that nobody has seen.
+    pub(crate) fresh: bool,
+}
+
+/// Runs all tests, lets those that assemble kernels find the assembler or says that they are left out, then the examples.
+pub(crate) fn run(choice: Choice) -> Result<(), Error> {
+    let notice = "xtask: no kernel is assembled in this run (--no-ptxas)";
+    let ptxas = if choice.ptxas {
+        let ptxas = ptxas::ensure()?;
+        eprintln!("xtask: kernels are assembled by {} ({})", ptxas.path.display(), ptxas.release);
+        Some(ptxas)
+    } else {
+        eprintln!("{notice}");
+        None
+    };
+    let arguments = if choice.ptxas { [&TEST[..], &WITH_IGNORED].concat() } else { TEST.to_vec() };
+    let skipped = Skipped::begin()?;
+    let tested = cargo::run(&arguments, |command| {
+        command.envs([QUICK]).env(skipped::VARIABLE, skipped.path());
+        match &ptxas {
+            Some(ptxas) => command.env(ptxas::VARIABLE, &ptxas.path),
+            None => command.env_remove(ptxas::VARIABLE),
+        };
+        command.envs(seed(choice.fresh));
+    });
+    let report = skipped.report();
+    let examples = if tested.is_ok() { examples::run().map(Some) } else { Ok(None) };
+    let outside = if choice.ptxas && tested.is_ok() { outside() } else { Ok(()) };
+    eprintln!("\n{report}");
+    if let Ok(Some(count)) = examples {
+        eprintln!("xtask: {count} examples ran");
+    }
+    if !choice.ptxas {
+        eprintln!("{notice}");
+    }
+    tested.and(examples.map(|_| ())).and(outside)
+}
+
+/// The environment of property tests; none for cases of their own in each run. Those that fail are kept in files
+/// `*.proptest-regressions` either way.
+fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
+    (!fresh).then_some(SEED)
 }
 
 /// Runs the crate that depends on the library from outside of the workspace.
@@ -34,13 +78,16 @@ fn outside() -> Result<(), Error> {
     })
 }
 
-/// Runs all tests but those that assemble kernels, and says so before and after.
-pub(crate) fn without_ptxas() -> Result<(), Error> {
-    let notice = "xtask: no kernel is assembled in this run (--no-ptxas)";
-    eprintln!("{notice}");
-    let outcome = cargo::run(&TEST, |command| {
-        command.env_remove(ptxas::VARIABLE).envs(QUICK);
-    });
-    eprintln!("\n{notice}");
-    outcome
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_repeats_itself_unless_fresh_cases_are_asked_for() {
+        assert!(
+            seed(false)
+                .is_some_and(|(name, value)| name == "PROPTEST_RNG_SEED" && value.parse::<u64>().is_ok())
+        );
+        assert_eq!(seed(true), None);
+    }
 }

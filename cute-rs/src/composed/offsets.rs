@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::ComposedLayout;
 use crate::error::LayoutError;
-use crate::int_tuple::gcd;
+use crate::int_tuple::{IntTuple, gcd};
 use crate::layout::Layout;
 use crate::swizzle::Swizzle;
 
@@ -254,7 +254,13 @@ impl ComposedLayout {
     /// Those of [`Layout::downcast`] and [`Swizzle::downcast`].
     pub const fn downcast(&self, n: i64) -> Result<Self, LayoutError> {
         match (self.swizzle.downcast(n), self.layout.downcast(n)) {
-            (Ok(swizzle), Ok(layout)) => Ok(Self { swizzle, offset: self.offset.saturating_mul(n), layout }),
+            (Ok(swizzle), Ok(layout)) => match self.offset.checked_mul(n) {
+                Some(offset) => Ok(Self { swizzle, offset, layout }),
+                None => {
+                    let (offset, n) = (IntTuple::int(self.offset), Some(IntTuple::int(n)));
+                    Err(LayoutError::Wide { number: "product", tuple: offset, other: n })
+                }
+            },
             (Err(error), _) | (_, Err(error)) => Err(error),
         }
     }

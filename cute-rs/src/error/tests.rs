@@ -52,6 +52,15 @@ fn every_clause_holds_its_numbers() {
         ),
         (LayoutError::Overflow { shape, stride }, "(4,(2,2)):(1,4,8) reaches beyond 2^62"),
         (
+            LayoutError::Wide { number: "product", tuple: shape, other: None },
+            "the product of (4,(2,2)) leaves 64 bits",
+        ),
+        (
+            LayoutError::Wide { number: "index", tuple: stride, other: Some(shape) },
+            "the index of (1,4,8) and (4,(2,2)) leaves 64 bits",
+        ),
+        (LayoutError::Modes { begin: 3, end: 1, rank: 2 }, "modes 3..1 are no range within 0..2"),
+        (
             LayoutError::MixedSigns { stride: -2 },
             "stride -2 walks against the other modes, so that sums borrow",
         ),

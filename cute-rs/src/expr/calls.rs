@@ -238,7 +238,7 @@ pub(super) fn complement(a: &[Argument]) -> Result<Value, Failure> {
 
 /// The size of each mode of a shape.
 pub(super) fn shaped(argument: &Argument) -> Result<Vec<i64>, Fault> {
-    Ok(argument.shape()?.modes().map(|mode| mode.product()).collect())
+    Ok(argument.shape()?.modes().map(|mode| mode.size()).collect())
 }
 
 /// The modes of an order, as CuTe writes it (for each mode its place), in the order in which they come.

@@ -90,7 +90,7 @@ const OPERATIONS: &[Operation] = &[
     operation("stride(L)", 1..=1, |a| Ok(a[0].composed()?.layout.stride().into())),
     operation("size(L)", 1..=1, |a| Ok(a[0].domain()?.size().into())),
     operation("cosize(L)", 1..=1, |a| match a[0].coords() {
-        Some(coords) => Ok(coords.coshape().product().into()),
+        Some(coords) => Ok(coords.coshape().product()?.into()),
         None => Ok(a[0].composed()?.cosize().into()),
     }),
     operation("coshape(L)", 1..=1, |a| {
@@ -119,15 +119,15 @@ const OPERATIONS: &[Operation] = &[
         Ok(layout.index_of(offset).ok_or_else(nowhere)?.into())
     }),
     // Tuples.
-    operation("product(P)", 1..=1, |a| Ok(a[0].tuple()?.product().into())),
-    operation("product_each(P)", 1..=1, |a| Ok(a[0].tuple()?.product_each().into())),
+    operation("product(P)", 1..=1, |a| Ok(a[0].tuple()?.product()?.into())),
+    operation("product_each(P)", 1..=1, |a| Ok(a[0].tuple()?.product_each()?.into())),
     operation("product_like(P,P)", 2..=2, |a| Ok(a[0].tuple()?.product_like(&a[1].tuple()?)?.into())),
-    operation("prefix_product(P)", 1..=1, |a| Ok(a[0].tuple()?.prefix_product().into())),
-    operation("sum(P)", 1..=1, |a| Ok(a[0].tuple()?.sum().into())),
+    operation("prefix_product(P)", 1..=1, |a| Ok(a[0].tuple()?.prefix_product()?.into())),
+    operation("sum(P)", 1..=1, |a| Ok(a[0].tuple()?.sum()?.into())),
     operation("max(P)", 1..=1, |a| Ok(a[0].tuple()?.max().into())),
     operation("min(P)", 1..=1, |a| Ok(a[0].tuple()?.min().into())),
-    operation("gcd(P)", 1..=1, |a| Ok(a[0].tuple()?.gcd().into())),
-    operation("lcm(P)", 1..=1, |a| Ok(a[0].tuple()?.lcm().into())),
+    operation("gcd(P)", 1..=1, |a| Ok(a[0].tuple()?.gcd()?.into())),
+    operation("lcm(P)", 1..=1, |a| Ok(a[0].tuple()?.lcm()?.into())),
     operation("inner_product(P,P)", 2..=2, |a| Ok(a[0].tuple()?.inner_product(&a[1].tuple()?)?.into())),
     operation("elem_scale(P,P)", 2..=2, |a| Ok(a[0].tuple()?.elem_scale(&a[1].tuple()?)?.into())),
     operation("elem_add(P,P)", 2..=2, |a| Ok(a[0].tuple()?.elem_add(&a[1].tuple()?)?.into())),

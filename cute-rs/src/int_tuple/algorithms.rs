@@ -25,7 +25,7 @@ impl IntTuple {
     /// ```
     /// # use cute_rs::IntTuple;
     /// let shape = IntTuple::from((8, (4, 2), 1));
-    /// let wide: Vec<_> = shape.modes().filter(|mode| mode.product() > 1).collect();
+    /// let wide: Vec<_> = shape.modes().filter(|mode| mode.product() != Ok(1)).collect();
     /// assert_eq!(IntTuple::tuple(&wide)?.to_string(), "(8,(4,2))");
     /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
@@ -77,23 +77,29 @@ impl IntTuple {
     }
 
     /// The same nesting, each leaf the product of all leaves before it: the strides of a column-major layout.
-    /// `R_i = L_0 * … * L_{i-1}`. CuTe's `escan` with products; a product beyond 64 bits saturates.
+    /// `R_i = L_0 * … * L_{i-1}`. CuTe's `escan` with products.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((3, (2, 4))).prefix_product().to_string(), "(1,(3,6))");
+    /// assert_eq!(IntTuple::from((3, (2, 4))).prefix_product()?.to_string(), "(1,(3,6))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    #[must_use]
-    pub const fn prefix_product(&self) -> Self {
-        let mut products = [0; MAX_LEAVES];
-        let mut product: i64 = 1;
-        let mut i = 0;
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] beyond 64 bits.
+    pub const fn prefix_product(&self) -> Result<Self, LayoutError> {
+        let mut products = [1_i64; MAX_LEAVES];
+        let mut i = 1;
         while i < self.len() {
-            products[i] = product;
-            product = product.saturating_mul(self.leaves[i]);
+            products[i] = match products[i - 1].checked_mul(self.leaves[i - 1]) {
+                Some(product) => product,
+                None => {
+                    return Err(LayoutError::Wide { number: "running product", tuple: *self, other: None });
+                }
+            };
             i += 1;
         }
-        self.with_leaves(&products)
+        Ok(self.with_leaves(&products))
     }
 
     /// All coordinates of the shape `self`, in the order in which [`Layout::ordered`] counts them: the leaf with the

@@ -1,22 +1,31 @@
 //! Arithmetic on the leaves of integer tuples.
 //!
-//! Sums and products beyond 64 bits saturate, so nothing here panics.
+//! A sum or product beyond 64 bits is an error, so nothing here panics and no number is wrong.
 
 use super::{IntTuple, MAX_LEAVES};
 use crate::error::LayoutError;
 
-/// The greatest common divisor, 0 or more.
+/// The greatest common divisor of numbers above `i64::MIN`, 0 or more.
 pub(crate) const fn gcd(a: i64, b: i64) -> i64 {
-    let (mut a, mut b) = (a.unsigned_abs(), b.unsigned_abs());
+    unsigned_gcd(a.unsigned_abs(), b.unsigned_abs()).cast_signed()
+}
+
+/// The greatest common divisor.
+pub(super) const fn unsigned_gcd(mut a: u64, mut b: u64) -> u64 {
     while b != 0 {
         (a, b) = (b, a % b);
     }
-    if a > i64::MAX as u64 { i64::MAX } else { a as i64 }
+    a
 }
 
 /// `a / b`, rounded up, for `b > 0`.
 pub(crate) const fn div_up(a: i64, b: i64) -> i64 {
     a / b + if a % b > 0 { 1 } else { 0 }
+}
+
+/// A number of 64 bits, if it is one.
+const fn narrow(number: i128) -> Option<i64> {
+    if number < i64::MIN as i128 || number > i64::MAX as i128 { None } else { Some(number as i64) }
 }
 
 /// What is done to a pair of leaves.
@@ -31,17 +40,31 @@ enum Pairwise {
 }
 
 impl Pairwise {
-    /// `None` for a division by less than 1.
+    /// `None` beyond 64 bits. What is divided by is 1 or more.
     const fn of(self, a: i64, b: i64) -> Option<i64> {
         match self {
-            Self::CeilDiv if b < 1 => None,
             Self::CeilDiv => Some(div_up(a, b)),
-            Self::RoundUp if b < 1 => None,
-            Self::RoundUp => Some(div_up(a, b).saturating_mul(b)),
-            Self::Scale => Some(a.saturating_mul(b)),
-            Self::Add => Some(a.saturating_add(b)),
+            Self::RoundUp => div_up(a, b).checked_mul(b),
+            Self::Scale => a.checked_mul(b),
+            Self::Add => a.checked_add(b),
             Self::Max => Some(if a > b { a } else { b }),
             Self::Min => Some(if a < b { a } else { b }),
+        }
+    }
+
+    const fn divides(self) -> bool {
+        matches!(self, Self::CeilDiv | Self::RoundUp)
+    }
+
+    /// What the results are called.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::CeilDiv => "quotient",
+            Self::RoundUp => "rounded multiple",
+            Self::Scale => "elementwise product",
+            Self::Add => "elementwise sum",
+            Self::Max => "maximum",
+            Self::Min => "minimum",
         }
     }
 }
@@ -53,20 +76,27 @@ impl IntTuple {
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((2, (3, 4))).product_each().to_string(), "(2,12)");
+    /// assert_eq!(IntTuple::from((2, (3, 4))).product_each()?.to_string(), "(2,12)");
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    pub const fn product_each(&self) -> Self {
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] beyond 64 bits.
+    pub const fn product_each(&self) -> Result<Self, LayoutError> {
         if self.is_int() {
-            return *self;
+            return Ok(*self);
         }
         let mut products = Self::EMPTY;
         let mut i = 0;
         while i < self.rank() {
-            products.leaves[i] = self.mode(i).product();
+            products.leaves[i] = match self.mode(i).product() {
+                Ok(product) => product,
+                Err(error) => return Err(error),
+            };
             i += 1;
         }
         products.len = i as u8;
-        products.enclosed()
+        Ok(products.enclosed())
     }
 
     /// The products at the leaves of `profile`: `(2,((3,4),5))` like `(0,(0,0))` gives `(2,(12,5))`.
@@ -79,7 +109,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] unless `profile` is as coarse as the tuple or coarser.
+    /// [`LayoutError::Profile`] unless `profile` is as coarse as the tuple or coarser; [`LayoutError::Wide`] beyond 64 bits.
     pub const fn product_like(&self, profile: &Self) -> Result<Self, LayoutError> {
         if !profile.weakly_congruent(self) {
             return Err(LayoutError::Profile { tuple: *self, profile: *profile });
@@ -88,13 +118,15 @@ impl IntTuple {
             return Ok(profile.filled(1));
         }
         // Each leaf of the profile takes leaves of the tuple until the parentheses it closes are closed.
-        let mut products = [1_i64; MAX_LEAVES];
+        let mut products = [1; MAX_LEAVES];
         let (mut i, mut from) = (0, 0);
         while i < profile.len() {
             // How many parentheses of the tuple belong to this leaf alone.
             let mut depth = self.opens[from] as i32 - profile.opens[i] as i32;
+            let mut part = Self::EMPTY;
             loop {
-                products[i] = products[i].saturating_mul(self.leaves[from]);
+                part.leaves[part.len as usize] = self.leaves[from];
+                part.len += 1;
                 depth -= self.closes[from] as i32;
                 from += 1;
                 if depth <= 0 || from == self.len() {
@@ -102,6 +134,10 @@ impl IntTuple {
                 }
                 depth += self.opens[from] as i32;
             }
+            products[i] = match part.checked_product() {
+                Some(product) => product,
+                None => return Err(LayoutError::Wide { number: "product", tuple: *self, other: None }),
+            };
             i += 1;
         }
         Ok(profile.with_leaves(&products))
@@ -111,16 +147,23 @@ impl IntTuple {
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((2, (3, 4))).sum(), 9);
+    /// assert_eq!(IntTuple::from((2, (3, 4))).sum()?, 9);
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    pub const fn sum(&self) -> i64 {
-        let mut sum: i64 = 0;
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] beyond 64 bits.
+    pub const fn sum(&self) -> Result<i64, LayoutError> {
+        let mut sum: i128 = 0;
         let mut i = 0;
         while i < self.len() {
-            sum = sum.saturating_add(self.leaves[i]);
+            sum += self.leaves[i] as i128;
             i += 1;
         }
-        sum
+        match narrow(sum) {
+            Some(sum) => Ok(sum),
+            None => Err(LayoutError::Wide { number: "sum", tuple: *self, other: None }),
+        }
     }
 
     /// The largest leaf; 0 for `()`.
@@ -163,52 +206,82 @@ impl IntTuple {
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((12, (8, 20))).gcd(), 4);
+    /// assert_eq!(IntTuple::from((12, (8, 20))).gcd()?, 4);
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    pub const fn gcd(&self) -> i64 {
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] for 2^63, which `i64::MIN` has where all other leaves are 0 or the same.
+    pub const fn gcd(&self) -> Result<i64, LayoutError> {
         let mut all = 0;
         let mut i = 0;
         while i < self.len() {
-            all = gcd(all, self.leaves[i]);
+            all = unsigned_gcd(all, self.leaves[i].unsigned_abs());
             i += 1;
         }
-        all
+        if all > i64::MAX.unsigned_abs() {
+            let number = "greatest common divisor";
+            return Err(LayoutError::Wide { number, tuple: *self, other: None });
+        }
+        Ok(all.cast_signed())
     }
 
     /// The least common multiple of all leaves, 0 or more.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((4, (6, 10))).lcm(), 60);
+    /// assert_eq!(IntTuple::from((4, (6, 10))).lcm()?, 60);
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    pub const fn lcm(&self) -> i64 {
-        let mut all: i64 = 1;
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] beyond 64 bits.
+    pub const fn lcm(&self) -> Result<i64, LayoutError> {
+        // Products of 64 bits by 64 bits.
+        let mut all: Option<u128> = Some(1);
         let mut i = 0;
         while i < self.len() {
-            let leaf = self.leaves[i].saturating_abs();
-            if leaf == 0 {
-                return 0;
-            }
-            all = (all / gcd(all, leaf)).saturating_mul(leaf);
+            let leaf = self.leaves[i].unsigned_abs();
+            all = match all {
+                _ if leaf == 0 => return Ok(0),
+                Some(all) if all <= i64::MAX as u128 => {
+                    Some(all / unsigned_gcd(all as u64, leaf) as u128 * leaf as u128)
+                }
+                Some(_) | None => None,
+            };
             i += 1;
         }
-        all
+        match all {
+            Some(all) if all <= i64::MAX as u128 => Ok(all as i64),
+            Some(_) | None => {
+                Err(LayoutError::Wide { number: "least common multiple", tuple: *self, other: None })
+            }
+        }
     }
 
     /// The absolute value of each leaf.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
-    /// assert_eq!(IntTuple::from((-2, (3, -4))).abs().to_string(), "(2,(3,4))");
+    /// assert_eq!(IntTuple::from((-2, (3, -4))).abs()?.to_string(), "(2,(3,4))");
+    /// # Ok::<(), cute_rs::LayoutError>(())
     /// ```
-    pub const fn abs(&self) -> Self {
+    ///
+    /// # Errors
+    /// [`LayoutError::Wide`] for `i64::MIN`.
+    pub const fn abs(&self) -> Result<Self, LayoutError> {
         let mut leaves = self.leaves;
         let mut i = 0;
         while i < self.len() {
-            leaves[i] = leaves[i].saturating_abs();
+            leaves[i] = match leaves[i].checked_abs() {
+                Some(leaf) => leaf,
+                None => {
+                    return Err(LayoutError::Wide { number: "absolute value", tuple: *self, other: None });
+                }
+            };
             i += 1;
         }
-        self.with_leaves(&leaves)
+        Ok(self.with_leaves(&leaves))
     }
 
     /// The sign of each leaf: -1, 0 or 1.
@@ -236,12 +309,28 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs.
+    /// [`LayoutError::Profile`] where the nesting differs; [`LayoutError::Wide`] where the sum leaves 64 bits, or a part of
+    /// it 128.
     pub const fn inner_product(&self, other: &Self) -> Result<i64, LayoutError> {
-        match self.pairwise(other, Pairwise::Scale) {
-            Ok(products) => Ok(products.sum()),
-            Err(error) => Err(error),
+        if !self.congruent(other) {
+            return Err(LayoutError::Profile { tuple: *self, profile: *other });
         }
+        let mut sum: Option<i128> = Some(0);
+        let mut i = 0;
+        while i < self.len() {
+            let product = self.leaves[i] as i128 * other.leaves[i] as i128;
+            sum = match sum {
+                Some(sum) => sum.checked_add(product),
+                None => None,
+            };
+            i += 1;
+        }
+        if let Some(sum) = sum
+            && let Some(sum) = narrow(sum)
+        {
+            return Ok(sum);
+        }
+        Err(LayoutError::Wide { number: "inner product", tuple: *self, other: Some(*other) })
     }
 
     /// Leaf by leaf, `R_i = a_i * b_i`. Where `self` has an integer and `other` a tuple, the tuple's product counts.
@@ -254,7 +343,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where `other` is neither nested alike nor finer; [`LayoutError::Extent`] beyond 64 bits.
+    /// [`LayoutError::Profile`] where `other` is neither nested alike nor finer; [`LayoutError::Wide`] beyond 64 bits.
     pub const fn elem_scale(&self, other: &Self) -> Result<Self, LayoutError> {
         match other.product_like(self) {
             Ok(factors) => self.pairwise(&factors, Pairwise::Scale),
@@ -271,7 +360,7 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the nesting differs.
+    /// [`LayoutError::Profile`] where the nesting differs; [`LayoutError::Wide`] beyond 64 bits.
     pub const fn elem_add(&self, other: &Self) -> Result<Self, LayoutError> {
         self.pairwise(other, Pairwise::Add)
     }
@@ -315,7 +404,8 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Profile`] where the divisor is finer than the tuple; [`LayoutError::Extent`] for a divisor below 1.
+    /// [`LayoutError::Profile`] where the divisor is finer than the tuple; [`LayoutError::Extent`] for a divisor below 1;
+    /// [`LayoutError::Wide`] where a product leaves 64 bits.
     pub const fn ceil_div(&self, divisor: &Self) -> Result<Self, LayoutError> {
         self.padded_pairwise(divisor, Pairwise::CeilDiv)
     }
@@ -353,7 +443,8 @@ impl IntTuple {
     ///
     /// # Errors
     /// [`LayoutError::Indivisible`] where neither divides the other; [`LayoutError::Extent`] below 1;
-    /// [`LayoutError::Profile`] for a tuple that is nested differently.
+    /// [`LayoutError::Profile`] for a tuple that is nested differently; [`LayoutError::Wide`] for a divisor whose product leaves
+    /// 64 bits.
     pub const fn shape_div(&self, divisor: &Self) -> Result<Self, LayoutError> {
         let low = if self.min() < 1 { self } else { divisor };
         if low.min() < 1 && !low.is_empty() {
@@ -368,7 +459,10 @@ impl IntTuple {
     const fn divided(&self, divisor: &Self) -> Result<Self, LayoutError> {
         if self.is_int() || divisor.is_int() {
             let mut quotients = self.leaves;
-            let mut rest = divisor.product();
+            let mut rest = match divisor.product() {
+                Ok(product) => product,
+                Err(error) => return Err(error),
+            };
             let mut i = 0;
             while i < self.len() {
                 let a = self.leaves[i];
@@ -434,7 +528,7 @@ impl IntTuple {
             i += 1;
         }
         if rest > 1 {
-            return Err(LayoutError::Indivisible { shape: *self, extent: self.product(), divisor: count });
+            return Err(LayoutError::Indivisible { shape: *self, extent: self.size(), divisor: count });
         }
         Ok(self.with_leaves(&taken))
     }
@@ -446,9 +540,15 @@ impl IntTuple {
         let mut leaves = self.leaves;
         let mut i = 0;
         while i < self.len() {
+            if operation.divides() && other.leaves[i] < 1 {
+                return Err(LayoutError::Extent { shape: *other });
+            }
             leaves[i] = match operation.of(leaves[i], other.leaves[i]) {
                 Some(leaf) => leaf,
-                None => return Err(LayoutError::Extent { shape: *other }),
+                None => {
+                    let number = operation.name();
+                    return Err(LayoutError::Wide { number, tuple: *self, other: Some(*other) });
+                }
             };
             i += 1;
         }
@@ -458,7 +558,10 @@ impl IntTuple {
     /// With a divisor of fewer or coarser modes.
     const fn padded_pairwise(&self, divisor: &Self, operation: Pairwise) -> Result<Self, LayoutError> {
         if divisor.is_int() {
-            return Self::int(self.product()).pairwise(divisor, operation);
+            return match self.product() {
+                Ok(product) => Self::int(product).pairwise(divisor, operation),
+                Err(error) => Err(error),
+            };
         }
         if self.is_int() || divisor.rank() > self.rank() {
             return Err(LayoutError::Profile { tuple: *self, profile: *divisor });

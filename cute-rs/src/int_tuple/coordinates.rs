@@ -17,30 +17,39 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes.
+    /// [`LayoutError::Rank`] where a tuple meets an integer mode or another number of modes; [`LayoutError::Wide`] where the
+    /// integer leaves 64 bits.
     pub const fn crd2idx(&self, coord: &Self) -> Result<i64, LayoutError> {
-        let (index, _) = match self.indexed(coord, 1) {
-            Ok(index) => index,
-            Err(error) => return Err(error),
-        };
-        Ok(index)
+        match self.indexed(coord, Some(1)) {
+            Ok((Some(index), _)) => Ok(index),
+            Ok((None, _)) => Err(LayoutError::Wide { number: "index", tuple: *coord, other: Some(*self) }),
+            Err(error) => Err(error),
+        }
     }
 
-    /// The index of `coord` in steps of `step`, and the step behind the shape.
-    const fn indexed(&self, coord: &Self, step: i64) -> Result<(i64, i64), LayoutError> {
+    /// The index of `coord` in steps of `step`, and the step after the shape; `None` for what leaves 64 bits.
+    const fn indexed(
+        &self,
+        coord: &Self,
+        step: Option<i64>,
+    ) -> Result<(Option<i64>, Option<i64>), LayoutError> {
         if coord.is_int() {
-            return Ok((coord.leaf(0).wrapping_mul(step), step.saturating_mul(self.product())));
+            let index = if coord.leaf(0) == 0 { Some(0) } else { checked_mul(Some(coord.leaf(0)), step) };
+            return Ok((index, checked_mul(self.checked_product(), step)));
         }
         if self.is_int() || self.rank() != coord.rank() {
             return Err(LayoutError::Rank { needed: self.rank(), given: coord.rank() });
         }
-        let mut index: i64 = 0;
+        let mut index: Option<i64> = Some(0);
         let mut step = step;
         let mut i = 0;
         while i < self.rank() {
             match self.mode(i).indexed(&coord.mode(i), step) {
                 Ok((part, next)) => {
-                    index = index.wrapping_add(part);
+                    index = match (index, part) {
+                        (Some(index), Some(part)) => index.checked_add(part),
+                        (None, _) | (_, None) => None,
+                    };
                     step = next;
                 }
                 Err(error) => return Err(error),
@@ -111,7 +120,7 @@ impl IntTuple {
         let mut digits = coord.leaves;
         let mut i = 0;
         while i < self.len() {
-            if digits[i] < self.leaves[i] - 1 {
+            if digits[i] < self.leaves[i] && digits[i] + 1 < self.leaves[i] {
                 digits[i] += 1;
                 return Some(self.with_leaves(&digits));
             }
@@ -132,5 +141,13 @@ impl IntTuple {
         let shape = *self;
         let first = (shape.is_empty() || shape.min() > 0).then(|| shape.filled(0));
         core::iter::successors(first, move |coord| shape.increment(coord))
+    }
+}
+
+/// A product of two numbers; `None` where one is missing or it leaves 64 bits.
+const fn checked_mul(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+    match (a, b) {
+        (Some(a), Some(b)) => a.checked_mul(b),
+        (None, _) | (_, None) => None,
     }
 }

@@ -9,7 +9,7 @@ pub(crate) const fn mode_exists(mode: usize, rank: usize) -> Result<(), LayoutEr
 }
 
 impl IntTuple {
-    /// The part at a mode path: `get(&[1, 0])` is mode 0 of mode 1, `get(&[])` the whole.
+    /// The part at a mode path: `get(&[1, 0])` is mode 0 of mode 1, `get(&[])` the whole. An integer is its own mode 0.
     ///
     /// ```
     /// # use cute_rs::IntTuple;
@@ -23,9 +23,6 @@ impl IntTuple {
         let mut part = *self;
         let mut i = 0;
         while i < path.len() {
-            if part.is_int() {
-                return Err(LayoutError::Mode { mode: path[i], rank: 0 });
-            }
             if let Err(error) = mode_exists(path[i], part.rank()) {
                 return Err(error);
             }
@@ -121,10 +118,14 @@ impl IntTuple {
     /// ```
     ///
     /// # Errors
-    /// [`LayoutError::Mode`] beyond the rank.
+    /// [`LayoutError::Modes`] where the range begins after its end; [`LayoutError::Mode`] beyond the rank.
     pub const fn take(&self, begin: usize, end: usize) -> Result<Self, LayoutError> {
-        if end > self.rank() {
-            return Err(LayoutError::Mode { mode: end - 1, rank: self.rank() });
+        let rank = self.rank();
+        if begin > end {
+            return Err(LayoutError::Modes { begin, end, rank });
+        }
+        if end > rank {
+            return Err(LayoutError::Mode { mode: end - 1, rank });
         }
         let mut taken = Self::EMPTY;
         let mut i = begin;

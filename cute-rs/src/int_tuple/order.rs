@@ -1,6 +1,7 @@
 //! Orders and divisibility of integer tuples.
 
 use super::IntTuple;
+use super::arithmetic::unsigned_gcd;
 
 impl IntTuple {
     /// Whether every leaf of `self` is below the leaf of `other` at the same place: the test that a coordinate lies
@@ -111,8 +112,14 @@ impl IntTuple {
     /// ```
     pub const fn evenly_divides(&self, divisor: &Self) -> bool {
         if divisor.is_int() {
-            let d = divisor.leaf(0);
-            return d != 0 && self.product().wrapping_rem(d) == 0;
+            // What is left of the divisor after each leaf has taken its share: nothing, where it divides the product.
+            let mut rest = divisor.leaf(0).unsigned_abs();
+            let mut i = 0;
+            while i < self.len() && rest > 1 {
+                rest /= unsigned_gcd(rest, self.leaf(i).unsigned_abs());
+                i += 1;
+            }
+            return rest == 1;
         }
         if self.is_int() || self.rank() != divisor.rank() {
             return false;

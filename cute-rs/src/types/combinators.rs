@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use typenum::Unsigned;
 
-use super::operation::operations;
+use super::operation::{Operation, Refused, operations};
 use super::{StaticLayout, StaticTiler, StaticTuple, refuse};
 use crate::layout::Layout;
 use crate::sentence::Sentence;

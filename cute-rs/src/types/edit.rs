@@ -4,7 +4,7 @@ use core::marker::PhantomData;
 
 use typenum::Unsigned;
 
-use super::operation::operations;
+use super::operation::{Operation, Refused, operations};
 use super::{StaticLayout, StaticTuple, refuse};
 use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};

@@ -1,5 +1,32 @@
 //! How an operation on values becomes a type.
 
+use crate::error::LayoutError;
+use crate::layout::Layout;
+use crate::sentence::Sentence;
+
+/// An operation of layouts as a type, such as `Compose<A, B>` with layout types `A` and `B`.
+///
+/// It is a bound of its own so that the compiler says what is missing where a constant is named: of an operation whose
+/// members are no layouts, `LAYOUT` would otherwise be an item that is not found.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no layout",
+    label = "its members are not what the operation takes",
+    note = "where an operation takes a layout, layout types are `Strided<Shape, Stride>`, `ColumnMajor<Shape>`, \
+            `RowMajor<Shape>` and combinators of them such as `Compose<A, B>`; a number or a tuple of numbers is a shape"
+)]
+pub trait Operation {
+    /// The layout, or what was tried and why there is none.
+    const RESULT: Result<Layout, Refused>;
+}
+
+/// An operation without a result.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "a text in a constant, which only the compiler shows")]
+pub struct Refused {
+    pub(super) tried: Sentence,
+    pub(super) error: LayoutError,
+}
+
 /// Declares a layout type whose constant is a `const fn`'s result; where there is none, the build stops with the sentence.
 macro_rules! operations {
     ($($(#[$doc:meta])* $name:ident<$($member:ident: $bound:ident),+> = $result:expr, $tried:expr;)+) => {$(
@@ -7,10 +34,20 @@ macro_rules! operations {
         #[derive(Clone, Copy, Debug, Default)]
         pub struct $name<$($member),+>(PhantomData<($($member,)+)>);
 
-        impl<$($member: $bound),+> StaticLayout for $name<$($member),+> {
-            const LAYOUT: Layout = match $result {
+        impl<$($member),+> StaticLayout for $name<$($member),+>
+        where
+            Self: Operation,
+        {
+            const LAYOUT: Layout = match <Self as Operation>::RESULT {
                 Ok(layout) => layout,
-                Err(error) => refuse($tried.text(": "), &error),
+                Err(refused) => refuse(refused.tried.text(": "), &refused.error),
+            };
+        }
+
+        impl<$($member: $bound),+> Operation for $name<$($member),+> {
+            const RESULT: Result<Layout, Refused> = match $result {
+                Ok(layout) => Ok(layout),
+                Err(error) => Err(Refused { tried: $tried, error }),
             };
         }
     )+};

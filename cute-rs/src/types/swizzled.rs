@@ -64,6 +64,8 @@ impl<B: Unsigned, M: Unsigned, S: StaticTuple> Sw<B, M, S> {
 
 /// `c -> S(A(c))`: the layout A, then the swizzle S.
 ///
+/// Stops the build where the swizzle moves no element, because every offset of A is below all bits that it reads.
+///
 /// ```
 /// use cute_rs::StaticComposed;
 /// use cute_rs::typenum::{U3, U8, U64};
@@ -79,10 +81,14 @@ pub struct Swizzled<S, A>(PhantomData<(S, A)>);
 impl<S: StaticSwizzle, A: StaticLayout> StaticComposed for Swizzled<S, A> {
     const COMPOSED: ComposedLayout = {
         let (swizzle, layout) = (S::SWIZZLE, A::LAYOUT);
-        let period = swizzle.period();
-        // The pattern fits into the power of two that holds the layout's offsets.
-        if period / 2 >= layout.cosize() && period > 1 {
-            let error = LayoutError::SwizzleReach { bits: period.trailing_zeros(), cosize: layout.cosize() };
+        let (source, cosize) = (swizzle.source_mask(), layout.cosize());
+        // Offsets below zero have all higher bits set.
+        let positive = layout.stride_ref().is_empty() || layout.stride_ref().min() >= 0;
+        if source != 0
+            && positive
+            && source.trailing_zeros() >= (u64::MAX >> (cosize - 1).leading_zeros()).count_ones()
+        {
+            let error = LayoutError::SwizzleReach { bits: swizzle.period().trailing_zeros(), cosize };
             let tried = Sentence::new().swizzle(swizzle).text(" is wider than ").layout(&layout);
             refuse(tried.text(": "), &error)
         }
@@ -127,7 +133,7 @@ mod tests {
     use super::*;
     use crate::atom::SwizzleMode;
     use std::string::ToString;
-    use typenum::{U0, U1, U2, U3, U4, U8, U16, U128};
+    use typenum::{N3, U0, U1, U2, U3, U4, U8, U16, U64, U128};
 
     #[test]
     fn types_name_swizzles() {
@@ -139,6 +145,20 @@ mod tests {
             ("all bits that there are", Sw::<U8, U8, U16>::SWIZZLE, Swizzle { bits: 8, base: 8, shift: 16 }),
         ] {
             assert_eq!(got, want, "{why}");
+        }
+    }
+
+    /// The type is what the value is, also where the highest bit that the swizzle reads is beyond all offsets.
+    #[test]
+    fn a_part_of_the_swizzle_may_lie_beyond_the_offsets() {
+        type Tile = Swizzled<Sw<U3, U4, U3>, RowMajor<(U8, U64)>>;
+        type Down = Swizzled<Sw<U2, U1, N3>, RowMajor<(U2, U2)>>;
+        for (why, tile, swizzle) in [
+            ("bits 7 and 8 of 7 to 9", Tile::COMPOSED, Sw::<U3, U4, U3>::SWIZZLE),
+            ("bits that it changes, beyond", Down::COMPOSED, Sw::<U2, U1, N3>::SWIZZLE),
+        ] {
+            assert_eq!(tile, swizzle.after(tile.layout), "{why}");
+            assert!((0..tile.size()).any(|i| tile.at(i) != tile.layout.at(i)), "{why}: something moves");
         }
     }
 

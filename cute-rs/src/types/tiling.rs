@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::operation::operations;
+use super::operation::{Operation, Refused, operations};
 use super::{StaticLayout, StaticTiler, StaticTuple, refuse};
 use crate::error::LayoutError;
 use crate::int_tuple::{IntTuple, MAX_LEAVES};
@@ -74,12 +74,18 @@ const fn fill(block: &Layout, shape: &IntTuple, order: &IntTuple) -> Result<Layo
     let (mut extents, mut modes) = ([0; MAX_LEAVES], [0; MAX_LEAVES]);
     let mut i = 0;
     while i < shape.rank() {
-        extents[i] = shape.mode(i).product();
+        extents[i] = match shape.mode(i).product() {
+            Ok(extent) => extent,
+            Err(error) => return Err(error),
+        };
         i += 1;
     }
     let mut k = 0;
     while k < order.rank() {
-        let mode = order.mode(k).product();
+        let mode = match order.mode(k).product() {
+            Ok(mode) => mode,
+            Err(error) => return Err(error),
+        };
         modes[k] = if mode < 0 { usize::MAX } else { mode as usize };
         k += 1;
     }

@@ -82,7 +82,7 @@ mod tests {
     /// With a GPU: a replayed launch gives what the launch itself gives, and capturing alone gives nothing.
     #[test]
     fn a_graph_replays_its_launches() {
-        let Ok(mut gpu) = Gpu::new(0) else { return };
+        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
         assert!(matches!(gpu.capture(&[]), Err(EngineError::EmptyGraph)));
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let poison = vec![0x55; ones.len()];

@@ -195,7 +195,7 @@ mod tests {
     /// With a GPU: the second of two equal calls allocates nothing, and both give the product.
     #[test]
     fn equal_calls_are_launched_without_allocations() {
-        let Ok(mut gpu) = Gpu::new(0) else { return };
+        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));
         let mut call = call(operand.address);
@@ -214,7 +214,7 @@ mod tests {
     /// block is that of one made afresh.
     #[test]
     fn new_addresses_of_a_known_shape_are_launched_without_allocations() {
-        let Ok(mut gpu) = Gpu::new(0) else { return };
+        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
         for name in ["small-bf16-kk", "staged-bf16-kk", "sourced-bf16-kk", "unaligned-bf16-kk"] {
             let gemm = crate::find(name).expect("a catalogue name");
             let program = gemm.program().expect("legal");
@@ -242,7 +242,7 @@ mod tests {
     /// With a GPU: launches of groups of rows and of described products allocate nothing either, and graphs of them replay.
     #[test]
     fn launches_of_several_products_are_captured() {
-        let Ok(mut gpu) = Gpu::new(0) else { return };
+        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let sums = half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64);
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));

@@ -6,8 +6,13 @@
 //! cargo run --release --example fit -- 0 kk.json moved=11 seed=3  # from other numbers, or by other steps
 //! ```
 //!
+//! Half of a record's shapes are fitted to (`half.rs` says which); the others say how good the result is, and
+//! `tests/selection.rs` judges by them, too.
+//!
 //! A random walk over `kernel::Machine`'s numbers, from those of an H200. It lowers the error of predicted times, in
 //! which the fastest kernels of a shape count three times, and what the choice among nearly equal predictions costs.
+
+mod half;
 
 use std::error::Error;
 
@@ -62,6 +67,8 @@ struct Case {
 
 #[derive(Default)]
 struct Records {
+    /// Whether these are the shapes that judge.
+    judges: bool,
     kernels: Vec<AnyGemm>,
     cases: Vec<Case>,
 }
@@ -102,6 +109,9 @@ impl Records {
             let (name, time) = (word(figure, "candidate"), figure["microseconds"].as_f64());
             let (Some(kernel), Some(time)) = (self.kernel(&name), time) else { continue };
             let problem = GemmProblem { m, n, k };
+            if half::fitted([m, n, k]) == self.judges {
+                continue;
+            }
             let place = self.cases[first..].iter().position(|case| case.request.call.problem == problem);
             match place {
                 Some(i) => self.cases[first + i].times.push((kernel, time)),
@@ -167,6 +177,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let usage = "usage: fit STEPS RECORD.json... [NUMBER=VALUE...] [seed=SEED]";
     let steps: usize = arguments.next().ok_or(usage)?.parse()?;
     let (mut records, mut machine, mut seed) = (Records::default(), Machine::h200(), 7);
+    let mut others = Records { judges: true, ..Records::default() };
     for argument in arguments {
         match argument.split_once('=') {
             Some(("seed", value)) => seed = value.parse()?,
@@ -174,7 +185,10 @@ fn main() -> Result<(), Box<dyn Error>> {
                 let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name).ok_or(usage)?;
                 *number(&mut machine) = value.parse()?;
             }
-            None => records.read(&argument)?,
+            None => {
+                records.read(&argument)?;
+                others.read(&argument)?;
+            }
         }
     }
     if records.cases.is_empty() {
@@ -197,10 +211,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("shape, the choice's time over the best, and measured/predicted microseconds of each kernel:\n");
     records.fit(&machine, true);
-    let Fit { error, regret, good } = fit;
-    println!(
-        "\n{machine:#?}\n\nerror {error:.3}, regret {regret:.4}, {:.1} % of the choices good",
-        100.0 * good
-    );
+    println!("\nshapes that were not fitted to:\n");
+    let judged = others.fit(&machine, true);
+    println!("\n{machine:#?}\n");
+    for (what, Fit { error, regret, good }) in [("fitted", fit), ("judged", judged)] {
+        println!("{what}: error {error:.3}, regret {regret:.4}, {:.1} % of the choices good", 100.0 * good);
+    }
     Ok(())
 }

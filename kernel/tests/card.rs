@@ -1,0 +1,120 @@
+//! What only a card can run: the peer that kernels are measured against, and the readings of clock and power.
+
+#[path = "support/skipped.rs"]
+mod skipped;
+
+use cute_rs::atom::Major;
+use half::bf16;
+use kernel::driver::Monitor;
+use kernel::driver::cublaslt::{Activation, CublasLt, Fused, Precision, Product};
+use kernel::{Engine, EngineError, GemmProblem, Gpu};
+
+const SIZE: GemmProblem = GemmProblem { m: 64, n: 32, k: 48 };
+
+/// A small integer for each element: products and sums are exact.
+fn value(row: u32, column: u32, step: u32) -> f32 {
+    (row * step + column * 3) as f32 % 5.0 - 2.0
+}
+
+/// K runs fastest.
+fn matrix(lines: u32, step: u32) -> Vec<u8> {
+    let all = (0..lines).flat_map(|line| (0..SIZE.k).map(move |k| value(line, k, step)));
+    all.flat_map(|value| bf16::from_f32(value).to_le_bytes()).collect()
+}
+
+fn bias(column: u32) -> f32 {
+    column as f32 % 7.0 - 3.0
+}
+
+/// Row-major D, from the definition.
+fn product(finish: impl Fn(f32, u32) -> f32) -> Vec<f32> {
+    let element = |row, column| (0..SIZE.k).map(|k| value(row, k, 1) * value(column, k, 2)).sum::<f32>();
+    (0..SIZE.m)
+        .flat_map(|row| (0..SIZE.n).map(move |column| (row, column)))
+        .map(|(row, column)| finish(element(row, column), column))
+        .map(|value| bf16::from_f32(value).to_f32())
+        .collect()
+}
+
+/// Every algorithm of the heuristic that runs, plain and with a fused epilogue, gives the product.
+#[test]
+fn cublaslt_multiplies() -> Result<(), EngineError> {
+    let Ok(mut gpu) = Gpu::new(0) else {
+        skipped::skipped("GPU");
+        return Ok(());
+    };
+    let library = match CublasLt::new(&gpu) {
+        Err(EngineError::NoLibrary { library, .. }) => {
+            skipped::skipped(library);
+            return Ok(());
+        }
+        library => library?,
+    };
+    assert!(library.version().starts_with("1"), "{}", library.version());
+    let (a, b) = (gpu.upload(&matrix(SIZE.m, 1))?, gpu.upload(&matrix(SIZE.n, 2))?);
+    let row: Vec<u8> = (0..SIZE.n).flat_map(|column| bf16::from_f32(bias(column)).to_le_bytes()).collect();
+    let row = gpu.upload(&row)?;
+    let d = gpu.allocate((SIZE.m * SIZE.n * 2) as usize)?;
+    let asked = Product { size: SIZE, precision: Precision::Bf16, a: Major::K, b: Major::K };
+    let fused = Fused { activation: Activation::Relu, bias: row.address, beta: 0.0 };
+    for (what, plan, want) in [
+        ("plain", library.plan(&asked)?, product(|sum, _| sum)),
+        (
+            "bias and ReLU",
+            library.plan_fused(&asked, fused)?,
+            product(|sum, column| (sum + bias(column)).max(0.0)),
+        ),
+    ] {
+        let best = plan.fastest(&mut gpu, a.address, b.address, d.address)?;
+        assert!(best < plan.algorithms().len(), "{what}");
+        for algorithm in [0, best] {
+            gpu.write(d, &[0xff; (SIZE.m * SIZE.n * 2) as usize])?;
+            let run = plan.with(algorithm, a.address, b.address, d.address)?;
+            assert!(gpu.time_many(&[&run], 2)? > 0.0, "{what}");
+            let got: Vec<f32> = gpu
+                .read(d)?
+                .chunks_exact(2)
+                .map(|bytes| bf16::from_le_bytes([bytes[0], bytes[1]]).to_f32())
+                .collect();
+            assert_eq!(got, want, "{what}, algorithm {algorithm}");
+        }
+        assert!(
+            plan.with(plan.algorithms().len(), a.address, b.address, d.address).is_err(),
+            "{what}: one too many"
+        );
+    }
+    Ok(())
+}
+
+/// A card has a clock and takes power, and work is done once however long it is watched.
+#[test]
+fn the_monitor_reads_the_card() -> Result<(), EngineError> {
+    let Ok(gpu) = Gpu::new(0) else {
+        skipped::skipped("GPU");
+        return Ok(());
+    };
+    let monitor = match Monitor::new(&gpu) {
+        Err(EngineError::NoLibrary { library, .. }) => {
+            skipped::skipped(library);
+            return Ok(());
+        }
+        monitor => monitor?,
+    };
+    let mut times = 0;
+    let (done, readings) = monitor.watch(|| {
+        times += 1;
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        "done"
+    });
+    assert_eq!((done, times), ("done", 1));
+    let Some(readings) = readings else { panic!("0.2 s without a reading") };
+    assert!(readings.count > 1 && readings.megahertz > 100.0 && readings.watts > 10.0, "{readings:?}");
+    Ok(())
+}
+
+/// What the first test compares with needs no rounding.
+#[test]
+fn numbers_of_the_definition_are_exact() {
+    assert_eq!(product(|sum, _| sum).len(), (SIZE.m * SIZE.n) as usize);
+    assert!(product(|sum, _| sum).iter().all(|sum| sum.abs() <= 256.0), "bf16 has them all");
+}

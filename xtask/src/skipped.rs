@@ -1,0 +1,69 @@
+//! Tests that need a GPU and found none: they pass, say so, and are counted here.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::PathBuf;
+
+use crate::cargo;
+use crate::error::Error;
+
+/// Names the file in which such tests write a line each.
+pub(crate) const VARIABLE: &str = "FALCHION_SKIPPED";
+
+/// The file of one run, empty at first.
+#[derive(Debug)]
+pub(crate) struct Skipped(PathBuf);
+
+impl Skipped {
+    /// Forgets an earlier run.
+    pub(crate) fn begin() -> Result<Self, Error> {
+        let path = cargo::target_directory()?.join("skipped.txt");
+        let emptied = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, ""));
+        match emptied {
+            Ok(()) => Ok(Self(path)),
+            Err(source) => Err(Error::CannotWrite { path, source }),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &OsStr {
+        self.0.as_os_str()
+    }
+
+    /// What there is to say at the end of the run.
+    pub(crate) fn report(&self) -> String {
+        summary(&fs::read_to_string(&self.0).unwrap_or_default())
+    }
+}
+
+fn summary(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    let names: String = lines.iter().map(|line| format!("\n{line}")).collect();
+    match lines.len() {
+        0 => "xtask: no test was skipped".to_owned(),
+        1 => format!("xtask: 1 test was skipped, which counts as passed above{names}"),
+        count => format!("xtask: {count} tests were skipped, which count as passed above{names}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn skipped_tests_are_counted() {
+        for (text, want) in [
+            ("", "xtask: no test was skipped"),
+            (
+                "skipped: a (no GPU)\n",
+                "xtask: 1 test was skipped, which counts as passed above\nskipped: a (no GPU)",
+            ),
+            (
+                "skipped: b (no GPU)\nskipped: a (no GPU)\n",
+                "xtask: 2 tests were skipped, which count as passed above\nskipped: a (no GPU)\nskipped: b (no GPU)",
+            ),
+        ] {
+            assert_eq!(summary(text), want);
+        }
+    }
+}
