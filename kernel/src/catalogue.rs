@@ -83,7 +83,10 @@ pub trait AnyGemm: Sync {
     fn tiles(&self, problem: GemmProblem) -> Tiles<u32>;
 
     /// The tiles of some products of one launch; see [`Gemm::tiles_of`].
-    fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32>;
+    ///
+    /// # Errors
+    /// Extents, groups or tiles that are more than a launch can have.
+    fn tiles_of(&self, products: &[GemmProblem]) -> Result<Tiles<u32>, LaunchError>;
 
     /// The columns that each tile of a launch multiplies; see [`Gemm::widths_of`].
     fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>>;
@@ -169,7 +172,7 @@ where
         Gemm::<C>::tiles(problem)
     }
 
-    fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32> {
+    fn tiles_of(&self, products: &[GemmProblem]) -> Result<Tiles<u32>, LaunchError> {
         Gemm::<C>::tiles_of(products)
     }
 

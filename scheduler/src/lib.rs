@@ -61,6 +61,16 @@ pub struct Tiles<I> {
     pub k: I,
 }
 
+impl Tiles<u32> {
+    /// Most output tiles that a launch numbers.
+    pub const MOST: u32 = i32::MAX as u32;
+
+    /// How many output tiles there are; `None` where they are more than [`MOST`](Self::MOST).
+    pub fn count(self) -> Option<u32> {
+        self.m.checked_mul(self.n).filter(|&all| all <= Self::MOST)
+    }
+}
+
 /// One piece of work: an output tile and the k-tiles `k_begin..k_end` that are summed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<I> {
@@ -128,7 +138,7 @@ pub trait TileScheduler: 'static {
     /// Its kernel parameters on the device, beside the extents.
     type Device<'f>: Copy;
 
-    /// How many workers to launch where `slots` can run at once.
+    /// How many workers to launch where `slots` can run at once; 0 where the tiles cannot be [counted](Tiles::count).
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32;
 
     /// The tiles that are divided.
@@ -142,7 +152,8 @@ pub trait TileScheduler: 'static {
     /// The values of its parameters.
     fn parameters(tiles: Tiles<u32>, workers: u32) -> Vec<Argument>;
 
-    /// The host model: what `worker` of `workers` computes, in order. Where workers [draw](TileScheduler::DRAWS), what
+    /// The host model: what `worker` of `workers` computes, in order; nothing where the tiles cannot be
+    /// [counted](Tiles::count). Where workers [draw](TileScheduler::DRAWS), what
     /// they would compute if all were equally fast.
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 

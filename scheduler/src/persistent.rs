@@ -36,11 +36,11 @@ impl<R: Raster> TileScheduler for Persistent<R> {
     }
 
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {
-        (tiles.m * tiles.n).min(slots.max(1))
+        tiles.count().unwrap_or(0).min(slots.max(1))
     }
 
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        let all = tiles.m * tiles.n;
+        let all = tiles.count().unwrap_or(0);
         let step = workers.max(1) as usize;
         Box::new((worker..all).step_by(step).map(move |id| whole::<R, _>(id, tiles, 0)))
     }

@@ -255,9 +255,10 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
     type Device<'f> = Device<'f>;
 
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {
+        let Some(all) = tiles.count() else { return 0 };
         let slots = slots.max(1);
         let shares = Self::shares(tiles, slots);
-        (tiles.m * tiles.n).max(shares.units).min(slots)
+        all.max(shares.units).min(slots)
     }
 
     fn divided(tiles: Tiles<u32>, workers: u32) -> Divided {
@@ -282,6 +283,7 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
     }
 
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        let Some(all) = tiles.count() else { return Box::new(core::iter::empty()) };
         let shares = Self::shares(tiles, workers);
         let step = workers.max(1) as usize;
         let units = (worker..shares.units).step_by(step).flat_map(move |unit| {
@@ -296,7 +298,6 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
                 })
             })
         });
-        let all = tiles.m * tiles.n;
         let others = (shares.tiles.saturating_add(worker)..all).step_by(step);
         Box::new(units.chain(others.map(move |id| whole::<R, _>(id, tiles, 0))))
     }

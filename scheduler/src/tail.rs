@@ -101,7 +101,7 @@ impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileSchedu
 
     /// The host may know no more than how many tiles there are at most, and fewer may be divided where more are not.
     fn workers(tiles: Tiles<u32>, slots: u32) -> u32 {
-        let all = u64::from(tiles.m * tiles.n) * u64::from(Self::PARTS);
+        let all = u64::from(tiles.count().unwrap_or(0)) * u64::from(Self::PARTS);
         u32::try_from(all).unwrap_or(u32::MAX).min(slots.max(1))
     }
 
@@ -113,6 +113,7 @@ impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileSchedu
     }
 
     fn work(tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        let tiles = tiles.count().map_or(Tiles { m: 0, n: 0, ..tiles }, |_| tiles);
         let numbers = Self::numbers(tiles, workers);
         let ids = (worker..Self::count(numbers)).step_by(workers.max(1) as usize);
         Box::new(ids.map(move |id| Self::piece(id, numbers, tiles)))
