@@ -14,6 +14,7 @@
 
 pub mod fusions;
 pub mod instructions;
+mod named;
 pub mod product;
 pub mod records;
 mod repeat;
@@ -23,6 +24,7 @@ pub mod tables;
 pub mod tree;
 
 pub use fusions::{Fused, FusedGemm, Fusion, Ready, fused_catalogue, fusions};
+pub use named::Named;
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;
 pub use reference::{Format, HostMatrix, Order, Sums, bound, format, matrix, oracle};

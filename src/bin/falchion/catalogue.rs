@@ -3,12 +3,16 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{Plan, Producer};
+use collective::{Form, Plan, Producer};
 use cute_rs::atom::Major;
-use falchion::verify::{FusedGemm, fused_catalogue};
-use kernel::{AnyGemm, GemmProblem, Machine, Program, Ranked, Refused, Request, Selection};
+use falchion::verify::Named;
+use kernel::{
+    AnyGemm, Call, GemmProblem, Machine, MatrixRef, Ranked, Refused, Request, Selection, UnknownConfig,
+    WorkspaceRef,
+};
 
-use crate::Failure;
+use crate::output::{out, shortened};
+use crate::{Failure, files};
 
 /// Print every number that follows from a configuration, or rank the kernels for a shape.
 ///
@@ -65,7 +69,7 @@ fn direction(major: Major, other: &'static str) -> &'static str {
 }
 
 pub(crate) fn configs() -> Result<(), Failure> {
-    Failure::unless_read(list(&mut io::stdout().lock()))
+    Ok(list(&mut out())?)
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
@@ -74,70 +78,105 @@ fn list(out: &mut impl Write) -> io::Result<()> {
         "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
-    let plain =
-        kernel::catalogue().into_iter().chain(kernel::several()).map(|entry| Listed::of(entry.as_ref()));
-    for Listed { name, element, plan, schedule } in
-        plain.chain(fused_catalogue().iter().map(Listed::of_fused))
-    {
+    for kernel in Named::all() {
+        let plan = kernel.plan();
         writeln!(
             out,
-            "{name:36} {element:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {schedule}",
+            "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
+            kernel.name(),
+            kernel.element(),
             direction(plan.majors()[0], "M"),
             direction(plan.majors()[1], "N"),
             tile(&plan),
             plan.stages,
             plan.shared_bytes,
             plan.threads,
+            kernel.schedule(),
         )?;
     }
     out.flush()
 }
 
-/// What is said of a kernel.
-struct Listed {
-    name: String,
-    element: &'static str,
-    plan: Plan,
-    schedule: String,
+/// The kernel of a name, of those that `falchion configs` lists.
+pub(crate) fn find(name: &str) -> Result<Named, Failure> {
+    Ok(Named::find(name).map_err(|unknown| UnknownConfig { name: shortened(name), ..unknown })?)
 }
 
-impl Listed {
-    fn of(entry: &dyn AnyGemm) -> Self {
-        let (name, element) = (entry.name().to_owned(), entry.element());
-        Self { name, element, plan: entry.plan(), schedule: entry.schedule() }
-    }
-
-    fn of_fused(kernel: &FusedGemm) -> Self {
-        let FusedGemm { element, plan, schedule, .. } = *kernel;
-        Self { name: kernel.name(), element, plan, schedule: schedule() }
+/// The kernel of a name for a command that has no arguments for a fused epilogue: `instead` says what it can do with the name
+/// of the same kernel without it, and with that of the epilogue.
+pub(crate) fn plain(
+    name: &str,
+    instead: impl FnOnce(&str, &str) -> String,
+) -> Result<Box<dyn AnyGemm>, Failure> {
+    match find(name)? {
+        Named::Plain(entry) => Ok(entry),
+        Named::Fused(kernel) => Err(Failure::usage(format!(
+            "kernel {name} has the fused epilogue {}: {}",
+            kernel.fusion,
+            instead(&kernel.plain_name(), kernel.fusion)
+        ))),
     }
 }
 
-/// The kernel of a name, with a fused epilogue or without.
-fn find(name: &str) -> Result<(Listed, Program), Failure> {
-    if let Some(kernel) = fused_catalogue().iter().find(|kernel| kernel.name() == name) {
-        return Ok((Listed::of_fused(kernel), kernel.program()?));
+/// Fails for a kernel that is not of the element type that was asked for.
+pub(crate) fn of_type(name: &str, element: &str, dtype: &str) -> Result<(), Failure> {
+    if element == dtype {
+        return Ok(());
     }
-    let mut entry = kernel::find(name);
-    if let Err(unknown) = &mut entry {
-        unknown.known.extend(fused_catalogue().iter().map(FusedGemm::name));
+    Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
+}
+
+/// Fails for a kernel of several products of which a launch of one product tells too little.
+pub(crate) fn one_product(entry: &dyn AnyGemm) -> Result<(), Failure> {
+    let form = entry.form();
+    let (of, flag) = match form {
+        // One product is a batch of one.
+        Form::Single | Form::Batched => return Ok(()),
+        Form::Ragged => ("groups of rows", "--rows"),
+        Form::Grouped => ("products of any shapes", "--group"),
+    };
+    Err(Failure::usage(format!(
+        "kernel {} is {form:?}, for {of}: run it with `falchion gemm {flag}`",
+        entry.name()
+    )))
+}
+
+/// A call with matrices whose rows begin at multiples of 16 B, if they have to.
+pub(crate) fn legal(entry: &dyn AnyGemm, problem: GemmProblem) -> Call {
+    let plan = entry.plan();
+    let elements = 128 / plan.mainloop.types.element_bits();
+    // Nothing is read: the addresses only have to be legal.
+    let matrix = |contiguous: u32| {
+        let pitch = u64::from(contiguous).next_multiple_of(elements.into());
+        MatrixRef { address: 1 << 20, pitch }
+    };
+    let GemmProblem { m, n, k } = problem;
+    let contiguous = |major, mn| if major == Major::K { k } else { mn };
+    let [a, b] = plan.majors();
+    Call {
+        problem,
+        a: matrix(contiguous(a, m)),
+        b: matrix(contiguous(b, n)),
+        c: None,
+        d: matrix(n),
+        alpha: 1.0,
+        beta: 0.0,
+        workspace: Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX }),
     }
-    let entry = entry?;
-    Ok((Listed::of(entry.as_ref()), entry.program()?))
 }
 
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let out = &mut io::stdout().lock();
+        let out = &mut out();
         if let (Some(m), Some(n), Some(k)) = (self.m, self.n, self.k) {
             let majors = majors(&self.layout);
             let request = Request::packed(&self.dtype, majors, GemmProblem { m, n, k });
             let selection = kernel::select(&request, &Machine::h200());
             first(&selection)?;
-            return Failure::unless_read(ranking(out, &request, &self.layout, &selection));
+            return Ok(ranking(out, &request, &self.layout, &selection)?);
         }
-        let (listed, program) = find(self.name.as_deref().unwrap_or_default())?;
-        Failure::unless_read(explain(out, &listed, program.name()))
+        let kernel = find(self.name.as_deref().unwrap_or_default())?;
+        Ok(explain(out, &kernel, kernel.program()?.name())?)
     }
 }
 
@@ -184,12 +223,12 @@ fn ranking(
     out.flush()
 }
 
-fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<()> {
-    let Listed { name, element, plan, schedule } = listed;
+fn explain(out: &mut impl Write, kernel: &Named, program: &str) -> io::Result<()> {
+    let plan = kernel.plan();
     let stage = plan.stage;
-    writeln!(out, "{name} ({program})")?;
+    writeln!(out, "{} ({program})", kernel.name())?;
     let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
-    row("element type", (*element).to_owned(), "of A, B, C and D; accumulators are f32")?;
+    row("element type", kernel.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
     row(
         "contiguous directions",
         format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
@@ -202,7 +241,7 @@ fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<(
             "D's transpose is computed: below, M and A are the call's N and B",
         )?;
     }
-    row("tile", tile(plan), "M x N x K elements a CTA computes at a time")?;
+    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
     let [m, n] = plan.mainloop.cluster;
     row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
     row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup")?;
@@ -226,7 +265,7 @@ fn explain(out: &mut impl Write, listed: &Listed, program: &str) -> io::Result<(
     row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
     row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
-    writeln!(out, "tiles are dealt to {schedule}")?;
+    writeln!(out, "tiles are dealt to {}", kernel.schedule())?;
     out.flush()
 }
 
@@ -241,14 +280,14 @@ fn swizzle(bytes: u32) -> &'static str {
 
 impl EmitArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let (_, program) = find(&self.name)?;
+        let kernel = find(&self.name)?;
+        if let Some(path) = &self.output {
+            files::writable(path)?;
+        }
+        let program = kernel.program()?;
         match &self.output {
-            None => {
-                let mut out = io::stdout().lock();
-                Failure::unless_read(out.write_all(program.text().as_bytes()).and_then(|()| out.flush()))
-            }
-            Some(path) => std::fs::write(path, program.text())
-                .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display()))),
+            None => Ok(out().write_all(program.text().as_bytes())?),
+            Some(path) => files::write_text(path, program.text()),
         }
     }
 }

@@ -14,11 +14,12 @@ use kernel::{Emulator, Engine, Gpu};
 use rayon::prelude::*;
 
 use crate::Failure;
+use crate::output::{out, shortened};
 
 /// Run the embedded case tables and close with `N passed, N failed, N skipped`.
 ///
-/// A case is skipped where its engine is not there. In the emulator `quick` takes about half a minute
-/// on two cores, `full` about three minutes.
+/// A case is skipped where its engine is not there. In the emulator, `full` takes some ten times as long as `quick`, which
+/// takes minutes of CPU.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
                         falchion verify --filter special-values")]
@@ -44,7 +45,7 @@ pub(crate) struct VerifyArgs {
     replay: Option<PathBuf>,
     /// In the emulator, run each case under every fixed schedule of warps and asynchronous work, and under this
     /// many random ones; a failure names the schedule and seed that repeat it.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
     /// In the emulator, sum the products of the tables' kernels as the hardware does, at some three times the cost, and
     /// with `--engine all` hold a GPU's results to the emulator's, bit for bit.
@@ -94,7 +95,7 @@ impl VerifyArgs {
             return Err(Failure::usage("--json, --record and --replay need --suite instructions"));
         }
         if self.suite == "fusions" {
-            let (mut count, mut out) = (Count::default(), io::stdout().lock());
+            let (mut count, mut out) = (Count::default(), out());
             self.fusions(&mut count, &mut out)?;
             return count.close(&mut out);
         }
@@ -103,7 +104,7 @@ impl VerifyArgs {
         if cases.is_empty() {
             return Err(Failure::usage(format!(
                 "--suite is `{}`, one of quick, full, all, fusions and instructions was needed",
-                self.suite
+                shortened(&self.suite)
             )));
         }
         let shares: Vec<_> = cases
@@ -112,7 +113,7 @@ impl VerifyArgs {
             .filter(|share| share.case.name.contains(&self.filter) || share.kernel.contains(&self.filter))
             .collect();
         if shares.is_empty() {
-            let Self { suite, filter, .. } = self;
+            let (suite, filter) = (&self.suite, shortened(&self.filter));
             return Err(Failure::usage(format!(
                 "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
             )));
@@ -132,7 +133,7 @@ impl VerifyArgs {
         };
         let emulate = matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none();
         let mut count = Count::default();
-        let mut out = io::stdout().lock();
+        let mut out = out();
         let mut emulated: Vec<Verdict> = Vec::new();
         if emulate {
             writeln!(out, "engine: {} ({why})", Emulator::new().describe())?;

@@ -14,6 +14,7 @@ mod report;
 pub(crate) mod suites;
 
 use std::cell::Cell;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,7 +30,8 @@ use report::{Figure, Record};
 use suites::Suite;
 
 use crate::engine::Progress;
-use crate::{Failure, catalogue, files};
+use crate::output::out;
+use crate::{Failure, catalogue, files, memory};
 
 /// Time our kernels beside cuBLASLt and the ceiling, on the GPU.
 #[derive(clap::Args, Debug)]
@@ -51,13 +53,13 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
     /// Shapes of your own, in place of --m --n --k.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, conflicts_with_all = ["m", "n", "k"])]
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, allow_hyphen_values = true, conflicts_with_all = ["m", "n", "k"])]
     shape: Vec<GemmProblem>,
     /// A list of shapes.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
     /// Experts of your own, so many rows each, with weights of N x K each: what --suite grouped measures.
-    #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "shape", "suite"])]
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"])]
     rows: Option<Vec<u32>>,
     /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
     #[arg(long, value_name = "NAME")]
@@ -153,6 +155,12 @@ impl BenchArgs {
             None if !self.shape.is_empty() => self.shape.clone(),
             None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
         };
+        if self.rows.is_none() {
+            shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
+        }
+        if self.epilogue.is_some() {
+            shapes.iter().try_for_each(|&shape| memory::fused(shape))?;
+        }
         let data = arena::random(&self.dtype)?;
         if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
             return self.grouped(&data);
@@ -162,7 +170,7 @@ impl BenchArgs {
         }
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
-        println!("{}", gpu.describe());
+        writeln!(out(), "{}", gpu.describe())?;
         if self.launch {
             let mut record = self.record(&gpu, None)?;
             record.launches = launch::measure(&mut gpu, &data, &self.dtype, &self.layout)?;
@@ -170,7 +178,7 @@ impl BenchArgs {
         }
         // The selection chooses among our kernels, so nothing else is timed for it.
         let alone = self.suite == Some(Suite::Selection);
-        let peer = if alone { None } else { peer(&gpu) };
+        let peer = if alone { None } else { peer(&gpu)? };
         let ours = kernels.into_iter().map(|entry| {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
@@ -185,7 +193,7 @@ impl BenchArgs {
             record.layout = catalogue::layout(first.entry.as_ref());
         }
         let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
-        let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
+        let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
         let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
         let outcome = bench.all(&shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
@@ -193,7 +201,7 @@ impl BenchArgs {
         }
         outcome?;
         for &state in &bench.protocol.states {
-            report::print_means(&record.figures, state);
+            report::print_means(&record.figures, state)?;
         }
         self.write(&record)?;
         bench.close()
@@ -213,8 +221,8 @@ impl BenchArgs {
         };
         let kernels = grouped::kernels(&self.config, &self.dtype)?;
         let mut gpu = Gpu::new(0)?;
-        println!("{}", gpu.describe());
-        let peer = peer(&gpu);
+        writeln!(out(), "{}", gpu.describe())?;
+        let peer = peer(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref())?;
         let timed = grouped::Timed {
             peer: peer.as_ref(),
@@ -229,8 +237,8 @@ impl BenchArgs {
     /// Kernels with a fused epilogue.
     fn fused(&self, name: &str, data: &[u8], shapes: &[GemmProblem]) -> Result<(), Failure> {
         let mut gpu = Gpu::new(0)?;
-        println!("{}", gpu.describe());
-        let peer = peer(&gpu);
+        writeln!(out(), "{}", gpu.describe())?;
+        let peer = peer(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref())?;
         let protocol = self.protocol(false);
         let mut bench =
@@ -267,12 +275,11 @@ impl BenchArgs {
 
     fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<Box<dyn AnyGemm>>, Choice), Failure> {
         let kernel = |name: &String| {
-            let entry = kernel::find(name)?;
-            let (element, dtype) = (entry.element(), &self.dtype);
-            if element == dtype {
-                return Ok(entry);
-            }
-            Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
+            let instead =
+                |_: &str, fusion: &str| format!("time it with --epilogue {fusion}, beside its like without");
+            let entry = catalogue::plain(name, instead)?;
+            catalogue::of_type(name, entry.element(), &self.dtype)?;
+            Ok(entry)
         };
         if !self.config.is_empty() {
             let named: Result<Vec<_>, Failure> = self.config.iter().map(kernel).collect();
@@ -295,38 +302,40 @@ impl BenchArgs {
     }
 
     fn write(&self, record: &Record) -> Result<(), Failure> {
-        let write = |path: &PathBuf, text: String| {
-            std::fs::write(path, text)
-                .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display())))
-        };
         if let Some(path) = &self.json {
-            write(path, record.json()?)?;
+            files::write_text(path, &record.json()?)?;
         }
         if let Some(path) = &self.csv {
-            write(path, record.csv())?;
+            files::write_text(path, &record.csv())?;
         }
         if let Some(path) = &self.plot {
-            write(path, plot::svg(record))?;
+            files::write_text(path, &plot::svg(record))?;
         }
         Ok(())
     }
 }
 
-fn peer(gpu: &Gpu) -> Option<CublasLt> {
+fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
     match CublasLt::new(gpu) {
         Ok(peer) => {
-            println!("cuBLASLt {}", peer.version());
-            Some(peer)
+            writeln!(out(), "cuBLASLt {}", peer.version())?;
+            Ok(Some(peer))
         }
         Err(error) => {
-            println!("without cuBLASLt: {error}");
-            None
+            writeln!(out(), "without cuBLASLt: {error}")?;
+            Ok(None)
         }
     }
 }
 
-fn monitor(gpu: &Gpu) -> Option<Monitor> {
-    Monitor::new(gpu).map_err(|error| println!("without clock and power: {error}")).ok()
+fn monitor(gpu: &Gpu) -> io::Result<Option<Monitor>> {
+    match Monitor::new(gpu) {
+        Ok(monitor) => Ok(Some(monitor)),
+        Err(error) => {
+            writeln!(out(), "without clock and power: {error}")?;
+            Ok(None)
+        }
+    }
 }
 
 impl Bench {
@@ -358,12 +367,12 @@ impl Bench {
         };
         let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
-        progress.aside(|| println!("\n{m} x {n} x {k} {}", self.dtype));
+        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.dtype))?;
         for (name, reason) in refused {
-            progress.aside(|| println!("           {name} is left out: {reason}"));
+            progress.aside(|| writeln!(out(), "           {name} is left out: {reason}"))?;
         }
         if !candidates.iter().any(|candidate| candidate.slots.is_some()) {
-            progress.aside(|| println!("           none of the kernels takes this shape"));
+            progress.aside(|| writeln!(out(), "           none of the kernels takes this shape"))?;
             return Ok(());
         }
         let whole = candidates.len() * self.protocol.turns.max(1) * self.protocol.states.len();
@@ -381,7 +390,7 @@ impl Bench {
                     .zip(&turns)
                     .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns)),
             );
-            progress.aside(|| report::table(state, &figures[first..]));
+            progress.aside(|| report::table(state, &figures[first..]))?;
         }
         Ok(())
     }
