@@ -179,6 +179,16 @@ pub enum LaunchError {
         /// The limit.
         most: u32,
     },
+    /// A band of the scheduler's order has more tiles than are counted.
+    #[error(
+        "a band of the schedule is {band} x {tiles} tiles, at most 2^32 - 1 are counted: take a larger tile or a narrower band"
+    )]
+    Band {
+        /// Tiles across it.
+        band: u32,
+        /// Tiles along it.
+        tiles: u32,
+    },
     /// More CTAs than a grid has.
     #[error(
         "the launch has {ctas} CTAs, a grid has at most {most}: take a larger tile, or a scheduler of persistent CTAs"

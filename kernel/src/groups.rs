@@ -246,9 +246,13 @@ impl<C: GemmConfig> Gemm<C> {
     fn numbered([m, n]: [u128; 2], k: u32) -> Result<Tiles<u32>, LaunchError> {
         let most = if Self::PLAN.balanced() { MOST_TILES - 1 } else { Tiles::MOST };
         let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
-        match (u32::try_from(m), u32::try_from(n)) {
-            (Ok(m), Ok(n)) if fits => Ok(Tiles { m, n, k }),
-            _ => Err(LaunchError::TooManyTiles { m, n, most }),
+        let (Ok(rows), Ok(columns), true) = (u32::try_from(m), u32::try_from(n), fits) else {
+            return Err(LaunchError::TooManyTiles { m, n, most });
+        };
+        let (band, along) = (C::Scheduler::BAND, if C::Scheduler::ROWS_LAST { columns } else { rows });
+        match band.checked_mul(along) {
+            Some(_) => Ok(Tiles { m: rows, n: columns, k }),
+            None => Err(LaunchError::Band { band, tiles: along }),
         }
     }
 

@@ -3,8 +3,8 @@
 use collective::{Cluster, Cooperative, Form, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use half::bf16;
 use kernel::{BatchedCall, Call, Composed, Gemm, GemmProblem, LaunchError, MatrixRef, Strides, find};
-use scheduler::{AlongM, OneTile, Persistent, StreamK, TileScheduler, Tiles};
-use typenum::{U1, U2, U64};
+use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, StreamK, TileScheduler, Tiles};
+use typenum::{U1, U2, U8, U32, U64, U128};
 
 /// A cluster of four CTAs for each tile of the output.
 type Four = Composed<
@@ -68,6 +68,47 @@ fn tiles_of_many_products() {
     ] {
         let kernel = find(kernel).expect("a name");
         assert_eq!(kernel.tiles_of(&products), want, "{why}");
+    }
+}
+
+/// Tiles of 8 columns in bands of 32 tiles.
+type Bands<R> = Composed<
+    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U8, U64>, Cooperative<U1>>,
+    LinearCombination<bf16>,
+    Persistent<R>,
+>;
+
+/// The tiles of a band are counted in 32 bits, those of a launch in 31.
+#[test]
+fn bands_are_counted_in_32_bits() {
+    let wide = GemmProblem { m: 8, n: (1 << 31) - 8, k: 8 };
+    let high = GemmProblem { m: (1 << 31) - 8, n: 8, k: 8 };
+    let error = |band, tiles| Some(LaunchError::Band { band, tiles });
+    let launch = |launched: Result<_, LaunchError>| launched.map(|_: Option<kernel::Launch>| ()).err();
+    for (why, seen, want) in [
+        (
+            "bands along N",
+            launch(Gemm::<Bands<Grouped<AlongM, U32>>>::launch(&packed(wide), 132)),
+            error(32, (1 << 28) - 1),
+        ),
+        (
+            "many tiles across them",
+            launch(Gemm::<Bands<Grouped<AlongM, U32>>>::launch(&packed(high), 132)),
+            None,
+        ),
+        (
+            "a curve's",
+            launch(Gemm::<Bands<Hilbert<U32>>>::launch(&packed(wide), 132)),
+            error(32, (1 << 28) - 1),
+        ),
+        ("no bands", launch(Gemm::<Bands<AlongM>>::launch(&packed(wide), 132)), None),
+        (
+            "bands along M",
+            launch(Gemm::<Bands<Grouped<AlongN, U128>>>::launch(&packed(high), 132)),
+            error(128, 1 << 25),
+        ),
+    ] {
+        assert_eq!(seen, want, "{why}");
     }
 }
 

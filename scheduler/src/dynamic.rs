@@ -35,6 +35,7 @@ pub struct Dynamic<R>(PhantomData<R>);
 impl<R: Raster> TileScheduler for Dynamic<R> {
     const DRAWS: bool = true;
     const ROWS_LAST: bool = R::ROWS_LAST;
+    const BAND: u32 = R::BAND;
     const TILES_ON_DEVICE: bool = true;
 
     fn name() -> String {

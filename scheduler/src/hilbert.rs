@@ -26,6 +26,7 @@ impl<S: Unsigned + 'static> Raster for Hilbert<S> {
     }
 
     const ROWS_LAST: bool = true;
+    const BAND: u32 = side(S::U32);
 
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         let side = const { side(S::U32) };

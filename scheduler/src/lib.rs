@@ -131,6 +131,9 @@ pub trait TileScheduler: 'static {
     /// Whether M is the direction whose end is reached last: see [`Raster::ROWS_LAST`].
     const ROWS_LAST: bool = true;
 
+    /// Tiles across a band of the order: see [`Raster::BAND`].
+    const BAND: u32 = 1;
+
     /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
     /// be any number of workers.
     const TILES_ON_DEVICE: bool = false;

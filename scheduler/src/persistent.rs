@@ -25,6 +25,7 @@ impl<R: Raster> TileScheduler for Persistent<R> {
     }
 
     const ROWS_LAST: bool = R::ROWS_LAST;
+    const BAND: u32 = R::BAND;
     const TILES_ON_DEVICE: bool = true;
 
     type Device<'f> = ();

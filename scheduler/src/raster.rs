@@ -17,6 +17,10 @@ pub trait Raster: 'static {
     /// Whether M is the direction whose end is reached last: where rows of tiles are added, the others keep their places.
     const ROWS_LAST: bool;
 
+    /// Tiles across a band: those of a band along the other direction, [`ROWS_LAST`](Raster::ROWS_LAST) along N, are counted
+    /// in 32 bits.
+    const BAND: u32 = 1;
+
     /// The tile `(m, n)` that comes `id`-th.
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I);
 }
@@ -89,6 +93,7 @@ impl<G: Unsigned + 'static> Raster for Grouped<AlongM, G> {
     }
 
     const ROWS_LAST: bool = true;
+    const BAND: u32 = nonzero(G::U32);
 
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         band(id, tiles.m, tiles.n, const { nonzero(G::U32) })
@@ -105,6 +110,7 @@ impl<G: Unsigned + 'static> Raster for Grouped<AlongN, G> {
     }
 
     const ROWS_LAST: bool = false;
+    const BAND: u32 = nonzero(G::U32);
 
     fn tile<I: Index>(id: I, tiles: Tiles<I>) -> (I, I) {
         let (n, m) = band(id, tiles.n, tiles.m, const { nonzero(G::U32) });

@@ -21,6 +21,7 @@ impl<R: Raster> TileScheduler for OneTile<R> {
     }
 
     const ROWS_LAST: bool = R::ROWS_LAST;
+    const BAND: u32 = R::BAND;
 
     type Device<'f> = ();
 

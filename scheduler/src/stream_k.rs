@@ -251,6 +251,7 @@ impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileSchedule
     };
 
     const ROWS_LAST: bool = R::ROWS_LAST;
+    const BAND: u32 = R::BAND;
 
     type Device<'f> = Device<'f>;
 

@@ -76,6 +76,7 @@ impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileSchedu
     const REDUCTION: Option<ReductionKind> = Some(ReductionKind::Ordered);
     const DRAWS: bool = true;
     const ROWS_LAST: bool = R::ROWS_LAST;
+    const BAND: u32 = R::BAND;
     const TILES_ON_DEVICE: bool = true;
 
     fn name() -> String {
