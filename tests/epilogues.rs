@@ -19,7 +19,7 @@ fn biased(bias: u64, len: u32) -> <Biased as Node>::Arguments {
     ((), (((), (0.5, ())), RowArgument { address: bias, len }))
 }
 
-fn with_bias<S: Store<bf16>>(problem: GemmProblem, shift: u32) {
+fn with_bias<S: Store>(problem: GemmProblem, shift: u32) {
     let mut engine = Emulator::new();
     let mut bench = Bench::new(&mut engine, 3);
     let bias = bench.random(Format::Bf16, problem.n, shift).expect("memory");

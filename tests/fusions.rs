@@ -38,7 +38,7 @@ fn every_kernel_computes_its_tree() {
 #[test]
 fn kernels_wait_before_they_touch_memory() {
     let checked = failures(|kernel| {
-        let program = kernel.program().map_err(|error| error.to_string())?;
+        let program = kernel.gemm.program().map_err(|error| error.to_string())?;
         waits::fault(&program).map_or(Ok(()), Err)
     });
     assert_eq!(checked, [""; 0]);

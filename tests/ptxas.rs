@@ -51,7 +51,7 @@ fn fused_kernels_assemble_without_spills_or_serialization() {
     assert!(catalogue.len() >= 90);
     let failures: Vec<String> = catalogue
         .into_par_iter()
-        .filter_map(|kernel| refused(&kernel.name(), &kernel.program().expect("a legal program")))
+        .filter_map(|kernel| refused(&kernel.name(), &kernel.gemm.program().expect("a legal program")))
         .collect();
     assert_eq!(failures, [""; 0]);
 }
@@ -66,7 +66,7 @@ fn functions_in_large_tiles_assemble_without_spills() {
     use falchion::prelude::*;
     use rayon::prelude::*;
     type Program = fn() -> kernel::Program;
-    fn with<S: collective::Store<bf16>, X: Node>() -> kernel::Program {
+    fn with<S: collective::Store, X: Node>() -> kernel::Program {
         type Long<S, X> = Composed<
             TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
             TreeEpilogue<bf16, S, X>,
@@ -98,7 +98,7 @@ fn functions_in_large_tiles_assemble_without_spills() {
 }
 
 /// A tree of a family in a 128 x 256 tile, as the assembler sees it.
-fn random_tree<F: random::Family, S: collective::Store<half::bf16>>(case: u64) -> Option<String> {
+fn random_tree<F: random::Family, S: collective::Store>(case: u64) -> Option<String> {
     use falchion::prelude::*;
     type Long<S, X> = Composed<
         TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,

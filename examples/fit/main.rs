@@ -138,7 +138,7 @@ impl Records {
         for Case { request, times } in &self.cases {
             let best = times.iter().map(|&(_, time)| time).fold(f64::INFINITY, f64::min);
             let predict = |&(kernel, _): &(usize, f64)| {
-                machine.predict(self.kernels[kernel].as_ref(), &request.call).microseconds
+                machine.predict(&self.kernels[kernel], &request.call).microseconds
             };
             let predicted: Vec<f64> = times.iter().map(predict).collect();
             let least = predicted.iter().copied().fold(f64::INFINITY, f64::min);

@@ -162,18 +162,54 @@ pub enum LaunchError {
     Extent {
         /// M, N or K.
         name: &'static str,
-        /// Its value in elements.
-        extent: u32,
+        /// Its value in elements; of groups of rows, of all of them.
+        extent: u64,
         /// The limit.
         limit: u32,
     },
     /// The output has more tiles than a launch can number.
-    #[error("the output has {m} x {n} tiles, a launch numbers at most 2^31 - 1: take a larger tile")]
+    #[error(
+        "there are {m} x {n} tiles, a launch of this kernel numbers at most {most}: take a larger tile, or launch in parts"
+    )]
     TooManyTiles {
-        /// Tiles along M.
-        m: u32,
-        /// Tiles along N.
-        n: u32,
+        /// Tiles along M, of all products.
+        m: u128,
+        /// Tiles along N, of all products.
+        n: u128,
+        /// The limit.
+        most: u32,
+    },
+    /// A band of the scheduler's order has more tiles than are counted.
+    #[error(
+        "a band of the schedule is {band} x {tiles} tiles, at most 2^32 - 1 are counted: take a larger tile or a narrower band"
+    )]
+    Band {
+        /// Tiles across it.
+        band: u32,
+        /// Tiles along it.
+        tiles: u32,
+    },
+    /// More CTAs than a grid has.
+    #[error(
+        "the launch has {ctas} CTAs, a grid has at most {most}: take a larger tile, or a scheduler of persistent CTAs"
+    )]
+    Grid {
+        /// CTAs of all clusters.
+        ctas: u64,
+        /// The limit.
+        most: u32,
+    },
+    /// A matrix that ends where there are no addresses.
+    #[error(
+        "{name} begins at {address:#x} and takes {bytes} B, which ends beyond the last address, 2^64 - 1"
+    )]
+    End {
+        /// Which matrix, or which matrices of a batch.
+        name: &'static str,
+        /// Its device address.
+        address: u64,
+        /// Bytes from there to the end of its last row.
+        bytes: u128,
     },
     /// The epilogue looks at whole rows, and the output is wider than a tile.
     #[error("N is {n}, at most tile N = {tile_n} was needed: the epilogue looks at whole rows")]
@@ -229,7 +265,7 @@ pub enum LaunchError {
         /// Which matrix.
         name: &'static str,
         /// Its leading dimension in bytes.
-        bytes: u64,
+        bytes: u128,
         /// Bytes it must be a multiple of.
         alignment: u64,
     },
@@ -268,7 +304,7 @@ pub enum LaunchError {
         /// Which matrix.
         name: &'static str,
         /// From the first element of one to that of the next, in bytes.
-        bytes: u64,
+        bytes: u128,
         /// Bytes it must be a multiple of.
         alignment: u64,
     },

@@ -10,8 +10,11 @@ use crate::gemm::AnyGemm;
 use crate::order::{MOST_TILES, widths};
 use crate::problem::{
     Call, Checked, EXTENT_LIMIT, GemmProblem, Launch, Matrices, MatrixRef, OutputRule, WORKSPACE_ALIGNMENT,
-    WorkspaceRef,
+    WorkspaceRef, within,
 };
+
+/// Most CTAs of a grid along x.
+const MOST_CTAS: u32 = i32::MAX as u32;
 
 /// Elements from each matrix of a batch to the next; 0 where all products have the same one, which D's never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,14 +138,17 @@ impl Several {
         // Where nothing is multiplied, nothing is read.
         let operand = |name, matrix: Matrix, count, stride| match a.k {
             0 => Ok(matrix),
-            _ => Ok::<_, LaunchError>(Matrix { batch: rule(name).check(count, stride)?, ..matrix }),
+            _ => {
+                let batch = rule(name).check(count, stride, matrix.address)?;
+                Ok::<_, LaunchError>(Matrix { batch, ..matrix })
+            }
         };
         match *self {
             Self::One => Ok(Checked { a, b, d }),
             Self::Batch { count, strides } => {
                 let rule =
                     Distance { name: "D", bytes: u64::from(output.bits / 8), alignment: output.alignment };
-                let batch = rule.check(count, strides.d)?;
+                let batch = rule.check(count, strides.d, d.address)?;
                 let d = Output { batch, ..d };
                 if !apart(d) {
                     return Err(LaunchError::Overlap { stride: strides.d, m: d.m, n: d.n, pitch: d.pitch });
@@ -194,11 +200,14 @@ struct Distance {
 }
 
 impl Distance {
-    fn check(&self, count: u32, stride: u64) -> Result<Batch, LaunchError> {
+    fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
         let Self { name, bytes, alignment } = *self;
-        let stride_bytes = stride.saturating_mul(bytes);
-        if count > 1 && (!stride_bytes.is_multiple_of(alignment) || stride_bytes >= 1 << 40) {
+        let stride_bytes = u128::from(stride) * u128::from(bytes);
+        if count > 1 && (!stride_bytes.is_multiple_of(alignment.into()) || stride_bytes >= 1 << 40) {
             return Err(LaunchError::Distance { name, bytes: stride_bytes, alignment });
+        }
+        if count > 1 {
+            within(name, address, u128::from(count - 1) * stride_bytes + u128::from(bytes))?;
         }
         Ok(Batch { count, stride: if count > 1 { stride } else { 0 } })
     }
@@ -215,47 +224,70 @@ fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> 
 }
 
 impl AnyGemm {
-    /// The tiles of all products as the scheduler numbers them, or the most that there may be; `None` if a launch cannot
-    /// number them.
-    fn all_tiles(&self, problem: GemmProblem, several: &Several) -> Option<Tiles<u32>> {
+    /// The tiles of all products as the scheduler numbers them, or the most that there may be.
+    fn all_tiles(&self, problem: GemmProblem, several: &Several) -> Result<Tiles<u32>, LaunchError> {
         let tiles = self.tiles(problem);
-        let [m, n] = [tiles.m, tiles.n].map(u64::from);
+        let [m, n] = [tiles.m, tiles.n].map(u128::from);
         let [m, n] = match *several {
             Several::One => [m, n],
-            Several::Batch { count, .. } if self.facts.rows_last => [m * u64::from(count), n],
-            Several::Batch { count, .. } => [m, n * u64::from(count)],
+            Several::Batch { count, .. } if self.facts.rows_last => [m * u128::from(count), n],
+            Several::Batch { count, .. } => [m, n * u128::from(count)],
             // Each group may begin inside of a tile that the one before has as well.
-            Several::Rows(Experts { count, .. }) if self.plan.swapped() => [m, n + u64::from(count)],
-            Several::Rows(Experts { count, .. }) => [m + u64::from(count), n],
+            Several::Rows(Experts { count, .. }) if self.plan.swapped() => [m, n + u128::from(count)],
+            Several::Rows(Experts { count, .. }) => [m + u128::from(count), n],
             // Nobody knows.
-            Several::Records { .. } => [i32::MAX as u64, 1],
+            Several::Records { .. } => [Tiles::MOST.into(), 1],
         };
-        let most = if self.plan.balanced() { MOST_TILES - 1 } else { i32::MAX as u32 };
-        let fits = u128::from(m) * u128::from(n) <= most.into();
-        fits.then_some(Tiles { m: m as u32, n: n as u32, ..tiles })
+        self.numbered([m, n], tiles.k)
+    }
+
+    /// So many tiles along M and N, and k-tiles, if a launch numbers them.
+    fn numbered(&self, [m, n]: [u128; 2], k: u32) -> Result<Tiles<u32>, LaunchError> {
+        let most = if self.plan.balanced() { MOST_TILES - 1 } else { Tiles::MOST };
+        let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
+        let (Ok(rows), Ok(columns), true) = (u32::try_from(m), u32::try_from(n), fits) else {
+            return Err(LaunchError::TooManyTiles { m, n, most });
+        };
+        let (band, along) = (self.facts.band, if self.facts.rows_last { columns } else { rows });
+        match band.checked_mul(along) {
+            Some(_) => Ok(Tiles { m: rows, n: columns, k }),
+            None => Err(LaunchError::Band { band, tiles: along }),
+        }
     }
 
     /// The tiles of some products of one launch, as the scheduler numbers them: for a kernel of groups of rows, products of one
     /// N and K; for one of a batch, of one shape. K-tiles are those of the longest sums.
-    pub fn tiles_of(&self, products: &[GemmProblem]) -> Tiles<u32> {
-        let each = || products.iter().map(|&problem| self.tiles(problem));
-        let first = each().next().unwrap_or(Tiles { m: 0, n: 0, k: 0 });
-        let [m, n] = [each().map(|tiles| tiles.m).sum(), each().map(|tiles| tiles.n).sum()];
+    ///
+    /// # Errors
+    /// Extents, groups or tiles that are more than a launch can have.
+    pub fn tiles_of(&self, products: &[GemmProblem]) -> Result<Tiles<u32>, LaunchError> {
         let plan = &self.plan;
-        match plan.form {
-            Form::Single => first,
-            Form::Batched if self.facts.rows_last => Tiles { m, ..first },
-            Form::Batched => Tiles { n, ..first },
-            Form::Ragged if plan.balanced() => {
-                Tiles { m: each().map(|tiles| tiles.m * tiles.n).sum(), n: 1, ..first }
-            }
-            Form::Ragged if plan.swapped() => Tiles { n, ..first },
-            Form::Ragged => Tiles { m, ..first },
-            Form::Grouped => {
-                let k = each().map(|tiles| tiles.k).max().unwrap_or(0);
-                Tiles { m: each().map(|tiles| tiles.m * tiles.n).sum(), n: 1, k }
-            }
+        products.iter().try_for_each(GemmProblem::limited)?;
+        let groups = u32::try_from(products.len()).unwrap_or(u32::MAX);
+        if matches!(plan.form, Form::Ragged | Form::Grouped) && groups > Form::MOST_GROUPS {
+            return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
         }
+        let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
+        if plan.form == Form::Ragged && rows >= EXTENT_LIMIT.into() {
+            return Err(LaunchError::Extent { name: "M", extent: rows, limit: EXTENT_LIMIT });
+        }
+        let each = || products.iter().map(|&problem| self.tiles(problem));
+        let sum = |part: &dyn Fn(Tiles<u32>) -> u128| each().map(part).sum::<u128>();
+        let first = each().next().unwrap_or(Tiles { m: 0, n: 0, k: 0 });
+        let [of_m, of_n] = [first.m, first.n].map(u128::from);
+        let [m, n] = [sum(&|tiles| tiles.m.into()), sum(&|tiles| tiles.n.into())];
+        let all = sum(&|tiles| u128::from(tiles.m) * u128::from(tiles.n));
+        let longest = each().map(|tiles| tiles.k).max().unwrap_or(0);
+        let (tiles, k) = match plan.form {
+            Form::Single => ([of_m, of_n], first.k),
+            Form::Batched if self.facts.rows_last => ([m, of_n], first.k),
+            Form::Batched => ([of_m, n], first.k),
+            Form::Ragged if plan.balanced() => ([all, 1], first.k),
+            Form::Ragged if plan.swapped() => ([of_m, n], first.k),
+            Form::Ragged => ([m, of_n], first.k),
+            Form::Grouped => ([all, 1], longest),
+        };
+        self.numbered(tiles, k)
     }
 
     /// The columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, by its number, where groups are cut into tiles of
@@ -313,10 +345,7 @@ impl AnyGemm {
         if plan.epilogue.needs.rows && problem.n > tile_n {
             return Err(LaunchError::WholeRows { n: problem.n, tile_n });
         }
-        let tiles = self.all_tiles(problem, &several).ok_or_else(|| {
-            let Tiles { m, n, .. } = self.tiles(problem);
-            LaunchError::TooManyTiles { m, n }
-        })?;
+        let tiles = self.all_tiles(problem, &several)?;
         let seen = self.seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
         let mut arguments = self.mainloop.arguments(plan, a, b);
@@ -330,8 +359,13 @@ impl AnyGemm {
         if self.works_in_memory() {
             arguments.push(matrices.workspace(self.workspace_bytes(tiles, workers))?.into());
         }
-        let ctas = [workers * plan.cluster_size(), 1, 1];
-        Ok(Some(Launch { grid: Grid { ctas }, arguments }))
+        let ctas = u64::from(workers) * u64::from(plan.cluster_size());
+        match u32::try_from(ctas) {
+            Ok(ctas) if ctas <= MOST_CTAS => {
+                Ok(Some(Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments }))
+            }
+            _ => Err(LaunchError::Grid { ctas, most: MOST_CTAS }),
+        }
     }
 
     /// A call's factors and C for the epilogue, if it takes them.

@@ -19,6 +19,18 @@ pub struct GemmProblem {
 }
 
 impl GemmProblem {
+    /// Whether extents are so small that tiles can be numbered and bytes counted.
+    pub(crate) fn limited(&self) -> Result<(), LaunchError> {
+        let Self { m, n, k } = *self;
+        let large = [("M", m), ("N", n), ("K", k)].into_iter().find(|&(_, extent)| extent >= EXTENT_LIMIT);
+        match large {
+            Some((name, extent)) => {
+                Err(LaunchError::Extent { name, extent: extent.into(), limit: EXTENT_LIMIT })
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The transposed problem: M and N exchanged.
     #[must_use]
     pub fn transposed(self) -> Self {
@@ -148,21 +160,17 @@ impl Matrices {
         let spec = &plan.mainloop;
         let [a_major, b_major] = plan.majors();
         let GemmProblem { m, n, k } = self.problem;
-        for (name, extent) in [("M", m), ("N", n), ("K", k)] {
-            if extent >= EXTENT_LIMIT {
-                return Err(LaunchError::Extent { name, extent, limit: EXTENT_LIMIT });
-            }
-        }
+        self.problem.limited()?;
         let empty = m == 0 || n == 0 || k == 0;
         let bytes = u64::from(spec.types.element_bits() / 8);
         let operand = |name, matrix: MatrixRef, mn, major: Major| {
-            let contiguous = match major {
-                Major::K => k,
-                Major::Mn => mn,
+            let (contiguous, lines) = match major {
+                Major::K => (k, mn),
+                Major::Mn => (mn, k),
             };
             if !empty {
                 let alignment = spec.producer.alignment(spec.types.element_bits()).into();
-                let rule = Rule { name, contiguous, bytes, alignment };
+                let rule = Rule { name, contiguous, lines, bytes, alignment };
                 rule.check(matrix)?;
             }
             // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
@@ -175,7 +183,7 @@ impl Matrices {
         let OutputRule { bits, alignment, halvings } = *output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {
-            Rule { name: "D", contiguous: columns, bytes, alignment }.check(self.d)?;
+            Rule { name: "D", contiguous: columns, lines: m, bytes, alignment }.check(self.d)?;
         }
         let row_bytes = u64::from(columns) * bytes;
         if m > 0 && !row_bytes.is_multiple_of(alignment) {
@@ -223,7 +231,7 @@ impl Call {
             Some(c) if self.beta != 0.0 => {
                 if m > 0 && n > 0 {
                     let bytes = u64::from(c_bits / 8);
-                    Rule { name: "C", contiguous: n, bytes, alignment: bytes }.check(c)?;
+                    Rule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)?;
                 }
                 c
             }
@@ -239,13 +247,15 @@ struct Rule {
     name: &'static str,
     /// Elements that lie contiguously.
     contiguous: u32,
+    /// How many rows or columns of them there are.
+    lines: u32,
     bytes: u64,
     alignment: u64,
 }
 
 impl Rule {
     fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
-        let Self { name, contiguous, bytes, alignment } = *self;
+        let Self { name, contiguous, lines, bytes, alignment } = *self;
         if matrix.address == 0 {
             return Err(LaunchError::Null { name });
         }
@@ -255,10 +265,19 @@ impl Rule {
         if matrix.pitch < u64::from(contiguous) {
             return Err(LaunchError::ShortPitch { name, pitch: matrix.pitch, needed: contiguous });
         }
-        let pitch_bytes = matrix.pitch.saturating_mul(bytes);
-        if !pitch_bytes.is_multiple_of(alignment) || pitch_bytes >= 1 << 40 {
+        let pitch_bytes = u128::from(matrix.pitch) * u128::from(bytes);
+        if !pitch_bytes.is_multiple_of(alignment.into()) || pitch_bytes >= 1 << 40 {
             return Err(LaunchError::Pitch { name, bytes: pitch_bytes, alignment });
         }
-        Ok(())
+        let last = u128::from(lines.saturating_sub(1)) * pitch_bytes;
+        within(name, matrix.address, last + u128::from(contiguous) * u128::from(bytes))
     }
+}
+
+/// Whether so many bytes from an address on have addresses.
+pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<(), LaunchError> {
+    if u128::from(address) + bytes > 1 << 64 {
+        return Err(LaunchError::End { name, address, bytes });
+    }
+    Ok(())
 }

@@ -79,7 +79,7 @@ fn illegal_calls_say_what_was_needed() {
                 d: MatrixRef { pitch: 1 << 31, ..call.d },
                 ..call
             },
-            LaunchError::TooManyTiles { m: 1 << 25, n: 1 << 25 },
+            LaunchError::TooManyTiles { m: 1 << 25, n: 1 << 25, most: (1 << 31) - 1 },
             "take a larger tile",
         ),
     ];

@@ -11,11 +11,34 @@
 //!
 //! *Output.* Rounding to the element format errs by its unit roundoff of the value, and by half of its smallest value
 //! near zero. Subnormal products of f32 are lost at most whole: `K * 2^-149`.
+//!
+//! *Overflow.* `acc` and `t = alpha * acc` are f32 on the way to `t + beta * c`, which rounds once: the exact `beta * c` can
+//! be larger than f32. Whatever the order of the additions, each partial sum lies between the sum of all negative products,
+//! `(sum - S) / 2`, and that of all positive ones, `(sum + S) / 2`, up to the error above. Where that reaches the overflow of
+//! f32, `acc` may be that infinity; where both do, infinities may meet and give NaN. Where `alpha * sum` reaches the overflow
+//! with its error, so may `t`; where it or `sum` reaches it in spite of its error, `t` cannot be a number. An infinite `t` stays what
+//! it is unless `beta * c` is NaN or the other infinity. So some elements have several right outcomes, and they are known.
 
 use crate::Format;
 
 /// Roundoff of f32.
 const U: f64 = 1.0 / 16_777_216.0;
+
+/// From here on values round to an infinite f32: half a unit beyond the largest.
+const F32_OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
+
+/// What may become of one element on the way, beside the numbers within the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Overflow {
+    /// It may be negative infinity.
+    negative: bool,
+    /// It may be positive infinity.
+    positive: bool,
+    /// It may be NaN.
+    nan: bool,
+    /// It may be as if nothing had overflowed.
+    none: bool,
+}
 
 /// What the oracle knows of one element of D.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,6 +47,7 @@ pub struct Expected {
     pub value: f64,
     /// The largest error a correct kernel can make.
     pub bound: f64,
+    overflow: Overflow,
 }
 
 impl Expected {
@@ -38,20 +62,29 @@ impl Expected {
     ) -> Self {
         // As in BLAS, a zero factor leaves its matrix out, NaN and all.
         let (alpha, beta) = (f64::from(alpha), f64::from(beta));
+        let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
+        let overflow = Overflow::new(k, alpha, (sum, magnitude), source);
         let (product, magnitude) =
             if alpha == 0.0 { (0.0, 0.0) } else { (alpha * sum, alpha.abs() * magnitude) };
-        let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
         let value = product + source;
         let single = (f64::from(k) + 16.0) * U * magnitude
             + 2.0 * U * (magnitude + source.abs())
             + (f64::from(k) + 2.0) * f64::powi(2.0, -149) * alpha.abs().max(1.0);
         let bound = single + format.unit_roundoff() * (value.abs() + single) + format.tiniest() / 2.0;
-        Self { value, bound }
+        Self { value, bound, overflow }
     }
 
-    /// Whether `got` is within the bound: NaN for NaN, infinity for the same infinity, and infinity where the value
-    /// with its error reaches the format's overflow.
+    /// Whether `got` is within the bound: NaN for NaN, infinity for the same infinity, infinity where the value with its
+    /// error reaches the format's overflow, and what overflows on the way can lead to.
     pub fn admits(&self, format: Format, got: f64) -> bool {
+        let Overflow { negative, positive, nan, none } = self.overflow;
+        let overflowed =
+            nan && got.is_nan() || positive && got == f64::INFINITY || negative && got == f64::NEG_INFINITY;
+        overflowed || none && self.admits_rounded(format, got)
+    }
+
+    /// Whether rounding alone can lead to `got`.
+    fn admits_rounded(&self, format: Format, got: f64) -> bool {
         if self.value.is_nan() {
             return got.is_nan();
         }
@@ -71,9 +104,106 @@ impl Expected {
     }
 }
 
+impl Overflow {
+    /// Of a sum of `k` products with its magnitude, times a factor, plus `beta * c`.
+    fn new(k: u32, alpha: f64, (sum, magnitude): (f64, f64), source: f64) -> Self {
+        if alpha == 0.0 {
+            return Self { negative: false, positive: false, nan: false, none: true };
+        }
+        let error = (f64::from(k) + 16.0) * U * magnitude;
+        let [mut negative, mut positive] =
+            [-1.0, 1.0].map(|sign| (magnitude + sign * sum) / 2.0 + error >= F32_OVERFLOW);
+        let meet = negative && positive;
+        let sum_stays = sum.abs() - error < F32_OVERFLOW;
+        if alpha < 0.0 {
+            (negative, positive) = (positive, negative);
+        }
+        let (scaled, error) = (alpha * sum, alpha.abs() * (error + U * magnitude));
+        positive |= scaled + error >= F32_OVERFLOW;
+        negative |= -scaled + error >= F32_OVERFLOW;
+        let none = !sum.is_finite() || sum_stays && scaled.abs() - error < F32_OVERFLOW;
+        // What an infinite `t` gives with `beta * c`.
+        let lost = source.is_nan();
+        let opposite = |t: f64| source == -t;
+        Self {
+            negative: negative && !lost && !opposite(f64::NEG_INFINITY),
+            positive: positive && !lost && !opposite(f64::INFINITY),
+            nan: meet
+                || (negative || positive) && lost
+                || negative && opposite(f64::NEG_INFINITY)
+                || positive && opposite(f64::INFINITY),
+            none,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Each case lists which of these a kernel may give: negative infinity, the value itself, positive infinity, NaN.
+    #[test]
+    fn what_overflows_on_the_way() {
+        let large = f64::from(f32::MAX);
+        for (why, factors, sum, c, want) in [
+            ("nothing overflows", [1.0, 1.0], (1.0, 1.0), Some(1.0), [false, true, false, false]),
+            (
+                "the product, and C brings it back",
+                [1e38, 1e38],
+                (5.0, 5.0),
+                Some(-4.0),
+                [false, false, true, false],
+            ),
+            ("the same, negative", [1e38, 1e38], (-5.0, 5.0), Some(4.0), [true, false, false, false]),
+            ("a negative factor", [-1e38, 1e38], (5.0, 5.0), Some(4.0), [true, false, false, false]),
+            (
+                "C alone overflows, and the product brings it back",
+                [1e38, 1e38],
+                (-3.0, 3.0),
+                Some(4.0),
+                [false, true, false, false],
+            ),
+            ("C alone overflows", [1.0, 1e38], (1.0, 1.0), Some(4.0), [false, false, true, false]),
+            ("the product at the edge", [1.0, -1.0], (large, large), Some(1e38), [false, true, true, false]),
+            ("the positive products alone", [1.0, 0.0], (1e38, 6e38), None, [false, true, true, false]),
+            ("the negative products alone", [1.0, 0.0], (-1e38, 6e38), None, [true, true, false, false]),
+            ("the same with a negative factor", [-1.0, 0.0], (-1e38, 6e38), None, [false, true, true, false]),
+            ("the sum itself", [1.0, 0.0], (4e38, 4e38), None, [false, false, true, false]),
+            (
+                "the sum itself, and a small factor",
+                [1e-30, 0.0],
+                (4e38, 4e38),
+                None,
+                [false, false, true, false],
+            ),
+            ("infinities meet", [1.0, 0.0], (0.0, 8e38), None, [true, true, true, true]),
+            ("no product counts", [0.0, 1.0], (4e38, 4e38), Some(1.0), [false, true, false, false]),
+            ("an infinite C", [1.0, 1.0], (1.0, 1.0), Some(f64::INFINITY), [false, false, true, false]),
+            (
+                "an infinite C and the other overflow",
+                [-1e38, 1.0],
+                (5.0, 5.0),
+                Some(f64::INFINITY),
+                [false, false, false, true],
+            ),
+            ("a C that is NaN", [1e38, 1.0], (5.0, 5.0), Some(f64::NAN), [false, false, false, true]),
+            (
+                "infinite operands",
+                [1.0, 1.0],
+                (f64::INFINITY, f64::INFINITY),
+                Some(1.0),
+                [false, false, true, false],
+            ),
+            ("NaN among the operands", [1e38, 0.0], (f64::NAN, f64::NAN), None, [false, false, false, true]),
+        ] {
+            let expected = Expected::new(Format::Bf16, 64, factors, sum, c);
+            let number = Format::Bf16.widen(Format::Bf16.round(expected.value));
+            let number = if number.is_finite() { number } else { 1.0 };
+            let admitted = [f64::NEG_INFINITY, number, f64::INFINITY, f64::NAN]
+                .map(|got| expected.admits(Format::Bf16, got));
+            assert_eq!(admitted, want, "{why}: {expected:?}");
+        }
+    }
 
     #[test]
     fn what_is_admitted() {

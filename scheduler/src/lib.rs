@@ -69,6 +69,16 @@ pub struct Tiles<I> {
     pub k: I,
 }
 
+impl Tiles<u32> {
+    /// Most output tiles that a launch numbers.
+    pub const MOST: u32 = i32::MAX as u32;
+
+    /// How many output tiles there are; `None` where they are more than [`MOST`](Self::MOST).
+    pub fn count(self) -> Option<u32> {
+        self.m.checked_mul(self.n).filter(|&all| all <= Self::MOST)
+    }
+}
+
 /// One piece of work: an output tile and the k-tiles `k_begin..k_end` that are summed for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<I> {
@@ -119,6 +129,8 @@ pub struct Facts {
     pub draws: bool,
     /// Whether M is the direction whose end is reached last: see [`RasterSpec::rows_last`].
     pub rows_last: bool,
+    /// Tiles across a band of the order: see [`RasterSpec::band`].
+    pub band: u32,
     /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
     /// be any number of workers.
     pub tiles_on_device: bool,
@@ -126,7 +138,8 @@ pub struct Facts {
 
 impl Facts {
     /// Whole tiles along M last, dealt out by the host.
-    pub const WHOLE: Self = Self { reduction: None, draws: false, rows_last: true, tiles_on_device: false };
+    pub const WHOLE: Self =
+        Self { reduction: None, draws: false, rows_last: true, band: 1, tiles_on_device: false };
 }
 
 /// A rule that hands tiles to workers as a type: the third role of a kernel.
@@ -162,7 +175,7 @@ pub trait Schedule: fmt::Debug + Send + Sync {
         None
     }
 
-    /// How many workers to launch where `slots` can run at once.
+    /// How many workers to launch where `slots` can run at once; 0 where the tiles cannot be [counted](Tiles::count).
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
 
     /// The tiles that are divided.
@@ -180,7 +193,8 @@ pub trait Schedule: fmt::Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The host model: what `worker` of `workers` computes, in order. Where workers [draw](Facts::draws), what
+    /// The host model: what `worker` of `workers` computes, in order; nothing where the tiles cannot be
+    /// [counted](Tiles::count). Where workers [draw](Facts::draws), what
     /// they would compute if all were equally fast.
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 

@@ -48,11 +48,11 @@ impl Schedule for Walk {
     }
 
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        (tiles.m * tiles.n).min(slots.max(1))
+        tiles.count().unwrap_or(0).min(slots.max(1))
     }
 
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        let (all, raster) = (tiles.m * tiles.n, self.raster);
+        let (all, raster) = (tiles.count().unwrap_or(0), self.raster);
         let step = workers.max(1) as usize;
         Box::new((worker..all).step_by(step).map(move |id| whole(raster, id, tiles, 0)))
     }

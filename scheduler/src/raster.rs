@@ -103,6 +103,15 @@ impl RasterSpec {
         }
     }
 
+    /// Tiles across a band: those of a band along the other direction, [`rows_last`](Self::rows_last) along N, are counted
+    /// in 32 bits.
+    pub const fn band(self) -> u32 {
+        match self {
+            Self::AlongM | Self::AlongN => 1,
+            Self::BandsOfM(group) | Self::BandsOfN(group) | Self::Hilbert(group) => group,
+        }
+    }
+
     /// The tile `(m, n)` that comes `id`-th.
     pub fn tile<I: Index>(self, id: I, tiles: Tiles<I>) -> (I, I) {
         match self {

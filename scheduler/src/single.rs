@@ -46,11 +46,11 @@ impl Schedule for Whole {
     }
 
     fn workers(&self, tiles: Tiles<u32>, _slots: u32) -> u32 {
-        tiles.m * tiles.n
+        tiles.count().unwrap_or(0)
     }
 
     fn work(&self, tiles: Tiles<u32>, worker: u32, _workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
-        let inside = worker < tiles.m * tiles.n;
+        let inside = worker < tiles.count().unwrap_or(0);
         Box::new(inside.then(|| whole(self.raster, worker, tiles, 0)).into_iter())
     }
 

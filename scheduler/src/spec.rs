@@ -68,7 +68,8 @@ impl SchedulerSpec {
             Self::DividedTail(_) => (Some(ReductionKind::Ordered), true, true),
             Self::StreamK(Streamed { reduction, .. }) => (Some(reduction), false, false),
         };
-        Facts { reduction, draws, rows_last: self.raster().rows_last(), tiles_on_device }
+        let raster = self.raster();
+        Facts { reduction, draws, rows_last: raster.rows_last(), band: raster.band(), tiles_on_device }
     }
 
     /// The facts of a legal one; an illegal one stops the build with its sentence.

@@ -275,9 +275,10 @@ impl Schedule for Streamed {
     }
 
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
+        let Some(all) = tiles.count() else { return 0 };
         let slots = slots.max(1);
         let shares = self.shares(tiles, slots);
-        (tiles.m * tiles.n).max(shares.units).min(slots)
+        all.max(shares.units).min(slots)
     }
 
     fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {
@@ -295,6 +296,7 @@ impl Schedule for Streamed {
     }
 
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        let Some(all) = tiles.count() else { return Box::new(core::iter::empty()) };
         let (rule, shares) = (*self, self.shares(tiles, workers));
         let step = workers.max(1) as usize;
         let units = (worker..shares.units).step_by(step).flat_map(move |unit| {
@@ -309,7 +311,6 @@ impl Schedule for Streamed {
                 })
             })
         });
-        let all = tiles.m * tiles.n;
         let others = (shares.tiles.saturating_add(worker)..all).step_by(step);
         Box::new(units.chain(others.map(move |id| whole(rule.raster, id, tiles, 0))))
     }

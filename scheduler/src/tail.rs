@@ -121,7 +121,7 @@ impl Schedule for Tailed {
 
     /// The host may know no more than how many tiles there are at most, and fewer may be divided where more are not.
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
-        let all = u64::from(tiles.m * tiles.n) * u64::from(self.parts);
+        let all = u64::from(tiles.count().unwrap_or(0)) * u64::from(self.parts);
         u32::try_from(all).unwrap_or(u32::MAX).min(slots.max(1))
     }
 
@@ -133,6 +133,7 @@ impl Schedule for Tailed {
     }
 
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        let tiles = tiles.count().map_or(Tiles { m: 0, n: 0, ..tiles }, |_| tiles);
         let (rule, numbers) = (*self, self.numbers(tiles, workers));
         let ids = (worker..self.count(numbers)).step_by(workers.max(1) as usize);
         Box::new(ids.map(move |id| rule.piece(id, numbers, tiles)))

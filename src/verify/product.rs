@@ -74,7 +74,7 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Value { row, column, got, expected: Expected { value, bound } } => {
+            Self::Value { row, column, got, expected: Expected { value, bound, .. } } => {
                 write!(f, "D({row}, {column}) is {got}, {value} within {bound:e} was expected")
             }
             Self::Unwritten { row, column } => write!(f, "D({row}, {column}) was not written"),

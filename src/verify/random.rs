@@ -41,8 +41,13 @@ pub fn spec(seed: u64) -> KernelSpec {
 /// Draws a spec and a problem, and runs it in the emulator.
 pub fn trial(seed: u64) -> (KernelSpec, Trial) {
     let spec = spec(seed);
-    let ended = catch_unwind(AssertUnwindSafe(|| run(&spec, seed)));
-    (spec, ended.unwrap_or_else(|_| Trial::Wrong("it panicked".to_owned())))
+    (spec, trial_of(&spec, seed))
+}
+
+/// Draws a problem for a spec, and runs it in the emulator.
+pub fn trial_of(spec: &KernelSpec, seed: u64) -> Trial {
+    let ended = catch_unwind(AssertUnwindSafe(|| run(spec, seed)));
+    ended.unwrap_or_else(|_| Trial::Wrong("it panicked".to_owned()))
 }
 
 fn run(spec: &KernelSpec, seed: u64) -> Trial {

@@ -1,6 +1,6 @@
 //! One GEMM on an engine against the reference in f64.
 
-use collective::{Element, Epilogue, LinearArguments, Mainloop, Producer};
+use collective::{Epilogue, LinearArguments, Mainloop, Producer};
 use cute_rs::atom::Major;
 use half::bf16;
 use kernel::{Call, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};

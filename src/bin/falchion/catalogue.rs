@@ -3,11 +3,17 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{Plan, Producer};
+use collective::{Form, Plan, Producer};
 use cute_rs::atom::Major;
-use kernel::{AnyGemm, GemmProblem, Machine, Ranked, Refused, Request, Selection};
+use falchion::verify::FusedGemm;
+use kernel::{
+    AnyGemm, Call, GemmProblem, KernelSpec, Machine, MatrixRef, Ranked, Refused, Request, Selection,
+    UnknownConfig, UnknownName, WorkspaceRef,
+};
 
-use crate::Failure;
+use crate::named::{self, KernelArgs};
+use crate::output::{out, shortened};
+use crate::{Failure, files};
 
 /// Print every number that follows from a configuration, or rank the kernels for a shape.
 ///
@@ -15,13 +21,16 @@ use crate::Failure;
 /// time that the model predicts for it, why, and the Rust type of the first.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  \
+    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn"
 )]
 pub(crate) struct PlanArgs {
     /// A name from `falchion configs`.
-    #[arg(required_unless_present = "m", conflicts_with_all = ["m", "n", "k", "dtype", "layout"])]
+    #[arg(required_unless_present_any = ["m", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "layout", "spec"])]
     name: Option<String>,
+    /// A kernel as `key=value` words, those that differ from the defaults: `--spec ""` prints them all.
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "layout"], value_parser = named::spec)]
+    spec: Option<KernelSpec>,
     /// Rows of A and D.
     #[arg(long, requires = "n", requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
     m: Option<u32>,
@@ -43,8 +52,8 @@ pub(crate) struct PlanArgs {
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion emit small-f16-mn\n  falchion emit large-bf16-kk -o large.ptx")]
 pub(crate) struct EmitArgs {
-    /// A name from `falchion configs`.
-    name: String,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Write to this file instead of standard output.
     #[arg(short, long)]
     output: Option<PathBuf>,
@@ -64,7 +73,7 @@ fn direction(major: Major, other: &'static str) -> &'static str {
 }
 
 pub(crate) fn configs() -> Result<(), Failure> {
-    Failure::unless_read(list(&mut io::stdout().lock()))
+    Ok(list(&mut out())?)
 }
 
 fn list(out: &mut impl Write) -> io::Result<()> {
@@ -73,34 +82,109 @@ fn list(out: &mut impl Write) -> io::Result<()> {
         "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  tiles are dealt to",
         "name", "type", "A", "B", "tile", "stages", "shared B", "threads"
     )?;
-    for entry in kernel::all() {
-        let (name, element, plan, schedule) = (entry.name(), entry.element(), entry.plan(), entry.schedule());
+    for kernel in kernel::all() {
+        let plan = kernel.plan();
         writeln!(
             out,
-            "{name:36} {element:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {schedule}",
+            "{:36} {:5} {:>2} {:>2}  {:11} {:>6} {:>8} {:>7}  {}",
+            kernel.name(),
+            kernel.element(),
             direction(plan.majors()[0], "M"),
             direction(plan.majors()[1], "N"),
             tile(&plan),
             plan.stages,
             plan.shared_bytes,
             plan.threads,
+            kernel.schedule(),
         )?;
     }
     out.flush()
 }
 
+/// The kernel of a name, of those that `falchion configs` lists.
+pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
+    Ok(kernel::find(name).map_err(|error| match error {
+        UnknownConfig::Name(unknown) => UnknownName { name: shortened(name), ..unknown }.into(),
+        other => other,
+    })?)
+}
+
+/// The kernel of a name for a command that has no arguments for a fused epilogue: `instead` says what it can do with the name
+/// of the same kernel without it, and with that of the epilogue.
+pub(crate) fn plain(name: &str, instead: impl FnOnce(&str, &str) -> String) -> Result<AnyGemm, Failure> {
+    let entry = find(name)?;
+    match FusedGemm::of(entry.clone()) {
+        None => Ok(entry),
+        Some(kernel) => Err(Failure::usage(format!(
+            "kernel {name} has the fused epilogue {}: {}",
+            kernel.fusion.name(),
+            instead(&kernel.plain_name(), kernel.fusion.name())
+        ))),
+    }
+}
+
+/// Fails for a kernel that is not of the element type that was asked for.
+pub(crate) fn of_type(name: &str, element: &str, dtype: &str) -> Result<(), Failure> {
+    if element == dtype {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
+}
+
+/// Fails for a kernel of several products of which a launch of one product tells too little.
+pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
+    let form = entry.form();
+    let (of, flag) = match form {
+        // One product is a batch of one.
+        Form::Single | Form::Batched => return Ok(()),
+        Form::Ragged => ("groups of rows", "--rows"),
+        Form::Grouped => ("products of any shapes", "--group"),
+    };
+    Err(Failure::usage(format!(
+        "kernel {} is {form:?}, for {of}: run it with `falchion gemm {flag}`",
+        entry.name()
+    )))
+}
+
+/// A call with matrices whose rows begin at multiples of 16 B, if they have to.
+pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
+    let plan = entry.plan();
+    let elements = 128 / plan.mainloop.types.element_bits();
+    // Nothing is read: the addresses only have to be legal.
+    let matrix = |contiguous: u32| {
+        let pitch = u64::from(contiguous).next_multiple_of(elements.into());
+        MatrixRef { address: 1 << 20, pitch }
+    };
+    let GemmProblem { m, n, k } = problem;
+    let contiguous = |major, mn| if major == Major::K { k } else { mn };
+    let [a, b] = plan.majors();
+    Call {
+        problem,
+        a: matrix(contiguous(a, m)),
+        b: matrix(contiguous(b, n)),
+        c: None,
+        d: matrix(n),
+        alpha: 1.0,
+        beta: 0.0,
+        workspace: Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX }),
+    }
+}
+
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let out = &mut io::stdout().lock();
+        let out = &mut out();
         if let (Some(m), Some(n), Some(k)) = (self.m, self.n, self.k) {
             let majors = majors(&self.layout);
             let request = Request::packed(&self.dtype, majors, GemmProblem { m, n, k });
             let selection = kernel::select(&request, &Machine::h200());
             first(&selection)?;
-            return Failure::unless_read(ranking(out, &request, &self.layout, &selection));
+            return Ok(ranking(out, &request, &self.layout, &selection)?);
         }
-        let entry = kernel::find(self.name.as_deref().unwrap_or_default())?;
-        Failure::unless_read(explain(out, &entry))
+        let kernel = match (&self.name, self.spec) {
+            (Some(name), _) => find(name)?,
+            (None, spec) => find(&spec.unwrap_or(KernelSpec::DEFAULT).to_string())?,
+        };
+        Ok(explain(out, &kernel)?)
     }
 }
 
@@ -147,12 +231,12 @@ fn ranking(
     out.flush()
 }
 
-fn explain(out: &mut impl Write, entry: &AnyGemm) -> io::Result<()> {
-    let plan = entry.plan();
+fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
+    let plan = kernel.plan();
     let stage = plan.stage;
-    writeln!(out, "{} ({})", entry.name(), entry.entry_name())?;
+    writeln!(out, "{} ({})", kernel.name(), kernel.entry_name())?;
     let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
-    row("element type", entry.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
+    row("element type", kernel.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
     row(
         "contiguous directions",
         format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
@@ -189,7 +273,12 @@ fn explain(out: &mut impl Write, entry: &AnyGemm) -> io::Result<()> {
     row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
     row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
-    writeln!(out, "tiles are dealt to {}", entry.schedule())?;
+    writeln!(out, "tiles are dealt to {}", kernel.schedule())?;
+    if let Some(spec) = kernel.spec() {
+        let words: Vec<String> = spec.words().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        writeln!(out, "\nspec: {spec}\nin full: {}", words.join(" "))?;
+        writeln!(out, "as a type: Gemm<{}>", spec.rust_type())?;
+    }
     out.flush()
 }
 
@@ -204,14 +293,14 @@ fn swizzle(bytes: u32) -> &'static str {
 
 impl EmitArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let program = kernel::find(&self.name)?.program()?;
+        let kernel = self.kernel.find()?;
+        if let Some(path) = &self.output {
+            files::writable(path)?;
+        }
+        let program = kernel.program()?;
         match &self.output {
-            None => {
-                let mut out = io::stdout().lock();
-                Failure::unless_read(out.write_all(program.text().as_bytes()).and_then(|()| out.flush()))
-            }
-            Some(path) => std::fs::write(path, program.text())
-                .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display()))),
+            None => Ok(out().write_all(program.text().as_bytes())?),
+            Some(path) => files::write_text(path, program.text()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Choosing an engine, and showing how far it has come.
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -82,7 +82,7 @@ impl Progress {
     }
 
     /// Prints something while the bar is out of its way.
-    pub(crate) fn aside(&self, print: impl FnOnce()) {
+    pub(crate) fn aside(&self, print: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         match self.bar.get() {
             Some(bar) => bar.suspend(print),
             None => print(),

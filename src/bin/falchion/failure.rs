@@ -4,6 +4,8 @@ use std::fmt::Display;
 use std::io;
 use std::process::ExitCode;
 
+use crate::output;
+
 /// Why a command did not end well.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -13,6 +15,8 @@ pub(crate) enum Failure {
     Usage(String),
     /// The machine cannot do it.
     Environment(String),
+    /// Nobody reads standard output any more.
+    Closed,
 }
 
 impl Failure {
@@ -24,20 +28,13 @@ impl Failure {
         Self::Environment(message.to_string())
     }
 
-    /// The outcome of printing a listing: a reader who has seen enough is no failure.
-    pub(crate) fn unless_read(printed: io::Result<()>) -> Result<(), Self> {
-        match printed {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            result => Ok(result?),
-        }
-    }
-
     /// Says why and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Wrong => ExitCode::from(1),
+            Self::Closed => ExitCode::from(output::CLOSED),
             Self::Usage(message) | Self::Environment(message) => {
-                eprintln!("falchion: error: {message}");
+                output::complain(&message);
                 ExitCode::from(2)
             }
         }
@@ -47,6 +44,9 @@ impl Failure {
 /// Of standard output: errors of files are reported with their paths.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Self::Closed;
+        }
         Self::Environment(format!("cannot write to standard output: {error}"))
     }
 }

@@ -1,17 +1,22 @@
-//! Matrices in files: `.npy`, and tensors of `.safetensors`.
+//! Matrices in files: `.npy`, and tensors of `.safetensors`; and texts that commands write.
 //!
-//! Files are read as users have them: f16, bf16, f32 or f64, rows or columns contiguous. Values are rounded to the
-//! nearest element of the type that is asked for, ties to even.
+//! Matrices are read as users have them: f16, bf16, f32 or f64, rows or columns contiguous. Values are rounded to the
+//! nearest element of the type that is asked for, ties to even. Of a file only the header is read, and then the one matrix:
+//! all that is read is bounded by the header and by the file's length, so that nothing is read of a device or a pipe.
+
+mod npy;
 
 use std::fs::{self, File};
-use std::io::BufWriter;
+use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use falchion::verify::{Format, HostMatrix, Order};
 use half::{bf16, f16};
-use safetensors::{Dtype, SafeTensors};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
 
-use crate::Failure;
+use crate::output::{listed, shortened};
+use crate::{Failure, memory};
 
 /// Numbers of a file, as they lie there.
 #[derive(Debug)]
@@ -19,7 +24,10 @@ pub(crate) struct Matrix {
     pub(crate) rows: u32,
     pub(crate) columns: u32,
     pub(crate) order: Order,
-    values: Vec<f64>,
+    kind: Kind,
+    /// The high byte of each number comes first.
+    big: bool,
+    bytes: Vec<u8>,
 }
 
 /// How a number is written.
@@ -40,23 +48,19 @@ impl Kind {
         }
     }
 
-    /// Reads numbers of which `big` says whether their high byte comes first.
-    fn read(self, bytes: &[u8], big: bool) -> Vec<f64> {
-        let number = |chunk: &[u8]| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            if big {
-                word[..chunk.len()].reverse();
-            }
-            let bits = u64::from_le_bytes(word);
-            match self {
-                Self::F16 => f16::from_bits(bits as u16).to_f64(),
-                Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
-                Self::F32 => f32::from_bits(bits as u32).into(),
-                Self::F64 => f64::from_bits(bits),
-            }
-        };
-        bytes.chunks_exact(self.bytes()).map(number).collect()
+    fn value(self, bytes: &[u8], big: bool) -> f64 {
+        let mut word = [0; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        if big {
+            word[..bytes.len()].reverse();
+        }
+        let bits = u64::from_le_bytes(word);
+        match self {
+            Self::F16 => f16::from_bits(bits as u16).to_f64(),
+            Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
+            Self::F32 => f32::from_bits(bits as u32).into(),
+            Self::F64 => f64::from_bits(bits),
+        }
     }
 }
 
@@ -68,7 +72,10 @@ pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
             safetensor(Path::new(&format!("{stem}.safetensors")), tensor)
         }
         _ if name.ends_with(".npy") => npy(Path::new(name)),
-        _ => Err(Failure::usage(format!("{name} is neither FILE.npy nor FILE.safetensors[:TENSOR]"))),
+        _ => Err(Failure::usage(format!(
+            "{} is neither FILE.npy nor FILE.safetensors[:TENSOR]",
+            shortened(name)
+        ))),
     }
 }
 
@@ -76,7 +83,7 @@ pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
 pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
     let there = path.exists();
     let opened = fs::OpenOptions::new().append(true).create(true).open(path);
-    opened.map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display())))?;
+    opened.map_err(|error| unwritten(path, &error))?;
     if !there {
         // Only what this function made: a run that fails leaves nothing behind.
         let _ = fs::remove_file(path);
@@ -84,74 +91,128 @@ pub(crate) fn writable(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn whole(path: &Path) -> Result<Vec<u8>, Failure> {
-    fs::read(path).map_err(|error| Failure::usage(format!("cannot read {}: {error}", path.display())))
+/// Writes a file.
+pub(crate) fn write_text(path: &Path, text: &(impl AsRef<[u8]> + ?Sized)) -> Result<(), Failure> {
+    fs::write(path, text).map_err(|error| unwritten(path, &error))
 }
 
-/// Writes the type that `ml_dtypes` calls `bfloat16` as the two raw bytes that it is: the reader knows NumPy's own
-/// types only. The header keeps its length.
-fn name_raw(bytes: &mut [u8]) {
-    const NAMED: &[u8] = b"'bfloat16'";
-    const RAW: &[u8] = b"'<V2'     ";
-    let header = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(0);
-    if let Some(at) = bytes[..header].windows(NAMED.len()).position(|window| window == NAMED) {
-        bytes[at..at + RAW.len()].copy_from_slice(RAW);
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::environment(format!("cannot write {}: {error}", path.display()))
+}
+
+fn unread(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::usage(format!("cannot read {}: {error}", path.display()))
+}
+
+/// Opens a file for reading, and says how long it is. A device or a pipe has no length, and opening one may not return.
+pub(crate) fn open(path: &Path) -> Result<(File, u64), Failure> {
+    let metadata = fs::metadata(path).map_err(|error| unread(path, &error))?;
+    if !metadata.is_file() {
+        let is = if metadata.is_dir() { "a folder" } else { "a device or a pipe" };
+        return Err(Failure::usage(format!("{} is {is}, a file was needed", path.display())));
     }
+    let file = File::open(path).map_err(|error| unread(path, &error))?;
+    Ok((file, metadata.len()))
+}
+
+/// A part of a file: so many bytes from some place on, which the file is known to have.
+pub(crate) fn part(path: &Path, file: &mut File, begin: u64, bytes: u64) -> Result<Vec<u8>, Failure> {
+    memory::enough(
+        &format!("{} from {}", memory::bytes(bytes as f64), path.display()),
+        bytes.into(),
+        "the extents",
+    )?;
+    let mut read = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
+    file.seek(SeekFrom::Start(begin)).map_err(|error| unread(path, &error))?;
+    file.take(bytes).read_to_end(&mut read).map_err(|error| unread(path, &error))?;
+    if read.len() as u64 == bytes {
+        return Ok(read);
+    }
+    Err(Failure::usage(format!(
+        "{} became shorter while it was read: {bytes} B were needed at {begin}, {} B are there",
+        path.display(),
+        read.len()
+    )))
 }
 
 fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
-    let bad = || Failure::usage(format!("{} has shape {shape:?}, a matrix was needed", path.display()));
-    let [rows, columns] = shape else { return Err(bad()) };
+    let seen = shortened(&format!("{shape:?}"));
+    let bad = |needed: &str| {
+        Err(Failure::usage(format!("{} has shape {seen}, {needed} was needed", path.display())))
+    };
+    let [rows, columns] = shape else { return bad("a matrix") };
     match (u32::try_from(*rows), u32::try_from(*columns)) {
+        (Ok(0), Ok(_)) | (Ok(_), Ok(0)) => bad("a matrix with at least 1 row and 1 column"),
         (Ok(rows), Ok(columns)) => Ok([rows, columns]),
-        _ => Err(bad()),
+        _ => bad("a matrix with extents below 2^32"),
     }
 }
 
 fn npy(path: &Path) -> Result<Matrix, Failure> {
-    let mut bytes = whole(path)?;
-    name_raw(&mut bytes);
-    let mut reader = bytes.as_slice();
-    let header = npyz::NpyHeader::from_reader(&mut reader)
+    let (mut file, length) = open(path)?;
+    let header = npy::Header::read(&mut file, length)
         .map_err(|error| Failure::usage(format!("{} is no .npy file: {error}", path.display())))?;
-    let [rows, columns] = extents(path, header.shape())?;
-    let described = header.dtype().descr();
-    let described = described.trim_matches('\'');
-    let kind = match described.trim_start_matches(['<', '>', '|', '=']) {
+    let [rows, columns] = extents(path, &header.shape)?;
+    // `ml_dtypes` names its type in full, or NumPy calls it two raw bytes.
+    let kind = match header.element.trim_start_matches(['<', '>', '|', '=']) {
         "f2" => Kind::F16,
-        "V2" => Kind::Bf16,
+        "V2" | "bfloat16" => Kind::Bf16,
         "f4" => Kind::F32,
         "f8" => Kind::F64,
         _ => {
             return Err(Failure::usage(format!(
-                "{} holds elements of type {described}; f16, bf16 (as V2), f32 or f64 was needed",
-                path.display()
+                "{} holds elements of type {}; f16, bf16 (as V2), f32 or f64 was needed",
+                path.display(),
+                shortened(&header.element)
             )));
         }
     };
     let needed = u128::from(rows) * u128::from(columns) * kind.bytes() as u128;
-    let Some(elements) = usize::try_from(needed).ok().and_then(|needed| reader.get(..needed)) else {
-        return Err(Failure::usage(format!(
-            "{} is truncated: {rows} x {columns} elements are {needed} B, {} B are there",
-            path.display(),
-            reader.len()
+    let there = length.saturating_sub(header.bytes);
+    let bytes = match u64::try_from(needed) {
+        Ok(needed) if needed <= there => part(path, &mut file, header.bytes, needed)?,
+        _ => {
+            return Err(Failure::usage(format!(
+                "{} is truncated: {rows} x {columns} elements are {needed} B, {there} B are there",
+                path.display()
+            )));
+        }
+    };
+    let order = if header.fortran { Order::ColumnMajor } else { Order::RowMajor };
+    Ok(Matrix { rows, columns, order, kind, big: header.element.starts_with('>'), bytes })
+}
+
+/// Most bytes of a `.safetensors` header, as the format has it.
+const MOST_HEADER: u64 = 100_000_000;
+
+/// A file's header, and where its tensors begin.
+fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u64), Failure> {
+    let none = |error: String| {
+        Failure::usage(format!("{} is no .safetensors file: {}", path.display(), shortened(&error)))
+    };
+    let start = part(path, file, 0, 8.min(length))?;
+    let size = start.try_into().map(u64::from_le_bytes);
+    let size = size.map_err(|_| none(format!("it has {length} B, a header's length alone has 8")))?;
+    if size > MOST_HEADER.min(length - 8) {
+        return Err(none(format!(
+            "its header has {size} B, the file {length} B in all; at most {MOST_HEADER} B are a header"
         )));
-    };
-    let order = match header.order() {
-        npyz::Order::C => Order::RowMajor,
-        npyz::Order::Fortran => Order::ColumnMajor,
-    };
-    let values = kind.read(elements, described.starts_with('>'));
-    Ok(Matrix { rows, columns, order, values })
+    }
+    let header = part(path, file, 8, size)?;
+    let metadata: Metadata = serde_json::from_slice(&header).map_err(|error| none(error.to_string()))?;
+    let (begin, tensors) = (8 + size, metadata.data_len() as u64);
+    if length - begin != tensors {
+        return Err(none(format!("its tensors are {tensors} B, {} B are behind its header", length - begin)));
+    }
+    Ok((metadata, begin))
 }
 
 fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
-    let bytes = whole(path)?;
-    let file = SafeTensors::deserialize(&bytes)
-        .map_err(|error| Failure::usage(format!("{} is no .safetensors file: {error}", path.display())))?;
-    let mut names = file.names();
+    let (mut file, length) = open(path)?;
+    let (metadata, begin) = safetensors(path, &mut file, length)?;
+    let mut names = metadata.offset_keys();
     names.sort_unstable();
-    let list = names.join(", ");
+    let list = listed(&names);
     let name = match (name, names.as_slice()) {
         (Some(name), _) => name,
         (None, [only]) => only,
@@ -164,10 +225,11 @@ fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
             )));
         }
     };
-    let tensor = file.tensor(name).map_err(|_| {
-        Failure::usage(format!("{} has no tensor `{name}`; there are: {list}", path.display()))
+    let shown = shortened(name);
+    let tensor = metadata.info(name).ok_or_else(|| {
+        Failure::usage(format!("{} has no tensor `{shown}`; there are: {list}", path.display()))
     })?;
-    let shape: Vec<u64> = tensor.shape().iter().map(|&extent| extent as u64).collect();
+    let shape: Vec<u64> = tensor.shape.iter().map(|&extent| extent as u64).collect();
     let [rows, columns] = extents(path, &shape)?;
     let kinds = [
         (Dtype::F16, Kind::F16),
@@ -175,14 +237,17 @@ fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
         (Dtype::F32, Kind::F32),
         (Dtype::F64, Kind::F64),
     ];
-    let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype()) else {
+    let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype) else {
         return Err(Failure::usage(format!(
-            "tensor `{name}` of {} holds elements of type {:?}; F16, BF16, F32 or F64 was needed",
+            "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32 or F64 was needed",
             path.display(),
-            tensor.dtype()
+            tensor.dtype
         )));
     };
-    Ok(Matrix { rows, columns, order: Order::RowMajor, values: kind.read(tensor.data(), false) })
+    // The header was checked against the shapes and the file's length.
+    let (from, to) = tensor.data_offsets;
+    let bytes = part(path, &mut file, begin + from as u64, (to - from) as u64)?;
+    Ok(Matrix { rows, columns, order: Order::RowMajor, kind, big: false, bytes })
 }
 
 impl Matrix {
@@ -192,7 +257,8 @@ impl Matrix {
             Order::RowMajor => row * self.columns as usize + column,
             Order::ColumnMajor => column * self.rows as usize + row,
         };
-        self.values[at]
+        let width = self.kind.bytes();
+        self.kind.value(&self.bytes[at * width..][..width], self.big)
     }
 
     /// The matrix as elements of a format, laid out as asked; rows (or columns) stay packed.
@@ -204,37 +270,21 @@ impl Matrix {
 }
 
 /// Writes a row-major matrix: f16 as f16, bf16 as f32, which holds every bf16 exactly.
-pub(crate) fn write(
-    path: &Path,
-    format: Format,
-    [rows, columns]: [u32; 2],
-    bits: &[u16],
-) -> Result<(), Failure> {
-    use npyz::WriterBuilder;
-    let failed =
-        |error: std::io::Error| Failure::environment(format!("cannot write {}: {error}", path.display()));
-    let file = BufWriter::new(File::create(path).map_err(failed)?);
-    let shape = [u64::from(rows), u64::from(columns)];
-    match format {
-        Format::F16 => {
-            let mut writer = npyz::WriteOptions::new()
-                .shape(&shape)
-                .default_dtype()
-                .writer(file)
-                .begin_nd()
-                .map_err(failed)?;
-            writer.extend(bits.iter().map(|&bits| f16::from_bits(bits))).map_err(failed)?;
-            writer.finish().map_err(failed)
+pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u16]) -> Result<(), Failure> {
+    let written = || -> std::io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        match format {
+            Format::F16 => {
+                file.write_all(&npy::Header::of_matrix("<f2", extents))?;
+                bits.iter().try_for_each(|bits| file.write_all(&bits.to_le_bytes()))?;
+            }
+            Format::Bf16 => {
+                file.write_all(&npy::Header::of_matrix("<f4", extents))?;
+                let single = |&bits: &u16| bf16::from_bits(bits).to_f32().to_le_bytes();
+                bits.iter().map(single).try_for_each(|bytes| file.write_all(&bytes))?;
+            }
         }
-        Format::Bf16 => {
-            let mut writer = npyz::WriteOptions::new()
-                .shape(&shape)
-                .default_dtype()
-                .writer(file)
-                .begin_nd()
-                .map_err(failed)?;
-            writer.extend(bits.iter().map(|&bits| bf16::from_bits(bits).to_f32())).map_err(failed)?;
-            writer.finish().map_err(failed)
-        }
-    }
+        file.flush()
+    };
+    written().map_err(|error| unwritten(path, &error))
 }

@@ -7,15 +7,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
 use falchion::verify::{
-    Bench, Format, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
+    Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, Machine, Request};
+use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
 
 use crate::bench::suites;
 use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
+use crate::named;
+use crate::output::out;
 use crate::several::SeveralArgs;
-use crate::{Failure, catalogue};
+use crate::{Failure, catalogue, memory, numbers};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
 ///
@@ -50,33 +52,37 @@ pub(crate) struct GemmArgs {
     /// Element type of all matrices: bf16 or f16. Files of other types are rounded to it.
     #[arg(long, default_value = "bf16")]
     dtype: String,
-    /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`.
+    /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
+    /// random matrices.
     #[arg(long, value_name = "NAME")]
     config: Option<String>,
-    /// Factor of the product.
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    alpha: f32,
-    /// Factor of C.
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
-    beta: f32,
+    /// A kernel as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
+    #[arg(long, value_name = "WORDS", conflicts_with = "config", value_parser = named::spec)]
+    spec: Option<KernelSpec>,
+    /// Factor of the product [default: 1].
+    #[arg(long, value_parser = numbers::factor, allow_hyphen_values = true)]
+    alpha: Option<f32>,
+    /// Factor of C [default: 0, which leaves C out].
+    #[arg(long, value_parser = numbers::factor, allow_hyphen_values = true)]
+    beta: Option<f32>,
     /// Where to run.
     #[arg(long, value_enum, default_value = "auto")]
     engine: Choice,
     /// A fused epilogue in place of alpha and beta, on random matrices: D and all that it writes beside are checked.
     #[arg(long, value_name = "NAME", value_parser = fusion_names(),
-        conflicts_with_all = ["a", "b", "c", "out", "config", "alpha", "beta"])]
+        conflicts_with_all = ["a", "b", "c", "out", "config", "spec", "alpha", "beta"])]
     epilogue: Option<String>,
     /// So many products of the shape in one launch, on random matrices.
     #[arg(long, value_name = "COUNT",
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "rows"], value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
     /// Groups of so many rows in one launch, each with a B of its own, on random matrices; groups may be empty.
-    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',',
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
     /// A product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
     /// each product. M may be 0. With --config, a kernel `grouped…`.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group,
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group, allow_hyphen_values = true,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m", "n", "k", "batch", "rows"])]
     group: Vec<GemmProblem>,
     /// Run the kernel so many times: the first is held against the reference, the others to its bits, on the device.
@@ -108,9 +114,20 @@ impl GemmArgs {
         if self.batch.is_some() || self.rows.is_some() || !self.group.is_empty() {
             return self.several(format);
         }
+        if let Some(path) = &self.out {
+            files::writable(path)?;
+        }
+        let named = self.config().as_deref().map(catalogue::find).transpose()?;
+        let fused = named.and_then(FusedGemm::of);
+        if let Some(kernel) = &fused {
+            self.suits(kernel)?;
+        }
         let inputs = self.inputs()?;
+        if let Some(kernel) = &fused {
+            return self.fused(kernel.fusion.name(), format, inputs.problem, Some(kernel));
+        }
         if let Some(name) = &self.epilogue {
-            return self.fused(name, format, inputs.problem);
+            return self.fused(name, format, inputs.problem, None);
         }
         let entry = self.kernel(format, &inputs)?;
         let product = self.product(format, &inputs, &entry);
@@ -119,14 +136,14 @@ impl GemmArgs {
         let program = entry.program()?;
         let plan = entry.plan();
         let GemmProblem { m, n, k } = inputs.problem;
-        let mut out = io::stdout().lock();
+        let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         writeln!(
             out,
             "product   {m} x {n} x {k} {}, alpha {}, beta {}",
             format.name(),
-            self.alpha,
-            self.beta
+            self.alpha(),
+            self.beta()
         )?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
         writeln!(
@@ -171,6 +188,41 @@ impl GemmArgs {
         }
     }
 
+    fn alpha(&self) -> f32 {
+        self.alpha.unwrap_or(1.0)
+    }
+
+    fn beta(&self) -> f32 {
+        self.beta.unwrap_or(0.0)
+    }
+
+    /// The kernel that was asked for: a name, or the text of a spec.
+    fn config(&self) -> Option<String> {
+        self.config.clone().or_else(|| self.spec.map(|spec| spec.to_string()))
+    }
+
+    /// Fails where a kernel with a fused epilogue cannot do what was asked.
+    fn suits(&self, kernel: &FusedGemm) -> Result<(), Failure> {
+        catalogue::of_type(kernel.name(), kernel.gemm.element(), &self.dtype)?;
+        let given = [
+            ("--a", self.a.is_some()),
+            ("--c", self.c.is_some()),
+            ("--out", self.out.is_some()),
+            ("--alpha", self.alpha.is_some()),
+            ("--beta", self.beta.is_some()),
+            ("--repeat", self.repeat > 1),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "kernel {} has the fused epilogue {}, which runs once, on random matrices and with arguments of its own: leave \
+                 out {flag}",
+                kernel.name(),
+                kernel.fusion.name()
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Several products in one launch.
     fn several(&self, format: Format) -> Result<(), Failure> {
         let or_default = |extent: Option<u32>| extent.unwrap_or(256);
@@ -179,41 +231,53 @@ impl GemmArgs {
         let all = self.rows.as_ref().map(|rows| rows.iter().map(|&rows| u64::from(rows)).sum::<u64>());
         let count = self.rows.as_ref().map_or(count, |rows| rows.len() as u64);
         let m = all.unwrap_or(u64::from(problem.m) * count);
-        let too_many =
-            || Failure::usage(format!("{m} rows in all are too many: at most 2^31 - 1 are possible"));
-        let m = u32::try_from(m).ok().filter(|&m| m <= i32::MAX as u32).ok_or_else(too_many)?;
-        let of_groups = self.group.iter().map(|group| u64::from(group.n) * u64::from(group.k)).sum::<u64>();
-        let operands = of_groups.max(u64::from(problem.n) * u64::from(problem.k) * count);
+        if m > i32::MAX as u64 {
+            return Err(Failure::usage(format!(
+                "{m} rows in all are too many: at most 2^31 - 1 are possible"
+            )));
+        }
+        let of_groups =
+            self.group.iter().map(|group| u128::from(group.n) * u128::from(group.k)).sum::<u128>();
+        let operands = of_groups.max(u128::from(problem.n) * u128::from(problem.k) * u128::from(count));
         if operands > 1 << 32 {
             return Err(Failure::usage(format!("{operands} elements of B are more than are compared here")));
         }
-        enough_memory(GemmProblem { m, ..problem })?;
-        for &group in &self.group {
-            enough_memory(group)?;
-        }
         let records = &self.group;
         let rows = self.rows.as_deref();
-        let (config, factors) = (self.config.as_deref(), [self.alpha, self.beta]);
+        let config = self.config();
+        let (config, factors) = (config.as_deref(), [self.alpha(), self.beta()]);
         let (batch, engine, seed, repeat) = (self.batch, self.engine, self.seed, self.repeat);
         SeveralArgs { batch, rows, records, problem, format, config, factors, engine, seed, repeat }.run()
     }
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.
-    fn fused(&self, name: &str, format: Format, problem: GemmProblem) -> Result<(), Failure> {
+    fn fused(
+        &self,
+        name: &str,
+        format: Format,
+        problem: GemmProblem,
+        kernel: Option<&FusedGemm>,
+    ) -> Result<(), Failure> {
         let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
+        memory::fused(problem)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let GemmProblem { m, n, k } = problem;
-        let mut out = io::stdout().lock();
+        let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         writeln!(out, "product   {m} x {n} x {k} {}", format.name())?;
         writeln!(out, "epilogue  D = {}", fusion.formula())?;
-        match fusions::ranked(fusion, format, problem).first() {
+        let ranked = || fusions::ranked(fusion, format, problem).into_iter().next();
+        let kernel = kernel.cloned().or_else(ranked);
+        match &kernel {
             Some(kernel) => writeln!(out, "kernel    {}", kernel.name())?,
             None => writeln!(out, "kernel    one that stores any number of columns")?,
         }
         let mut bench = Bench::new(engine.as_mut(), self.seed);
-        let outcome = fusions::check(fusion, &mut bench, format, problem);
+        let outcome = match &kernel {
+            Some(kernel) => kernel.check(&mut bench, problem),
+            None => fusions::check(fusion, &mut bench, format, problem),
+        };
         match outcome {
             Ok(checked) => {
                 if let Some(time) = checked.time.filter(|_| !emulated) {
@@ -269,27 +333,33 @@ impl GemmArgs {
                 return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
             }
         }
-        enough_memory(problem)?;
+        let needed = memory::checked(&[problem]);
+        memory::enough(&format!("{m} x {n} x {k}"), needed, "--m, --n or --k")?;
+        for (name, extent) in [("--m", m), ("--n", n), ("--k", k)] {
+            if extent > i32::MAX as u32 {
+                return Err(Failure::usage(format!("{name} is {extent}, at most {} is possible", i32::MAX)));
+            }
+        }
         if let Some(c) = c.as_ref().filter(|c| [c.rows, c.columns] != [m, n]) {
             return Err(Failure::usage(format!("C is {}, D is {m} x {n}: they must be the same", shape(c))));
         }
-        if self.beta != 0.0 && files.is_some() && c.is_none() {
-            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta)));
+        if self.c.is_some() && self.beta.is_none() {
+            return Err(Failure::usage(
+                "--c is given and --beta is not, which is then 0 and leaves C out: give --beta 1, or another factor",
+            ));
+        }
+        if self.beta() != 0.0 && files.is_some() && c.is_none() {
+            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta())));
         }
         Ok(Inputs { problem, files, c })
     }
 
     /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
     fn kernel(&self, format: Format, inputs: &Inputs) -> Result<AnyGemm, Failure> {
-        if let Some(name) = &self.config {
+        if let Some(name) = &self.config() {
             let entry = kernel::find(name)?;
-            if entry.element() != format.name() {
-                return Err(Failure::usage(format!(
-                    "kernel {name} is for {}, --dtype is {}",
-                    entry.element(),
-                    format.name()
-                )));
-            }
+            catalogue::of_type(name, entry.element(), format.name())?;
+            catalogue::one_product(&entry)?;
             return Ok(entry);
         }
         let GemmProblem { m, n, k } = inputs.problem;
@@ -311,7 +381,7 @@ impl GemmArgs {
         };
         let layout = format!("{a_direction}{b_direction}");
         let mut request = Request::packed(format.name(), catalogue::majors(&layout), inputs.problem);
-        request.call.beta = self.beta;
+        request.call.beta = self.beta();
         request.call.c = Some(request.call.d);
         let mut selection = kernel::select(&request, &Machine::h200());
         catalogue::first(&selection)?;
@@ -330,7 +400,7 @@ impl GemmArgs {
         };
         let c = match &inputs.c {
             Some(c) => Some(c.to_host(format, Order::RowMajor)),
-            None if self.beta != 0.0 => Some(fill([m, n], Order::RowMajor)),
+            None if self.beta() != 0.0 => Some(fill([m, n], Order::RowMajor)),
             None => None,
         };
         Product {
@@ -338,35 +408,13 @@ impl GemmArgs {
             b,
             operand_offset: 0,
             c,
-            alpha: self.alpha,
-            beta: self.beta,
+            alpha: self.alpha(),
+            beta: self.beta(),
             d_pitch: n,
             d_offset: 0,
             in_place: false,
         }
     }
-}
-
-/// Refuses extents whose matrices this machine cannot hold, before anything is filled.
-fn enough_memory(GemmProblem { m, n, k }: GemmProblem) -> Result<(), Failure> {
-    let [m, n, k] = [m, n, k].map(u128::from);
-    // A, B, C and D: as they are here, as bytes on their way, and on the engine.
-    let matrices = 3 * 2 * (m * k + k * n + 2 * m * n);
-    // The oracle's columns in f64 and its pairs of sums.
-    let oracle =
-        8 * Sums::columns_of([m, n, k]) * k + 16 * Sums::rows_of([m, n, k]) * Sums::columns_of([m, n, k]);
-    let needed = matrices + oracle;
-    // A vector that nobody fills is not allocated at all where the optimiser can tell.
-    let mut trial = std::hint::black_box(Vec::<u8>::new());
-    let there = usize::try_from(needed).is_ok_and(|needed| trial.try_reserve_exact(needed).is_ok());
-    drop(std::hint::black_box(trial));
-    if there {
-        return Ok(());
-    }
-    Err(Failure::usage(format!(
-        "{m} x {n} x {k} needs {:.1} GB of memory, more than this machine gives: lower --m, --n or --k",
-        needed as f64 / 1e9
-    )))
 }
 
 /// Says that later runs gave the bits of the first, if there were any.

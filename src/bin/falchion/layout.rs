@@ -1,8 +1,7 @@
 //! `falchion layout`: evaluates a layout expression and draws the result.
 
 use std::fmt::Display;
-use std::fs;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,7 +9,8 @@ use cute_rs::draw::{Access, Atom, Picture, Walk};
 use cute_rs::expr::{Value, evaluate, operations};
 use cute_rs::{ComposedLayout, ThreadValue};
 
-use crate::Failure;
+use crate::output::{out, shortened};
+use crate::{Failure, files};
 
 /// Evaluate a layout expression, or name an instruction's layout, and draw it.
 ///
@@ -35,7 +35,7 @@ pub(crate) struct LayoutArgs {
     #[arg(long, value_name = "FILE")]
     latex: Option<PathBuf>,
     /// Read the layout as `(thread, value) -> m + M n` of a tile of M x N elements
-    #[arg(long, value_name = "MxN", conflicts_with_all = ["atom", "banks"], value_parser = tile)]
+    #[arg(long, value_name = "MxN", allow_hyphen_values = true, conflicts_with_all = ["atom", "banks"], value_parser = tile)]
     tile: Option<(i64, i64)>,
     /// Show shared-memory banks: the layout counts elements of this many bits
     #[arg(long, value_name = "BITS")]
@@ -58,22 +58,21 @@ enum Subject {
 
 impl LayoutArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        self.execute(&mut io::stdout().lock())
+        self.execute(&mut out())
     }
 
     fn execute(&self, out: &mut impl Write) -> Result<(), Failure> {
+        for path in [&self.svg, &self.latex].into_iter().flatten() {
+            files::writable(path)?;
+        }
         let subject = self.subject().map_err(Failure::Usage)?;
         let picture = self.picture(&subject).map_err(Failure::Usage)?;
-        match self.write(out, picture.as_ref(), &subject) {
-            // The reader has seen enough.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            result => result.map_err(Failure::environment),
-        }
+        self.write(out, picture.as_ref(), &subject)
     }
 
     fn subject(&self) -> Result<Subject, String> {
         match (&self.expr, &self.atom) {
-            (Some(expr), _) => evaluate(expr).map(Subject::Value).map_err(text),
+            (Some(expr), _) => evaluated(expr).map(Subject::Value),
             (None, Some(name)) => name.parse().map(Subject::Atom).map_err(text),
             (None, None) => Err("name an expression or an atom".into()),
         }
@@ -122,7 +121,7 @@ impl LayoutArgs {
             Some("row") => Walk::Row(0),
             Some("column") => Walk::Column(0),
             Some(expr) => {
-                let value = evaluate(expr).map_err(text)?;
+                let value = evaluated(expr)?;
                 let Value::Layout(layout) = value else {
                     return Err(format!("`--access` is `row`, `column` or a layout, not {value}"));
                 };
@@ -132,16 +131,18 @@ impl LayoutArgs {
         Ok(Access { walk, lane_bytes: self.lane_bytes.unwrap_or(usual.lane_bytes) })
     }
 
-    fn write(&self, out: &mut impl Write, picture: Option<&Picture>, subject: &Subject) -> io::Result<()> {
+    fn write(
+        &self,
+        out: &mut impl Write,
+        picture: Option<&Picture>,
+        subject: &Subject,
+    ) -> Result<(), Failure> {
         if let Some(picture) = picture {
-            let named = |path: &PathBuf, error: io::Error| {
-                io::Error::new(error.kind(), format!("cannot write {}: {error}", path.display()))
-            };
             for (path, document) in
                 [(&self.svg, Picture::svg as fn(&Picture) -> String), (&self.latex, Picture::latex)]
             {
                 if let Some(path) = path {
-                    fs::write(path, document(picture)).map_err(|error| named(path, error))?;
+                    files::write_text(path, &document(picture))?;
                 }
             }
             if self.table {
@@ -153,7 +154,7 @@ impl LayoutArgs {
             }
         }
         writeln!(out, "{subject}")?;
-        out.flush()
+        Ok(out.flush()?)
     }
 }
 
@@ -164,6 +165,20 @@ impl Display for Subject {
             Self::Atom(atom) => atom.fmt(f),
         }
     }
+}
+
+/// An expression's value. Of a long expression an error repeats no more than what it is about.
+fn evaluated(expr: &str) -> Result<Value, String> {
+    const WHOLE: usize = 120;
+    evaluate(expr).map_err(|error| match expr.len() > WHOLE {
+        false => error.to_string(),
+        true => {
+            let about = expr.get(error.span()).unwrap_or_default();
+            let column = expr.get(..error.span().start).map_or(0, |before| before.chars().count()) + 1;
+            let at = if about.is_empty() { String::new() } else { format!(", at `{}`", shortened(about)) };
+            format!("column {column}: {}{at}", shortened(error.message()))
+        }
+    })
 }
 
 fn text(error: impl Display) -> String {
@@ -199,6 +214,8 @@ fn help() -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use clap::Parser;
 
@@ -216,6 +233,7 @@ mod tests {
             Ok(()) => String::from_utf8(out).map_err(text),
             Err(Failure::Usage(message) | Failure::Environment(message)) => Err(message),
             Err(Failure::Wrong) => Err("a wrong result".into()),
+            Err(Failure::Closed) => Err("nobody reads".into()),
         }
     }
 

@@ -1,7 +1,10 @@
 //! The falchion command line.
 //!
-//! Exit codes: 0 all well, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked.
+//! Exit codes: 0 all well, 1 a wrong result, 2 bad usage or an environment that cannot do what was asked, 141 the reader of
+//! standard output has left.
 #![forbid(unsafe_code)]
+// They panic where nothing can be written: see `output`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
 mod catalogue;
@@ -10,11 +13,16 @@ mod failure;
 mod files;
 mod gemm;
 mod layout;
+mod memory;
+mod named;
+mod numbers;
+mod output;
 mod schedule;
 mod several;
 mod trace;
 mod verify;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -24,7 +32,7 @@ use failure::Failure;
 /// GEMM kernels for Hopper as Rust types: run, check, print and time them.
 ///
 /// Without a GPU everything but `bench` runs in the emulator. Exit codes: 0 all well, 1 a wrong result, 2 bad usage or
-/// an environment that cannot do what was asked.
+/// an environment that cannot do what was asked, 141 the reader of standard output has left.
 #[derive(Debug, Parser)]
 #[command(name = "falchion", version, max_term_width = 110)]
 struct Cli {
@@ -47,7 +55,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = match output::parse::<Cli>() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
+    let result = match cli.command {
         Command::Gemm(args) => args.run(),
         Command::Configs => catalogue::configs(),
         Command::Plan(args) => args.run(),
@@ -58,7 +70,7 @@ fn main() -> ExitCode {
         Command::Layout(args) => args.run(),
         Command::Schedule(args) => args.run(),
     };
-    match result {
+    match result.and_then(|()| Ok(output::out().flush()?)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

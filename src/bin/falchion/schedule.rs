@@ -7,11 +7,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use collective::Form;
-use kernel::{AnyGemm, Call, GemmProblem, Machine, MatrixRef, Prediction, WorkspaceRef};
+use kernel::{AnyGemm, GemmProblem, Machine, Prediction};
 use scheduler::{Activity, Span, Tiles, Timeline, Work};
 
-use crate::Failure;
 use crate::catalogue::tile;
+use crate::memory::bytes;
+use crate::named::KernelArgs;
+use crate::output::{out, shortened};
+use crate::{Failure, catalogue, files};
 
 /// Draw which worker computes which tile and which part of K, when.
 ///
@@ -24,8 +27,8 @@ use crate::catalogue::tile;
                   falchion schedule ragged-fitted-bf16-kk --experts 300,0,17,129 --n 512 --k 512 --sms 8\n  \
                   falchion schedule grouped-bf16-kk --group 300x512x64,70x40x512 --sms 8")]
 pub(crate) struct ScheduleArgs {
-    /// A name from `falchion configs`.
-    name: String,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Rows of A and D.
     #[arg(long, required_unless_present_any = ["experts", "group"],
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -43,10 +46,10 @@ pub(crate) struct ScheduleArgs {
         value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
     /// Groups of so many rows, for kernels `ragged…`.
-    #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "group"])]
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
     /// Products M x N x K of any shapes, for kernels `grouped…`.
-    #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group,
+    #[arg(long, value_name = "MxNxK", value_delimiter = ',', value_parser = crate::bench::suites::parse_group, allow_hyphen_values = true,
         conflicts_with_all = ["m", "n", "k"])]
     group: Vec<GemmProblem>,
     /// Multiprocessors of the card.
@@ -86,17 +89,20 @@ struct Schedule {
 
 impl ScheduleArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
+        if let Some(path) = &self.svg {
+            files::writable(path)?;
+        }
         let schedule = self.schedule()?;
         if let Some(path) = &self.svg {
-            std::fs::write(path, svg::document(&schedule))
-                .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display())))?;
+            files::write_text(path, &svg::document(&schedule))?;
         }
-        let out = &mut io::stdout().lock();
-        Failure::unless_read(self.print(out, &schedule))
+        Ok(self.print(&mut out(), &schedule)?)
     }
 
     fn schedule(&self) -> Result<Schedule, Failure> {
-        let entry = kernel::find(&self.name)?;
+        let instead =
+            |plain: &str, _: &str| format!("its tiles are dealt to workers like those of {plain}; draw that");
+        let entry = catalogue::plain(&self.kernel.name(), instead)?;
         let plan = entry.plan();
         let machine = Machine::h200();
         let clustered = self.sms * machine.clustered_multiprocessors / machine.multiprocessors;
@@ -105,7 +111,7 @@ impl ScheduleArgs {
         let slots = machine.slots(&plan);
         let products = self.products();
         let form = entry.form();
-        let call = products.first().map(|&first| legal(&entry, first));
+        let call = products.first().map(|&first| catalogue::legal(&entry, first));
         match (form, self.form(), &call) {
             (is, was, _) if is != was => {
                 return Err(Failure::usage(format!(
@@ -116,13 +122,12 @@ impl ScheduleArgs {
             (Form::Single, _, Some(call)) => drop(entry.launch(call, slots)?),
             _ => {}
         }
-        let tiles = entry.tiles_of(&products);
+        let asked = self.asked();
+        let tiles = entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
         let all = u64::from(tiles.m) * u64::from(tiles.n);
         if all > MOST_TILES {
             return Err(Failure::usage(format!(
-                "{} and {} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower --m or --n",
-                named("--m", self.m),
-                named("--n", self.n)
+                "{asked} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower them"
             )));
         }
         let workers = entry.workers(tiles, slots);
@@ -151,6 +156,24 @@ impl ScheduleArgs {
         let prediction = call.filter(|_| form == Form::Single);
         let prediction = prediction.map(|call| machine.predict(&entry, &call));
         Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
+    }
+
+    /// The extents that were given, as they were given.
+    fn asked(&self) -> String {
+        let list = |name: &str, values: Vec<String>| {
+            (!values.is_empty()).then(|| format!("{name} {}", shortened(&values.join(","))))
+        };
+        let one = |name: &str, value: Option<u32>| value.map(|value| format!("{name} {value}"));
+        let shape = |GemmProblem { m, n, k }: &GemmProblem| format!("{m}x{n}x{k}");
+        let given = [
+            one("--batch", self.batch),
+            list("--experts", self.experts.iter().map(u32::to_string).collect()),
+            list("--group", self.group.iter().map(shape).collect()),
+            one("--m", self.m),
+            one("--n", self.n),
+            one("--k", self.k),
+        ];
+        given.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// How the products lie.
@@ -185,35 +208,6 @@ impl ScheduleArgs {
             picture::draw(out, schedule, self.rows, self.columns)?;
         }
         out.flush()
-    }
-}
-
-/// An argument and its value, if it has one.
-fn named(name: &str, value: Option<u32>) -> String {
-    value.map_or_else(|| name.to_owned(), |value| format!("{name} {value}"))
-}
-
-/// A call with matrices whose rows begin at multiples of 16 B, if they have to.
-fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
-    let plan = entry.plan();
-    let elements = 128 / plan.mainloop.types.element_bits();
-    // Nothing is read: the addresses only have to be legal.
-    let matrix = |contiguous: u32| {
-        let pitch = u64::from(contiguous).next_multiple_of(elements.into());
-        MatrixRef { address: 1 << 20, pitch }
-    };
-    let GemmProblem { m, n, k } = problem;
-    let contiguous = |major, mn| if major == cute_rs::atom::Major::K { k } else { mn };
-    let [a, b] = plan.majors();
-    Call {
-        problem,
-        a: matrix(contiguous(a, m)),
-        b: matrix(contiguous(b, n)),
-        c: None,
-        d: matrix(n),
-        alpha: 1.0,
-        beta: 0.0,
-        workspace: Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX }),
     }
 }
 
@@ -343,14 +337,5 @@ fn what(form: Form, products: &[GemmProblem]) -> String {
             format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
         }
         Form::Grouped => format!("{count} products of any shapes"),
-    }
-}
-
-/// Bytes as people read them.
-fn bytes(count: f64) -> String {
-    let units = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB")];
-    match units.into_iter().find(|(unit, _)| count >= *unit) {
-        Some((unit, name)) => format!("{:.1} {name}", count / unit),
-        None => format!("{count:.0} B"),
     }
 }

@@ -1,13 +1,14 @@
 //! `falchion gemm --batch`, `--rows`, `--group`: several products in one launch, run and checked.
 
-use std::io::{self, Write};
+use std::io::Write;
 
 use collective::Form;
 use falchion::verify::{Format, Products, RecordProducts, RunError, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem};
 
-use crate::Failure;
 use crate::engine::{Choice, Chosen};
+use crate::output::out;
+use crate::{Failure, catalogue, memory};
 
 /// What was asked for.
 #[derive(Debug)]
@@ -58,15 +59,13 @@ impl SeveralArgs<'_> {
             (_, false, false) => "ragged-direct",
         };
         let usual = format!("{kind}-{}-kk", self.format.name());
-        let entry = kernel::find(self.config.unwrap_or(&usual))?;
-        if entry.element() != self.format.name() {
-            return Err(Failure::usage(format!(
-                "kernel {} is for {}, --dtype is {}",
-                entry.name(),
-                entry.element(),
-                self.format.name()
-            )));
-        }
+        let instead = |plain: &str, fusion: &str| {
+            format!(
+                "it computes one product; take one like {plain}, or leave out all but --epilogue {fusion}"
+            )
+        };
+        let entry = catalogue::plain(self.config.unwrap_or(&usual), instead)?;
+        catalogue::of_type(entry.name(), entry.element(), self.format.name())?;
         if entry.form() != form {
             let (name, is) = (entry.name(), entry.form());
             return Err(Failure::usage(format!("kernel {name} is {is:?}, one that is {form:?} was needed")));
@@ -74,8 +73,30 @@ impl SeveralArgs<'_> {
         Ok(entry)
     }
 
+    /// Fails where the products are more than a launch numbers, or than this machine holds.
+    fn possible(&self, entry: &AnyGemm) -> Result<(), Failure> {
+        let one = self.problem;
+        let (products, flag) = match (self.records, self.batch, self.rows) {
+            (records @ [_, ..], ..) => (records.to_vec(), "--group"),
+            (_, Some(count), _) => {
+                // Before there is a list of them: what the list itself takes, and all else of each.
+                let needed = memory::checked(&[one]) * u128::from(count);
+                memory::enough(&format!("--batch {count}"), needed, "--batch, --m, --n or --k")?;
+                (vec![one; count as usize], "--batch")
+            }
+            (_, None, rows) => {
+                let rows = rows.unwrap_or_default();
+                (rows.iter().map(|&m| GemmProblem { m, ..one }).collect(), "--rows")
+            }
+        };
+        entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{flag}: {error}")))?;
+        let what = format!("{flag} of {} products", products.len());
+        memory::enough(&what, memory::checked(&products), &format!("{flag}, --m, --n or --k"))
+    }
+
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let entry = self.kernel()?;
+        self.possible(&entry)?;
         let GemmProblem { m, n, k } = self.problem;
         let records: Vec<_> = self.records.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect();
         let described = RecordProducts {
@@ -99,7 +120,7 @@ impl SeveralArgs<'_> {
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let program = entry.program()?;
         let [alpha, beta] = self.factors;
-        let mut out = io::stdout().lock();
+        let mut out = out();
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         let products = match (self.batch, self.rows) {
             _ if !self.records.is_empty() => format!("{} of any shapes", self.records.len()),

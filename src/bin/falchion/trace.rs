@@ -1,5 +1,6 @@
 //! `falchion trace`: what a kernel does in the emulator, as a timeline.
 
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
@@ -8,8 +9,11 @@ use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
 use falchion::verify::{Format, HostMatrix, Order};
 use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+use scheduler::Tiles;
 
-use crate::Failure;
+use crate::named::KernelArgs;
+use crate::output::out;
+use crate::{Failure, catalogue, files, memory, numbers};
 
 /// Run a kernel in the emulator and write down what each warp and each asynchronous machine did.
 ///
@@ -20,8 +24,8 @@ use crate::Failure;
     after_help = "Example:\n  falchion trace large-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
 )]
 pub(crate) struct TraceArgs {
-    /// A name from `falchion configs`.
-    name: String,
+    #[command(flatten)]
+    kernel: KernelArgs,
     /// Rows of A and D.
     #[arg(long, default_value_t = 256)]
     m: u32,
@@ -32,7 +36,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, default_value_t = 512)]
     k: u32,
     /// Factor of C.
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.0, value_parser = numbers::factor, allow_hyphen_values = true)]
     beta: f32,
     /// Write the timeline to this file, for Perfetto or Chrome.
     #[arg(short, long, value_name = "FILE")]
@@ -50,6 +54,12 @@ pub(crate) struct TraceArgs {
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
+
+/// K-tiles and epilogues that are traced at most: some hundred events of all warps each, a minute or two in all.
+const MOST_PIECES: u128 = 1 << 16;
+
+/// Bytes that the events of one of them take.
+const PIECE_BYTES: u128 = 40_000;
 
 /// The emulator's schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,11 +87,19 @@ impl Pace {
 
 impl TraceArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let entry = kernel::find(&self.name)?;
+        for path in [&self.output, &self.svg].into_iter().flatten() {
+            files::writable(path)?;
+        }
+        let instead = |plain: &str, _: &str| {
+            format!("a trace has no arguments for it; trace {plain}, its like without")
+        };
+        let entry = catalogue::plain(&self.kernel.name(), instead)?;
+        catalogue::one_product(&entry)?;
+        self.possible(&entry)?;
         let program = entry.program()?;
         let mut memory = Memory::new();
         let Some(launch) = self.launch(&entry, &mut memory)? else {
-            return Err(Failure::usage("--m and --n must be at least 1"));
+            return Err(Failure::usage("--m or --n is 0, at least 1 was needed"));
         };
         let recorder = Recorder::default();
         let options = Options {
@@ -93,7 +111,7 @@ impl TraceArgs {
         let lowered = Program::new(program.function());
         let outcome = lowered.launch(launch.grid, &launch.arguments, &memory, &options);
         let trace = recorder.into_trace();
-        self.show(&trace);
+        self.show(&trace)?;
         if let Some(path) = &self.output {
             write(path, &trace.chrome_json())?;
         }
@@ -102,6 +120,29 @@ impl TraceArgs {
         }
         // A trace that ends in a trap is the more worth having.
         outcome.map(|_| ()).map_err(|failure| Failure::environment(format!("{failure}")))
+    }
+
+    /// Fails before anything is allocated, where the product or its trace is too large.
+    fn possible(&self, entry: &AnyGemm) -> Result<(), Failure> {
+        let Self { m, n, k, clusters, .. } = *self;
+        for (name, extent) in [("--m", m), ("--n", n)] {
+            if extent == 0 {
+                return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
+            }
+        }
+        let (problem, what) = (GemmProblem { m, n, k }, format!("--m {m}, --n {n}, --k {k}"));
+        entry.launch(&catalogue::legal(entry, problem), clusters)?;
+        let Tiles { m, n, k } = entry.tiles(problem);
+        let tiles = u128::from(m) * u128::from(n) * u128::from(entry.plan().cluster_size());
+        let pieces = tiles * (u128::from(k) + 1);
+        if pieces > MOST_PIECES {
+            return Err(Failure::usage(format!(
+                "{what} make {tiles} tiles of {k} k-tiles and an epilogue, {pieces} pieces in all; at most {MOST_PIECES} are \
+                 traced: lower --m, --n or --k"
+            )));
+        }
+        let matrices = 4 * memory::matrices(problem) + u128::from(entry.workspace(problem, clusters));
+        memory::enough(&what, matrices + pieces * PIECE_BYTES, "--m, --n or --k")
     }
 
     /// Random matrices in the emulator's memory, and the call on them.
@@ -125,22 +166,24 @@ impl TraceArgs {
         Ok(entry.launch(&call, self.clusters)?)
     }
 
-    fn show(&self, trace: &Trace) {
-        println!("kernel    {}", trace.kernel);
-        println!(
+    fn show(&self, trace: &Trace) -> io::Result<()> {
+        writeln!(out(), "kernel    {}", trace.kernel)?;
+        writeln!(
+            out(),
             "events    {} in {} steps of the emulator, which are not time",
             trace.events.len(),
             trace.steps()
-        );
+        )?;
         for (words, share) in waits(&trace.events) {
-            println!("waits     {:>5.1} % of the warps' steps: {words}", share * 100.0);
+            writeln!(out(), "waits     {:>5.1} % of the warps' steps: {words}", share * 100.0)?;
         }
         if trace.shared.is_empty() {
-            println!("banks     no warp accesses shared memory by itself");
+            writeln!(out(), "banks     no warp accesses shared memory by itself")?;
         }
         for (access, instructions) in by_statement(&trace.shared) {
-            println!("banks     {}", conflicts(&access, instructions));
+            writeln!(out(), "banks     {}", conflicts(&access, instructions))?;
         }
+        Ok(())
     }
 }
 
@@ -195,8 +238,6 @@ fn conflicts(access: &SharedAccess, instructions: u64) -> String {
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|error| Failure::environment(format!("{} could not be written: {error}", path.display())))?;
-    println!("written   {}", path.display());
-    Ok(())
+    files::write_text(path, text)?;
+    Ok(writeln!(out(), "written   {}", path.display())?)
 }

@@ -10,15 +10,18 @@ use clap::ValueEnum;
 use emulator::{Numerics, Schedule};
 use falchion::verify::tables::{Case, Repeated, Share, Verdict, tables};
 
-use kernel::{Emulator, Engine, Gpu};
+use falchion::verify::random::{Trial, trial, trial_of};
+use kernel::{Emulator, Engine, Gpu, KernelSpec};
 use rayon::prelude::*;
 
 use crate::Failure;
+use crate::named;
+use crate::output::{out, shortened};
 
 /// Run the embedded case tables and close with `N passed, N failed, N skipped`.
 ///
-/// A case is skipped where its engine is not there. In the emulator `quick` takes about half a minute
-/// on two cores, `full` about three minutes.
+/// A case is skipped where its engine is not there. In the emulator, `full` takes some ten times as long as `quick`, which
+/// takes minutes of CPU.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
                         falchion verify --filter special-values")]
@@ -44,7 +47,7 @@ pub(crate) struct VerifyArgs {
     replay: Option<PathBuf>,
     /// In the emulator, run each case under every fixed schedule of warps and asynchronous work, and under this
     /// many random ones; a failure names the schedule and seed that repeat it.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
     /// In the emulator, sum the products of the tables' kernels as the hardware does, at some three times the cost, and
     /// with `--engine all` hold a GPU's results to the emulator's, bit for bit.
@@ -54,10 +57,21 @@ pub(crate) struct VerifyArgs {
     /// the device.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Seed of the random matrices.
+    /// Run a kernel of these `key=value` words on random problems in the emulator, each under a random schedule.
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["suite", "engine"], value_parser = named::spec)]
+    spec: Option<KernelSpec>,
+    /// Draw so many specs, legal and illegal, and run the legal ones in the emulator on a random problem each; with --spec,
+    /// so many problems.
+    #[arg(long, value_name = "N", conflicts_with_all = ["suite", "engine"],
+        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    random_specs: Option<u64>,
+    /// Seed of the random matrices, problems and specs.
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }
+
+/// Problems of `--spec` where `--random-specs` does not say.
+const PROBLEMS: u64 = 20;
 
 /// Which engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -87,6 +101,9 @@ impl VerifyArgs {
                 self.repeat, self.suite
             )));
         }
+        if self.spec.is_some() || self.random_specs.is_some() {
+            return self.random(&mut out());
+        }
         if self.suite == "instructions" {
             return self.instructions();
         }
@@ -94,7 +111,7 @@ impl VerifyArgs {
             return Err(Failure::usage("--json, --record and --replay need --suite instructions"));
         }
         if self.suite == "fusions" {
-            let (mut count, mut out) = (Count::default(), io::stdout().lock());
+            let (mut count, mut out) = (Count::default(), out());
             self.fusions(&mut count, &mut out)?;
             return count.close(&mut out);
         }
@@ -103,7 +120,7 @@ impl VerifyArgs {
         if cases.is_empty() {
             return Err(Failure::usage(format!(
                 "--suite is `{}`, one of quick, full, all, fusions and instructions was needed",
-                self.suite
+                shortened(&self.suite)
             )));
         }
         let shares: Vec<_> = cases
@@ -112,7 +129,7 @@ impl VerifyArgs {
             .filter(|share| share.case.name.contains(&self.filter) || share.kernel.contains(&self.filter))
             .collect();
         if shares.is_empty() {
-            let Self { suite, filter, .. } = self;
+            let (suite, filter) = (&self.suite, shortened(&self.filter));
             return Err(Failure::usage(format!(
                 "no case or kernel of --suite {suite} has `{filter}` in its name; --suite all has every case"
             )));
@@ -132,7 +149,7 @@ impl VerifyArgs {
         };
         let emulate = matches!(self.engine, Engines::Emulator | Engines::All) || gpu.is_none();
         let mut count = Count::default();
-        let mut out = io::stdout().lock();
+        let mut out = out();
         let mut emulated: Vec<Verdict> = Vec::new();
         if emulate {
             writeln!(out, "engine: {} ({why})", Emulator::new().describe())?;
@@ -165,6 +182,42 @@ impl VerifyArgs {
 }
 
 impl VerifyArgs {
+    /// Random problems for one spec, or random specs.
+    fn random(&self, out: &mut impl Write) -> Result<(), Failure> {
+        let trials = self.random_specs.unwrap_or(PROBLEMS);
+        let (mut count, mut right, mut refused) = (Count::default(), 0, 0);
+        let first = self.seed.wrapping_mul(1 << 32);
+        // In parts, so that what has been found is seen while more is looked for.
+        const PART: u64 = 1000;
+        for begin in (0..trials).step_by(PART as usize) {
+            let seeds: Vec<u64> = (begin..trials.min(begin + PART)).map(|i| first.wrapping_add(i)).collect();
+            let ended: Vec<_> = seeds
+                .par_iter()
+                .map(|&seed| match self.spec {
+                    Some(spec) => (seed, (spec, trial_of(&spec, seed))),
+                    None => (seed, trial(seed)),
+                })
+                .collect();
+            for (seed, (spec, trial)) in ended {
+                match trial {
+                    Trial::Right(_) => right += 1,
+                    Trial::Refused(_) => refused += 1,
+                    Trial::Unfit(words) => {
+                        count.skipped += 1;
+                        writeln!(out, "skip {spec}: {words} (seed {seed})")?;
+                    }
+                    Trial::Wrong(words) => {
+                        count.failed += 1;
+                        writeln!(out, "FAIL {spec}: {words} (seed {seed})")?;
+                    }
+                }
+            }
+        }
+        count.passed = right + refused;
+        writeln!(out, "{right} legal specs computed what they should, {refused} illegal ones were refused")?;
+        count.close(out)
+    }
+
     fn repeated(&self) -> Repeated {
         Repeated { seed: self.seed, runs: self.repeat }
     }

@@ -5,7 +5,7 @@ use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, MatrixRef, Workspa
 
 use cute_rs::atom::Major;
 
-use crate::Failure;
+use crate::{Failure, memory};
 
 /// Bytes of inputs that are sure not to stay in an L2 cache of 60 MB.
 const ROTATION_BYTES: u64 = 200_000_000;
@@ -34,6 +34,23 @@ pub(super) struct Set {
 fn bytes(GemmProblem { m, n, k }: GemmProblem) -> [u64; 3] {
     [[m, k], [n, k], [m, n]]
         .map(|[rows, columns]| (u64::from(rows) * u64::from(columns) * 2).next_multiple_of(ALIGNMENT))
+}
+
+/// Fails for a shape whose matrices cannot be numbered, or filled on this machine.
+pub(super) fn possible(shape: GemmProblem) -> Result<(), Failure> {
+    let GemmProblem { m, n, k } = shape;
+    for (name, extent) in [("M", m), ("N", n), ("K", k)] {
+        if extent > i32::MAX as u32 {
+            return Err(Failure::usage(format!(
+                "{name} is {extent} in {m} x {n} x {k}, at most {} is possible",
+                i32::MAX
+            )));
+        }
+    }
+    // Sets are several only where they are small.
+    let [m, n, k] = [m, n, k].map(u128::from);
+    let all = u128::from(ROTATION_BYTES) + 2 * (m * k + n * k + m * n);
+    memory::enough(&format!("{m} x {n} x {k}"), all, "M, N or K")
 }
 
 /// How many sets do not fit the L2 cache together.

@@ -3,6 +3,8 @@
 //! Kernels with the epilogue take turns with the same kernels without it, all in one process: those that are predicted to be
 //! fastest, or all of them. The peer is timed with the fastest of its algorithms, plain and fused.
 
+use std::io::Write;
+
 use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
 use kernel::driver::Enqueue;
@@ -13,6 +15,7 @@ use super::arena::{Arena, Set};
 use super::measure::{Candidate, Protocol};
 use super::report::{self, Figure};
 use crate::Failure;
+use crate::output::out;
 
 /// Kinds of kernels that are timed at a shape, where not all of them are.
 const TIMED: usize = 4;
@@ -59,7 +62,7 @@ impl<'g> Bench<'g> {
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
         let format = Format::named(dtype)
             .ok_or_else(|| Failure::usage(format!("--dtype is `{dtype}`, one of bf16 and f16 was needed")))?;
-        println!("epilogue  D = {}", fusion.formula());
+        writeln!(out(), "epilogue  D = {}", fusion.formula())?;
         Ok(Self { gpu, peer, protocol, fusion, format, all })
     }
 
@@ -85,7 +88,7 @@ impl<'g> Bench<'g> {
             candidates.push(Candidate { name: name.clone(), launches: launches?, operations, slots: None });
         }
         let GemmProblem { m, n, k } = problem;
-        println!("\n{m} x {n} x {k} {}", self.format.name());
+        writeln!(out(), "\n{m} x {n} x {k} {}", self.format.name())?;
         let mut figures = Vec::new();
         for &state in &self.protocol.states {
             let turns = self.protocol.measure(self.gpu, None, &candidates, state, &|| ())?;
@@ -94,7 +97,7 @@ impl<'g> Bench<'g> {
                 .zip(&turns)
                 .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns))
                 .collect();
-            report::fused_table(state, &of_state, self.fusion.name(), PEER);
+            report::fused_table(state, &of_state, self.fusion.name(), PEER)?;
             figures.extend(of_state);
         }
         drop(candidates);

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::io::Write;
 
 use collective::{Form, Record};
 use cute_rs::atom::Major;
@@ -17,9 +18,11 @@ use kernel::{
     RaggedCall, Request, WorkspaceRef,
 };
 
+use super::arena;
 use super::measure::{Candidate, Protocol};
 use super::report::{self, Figure};
-use crate::{Failure, catalogue};
+use crate::output::out;
+use crate::{Failure, catalogue, memory};
 
 /// Rows sent to each expert, and the extents of its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,7 +55,11 @@ impl Layer {
                 "--rows has {all} rows in all; 1 to 2147483647 were needed, in groups of any size"
             )));
         }
-        Ok(Self { rows: rows.to_vec(), n, k })
+        let layer = Self { rows: rows.to_vec(), n, k };
+        arena::possible(layer.dense())?;
+        let weights = 2 * rows.len() as u128 * u128::from(n) * u128::from(k);
+        memory::enough(&format!("--rows of {} experts", rows.len()), weights, "--rows, --n or --k")?;
+        Ok(layer)
     }
 
     /// Where each expert's rows begin, and where the last one's end.
@@ -201,7 +208,7 @@ impl Timed<'_> {
         for layer in layers {
             let placed = Placed::new(gpu, data, layer)?;
             let GemmProblem { m, n, k } = layer.dense();
-            println!("\n{} experts, {m} rows in all, N {n}, K {k} {}", layer.rows.len(), self.dtype);
+            writeln!(out(), "\n{} experts, {m} rows in all, N {n}, K {k} {}", layer.rows.len(), self.dtype)?;
             let result = self.one(gpu, &placed);
             placed.free(gpu)?;
             figures.extend(result?);
@@ -284,7 +291,7 @@ impl Timed<'_> {
                 .zip(&turns)
                 .map(|(candidate, turns)| Figure::new(dense, state, candidate, turns))
                 .collect();
-            report::plain_table(state, &of_state);
+            report::plain_table(state, &of_state)?;
             figures.extend(of_state);
         }
         drop(candidates);
@@ -304,7 +311,7 @@ fn ours(dtype: &str) -> Vec<AnyGemm> {
             && plan.majors() == [Major::K; 2]
             && !unaligned
     };
-    kernel::several().into_iter().filter(|entry| fits(&entry)).collect()
+    kernel::several().into_iter().filter(|entry| fits(entry)).collect()
 }
 
 /// Those that were named, or all.

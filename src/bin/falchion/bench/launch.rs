@@ -1,5 +1,6 @@
 //! What a launch costs the host: one by one, into a stream that is never full.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -9,6 +10,7 @@ use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu};
 use super::arena::Set;
 use super::report::LaunchCost;
 use crate::Failure;
+use crate::output::out;
 
 /// Launches that are timed.
 const LAUNCHES: usize = 10_000;
@@ -62,19 +64,25 @@ pub(super) fn measure(
     let program = gemm.program()?;
     let start = Instant::now();
     let mut loaded = Loaded::load_in(gpu.context(), gemm, program)?;
-    println!(
+    writeln!(
+        out(),
         "\n{name} at {m} x {n} x {k}: compiled and loaded in {:.1} ms",
         start.elapsed().as_secs_f64() * 1e3
-    );
+    )?;
     let prepared = prepare(gpu, &name, &call)?;
     let (short, long) = graphs(gpu, &prepared)?;
 
     let stream = Arc::clone(gpu.stream());
-    println!("{:48} {:>9} {:>9}", "host, microseconds a launch", "median", "99 %");
+    writeln!(out(), "{:48} {:>9} {:>9}", "host, microseconds a launch", "median", "99 %")?;
     let mut costs = Vec::new();
     let mut time = |path: &str, launch: &mut dyn FnMut(u64, &CudaStream) -> Result<(), EngineError>| {
         let cost = cost(gpu, &stream, path, launch)?;
-        println!("{path:48} {:9.2} {:9.2}", cost.median_nanoseconds / 1e3, cost.p99_nanoseconds / 1e3);
+        writeln!(
+            out(),
+            "{path:48} {:9.2} {:9.2}",
+            cost.median_nanoseconds / 1e3,
+            cost.p99_nanoseconds / 1e3
+        )?;
         costs.push(cost);
         Ok::<(), Failure>(())
     };
@@ -87,9 +95,12 @@ pub(super) fn measure(
 
     let direct = gpu.time_many(&[&prepared], LAUNCHES)? * 1e6;
     let replayed = gpu.time_many(&[&long], LAUNCHES / LONG_GRAPH)? * 1e6 / LONG_GRAPH as f64;
-    println!("device, microseconds a launch back to back: {direct:.2} in a stream, {replayed:.2} in a graph");
+    writeln!(
+        out(),
+        "device, microseconds a launch back to back: {direct:.2} in a stream, {replayed:.2} in a graph"
+    )?;
     let same = replays(gpu, &prepared, &short, d)?;
-    println!("the graph's D is {} the launch's", if same { "bit for bit" } else { "NOT" });
+    writeln!(out(), "the graph's D is {} the launch's", if same { "bit for bit" } else { "NOT" })?;
     for buffer in [a, b, d] {
         gpu.free(buffer)?;
     }

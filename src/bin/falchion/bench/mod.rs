@@ -14,13 +14,16 @@ mod report;
 pub(crate) mod suites;
 
 use std::cell::Cell;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use cute_rs::atom::Major;
 use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
 use kernel::driver::{Enqueue, Monitor, Prepared};
-use kernel::{AnyGemm, Buffer, Engine, GemmProblem, Gpu, Machine, Program, Request, WorkspaceRef, ceiling};
+use kernel::{
+    AnyGemm, Buffer, Engine, GemmProblem, Gpu, KernelSpec, Machine, Program, Request, WorkspaceRef, ceiling,
+};
 use ptx::WgmmaTypes;
 
 use arena::{Arena, Set};
@@ -29,7 +32,9 @@ use report::{Figure, Record};
 use suites::Suite;
 
 use crate::engine::Progress;
-use crate::{Failure, catalogue, files};
+use crate::named;
+use crate::output::out;
+use crate::{Failure, catalogue, files, memory};
 
 /// Time our kernels beside cuBLASLt and the ceiling, on the GPU.
 #[derive(clap::Args, Debug)]
@@ -51,25 +56,29 @@ pub(crate) struct BenchArgs {
     #[arg(long, default_value_t = 8192, value_parser = clap::value_parser!(u32).range(1..))]
     k: u32,
     /// Shapes of your own, in place of --m --n --k.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, conflicts_with_all = ["m", "n", "k"])]
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, allow_hyphen_values = true, conflicts_with_all = ["m", "n", "k"])]
     shape: Vec<GemmProblem>,
     /// A list of shapes.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
     /// Experts of your own, so many rows each, with weights of N x K each: what --suite grouped measures.
-    #[arg(long, value_name = "ROWS", value_delimiter = ',', conflicts_with_all = ["m", "shape", "suite"])]
+    #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"])]
     rows: Option<Vec<u32>>,
     /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
     #[arg(long, value_name = "NAME")]
     config: Vec<String>,
+    /// A kernel to time as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
+    /// Repeatable.
+    #[arg(long, value_name = "WORDS", value_parser = named::spec)]
+    spec: Vec<KernelSpec>,
     /// Time every kernel of the type and the directions, at the shapes it can do; with --epilogue, every kind that has the
     /// fusion.
-    #[arg(long, conflicts_with = "config")]
+    #[arg(long, conflicts_with_all = ["config", "spec"])]
     all_configs: bool,
     /// Time kernels with a fused epilogue, each beside itself without it, and beside cuBLASLt with its own fusion where it
     /// has one: the four kinds that are predicted to be fastest. A and B lie along K.
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
-        conflicts_with_all = ["config", "layout", "launch", "plot"])]
+        conflicts_with_all = ["config", "spec", "layout", "launch", "plot"])]
     epilogue: Option<String>,
     /// Element type.
     #[arg(long, default_value = "bf16")]
@@ -84,7 +93,7 @@ pub(crate) struct BenchArgs {
     #[arg(long)]
     burst_only: bool,
     /// Time what launches cost the host instead, and replay one from a CUDA graph.
-    #[arg(long, conflicts_with_all = ["suite", "shape", "rows", "m", "n", "k", "config", "all_configs", "csv", "plot"])]
+    #[arg(long, conflicts_with_all = ["suite", "shape", "rows", "m", "n", "k", "config", "spec", "all_configs", "csv", "plot"])]
     launch: bool,
     /// Write every figure to this JSON file.
     #[arg(long, value_name = "FILE")]
@@ -153,6 +162,12 @@ impl BenchArgs {
             None if !self.shape.is_empty() => self.shape.clone(),
             None => vec![GemmProblem { m: self.m, n: self.n, k: self.k }],
         };
+        if self.rows.is_none() {
+            shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
+        }
+        if self.epilogue.is_some() {
+            shapes.iter().try_for_each(|&shape| memory::fused(shape))?;
+        }
         let data = arena::random(&self.dtype)?;
         if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
             return self.grouped(&data);
@@ -162,7 +177,7 @@ impl BenchArgs {
         }
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
-        println!("{}", gpu.describe());
+        writeln!(out(), "{}", gpu.describe())?;
         if self.launch {
             let mut record = self.record(&gpu, None)?;
             record.launches = launch::measure(&mut gpu, &data, &self.dtype, &self.layout)?;
@@ -170,7 +185,7 @@ impl BenchArgs {
         }
         // The selection chooses among our kernels, so nothing else is timed for it.
         let alone = self.suite == Some(Suite::Selection);
-        let peer = if alone { None } else { peer(&gpu) };
+        let peer = if alone { None } else { peer(&gpu)? };
         let ours = kernels.into_iter().map(|entry| {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
@@ -185,7 +200,7 @@ impl BenchArgs {
             record.layout = catalogue::layout(&first.entry);
         }
         let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
-        let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu) } else { None };
+        let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
         let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
         let outcome = bench.all(&shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
@@ -193,7 +208,7 @@ impl BenchArgs {
         }
         outcome?;
         for &state in &bench.protocol.states {
-            report::print_means(&record.figures, state);
+            report::print_means(&record.figures, state)?;
         }
         self.write(&record)?;
         bench.close()
@@ -213,8 +228,8 @@ impl BenchArgs {
         };
         let kernels = grouped::kernels(&self.config, &self.dtype)?;
         let mut gpu = Gpu::new(0)?;
-        println!("{}", gpu.describe());
-        let peer = peer(&gpu);
+        writeln!(out(), "{}", gpu.describe())?;
+        let peer = peer(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref())?;
         let timed = grouped::Timed {
             peer: peer.as_ref(),
@@ -229,8 +244,8 @@ impl BenchArgs {
     /// Kernels with a fused epilogue.
     fn fused(&self, name: &str, data: &[u8], shapes: &[GemmProblem]) -> Result<(), Failure> {
         let mut gpu = Gpu::new(0)?;
-        println!("{}", gpu.describe());
-        let peer = peer(&gpu);
+        writeln!(out(), "{}", gpu.describe())?;
+        let peer = peer(&gpu)?;
         let mut record = self.record(&gpu, peer.as_ref())?;
         let protocol = self.protocol(false);
         let mut bench =
@@ -267,15 +282,16 @@ impl BenchArgs {
 
     fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {
         let kernel = |name: &String| {
-            let entry = kernel::find(name)?;
-            let (element, dtype) = (entry.element(), &self.dtype);
-            if element == dtype {
-                return Ok(entry);
-            }
-            Err(Failure::usage(format!("kernel {name} is for {element}, --dtype is {dtype}")))
+            let instead =
+                |_: &str, fusion: &str| format!("time it with --epilogue {fusion}, beside its like without");
+            let entry = catalogue::plain(name, instead)?;
+            catalogue::of_type(name, entry.element(), &self.dtype)?;
+            Ok(entry)
         };
-        if !self.config.is_empty() {
-            let named: Result<Vec<_>, Failure> = self.config.iter().map(kernel).collect();
+        let names: Vec<String> =
+            self.config.iter().cloned().chain(self.spec.iter().map(KernelSpec::to_string)).collect();
+        if !names.is_empty() {
+            let named: Result<Vec<_>, Failure> = names.iter().map(kernel).collect();
             return Ok((named?, Choice::Named { only: shapes.len() == 1 }));
         }
         if self.all_configs {
@@ -295,38 +311,40 @@ impl BenchArgs {
     }
 
     fn write(&self, record: &Record) -> Result<(), Failure> {
-        let write = |path: &PathBuf, text: String| {
-            std::fs::write(path, text)
-                .map_err(|error| Failure::environment(format!("cannot write {}: {error}", path.display())))
-        };
         if let Some(path) = &self.json {
-            write(path, record.json()?)?;
+            files::write_text(path, &record.json()?)?;
         }
         if let Some(path) = &self.csv {
-            write(path, record.csv())?;
+            files::write_text(path, &record.csv())?;
         }
         if let Some(path) = &self.plot {
-            write(path, plot::svg(record))?;
+            files::write_text(path, &plot::svg(record))?;
         }
         Ok(())
     }
 }
 
-fn peer(gpu: &Gpu) -> Option<CublasLt> {
+fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
     match CublasLt::new(gpu) {
         Ok(peer) => {
-            println!("cuBLASLt {}", peer.version());
-            Some(peer)
+            writeln!(out(), "cuBLASLt {}", peer.version())?;
+            Ok(Some(peer))
         }
         Err(error) => {
-            println!("without cuBLASLt: {error}");
-            None
+            writeln!(out(), "without cuBLASLt: {error}")?;
+            Ok(None)
         }
     }
 }
 
-fn monitor(gpu: &Gpu) -> Option<Monitor> {
-    Monitor::new(gpu).map_err(|error| println!("without clock and power: {error}")).ok()
+fn monitor(gpu: &Gpu) -> io::Result<Option<Monitor>> {
+    match Monitor::new(gpu) {
+        Ok(monitor) => Ok(Some(monitor)),
+        Err(error) => {
+            writeln!(out(), "without clock and power: {error}")?;
+            Ok(None)
+        }
+    }
 }
 
 impl Bench {
@@ -358,12 +376,12 @@ impl Bench {
         };
         let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
-        progress.aside(|| println!("\n{m} x {n} x {k} {}", self.dtype));
+        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.dtype))?;
         for (name, reason) in refused {
-            progress.aside(|| println!("           {name} is left out: {reason}"));
+            progress.aside(|| writeln!(out(), "           {name} is left out: {reason}"))?;
         }
         if !candidates.iter().any(|candidate| candidate.slots.is_some()) {
-            progress.aside(|| println!("           none of the kernels takes this shape"));
+            progress.aside(|| writeln!(out(), "           none of the kernels takes this shape"))?;
             return Ok(());
         }
         let whole = candidates.len() * self.protocol.turns.max(1) * self.protocol.states.len();
@@ -381,7 +399,7 @@ impl Bench {
                     .zip(&turns)
                     .map(|(candidate, turns)| Figure::new(problem, state, candidate, turns)),
             );
-            progress.aside(|| report::table(state, &figures[first..]));
+            progress.aside(|| report::table(state, &figures[first..]))?;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! What was measured: on the terminal, as JSON, as CSV.
 
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 
 use kernel::GemmProblem;
 use serde::Serialize;
@@ -8,6 +9,7 @@ use serde::Serialize;
 use super::measure::{Candidate, State, Turns};
 use super::suites;
 use crate::Failure;
+use crate::output::out;
 
 /// The candidate that nothing can be faster than.
 pub(super) const CEILING: &str = "ceiling";
@@ -113,18 +115,29 @@ fn cell(value: Option<f64>, width: usize, digits: usize) -> String {
 }
 
 /// Prints the figures of one state without a comparison: TFLOP/s and microseconds.
-pub(super) fn plain_table(state: State, figures: &[Figure]) {
-    println!("{:10} {:30} {:>10} {:>8} {:>8} {:>8}", state.name(), "", "us", "least", "TFLOP/s", "most");
+pub(super) fn plain_table(state: State, figures: &[Figure]) -> io::Result<()> {
+    writeln!(
+        out(),
+        "{:10} {:30} {:>10} {:>8} {:>8} {:>8}",
+        state.name(),
+        "",
+        "us",
+        "least",
+        "TFLOP/s",
+        "most"
+    )?;
     for Figure { candidate, tflops: [least, median, most], microseconds, .. } in figures {
-        println!("{:10} {candidate:30} {microseconds:10.1} {least:8.1} {median:8.1} {most:8.1}", "");
+        writeln!(out(), "{:10} {candidate:30} {microseconds:10.1} {least:8.1} {median:8.1} {most:8.1}", "")?;
     }
+    Ok(())
 }
 
 /// Prints the figures of one shape in one state.
-pub(super) fn table(state: State, figures: &[Figure]) {
+pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
     let of = |name| median(figures, name);
     let (ceiling, first, fastest) = (of(CEILING), of(FIRST), of(FASTEST));
-    println!(
+    writeln!(
+        out(),
         "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13} {:>7} {:>5} {:>10}",
         state.name(),
         "",
@@ -137,11 +150,12 @@ pub(super) fn table(state: State, figures: &[Figure]) {
         "SM MHz",
         "W",
         "TFLOP/s/W"
-    );
+    )?;
     for figure in figures {
         let [least, median, most] = figure.tflops;
         let over = |other: Option<f64>| other.map(|other| median / other);
-        println!(
+        writeln!(
+            out(),
             "{:10} {:22} {:10.2} {median:8.1}  {:11} {} {} {} {} {} {}",
             "",
             figure.candidate,
@@ -153,8 +167,9 @@ pub(super) fn table(state: State, figures: &[Figure]) {
             cell(figure.megahertz, 7, 0),
             cell(figure.watts, 5, 0),
             cell(figure.tflops_per_watt, 10, 3),
-        );
+        )?;
     }
+    Ok(())
 }
 
 /// A fused candidate's speed over its plain one's, and over the peer's fused one's.
@@ -167,8 +182,9 @@ fn over_plain_and_peer(figures: &[Figure], candidate: &str, fusion: &str, peer: 
 
 /// Prints the figures of one shape in one state, plain and with a fused epilogue: fused ones over the same candidate
 /// without, over the peer's own fusion; last, the fastest of ours with over the fastest without.
-pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: &str) {
-    println!(
+pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: &str) -> io::Result<()> {
+    writeln!(
+        out(),
         "{:10} {:26} {:>10} {:>8}  {:11} {:>8} {:>10}",
         state.name(),
         "",
@@ -177,20 +193,21 @@ pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: 
         "spread",
         "x plain",
         "x Lt fused"
-    );
+    )?;
     let line = |name: &str, figure: &Figure, [plain, fused]: [Option<f64>; 2]| {
         let [least, median, most] = figure.tflops;
-        println!(
+        writeln!(
+            out(),
             "{:10} {name:26} {:10.2} {median:8.1}  {:11} {} {}",
             "",
             figure.microseconds,
             format!("{least:.0}..{most:.0}"),
             cell(plain, 8, 3),
             cell(fused, 10, 3),
-        );
+        )
     };
     for figure in figures {
-        line(&figure.candidate, figure, over_plain_and_peer(figures, &figure.candidate, fusion, peer));
+        line(&figure.candidate, figure, over_plain_and_peer(figures, &figure.candidate, fusion, peer))?;
     }
     let fastest = |fused: bool| {
         let ours = figures.iter().filter(|figure| figure.ours());
@@ -199,8 +216,9 @@ pub(super) fn fused_table(state: State, figures: &[Figure], fusion: &str, peer: 
     };
     if let (Some(plain), Some(fused)) = (fastest(false), fastest(true)) {
         let [_, over_peer] = over_plain_and_peer(figures, &fused.candidate, fusion, peer);
-        line(BEST, fused, [Some(fused.tflops[1] / plain.tflops[1]), over_peer]);
+        line(BEST, fused, [Some(fused.tflops[1] / plain.tflops[1]), over_peer])?;
     }
+    Ok(())
 }
 
 /// A kernel's geometric means over shapes, against the peer.
@@ -263,16 +281,17 @@ fn by_shape(figures: &[Figure], state: State) -> Vec<Vec<&Figure>> {
 }
 
 /// Prints the geometric means of a state, where there are several shapes.
-pub(super) fn print_means(figures: &[Figure], state: State) {
+pub(super) fn print_means(figures: &[Figure], state: State) -> io::Result<()> {
     let means = means(figures, state);
     if means.iter().all(|mean| mean.shapes < 2) {
-        return;
+        return Ok(());
     }
-    println!("\n{} geometric means over shapes of at least 10 GFLOP", state.name());
-    println!("{:33} {:>7} {:>11} {:>13}", "", "shapes", "x Lt first", "x Lt fastest");
+    writeln!(out(), "\n{} geometric means over shapes of at least 10 GFLOP", state.name())?;
+    writeln!(out(), "{:33} {:>7} {:>11} {:>13}", "", "shapes", "x Lt first", "x Lt fastest")?;
     for Mean { candidate, shapes, first, fastest } in means {
-        println!("{:10} {candidate:22} {shapes:7} {first:11.3} {fastest:13.3}", "");
+        writeln!(out(), "{:10} {candidate:22} {shapes:7} {first:11.3} {fastest:13.3}", "")?;
     }
+    Ok(())
 }
 
 impl Record {

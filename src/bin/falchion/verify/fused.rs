@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::{Count, Engines, VerifyArgs};
 use crate::Failure;
+use crate::output::shortened;
 
 /// Whole tiles of every kind, and edges.
 const PROBLEMS: [GemmProblem; 2] =
@@ -23,7 +24,10 @@ impl VerifyArgs {
     pub(super) fn fusions(&self, count: &mut Count, out: &mut impl Write) -> Result<(), Failure> {
         let cases = self.fused();
         if cases.is_empty() {
-            return Err(Failure::usage(format!("no fused kernel has `{}` in its name", self.filter)));
+            return Err(Failure::usage(format!(
+                "no fused kernel has `{}` in its name",
+                shortened(&self.filter)
+            )));
         }
         let run = |engine: &mut dyn Engine, (kernel, problem): &(FusedGemm, GemmProblem)| {
             kernel.check(&mut Bench::new(engine, self.seed), *problem)

@@ -1,7 +1,6 @@
 //! `falchion verify --suite instructions`: forms of instructions, bit by bit.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::io::{self, Write};
 use std::time::Instant;
 
@@ -11,7 +10,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::{Engines, VerifyArgs};
-use crate::Failure;
+use crate::output::{out, shortened};
+use crate::{Failure, files};
 
 /// Forms that are in memory at a time.
 const BATCH: usize = 64;
@@ -51,9 +51,15 @@ impl VerifyArgs {
     pub(super) fn instructions(&self) -> Result<(), Failure> {
         let forms: Vec<Form> = forms().into_iter().filter(|form| form.name.contains(&self.filter)).collect();
         if forms.is_empty() {
-            return Err(Failure::usage(format!("no form has `{}` in its name", self.filter)));
+            return Err(Failure::usage(format!("no form has `{}` in its name", shortened(&self.filter))));
         }
-        let (mut source, engine) = self.source()?;
+        if let Some(path) = &self.record {
+            files::writable(path)?;
+        }
+        let (mut source, engine) = self.source(&forms)?;
+        if self.record.is_some() && matches!(source, Source::None) {
+            return Err(Failure::usage("--record writes what a GPU computed, and there is none"));
+        }
         let start = Instant::now();
         let mut report =
             Report { engine, seed: self.seed, seconds: 0.0, verdicts: Vec::new(), errors: Vec::new() };
@@ -88,13 +94,9 @@ impl VerifyArgs {
         }
         report.seconds = start.elapsed().as_secs_f64();
         if let Some(path) = &self.record {
-            if matches!(source, Source::None) {
-                return Err(Failure::usage("--record writes what a GPU computed, and there is none"));
-            }
-            let written = fs::write(path, record.to_bytes());
-            written.map_err(|error| Failure::environment(format!("{}: {error}", path.display())))?;
+            files::write_text(path, &record.to_bytes())?;
         }
-        let mut out = io::stdout().lock();
+        let mut out = out();
         if self.json {
             let text = serde_json::to_string_pretty(&report).map_err(Failure::environment)?;
             writeln!(out, "{text}")?;
@@ -106,11 +108,21 @@ impl VerifyArgs {
         if passed { Ok(()) } else { Err(Failure::Wrong) }
     }
 
-    fn source(&self) -> Result<(Source, String), Failure> {
+    /// Where the outputs of a GPU come from. A file must have those of every form.
+    fn source(&self, forms: &[Form]) -> Result<(Source, String), Failure> {
         if let Some(path) = &self.replay {
-            let unreadable = |error: String| Failure::environment(format!("{}: {error}", path.display()));
-            let bytes = fs::read(path).map_err(|error| unreadable(error.to_string()))?;
-            let record = Record::from_bytes(&bytes).map_err(|error| unreadable(error.to_string()))?;
+            let (mut file, length) = files::open(path)?;
+            let bytes = files::part(path, &mut file, 0, length)?;
+            let record = Record::from_bytes(&bytes)
+                .map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+            let missing: Vec<_> = forms.iter().filter_map(|form| record.get(&form.name).err()).collect();
+            if let Some(first) = missing.first() {
+                let (path, some, all) = (path.display(), missing.len(), forms.len());
+                return Err(Failure::usage(format!(
+                    "{path}: {first}, nor of {} more of the {all} that --filter leaves",
+                    some - 1
+                )));
+            }
             return Ok((Source::Record(record), format!("a GPU's outputs in {}", path.display())));
         }
         let gpu = match self.engine {

@@ -1,0 +1,34 @@
+//! Which kernel: a name, or a spec.
+
+use kernel::{AnyGemm, KernelSpec};
+
+use crate::{Failure, catalogue};
+
+/// The spec of an argument.
+pub(crate) fn spec(text: &str) -> Result<KernelSpec, String> {
+    text.parse().map_err(|error: kernel::SpecError| error.to_string())
+}
+
+/// A kernel by its name or by its spec.
+#[derive(clap::Args, Debug)]
+pub(crate) struct KernelArgs {
+    /// A name from `falchion configs`.
+    #[arg(required_unless_present = "spec", conflicts_with = "spec")]
+    name: Option<String>,
+    /// A kernel as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
+    #[arg(long, value_name = "WORDS", value_parser = spec)]
+    spec: Option<KernelSpec>,
+}
+
+impl KernelArgs {
+    /// The name, or the spec's text, which stands for one.
+    pub(crate) fn name(&self) -> String {
+        let spec = || self.spec.map(|spec| spec.to_string()).unwrap_or_default();
+        self.name.clone().unwrap_or_else(spec)
+    }
+
+    /// The kernel.
+    pub(crate) fn find(&self) -> Result<AnyGemm, Failure> {
+        catalogue::find(&self.name())
+    }
+}

@@ -1,0 +1,93 @@
+//! `falchion configs`, `plan` and `emit`: which kernels there are.
+
+use std::fs;
+
+use crate::{falchion, folder};
+
+#[test]
+fn the_catalogue_is_printed() {
+    let list = falchion(&["configs"]);
+    assert_eq!(list.code, Some(0));
+    for entry in kernel::catalogue() {
+        assert!(list.stdout.contains(entry.name()), "{} is not listed", entry.name());
+    }
+    let plan = falchion(&["plan", "large-bf16-kk"]);
+    assert_eq!(plan.code, Some(0));
+    assert!(plan.stdout.contains("128x256x64") && plan.stdout.contains("196680"), "{}", plan.stdout);
+    let ptx = falchion(&["emit", "small-f16-kk"]);
+    assert!(ptx.stdout.starts_with(".version 8.4\n.target sm_90a"), "{}", &ptx.stdout[..80]);
+    let file = folder("emit").join("kernel.ptx");
+    let written = falchion(&["emit", "small-f16-kk", "-o", &file.display().to_string()]);
+    assert_eq!(written.code, Some(0), "{}", written.stderr);
+    assert_eq!(fs::read_to_string(&file).expect("written"), ptx.stdout);
+    let unknown = falchion(&["plan", "nothing"]);
+    assert_eq!(unknown.code, Some(2));
+}
+
+#[test]
+fn kernels_are_ranked_for_a_shape() {
+    let shape = ["--m", "4096", "--n", "4096", "--k", "512"];
+    let ranking = falchion(&[&["plan"], &shape[..], &["--dtype", "f16", "--layout", "kn"]].concat());
+    assert_eq!(ranking.code, Some(0), "{}", ranking.stderr);
+    for entry in kernel::catalogue() {
+        let fits = entry.name().ends_with("-f16-kn");
+        assert_eq!(ranking.stdout.contains(entry.name()), fits, "{}", entry.name());
+    }
+    let first = ranking.stdout.lines().nth(3).and_then(|line| line.split_whitespace().next()).unwrap_or("");
+    let named = kernel::find(first).expect("the first row is a kernel");
+    assert!(ranking.stdout.contains(&format!("type Kernel = Gemm<{}>;", named.rust_type())), "{first}");
+    // Rows of 10 bytes: kernels with tensor copies say why they cannot.
+    let packed = falchion(&["plan", "--m", "8", "--n", "8", "--k", "5"]);
+    assert_eq!(packed.code, Some(0), "{}", packed.stderr);
+    for word in ["10 B, a multiple of 16 B", "CopyWgmma<"] {
+        assert!(packed.stdout.contains(word), "{}", packed.stdout);
+    }
+    for (why, arguments, words) in [
+        ("nothing to plan", &[][..], &["required", "NAME"][..]),
+        ("half a shape", &["--m", "5"], &["--n", "--k"]),
+        ("a name and a shape", &["large-bf16-kk", "--m", "5", "--n", "5", "--k", "8"], &["--m"]),
+        ("an empty product", &["--m", "0", "--n", "8", "--k", "8"], &["--m", "0"]),
+    ] {
+        let run = falchion(&[&["plan"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{why}: {}", run.stdout);
+        for word in words {
+            assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
+        }
+    }
+}
+
+/// Every command knows the kernels that `configs` lists, and says the same number of them.
+#[test]
+fn one_list_of_kernels() {
+    let list = falchion(&["configs"]).stdout;
+    let names: Vec<&str> = list.lines().skip(1).filter_map(|line| line.split_whitespace().next()).collect();
+    let lists = format!("`falchion configs` lists all {}", names.len());
+    let shape = ["--m", "64", "--n", "64", "--k", "64"];
+    for arguments in [
+        &["plan", "no-kernel"][..],
+        &["emit", "no-kernel"],
+        &["gemm", "--config", "no-kernel"],
+        &["gemm", "--batch", "2", "--config", "no-kernel"],
+        &["trace", "no-kernel"],
+        &[&["schedule", "no-kernel"], &shape[..]].concat(),
+        &["bench", "--config", "no-kernel"],
+    ] {
+        let run = falchion(arguments);
+        assert_eq!(run.code, Some(2), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(&lists), "{arguments:?}: no `{lists}` in {}", run.stderr);
+    }
+    let fused = "wide-bias-relu-bf16-kk";
+    assert!(names.contains(&fused), "{list}");
+    for (arguments, words) in [
+        (&["plan", fused][..], ""),
+        (&["emit", fused], ""),
+        (&["trace", fused], "fused epilogue bias-relu: a trace has no arguments for it; trace wide-bf16-kk"),
+        (&[&["schedule", fused], &shape[..]].concat(), "like those of wide-bf16-kk"),
+        (&["bench", "--config", fused], "time it with --epilogue bias-relu"),
+    ] {
+        let run = falchion(arguments);
+        let code = if words.is_empty() { 0 } else { 2 };
+        assert_eq!(run.code, Some(code), "{arguments:?}: {}", run.stderr);
+        assert!(run.stderr.contains(words), "{arguments:?}: no `{words}` in {}", run.stderr);
+    }
+}

@@ -1,0 +1,157 @@
+//! Problems that are too large: refused at once, with the flag and the number.
+
+use crate::{falchion, refused};
+
+const LARGE: &str = "4294967295";
+
+/// Each command that allocates for a problem, or runs it in the emulator.
+#[test]
+fn what_no_machine_holds_is_refused_before_anything_is_allocated() {
+    refused(
+        "trace",
+        &[
+            (
+                "an extent of 32 bits",
+                &["small-bf16-kk", "--m", LARGE],
+                &["M is 4294967295", "below 2147483648"],
+            ),
+            (
+                "gigabytes, and events without end",
+                &["small-bf16-kk", "--m", "60000", "--n", "60000", "--k", "64"],
+                &[
+                    "--m 60000, --n 60000, --k 64",
+                    "879844 tiles of 1 k-tiles",
+                    "1759688 pieces",
+                    "at most 65536",
+                ],
+            ),
+            (
+                "a long sum",
+                &["small-bf16-kk", "--m", "64", "--n", "64", "--k", "2000000000"],
+                &["--k 2000000000", "1 tiles of 31250000 k-tiles"],
+            ),
+            ("no rows", &["small-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
+            ("no columns", &["small-bf16-kk", "--n", "0"], &["--n is 0", "at least 1"]),
+        ],
+    );
+    refused(
+        "gemm",
+        &[
+            (
+                "both extents",
+                &["--m", LARGE, "--n", LARGE],
+                &["4294967295 x 4294967295 x 256", "GB of memory", "--m"],
+            ),
+            (
+                "a fused epilogue",
+                &["--epilogue", "bias", "--m", LARGE, "--n", LARGE],
+                &["GB of memory", "--n"],
+            ),
+            (
+                "a kernel with one",
+                &["--config", "staged-bias-bf16-kk", "--m", LARGE, "--n", LARGE],
+                &["GB of memory"],
+            ),
+            ("a group", &["--group", "4294967295x8x8"], &["--group", "M is 4294967295", "below 2147483648"]),
+            (
+                "groups",
+                &["--group", "2147483000x8x8", "--group", "2147483000x16x8"],
+                &["--group of 2 products", "GB of memory", "lower --group"],
+            ),
+            ("rows", &["--rows", "2000000000", "--n", "8", "--k", "1000000"], &["--rows", "GB of memory"]),
+            (
+                "a batch",
+                &["--batch", "2000000000", "--m", "1", "--n", "2", "--k", "1"],
+                &["--batch 2000000000", "GB"],
+            ),
+            (
+                "a batch of empty ones",
+                &["--batch", LARGE, "--m", "0", "--n", "1", "--k", "1"],
+                &["--batch", "GB"],
+            ),
+            ("an extent of B's", &["--group", "1x4294967295x4294967295"], &["elements of B"]),
+            (
+                "two of them, whose elements are more than 2^64",
+                &["--group", "1x4294967295x4294967295", "--group", "1x4294967295x4294967295"],
+                &["36893488130239234050 elements of B"],
+            ),
+        ],
+    );
+    refused(
+        "bench",
+        &[
+            (
+                "more elements of C than are drawn",
+                &["--epilogue", "residual", "--shape", "65536x65536x8"],
+                &["65536 x 65536 = 4294967296 elements", "at most 2147483648"],
+            ),
+            ("an extent of 32 bits", &["--m", LARGE], &["M is 4294967295", "at most 2147483647"]),
+            (
+                "more than a machine holds",
+                &["--shape", "2147483647x2147483647x2147483647"],
+                &["2147483647 x 2147483647 x 2147483647", "GB of memory", "lower"],
+            ),
+            ("experts", &["--rows", "2147483647", "--n", "2147483647", "--k", "64"], &["GB of memory"]),
+            (
+                "weights of experts",
+                &["--rows", "1,1", "--n", "2147483647", "--k", "2000000"],
+                &["GB of memory"],
+            ),
+        ],
+    );
+    refused(
+        "plan",
+        &[("an extent of 32 bits", &["--m", LARGE, "--n", "8", "--k", "8"], &["M is 4294967295"])],
+    );
+    refused(
+        "layout",
+        &[("a picture", &["(100000,100000)", "--table"], &["100000 x 100000 cells", "at most 65536"])],
+    );
+}
+
+/// Products of extents, groups, batches and tiles that leave 32 bits.
+#[test]
+fn schedules_count_in_enough_bits() {
+    refused(
+        "schedule",
+        &[
+            (
+                "a group of 32 bits",
+                &["grouped-bf16-kk", "--group", "4294967295x4294967295x64"],
+                &["--group 4294967295x4294967295x64", "M is 4294967295", "below 2147483648"],
+            ),
+            (
+                "a batch of 2^33 tiles",
+                &["batched-bf16-kk", "--batch", "65536", "--m", "16777216", "--n", "256", "--k", "64"],
+                &["--batch 65536", "--m 16777216", "8589934592 x 1 tiles", "at most 2147483647"],
+            ),
+            (
+                "groups of 2^36 tiles",
+                &["grouped-bf16-kk", "--group", "2147483647x2147483647x64,8x8x8"],
+                &["--group", "tiles", "at most 2147483647"],
+            ),
+            (
+                "rows of 32 bits in all",
+                &["ragged-bf16-kk", "--experts", "2147483647,2147483647", "--n", "8", "--k", "8"],
+                &["--experts 2147483647,2147483647", "M is 4294967294", "below 2147483648"],
+            ),
+            (
+                "more tiles than a picture shows, of groups",
+                &["grouped-bf16-kk", "--group", "1000000x1000000x64"],
+                &["--group 1000000x1000000x64 make", "at most 262144"],
+            ),
+            (
+                "the same of experts",
+                &["ragged-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"],
+                &["--experts 2000000,1, --n 8000, --k 8 make", "at most 262144"],
+            ),
+        ],
+    );
+    for (arguments, other) in [
+        (&["grouped-bf16-kk", "--group", "1000000x1000000x64"][..], "--m"),
+        (&["ragged-bf16-kk", "--experts", "2000000,1", "--n", "8000", "--k", "8"], "--m"),
+    ] {
+        let run = falchion(&[&["schedule"], arguments].concat());
+        assert!(!run.stderr.contains(other), "{arguments:?}: {other} was not given: {}", run.stderr);
+    }
+}

@@ -1,0 +1,125 @@
+//! `falchion gemm`: products that are run and checked.
+
+use crate::{bytes, falchion, folder, npy, refused};
+
+#[test]
+fn a_product_of_random_matrices_is_verified() {
+    for arguments in [
+        &["gemm", "--engine", "emulator"][..],
+        &["gemm", "--m", "130", "--n", "70", "--k", "72", "--dtype", "f16", "--alpha", "0.5", "--beta", "-2"],
+        &["gemm", "--n", "264", "--config", "staged-bf16-mn", "--seed", "5"],
+        &["gemm", "--m", "40", "--config", "stream-bf16-kk", "--k", "2048", "--repeat", "3"],
+    ] {
+        let run = falchion(arguments);
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+        for part in ["engine ", "kernel ", "plan ", "time ", "error ", "bound"] {
+            assert!(run.stdout.contains(part), "{arguments:?}: no `{part}` in {}", run.stdout);
+        }
+    }
+}
+
+/// Batches and groups of rows; what they cannot be is said before anything runs.
+#[test]
+fn several_products_are_verified() {
+    for (arguments, words) in [
+        (
+            &["--batch", "3", "--m", "70", "--n", "40"][..],
+            &["products  3 of 70 x 40 x 256", "batched-bf16-kk"][..],
+        ),
+        (&["--batch", "2", "--m", "9", "--n", "7", "--beta", "2"], &["batched-swap16-bf16-kk"]),
+        (&["--rows", "3,0,70", "--n", "24", "--k", "40"], &["3 groups, 73 rows in all", "ragged-bf16-kk"]),
+        (&["--rows", "1,16", "--dtype", "f16", "--n", "9"], &["ragged-swap16-f16-kk"]),
+        (&["--rows", "0,0", "--n", "8"], &["nothing to launch"]),
+        (&["--group", "70x9x40", "--group", "3x24x8"], &["2 of any shapes", "grouped-bf16-kk"]),
+        (&["--group", "0x9x40", "--group", "17x24x8", "--group", "0x8x8"], &["3 of any shapes"]),
+        (&["--group", "0x9x40"], &["1 of any shapes"]),
+        (&["--batch", "2", "--m", "9", "--repeat", "2"], &["the same bits in all 2 runs"]),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+        for word in words {
+            assert!(run.stdout.contains(word), "{arguments:?}: no `{word}` in {}", run.stdout);
+        }
+    }
+    for (arguments, words) in [
+        (&["--group", "1x2"][..], &["`1x2` is no shape"][..]),
+        (&["--group", "1x0x8"], &["`1x0x8` is no shape", "M alone may be 0"]),
+        (&["--repeat", "0"], &["--repeat", "0 is not in 1.."]),
+        (&["--batch", "2", "--rows", "3"], &["--batch", "--rows"]),
+        (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
+        (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),
+        (&["--rows", "2", "--config", "small-bf16-kk"], &["small-bf16-kk is Single", "Ragged"]),
+        (&["--batch", "2", "--config", "batched-f16-kk"], &["for f16"]),
+        (&["--batch", "4000000000", "--m", "4000000000"], &["rows in all are too many"]),
+        (&["--config", "ragged-bf16-kk"], &["Ragged", "--rows"]),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        for word in words {
+            assert!(run.stderr.contains(word), "{arguments:?}: no `{word}` in {}", run.stderr);
+        }
+    }
+}
+
+/// Factors and elements at the ends of f32 give infinities, and the oracle knows which are right.
+#[test]
+fn what_overflows_is_no_mistake() {
+    for arguments in [
+        &["--alpha", "1e38", "--beta", "1e38"][..],
+        &["--alpha", "-1e38", "--beta", "1e38"],
+        &["--alpha", "1e38", "--beta", "1e38", "--dtype", "f16"],
+        &["--alpha", "3e38"],
+        &["--beta", "-3e38", "--dtype", "f16"],
+        &["--alpha", "1e38", "--beta", "-1e38", "--config", "sourced-bf16-kk"],
+        &["--alpha", "1e38", "--beta", "1e38", "--config", "deep-bf16-kk", "--k", "1024"],
+        &["--alpha", "1e38", "--beta", "1e38", "--batch", "2", "--m", "100"],
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+    }
+    // Sums that overflow on the way: large elements of both signs.
+    let folder = folder("overflow");
+    let large: Vec<f32> = (0..64 * 64).map(|i| if i % 3 == 0 { -2e38 } else { 2e38 }).collect();
+    let ones: Vec<f32> = (0..64 * 64).map(|i| if i % 7 < 3 { -1.0 } else { 1.0 }).collect();
+    let a = npy(&folder.join("a.npy"), "<f4", false, "(64, 64)", &bytes(&large, f32::to_le_bytes));
+    let b = npy(&folder.join("b.npy"), "<f4", false, "(64, 64)", &bytes(&ones, f32::to_le_bytes));
+    for factor in ["1", "1e-10", "-1"] {
+        let run = falchion(&["gemm", "--engine", "emulator", "--a", &a, "--b", &b, "--alpha", factor]);
+        assert_eq!(run.code, Some(0), "{factor}: {}{}", run.stdout, run.stderr);
+    }
+}
+
+/// A kernel with a fused epilogue runs by its name, or says what it lacks.
+#[test]
+fn fused_kernels_run_by_name() {
+    for (name, more) in [
+        ("pingpong-bias-gelu-bf16-kk", &[][..]),
+        ("staged-swiglu-f16-kk", &["--dtype", "f16", "--m", "100", "--n", "128", "--k", "72"]),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator", "--config", name], more].concat());
+        assert_eq!(run.code, Some(0), "{name}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{name}: {}", run.stdout);
+        assert!(run.stdout.contains(&format!("kernel    {name}")), "{}", run.stdout);
+    }
+    let name = "pingpong-bias-gelu-bf16-kk";
+    refused(
+        "gemm",
+        &[
+            ("factors", &["--config", name, "--alpha", "2"], &["bias-gelu", "leave out --alpha"]),
+            ("another factor", &["--config", name, "--beta", "2"], &["leave out --beta"]),
+            (
+                "files",
+                &["--config", name, "--a", "a.npy", "--b", "b.npy"],
+                &["random matrices", "leave out --a"],
+            ),
+            ("a file of D", &["--config", name, "--out", "d.npy"], &["leave out --out"]),
+            ("repetitions", &["--config", name, "--repeat", "2"], &["runs once", "leave out --repeat"]),
+            ("another type", &["--config", name, "--dtype", "f16"], &["is for bf16, --dtype is f16"]),
+            ("several products", &["--config", name, "--batch", "2"], &["one product", "pingpong-bf16-kk"]),
+            ("columns that it cannot store", &["--config", name, "--n", "3"], &["6 B, a multiple of 16 B"]),
+        ],
+    );
+}

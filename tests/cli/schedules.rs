@@ -1,0 +1,141 @@
+//! `falchion schedule`: what workers do, drawn and in numbers.
+
+use std::fs;
+
+use crate::{falchion, folder};
+
+/// Schedules of whole tiles and of parts, drawn and in numbers.
+#[test]
+fn a_schedule_is_drawn() {
+    let shape = ["--m", "192", "--n", "192", "--k", "256", "--sms", "2"];
+    let run = falchion(&[&["schedule", "medium-bf16-kk"], &shape[..], &["--columns", "40"]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert_eq!(run.stdout, include_str!("../schedule/medium.txt"));
+    // Nine tiles of 128 k-tiles for eight multiprocessors: 144 k-tiles each, and 3 for a sum.
+    let shape = ["--m", "768", "--n", "576", "--k", "8192", "--sms", "8"];
+    let divided = falchion(&[&["schedule", "stream-bf16-kk"], &shape[..]].concat());
+    assert_eq!(divided.code, Some(0), "{}", divided.stderr);
+    assert_eq!(divided.stdout, include_str!("../schedule/stream.txt"));
+}
+
+/// Every kernel has a schedule: its pieces cover each k-tile of each tile of D once.
+#[test]
+fn every_kernel_has_a_schedule() {
+    for entry in kernel::catalogue().iter().filter(|entry| entry.name().ends_with("-bf16-kk")) {
+        let run = falchion(&[
+            "schedule",
+            entry.name(),
+            "--m",
+            "600",
+            "--n",
+            "1040",
+            "--k",
+            "1000",
+            "--sms",
+            "12",
+            "--list",
+        ]);
+        assert_eq!(run.code, Some(0), "{}: {}", entry.name(), run.stderr);
+        let mut k_tiles = std::collections::BTreeMap::<&str, Vec<[u32; 2]>>::new();
+        for line in run.stdout.lines().filter(|line| line.contains("  multiply ")) {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            let (begin, end) = words[6].split_once("..").expect("a range");
+            k_tiles.entry(words[5]).or_default().push([begin, end].map(|k| k.parse().expect("a number")));
+        }
+        let plan = entry.plan();
+        let [m, n, k] = plan.mainloop.tile;
+        let [cluster_m, cluster_n] = plan.mainloop.cluster;
+        let [rows, columns] =
+            if plan.swapped() { [n * cluster_n, m * cluster_m] } else { [m * cluster_m, n * cluster_n] };
+        assert_eq!(
+            k_tiles.len() as u32,
+            600u32.div_ceil(rows) * 1040u32.div_ceil(columns),
+            "{}",
+            entry.name()
+        );
+        for (tile, mut pieces) in k_tiles {
+            pieces.sort_unstable();
+            let ends = pieces.iter().try_fold(0, |reached, [begin, end]| (*begin == reached).then_some(*end));
+            assert_eq!(ends, Some(1000u32.div_ceil(k)), "{} tile {tile}: {pieces:?}", entry.name());
+        }
+    }
+}
+
+/// So have those of several products: as many tiles as all of them have, each with its own sum.
+#[test]
+fn schedules_of_several_products() {
+    for (arguments, tiles, longest) in [
+        // 3, 0, 1 and 2 tiles of 128 rows; 5 of 256 columns; 2 k-tiles.
+        (&["ragged-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"][..], 30, 2),
+        // 2, 0, 1 and 1 tiles of 256 rows; 9 of 128 columns.
+        (&["ragged-fitted-bf16-kk", "--experts", "300,0,17,129", "--n", "1100", "--k", "100"], 36, 2),
+        (&["batched-bf16-kk", "--batch", "3", "--m", "200", "--n", "300", "--k", "64"], 12, 1),
+        // 3 x 2 tiles of one k-tile, and one of 8.
+        (&["grouped-bf16-kk", "--group", "300x512x64,70x40x512"], 7, 8),
+    ] {
+        let run = falchion(&[&["schedule"], arguments, &["--sms", "8", "--list"]].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        let pieces: Vec<Vec<&str>> = run
+            .stdout
+            .lines()
+            .filter(|line| line.contains("  multiply "))
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let mut places: Vec<&str> = pieces.iter().map(|words| words[5]).collect();
+        places.sort_unstable();
+        places.dedup();
+        assert_eq!((pieces.len(), places.len()), (tiles, tiles), "{arguments:?}: {}", run.stdout);
+        let ends = pieces.iter().filter_map(|words| words[6].split_once("..")?.1.parse::<u32>().ok());
+        assert_eq!(ends.max(), Some(longest), "{arguments:?}");
+        // Two tiles of 160 columns, one of 32 and one of 160, each nine times.
+        let narrowed = "narrowed   to 32 to 160 columns, 0.50 of a tile on average";
+        assert_eq!(run.stdout.contains(narrowed), arguments[0] == "ragged-fitted-bf16-kk", "{}", run.stdout);
+    }
+    let wrong = falchion(&["schedule", "small-bf16-kk", "--experts", "3", "--n", "8", "--k", "8"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(wrong.stderr.contains("small-bf16-kk is Single, one that is Ragged"), "{}", wrong.stderr);
+}
+
+#[test]
+fn schedules_of_nothing_say_why() {
+    let file = folder("schedule").join("s.svg");
+    let svg = file.display().to_string();
+    let shape = ["--m", "512", "--n", "4096", "--k", "512"];
+    let run =
+        falchion(&[&["schedule", "dynamicduo-f16-kk"], &shape[..], &["--svg", &svg, "--rows", "3"]].concat());
+    assert_eq!(run.code, Some(0), "{}", run.stderr);
+    assert!(run.stdout.contains("more slots"), "{}", run.stdout);
+    assert!(fs::read_to_string(&file).is_ok_and(|document| document.matches("worker ").count() >= 64));
+    for (why, arguments, words) in [
+        (
+            "no such kernel",
+            &["tiny-bf16-kk", "--m", "8", "--n", "8", "--k", "8"][..],
+            &["`tiny-bf16-kk`"][..],
+        ),
+        ("no extents", &["small-bf16-kk", "--m", "8"], &["--n", "--k"]),
+        ("an empty product", &["small-bf16-kk", "--m", "8", "--n", "0", "--k", "8"], &["--n", "0"]),
+        (
+            "no multiprocessor",
+            &["small-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--sms", "0"],
+            &["--sms", "0"],
+        ),
+        ("rows of 72 B", &["staged-bf16-kk", "--m", "8", "--n", "36", "--k", "8"], &["D", "72 B", "16 B"]),
+        (
+            "too many tiles",
+            &["small-bf16-kk", "--m", "65536", "--n", "65536", "--k", "8"],
+            &["--m 65536", "1048576 tiles", "262144"],
+        ),
+        (
+            "a picture into no folder",
+            &["small-bf16-kk", "--m", "8", "--n", "8", "--k", "8", "--svg", "/no such folder/a.svg"],
+            &["cannot write /no such folder/a.svg"],
+        ),
+    ] {
+        let run = falchion(&[&["schedule"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{why}: {}{}", run.stdout, run.stderr);
+        for word in words {
+            assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
+        }
+        assert!(!run.stderr.contains("panicked"), "{why}: {}", run.stderr);
+    }
+}
