@@ -33,18 +33,18 @@ fn stored<T: Element>() {
     for (m, n, k) in shapes {
         for factor in [1.0, 1000.0] {
             let problem = GemmProblem { m, n, k };
-            check::<Scaled<T, DirectU64>>(problem, factor);
-            check::<Scaled<T, TmaU16>>(problem, factor);
-            check::<Scaled<T, TmaU32>>(problem, factor);
-            check::<Scaled<T, TmaU64>>(problem, factor);
-            check::<Scaled<T, TmaU256>>(problem, factor);
+            check::<Scaled<T, DirectStore, U64>>(problem, factor);
+            check::<Scaled<T, TmaStore, U16>>(problem, factor);
+            check::<Scaled<T, TmaStore, U32>>(problem, factor);
+            check::<Scaled<T, TmaStore, U64>>(problem, factor);
+            check::<Scaled<T, TmaStore, U256>>(problem, factor);
             check::<Scaled<T, Transposed<DirectStore>, U16>>(problem, factor);
             check::<Scaled<T, Transposed<TmaStore>, U16>>(problem, factor);
             check::<Scaled<T, Transposed<TmaStore>, U64>>(problem, factor);
         }
     }
     for (m, n, k) in [(67, 41, 64), (3, 1, 8), (2, 7, 8)] {
-        check::<Scaled<T, DirectU32>>(GemmProblem { m, n, k }, 0.25);
+        check::<Scaled<T, DirectStore, U32>>(GemmProblem { m, n, k }, 0.25);
         check::<Scaled<T, Transposed<DirectStore>, U8>>(GemmProblem { m, n, k }, 0.25);
     }
 }
@@ -52,7 +52,7 @@ fn stored<T: Element>() {
 #[test]
 fn results_in_single_precision() {
     stored::<f32>();
-    check::<Scaled<f32, TmaU8>>(GemmProblem { m: 70, n: 20, k: 16 }, 1.0);
+    check::<Scaled<f32, TmaStore, U8>>(GemmProblem { m: 70, n: 20, k: 16 }, 1.0);
 }
 
 #[test]
@@ -106,7 +106,7 @@ macro_rules! matrix {
         }
     )*};
     ($mainloop:ty: $($scheduler:ty),*) => {$(
-        tree::<Composed<$mainloop, TreeEpilogue<bf16, TmaTree>, $scheduler>>();
+        tree::<Composed<$mainloop, TreeEpilogue<bf16, TmaStore, Tree>, $scheduler>>();
         tree::<Composed<$mainloop, TreeEpilogue<bf16, Transposed<TmaStore>, Tree>, $scheduler>>();
     )*};
 }
