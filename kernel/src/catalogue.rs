@@ -24,12 +24,15 @@ use crate::rust_type;
 use crate::several::several;
 
 /// A GEMM kernel whose type has been forgotten.
-pub trait AnyGemm: Sync {
+pub trait AnyGemm: Send + Sync {
     /// The catalogue's name.
     fn name(&self) -> &str;
 
     /// Name of the element type of A, B, C and D: `bf16` or `f16`.
     fn element(&self) -> &'static str;
+
+    /// Bits of an element of C and D.
+    fn output_bits(&self) -> u32;
 
     /// How tiles are dealt out, in words.
     fn schedule(&self) -> String;
@@ -119,6 +122,10 @@ where
 
     fn element(&self) -> &'static str {
         <C::Mainloop as Mainloop>::A::NAME
+    }
+
+    fn output_bits(&self) -> u32 {
+        <<C::Epilogue as Epilogue>::Output as Element>::BITS
     }
 
     fn schedule(&self) -> String {

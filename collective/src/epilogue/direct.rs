@@ -99,8 +99,8 @@ impl<T: Element> Store<T> for DirectStore {
         if plan.form.described() {
             return DirectDevice { address: f.constant(0), pitch: f.constant(0), batch: None };
         }
-        let [address, pitch] = ["d", "d_pitch"].map(|name| f.param(name));
-        DirectDevice { address, pitch, batch: plan.form.outputs().then(|| f.param("d_batch")) }
+        let (address, pitch) = (f.param("d"), f.number("d_pitch"));
+        DirectDevice { address, pitch, batch: plan.form.outputs().then(|| f.number("d_batch")) }
     }
 
     fn parameters(plan: &Plan, output: Output) -> Vec<Argument> {
