@@ -24,6 +24,7 @@ use ptx::Value;
 use ptx::abi::Argument;
 
 use crate::element::Element;
+use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::record::RecordDevice;
@@ -58,6 +59,9 @@ pub trait Epilogue: 'static {
     type Device<'f>: Copy;
     /// What it asks of the plan.
     const SPEC: EpilogueSpec;
+    /// The forms of kernels it can be part of: beyond one product, those whose C and D it takes by [`Extent::group`] and
+    /// [`Extent::record`].
+    const FORMS: Forms = Forms::SINGLE;
     /// What D's address, row length and row pitch must be a multiple of, in bytes.
     const OUTPUT_ALIGNMENT: u64;
 

@@ -21,6 +21,7 @@ use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Number, Scalar, Value, Var};
 
 use crate::epilogue::FIRST_BARRIER;
+use crate::form::Forms;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan};
@@ -208,6 +209,12 @@ pub trait Mainloop: 'static {
     type B: crate::Element;
     /// What it asks of the plan.
     const SPEC: MainloopSpec;
+    /// The forms of kernels it can be part of: beyond one product, those whose operands it takes by
+    /// [`Piece::group`] and [`Piece::record`].
+    const FORMS: Forms = Forms::SINGLE;
+    /// Arguments of its own on the host, beside the operands: indices to gather rows by, say. A mainloop without any has
+    /// `()`.
+    type Arguments: Default;
     /// Its kernel parameters on the device.
     type Device<'f>: Copy;
 
@@ -217,46 +224,71 @@ pub trait Mainloop: 'static {
     /// Declares its kernel parameters, in the order of [`Mainloop::arguments`].
     fn declare<'f>(f: &'f Builder, plan: &Plan) -> Self::Device<'f>;
 
-    /// The values of its parameters for these operands.
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
+    /// Whether the arguments of its own are legal. Those that nobody has bound are the default ones.
+    ///
+    /// # Errors
+    /// A sentence: which argument, its value, and what was needed.
+    fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The values of its parameters for these operands, and arguments that were checked.
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Self::Arguments) -> Vec<Argument>;
 
     /// Emitted for one thread at the start: fetches what copies will need.
-    fn prefetch<'f>(f: &'f Builder, device: Self::Device<'f>);
+    fn prefetch<'f>(_f: &'f Builder, _device: Self::Device<'f>) {}
 
     /// Emitted for the lanes of a CTA's first warp, behind what global memory is waited for; a barrier follows.
     fn prepare<'f>(_f: &'f Builder, _plan: &Plan, _device: Self::Device<'f>) {}
 
     /// Emitted for the producer, one thread or a warpgroup as [`SPEC`](Self::SPEC) says: copies a piece into stages.
+    /// By default the program is illegal: where there is a producer, it is needed.
     fn load<'f>(
         f: &'f Builder,
-        plan: &Plan,
-        device: Self::Device<'f>,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-    );
+        _plan: &Plan,
+        _device: Self::Device<'f>,
+        _cluster: ClusterPosition<'f>,
+        _ring: Position<'f>,
+        _piece: Piece<'f>,
+    ) {
+        f.refuse("the mainloop's SPEC has a producer: write `Mainloop::load`");
+    }
 
     /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
-    /// they are.
+    /// they are. By default the program is illegal: where there is a producer, it is needed.
     fn multiply<'f>(
         f: &'f Builder,
-        plan: &Plan,
-        consumer: Consumer<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-        finish: Finish<'_, 'f, Self::Accumulator>,
-    );
+        _plan: &Plan,
+        _consumer: Consumer<'f>,
+        _ring: Position<'f>,
+        _piece: Piece<'f>,
+        _finish: Finish<'_, 'f, Self::Accumulator>,
+    ) {
+        f.refuse("the mainloop's SPEC has a producer: write `Mainloop::multiply`");
+    }
 
     /// Emitted for every warpgroup where there is no producer: loads a piece and multiplies it. Of `[ring, ahead]` the
-    /// first is the consumers' position, the second that of the thread that fills stages.
+    /// first is the consumers' position, the second that of the thread that fills stages. By default the program is illegal:
+    /// where nobody else loads, it is needed.
     fn load_and_multiply<'f>(
         f: &'f Builder,
         plan: &Plan,
-        device: Self::Device<'f>,
+        _device: Self::Device<'f>,
         consumer: Consumer<'f>,
-        positions: [Position<'f>; 2],
+        _positions: [Position<'f>; 2],
         piece: Piece<'f>,
-    ) -> Fragment<'f, Self::Accumulator>;
+    ) -> Fragment<'f, Self::Accumulator> {
+        f.refuse("the mainloop's SPEC has no producer: write `Mainloop::load_and_multiply`");
+        Fragment {
+            blocks: Vec::new(),
+            elements: output_elements(plan).expect("a plan admits only tiles that wgmma multiplies"),
+            shared: consumer.shared,
+            warpgroup: consumer.warpgroup,
+            first: [piece.m, piece.n],
+            columns: plan.mainloop.tile[1],
+            thread: consumer.thread,
+        }
+    }
 }
 
 /// Who a consumer thread is.

@@ -120,6 +120,21 @@ impl<C: GemmConfig> Gemm<C> {
             !(epilogue.needs.whole && separate),
             "the epilogue finishes whole tiles and Separate divides them among CTAs: add up by Ordered or Atomic"
         );
+        assert!(
+            <C::Mainloop as Mainloop>::FORMS.has(C::FORM),
+            "the mainloop brings in the operands of one product alone: name the form among its FORMS where it takes those of \
+             `Piece::group`, or use TmaWgmma or CopyWgmma"
+        );
+        assert!(
+            <C::Epilogue as Epilogue>::FORMS.has(C::FORM),
+            "the epilogue stores the output of one product alone: name the form among its FORMS where it takes that of \
+             `Extent::group`, or use LinearCombination or TreeEpilogue"
+        );
+        assert!(
+            !matches!(C::FORM, Form::Batched) || <C::Scheduler as TileScheduler>::BATCHES,
+            "the scheduler deals out the tiles of one output alone: set its BATCHES where it does those of many, or use \
+             Persistent"
+        );
         let several = !matches!(C::FORM, Form::Single);
         assert!(
             !(epilogue.sourced && (C::FORM.shares_rows() || C::FORM.described())),
@@ -146,7 +161,8 @@ impl<C: GemmConfig> Gemm<C> {
     /// # Errors
     /// What the verifier finds; a mainloop, epilogue or scheduler of your own may emit an illegal program.
     pub fn program() -> Result<Program, ptx::VerifyError> {
-        Program::new(Function::build(Self::entry(), Self::emit))
+        let program = Program::new(Function::build(Self::entry(), Self::emit))?;
+        Ok(program.of_kernel(C::Scheduler::name(), C::FORM.described()))
     }
 
     fn entry() -> Entry {
@@ -416,7 +432,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Self::launch_several(matrices, &Several::One, epilogue, slots)
+        Self::bind(&Default::default()).launch_with(matrices, epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for `D = alpha * A * B + beta * C`.

@@ -1,5 +1,7 @@
 //! Calls of several products, and their launches.
 
+use core::fmt;
+
 use collective::queue::QueuePlan;
 use collective::tree::Shape;
 use collective::{Batch, Element, Epilogue, Form, LinearArguments, Mainloop, Matrix, Output, Plan, Record};
@@ -215,7 +217,87 @@ fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> 
         || stride >= n && pitch >= (count - 1) * stride + n
 }
 
+/// The arguments of a kernel's mainloop and of its epilogue.
+type Roles<'a, C> = (
+    &'a <<C as GemmConfig>::Mainloop as Mainloop>::Arguments,
+    &'a <<C as GemmConfig>::Epilogue as Epilogue>::Arguments,
+);
+
+/// A kernel whose mainloop has been given its own arguments: see [`Gemm::bind`].
+pub struct Bound<'a, C: GemmConfig> {
+    mainloop: &'a <C::Mainloop as Mainloop>::Arguments,
+}
+
+impl<C: GemmConfig> fmt::Debug for Bound<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("kernel", &Gemm::<C>::name()).finish_non_exhaustive()
+    }
+}
+
+impl<C: GemmConfig> Bound<'_, C> {
+    /// As [`Gemm::launch_with`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, with its value and what was needed.
+    pub fn launch_with(
+        &self,
+        matrices: &Matrices,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch_several(matrices, &Several::One, (self.mainloop, epilogue), slots)
+    }
+
+    /// As [`Gemm::launch_batched_with`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_batched_with(
+        &self,
+        matrices: &Matrices,
+        count: u32,
+        strides: Strides,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let several = Several::Batch { count, strides };
+        Gemm::<C>::launch_several(matrices, &several, (self.mainloop, epilogue), slots)
+    }
+
+    /// As [`Gemm::launch_ragged_with`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_ragged_with(
+        &self,
+        matrices: &Matrices,
+        experts: Experts,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch_several(matrices, &Several::Rows(experts), (self.mainloop, epilogue), slots)
+    }
+
+    /// As [`Gemm::launch_grouped_with`].
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_grouped_with(
+        &self,
+        call: &GroupedCall,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        Gemm::<C>::launch_records(call, (self.mainloop, epilogue), slots)
+    }
+}
+
 impl<C: GemmConfig> Gemm<C> {
+    /// The kernel with arguments of its mainloop's own ([`Mainloop::Arguments`]); launches without them use the default ones.
+    pub fn bind(mainloop: &<C::Mainloop as Mainloop>::Arguments) -> Bound<'_, C> {
+        Bound { mainloop }
+    }
+
     /// The tiles of all products as the scheduler numbers them, or the most that there may be; `None` if a launch cannot
     /// number them.
     fn all_tiles(problem: GemmProblem, several: &Several) -> Option<Tiles<u32>> {
@@ -288,7 +370,7 @@ impl<C: GemmConfig> Gemm<C> {
     pub(crate) fn launch_several(
         matrices: &Matrices,
         several: &Several,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        (mainloop, epilogue): Roles<'_, C>,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         let several = several.for_form(C::FORM)?;
@@ -319,7 +401,8 @@ impl<C: GemmConfig> Gemm<C> {
         })?;
         let seen = Self::seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
-        let mut arguments = C::Mainloop::arguments(plan, a, b);
+        C::Mainloop::check(mainloop, a, b).map_err(|reason| LaunchError::Mainloop { reason })?;
+        let mut arguments = C::Mainloop::arguments(plan, a, b, mainloop);
         let unread = matches!(several, Several::Records { multiplied: false, .. });
         let k_tiles = if unread { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
@@ -346,7 +429,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Self::launch_several(matrices, &Several::Batch { count, strides }, epilogue, slots)
+        Self::bind(&Default::default()).launch_batched_with(matrices, count, strides, epilogue, slots)
     }
 
     /// As [`launch_batched_with`](Self::launch_batched_with) for `D = alpha * A * B + beta * C`.
@@ -385,6 +468,14 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
+        Self::bind(&Default::default()).launch_grouped_with(call, epilogue, slots)
+    }
+
+    fn launch_records(
+        call: &GroupedCall,
+        roles: Roles<'_, C>,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
         let GroupedCall { count, records, alpha, workspace, .. } = *call;
         let several = Several::Records { count, records, multiplied: alpha != 0.0 };
         // What the host encodes are templates, of matrices that lie where the kernel keeps its maps.
@@ -396,7 +487,7 @@ impl<C: GemmConfig> Gemm<C> {
             matrices.a.address = maps.max(WORKSPACE_ALIGNMENT);
             matrices.b = matrices.a;
         }
-        Self::launch_several(&matrices, &several, epilogue, slots)
+        Self::launch_several(&matrices, &several, roles, slots)
     }
 
     /// As [`launch_grouped_with`](Self::launch_grouped_with) for `D = alpha * A * B + beta * C`.
@@ -423,7 +514,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Self::launch_several(matrices, &Several::Rows(experts), epilogue, slots)
+        Self::bind(&Default::default()).launch_ragged_with(matrices, experts, epilogue, slots)
     }
 
     /// As [`launch_ragged_with`](Self::launch_ragged_with) for `D = alpha * A * B + beta * C`.

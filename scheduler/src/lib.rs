@@ -22,6 +22,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod check;
 mod dynamic;
 mod hilbert;
 mod index;
@@ -33,6 +34,7 @@ mod stream_k;
 mod tail;
 mod timeline;
 
+pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use dynamic::{Draw, Dynamic};
 pub use hilbert::Hilbert;
 pub use index::Index;
@@ -124,6 +126,10 @@ pub trait TileScheduler: 'static {
     /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
     /// be any number of workers.
     const TILES_ON_DEVICE: bool = false;
+
+    /// Whether it deals out tiles of many outputs, which lie below or beside each other as one for it: what it says of the
+    /// tiles of one output holds for those of all. Where the device counts the tiles it does.
+    const BATCHES: bool = Self::TILES_ON_DEVICE;
 
     /// Its kernel parameters on the device, beside the extents.
     type Device<'f>: Copy;

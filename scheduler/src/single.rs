@@ -12,6 +12,8 @@ use crate::{Draw, Raster, TileScheduler, Tiles, Work};
 pub struct OneTile<R>(PhantomData<R>);
 
 impl<R: Raster> TileScheduler for OneTile<R> {
+    const BATCHES: bool = true;
+
     fn name() -> String {
         format!("one_tile_{}", R::name())
     }

@@ -233,6 +233,8 @@ type Device<'f> = Shares<Value<'f, u32>>;
 impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileScheduler
     for StreamK<R, A, D, Least>
 {
+    const BATCHES: bool = true;
+
     fn name() -> String {
         let least = if Least::U32 == 4 { String::new() } else { format!("_by_{}", Least::U32) };
         format!("stream_k_{}{}{least}_{}", D::name(), A::SUFFIX, R::name())

@@ -45,6 +45,9 @@ pub enum TreeError {
     /// The kernel is no legal program.
     #[error(transparent)]
     Program(#[from] ptx::VerifyError),
+    /// The kernel's scheduler leaves tiles uncomputed, or computes some twice.
+    #[error(transparent)]
+    Schedule(#[from] scheduler::CoverageError),
     /// The kernel refuses the arguments.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -313,12 +316,15 @@ impl<'e> Bench<'e> {
         C: GemmConfig,
         C::Epilogue: HasTree,
     {
+        let program = Gemm::<C>::program()?;
+        let tiles = Gemm::<C>::tiles(matrices.problem);
+        scheduler::covers::<C::Scheduler>(tiles, self.engine.slots(&program)?)?;
         let subject = Subject {
             format: Self::format::<C>()?,
             orders: orders::<C>(),
             halvings: Gemm::<C>::PLAN.epilogue.halvings,
             bytes: u64::from(<<C::Epilogue as Epilogue>::Output as Element>::BITS / 8),
-            program: Gemm::<C>::program()?,
+            program,
             launch: &|slots| Gemm::<C>::launch_with(matrices, arguments, slots),
             element: &|host, address, at| {
                 let value = <C::Epilogue as HasTree>::Tree::evaluate(host, arguments, at);

@@ -10,6 +10,7 @@ use super::store::{Access, Combine, Output, Store};
 use super::transposed::Line;
 use super::{Epilogue, Extent};
 use crate::element::Element;
+use crate::form::Forms;
 use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
@@ -38,6 +39,13 @@ pub struct LinearArguments {
     pub c_batch: u64,
 }
 
+impl LinearArguments {
+    /// `D = alpha * A * B`, without C.
+    pub fn scaled(alpha: f32) -> Self {
+        Self { alpha, beta: 0.0, c: 0, c_pitch: 0, c_batch: 0 }
+    }
+}
+
 /// Parameters of [`LinearCombination`] on the device.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearDevice<'f, D> {
@@ -55,6 +63,7 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
     type Output = T;
     type Arguments = LinearArguments;
     type Device<'f> = LinearDevice<'f, S::Device<'f>>;
+    const FORMS: Forms = Forms::ALL;
     const SPEC: EpilogueSpec = EpilogueSpec {
         staged_bits: S::STAGED_BITS,
         buffers: S::BUFFERS,
@@ -77,8 +86,8 @@ impl<T: Element, S: Store<T>> Epilogue for LinearCombination<T, S> {
             alpha: f.param("alpha"),
             beta: f.param("beta"),
             c: described.unwrap_or_else(|| f.param("c")),
-            c_pitch: described.unwrap_or_else(|| f.param("c_pitch")),
-            c_batch: plan.form.outputs().then(|| f.param("c_batch")),
+            c_pitch: described.unwrap_or_else(|| f.number("c_pitch")),
+            c_batch: plan.form.outputs().then(|| f.number("c_batch")),
             pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
             d: S::declare(f, plan),
         }

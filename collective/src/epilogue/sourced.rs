@@ -14,6 +14,7 @@ use super::tma::{TmaDevice, TmaStore};
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::form::Batch;
+use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan, TileNeeds};
 use crate::tree::{NodeError, Path, Shape};
@@ -140,6 +141,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
     type Output = T;
     type Arguments = LinearArguments;
     type Device<'f> = SourcedDevice<'f>;
+    const FORMS: Forms = Forms::ALL;
     const SPEC: EpilogueSpec = EpilogueSpec {
         staged_bits: <TmaStore<B> as Store<T>>::STAGED_BITS,
         buffers: <TmaStore<B> as Store<T>>::BUFFERS,

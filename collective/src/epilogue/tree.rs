@@ -11,6 +11,7 @@ use super::store::{Access, Combine, Output, Store};
 use super::{Epilogue, Extent};
 use crate::element::Element;
 use crate::form::Form;
+use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{Declare, EarlyRow, Facts, Node, NodeError, Parameters, Path, Shape};
@@ -103,6 +104,7 @@ impl<T: Element, S: Store<T>, X: Node> Epilogue for TreeEpilogue<T, S, X> {
     type Output = T;
     type Arguments = X::Arguments;
     type Device<'f> = TreeDevice<'f, X::Device<'f>, S::Device<'f>>;
+    const FORMS: Forms = Forms::ALL;
     const SPEC: EpilogueSpec = EpilogueSpec {
         staged_bits: S::STAGED_BITS,
         buffers: S::BUFFERS,

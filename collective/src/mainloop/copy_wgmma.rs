@@ -14,6 +14,7 @@ use ptx::{Builder, Special, Value, Var};
 use super::multiplier::{Multiplier, Side};
 use super::tma_wgmma::name;
 use super::{Consumer, Finish, Fragment, Mainloop, Piece};
+use crate::form::Forms;
 use crate::form::displaced;
 use crate::operand::{Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
@@ -125,6 +126,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         cluster: R::CLUSTER,
         stages: R::STAGES,
     };
+    const FORMS: Forms = Forms::ALL;
+    type Arguments = ();
     type Device<'f> = Sources<'f>;
 
     fn name() -> String {
@@ -139,10 +142,10 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         }
         let source = |[address, pitch, mn, width, batch]: [&'static str; 5], batched: bool| Source {
             address: f.param(address),
-            pitch: f.param(pitch),
+            pitch: f.number(pitch),
             mn: f.param(mn),
             width: f.param(width),
-            batch: batched.then(|| f.param(batch)),
+            batch: batched.then(|| f.number(batch)),
         };
         let [a_batched, b_batched] = plan.operand_batches();
         Sources {
@@ -152,7 +155,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R>
         }
     }
 
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, (): &()) -> Vec<Argument> {
         if plan.form.described() {
             return Vec::new();
         }

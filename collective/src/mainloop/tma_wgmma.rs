@@ -12,6 +12,7 @@ use super::maps::OwnMaps;
 use super::multiplier::{Multiplier, Side};
 use super::{Consumer, Finish, Fragment, Mainloop, Piece, tensor_swizzle, unbounded};
 use crate::element::Element;
+use crate::form::Forms;
 use crate::operand::{CachePolicy, Matrix, Operand, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{Arrivals, MainloopSpec, Plan, Producer, Roles};
@@ -215,6 +216,8 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         cluster: R::CLUSTER,
         stages: R::STAGES,
     };
+    const FORMS: Forms = Forms::ALL;
+    type Arguments = ();
     type Device<'f> = TensorMaps<'f>;
 
     fn name() -> String {
@@ -230,11 +233,14 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
         }
     }
 
-    fn arguments(plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, (): &()) -> Vec<Argument> {
         let [a_batched, b_batched] = plan.operand_batches();
-        let mut arguments = OperandMap::arguments(Side::a(plan), Self::A::TENSOR, a, a_batched);
-        arguments.extend(OperandMap::arguments(Side::b(plan), Self::B::TENSOR, b, b_batched));
-        if plan.form.described() {
+        let described = plan.form.described();
+        // Records say where matrices lie; nothing is read through the maps that the host encodes.
+        let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
+        let mut arguments = OperandMap::arguments(Side::a(plan), Self::A::TENSOR, map(a), a_batched);
+        arguments.extend(OperandMap::arguments(Side::b(plan), Self::B::TENSOR, map(b), b_batched));
+        if described {
             arguments.push(a.address.into());
         }
         arguments
