@@ -192,11 +192,11 @@ impl Gpu {
     /// The compiler's log where the driver refuses the program, or a driver error.
     pub fn kernel(&mut self, program: &Program) -> Result<Arc<Kernel>, EngineError> {
         let text = program.shared_text();
-        // Programs of one digest are the same one, or as good as never not.
-        if let Some((known, kernel)) = self.kernels.get(&program.digest()) {
-            if Arc::ptr_eq(known, text) || known == text {
-                return Ok(Arc::clone(kernel));
-            }
+        // Two texts may have one digest: then the later takes the place.
+        if let Some((known, kernel)) = self.kernels.get(&program.digest())
+            && (Arc::ptr_eq(known, text) || known == text)
+        {
+            return Ok(Arc::clone(kernel));
         }
         self.context.alive()?;
         let kernel = Arc::new(Kernel::load_in(&self.context, program)?);
