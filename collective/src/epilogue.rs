@@ -26,6 +26,7 @@ use ptx::Builder;
 use ptx::Value;
 use ptx::abi::Argument;
 
+use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::record::RecordDevice;
@@ -59,6 +60,9 @@ pub trait Epilogue: 'static {
     type Arguments;
     /// What it asks of the plan.
     const SPEC: EpilogueSpec;
+    /// The forms of kernels it can be part of: beyond one product, those whose C and D it takes by [`Extent::group`] and
+    /// [`Extent::record`].
+    const FORMS: Forms = Forms::SINGLE;
 
     /// The epilogue as a value.
     fn emitter() -> Arc<dyn EpilogueEmitter>;

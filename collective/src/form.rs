@@ -64,6 +64,45 @@ impl Form {
     }
 }
 
+/// The forms of kernels that a role can be part of.
+///
+/// A role that looks at one product alone computes that one for all of them, so what it can do beyond is said by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Forms {
+    batched: bool,
+    ragged: bool,
+    grouped: bool,
+}
+
+impl Forms {
+    /// One product alone.
+    pub const SINGLE: Self = Self { batched: false, ragged: false, grouped: false };
+
+    /// Every form.
+    pub const ALL: Self = Self { batched: true, ragged: true, grouped: true };
+
+    /// These and one more.
+    #[must_use]
+    pub const fn and(self, form: Form) -> Self {
+        match form {
+            Form::Single => self,
+            Form::Batched => Self { batched: true, ..self },
+            Form::Ragged => Self { ragged: true, ..self },
+            Form::Grouped => Self { grouped: true, ..self },
+        }
+    }
+
+    /// Whether a form is one of them. One product always is.
+    pub const fn has(self, form: Form) -> bool {
+        match form {
+            Form::Single => true,
+            Form::Batched => self.batched,
+            Form::Ragged => self.ragged,
+            Form::Grouped => self.grouped,
+        }
+    }
+}
+
 /// Matrices of one shape, each at a fixed distance from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {

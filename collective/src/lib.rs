@@ -47,7 +47,7 @@ pub use epilogue::{
 };
 pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};
-pub use form::{Batch, Form};
+pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{

@@ -23,6 +23,7 @@ use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Number, Scalar, Value, Var};
 
 use crate::epilogue::FIRST_BARRIER;
+use crate::form::Forms;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan, Producer};
@@ -209,9 +210,29 @@ pub trait Mainloop: 'static {
     type Accumulator: Number + Default;
     /// What it asks of the plan.
     const SPEC: MainloopSpec;
+    /// The forms of kernels it can be part of: beyond one product, those whose operands it takes by
+    /// [`Piece::group`] and [`Piece::record`].
+    const FORMS: Forms = Forms::SINGLE;
+    /// Arguments of its own on the host, beside the operands: indices to gather rows by, say. A mainloop without any has
+    /// `()`.
+    type Arguments: Default;
 
     /// The mainloop as a value.
     fn emitter() -> Arc<dyn MainloopEmitter>;
+
+    /// Whether the arguments of its own are legal. Those that nobody has bound are the default ones.
+    ///
+    /// # Errors
+    /// A sentence: which argument, its value, and what was needed.
+    fn check(_own: &Self::Arguments, _a: Matrix, _b: Matrix) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The values of the parameters that [`MainloopEmitter::declare`] declares, for arguments that were checked: by default
+    /// those that the emitter has for the operands alone.
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, _own: &Self::Arguments) -> Vec<Argument> {
+        Self::emitter().arguments(plan, a, b)
+    }
 }
 
 /// A mainloop that emits itself.
@@ -227,7 +248,7 @@ pub trait MainloopEmitter: fmt::Debug + Send + Sync {
     /// Declares its kernel parameters, in the order of [`arguments`](Self::arguments).
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f>;
 
-    /// The values of its parameters for these operands.
+    /// The values of its parameters for these operands, where its own arguments are the default ones.
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument>;
 }
 
@@ -240,14 +261,17 @@ pub trait DeviceMainloop<'f> {
     fn prepare(&self, _f: &'f Builder, _plan: &Plan) {}
 
     /// Emitted for the producer, one thread or a warpgroup as [`MainloopSpec::producer`] says: copies a piece into stages.
+    /// By default the program is illegal: where there is a producer, it is needed.
     fn load(
         &self,
         f: &'f Builder,
-        plan: &Plan,
-        cluster: ClusterPosition<'f>,
-        ring: Position<'f>,
-        piece: Piece<'f>,
-    );
+        _plan: &Plan,
+        _cluster: ClusterPosition<'f>,
+        _ring: Position<'f>,
+        _piece: Piece<'f>,
+    ) {
+        f.refuse("the mainloop's SPEC has a producer: write `DeviceMainloop::load`");
+    }
 
     /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
     /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::stage`] says.
@@ -265,19 +289,25 @@ pub trait DeviceMainloop<'f> {
 
     /// Emitted for every warpgroup where there is no producer ([`Roles::Unspecialised`](crate::Roles)): loads a piece and
     /// multiplies it. Of `[ring, ahead]` the first is the consumers' position, the second that of the thread that fills
-    /// stages.
-    ///
-    /// # Panics
-    /// By default: a mainloop with a producer has no use for it.
+    /// stages. By default the program is illegal: where nobody else loads, it is needed.
     fn load_and_multiply(
         &self,
-        _f: &'f Builder,
-        _plan: &Plan,
-        _consumer: Consumer<'f>,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
         _positions: [Position<'f>; 2],
-        _piece: Piece<'f>,
+        piece: Piece<'f>,
     ) -> Fragment<'f, f32> {
-        unreachable!("a mainloop whose spec has no producer emits `load_and_multiply` itself")
+        f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
+        Fragment {
+            blocks: Vec::new(),
+            elements: output_elements(plan).expect("a plan admits only tiles that wgmma multiplies"),
+            shared: consumer.shared,
+            warpgroup: consumer.warpgroup,
+            first: [piece.m, piece.n],
+            columns: plan.mainloop.tile[1],
+            thread: consumer.thread,
+        }
     }
 }
 

@@ -61,6 +61,11 @@ pub struct Broken {
 }
 
 impl Broken {
+    /// The equation of a law of your own that does not hold: in words, and the layouts that it is about.
+    pub fn new(message: impl Into<String>, layouts: impl Into<Vec<Layout>>) -> Self {
+        Self { message: message.into(), layouts: layouts.into() }
+    }
+
     /// The layouts that the equation is about.
     pub fn layouts(&self) -> &[Layout] {
         &self.layouts

@@ -1,5 +1,6 @@
 //! A kernel as a type: three roles, one program.
 
+use core::fmt;
 use core::marker::PhantomData;
 
 use collective::{Epilogue, Form, LinearArguments, Mainloop, Plan};
@@ -7,7 +8,9 @@ use scheduler::{TileScheduler, Tiles};
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Several, Strides, Typed};
+use crate::groups::{
+    BatchedCall, Experts, Given, GroupedCall, Operands, RaggedCall, Several, Strides, Typed, TypedOperands,
+};
 use crate::legal;
 use crate::problem::{Call, GemmProblem, Launch, Matrices};
 use crate::program::Program;
@@ -71,8 +74,8 @@ impl<C: GemmConfig> Gemm<C> {
     /// Every number of the kernel. Evaluating it for an illegal configuration stops the build with the reason.
     pub const PLAN: Plan = legal::checked(
         C::FORM,
-        <C::Mainloop as Mainloop>::SPEC,
-        <C::Epilogue as Epilogue>::SPEC,
+        (<C::Mainloop as Mainloop>::SPEC, <C::Mainloop as Mainloop>::FORMS),
+        (<C::Epilogue as Epilogue>::SPEC, <C::Epilogue as Epilogue>::FORMS),
         <C::Scheduler as TileScheduler>::FACTS,
     );
 
@@ -116,6 +119,11 @@ impl<C: GemmConfig> Gemm<C> {
         Self::kernel().workspace_grouped(slots)
     }
 
+    /// The kernel with arguments of its mainloop's own ([`Mainloop::Arguments`]); launches without them use the default ones.
+    pub fn bind(mainloop: &<C::Mainloop as Mainloop>::Arguments) -> Bound<'_, C> {
+        Bound { mainloop }
+    }
+
     /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
     /// runs `slots` of the kernel's clusters at once ([`Engine::slots`](crate::Engine::slots)).
     /// `None` where there is nothing to do: M = 0 or N = 0.
@@ -127,7 +135,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Self::kernel().launch_several(matrices, &Several::One, &Typed::<C::Epilogue>(epilogue), slots)
+        Self::bind(&Default::default()).launch_with(matrices, epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for `count` products: `matrices` are those of the first, and where the others'
@@ -142,8 +150,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        let several = Several::Batch { count, strides };
-        Self::kernel().launch_several(matrices, &several, &Typed::<C::Epilogue>(epilogue), slots)
+        Self::bind(&Default::default()).launch_batched_with(matrices, count, strides, epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for groups of rows: `matrices` are those of all rows and of the first B.
@@ -156,8 +163,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        let several = Several::Rows(experts);
-        Self::kernel().launch_several(matrices, &several, &Typed::<C::Epilogue>(epilogue), slots)
+        Self::bind(&Default::default()).launch_ragged_with(matrices, experts, epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for products that device memory describes. Of the call's factors only an `alpha`
@@ -170,7 +176,7 @@ impl<C: GemmConfig> Gemm<C> {
         epilogue: &<C::Epilogue as Epilogue>::Arguments,
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
-        Self::kernel().launch_grouped_bound(call, &Typed::<C::Epilogue>(epilogue), slots)
+        Self::bind(&Default::default()).launch_grouped_with(call, epilogue, slots)
     }
 
     /// As [`launch_with`](Self::launch_with) for `D = alpha * A * B + beta * C`.
@@ -215,5 +221,96 @@ impl<C: GemmConfig> Gemm<C> {
         C::Epilogue: Epilogue<Arguments = LinearArguments>,
     {
         Self::kernel().launch_grouped(call, slots)
+    }
+}
+
+/// A kernel whose mainloop has been given its own arguments: see [`Gemm::bind`].
+pub struct Bound<'a, C: GemmConfig> {
+    mainloop: &'a <C::Mainloop as Mainloop>::Arguments,
+}
+
+impl<C: GemmConfig> fmt::Debug for Bound<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("kernel", &Gemm::<C>::name()).finish_non_exhaustive()
+    }
+}
+
+impl<C: GemmConfig> Bound<'_, C> {
+    fn operands(&self) -> TypedOperands<'_, C::Mainloop> {
+        TypedOperands(self.mainloop)
+    }
+
+    fn launch(
+        &self,
+        matrices: &Matrices,
+        several: &Several,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let roles = (&self.operands() as &dyn Operands, &Typed::<C::Epilogue>(epilogue) as &dyn Given);
+        Gemm::<C>::kernel().launch_several(matrices, several, roles, slots)
+    }
+
+    /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
+    /// runs `slots` of the kernel's clusters at once ([`Engine::slots`](crate::Engine::slots)).
+    /// `None` where there is nothing to do: M = 0 or N = 0.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, with its value and what was needed.
+    pub fn launch_with(
+        &self,
+        matrices: &Matrices,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        self.launch(matrices, &Several::One, epilogue, slots)
+    }
+
+    /// As [`Gemm::launch_with`] for `count` products: `matrices` are those of the first, and where the others'
+    /// lie `strides` says, but for C's, which the epilogue's arguments say.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_batched_with(
+        &self,
+        matrices: &Matrices,
+        count: u32,
+        strides: Strides,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let several = Several::Batch { count, strides };
+        self.launch(matrices, &several, epilogue, slots)
+    }
+
+    /// As [`Gemm::launch_with`] for groups of rows: `matrices` are those of all rows and of the first B.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_ragged_with(
+        &self,
+        matrices: &Matrices,
+        experts: Experts,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let several = Several::Rows(experts);
+        self.launch(matrices, &several, epilogue, slots)
+    }
+
+    /// As [`Gemm::launch_with`] for products that device memory describes. Of the call's factors only an `alpha`
+    /// of zero is looked at: the epilogue's arguments say what becomes of the sums.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, or a kernel of another form.
+    pub fn launch_grouped_with(
+        &self,
+        call: &GroupedCall,
+        epilogue: &<C::Epilogue as Epilogue>::Arguments,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        let kernel = Gemm::<C>::kernel();
+        let roles = (&self.operands() as &dyn Operands, &Typed::<C::Epilogue>(epilogue) as &dyn Given);
+        kernel.launch_records(call, roles, slots)
     }
 }

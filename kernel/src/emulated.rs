@@ -12,7 +12,7 @@ use crate::error::EngineError;
 use crate::program::Program;
 
 /// Told how many CTAs of a launch have finished, and of how many.
-pub type Progress = Box<dyn Fn(u64, u64) + Sync>;
+pub type Progress = Box<dyn Fn(u64, u64) + Send + Sync>;
 
 /// An emulated Hopper GPU on the CPU.
 ///
@@ -169,7 +169,14 @@ impl Engine for Emulator {
                 Ok(start.elapsed())
             }
             Err(Failure::Argument(source)) => Err(EngineError::Argument { kernel, source }),
-            Err(failure) => Err(EngineError::Trap { kernel, report: failure.to_string() }),
+            Err(failure) => {
+                let report = failure.to_string();
+                // A trap begins with the kernel's name, and so does the error.
+                let named = format!("kernel `{kernel}`: ");
+                let report = report.strip_prefix(&named).unwrap_or(&report).to_owned();
+                let scheduler = program.scheduler().map(str::to_owned);
+                Err(EngineError::Trap { kernel, scheduler, report })
+            }
         }
     }
 }

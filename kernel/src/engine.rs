@@ -62,7 +62,8 @@ pub trait Engine {
     /// Runs a program to its end and says how long it took on the device.
     ///
     /// # Errors
-    /// Arguments that do not fit, a program the engine cannot load, or a fault while it ran.
+    /// Arguments that do not fit, an address that is in no buffer of this engine, a program the engine cannot load, or a fault
+    /// while it ran.
     fn launch(
         &mut self,
         program: &Program,
@@ -89,7 +90,71 @@ pub trait Engine {
     /// As [`Engine::allocate`] and [`Engine::write`].
     fn upload(&mut self, bytes: &[u8]) -> Result<Buffer, EngineError> {
         let buffer = self.allocate(bytes.len())?;
-        self.write(buffer, bytes)?;
-        Ok(buffer)
+        match self.write(buffer, bytes) {
+            Ok(()) => Ok(buffer),
+            Err(error) => {
+                // The reason is the first error's; a buffer that cannot be given back either goes with the engine.
+                let _ = self.free(buffer);
+                Err(error)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Buffer, Engine};
+    use crate::error::EngineError;
+    use crate::program::Program;
+
+    /// Takes nothing, and knows what was not given back.
+    #[derive(Default)]
+    struct Full {
+        allocated: Vec<u64>,
+    }
+
+    impl Engine for Full {
+        fn describe(&self) -> String {
+            "full".to_owned()
+        }
+
+        fn multiprocessors(&self) -> u32 {
+            1
+        }
+
+        fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
+            self.allocated.push(256);
+            Ok(Buffer { address: 256, bytes })
+        }
+
+        fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
+            Err(EngineError::Buffer { address: buffer.address, bytes: 0, needed: bytes.len() })
+        }
+
+        fn read(&mut self, _: Buffer) -> Result<Vec<u8>, EngineError> {
+            Ok(Vec::new())
+        }
+
+        fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
+            self.allocated.retain(|&address| address != buffer.address);
+            Ok(())
+        }
+
+        fn launch(
+            &mut self,
+            _: &Program,
+            _: ptx::abi::Grid,
+            _: &[ptx::abi::Argument],
+        ) -> Result<core::time::Duration, EngineError> {
+            Ok(core::time::Duration::ZERO)
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_given_back() {
+        let mut engine = Full::default();
+        assert!(engine.upload(&[1, 2, 3]).is_err());
+        assert!(engine.workspace(16).is_err());
+        assert!(engine.allocated.is_empty(), "buffers that nobody can free");
     }
 }

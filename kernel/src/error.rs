@@ -23,6 +23,12 @@ pub enum EngineError {
         /// What was tried.
         reason: String,
     },
+    /// The CUDA driver lacks a function.
+    #[error("the CUDA driver has no function {function}: install NVIDIA's driver of CUDA 12.4 or later")]
+    MissingFunction {
+        /// The function.
+        function: &'static str,
+    },
     /// The CUDA driver does not know the PTX version that kernels are printed in.
     #[error(
         "the CUDA driver is of CUDA {}.{}; kernels need one of {}.{} or later",
@@ -109,10 +115,12 @@ pub enum EngineError {
         reason: String,
     },
     /// The emulated program did something a GPU must not be asked to do.
-    #[error("kernel `{kernel}` failed in the emulator: {report}")]
+    #[error("kernel `{kernel}`{} failed in the emulator: {report}", scheduled(scheduler.as_deref()))]
     Trap {
         /// The entry's name.
         kernel: String,
+        /// The scheduler's name, where the kernel has one.
+        scheduler: Option<String>,
         /// The emulator's report.
         report: String,
     },
@@ -131,6 +139,64 @@ pub enum EngineError {
         kernel: String,
         /// Which argument and why.
         source: LaunchError,
+    },
+    /// An argument names memory that is not the engine's.
+    #[error(
+        "kernel `{kernel}`: parameter `{parameter}` names {bytes} B at {address:#x}, which lie in no buffer of this GPU: \
+         allocate them with `Engine::allocate`, or vouch for them and call the unsafe `Gpu::prepare_raw`"
+    )]
+    Foreign {
+        /// The entry's name.
+        kernel: String,
+        /// The parameter's name.
+        parameter: &'static str,
+        /// Device address.
+        address: u64,
+        /// Bytes that it names; 1 where the beginning alone is known.
+        bytes: u64,
+    },
+    /// A call reaches memory that nobody lent it.
+    #[error(
+        "kernel `{kernel}`: {name} is {bytes} B at {address:#x}, and no slice that was given has all of them{}",
+        if *writes { " to write" } else { "" }
+    )]
+    NotLent {
+        /// The entry's name.
+        kernel: String,
+        /// Which matrix.
+        name: &'static str,
+        /// Device address.
+        address: u64,
+        /// Bytes that the call reaches from there on.
+        bytes: u64,
+        /// Whether they are written.
+        writes: bool,
+    },
+    /// Memory that is lent for another stream.
+    #[error(
+        "kernel `{kernel}`: a slice was lent for launches on another stream: lend it on the stream of the launch"
+    )]
+    OtherStream {
+        /// The entry's name.
+        kernel: String,
+    },
+    /// A launch whose memory is only lent, into a graph that would replay it.
+    #[error(
+        "kernel `{kernel}`: the stream is captured, and a graph cannot keep memory that is lent: capture what \
+         `Gpu::prepare` makes, or call the unsafe `Loaded::launch_raw`"
+    )]
+    Captured {
+        /// The entry's name.
+        kernel: String,
+    },
+    /// Products whose addresses are in device memory, where nobody can check them.
+    #[error(
+        "kernel `{kernel}`: records in device memory name the matrices, which nobody can check: call the unsafe \
+         `Loaded::launch_raw`"
+    )]
+    Described {
+        /// The entry's name.
+        kernel: String,
     },
     /// A graph of no launches.
     #[error("a graph was to be captured of no launches: pass at least one")]
@@ -282,6 +348,12 @@ pub enum LaunchError {
         /// Bytes it must be a multiple of.
         alignment: u64,
     },
+    /// An argument of the mainloop's own.
+    #[error("the mainloop refuses its arguments: {reason}")]
+    Mainloop {
+        /// Which one, and what was needed.
+        reason: String,
+    },
     /// An argument of the epilogue.
     #[error(transparent)]
     Epilogue(#[from] collective::tree::NodeError),
@@ -364,6 +436,11 @@ pub enum LaunchError {
         /// Factor of C.
         beta: f32,
     },
+}
+
+/// Who deals out a kernel's tiles.
+fn scheduled(scheduler: Option<&str>) -> String {
+    scheduler.map_or(String::new(), |name| format!(", scheduled by `{name}`,"))
 }
 
 /// Which kernels take a matrix that tensor copies cannot reach.

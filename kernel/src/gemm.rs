@@ -105,7 +105,8 @@ impl AnyGemm {
             shared_bytes: self.plan.shared_bytes,
             cluster: [self.plan.cluster_size(), 1, 1],
         };
-        Program::new(Function::build(entry, |f| self.emit(f)))
+        let program = Program::new(Function::build(entry, |f| self.emit(f)))?;
+        Ok(program.of_kernel(self.scheduler.name(), self.plan.form.described()))
     }
 
     /// A problem in the kernel's eyes: transposed where its epilogue transposes back.
@@ -188,7 +189,7 @@ impl AnyGemm {
         if tree.name() != self.epilogue.name() {
             return Err(other());
         }
-        self.launch_several(matrices, &Several::One, &TreeBound { tree, arguments }, slots)
+        self.launch_several(matrices, &Several::One, (self, &TreeBound { tree, arguments }), slots)
     }
 
     /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters at once
@@ -198,6 +199,6 @@ impl AnyGemm {
     /// The first argument that is illegal, with its value and what was needed; a kernel whose epilogue has other arguments.
     pub fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let linear = self.linear(call)?;
-        self.launch_several(&call.matrices(), &Several::One, &linear, slots)
+        self.launch_several(&call.matrices(), &Several::One, (self, &linear), slots)
     }
 }

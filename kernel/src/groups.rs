@@ -1,7 +1,9 @@
 //! Calls of several products, and their launches.
 
 use collective::tree::{Node, NodeError, Shape};
-use collective::{Batch, Epilogue, Form, LinearArguments, LinearHost, Matrix, Output, Plan, Record, Treed};
+use collective::{
+    Batch, Epilogue, Form, LinearArguments, LinearHost, Mainloop, Matrix, Output, Plan, Record, Treed,
+};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 
@@ -320,7 +322,7 @@ impl AnyGemm {
         &self,
         matrices: &Matrices,
         several: &Several,
-        epilogue: &dyn Bound,
+        (operands, epilogue): (&dyn Operands, &dyn Given),
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         let several = several.for_form(self.plan.form)?;
@@ -348,7 +350,7 @@ impl AnyGemm {
         let tiles = self.all_tiles(problem, &several)?;
         let seen = self.seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
-        let mut arguments = self.mainloop.arguments(plan, a, b);
+        let mut arguments = operands.arguments(plan, a, b)?;
         let unread = matches!(several, Several::Records { multiplied: false, .. });
         let k_tiles = if unread { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
@@ -389,7 +391,7 @@ impl AnyGemm {
         let bound = self.linear(&first)?;
         let bound =
             LinearBound { arguments: LinearArguments { c_batch: strides.c, ..bound.arguments }, ..bound };
-        self.launch_several(&first.matrices(), &Several::Batch { count, strides }, &bound, slots)
+        self.launch_several(&first.matrices(), &Several::Batch { count, strides }, (self, &bound), slots)
     }
 
     /// As [`launch`](Self::launch) for groups of rows.
@@ -398,7 +400,7 @@ impl AnyGemm {
     /// The first argument that is illegal, or a kernel of another form.
     pub fn launch_ragged(&self, call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let RaggedCall { rows, experts } = *call;
-        self.launch_several(&rows.matrices(), &Several::Rows(experts), &self.linear(&rows)?, slots)
+        self.launch_several(&rows.matrices(), &Several::Rows(experts), (self, &self.linear(&rows)?), slots)
     }
 
     /// As [`launch`](Self::launch) for products that device memory describes.
@@ -409,7 +411,7 @@ impl AnyGemm {
         let GroupedCall { alpha, beta, .. } = *call;
         // Records say where C lies; the host checks a C that could be.
         let arguments = LinearArguments { alpha, beta, c: 16, c_pitch: 64, c_batch: 0 };
-        self.launch_grouped_bound(call, &self.bound(arguments)?, slots)
+        self.launch_records(call, (self, &self.bound(arguments)?), slots)
     }
 
     /// Bytes of device memory that a kernel for products described by device memory needs, on a machine that runs `slots` of
@@ -420,10 +422,10 @@ impl AnyGemm {
     }
 
     /// The same with arguments of any epilogue. Of the call's factors only an `alpha` of zero is looked at.
-    pub(crate) fn launch_grouped_bound(
+    pub(crate) fn launch_records(
         &self,
         call: &GroupedCall,
-        epilogue: &dyn Bound,
+        roles: (&dyn Operands, &dyn Given),
         slots: u32,
     ) -> Result<Option<Launch>, LaunchError> {
         let GroupedCall { count, records, alpha, workspace, .. } = *call;
@@ -437,12 +439,12 @@ impl AnyGemm {
             matrices.a.address = maps.max(WORKSPACE_ALIGNMENT);
             matrices.b = matrices.a;
         }
-        self.launch_several(&matrices, &several, epilogue, slots)
+        self.launch_several(&matrices, &several, roles, slots)
     }
 }
 
 /// Arguments of an epilogue, whatever their type.
-pub(crate) trait Bound {
+pub(crate) trait Given {
     /// Whether they are legal for a product of this shape.
     fn check(&self, product: Shape) -> Result<(), NodeError>;
 
@@ -453,7 +455,7 @@ pub(crate) trait Bound {
 /// Those of an epilogue's type.
 pub(crate) struct Typed<'a, E: Epilogue>(pub(crate) &'a E::Arguments);
 
-impl<E: Epilogue> Bound for Typed<'_, E> {
+impl<E: Epilogue> Given for Typed<'_, E> {
     fn check(&self, product: Shape) -> Result<(), NodeError> {
         E::check(self.0, product)
     }
@@ -469,7 +471,7 @@ pub(crate) struct LinearBound<'a> {
     arguments: LinearArguments,
 }
 
-impl Bound for LinearBound<'_> {
+impl Given for LinearBound<'_> {
     fn check(&self, product: Shape) -> Result<(), NodeError> {
         self.host.check(&self.arguments, product)
     }
@@ -485,12 +487,35 @@ pub(crate) struct TreeBound<'a, X: Node> {
     pub(crate) arguments: &'a X::Arguments,
 }
 
-impl<X: Node> Bound for TreeBound<'_, X> {
+impl<X: Node> Given for TreeBound<'_, X> {
     fn check(&self, product: Shape) -> Result<(), NodeError> {
         Treed::<X>::check(self.arguments, product)
     }
 
     fn parameters(&self, plan: &Plan, d: Output) -> Vec<Argument> {
         self.tree.parameters(plan, self.arguments, d)
+    }
+}
+
+/// A mainloop's side of a launch.
+pub(crate) trait Operands {
+    /// The values of the mainloop's parameters for these operands, checked.
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError>;
+}
+
+/// With the default arguments of the mainloop's own.
+impl Operands for AnyGemm {
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
+        Ok(self.mainloop.arguments(plan, a, b))
+    }
+}
+
+/// With arguments of a mainloop's type.
+pub(crate) struct TypedOperands<'a, M: Mainloop>(pub(crate) &'a M::Arguments);
+
+impl<M: Mainloop> Operands for TypedOperands<'_, M> {
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
+        M::check(self.0, a, b).map_err(|reason| LaunchError::Mainloop { reason })?;
+        Ok(M::arguments(plan, a, b, self.0))
     }
 }

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use collective::queue::QueuePlan;
-use collective::{EpilogueSpec, Form, MainloopSpec, Plan, PlanError, Producer, Sentence};
+use collective::{EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, Sentence};
 use cute_rs::atom::Major;
 use scheduler::{Facts, ReductionKind, ScheduleError};
 
@@ -58,6 +58,12 @@ pub const fn plan(
     epilogue: EpilogueSpec,
     scheduler: Facts,
 ) -> Result<Plan, IllegalKernel> {
+    if matches!(form, Form::Batched) && !scheduler.batches {
+        return Err(IllegalKernel::Roles(
+            "the scheduler deals out the tiles of one output alone: say in its FACTS that it batches where it does those of \
+             many, or use Persistent",
+        ));
+    }
     if let Some(words) = misfit(form, &mainloop, &epilogue, scheduler) {
         return Err(IllegalKernel::Roles(words));
     }
@@ -71,10 +77,20 @@ pub const fn plan(
 /// The plan of constant roles; illegal ones stop the build with the sentence.
 pub(crate) const fn checked(
     form: Form,
-    mainloop: MainloopSpec,
-    epilogue: EpilogueSpec,
+    (mainloop, mainloop_forms): (MainloopSpec, Forms),
+    (epilogue, epilogue_forms): (EpilogueSpec, Forms),
     scheduler: Facts,
 ) -> Plan {
+    assert!(
+        mainloop_forms.has(form),
+        "the mainloop brings in the operands of one product alone: name the form among its FORMS where it takes those of \
+         `Piece::group`, or use TmaWgmma or CopyWgmma"
+    );
+    assert!(
+        epilogue_forms.has(form),
+        "the epilogue stores the output of one product alone: name the form among its FORMS where it takes that of \
+         `Extent::group`, or use LinearCombination or TreeEpilogue"
+    );
     match plan(form, mainloop, epilogue, scheduler) {
         Ok(plan) => plan,
         Err(error) => panic!("{}", error.sentence().as_str()),

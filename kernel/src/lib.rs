@@ -72,13 +72,14 @@ mod order;
 mod problem;
 mod program;
 mod rust_type;
+mod schedule;
 mod select;
 #[cfg(test)]
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
 mod spec;
 pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
-pub use config::{Composed, Gemm, GemmConfig};
+pub use config::{Bound, Composed, Gemm, GemmConfig};
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::{Buffer, Engine};
@@ -88,5 +89,6 @@ pub use gemm::AnyGemm;
 pub use groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
 pub use problem::{Call, GemmProblem, Launch, Matrices, MatrixRef, WorkspaceRef};
 pub use program::Program;
+pub use schedule::{ScheduleError, check_schedule};
 pub use select::{Machine, Prediction, Ranked, Refused, Request, Selection, rank, select};
 pub use spec::{EpilogueKind, KernelSpec, SpecError};

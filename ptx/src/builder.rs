@@ -22,6 +22,7 @@ use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, Reg, Special};
 use crate::target::Target;
 use crate::types::{Integer, Number, Scalar, Space, Type};
 use crate::value::{Source, Value, Var};
+use crate::verify::Violation;
 
 /// What a function is, besides its parameters and body.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ struct State {
     registers: Vec<Type>,
     /// The open blocks, innermost last.
     blocks: Vec<Vec<Statement>>,
+    refusals: Vec<Violation>,
 }
 
 impl Function {
@@ -66,6 +68,7 @@ impl Function {
             target,
             params: state.params,
             registers: state.registers,
+            refusals: state.refusals,
             threads,
             shared_bytes,
             cluster,
@@ -104,16 +107,23 @@ impl Builder {
         Value::new(self, Operand::Reg(dst))
     }
 
-    fn declare(&self, name: &'static str, kind: ParamKind) -> u32 {
+    fn declare(&self, name: &'static str, kind: ParamKind, number: bool) -> u32 {
         let mut state = self.state.borrow_mut();
-        state.params.push(Param { name, kind });
+        state.params.push(Param { name, kind, number });
         u32::try_from(state.params.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Declares the next parameter and loads it.
+    /// Declares the next parameter and loads it. A `u64` is the address of global memory; see [`number`](Self::number).
     #[track_caller]
     pub fn param<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
-        let param = self.declare(name, ParamKind::Scalar(T::TYPE));
+        let param = self.declare(name, ParamKind::Scalar(T::TYPE), false);
+        self.define(|dst| Inst::LoadParam { dst, param })
+    }
+
+    /// As [`param`](Self::param) for a `u64` that is no address: a leading dimension, a count, a seed.
+    #[track_caller]
+    pub fn number<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
+        let param = self.declare(name, ParamKind::Scalar(T::TYPE), true);
         self.define(|dst| Inst::LoadParam { dst, param })
     }
 
@@ -121,8 +131,15 @@ impl Builder {
     #[track_caller]
     pub fn tensor_map(&self, name: &'static str) -> Value<'_, u64> {
         const { assert!(TENSOR_MAP_BYTES == 128) };
-        let param = self.declare(name, ParamKind::TensorMap);
+        let param = self.declare(name, ParamKind::TensorMap, false);
         self.define(|dst| Inst::ParamAddress { dst, param })
+    }
+
+    /// Makes the function illegal, for a reason that the verifier repeats.
+    #[track_caller]
+    pub fn refuse(&self, reason: &str) {
+        let violation = Violation { site: Some(Caller::caller()), message: reason.to_owned() };
+        self.state.borrow_mut().refusals.push(violation);
     }
 
     /// A constant.

@@ -5,6 +5,7 @@ use core::panic::Location;
 use crate::inst::{Inst, Operand};
 use crate::target::Target;
 use crate::types::Type;
+use crate::verify::Violation;
 
 /// Where in the kernel author's source a statement was built.
 pub type Site = &'static Location<'static>;
@@ -16,6 +17,9 @@ pub struct Param {
     pub name: &'static str,
     /// What it holds.
     pub kind: ParamKind,
+    /// Whether a 64-bit scalar is a plain number. Otherwise it is an address, and an engine that shares its memory with other
+    /// programs takes only addresses of memory that is its own.
+    pub number: bool,
 }
 
 /// What a kernel parameter holds.
@@ -108,6 +112,8 @@ pub struct Function {
     pub cluster: [u32; 3],
     /// What it does.
     pub body: Vec<Statement>,
+    /// Why its author calls it illegal; the verifier repeats it.
+    pub refusals: Vec<Violation>,
 }
 
 impl Function {

@@ -71,7 +71,7 @@ impl Function {
     /// # Errors
     /// All violations found.
     pub fn verify(self) -> Result<Verified, VerifyError> {
-        let mut checker = Checker { function: &self, violations: Vec::new(), site: None };
+        let mut checker = Checker { function: &self, violations: self.refusals.clone(), site: None };
         checker.function_as_a_whole();
         let mut defined = vec![false; self.registers.len()];
         accumulators(&self.body, &mut defined);

@@ -26,6 +26,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod check;
 mod dynamic;
 mod hilbert;
 mod index;
@@ -38,6 +39,7 @@ mod stream_k;
 mod tail;
 mod timeline;
 
+pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use dynamic::{Draw, Drawn, Dynamic};
 pub use hilbert::Hilbert;
 pub use index::Index;
@@ -134,12 +136,21 @@ pub struct Facts {
     /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
     /// be any number of workers.
     pub tiles_on_device: bool,
+    /// Whether it deals out tiles of many outputs, which lie below or beside each other as one for it: what it says of the
+    /// tiles of one output holds for those of all.
+    pub batches: bool,
 }
 
 impl Facts {
-    /// Whole tiles along M last, dealt out by the host.
-    pub const WHOLE: Self =
-        Self { reduction: None, draws: false, rows_last: true, band: 1, tiles_on_device: false };
+    /// Whole tiles of one output, dealt out by the host.
+    pub const WHOLE: Self = Self {
+        reduction: None,
+        draws: false,
+        rows_last: true,
+        band: 1,
+        tiles_on_device: false,
+        batches: false,
+    };
 }
 
 /// A rule that hands tiles to workers as a type: the third role of a kernel.

@@ -69,7 +69,14 @@ impl SchedulerSpec {
             Self::StreamK(Streamed { reduction, .. }) => (Some(reduction), false, false),
         };
         let raster = self.raster();
-        Facts { reduction, draws, rows_last: raster.rows_last(), band: raster.band(), tiles_on_device }
+        Facts {
+            reduction,
+            draws,
+            rows_last: raster.rows_last(),
+            band: raster.band(),
+            tiles_on_device,
+            batches: true,
+        }
     }
 
     /// The facts of a legal one; an illegal one stops the build with its sentence.

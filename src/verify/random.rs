@@ -90,6 +90,7 @@ impl From<TreeError> for Ended {
         match error {
             TreeError::Launch(error) => Self::Unfit(error.to_string()),
             TreeError::Program(_)
+            | TreeError::Schedule(_)
             | TreeError::Engine(_)
             | TreeError::Unknown(_)
             | TreeError::Empty

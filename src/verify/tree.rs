@@ -45,6 +45,9 @@ pub enum TreeError {
     /// The kernel is no legal program.
     #[error(transparent)]
     Program(#[from] ptx::VerifyError),
+    /// The kernel's scheduler leaves tiles uncomputed, or computes some twice.
+    #[error(transparent)]
+    Schedule(#[from] scheduler::CoverageError),
     /// The kernel refuses the arguments.
     #[error(transparent)]
     Launch(#[from] LaunchError),
@@ -347,12 +350,15 @@ impl<'e> Bench<'e> {
         arguments: &X::Arguments,
     ) -> Result<Checked, TreeError> {
         let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
+        let program = gemm.program()?;
+        let tiles = gemm.tiles(matrices.problem);
+        gemm.covers(tiles, self.engine.slots(&program)?)?;
         let subject = Subject {
             format: format(gemm)?,
             orders: orders(gemm),
             halvings,
             bytes: output.bytes().into(),
-            program: gemm.program()?,
+            program,
             launch: &|slots| gemm.launch_tree::<X>(matrices, arguments, slots),
             element: &|host, address, at| {
                 let value = X::evaluate(host, arguments, at);

@@ -72,8 +72,8 @@ impl<'f> DirectDevice<'f> {
         if plan.form.described() {
             return Self { address: f.constant(0), pitch: f.constant(0), batch: None };
         }
-        let [address, pitch] = ["d", "d_pitch"].map(|name| f.param(name));
-        Self { address, pitch, batch: plan.form.outputs().then(|| f.param("d_batch")) }
+        let (address, pitch) = (f.param("d"), f.number("d_pitch"));
+        Self { address, pitch, batch: plan.form.outputs().then(|| f.number("d_batch")) }
     }
 
     /// The output of a group.

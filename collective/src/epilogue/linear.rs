@@ -11,7 +11,7 @@ use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Store
 use super::transposed::Line;
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format};
-use crate::form::displaced;
+use crate::form::{Forms, displaced};
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{NodeError, Path, Shape};
@@ -39,6 +39,13 @@ pub struct LinearArguments {
     pub c_batch: u64,
 }
 
+impl LinearArguments {
+    /// `D = alpha * A * B`, without C.
+    pub fn scaled(alpha: f32) -> Self {
+        Self { alpha, beta: 0.0, c: 0, c_pitch: 0, c_batch: 0 }
+    }
+}
+
 impl<T: Element, S: Store> LinearCombination<T, S> {
     const VALUE: Linear = Linear { store: StoreSpec::of::<S>(T::FORMAT) };
 }
@@ -47,6 +54,7 @@ impl<T: Element, S: Store> Epilogue for LinearCombination<T, S> {
     type Accumulator = f32;
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = Self::VALUE.spec();
+    const FORMS: Forms = Forms::ALL;
 
     fn emitter() -> Arc<dyn EpilogueEmitter> {
         Arc::new(Self::VALUE)
@@ -126,8 +134,8 @@ impl EpilogueEmitter for Linear {
             alpha: f.param("alpha"),
             beta: f.param("beta"),
             c: described.unwrap_or_else(|| f.param("c")),
-            c_pitch: described.unwrap_or_else(|| f.param("c_pitch")),
-            c_batch: plan.form.outputs().then(|| f.param("c_batch")),
+            c_pitch: described.unwrap_or_else(|| f.number("c_pitch")),
+            c_batch: plan.form.outputs().then(|| f.number("c_batch")),
             pairs: if described.is_some() { f.constant(0) } else { f.param("pairs") },
             d: self.store.declare(f, plan),
         })

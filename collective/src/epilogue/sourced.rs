@@ -14,7 +14,7 @@ use super::store::{Combine, Output, StoreSpec};
 use super::tma::{TmaDevice, TmaStore, drain, fill, matrices};
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format, Packed};
-use crate::form::Batch;
+use crate::form::{Batch, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
 use crate::tree::{NodeError, Path, Shape};
@@ -146,6 +146,7 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
     type Accumulator = f32;
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = Self::VALUE.spec();
+    const FORMS: Forms = Forms::ALL;
 
     fn emitter() -> Arc<dyn EpilogueEmitter> {
         Arc::new(Self::VALUE)

@@ -12,7 +12,7 @@ use super::parts::{Order, Parts};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
 use crate::element::Element;
-use crate::form::Form;
+use crate::form::{Form, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
 use crate::tree::{Declare, EarlyRow, Facts, Node, NodeError, Parameters, Path, Shape};
@@ -67,6 +67,7 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         Ok(spec) => spec,
         Err(sentence) => panic!("{}", sentence),
     };
+    const FORMS: Forms = Forms::ALL;
 
     fn emitter() -> Arc<dyn EpilogueEmitter> {
         Arc::new(Treed::<X>::new(Self::STORE))

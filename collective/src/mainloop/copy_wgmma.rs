@@ -14,7 +14,7 @@ use ptx::{Builder, Special, Value, Var};
 
 use super::multiplier::Side;
 use super::{DeviceMainloop, Mainloop, MainloopEmitter, Piece};
-use crate::form::displaced;
+use crate::form::{Forms, displaced};
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, Producer};
@@ -110,6 +110,8 @@ const CHUNK: u32 = 16;
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for CopyWgmma<O, T, R> {
     type Accumulator = f32;
     const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Warpgroup);
+    const FORMS: Forms = Forms::ALL;
+    type Arguments = ();
 
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(ThreadCopies)
@@ -137,10 +139,10 @@ impl MainloopEmitter for ThreadCopies {
         }
         let source = |[address, pitch, mn, width, batch]: [&'static str; 5], batched: bool| Source {
             address: f.param(address),
-            pitch: f.param(pitch),
+            pitch: f.number(pitch),
             mn: f.param(mn),
             width: f.param(width),
-            batch: batched.then(|| f.param(batch)),
+            batch: batched.then(|| f.number(batch)),
         };
         let [a_batched, b_batched] = plan.operand_batches();
         Box::new(Sources {

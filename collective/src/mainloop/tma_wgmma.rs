@@ -15,6 +15,7 @@ use super::{
     Consumer, DeviceMainloop, Fragment, Mainloop, MainloopEmitter, Piece, tensor_swizzle, unbounded,
 };
 use crate::element::Format;
+use crate::form::Forms;
 use crate::operand::{CachePolicy, Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{MainloopSpec, Plan, Producer};
@@ -203,6 +204,8 @@ impl OperandTile {
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> {
     type Accumulator = f32;
     const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Thread);
+    const FORMS: Forms = Forms::ALL;
+    type Arguments = ();
 
     fn emitter() -> Arc<dyn MainloopEmitter> {
         Arc::new(TensorCopies)
@@ -234,9 +237,12 @@ impl MainloopEmitter for TensorCopies {
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let [a_batched, b_batched] = plan.operand_batches();
         let [a_element, b_element] = plan.mainloop.formats.map(Format::tensor);
-        let mut arguments = OperandMap::arguments(Side::a(plan), a_element, a, a_batched);
-        arguments.extend(OperandMap::arguments(Side::b(plan), b_element, b, b_batched));
-        if plan.form.described() {
+        let described = plan.form.described();
+        // Records say where matrices lie; nothing is read through the maps that the host encodes.
+        let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
+        let mut arguments = OperandMap::arguments(Side::a(plan), a_element, map(a), a_batched);
+        arguments.extend(OperandMap::arguments(Side::b(plan), b_element, map(b), b_batched));
+        if described {
             arguments.push(a.address.into());
         }
         arguments

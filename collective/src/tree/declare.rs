@@ -51,11 +51,22 @@ impl<'f> Declare<'f> {
         self.f
     }
 
-    /// The next parameter. Beyond 64 of them the verifier refuses the kernel: two have one name.
+    /// The next parameter. Beyond 64 of them the verifier refuses the kernel: two have one name. A `u64` is an address.
     pub fn param<T: Scalar>(&mut self) -> Value<'f, T> {
+        let name = self.name();
+        self.f.param(name)
+    }
+
+    /// As [`param`](Self::param) for a `u64` that is no address.
+    pub fn number<T: Scalar>(&mut self) -> Value<'f, T> {
+        let name = self.name();
+        self.f.number(name)
+    }
+
+    fn name(&mut self) -> &'static str {
         let name = NAMES[self.declared.min(NAMES.len() - 1)];
         self.declared += 1;
-        self.f.param(name)
+        name
     }
 }
 

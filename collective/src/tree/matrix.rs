@@ -42,7 +42,7 @@ pub struct MatrixDevice<'f> {
 
 impl<'f> MatrixDevice<'f> {
     fn declare(declare: &mut Declare<'f>) -> Self {
-        Self { address: declare.param(), pitch: declare.param() }
+        Self { address: declare.param(), pitch: declare.number() }
     }
 
     /// The one of the tile's group.

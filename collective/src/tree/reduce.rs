@@ -35,7 +35,13 @@ pub trait Reduce: 'static {
     /// Emits the combination with a number in global memory, in one step.
     fn store<'f>(f: &'f Builder, address: Value<'f, u64>, value: Value<'f, f32>);
 
-    /// Of a number in memory and all elements one, whatever the order.
+    /// The oracle of a whole reduction: what memory holds in the end where `before` was there first, and how far from that a
+    /// kernel may be.
+    ///
+    /// `elements` are what [`element`](Self::element) makes of all values, each exact but for its own error, in no order
+    /// that means anything: a kernel combines them in any order and any grouping, by [`combine`](Self::combine) in `f32`
+    /// and [`store`](Self::store) in memory. So the bound has to hold for all orders: it has every element's own error, and
+    /// every rounding that [`combine`](Self::combine) does. No elements leave `before`.
     fn combine_all(before: f64, elements: &[Bounded]) -> Bounded;
 }
 
@@ -222,6 +228,9 @@ impl<'f> RowPartials<'f> {
 
 /// X, which is also reduced over all rows to a row vector: column j of it is `Op` of X's column j. For the gradient of
 /// a bias, say.
+///
+/// The direction is that of the result: it is a *row* of N elements, and what is reduced is each *column* of X, along M. For
+/// one number for each row of X take [`ReduceColumn`].
 #[derive(Clone, Copy, Debug)]
 pub struct ReduceRow<Op, X>(PhantomData<(Op, X)>);
 

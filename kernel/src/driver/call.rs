@@ -1,52 +1,45 @@
-//! Results of driver calls as errors of ours, and the context of the calling thread.
+//! Calls of the driver: their errors in words.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
-use cudarc::driver::result::DriverError;
-use cudarc::driver::{CudaContext, result};
+use core::ffi::{CStr, c_char};
+use core::ptr;
 
+use super::library::{self, Driver};
+use super::sys::{SUCCESS, Status};
 use crate::error::EngineError;
 
 /// Adds the call's name, and the driver's own name and words for the error.
-pub(super) fn driver<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T, EngineError> {
-    result.map_err(|error| {
-        let (code, reason) = explain(error);
-        EngineError::Driver { call, code, reason }
-    })
-}
-
-/// The same for a call that concerns one kernel.
-pub(super) fn kernel<T>(
-    kernel: &str,
-    call: &'static str,
-    result: Result<T, DriverError>,
-) -> Result<T, EngineError> {
-    result.map_err(|error| {
-        let (code, reason) = explain(error);
-        EngineError::Fault { kernel: kernel.to_owned(), call, code, reason }
-    })
+pub(super) fn check(driver: &Driver, call: &'static str, status: Status) -> Result<(), EngineError> {
+    if status == SUCCESS {
+        return Ok(());
+    }
+    let (code, reason) = explain(driver, status);
+    Err(EngineError::Driver { call, code, reason })
 }
 
 /// An error's name, as `CUDA_ERROR_ILLEGAL_ADDRESS`, and the driver's sentence about it.
-pub(super) fn explain(error: DriverError) -> (String, String) {
-    let code = match error.error_name() {
-        Ok(name) => name.to_string_lossy().into_owned(),
-        Err(_) => format!("{:?}", error.0),
+pub(super) fn explain(driver: &Driver, status: Status) -> (String, String) {
+    let functions = &driver.functions;
+    let words = |ask: unsafe extern "C" fn(Status, *mut *const c_char) -> Status| {
+        let mut text = ptr::null();
+        // SAFETY: the driver writes one pointer, to a constant of its own or null.
+        let known = unsafe { ask(status, &mut text) } == SUCCESS && !text.is_null();
+        // SAFETY: what is not null is text that ends in NUL and stays.
+        known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
     };
-    let reason = match error.error_string() {
-        Ok(words) => words.to_string_lossy().into_owned(),
-        Err(_) => "the driver has no words for it".to_owned(),
-    };
-    (code, reason)
+    let (code, reason) = unexplained(status);
+    (words(functions.error_name).unwrap_or(code), words(functions.error_string).unwrap_or(reason))
 }
 
-/// Makes a context the calling thread's current one.
-///
-/// Unlike [`CudaContext::bind_to_thread`] it leaves errors that the context remembers for its owner.
-pub(super) fn bind(context: &CudaContext) -> Result<(), EngineError> {
-    let current = driver("cuCtxGetCurrent", result::ctx::get_current())?;
-    if current == Some(context.cu_ctx()) {
-        return Ok(());
-    }
-    // SAFETY: the context is alive while `context` is borrowed.
-    driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(context.cu_ctx()) })
+/// The same where the driver has no words.
+pub(super) fn unexplained(status: Status) -> (String, String) {
+    (format!("CUDA error {status}"), "the driver has no words for it".to_owned())
+}
+
+/// Makes the driver ready; it does nothing after the first time.
+pub(super) fn initialised() -> Result<&'static Driver, EngineError> {
+    let driver = library::driver()?;
+    // SAFETY: the flags are 0, as the function asks.
+    check(driver, "cuInit", unsafe { (driver.functions.init)(0) })?;
+    Ok(driver)
 }

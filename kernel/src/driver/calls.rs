@@ -1,8 +1,10 @@
 //! Launches that are kept by their shape: a call whose addresses alone are new moves the addresses of one.
 
-use std::collections::HashMap;
+use core::fmt;
+use core::num::NonZeroUsize;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
@@ -28,14 +30,24 @@ pub(super) trait Maker {
     fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError>;
 }
 
-/// Shapes that are kept: a model's layers, and room to spare. Beyond, all are forgotten and come back one by one.
-const KEPT: usize = 1024;
+/// Shapes that are kept: a model's layers, and room to spare. Beyond, the one that was not called for longest is forgotten.
+const KEPT: NonZeroUsize = NonZeroUsize::new(1024).unwrap();
 
 /// Launches by the shapes of their calls.
-#[derive(Debug, Default)]
 pub(super) struct Calls {
-    places: HashMap<Shape, usize, BuildHasherDefault<Mix>>,
-    kept: Vec<Kept>,
+    kept: LruCache<Shape, Kept, BuildHasherDefault<Mix>>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self { kept: LruCache::with_hasher(KEPT, BuildHasherDefault::default()) }
+    }
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Calls").field("kept", &self.kept.len()).finish_non_exhaustive()
+    }
 }
 
 /// A launch's grid and parameter block.
@@ -77,39 +89,20 @@ impl Calls {
     /// Those of the maker.
     pub(super) fn get(&mut self, maker: &impl Maker, call: &AnyCall) -> Result<Ready<'_>, EngineError> {
         let (shape, addresses) = split(call);
-        let place = self.places.get(&shape).copied();
-        if let Some(place) = place {
-            match self.kept[place].move_to(maker, addresses) {
-                Ok(true) => return Ok(self.kept[place].ready()),
-                Ok(false) => {}
-                Err(error) => {
-                    // The block may have some of the addresses.
-                    self.forget();
-                    return Err(error);
-                }
+        let moved = self.kept.get_mut(&shape).map(|kept| kept.move_to(maker, addresses));
+        match moved {
+            Some(Ok(true)) => {}
+            Some(Err(error)) => {
+                // The block may have some of the addresses.
+                self.kept.pop(&shape);
+                return Err(error);
+            }
+            Some(Ok(false)) | None => {
+                let kept = Kept::new(maker, call, addresses)?;
+                self.kept.put(shape, kept);
             }
         }
-        let kept = Kept::new(maker, call, addresses)?;
-        let place = match place {
-            Some(place) => {
-                self.kept[place] = kept;
-                place
-            }
-            None => {
-                if self.kept.len() >= KEPT {
-                    self.forget();
-                }
-                self.kept.push(kept);
-                self.places.insert(shape, self.kept.len() - 1);
-                self.kept.len() - 1
-            }
-        };
-        Ok(self.kept[place].ready())
-    }
-
-    fn forget(&mut self) {
-        self.places.clear();
-        self.kept.clear();
+        Ok(self.kept.peek(&shape).and_then(Kept::ready))
     }
 }
 

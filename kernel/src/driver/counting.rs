@@ -1,6 +1,7 @@
-//! An allocator for tests that counts for each thread.
+//! An allocator for tests that counts for each thread; the card of tests that need one.
 #![allow(unsafe_code, reason = "an allocator")]
 
+use super::Gpu;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -33,4 +34,9 @@ pub(super) fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
+}
+
+/// The first card, if there is one; if not, the test says that it was skipped.
+pub(super) fn card() -> Option<Gpu> {
+    Gpu::new(0).map_err(|_| crate::skipped::skipped("GPU")).ok()
 }

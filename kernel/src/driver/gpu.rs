@@ -2,52 +2,51 @@
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
 use core::fmt;
-use std::collections::HashMap;
+use core::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::sys::CUdevice_attribute as DeviceAttribute;
-use cudarc::driver::{CudaContext, CudaStream, result};
+use collective::Record;
+use lru::LruCache;
 use ptx::Target;
 use ptx::abi::{Argument, Grid};
 
+use super::context::Context;
 use super::kernel::Kernel;
-use super::timing::{Enqueue, Stopwatch, names};
-use super::{call, library};
+use super::memory::{Allocation, DeviceMemory, Memories};
+use super::stream::Stream;
+use super::sys::device;
+use super::timing::Stopwatch;
+use super::{library, reach};
 use crate::engine::{Buffer, Engine};
 use crate::error::EngineError;
 use crate::program::Program;
 
+/// Kernels that stay compiled: more than a command compiles, and few enough to fit a device.
+const KERNELS: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+
 /// A Hopper GPU with memory, a stream and the kernels compiled for it so far.
+///
+/// As an [`Engine`] it launches on its own buffers alone: an address that lies in none of them is an error. With memory of
+/// others it is launched on by [`prepare_raw`](Self::prepare_raw), which is `unsafe`.
 pub struct Gpu {
-    context: Arc<CudaContext>,
-    stream: Arc<CudaStream>,
+    context: Arc<Context>,
+    stream: Arc<Stream>,
     stopwatch: Stopwatch,
     description: String,
     multiprocessors: u32,
-    /// Bytes of each allocation by its address.
-    buffers: HashMap<u64, usize>,
-    /// Kernels by their PTX text.
-    kernels: HashMap<String, Arc<Kernel>>,
-    /// Set by a kernel that left the context unusable.
-    fault: Option<Fault>,
-}
-
-/// What made a context unusable.
-#[derive(Clone, Debug)]
-struct Fault {
-    kernel: String,
-    code: String,
-    reason: String,
+    memories: Arc<Memories>,
+    /// Kernels by the digests of their programs; those that were not used for longest go first.
+    kernels: LruCache<u64, (Arc<str>, Arc<Kernel>)>,
 }
 
 impl fmt::Debug for Gpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gpu")
             .field("description", &self.description)
-            .field("buffers", &self.buffers.len())
+            .field("buffers", &self.memories.len())
             .field("kernels", &self.kernels.len())
-            .field("fault", &self.fault)
+            .field("fault", &self.context.alive().err())
             .finish_non_exhaustive()
     }
 }
@@ -56,36 +55,25 @@ impl Gpu {
     /// The GPU of that index, in its primary context: the one that cudarc, candle and the CUDA runtime use too.
     ///
     /// # Errors
-    /// No driver or an old one, no such GPU, a GPU of another architecture, or a driver error.
+    /// No driver, an old one or one that lacks a function, no such GPU, a GPU of another architecture, or a driver error.
     pub fn new(ordinal: usize) -> Result<Self, EngineError> {
-        library::driver()?;
-        call::driver("cuInit", result::init())?;
-        let count = call::driver("cuDeviceGetCount", result::device::get_count())?;
-        let count = usize::try_from(count).unwrap_or(0);
-        if ordinal >= count {
-            return Err(EngineError::NoDevice { ordinal, count });
-        }
-        check_device(ordinal)?;
-        Self::from_context(call::driver("cuDevicePrimaryCtxRetain", CudaContext::new(ordinal))?)
+        Self::from_context(Context::primary(ordinal)?)
     }
 
     /// The GPU of a context that exists already, with a stream of its own.
     ///
     /// # Errors
-    /// An old driver, a GPU of another architecture, or a driver error.
-    pub fn from_context(context: Arc<CudaContext>) -> Result<Self, EngineError> {
-        let driver = library::driver()?;
-        let name = check_device(context.ordinal())?;
-        let multiprocessors = DeviceAttribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
-        let multiprocessors = call::driver("cuDeviceGetAttribute", context.attribute(multiprocessors))?;
-        let stream = call::driver("cuStreamCreate", context.new_stream())?;
+    /// A GPU of another architecture, or a driver error.
+    pub fn from_context(context: Arc<Context>) -> Result<Self, EngineError> {
+        let name = check_device(&context)?;
+        let multiprocessors = context.attribute(device::MULTIPROCESSORS)?;
+        let stream = Stream::new(&context)?;
         let stopwatch = Stopwatch::new(&context)?;
         Ok(Self {
-            description: describe(&name, library::module_version(), driver.version),
-            multiprocessors: u32::try_from(multiprocessors).unwrap_or(0),
-            buffers: HashMap::new(),
-            kernels: HashMap::new(),
-            fault: None,
+            description: describe(&name, library::module_version(), context.driver().version),
+            multiprocessors,
+            memories: Arc::default(),
+            kernels: LruCache::new(KERNELS),
             context,
             stream,
             stopwatch,
@@ -93,13 +81,8 @@ impl Gpu {
     }
 
     /// The context everything of this GPU lives in.
-    pub fn context(&self) -> &Arc<CudaContext> {
+    pub fn context(&self) -> &Arc<Context> {
         &self.context
-    }
-
-    /// The device's index.
-    pub(super) fn ordinal(&self) -> i32 {
-        i32::try_from(self.context.ordinal()).unwrap_or(i32::MAX)
     }
 
     /// Bytes a second that the card's memory moves at most: its clock, twice a cycle, times the width of its bus.
@@ -107,16 +90,13 @@ impl Gpu {
     /// # Errors
     /// A driver error.
     pub fn memory_bandwidth(&self) -> Result<f64, EngineError> {
-        let attribute = |attribute| {
-            call::driver("cuDeviceGetAttribute", self.context.attribute(attribute)).map(f64::from)
-        };
-        let kilohertz = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE)?;
-        let bits = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH)?;
+        let kilohertz = f64::from(self.context.attribute(device::MEMORY_KILOHERTZ)?);
+        let bits = f64::from(self.context.attribute(device::MEMORY_BUS_BITS)?);
         Ok(2.0 * kilohertz * 1e3 * bits / 8.0)
     }
 
     /// The stream that launches, copies and timings go through, in order.
-    pub fn stream(&self) -> &Arc<CudaStream> {
+    pub fn stream(&self) -> &Arc<Stream> {
         &self.stream
     }
 
@@ -125,13 +105,85 @@ impl Gpu {
     /// # Errors
     /// A fault of a program that was launched before.
     pub fn wait(&mut self) -> Result<(), EngineError> {
-        self.alive()?;
-        call::bind(&self.context)?;
+        self.context.alive()?;
         self.synchronize()
+    }
+
+    /// A buffer's memory, which stays allocated as long as this is kept: to lend it to a [`Loaded`](super::Loaded).
+    ///
+    /// # Errors
+    /// The buffer is not one of this GPU's.
+    pub fn memory(&self, buffer: Buffer) -> Result<DeviceMemory, EngineError> {
+        self.known(buffer, 1).map(DeviceMemory)
     }
 
     pub(super) fn stopwatch(&self) -> &Stopwatch {
         &self.stopwatch
+    }
+
+    /// The memory of this GPU's buffers.
+    #[cfg(feature = "measure")]
+    pub(super) fn memories(&self) -> &Arc<Memories> {
+        &self.memories
+    }
+
+    /// The buffers that arguments of a program lie in.
+    pub(super) fn buffers(
+        &self,
+        program: &Program,
+        arguments: &[Argument],
+    ) -> Result<Vec<Arc<Allocation>>, EngineError> {
+        reach::buffers(&self.memories, program, arguments)
+    }
+
+    /// Records of a program, checked, in memory that nothing else writes; and the buffers that they name.
+    pub(super) fn own_records(
+        &self,
+        program: &Program,
+        count: u32,
+        address: u64,
+    ) -> Result<(Arc<Allocation>, Vec<Arc<Allocation>>), EngineError> {
+        let bytes = u64::from(count) * u64::from(Record::BYTES[0]);
+        let foreign = || {
+            let (kernel, parameter) = (program.name().to_owned(), "records");
+            EngineError::Foreign { kernel, parameter, address, bytes }
+        };
+        let there = self.memories.around(address, bytes).ok_or_else(foreign)?;
+        let mut records = vec![0; bytes as usize];
+        self.copy_out(&mut records, address)?;
+        drop(there);
+        let named = reach::check_records(&self.memories, program.name(), &mut records)?;
+        let copy = Allocation::new(&self.context, records.len())?;
+        self.copy_in(copy.address(), &records)?;
+        Ok((copy, named))
+    }
+
+    /// Copies from memory that is allocated and large enough, and waits for it.
+    fn copy_out(&self, bytes: &mut [u8], address: u64) -> Result<(), EngineError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.context.bind()?;
+        let (functions, stream) = (self.context.functions(), self.stream.raw());
+        // SAFETY: so many bytes are allocated there; `bytes` is borrowed until the copy is over.
+        let status =
+            unsafe { (functions.copy_to_host)(bytes.as_mut_ptr().cast(), address, bytes.len(), stream) };
+        let copied = self.context.check("cuMemcpyDtoHAsync", status);
+        self.synchronize().and(copied)
+    }
+
+    /// Copies to memory that is allocated and large enough, and waits for it.
+    fn copy_in(&self, address: u64, bytes: &[u8]) -> Result<(), EngineError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.context.bind()?;
+        let (functions, stream) = (self.context.functions(), self.stream.raw());
+        // SAFETY: so many bytes are allocated there; `bytes` is borrowed until the copy is over.
+        let status =
+            unsafe { (functions.copy_to_device)(address, bytes.as_ptr().cast(), bytes.len(), stream) };
+        let copied = self.context.check("cuMemcpyHtoDAsync", status);
+        self.synchronize().and(copied)
     }
 
     /// A program's kernel, compiled at its first use.
@@ -139,60 +191,45 @@ impl Gpu {
     /// # Errors
     /// The compiler's log where the driver refuses the program, or a driver error.
     pub fn kernel(&mut self, program: &Program) -> Result<Arc<Kernel>, EngineError> {
-        if let Some(kernel) = self.kernels.get(program.text()) {
+        let text = program.shared_text();
+        // Two texts may have one digest: then the later takes the place.
+        if let Some((known, kernel)) = self.kernels.get(&program.digest())
+            && (Arc::ptr_eq(known, text) || known == text)
+        {
             return Ok(Arc::clone(kernel));
         }
-        self.alive()?;
+        self.context.alive()?;
         let kernel = Arc::new(Kernel::load_in(&self.context, program)?);
-        self.kernels.insert(program.text().to_owned(), Arc::clone(&kernel));
+        self.kernels.put(program.digest(), (Arc::clone(text), Arc::clone(&kernel)));
         Ok(kernel)
     }
 
-    /// Repeats the fault that made the context unusable, if one did.
-    pub(super) fn alive(&self) -> Result<(), EngineError> {
-        match self.fault.clone() {
-            None => Ok(()),
-            Some(Fault { kernel, code, reason }) => {
-                let call = "an earlier launch";
-                Err(EngineError::Fault { kernel, call, code, reason })
-            }
-        }
+    /// After a failed call: if the context is broken for good, every later call says so too.
+    pub(super) fn blame(&self, error: EngineError) -> EngineError {
+        self.stream.wait().err().unwrap_or(error)
     }
 
-    /// After a failed call: if the context is broken for good these launches did it, and every later call says so.
-    pub(super) fn blame(&mut self, launches: &[&dyn Enqueue], error: EngineError) -> EngineError {
-        let Err(fault) = self.stream.synchronize() else { return error };
-        let (code, reason) = call::explain(fault);
-        let kernel = names(launches);
-        self.fault = Some(Fault { kernel: kernel.clone(), code: code.clone(), reason: reason.clone() });
-        EngineError::Fault { kernel, call: "cuStreamSynchronize", code, reason }
-    }
-
-    /// Fails unless the buffer is one of this GPU's and holds that many bytes.
-    fn known(&self, buffer: Buffer, needed: usize) -> Result<(), EngineError> {
-        self.alive()?;
-        let bytes = self.buffers.get(&buffer.address).copied().unwrap_or(0);
-        let fits = bytes >= needed && bytes > 0;
-        if fits { Ok(()) } else { Err(EngineError::Buffer { address: buffer.address, bytes, needed }) }
+    /// The memory of a buffer, if it is one of this GPU's and holds that many bytes.
+    fn known(&self, buffer: Buffer, needed: usize) -> Result<Arc<Allocation>, EngineError> {
+        self.context.alive()?;
+        let Buffer { address, .. } = buffer;
+        let allocation = self.memories.get(address);
+        let bytes = allocation.as_ref().map_or(0, |allocation| allocation.bytes());
+        allocation.filter(|_| bytes >= needed).ok_or(EngineError::Buffer { address, bytes, needed })
     }
 
     fn synchronize(&self) -> Result<(), EngineError> {
-        call::driver("cuStreamSynchronize", self.stream.synchronize())
+        self.stream.wait()?;
+        self.context.finished();
+        Ok(())
     }
 }
 
 /// A device's name, if its architecture is the one the kernels are for.
-fn check_device(ordinal: usize) -> Result<String, EngineError> {
-    let ordinal = i32::try_from(ordinal).unwrap_or(i32::MAX);
-    let device = call::driver("cuDeviceGet", result::device::get(ordinal))?;
-    let name = call::driver("cuDeviceGetName", result::device::get_name(device))?;
-    let attribute = |attribute| {
-        // SAFETY: the device is one that the driver has just named.
-        let value = unsafe { result::device::get_attribute(device, attribute) };
-        call::driver("cuDeviceGetAttribute", value).map(|value| u32::try_from(value).unwrap_or(0))
-    };
-    let major = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
-    let minor = attribute(DeviceAttribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+fn check_device(context: &Context) -> Result<String, EngineError> {
+    let name = context.name()?;
+    let major = context.attribute(device::CAPABILITY_MAJOR)?;
+    let minor = context.attribute(device::CAPABILITY_MINOR)?;
     if (major, minor) == Target::Sm90a.compute_capability() {
         Ok(name)
     } else {
@@ -223,47 +260,30 @@ impl Engine for Gpu {
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
-        self.alive()?;
-        call::bind(&self.context)?;
-        let bytes = bytes.max(1);
-        // SAFETY: the memory is only ever read and written as bytes, by kernels and by the copies below.
-        let address = call::driver("cuMemAlloc", unsafe { result::malloc_sync(bytes) })?;
-        self.buffers.insert(address, bytes);
-        Ok(Buffer { address, bytes })
+        self.context.alive()?;
+        let allocation = Allocation::new(&self.context, bytes)?;
+        let buffer = Buffer { address: allocation.address(), bytes: allocation.bytes() };
+        self.memories.insert(allocation);
+        Ok(buffer)
     }
 
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
-        self.known(buffer, bytes.len())?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        call::bind(&self.context)?;
-        // SAFETY: the buffer is allocated and holds that many bytes; `bytes` is borrowed until the copy is over.
-        let copy = unsafe { result::memcpy_htod_async(buffer.address, bytes, self.stream.cu_stream()) };
-        call::driver("cuMemcpyHtoDAsync", copy)?;
-        self.synchronize()
+        let allocation = self.known(buffer, bytes.len())?;
+        self.copy_in(allocation.address(), bytes)
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
-        self.known(buffer, buffer.bytes)?;
-        if buffer.bytes == 0 {
-            return Ok(Vec::new());
-        }
-        call::bind(&self.context)?;
-        let mut bytes = vec![0; buffer.bytes];
-        // SAFETY: the buffer is allocated and holds that many bytes; `bytes` is borrowed until the copy is over.
-        let copy = unsafe { result::memcpy_dtoh_async(&mut bytes, buffer.address, self.stream.cu_stream()) };
-        call::driver("cuMemcpyDtoHAsync", copy)?;
-        self.synchronize()?;
+        let allocation = self.known(buffer, buffer.bytes)?;
+        let mut bytes = vec![0u8; buffer.bytes];
+        self.copy_out(&mut bytes, allocation.address())?;
         Ok(bytes)
     }
 
     fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
         self.known(buffer, 1)?;
-        call::bind(&self.context)?;
-        self.buffers.remove(&buffer.address);
-        // SAFETY: it was allocated by this GPU and is no longer known to it. The call waits for work that uses it.
-        call::driver("cuMemFree", unsafe { result::free_sync(buffer.address) })
+        // Launches that are prepared, and graphs, keep the memory until they go.
+        self.memories.remove(buffer.address);
+        Ok(())
     }
 
     fn launch(
@@ -274,18 +294,6 @@ impl Engine for Gpu {
     ) -> Result<Duration, EngineError> {
         let prepared = self.prepare(program, grid, arguments)?;
         self.time_many(&[&prepared], 1).map(Duration::from_secs_f64)
-    }
-}
-
-impl Drop for Gpu {
-    fn drop(&mut self) {
-        if call::bind(&self.context).is_ok() {
-            for &address in self.buffers.keys() {
-                // SAFETY: it was allocated by this GPU and not freed yet. After a fault the driver answers with that
-                // fault and releases the memory with the context.
-                let _ = unsafe { result::free_sync(address) };
-            }
-        }
     }
 }
 

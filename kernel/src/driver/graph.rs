@@ -1,24 +1,44 @@
 //! Launches as a CUDA graph: recorded once, replayed with one call.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
-use core::fmt;
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::{fmt, ptr};
+use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-use cudarc::driver::{CudaGraph, CudaStream, result};
-
-use super::call;
+use super::context::Context;
 use super::gpu::Gpu;
+use super::stream::{Held, Stream};
+use super::sys::{AUTO_FREE_ON_LAUNCH, RawGraph, RawGraphExec};
 use super::timing::{Enqueue, names};
 use crate::error::EngineError;
 
 /// Launches that were captured, in order.
 ///
-/// The addresses they were captured with are part of the graph: replays read and write the same matrices.
+/// The addresses they were captured with are part of the graph: replays read and write the same matrices. It keeps the
+/// kernels and the buffers.
 pub struct Graph {
-    graph: CudaGraph,
-    name: String,
+    exec: Arc<Exec>,
+    name: Arc<str>,
     launches: usize,
+    /// Two threads must not replay it at the same time.
+    unshared: PhantomData<Cell<()>>,
 }
+
+/// What the driver replays.
+struct Exec {
+    context: Arc<Context>,
+    graph: RawGraph,
+    exec: RawGraphExec,
+    /// Kernels and buffers of the launches.
+    _held: Vec<Held>,
+}
+
+// SAFETY: graphs are handles that the driver accepts from any thread on which their context is current.
+unsafe impl Send for Exec {}
+// SAFETY: two threads must not launch it at the same time, and it is launched through the one `Graph` that has it, which is not
+// `Sync`; a capture only keeps it.
+unsafe impl Sync for Exec {}
 
 impl fmt::Debug for Graph {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,15 +54,37 @@ impl Graph {
     }
 }
 
+impl Drop for Exec {
+    fn drop(&mut self) {
+        // A replay may be in flight.
+        self.context.wait();
+        if self.context.bind().is_ok() {
+            let functions = self.context.functions();
+            // SAFETY: both are this value's own, or null where they were not made, and are not used after this.
+            unsafe {
+                if !self.exec.is_null() {
+                    let _ = (functions.graph_exec_destroy)(self.exec);
+                }
+                let _ = (functions.graph_destroy)(self.graph);
+            }
+        }
+    }
+}
+
 impl Enqueue for Graph {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError> {
-        // SAFETY: the graph is alive, and this type is not shared between threads, as cudarc's is not.
-        let replay = unsafe { result::graph::launch(self.graph.cu_graph_exec(), stream.cu_stream()) };
-        call::kernel(&self.name, "cuGraphLaunch", replay)
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
+        let context = &self.exec.context;
+        context.bind()?;
+        stream.hold([Arc::clone(&self.exec) as Held]);
+        // SAFETY: the graph is alive with everything its launches need, and this type is not shared between threads.
+        let status = unsafe { (context.functions().graph_launch)(self.exec.exec, stream.raw()) };
+        context.check_kernel(&self.name, "cuGraphLaunch", status)?;
+        context.launched(&self.name);
+        Ok(())
     }
 }
 
@@ -55,26 +97,28 @@ impl Gpu {
         if launches.is_empty() {
             return Err(EngineError::EmptyGraph);
         }
-        self.alive()?;
-        call::bind(self.context())?;
-        let (stream, name) = (self.stream(), names(launches));
-        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-        call::driver("cuStreamBeginCapture", stream.begin_capture(mode))?;
-        let enqueued = launches.iter().try_for_each(|launch| launch.enqueue(stream));
-        // A capture ends whether or not every launch went in, so that the stream can be used again.
-        let flags = CUgraphInstantiate_flags::CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH;
-        let ended = stream.end_capture(flags);
-        enqueued?;
-        match call::kernel(&name, "cuStreamEndCapture", ended)? {
-            Some(graph) => Ok(Graph { graph, name, launches: launches.len() }),
-            None => Err(EngineError::EmptyGraph),
+        let context = Arc::clone(self.context());
+        context.alive()?;
+        let name: Arc<str> = names(launches).into();
+        let (graph, held) =
+            self.stream().capture(|stream| launches.iter().try_for_each(|launch| launch.enqueue(stream)))?;
+        if graph.is_null() {
+            return Err(EngineError::EmptyGraph);
         }
+        // What has been made goes with it, also where the next step fails.
+        let mut exec = Exec { context, graph, exec: ptr::null_mut(), _held: held };
+        // SAFETY: the graph is alive; one handle is written.
+        let status = unsafe {
+            (exec.context.functions().graph_instantiate)(&mut exec.exec, graph, AUTO_FREE_ON_LAUNCH)
+        };
+        exec.context.check_kernel(&name, "cuGraphInstantiateWithFlags", status)?;
+        Ok(Graph { exec: Arc::new(exec), name, launches: launches.len(), unshared: PhantomData })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::driver::Gpu;
+    use crate::driver::counting::card;
     use crate::engine::Engine;
     use crate::error::EngineError;
     use crate::problem::{Call, GemmProblem, MatrixRef};
@@ -82,7 +126,7 @@ mod tests {
     /// With a GPU: a replayed launch gives what the launch itself gives, and capturing alone gives nothing.
     #[test]
     fn a_graph_replays_its_launches() {
-        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
+        let Some(mut gpu) = card() else { return };
         assert!(matches!(gpu.capture(&[]), Err(EngineError::EmptyGraph)));
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let poison = vec![0x55; ones.len()];

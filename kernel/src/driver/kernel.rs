@@ -6,15 +6,11 @@ use core::fmt;
 use core::ptr;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{
-    CUfunction_attribute as FunctionAttribute, CUlaunchAttribute as Attribute,
-    CUlaunchAttributeID as AttributeId, CUlaunchAttributeValue as AttributeValue,
-    CUlaunchAttributeValue_union__bindgen_ty_1 as ClusterDim,
-};
-use cudarc::driver::{CudaContext, result, sys};
-use ptx::abi::{Argument, ArgumentError, Grid};
+use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES};
 
+use super::context::Context;
 use super::module::{self, Module};
+use super::sys::{LaunchAttribute, LaunchConfig, RawFunction, RawStream, function};
 use super::{call, library, tensor_map};
 use crate::error::EngineError;
 use crate::program::Program;
@@ -28,8 +24,8 @@ const PORTABLE_CLUSTER: u32 = 8;
 /// A program, compiled and loaded in one context.
 pub struct Kernel {
     module: Module,
-    function: sys::CUfunction,
-    name: String,
+    function: RawFunction,
+    name: Arc<str>,
     threads: u32,
     shared_bytes: u32,
     cluster: [u32; 3],
@@ -60,16 +56,14 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Compiles a program into a context that exists already: an application's, candle's, or cust's, whose contexts
-    /// are the device's primary one as [`CudaContext::new`] gives it.
+    /// Compiles a program into a device's primary context: that of cudarc, candle, cust and the CUDA runtime too.
     ///
     /// # Errors
     /// The compiler's log where the driver refuses the program, or a driver error.
-    pub fn load_in(context: &Arc<CudaContext>, program: &Program) -> Result<Self, EngineError> {
-        library::driver()?;
+    pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
         let name = program.name();
-        let function = program.function();
-        let (offsets, block_bytes) = function.param_offsets();
+        let entry = program.function();
+        let (offsets, block_bytes) = entry.param_offsets();
         if offsets.len() > MAX_PARAMETERS {
             let log = format!("it has {} parameters, a launch takes {MAX_PARAMETERS}", offsets.len());
             return Err(EngineError::Compile { kernel: name.to_owned(), log });
@@ -79,36 +73,44 @@ impl Kernel {
         let mut kernel = Self {
             module,
             function: handle,
-            name: name.to_owned(),
-            threads: function.threads,
-            shared_bytes: function.shared_bytes,
-            cluster: function.cluster,
-            overlaps: function.waits_for_grids(),
+            name: name.into(),
+            threads: entry.threads,
+            shared_bytes: entry.shared_bytes,
+            cluster: entry.cluster,
+            overlaps: entry.waits_for_grids(),
             offsets,
             block_bytes,
             registers: 0,
             local_bytes: 0,
         };
         let shared_bytes = i32::try_from(kernel.shared_bytes).unwrap_or(i32::MAX);
-        kernel.set(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared_bytes)?;
+        kernel.set(function::MOST_DYNAMIC_SHARED_BYTES, shared_bytes)?;
         if kernel.cluster.iter().product::<u32>() > PORTABLE_CLUSTER {
-            kernel.set(FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)?;
+            kernel.set(function::LARGE_CLUSTERS, 1)?;
         }
-        kernel.registers = kernel.get(FunctionAttribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?;
-        kernel.local_bytes = kernel.get(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
+        kernel.registers = kernel.get(function::REGISTERS)?;
+        kernel.local_bytes = kernel.get(function::LOCAL_BYTES)?;
         Ok(kernel)
     }
 
-    fn set(&self, attribute: FunctionAttribute, value: i32) -> Result<(), EngineError> {
+    fn set(&self, attribute: i32, value: i32) -> Result<(), EngineError> {
+        let context = self.context();
         // SAFETY: the function is valid as long as the module, which `self` owns.
-        let result = unsafe { result::function::set_function_attribute(self.function, attribute, value) };
-        call::kernel(&self.name, "cuFuncSetAttribute", result)
+        let status = unsafe { (context.functions().function_set)(self.function, attribute, value) };
+        context.check_kernel(&self.name, "cuFuncSetAttribute", status)
     }
 
-    fn get(&self, attribute: FunctionAttribute) -> Result<u32, EngineError> {
-        // SAFETY: the function is valid as long as the module, which `self` owns.
-        let result = unsafe { result::function::get_function_attribute(self.function, attribute) };
-        call::kernel(&self.name, "cuFuncGetAttribute", result).map(|value| u32::try_from(value).unwrap_or(0))
+    fn get(&self, attribute: i32) -> Result<u32, EngineError> {
+        let (context, mut value) = (self.context(), 0);
+        // SAFETY: as above, and one number is written.
+        let status = unsafe { (context.functions().function_get)(&mut value, attribute, self.function) };
+        context.check_kernel(&self.name, "cuFuncGetAttribute", status)?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
+    /// The context it is loaded in.
+    pub(super) fn context(&self) -> &Arc<Context> {
+        self.module.context()
     }
 
     /// The entry's name.
@@ -157,15 +159,16 @@ impl Kernel {
     /// # Errors
     /// A driver error.
     pub fn max_active_clusters(&self) -> Result<u32, EngineError> {
-        call::bind(self.module.context())?;
+        let context = self.context();
+        context.bind()?;
         let mut clusters = 0;
         let grid = Grid { ctas: self.cluster };
-        // A single CTA is a cluster too: the query wants the attribute in every case.
-        let mut attributes = [cluster_attribute(self.cluster)];
+        // A single CTA is a cluster too: the query asks for the attribute in every case.
+        let mut attributes = [LaunchAttribute::cluster(self.cluster)];
         let config = self.config(grid, ptr::null_mut(), &mut attributes);
         // SAFETY: the configuration and its attribute are alive, and the function is.
-        let result = unsafe { sys::cuOccupancyMaxActiveClusters(&mut clusters, self.function, &config) };
-        call::kernel(&self.name, "cuOccupancyMaxActiveClusters", result.result())?;
+        let status = unsafe { (context.functions().active_clusters)(&mut clusters, self.function, &config) };
+        context.check_kernel(&self.name, "cuOccupancyMaxActiveClusters", status)?;
         Ok(u32::try_from(clusters).unwrap_or(0))
     }
 
@@ -192,54 +195,39 @@ impl Kernel {
     ) -> Result<(), EngineError> {
         if block.len() != self.block_bytes {
             let (bytes, needed) = (block.len(), self.block_bytes);
-            return Err(EngineError::ParameterBlock { kernel: self.name.clone(), bytes, needed });
+            return Err(EngineError::ParameterBlock { kernel: self.name.to_string(), bytes, needed });
         }
-        call::bind(self.module.context())?;
+        let context = self.context();
+        context.bind()?;
         let mut parameters = [ptr::null_mut::<c_void>(); MAX_PARAMETERS];
         for (parameter, &offset) in parameters.iter_mut().zip(&self.offsets) {
             *parameter = block[offset..].as_ptr().cast_mut().cast();
         }
-        let mut attributes = [cluster_attribute(self.cluster), overlap_attribute()];
+        let mut attributes = [LaunchAttribute::cluster(self.cluster), LaunchAttribute::overlap()];
         let clustered = usize::from(self.cluster != [1, 1, 1]);
         // Without a cluster the first is left out, without overlap the second.
-        let wanted = 1 - clustered..1 + usize::from(self.overlaps);
-        let config = self.config(grid, stream.cast(), &mut attributes[wanted]);
+        let needed = 1 - clustered..1 + usize::from(self.overlaps);
+        let config = self.config(grid, stream, &mut attributes[needed]);
         // SAFETY: every parameter of the function has a pointer to its bytes inside `block`, which the driver copies
         // before it returns; the configuration is alive; the caller vouches for stream and addresses.
-        let result = unsafe {
-            sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
+        let status = unsafe {
+            (context.functions().launch)(&config, self.function, parameters.as_mut_ptr(), ptr::null_mut())
         };
-        call::kernel(&self.name, "cuLaunchKernelEx", result.result())
+        context.check_kernel(&self.name, "cuLaunchKernelEx", status)?;
+        context.launched(&self.name);
+        Ok(())
     }
 
-    fn config(&self, grid: Grid, stream: sys::CUstream, attributes: &mut [Attribute]) -> sys::CUlaunchConfig {
-        let [x, y, z] = grid.ctas;
-        sys::CUlaunchConfig {
-            gridDimX: x,
-            gridDimY: y,
-            gridDimZ: z,
-            blockDimX: self.threads,
-            blockDimY: 1,
-            blockDimZ: 1,
-            sharedMemBytes: self.shared_bytes,
-            hStream: stream,
-            attrs: attributes.as_mut_ptr(),
-            numAttrs: attributes.len() as u32,
+    fn config(&self, grid: Grid, stream: RawStream, attributes: &mut [LaunchAttribute]) -> LaunchConfig {
+        LaunchConfig {
+            grid: grid.ctas,
+            block: [self.threads, 1, 1],
+            shared_bytes: self.shared_bytes,
+            stream,
+            attributes: attributes.as_mut_ptr(),
+            attribute_count: attributes.len() as u32,
         }
     }
-}
-
-fn cluster_attribute([x, y, z]: [u32; 3]) -> Attribute {
-    let mut value = AttributeValue { pad: [0; 64] };
-    value.clusterDim = ClusterDim { x, y, z };
-    Attribute { id: AttributeId::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, pad: [0; 4], value }
-}
-
-/// Lets a kernel begin before the one before it in its stream has ended; a `griddepcontrol.wait` in it waits for that.
-fn overlap_attribute() -> Attribute {
-    let mut value = AttributeValue { pad: [0; 64] };
-    value.programmaticStreamSerializationAllowed = 1;
-    Attribute { id: AttributeId::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION, pad: [0; 4], value }
 }
 
 /// Lays arguments out as a program's parameter block, with tensor maps as the driver encodes them.
@@ -247,9 +235,30 @@ fn overlap_attribute() -> Attribute {
 /// # Errors
 /// An argument that does not fit its parameter, or no driver to encode a tensor map with.
 pub fn parameter_block(program: &Program, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-    let block = ptx::abi::parameter_bytes(program.function(), arguments, |map| {
-        library::driver().and_then(|_| tensor_map::encode(map)).map_err(Refusal::Engine)
-    });
+    block(program, arguments, |map| {
+        let driver = library::driver()?;
+        tensor_map::encode(driver, &|call, status| call::check(driver, call, status), map)
+    })
+}
+
+/// The same in a context, whose faults are those of the kernels launched in it.
+pub(super) fn parameter_block_in(
+    context: &Context,
+    program: &Program,
+    arguments: &[Argument],
+) -> Result<Vec<u8>, EngineError> {
+    context.alive()?;
+    let check = |call, status| context.check(call, status);
+    block(program, arguments, |map| tensor_map::encode(context.driver(), &check, map))
+}
+
+fn block(
+    program: &Program,
+    arguments: &[Argument],
+    encode: impl Fn(Description<'_>) -> Result<[u8; TENSOR_MAP_BYTES], EngineError>,
+) -> Result<Vec<u8>, EngineError> {
+    let block =
+        ptx::abi::parameter_bytes(program.function(), arguments, |map| encode(map).map_err(Refusal::Engine));
     block.map_err(|refusal| match refusal {
         Refusal::Argument(source) => EngineError::Argument { kernel: program.name().to_owned(), source },
         Refusal::Engine(error) => error,

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use cudarc::driver::{result::DriverError, sys};
 use libloading::Library;
 
 use super::call;
+use super::sys::{Functions, Status};
 use crate::error::EngineError;
 
 /// File names of the CUDA driver.
@@ -16,59 +16,83 @@ const DRIVER: &[&str] = if cfg!(windows) { &["nvcuda.dll"] } else { &["libcuda.s
 /// The oldest driver that takes the printed PTX version, as `cuDriverGetVersion` writes it: CUDA 12.4, PTX 8.4.
 const OLDEST_VERSION: i32 = 12_040;
 
-/// The CUDA driver of this process, once it is known to be there and new enough.
+/// The CUDA driver of this process, once it is known to be there, new enough, and complete.
 pub(super) struct Driver {
-    library: &'static Library,
+    pub(super) functions: Functions,
     /// CUDA version, major and minor.
     pub(super) version: (i32, i32),
+    /// Keeps the functions where they are.
+    _library: Library,
 }
 
-/// Finds the driver. Everything else in this folder calls it only after this has succeeded.
+/// What was found at the first look.
+enum Found {
+    Driver(Box<Driver>),
+    Nothing,
+    Incomplete(&'static str),
+    Old((i32, i32)),
+    Fails(Status),
+}
+
+/// Finds the driver. Everything else in this folder calls it through what this returns.
 ///
 /// # Errors
-/// There is no driver, or it is too old.
-pub(super) fn driver() -> Result<Driver, EngineError> {
-    static LIBRARY: OnceLock<Option<Library>> = OnceLock::new();
-    let library = LIBRARY.get_or_init(|| DRIVER.iter().find_map(|name| open(Path::new(name)).ok()));
-    let library = library.as_ref().ok_or(EngineError::NoDriver { library: DRIVER[0] })?;
-    let mut version = 0;
-    // SAFETY: every driver has this function, and it writes one integer.
-    call::driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version) }.result())?;
-    let split = |version: i32| (version / 1000, version % 1000 / 10);
-    if version < OLDEST_VERSION {
-        return Err(EngineError::OldDriver { version: split(version), needed: split(OLDEST_VERSION) });
+/// There is no driver, it is too old, or it lacks a function.
+pub(super) fn driver() -> Result<&'static Driver, EngineError> {
+    static FOUND: OnceLock<Found> = OnceLock::new();
+    match FOUND.get_or_init(find) {
+        Found::Driver(driver) => Ok(driver),
+        Found::Nothing => Err(EngineError::NoDriver { library: DRIVER[0] }),
+        Found::Incomplete(function) => Err(EngineError::MissingFunction { function }),
+        Found::Old(version) => {
+            Err(EngineError::OldDriver { version: *version, needed: split(OLDEST_VERSION) })
+        }
+        Found::Fails(status) => {
+            let (code, reason) = call::unexplained(*status);
+            Err(EngineError::Driver { call: "cuDriverGetVersion", code, reason })
+        }
     }
-    Ok(Driver { library, version: split(version) })
 }
 
-/// `cuEventElapsedTime`.
-type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+/// A CUDA version, major and minor.
+fn split(version: i32) -> (i32, i32) {
+    (version / 1000, version % 1000 / 10)
+}
 
-impl Driver {
-    /// Milliseconds from one event to another that both have happened.
-    ///
-    /// The bindings ask for `cuEventElapsedTime_v2`, which drivers before CUDA 12.8 do not have; all have this one.
-    ///
-    /// # Safety
-    /// Both events are alive.
-    pub(super) unsafe fn elapsed(&self, start: sys::CUevent, end: sys::CUevent) -> Result<f32, EngineError> {
-        let mut milliseconds = 0.0;
-        // SAFETY: the type is that of the function in `cuda.h`.
-        let elapsed = unsafe { self.library.get::<ElapsedTime>(b"cuEventElapsedTime\0") };
-        let result = match elapsed {
-            // SAFETY: the caller vouches for the events, and one float is written.
-            Ok(elapsed) => unsafe { elapsed(&mut milliseconds, start, end) }.result(),
-            Err(_) => Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND)),
-        };
-        call::driver("cuEventElapsedTime", result)?;
-        Ok(milliseconds)
+fn find() -> Found {
+    // SAFETY: it is the driver's own name, and its initialiser may run on any thread.
+    let Some(library) = DRIVER.iter().find_map(|name| unsafe { open(Path::new(name)) }.ok()) else {
+        return Found::Nothing;
+    };
+    // An old driver lacks functions because it is old.
+    // SAFETY: the type is that of the function in `cuda.h`, and it writes one integer.
+    let version = unsafe {
+        let get = library.get::<unsafe extern "C" fn(*mut i32) -> Status>(b"cuDriverGetVersion\0");
+        let Ok(get) = get else { return Found::Incomplete("cuDriverGetVersion") };
+        let mut version = 0;
+        match get(&mut version) {
+            super::sys::SUCCESS => version,
+            status => return Found::Fails(status),
+        }
+    };
+    if version < OLDEST_VERSION {
+        return Found::Old(split(version));
+    }
+    // SAFETY: it is the driver, and `Driver` keeps it.
+    match unsafe { Functions::look_up(&library) } {
+        Ok(functions) => {
+            Found::Driver(Box::new(Driver { functions, version: split(version), _library: library }))
+        }
+        Err(function) => Found::Incomplete(function),
     }
 }
 
 /// Loads a library by path or by the name that the system's loader knows.
-pub(super) fn open(path: &Path) -> Result<Library, libloading::Error> {
-    // SAFETY: only NVIDIA's libraries, or a file that the caller named as one, are loaded; their initialisers may
-    // run on any thread.
+///
+/// # Safety
+/// What the file runs when it is loaded and unloaded is sound on any thread.
+pub(super) unsafe fn open(path: &Path) -> Result<Library, libloading::Error> {
+    // SAFETY: the caller vouches for the file.
     unsafe { Library::new(path) }
 }
 

@@ -1,15 +1,18 @@
 //! A kernel that is called again and again with little ado.
-#![allow(unsafe_code, reason = "launches with addresses that the caller vouches for")]
+#![allow(unsafe_code, reason = "launches with addresses that were lent")]
 
 use core::ffi::c_void;
 use core::fmt;
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaStream};
 use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 
 use super::calls::{Calls, Maker};
-use super::kernel::{Kernel, parameter_block};
+use super::context::Context;
+use super::footprint::{self, Matrices};
+use super::kernel::{Kernel, parameter_block_in};
+use super::memory::DeviceSlice;
+use super::stream::StreamRef;
 use super::tensor_map;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
@@ -21,21 +24,21 @@ use crate::program::Program;
 /// differs in addresses alone changes them in the arguments of the other.
 ///
 /// The first call of its shape is checked, and its tensor maps are encoded; it waits for nothing either. Addresses have to be
-/// multiples of the same powers of two, up to 256 B, for two calls to be of one shape. Launches may be captured into
-/// CUDA graphs.
+/// multiples of the same powers of two, up to 256 B, for two calls to be of one shape. The shapes that were not called for
+/// longest are forgotten one by one.
 ///
 /// ```no_run
-/// use kernel::driver::{CudaContext, Loaded};
+/// use kernel::driver::{Context, DeviceSlice, Loaded, Stream};
 /// use kernel::{Call, EngineError};
 ///
-/// fn layers(calls: &[Call]) -> Result<(), Box<dyn std::error::Error>> {
-///     let context = CudaContext::new(0)?; // the application's own
-///     let stream = context.new_stream()?;
+/// fn layers(calls: &[Call], weights: DeviceSlice<'_>, sums: DeviceSlice<'_>) -> Result<(), Box<dyn std::error::Error>> {
+///     let context = Context::primary(0)?; // the application's own: cudarc's, candle's
+///     let stream = Stream::new(&context)?;
 ///     let gemm = kernel::find("staged-bf16-kk")?;
 ///     let program = gemm.program()?;
 ///     let mut loaded = Loaded::load_in(&context, gemm, program)?; // milliseconds; keep it
 ///     for call in calls {
-///         loaded.launch(&stream, call)?; // microseconds
+///         loaded.launch(&stream, call, &[weights, sums])?; // microseconds
 ///     }
 ///     Ok(())
 /// }
@@ -51,6 +54,7 @@ struct Parts {
     program: Program,
     kernel: Arc<Kernel>,
     slots: u32,
+    matrices: Matrices,
 }
 
 /// A call of one product or of several.
@@ -104,11 +108,12 @@ impl Loaded {
     ///
     /// # Errors
     /// The compiler's log where the driver refuses the program, or a driver error.
-    pub fn load_in(context: &Arc<CudaContext>, gemm: AnyGemm, program: Program) -> Result<Self, EngineError> {
+    pub fn load_in(context: &Arc<Context>, gemm: AnyGemm, program: Program) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);
         let slots = kernel.max_active_clusters()?;
-        tensor_map::find_functions()?;
-        Ok(Self { parts: Parts { gemm, program, kernel, slots }, calls: Calls::default() })
+        let matrices = Matrices::new(&gemm.plan(), gemm.plan().epilogue.output.bits());
+        let parts = Parts { gemm, program, kernel, slots, matrices };
+        Ok(Self { parts, calls: Calls::default() })
     }
 
     /// The compiled kernel.
@@ -121,23 +126,41 @@ impl Loaded {
         self.parts.slots
     }
 
-    /// Enqueues a call, of one product or of several, and returns at once; one with nothing to do enqueues nothing.
+    /// Enqueues a call, of one product or of several, and returns at once; one with nothing to do enqueues nothing. Everything
+    /// the call reaches has to be part of memory that is lent: matrices to their last element, the workspace, the offsets of
+    /// groups. D and the workspace have to be lent to be written.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, memory that is not lent, products that [`Record`](collective::Record)s describe, a
+    /// stream that is captured, or the driver refuses the launch. Faults while it runs show up later.
+    pub fn launch<'s>(
+        &mut self,
+        stream: impl Into<StreamRef<'s>>,
+        call: impl Into<AnyCall>,
+        lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        let (stream, call) = (stream.into(), call.into());
+        let Parts { program, kernel, matrices, .. } = &self.parts;
+        if lent.iter().any(|slice| !slice.serves(stream.raw())) {
+            return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
+        }
+        footprint::check(program.name(), *matrices, &call, lent)?;
+        kernel.context().bind()?;
+        if stream.is_captured(kernel.context())? {
+            return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
+        }
+        // SAFETY: the stream is alive, and the driver refuses one of another context. Owners lend every byte that the call
+        // reaches.
+        unsafe { self.launch_raw(stream.raw(), call) }
+    }
+
+    /// The same on any stream, with memory of anybody. The launch may be captured into a graph.
     ///
     /// # Errors
     /// The first argument that is illegal, or the driver refuses the launch. Faults while it runs show up later.
-    pub fn launch(&mut self, stream: &CudaStream, call: impl Into<AnyCall>) -> Result<(), EngineError> {
-        // SAFETY: the driver refuses a stream of another context. A bad address is a fault of the device, which is
-        // reported, and harms no memory of the host.
-        unsafe { self.launch_raw(stream.cu_stream().cast(), call) }
-    }
-
-    /// The same on any stream.
-    ///
-    /// # Errors
-    /// As [`launch`](Self::launch).
     ///
     /// # Safety
-    /// As [`Kernel::launch_raw`].
+    /// As [`Kernel::launch_raw`]; and records in device memory name memory of which the same holds.
     pub unsafe fn launch_raw(
         &mut self,
         stream: *mut c_void,
@@ -163,7 +186,7 @@ impl Maker for Parts {
     }
 
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
-        parameter_block(&self.program, arguments)
+        parameter_block_in(self.kernel.context(), &self.program, arguments)
     }
 
     fn offsets(&self) -> &[usize] {
@@ -171,7 +194,8 @@ impl Maker for Parts {
     }
 
     fn readdress(&self, map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
-        tensor_map::readdress(map, address)
+        let context = self.kernel.context();
+        tensor_map::readdress(context.driver(), &|call, status| context.check(call, status), map, address)
     }
 }
 
@@ -180,8 +204,9 @@ mod tests {
     use collective::Record;
 
     use super::{AnyCall, Loaded, Maker};
-    use crate::driver::Gpu;
+    use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
+    use crate::driver::counting::card;
     use crate::engine::Engine;
     use crate::groups::{Experts, GroupedCall, RaggedCall};
     use crate::problem::{Call, GemmProblem, MatrixRef};
@@ -195,7 +220,7 @@ mod tests {
     /// With a GPU: the second of two equal calls allocates nothing, and both give the product.
     #[test]
     fn equal_calls_are_launched_without_allocations() {
-        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
+        let Some(mut gpu) = card() else { return };
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));
         let mut call = call(operand.address);
@@ -204,7 +229,9 @@ mod tests {
         let program = gemm.program().expect("legal");
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let stream = gpu.stream().clone();
-        let mut launch = || loaded.launch(&stream, &call).expect("legal");
+        let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let lent = lent.each_ref().map(DeviceSlice::from);
+        let mut launch = || loaded.launch(&stream, &call, &lent).expect("legal");
         assert!(allocations(&mut launch) > 0);
         assert_eq!(allocations(&mut launch), 0);
         assert_eq!(gpu.read(d).expect("no fault"), half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64));
@@ -214,7 +241,7 @@ mod tests {
     /// block is that of one made afresh.
     #[test]
     fn new_addresses_of_a_known_shape_are_launched_without_allocations() {
-        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
+        let Some(mut gpu) = card() else { return };
         for name in ["small-bf16-kk", "staged-bf16-kk", "sourced-bf16-kk", "unaligned-bf16-kk"] {
             let gemm = crate::find(name).expect("a catalogue name");
             let program = gemm.program().expect("legal");
@@ -227,7 +254,9 @@ mod tests {
                 let d = gpu.allocate(numbers.len()).expect("memory");
                 let at = |address| MatrixRef { address, pitch: 64 };
                 let call = Call { a: at(a.address), b: at(b.address), d: at(d.address), ..call(0) };
-                let count = allocations(|| loaded.launch(&stream, &call).expect("legal"));
+                let lent = [a, b, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
+                let lent = lent.each_ref().map(DeviceSlice::from);
+                let count = allocations(|| loaded.launch(&stream, &call, &lent).expect("legal"));
                 assert_eq!(count == 0, value > 1, "{name}: {count} allocations");
                 let sums = half::bf16::from_f32(64.0 * f32::from(value)).to_le_bytes().repeat(64 * 64);
                 assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
@@ -239,10 +268,40 @@ mod tests {
         }
     }
 
+    /// With a GPU: a call reaches no memory that was not lent, or not to be written.
+    #[test]
+    fn memory_that_is_not_lent_is_refused() {
+        let Some(mut gpu) = card() else { return };
+        let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
+        let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.upload(&ones).expect("memory"));
+        let mut call = call(operand.address);
+        call.d.address = d.address;
+        let gemm = crate::find("small-bf16-kk").expect("a catalogue name");
+        let program = gemm.program().expect("legal");
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let stream = gpu.stream().clone();
+        let lent = [operand, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let all = lent.each_ref().map(DeviceSlice::from);
+        let mut wide = call;
+        wide.d.pitch += 1;
+        // SAFETY: it is the memory of the buffer.
+        let read = unsafe { DeviceSlice::readable(d.address, d.bytes as u64) };
+        for (why, call, lent, name) in [
+            ("D is not lent", call, vec![all[0]], "D"),
+            ("D is lent to be read", call, vec![all[0], read], "D"),
+            ("A is not lent", call, vec![all[1]], "A"),
+            ("D's last row goes beyond its buffer", wide, all.to_vec(), "D"),
+        ] {
+            let error = loaded.launch(&stream, &call, &lent).expect_err(why).to_string();
+            assert!(error.contains(&format!(": {name} is ")), "{why}: {error}");
+        }
+        assert_eq!(gpu.read(d).expect("no fault"), ones, "nothing ran");
+    }
+
     /// With a GPU: launches of groups of rows and of described products allocate nothing either, and graphs of them replay.
     #[test]
     fn launches_of_several_products_are_captured() {
-        let Ok(mut gpu) = Gpu::new(0) else { return crate::skipped::skipped("GPU") };
+        let Some(mut gpu) = card() else { return };
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let sums = half::bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64);
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.allocate(ones.len()).expect("memory"));
@@ -284,7 +343,8 @@ mod tests {
             gpu.write(d, &vec![0; ones.len()]).expect("memory");
             let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             let stream = gpu.stream().clone();
-            let mut launch = || loaded.launch(&stream, call).expect("legal");
+            // SAFETY: the matrices, and those that the record names, are buffers of the GPU.
+            let mut launch = || unsafe { loaded.launch_raw(stream.raw(), call) }.expect("legal");
             assert!(allocations(&mut launch) > 0, "{name}");
             assert_eq!(allocations(&mut launch), 0, "{name}");
             assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");

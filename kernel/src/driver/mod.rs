@@ -16,51 +16,69 @@
 //!
 //! # From cudarc and candle
 //!
-//! [`Kernel::load_in`] compiles into a context that exists already, and [`Kernel::launch_raw`] launches on any stream
-//! of it with device addresses as plain numbers: it allocates nothing and waits for nothing. [`Loaded`] puts the checks
-//! and a memory of earlier calls in front of that; launches can be captured into graphs ([`Gpu::capture`], or on a
-//! stream of the application's own).
+//! [`Context::primary`] is the context that cudarc, candle and the CUDA runtime use too. [`Loaded`] checks calls, remembers
+//! them, and launches on memory that its owners lend ([`DeviceSlice`]): buffers of a [`Gpu`], and with the feature `cudarc`
+//! its slices and streams (module `cudarc`). Addresses as plain numbers are `unsafe`: the device may reach memory of the
+//! host. [`Kernel::launch_raw`] launches on any stream with any of them; it allocates nothing and waits for nothing.
 //!
 //! ```no_run
-//! use kernel::driver::{CudaContext, Kernel, parameter_block};
+//! use kernel::driver::{Context, Kernel, Stream, parameter_block};
 //! use kernel::{AnyGemm, Call};
 //!
-//! fn multiply(gemm: &AnyGemm, call: &Call) -> Result<(), Box<dyn std::error::Error>> {
-//!     let context = CudaContext::new(0)?; // the application's own
-//!     let stream = context.default_stream();
+//! fn multiply(gemm: &AnyGemm, call: &Call, stream: *mut core::ffi::c_void) -> Result<(), Box<dyn std::error::Error>> {
+//!     let context = Context::primary(0)?; // the application's own
 //!     let program = gemm.program()?;
 //!     let kernel = Kernel::load_in(&context, &program)?; // milliseconds; keep it
 //!     if let Some(launch) = gemm.launch(call, 132)? {
 //!         let block = parameter_block(&program, &launch.arguments)?;
 //!         // SAFETY: the stream is alive and of that context, and `call` holds addresses of matrices that are alive.
-//!         unsafe { kernel.launch_raw(stream.cu_stream().cast(), launch.grid, &block)? };
+//!         unsafe { kernel.launch_raw(stream, launch.grid, &block)? };
 //!     }
 //!     Ok(())
 //! }
 //! ```
+//!
+//! # What is trusted
+//!
+//! A program reads and writes from the addresses it is given as far as the extents it is given say. That is what the
+//! verifier and the emulator check; the compiler does not. So whoever writes a role of their own, and runs it on a GPU
+//! that shares its memory with others, runs it in the emulator first.
 
 #![warn(clippy::undocumented_unsafe_blocks, clippy::missing_safety_doc)]
 
 mod call;
 mod calls;
+mod context;
 #[cfg(test)]
 mod counting;
+#[cfg(feature = "measure")]
 pub mod cublaslt;
+#[cfg(feature = "cudarc")]
+pub mod cudarc;
+mod footprint;
 mod gpu;
 mod graph;
 mod kernel;
 mod library;
 mod loaded;
+mod memory;
 mod module;
+#[cfg(feature = "measure")]
 mod monitor;
+mod reach;
+mod stream;
+mod sys;
 mod tensor_map;
 mod timing;
 
-pub use cudarc::driver::{CudaContext, CudaStream};
+pub use context::Context;
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use kernel::{Kernel, parameter_block};
 pub use loaded::{AnyCall, Loaded};
+pub use memory::{DeviceMemory, DeviceSlice};
+#[cfg(feature = "measure")]
 pub use monitor::{Monitor, Readings};
+pub use stream::{Stream, StreamRef};
 pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};

@@ -7,10 +7,9 @@ use core::ptr;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUjit_option as Opt;
-use cudarc::driver::{CudaContext, result, sys};
-
 use super::call;
+use super::context::Context;
+use super::sys::{RawFunction, RawModule, STICKY, SUCCESS, jit};
 use crate::error::EngineError;
 
 /// Bytes kept of each of the compiler's two logs.
@@ -18,8 +17,8 @@ const LOG_BYTES: usize = 32 * 1024;
 
 /// One loaded module.
 pub(super) struct Module {
-    raw: sys::CUmodule,
-    context: Arc<CudaContext>,
+    raw: RawModule,
+    context: Arc<Context>,
     log: String,
 }
 
@@ -39,26 +38,26 @@ impl Module {
     ///
     /// # Errors
     /// The compiler's log where it refused the text, or a driver error.
-    pub(super) fn load(context: &Arc<CudaContext>, kernel: &str, text: &str) -> Result<Self, EngineError> {
-        call::bind(context)?;
+    pub(super) fn load(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
+        context.bind()?;
         let compile = |log| EngineError::Compile { kernel: kernel.to_owned(), log };
         let image = CString::new(text).map_err(|_| compile("the text holds a NUL character".to_owned()))?;
         let (mut info, mut errors) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
         let number = ptr::without_provenance_mut::<c_void>;
         let (mut options, mut values): (Vec<_>, Vec<_>) = [
-            (Opt::CU_JIT_INFO_LOG_BUFFER, info.as_mut_ptr().cast()),
-            (Opt::CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, number(LOG_BYTES)),
-            (Opt::CU_JIT_ERROR_LOG_BUFFER, errors.as_mut_ptr().cast()),
-            (Opt::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, number(LOG_BYTES)),
-            (Opt::CU_JIT_LOG_VERBOSE, number(1)),
+            (jit::INFO_LOG, info.as_mut_ptr().cast()),
+            (jit::INFO_LOG_BYTES, number(LOG_BYTES)),
+            (jit::ERROR_LOG, errors.as_mut_ptr().cast()),
+            (jit::ERROR_LOG_BYTES, number(LOG_BYTES)),
+            (jit::VERBOSE, number(1)),
         ]
         .into_iter()
         .unzip();
         let mut raw = ptr::null_mut();
         // SAFETY: the image ends in NUL; there are as many options as values, each value of the kind its option
         // takes, and both buffers are as long as stated and outlive the call.
-        let result = unsafe {
-            sys::cuModuleLoadDataEx(
+        let status = unsafe {
+            (context.functions().module_load)(
                 &mut raw,
                 image.as_ptr().cast(),
                 options.len() as u32,
@@ -66,18 +65,17 @@ impl Module {
                 values.as_mut_ptr(),
             )
         };
-        if let Err(error) = result.result() {
-            let errors = log_text(&errors);
-            if errors.is_empty() {
-                return call::kernel(kernel, "cuModuleLoadDataEx", Err(error));
-            }
-            return Err(compile(format!("{}: {errors}", call::explain(error).0)));
+        let errors = log_text(&errors);
+        if status == SUCCESS || errors.is_empty() || STICKY.contains(&status) {
+            context.check_kernel(kernel, "cuModuleLoadDataEx", status)?;
+        } else {
+            return Err(compile(format!("{}: {errors}", call::explain(context.driver(), status).0)));
         }
         Ok(Self { raw, context: Arc::clone(context), log: log_text(&info) })
     }
 
     /// The context it is loaded in.
-    pub(super) fn context(&self) -> &CudaContext {
+    pub(super) fn context(&self) -> &Arc<Context> {
         &self.context
     }
 
@@ -87,21 +85,26 @@ impl Module {
     }
 
     /// An entry of the module. It is valid as long as the module is.
-    pub(super) fn function(&self, name: &str) -> Result<sys::CUfunction, EngineError> {
-        call::bind(&self.context)?;
+    pub(super) fn function(&self, name: &str) -> Result<RawFunction, EngineError> {
+        self.context.bind()?;
         let c_name = CString::new(name).unwrap_or_default();
-        // SAFETY: the module is loaded until `self` is dropped.
-        let function = unsafe { result::module::get_function(self.raw, c_name) };
-        call::kernel(name, "cuModuleGetFunction", function)
+        let mut function = ptr::null_mut();
+        // SAFETY: the module is loaded until `self` is dropped; one handle is written.
+        let status =
+            unsafe { (self.context.functions().module_function)(&mut function, self.raw, c_name.as_ptr()) };
+        self.context.check_kernel(name, "cuModuleGetFunction", status)?;
+        Ok(function)
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if call::bind(&self.context).is_ok() {
+        // A launch of it may be in flight.
+        self.context.wait();
+        if self.context.bind().is_ok() {
             // SAFETY: it was loaded once and nothing uses it after this. After a fault the driver answers with that
             // fault, and there is nothing left to release.
-            let _ = unsafe { result::module::unload(self.raw) };
+            let _ = unsafe { (self.context.functions().module_unload)(self.raw) };
         }
     }
 }

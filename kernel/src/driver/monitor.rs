@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cudarc::driver::result;
 use nvml_wrapper::enum_wrappers::device::Clock;
 use nvml_wrapper::enums::device::SampleValue;
 use nvml_wrapper::error::NvmlError;
@@ -16,7 +15,6 @@ use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::NVML_FI_DEV_POWER_INSTANT;
 use nvml_wrapper::{Device, Nvml};
 
-use super::call;
 use super::gpu::Gpu;
 use crate::error::EngineError;
 
@@ -59,9 +57,7 @@ impl Monitor {
     /// # Errors
     /// NVML is not installed, or does not tell this card's clock or power.
     pub fn new(gpu: &Gpu) -> Result<Self, EngineError> {
-        let device = call::driver("cuDeviceGet", result::device::get(gpu.ordinal()))?;
-        let uuid = call::driver("cuDeviceGetUuid", result::device::get_uuid(device))?;
-        let monitor = Self { nvml: load()?, uuid: spelled(uuid.bytes.map(|byte| byte as u8)) };
+        let monitor = Self { nvml: load()?, uuid: spelled(gpu.context().uuid()?) };
         monitor.read().map_err(|error| EngineError::Nvml { reason: error.to_string() })?;
         Ok(monitor)
     }

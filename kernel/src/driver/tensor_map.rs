@@ -4,16 +4,19 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use cudarc::driver::sys::{
-    self, CUtensorMapDataType as DataType, CUtensorMapFloatOOBfill as Fill,
-    CUtensorMapInterleave as Interleave, CUtensorMapL2promotion as Fetch, CUtensorMapSwizzle as Swizzle,
-};
 use ptx::abi::{
     Description, Im2colMap, Promotion, TENSOR_MAP_BYTES, TensorElement, TensorMap, TensorSwizzle,
 };
 
+use super::library::Driver;
+use super::sys::{EncodedMap, Status};
 use super::{call, library};
 use crate::error::EngineError;
+
+/// `CU_TENSOR_MAP_INTERLEAVE_NONE`.
+const NO_INTERLEAVE: u32 = 0;
+/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: zeros.
+const FILL_ZEROS: u32 = 0;
 
 /// Encodes a tensor map with `cuTensorMapEncodeTiled`: packed boxes, no interleave, zeros out of bounds.
 ///
@@ -23,8 +26,8 @@ use crate::error::EngineError;
 /// There is no driver, the description breaks a rule, or the driver refuses it.
 pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     map.check().map_err(|source| EngineError::TensorMap { source })?;
-    library::driver()?;
-    encode(Description::Tiled(map))
+    let driver = library::driver()?;
+    encode(driver, &|call, status| call::check(driver, call, status), Description::Tiled(map))
 }
 
 /// Encodes a tensor map with `cuTensorMapEncodeIm2col`: no interleave, zeros out of bounds.
@@ -33,20 +36,31 @@ pub fn encode_tensor_map(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], Engi
 /// There is no driver, the description breaks a rule, or the driver refuses it.
 pub fn encode_im2col_map(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     map.check().map_err(|source| EngineError::TensorMap { source })?;
-    library::driver()?;
-    encode(Description::Im2col(map))
+    let driver = library::driver()?;
+    encode(driver, &|call, status| call::check(driver, call, status), Description::Im2col(map))
 }
 
+/// What a call's result means: in a context that a kernel has left unusable, something else than without one.
+pub(super) type Check<'a> = &'a dyn Fn(&'static str, Status) -> Result<(), EngineError>;
+
 /// The same once the driver is known and the description checked.
-pub(super) fn encode(description: Description<'_>) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+pub(super) fn encode(
+    driver: &Driver,
+    check: Check<'_>,
+    description: Description<'_>,
+) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     match description {
-        Description::Tiled(map) => encode_tiled(map),
-        Description::Im2col(map) => encode_pixels(map),
+        Description::Tiled(map) => encode_tiled(driver, check, map),
+        Description::Im2col(map) => encode_pixels(driver, check, map),
     }
 }
 
-fn encode_pixels(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
-    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+fn encode_pixels(
+    driver: &Driver,
+    check: Check<'_>,
+    map: &Im2colMap,
+) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+    let mut encoded = EncodedMap { words: [0; 16] };
     // Channels and images are taken one by one; the width's step comes second.
     let mut element_strides = [1u32; 5];
     for (place, &step) in element_strides[1..].iter_mut().zip(&map.steps) {
@@ -56,8 +70,8 @@ fn encode_pixels(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError>
     // SAFETY: the description has been checked, so there are `rank` extents and element strides, one stride fewer and
     // two corner coordinates fewer; the driver reads no more of them and writes one encoded map. The address is only
     // stored.
-    let result = unsafe {
-        sys::cuTensorMapEncodeIm2col(
+    let status = unsafe {
+        (driver.functions.encode_im2col)(
             &mut encoded,
             data_type(map.element),
             map.rank() as u32,
@@ -69,34 +83,39 @@ fn encode_pixels(map: &Im2colMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError>
             map.channels,
             map.pixels,
             element_strides.as_ptr(),
-            Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            NO_INTERLEAVE,
             swizzle(map.swizzle),
-            Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-            Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            promotion(Promotion::B256),
+            FILL_ZEROS,
         )
     };
-    call::driver("cuTensorMapEncodeIm2col", result.result())?;
+    check("cuTensorMapEncodeIm2col", status)?;
     Ok(bytes(&encoded))
 }
 
-fn promotion(promotion: Promotion) -> Fetch {
+/// Numbers of `CUtensorMapL2promotion`.
+fn promotion(promotion: Promotion) -> u32 {
     match promotion {
-        Promotion::None => Fetch::CU_TENSOR_MAP_L2_PROMOTION_NONE,
-        Promotion::B64 => Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
-        Promotion::B128 => Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-        Promotion::B256 => Fetch::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        Promotion::None => 0,
+        Promotion::B64 => 1,
+        Promotion::B128 => 2,
+        Promotion::B256 => 3,
     }
 }
 
-fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
+fn encode_tiled(
+    driver: &Driver,
+    check: Check<'_>,
+    map: &TensorMap,
+) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> {
     // The binding's type has the alignment that this version of the driver's header asks for.
-    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
+    let mut encoded = EncodedMap { words: [0; 16] };
     let element_strides = [1u32; 5];
     let address = ptr::without_provenance_mut::<c_void>(map.address.max(16) as usize);
     // SAFETY: the description has been checked, so there are `rank` extents, box extents and element strides and
     // one stride fewer; the driver reads no more of them and writes one encoded map. The address is only stored.
-    let result = unsafe {
-        sys::cuTensorMapEncodeTiled(
+    let status = unsafe {
+        (driver.functions.encode_tiled)(
             &mut encoded,
             data_type(map.element),
             map.rank() as u32,
@@ -105,75 +124,67 @@ fn encode_tiled(map: &TensorMap) -> Result<[u8; TENSOR_MAP_BYTES], EngineError> 
             map.strides.as_ptr(),
             map.box_dims.as_ptr(),
             element_strides.as_ptr(),
-            Interleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            NO_INTERLEAVE,
             swizzle(map.swizzle),
             promotion(map.promotion),
-            Fill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+            FILL_ZEROS,
         )
     };
-    call::driver("cuTensorMapEncodeTiled", result.result())?;
+    check("cuTensorMapEncodeTiled", status)?;
     Ok(bytes(&encoded))
-}
-
-/// Encodes a map and changes its address, so that the driver's functions have been found, which allocates once a process, before
-/// launches need them.
-pub(super) fn find_functions() -> Result<(), EngineError> {
-    let map = TensorMap {
-        element: TensorElement::U16,
-        address: 1 << 12,
-        dims: vec![64, 8],
-        strides: vec![128],
-        box_dims: vec![64, 8],
-        swizzle: TensorSwizzle::B128,
-        promotion: Promotion::default(),
-    };
-    readdress(&mut encode_tiled(&map)?, 1 << 13)
 }
 
 /// Changes the address of an encoded tiled map with `cuTensorMapReplaceAddress`, once the driver is known and the address
 /// checked: a multiple of what the one before was a multiple of.
-pub(super) fn readdress(map: &mut [u8; TENSOR_MAP_BYTES], address: u64) -> Result<(), EngineError> {
-    let mut encoded = sys::CUtensorMap { opaque: [0; 16] };
-    for (word, chunk) in encoded.opaque.iter_mut().zip(map.chunks_exact(8)) {
-        *word = u64::from_ne_bytes(chunk.try_into().expect("8 bytes"));
+pub(super) fn readdress(
+    driver: &Driver,
+    check: Check<'_>,
+    map: &mut [u8; TENSOR_MAP_BYTES],
+    address: u64,
+) -> Result<(), EngineError> {
+    let mut encoded = EncodedMap { words: [0; 16] };
+    for (word, chunk) in encoded.words.iter_mut().zip(map.as_chunks::<8>().0) {
+        *word = u64::from_ne_bytes(*chunk);
     }
     let address = ptr::without_provenance_mut::<c_void>(address.max(16) as usize);
     // SAFETY: the driver reads and writes one encoded map; the address is only stored.
-    let result = unsafe { sys::cuTensorMapReplaceAddress(&mut encoded, address) };
-    call::driver("cuTensorMapReplaceAddress", result.result())?;
+    let status = unsafe { (driver.functions.replace_address)(&mut encoded, address) };
+    check("cuTensorMapReplaceAddress", status)?;
     *map = bytes(&encoded);
     Ok(())
 }
 
-fn bytes(encoded: &sys::CUtensorMap) -> [u8; TENSOR_MAP_BYTES] {
+fn bytes(encoded: &EncodedMap) -> [u8; TENSOR_MAP_BYTES] {
     let mut bytes = [0; TENSOR_MAP_BYTES];
-    for (chunk, word) in bytes.chunks_exact_mut(8).zip(encoded.opaque) {
+    for (chunk, word) in bytes.chunks_exact_mut(8).zip(encoded.words) {
         chunk.copy_from_slice(&word.to_ne_bytes());
     }
     bytes
 }
 
-fn data_type(element: TensorElement) -> DataType {
+/// Numbers of `CUtensorMapDataType`.
+fn data_type(element: TensorElement) -> u32 {
     match element {
-        TensorElement::U8 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
-        TensorElement::U16 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT16,
-        TensorElement::U32 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT32,
-        TensorElement::S32 => DataType::CU_TENSOR_MAP_DATA_TYPE_INT32,
-        TensorElement::U64 => DataType::CU_TENSOR_MAP_DATA_TYPE_UINT64,
-        TensorElement::S64 => DataType::CU_TENSOR_MAP_DATA_TYPE_INT64,
-        TensorElement::F64 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
-        TensorElement::F16 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
-        TensorElement::Bf16 => DataType::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-        TensorElement::F32 => DataType::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        TensorElement::U8 => 0,
+        TensorElement::U16 => 1,
+        TensorElement::U32 => 2,
+        TensorElement::S32 => 3,
+        TensorElement::U64 => 4,
+        TensorElement::S64 => 5,
+        TensorElement::F16 => 6,
+        TensorElement::F32 => 7,
+        TensorElement::F64 => 8,
+        TensorElement::Bf16 => 9,
     }
 }
 
-fn swizzle(swizzle: TensorSwizzle) -> Swizzle {
+/// Numbers of `CUtensorMapSwizzle`.
+fn swizzle(swizzle: TensorSwizzle) -> u32 {
     match swizzle {
-        TensorSwizzle::None => Swizzle::CU_TENSOR_MAP_SWIZZLE_NONE,
-        TensorSwizzle::B32 => Swizzle::CU_TENSOR_MAP_SWIZZLE_32B,
-        TensorSwizzle::B64 => Swizzle::CU_TENSOR_MAP_SWIZZLE_64B,
-        TensorSwizzle::B128 => Swizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+        TensorSwizzle::None => 0,
+        TensorSwizzle::B32 => 1,
+        TensorSwizzle::B64 => 2,
+        TensorSwizzle::B128 => 3,
     }
 }
 
@@ -181,7 +192,7 @@ fn swizzle(swizzle: TensorSwizzle) -> Swizzle {
 mod tests {
     use ptx::abi::{Im2colMap, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
-    use super::{bytes, data_type, encode_im2col_map, encode_tensor_map, swizzle, sys};
+    use super::{EncodedMap, bytes, data_type, encode_im2col_map, encode_tensor_map, swizzle};
     use crate::error::EngineError;
 
     #[test]
@@ -198,7 +209,7 @@ mod tests {
             (TensorElement::F32, 7),
             (TensorElement::Bf16, 9),
         ] {
-            assert_eq!(data_type(element) as u32, number, "{element:?}");
+            assert_eq!(data_type(element), number, "{element:?}");
         }
         for (span, number) in [
             (TensorSwizzle::None, 0),
@@ -206,16 +217,15 @@ mod tests {
             (TensorSwizzle::B64, 2),
             (TensorSwizzle::B128, 3),
         ] {
-            assert_eq!(swizzle(span) as u32, number, "{span:?}");
+            assert_eq!(swizzle(span), number, "{span:?}");
         }
     }
 
     #[test]
     fn words_become_bytes_in_memory_order() {
-        let mut map = sys::CUtensorMap { opaque: [0; 16] };
-        map.opaque[1] = u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
+        let mut map = EncodedMap { words: [0; 16] };
+        map.words[1] = u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
         assert_eq!(bytes(&map)[7..17], [0, 1, 2, 3, 4, 5, 6, 7, 8, 0]);
-        assert!(align_of::<sys::CUtensorMap>() >= 64 && size_of::<sys::CUtensorMap>() == 128);
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! Prepared launches, and how long runs of them take on the device.
-#![allow(unsafe_code, reason = "calls the CUDA driver")]
+#![allow(unsafe_code, reason = "launches with addresses that were checked")]
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::CUevent_flags;
-use cudarc::driver::{CudaContext, CudaEvent, CudaStream};
 use ptx::abi::{Argument, Grid};
 
+use super::context::Context;
 use super::gpu::Gpu;
-use super::kernel::{Kernel, parameter_block};
-use super::{call, library};
+use super::kernel::{Kernel, parameter_block_in};
+use super::memory::Allocation;
+use super::reach;
+use super::stream::{Event, Held, Stream};
 use crate::error::EngineError;
 use crate::program::Program;
 
@@ -22,7 +23,7 @@ pub trait Enqueue {
     ///
     /// # Errors
     /// The driver refuses it.
-    fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError>;
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError>;
 }
 
 impl<T: Enqueue + ?Sized> Enqueue for &T {
@@ -30,17 +31,20 @@ impl<T: Enqueue + ?Sized> Enqueue for &T {
         (**self).name()
     }
 
-    fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError> {
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
         (**self).enqueue(stream)
     }
 }
 
 /// A launch with everything done that can be done before: compiled, arguments laid out, tensor maps encoded.
+///
+/// It keeps its kernel and the buffers that its arguments name.
 #[derive(Debug)]
 pub struct Prepared {
     kernel: Arc<Kernel>,
     grid: Grid,
     block: Vec<u8>,
+    buffers: Vec<Arc<Allocation>>,
 }
 
 impl Prepared {
@@ -55,11 +59,12 @@ impl Enqueue for Prepared {
         self.kernel.name()
     }
 
-    fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError> {
-        // SAFETY: the driver refuses a stream of another context. The block was laid out for this kernel, and its
-        // addresses are the device's: a bad one is a fault of the device, which is reported, and harms no memory of
-        // the host.
-        unsafe { self.kernel.launch_raw(stream.cu_stream().cast(), self.grid, &self.block) }
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
+        let buffers = self.buffers.iter().map(|buffer| Arc::clone(buffer) as Held);
+        stream.hold(buffers.chain([Arc::clone(&self.kernel) as Held]));
+        // SAFETY: the driver refuses a stream of another context. Every address was found in a buffer that is kept, or the
+        // caller of `prepare_raw` vouches for it.
+        unsafe { self.kernel.launch_raw(stream.raw(), self.grid, &self.block) }
     }
 }
 
@@ -67,15 +72,47 @@ impl Gpu {
     /// Compiles a program, unless that was done before, and lays its arguments out.
     ///
     /// # Errors
-    /// Arguments that do not fit, or a program the driver refuses.
+    /// Arguments that do not fit, an address that is not in a buffer of this GPU, or a program the driver refuses.
+    ///
+    /// Records that name matrices are read now, once everything before has run, and kept as they are.
     pub fn prepare(
         &mut self,
         program: &Program,
         grid: Grid,
         arguments: &[Argument],
     ) -> Result<Prepared, EngineError> {
-        let block = parameter_block(program, arguments)?;
-        Ok(Prepared { kernel: self.kernel(program)?, grid, block })
+        self.context().alive()?;
+        let mut buffers = self.buffers(program, arguments)?;
+        let mut arguments = arguments.to_vec();
+        if let Some((index, count, address)) = reach::records(program, &arguments) {
+            let (copy, named) = self.own_records(program, count, address)?;
+            arguments[index] = copy.address().into();
+            buffers.extend(named);
+            buffers.push(copy);
+        }
+        // SAFETY: the addresses lie in buffers, which the launch keeps; those in memory do too, in memory that nobody else
+        // has.
+        let prepared = unsafe { self.prepare_raw(program, grid, &arguments)? };
+        Ok(Prepared { buffers, ..prepared })
+    }
+
+    /// As [`prepare`](Self::prepare) for memory of anybody.
+    ///
+    /// # Errors
+    /// Arguments that do not fit, or a program the driver refuses.
+    ///
+    /// # Safety
+    /// Every address among the arguments, also inside tensor maps, and every address that the program finds in memory, names
+    /// memory that stays allocated until the last launch has finished, also of graphs, and that nothing else uses in the
+    /// meantime, in the extent the kernel reads and writes.
+    pub unsafe fn prepare_raw(
+        &mut self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<Prepared, EngineError> {
+        let block = parameter_block_in(self.context(), program, arguments)?;
+        Ok(Prepared { kernel: self.kernel(program)?, grid, block, buffers: Vec::new() })
     }
 
     /// Runs `count` launches back to back, taking them from the list in turn, and says how many seconds of the
@@ -90,11 +127,11 @@ impl Gpu {
         if launches.is_empty() || count == 0 {
             return Ok(0.0);
         }
-        self.alive()?;
-        call::bind(self.context())?;
+        self.context().alive()?;
+        self.context().bind()?;
         match self.run_between_events(launches, count) {
             Ok(milliseconds) => Ok(f64::from(milliseconds) / 1e3 / count as f64),
-            Err(error) => Err(self.blame(launches, error)),
+            Err(error) => Err(self.blame(error)),
         }
     }
 
@@ -105,7 +142,8 @@ impl Gpu {
             launch.enqueue(stream)?;
         }
         stopwatch.stop(stream)?;
-        call::kernel(&names(launches), "cuStreamSynchronize", stream.synchronize())?;
+        stream.wait()?;
+        self.context().finished();
         stopwatch.milliseconds()
     }
 }
@@ -121,29 +159,24 @@ pub(super) fn names(launches: &[&dyn Enqueue]) -> String {
 /// Two events around a piece of work.
 #[derive(Debug)]
 pub(super) struct Stopwatch {
-    start: CudaEvent,
-    stop: CudaEvent,
+    start: Event,
+    stop: Event,
 }
 
 impl Stopwatch {
-    pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, EngineError> {
-        let event = || context.new_event(Some(CUevent_flags::CU_EVENT_DEFAULT));
-        Ok(Self {
-            start: call::driver("cuEventCreate", event())?,
-            stop: call::driver("cuEventCreate", event())?,
-        })
+    pub(super) fn new(context: &Arc<Context>) -> Result<Self, EngineError> {
+        Ok(Self { start: Event::new(context)?, stop: Event::new(context)? })
     }
 
-    fn start(&self, stream: &CudaStream) -> Result<(), EngineError> {
-        call::driver("cuEventRecord", self.start.record(stream))
+    fn start(&self, stream: &Stream) -> Result<(), EngineError> {
+        self.start.record(stream)
     }
 
-    fn stop(&self, stream: &CudaStream) -> Result<(), EngineError> {
-        call::driver("cuEventRecord", self.stop.record(stream))
+    fn stop(&self, stream: &Stream) -> Result<(), EngineError> {
+        self.stop.record(stream)
     }
 
     fn milliseconds(&self) -> Result<f32, EngineError> {
-        // SAFETY: both events live as long as `self`.
-        unsafe { library::driver()?.elapsed(self.start.cu_event(), self.stop.cu_event()) }
+        self.stop.since(&self.start)
     }
 }

@@ -271,18 +271,44 @@ fn new_addresses_of_a_known_shape_allocate_nothing() {
 fn shapes_are_forgotten_and_come_back() {
     let stub = Stub::named("small-bf16-kk");
     let mut calls = Calls::default();
-    for k in 0..2 * KEPT as u32 {
-        let problem = GemmProblem { m: 64, n: 64, k: 8 + k };
-        let pitch = 1 << 20;
-        let matrix = MatrixRef { address: 4096, pitch };
-        let call = AnyCall::One(Call { a: matrix, b: matrix, d: matrix, ..Call::of(problem) });
+    for k in 0..2 * KEPT.get() as u32 {
+        let call = of_depth(k);
         for _ in 0..2 {
             let got = calls.get(&stub, &call).expect("legal").map(|(_, block)| block.to_vec());
             let afresh = stub.launch(&call).expect("legal").expect("not empty");
             assert_eq!(got, Some(stub.block(&afresh.arguments).expect("legal")));
         }
-        assert!(calls.len() <= KEPT && calls.len() == calls.places.len());
+        assert!(calls.len() <= KEPT.get());
     }
+}
+
+/// A call whose shape is its number's.
+fn of_depth(k: u32) -> AnyCall {
+    let problem = GemmProblem { m: 64, n: 64, k: 8 + k };
+    let matrix = MatrixRef { address: 4096, pitch: 1 << 20 };
+    AnyCall::One(Call { a: matrix, b: matrix, d: matrix, ..Call::of(problem) })
+}
+
+#[test]
+fn of_too_many_shapes_the_one_that_was_not_called_for_longest_is_forgotten() {
+    let stub = Stub::named("small-bf16-kk");
+    let mut calls = Calls::default();
+    let made = |calls: &mut Calls, k| {
+        let before = stub.launches.get();
+        calls.get(&stub, &of_depth(k)).expect("legal");
+        stub.launches.get() > before
+    };
+    let most = KEPT.get() as u32;
+    for k in 0..most {
+        assert!(made(&mut calls, k), "{k} is new");
+    }
+    assert!(!made(&mut calls, 0), "the first is kept, and used again");
+    assert!(made(&mut calls, most), "one too many is new");
+    assert_eq!(calls.len(), most as usize, "one goes for one that comes");
+    for k in (2..=most).chain([0]) {
+        assert!(!made(&mut calls, k), "{k} is kept");
+    }
+    assert!(made(&mut calls, 1), "the one that was not called for longest is not");
 }
 
 #[test]
@@ -356,7 +382,7 @@ fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
             let afresh = odd.launch(&call).expect("legal").expect("not empty");
             assert_eq!(got, Some(odd.block(&afresh.arguments).expect("legal")), "{why}");
         }
-        assert_eq!(calls.kept.iter().all(|kept| kept.moves.is_some()), moves, "{why}");
+        assert_eq!(calls.kept.iter().all(|(_, kept)| kept.moves.is_some()), moves, "{why}");
     }
 }
 

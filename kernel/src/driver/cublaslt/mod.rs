@@ -27,11 +27,9 @@ use core::ptr;
 use std::path::Path;
 use std::sync::Arc;
 
-use cudarc::cublaslt::sys;
-use cudarc::driver::{CudaContext, result};
-
+use super::context::Context;
 use super::gpu::Gpu;
-use super::{call, library};
+use super::memory::{Allocation, Memories};
 use crate::error::EngineError;
 
 mod plan;
@@ -40,7 +38,7 @@ mod symbols;
 
 pub use plan::{Algorithm, Plan, Run};
 pub use product::{Activation, Fused, Precision, Product};
-use symbols::Symbols;
+use symbols::{RawHandle, Status, Symbols, status_name};
 
 /// Bytes of scratch memory that algorithms may use.
 pub const WORKSPACE_BYTES: usize = 64 << 20;
@@ -59,7 +57,7 @@ impl CublasLt {
     /// # Errors
     /// The library is not there, or a call of it failed.
     pub fn new(gpu: &Gpu) -> Result<Self, EngineError> {
-        let (major, _) = library::driver()?.version;
+        let (major, _) = gpu.context().driver().version;
         Self::with_symbols(gpu, Symbols::find(major)?)
     }
 
@@ -67,19 +65,24 @@ impl CublasLt {
     ///
     /// # Errors
     /// As [`new`](Self::new).
-    pub fn from_file(gpu: &Gpu, path: &Path) -> Result<Self, EngineError> {
-        Self::with_symbols(gpu, Symbols::load(path)?)
+    ///
+    /// # Safety
+    /// The file is NVIDIA's cuBLASLt of CUDA 12 or 13: what it runs when it is loaded and called is taken on trust.
+    pub unsafe fn from_file(gpu: &Gpu, path: &Path) -> Result<Self, EngineError> {
+        // SAFETY: the caller vouches for the file.
+        Self::with_symbols(gpu, unsafe { Symbols::load(path)? })
     }
 
     fn with_symbols(gpu: &Gpu, symbols: Symbols) -> Result<Self, EngineError> {
-        call::bind(gpu.context())?;
+        let context = Arc::clone(gpu.context());
+        context.bind()?;
+        // Nothing but cuBLASLt uses the memory, as scratch.
+        let workspace = Allocation::new(&context, WORKSPACE_BYTES)?;
         let mut raw = ptr::null_mut();
         // SAFETY: the context is current, and one handle is written.
         status("cublasLtCreate", unsafe { (symbols.create)(&mut raw) })?;
-        let mut handle = Handle { symbols, raw, context: Arc::clone(gpu.context()), workspace: 0 };
-        // SAFETY: nothing but cuBLASLt uses the memory, as scratch.
-        handle.workspace = call::driver("cuMemAlloc", unsafe { result::malloc_sync(WORKSPACE_BYTES) })?;
-        Ok(Self { handle: Arc::new(handle) })
+        let memories = Arc::clone(gpu.memories());
+        Ok(Self { handle: Arc::new(Handle { symbols, raw, context, workspace, memories }) })
     }
 
     /// The library's version, as `13.0.2`.
@@ -108,10 +111,12 @@ impl CublasLt {
 /// What a handle owns.
 struct Handle {
     symbols: Symbols,
-    raw: sys::cublasLtHandle_t,
-    context: Arc<CudaContext>,
-    /// Device address of [`WORKSPACE_BYTES`], or zero before they are there.
-    workspace: u64,
+    raw: RawHandle,
+    context: Arc<Context>,
+    /// [`WORKSPACE_BYTES`].
+    workspace: Arc<Allocation>,
+    /// The GPU's buffers, which products are computed in.
+    memories: Arc<Memories>,
 }
 
 // SAFETY: the library documents its handle as usable from any thread, and the context is made current before each use.
@@ -119,30 +124,37 @@ unsafe impl Send for Handle {}
 // SAFETY: as above; every entry that takes the handle may be called concurrently.
 unsafe impl Sync for Handle {}
 
+impl Handle {
+    /// The GPU's buffer that a packed matrix of 16-bit elements lies in.
+    fn buffer(&self, address: u64, [rows, columns]: [u32; 2]) -> Result<Arc<Allocation>, EngineError> {
+        let bytes = u64::from(rows).saturating_mul(u64::from(columns)).saturating_mul(2);
+        self.memories.around(address, bytes).ok_or_else(|| {
+            let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
+            EngineError::Buffer { address, bytes: 0, needed }
+        })
+    }
+}
+
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle").field("workspace", &self.workspace).finish_non_exhaustive()
+        f.debug_struct("Handle").field("workspace", &self.workspace.bytes()).finish_non_exhaustive()
     }
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if call::bind(&self.context).is_ok() {
-            // SAFETY: handle and workspace are this value's own, and no plan is left that could use them. Freeing
-            // waits for work in flight.
-            unsafe {
-                if self.workspace != 0 {
-                    let _ = result::free_sync(self.workspace);
-                }
-                let _ = (self.symbols.destroy)(self.raw);
-            }
+        // A product may be in flight.
+        self.context.wait();
+        if self.context.bind().is_ok() {
+            // SAFETY: the handle is this value's own, and no plan is left that could use it.
+            let _ = unsafe { (self.symbols.destroy)(self.raw) };
         }
     }
 }
 
 /// A status as a result.
-fn status(call: &'static str, status: sys::cublasStatus_t) -> Result<(), EngineError> {
-    status.result().map_err(|error| EngineError::CublasLt { call, status: format!("{:?}", error.0) })
+fn status(call: &'static str, status: Status) -> Result<(), EngineError> {
+    if status == 0 { Ok(()) } else { Err(EngineError::CublasLt { call, status: status_name(status) }) }
 }
 
 /// The library's number, `major * 10000 + minor * 100 + patch`, in words.
@@ -166,7 +178,8 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_an_error_that_names_it() {
-        let error = Symbols::load(Path::new("/nowhere/libcublasLt.so.13")).unwrap_err();
+        // SAFETY: there is no such file.
+        let error = unsafe { Symbols::load(Path::new("/nowhere/libcublasLt.so.13")) }.unwrap_err();
         let EngineError::NoLibrary { library, reason } = &error else { panic!("{error}") };
         assert_eq!(*library, "libcublasLt");
         assert!(reason.contains("/nowhere/libcublasLt.so.13"), "{reason}");

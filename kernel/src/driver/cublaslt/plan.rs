@@ -6,18 +6,18 @@ use core::fmt;
 use core::ptr;
 use std::sync::Arc;
 
-use cudarc::cublaslt::sys::{
-    self, cublasComputeType_t as ComputeType, cublasLtMatmulDescAttributes_t as OperationAttribute,
-    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cudaDataType as DataType,
-};
-use cudarc::driver::CudaStream;
-
-use super::super::call;
 use super::super::gpu::Gpu;
+use super::super::memory::Allocation;
+use super::super::stream::{Held, Stream};
 use super::super::timing::Enqueue;
 use super::product::{Activation, Fused, Precision, Product, Stored};
+use super::symbols::{
+    COMPUTE_F32, HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, data_type, epilogue,
+    operation,
+};
 use super::{Handle, WORKSPACE_BYTES, status};
 use crate::error::EngineError;
+use crate::problem::GemmProblem;
 
 /// How many algorithms the heuristic is asked for.
 const ALGORITHMS: usize = 64;
@@ -34,11 +34,14 @@ pub struct Algorithm {
 /// A product with its algorithms, best first in the heuristic's opinion.
 pub struct Plan {
     handle: Arc<Handle>,
-    operation: sys::cublasLtMatmulDesc_t,
+    operation: Operation,
     /// First operand, second operand, output.
-    layouts: [sys::cublasLtMatrixLayout_t; 3],
-    algorithms: Vec<sys::cublasLtMatmulHeuristicResult_t>,
+    layouts: [Layout; 3],
+    algorithms: Vec<HeuristicResult>,
     beta: f32,
+    product: Product,
+    /// Where the bias lies.
+    bias: Option<Arc<Allocation>>,
 }
 
 // SAFETY: descriptors are plain memory of the library, and no call writes them after `Plan::new`.
@@ -58,10 +61,14 @@ impl Plan {
         product: &Product,
         fused: Option<Fused>,
     ) -> Result<Self, EngineError> {
-        call::bind(&handle.context)?;
-        let data_type = match product.precision {
-            Precision::F16 => DataType::CUDA_R_16F,
-            Precision::Bf16 => DataType::CUDA_R_16BF,
+        handle.context.bind()?;
+        let element = match product.precision {
+            Precision::F16 => data_type::F16,
+            Precision::Bf16 => data_type::BF16,
+        };
+        let bias = match fused {
+            Some(fused) => Some(handle.buffer(fused.bias, [1, product.size.n])?),
+            None => None,
         };
         // What has been created is destroyed with the plan, also where a later step fails.
         let mut plan = Self {
@@ -70,18 +77,17 @@ impl Plan {
             layouts: [ptr::null_mut(); 3],
             algorithms: Vec::new(),
             beta: 0.0,
+            product: *product,
+            bias,
         };
         let symbols = &plan.handle.symbols;
-        let (compute, scale) = (ComputeType::CUBLAS_COMPUTE_32F, DataType::CUDA_R_32F);
+        let (compute, scale) = (COMPUTE_F32, data_type::F32);
         // SAFETY: one descriptor is written.
         let result = unsafe { (symbols.operation_create)(&mut plan.operation, compute, scale) };
         status("cublasLtMatmulDescCreate", result)?;
 
         let operands = product.operands();
-        let attributes = [
-            OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSA,
-            OperationAttribute::CUBLASLT_MATMUL_DESC_TRANSB,
-        ];
+        let attributes = [operation::TRANSPOSE_A, operation::TRANSPOSE_B];
         for (attribute, operand) in attributes.into_iter().zip(operands) {
             // `CUBLAS_OP_N` is 0, `CUBLAS_OP_T` is 1.
             let value = i32::from(operand.transposed);
@@ -99,15 +105,15 @@ impl Plan {
         if let Some(Fused { activation, bias, beta }) = fused {
             plan.beta = beta;
             let epilogue = match activation {
-                Activation::Identity => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
-                Activation::Relu => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
-                Activation::Gelu => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_GELU_BIAS,
-            } as u32;
+                Activation::Identity => epilogue::BIAS,
+                Activation::Relu => epilogue::RELU_BIAS,
+                Activation::Gelu => epilogue::GELU_BIAS,
+            };
             // SAFETY: the attribute is a 32-bit number, and one is read.
             let result = unsafe {
                 (symbols.operation_set)(
                     plan.operation,
-                    OperationAttribute::CUBLASLT_MATMUL_DESC_EPILOGUE,
+                    operation::EPILOGUE,
                     (&raw const epilogue).cast(),
                     size_of_val(&epilogue),
                 )
@@ -117,7 +123,7 @@ impl Plan {
             let result = unsafe {
                 (symbols.operation_set)(
                     plan.operation,
-                    OperationAttribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                    operation::BIAS,
                     (&raw const bias).cast(),
                     size_of_val(&bias),
                 )
@@ -129,7 +135,7 @@ impl Plan {
             let (rows, columns) = (u64::from(stored.rows), u64::from(stored.columns));
             // SAFETY: one layout is written.
             let result =
-                unsafe { (symbols.layout_create)(layout, data_type, rows, columns, i64::from(stored.rows)) };
+                unsafe { (symbols.layout_create)(layout, element, rows, columns, i64::from(stored.rows)) };
             status("cublasLtMatrixLayoutCreate", result)?;
         }
         plan.algorithms = plan.ask()?;
@@ -137,31 +143,23 @@ impl Plan {
     }
 
     /// Asks the heuristic.
-    fn ask(&self) -> Result<Vec<sys::cublasLtMatmulHeuristicResult_t>, EngineError> {
+    fn ask(&self) -> Result<Vec<HeuristicResult>, EngineError> {
         let symbols = &self.handle.symbols;
         let mut preference = ptr::null_mut();
         // SAFETY: one preference is written.
         let result = unsafe { (symbols.preference_create)(&mut preference) };
         status("cublasLtMatmulPreferenceCreate", result)?;
-        let attribute = PreferenceAttribute::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
         let workspace = WORKSPACE_BYTES as u64;
         // SAFETY: the attribute is a 64-bit number of bytes, and one is read.
         let set = unsafe {
             (symbols.preference_set)(
                 preference,
-                attribute,
+                MOST_WORKSPACE,
                 (&raw const workspace).cast(),
                 size_of_val(&workspace),
             )
         };
-        let nothing = sys::cublasLtMatmulHeuristicResult_t {
-            algo: sys::cublasLtMatmulAlgo_t { data: [0; 8] },
-            workspaceSize: 0,
-            state: sys::cublasStatus_t::CUBLAS_STATUS_NOT_SUPPORTED,
-            wavesCount: 0.0,
-            reserved: [0; 4],
-        };
-        let mut found = vec![nothing; ALGORITHMS];
+        let mut found = vec![HeuristicResult::NONE; ALGORITHMS];
         let mut count = 0;
         let [first, second, output] = self.layouts;
         // SAFETY: all descriptors are alive, and there is room for as many results as are asked for.
@@ -185,7 +183,7 @@ impl Plan {
         status("cublasLtMatmulAlgoGetHeuristic", asked)?;
         status("cublasLtMatmulPreferenceDestroy", destroyed)?;
         found.truncate(usize::try_from(count).unwrap_or(0));
-        found.retain(|result| result.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS);
+        found.retain(|result| result.state == 0);
         if found.is_empty() {
             let (call, status) =
                 ("cublasLtMatmulAlgoGetHeuristic", "no algorithm for this product".to_owned());
@@ -196,30 +194,31 @@ impl Plan {
 
     /// The algorithms, at least one.
     pub fn algorithms(&self) -> Vec<Algorithm> {
-        let describe = |result: &sys::cublasLtMatmulHeuristicResult_t| Algorithm {
-            workspace: result.workspaceSize,
-            waves: result.wavesCount,
-        };
+        let describe =
+            |result: &HeuristicResult| Algorithm { workspace: result.workspace, waves: result.waves };
         self.algorithms.iter().map(describe).collect()
     }
 
     /// The product of matrices at these device addresses, by one of the algorithms.
     ///
     /// # Errors
-    /// There is no such algorithm.
+    /// There is no such algorithm, or a matrix is not part of a buffer of the GPU.
     pub fn with(&self, algorithm: usize, a: u64, b: u64, d: u64) -> Result<Run<'_>, EngineError> {
         let Some(result) = self.algorithms.get(algorithm) else {
             let status = format!("there is no algorithm {algorithm}, the plan has {}", self.algorithms.len());
             return Err(EngineError::CublasLt { call: "cublasLtMatmul", status });
         };
-        Ok(Run { plan: self, algorithm: &result.algo, a, b, c: d, d })
+        let GemmProblem { m, n, k } = self.product.size;
+        let buffer = |address, extents| self.handle.buffer(address, extents);
+        let buffers = [buffer(a, [m, k])?, buffer(b, [k, n])?, buffer(d, [m, n])?, buffer(d, [m, n])?];
+        Ok(Run { plan: self, algorithm: &result.algorithm, a, b, c: d, d, buffers })
     }
 
     /// Enqueues the product of matrices at these device addresses, by one of the algorithms.
     ///
     /// # Errors
     /// There is no such algorithm, or the library refuses it.
-    pub fn run(&self, algorithm: usize, [a, b, d]: [u64; 3], stream: &CudaStream) -> Result<(), EngineError> {
+    pub fn run(&self, algorithm: usize, [a, b, d]: [u64; 3], stream: &Stream) -> Result<(), EngineError> {
         self.with(algorithm, a, b, d)?.enqueue(stream)
     }
 
@@ -268,21 +267,28 @@ impl Drop for Plan {
 }
 
 /// A product with everything chosen, ready for a stream and for [`Gpu::time_many`].
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Run<'p> {
     plan: &'p Plan,
-    algorithm: &'p sys::cublasLtMatmulAlgo_t,
+    algorithm: &'p RawAlgorithm,
     a: u64,
     b: u64,
     c: u64,
     d: u64,
+    /// Where A, B, D and C lie.
+    buffers: [Arc<Allocation>; 4],
 }
 
 impl Run<'_> {
     /// The same with C, packed like D, at a device address: without it D is its own C where beta is not zero.
-    #[must_use]
-    pub fn with_c(self, c: u64) -> Self {
-        Self { c, ..self }
+    ///
+    /// # Errors
+    /// C is not part of a buffer of the GPU.
+    pub fn with_c(self, c: u64) -> Result<Self, EngineError> {
+        let GemmProblem { m, n, .. } = self.plan.product.size;
+        let [a, b, d, _] = self.buffers;
+        let buffers = [a, b, d, self.plan.handle.buffer(c, [m, n])?];
+        Ok(Self { c, buffers, ..self })
     }
 }
 
@@ -301,13 +307,15 @@ impl Enqueue for Run<'_> {
         "cublasLtMatmul"
     }
 
-    fn enqueue(&self, stream: &CudaStream) -> Result<(), EngineError> {
-        let Plan { handle, operation, layouts: [first, second, output], .. } = self.plan;
-        call::bind(&handle.context)?;
+    fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
+        let Plan { handle, operation, layouts: [first, second, output], bias, .. } = self.plan;
+        handle.context.bind()?;
+        let buffers = self.buffers.iter().chain(bias).map(|buffer| Arc::clone(buffer) as Held);
+        stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
         let (alpha, beta) = (1f32, self.plan.beta);
         // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read
-        // before the call returns; the matrices are device memory, where a bad address is a fault that is reported.
+        // before the call returns; the matrices and the bias are parts of buffers, which stay until work on them is over.
         let result = unsafe {
             (handle.symbols.matmul)(
                 handle.raw,
@@ -323,9 +331,9 @@ impl Enqueue for Run<'_> {
                 pointer(self.d),
                 *output,
                 self.algorithm,
-                pointer(handle.workspace),
+                pointer(handle.workspace.address()),
                 WORKSPACE_BYTES,
-                stream.cu_stream().cast(),
+                stream.raw(),
             )
         };
         status("cublasLtMatmul", result)

@@ -5,35 +5,109 @@ use core::ffi::{c_int, c_void};
 use core::fmt;
 use std::path::{Path, PathBuf};
 
-use cudarc::cublaslt::sys::{
-    cublasComputeType_t as ComputeType, cublasLtHandle_t as RawHandle, cublasLtMatmulAlgo_t as RawAlgorithm,
-    cublasLtMatmulDesc_t as Operation, cublasLtMatmulDescAttributes_t as OperationAttribute,
-    cublasLtMatmulHeuristicResult_t as HeuristicResult, cublasLtMatmulPreference_t as Preference,
-    cublasLtMatmulPreferenceAttributes_t as PreferenceAttribute, cublasLtMatrixLayout_t as Layout,
-    cublasStatus_t as Status, cudaDataType as DataType, cudaStream_t as Stream,
-};
 use libloading::Library;
 
 use super::super::library;
+use super::super::sys::RawStream;
 use crate::error::EngineError;
 
+/// `cublasStatus_t`.
+pub(super) type Status = c_int;
+/// `cublasLtHandle_t`.
+pub(super) type RawHandle = *mut c_void;
+/// `cublasLtMatmulDesc_t`.
+pub(super) type Operation = *mut c_void;
+/// `cublasLtMatrixLayout_t`.
+pub(super) type Layout = *mut c_void;
+/// `cublasLtMatmulPreference_t`.
+pub(super) type Preference = *mut c_void;
+
+/// `cublasLtMatmulAlgo_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct RawAlgorithm {
+    data: [u64; 8],
+}
+
+/// `cublasLtMatmulHeuristicResult_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct HeuristicResult {
+    pub(super) algorithm: RawAlgorithm,
+    pub(super) workspace: usize,
+    pub(super) state: Status,
+    pub(super) waves: f32,
+    reserved: [c_int; 4],
+}
+
+impl HeuristicResult {
+    /// Room for one, which says that it is none: `CUBLAS_STATUS_NOT_SUPPORTED`.
+    pub(super) const NONE: Self = Self {
+        algorithm: RawAlgorithm { data: [0; 8] },
+        workspace: 0,
+        state: 15,
+        waves: 0.0,
+        reserved: [0; 4],
+    };
+}
+
+/// `CUBLAS_COMPUTE_32F`.
+pub(super) const COMPUTE_F32: c_int = 68;
+
+/// Numbers of `cudaDataType`.
+pub(super) mod data_type {
+    pub(in super::super) const F32: i32 = 0;
+    pub(in super::super) const F16: i32 = 2;
+    pub(in super::super) const BF16: i32 = 14;
+}
+
+/// Numbers of `cublasLtMatmulDescAttributes_t`.
+pub(super) mod operation {
+    pub(in super::super) const TRANSPOSE_A: i32 = 3;
+    pub(in super::super) const TRANSPOSE_B: i32 = 4;
+    pub(in super::super) const EPILOGUE: i32 = 7;
+    pub(in super::super) const BIAS: i32 = 8;
+}
+
+/// Numbers of `cublasLtEpilogue_t`.
+pub(super) mod epilogue {
+    pub(in super::super) const BIAS: u32 = 4;
+    pub(in super::super) const RELU_BIAS: u32 = 6;
+    pub(in super::super) const GELU_BIAS: u32 = 36;
+}
+
+/// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.
+pub(super) const MOST_WORKSPACE: c_int = 1;
+
+/// A status by its name in the header.
+pub(super) fn status_name(status: Status) -> String {
+    let name = match status {
+        1 => "CUBLAS_STATUS_NOT_INITIALIZED",
+        3 => "CUBLAS_STATUS_ALLOC_FAILED",
+        7 => "CUBLAS_STATUS_INVALID_VALUE",
+        8 => "CUBLAS_STATUS_ARCH_MISMATCH",
+        11 => "CUBLAS_STATUS_MAPPING_ERROR",
+        13 => "CUBLAS_STATUS_EXECUTION_FAILED",
+        14 => "CUBLAS_STATUS_INTERNAL_ERROR",
+        15 => "CUBLAS_STATUS_NOT_SUPPORTED",
+        16 => "CUBLAS_STATUS_LICENSE_ERROR",
+        _ => return format!("status {status}"),
+    };
+    name.to_owned()
+}
+
 /// The library and its functions.
-///
-/// The bindings' own loader panics where the library or a function is missing, and looks for the versions of the
-/// toolkit that was there when the program was built; so only the bindings' types are used.
 pub(super) struct Symbols {
     pub(super) create: unsafe extern "C" fn(*mut RawHandle) -> Status,
     pub(super) destroy: unsafe extern "C" fn(RawHandle) -> Status,
     pub(super) version: unsafe extern "C" fn() -> usize,
-    pub(super) operation_create: unsafe extern "C" fn(*mut Operation, ComputeType, DataType) -> Status,
-    pub(super) operation_set:
-        unsafe extern "C" fn(Operation, OperationAttribute, *const c_void, usize) -> Status,
+    pub(super) operation_create: unsafe extern "C" fn(*mut Operation, c_int, c_int) -> Status,
+    pub(super) operation_set: unsafe extern "C" fn(Operation, c_int, *const c_void, usize) -> Status,
     pub(super) operation_destroy: unsafe extern "C" fn(Operation) -> Status,
-    pub(super) layout_create: unsafe extern "C" fn(*mut Layout, DataType, u64, u64, i64) -> Status,
+    pub(super) layout_create: unsafe extern "C" fn(*mut Layout, c_int, u64, u64, i64) -> Status,
     pub(super) layout_destroy: unsafe extern "C" fn(Layout) -> Status,
     pub(super) preference_create: unsafe extern "C" fn(*mut Preference) -> Status,
-    pub(super) preference_set:
-        unsafe extern "C" fn(Preference, PreferenceAttribute, *const c_void, usize) -> Status,
+    pub(super) preference_set: unsafe extern "C" fn(Preference, c_int, *const c_void, usize) -> Status,
     pub(super) preference_destroy: unsafe extern "C" fn(Preference) -> Status,
     pub(super) heuristic: unsafe extern "C" fn(
         RawHandle,
@@ -63,7 +137,7 @@ pub(super) struct Symbols {
         *const RawAlgorithm,
         *mut c_void,
         usize,
-        Stream,
+        RawStream,
     ) -> Status,
     /// Keeps the functions where they are.
     _library: Library,
@@ -79,8 +153,10 @@ impl Symbols {
     /// Looks for the library of the driver's CUDA version, then for older ones.
     pub(super) fn find(newest: i32) -> Result<Self, EngineError> {
         let names = names(newest);
-        match names.iter().find_map(|name| library::open(name).ok()) {
-            Some(library) => Self::look_up(library),
+        // SAFETY: these are the library's own names.
+        match names.iter().find_map(|name| unsafe { library::open(name) }.ok()) {
+            // SAFETY: it is the library.
+            Some(library) => unsafe { Self::look_up(library) },
             None => {
                 let tried: Vec<_> = names.iter().map(|name| name.display().to_string()).collect();
                 Err(missing(format!("looked for {}", tried.join(", "))))
@@ -89,12 +165,21 @@ impl Symbols {
     }
 
     /// Loads a file.
-    pub(super) fn load(path: &Path) -> Result<Self, EngineError> {
-        Self::look_up(library::open(path).map_err(|error| missing(format!("{}: {error}", path.display())))?)
+    ///
+    /// # Safety
+    /// It is cuBLASLt.
+    pub(super) unsafe fn load(path: &Path) -> Result<Self, EngineError> {
+        // SAFETY: the caller vouches for the file.
+        let library = unsafe { library::open(path) };
+        let library = library.map_err(|error| missing(format!("{}: {error}", path.display())))?;
+        // SAFETY: as above.
+        unsafe { Self::look_up(library) }
     }
 
-    fn look_up(library: Library) -> Result<Self, EngineError> {
-        // SAFETY: each field's type is that of the function of this name in `cublasLt.h`, and the library stays
+    /// # Safety
+    /// It is cuBLASLt.
+    unsafe fn look_up(library: Library) -> Result<Self, EngineError> {
+        // SAFETY: each field's type is that of the function of this name in `cublasLt.h`; the library stays
         // loaded as long as the fields.
         unsafe {
             Ok(Self {

@@ -80,7 +80,10 @@ impl<'g> Bench<'g> {
                 .zip(&sets)
                 .map(|(i, set)| {
                     let run = plan.with(fastest, set.a, set.b, set.d)?;
-                    let run = cs.get::<usize>(i).map_or(run, |&c| run.with_c(c));
+                    let run = match cs.get::<usize>(i) {
+                        Some(&c) => run.with_c(c)?,
+                        None => run,
+                    };
                     Ok(Box::new(run) as Box<dyn Enqueue>)
                 })
                 .collect();

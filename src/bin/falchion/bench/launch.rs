@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use kernel::driver::{CudaStream, Enqueue, Graph, Loaded, Prepared};
+use kernel::driver::{DeviceSlice, Enqueue, Graph, Loaded, Prepared, Stream};
 use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu};
 
 use super::arena::Set;
@@ -73,9 +73,11 @@ pub(super) fn measure(
     let (short, long) = graphs(gpu, &prepared)?;
 
     let stream = Arc::clone(gpu.stream());
+    let lent = [gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
+    let lent = lent.each_ref().map(DeviceSlice::from);
     writeln!(out(), "{:48} {:>9} {:>9}", "host, microseconds a launch", "median", "99 %")?;
     let mut costs = Vec::new();
-    let mut time = |path: &str, launch: &mut dyn FnMut(u64, &CudaStream) -> Result<(), EngineError>| {
+    let mut time = |path: &str, launch: &mut dyn FnMut(u64, &Stream) -> Result<(), EngineError>| {
         let cost = cost(gpu, &stream, path, launch)?;
         writeln!(
             out(),
@@ -86,9 +88,9 @@ pub(super) fn measure(
         costs.push(cost);
         Ok::<(), Failure>(())
     };
-    time("Loaded, a shape it has not seen", &mut |i, stream| loaded.launch(stream, &reshaped(i)))?;
-    time("Loaded, new addresses of a known shape", &mut |i, stream| loaded.launch(stream, &moved(i)))?;
-    time("Loaded, a call it has had before", &mut |_, stream| loaded.launch(stream, &call))?;
+    time("Loaded, a shape it has not seen", &mut |i, stream| loaded.launch(stream, &reshaped(i), &lent))?;
+    time("Loaded, new addresses of a known shape", &mut |i, stream| loaded.launch(stream, &moved(i), &lent))?;
+    time("Loaded, a call it has had before", &mut |_, stream| loaded.launch(stream, &call, &lent))?;
     time("Prepared", &mut |_, stream| prepared.enqueue(stream))?;
     time("a graph of 1 launch", &mut |_, stream| short.enqueue(stream))?;
     time(&format!("a graph of {LONG_GRAPH} launches"), &mut |_, stream| long.enqueue(stream))?;
@@ -123,9 +125,9 @@ fn graphs(gpu: &mut Gpu, prepared: &Prepared) -> Result<(Graph, Graph), Failure>
 /// Times launches one by one, and lets the device catch up in between.
 fn cost(
     gpu: &mut Gpu,
-    stream: &CudaStream,
+    stream: &Stream,
     path: &str,
-    launch: &mut dyn FnMut(u64, &CudaStream) -> Result<(), EngineError>,
+    launch: &mut dyn FnMut(u64, &Stream) -> Result<(), EngineError>,
 ) -> Result<LaunchCost, Failure> {
     let mut nanoseconds = Vec::with_capacity(LAUNCHES);
     for i in 0..LAUNCHES {

@@ -1,0 +1,237 @@
+//! A device's primary context: the one that cudarc, candle and the CUDA runtime use too.
+#![allow(unsafe_code, reason = "calls the CUDA driver")]
+
+use core::ffi::c_int;
+use core::{fmt, ptr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::call;
+use super::library::Driver;
+use super::sys::{Functions, RawContext, STICKY, SUCCESS, Status};
+use crate::error::EngineError;
+
+/// How many kernels are remembered as those launched last.
+const REMEMBERED: usize = 8;
+
+/// A device's primary context, which stays as long as this does.
+pub struct Context {
+    driver: &'static Driver,
+    ordinal: usize,
+    device: c_int,
+    raw: RawContext,
+    history: Mutex<History>,
+}
+
+// SAFETY: a context is a handle that the driver accepts from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above; what changes is in a mutex.
+unsafe impl Sync for Context {}
+
+/// What was launched last, and what became of it.
+#[derive(Default)]
+struct History {
+    launched: [Option<Arc<str>>; REMEMBERED],
+    fault: Option<Fault>,
+}
+
+/// What left a context unusable.
+#[derive(Clone)]
+struct Fault {
+    kernel: String,
+    code: String,
+    reason: String,
+}
+
+/// Contexts that are in use, by their devices: everything of one device shares one history.
+static CONTEXTS: Mutex<Vec<(usize, Weak<Context>)>> = Mutex::new(Vec::new());
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("ordinal", &self.ordinal).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// The primary context of the GPU of that index.
+    ///
+    /// # Errors
+    /// No driver, an old one or one that lacks a function, no such GPU, or a driver error.
+    pub fn primary(ordinal: usize) -> Result<Arc<Self>, EngineError> {
+        let driver = call::initialised()?;
+        let mut count = 0;
+        // SAFETY: one number is written.
+        let status = unsafe { (driver.functions.device_count)(&mut count) };
+        call::check(driver, "cuDeviceGetCount", status)?;
+        let count = usize::try_from(count).unwrap_or(0);
+        let index = c_int::try_from(ordinal).ok().filter(|_| ordinal < count);
+        let Some(index) = index else { return Err(EngineError::NoDevice { ordinal, count }) };
+        let mut contexts = lock(&CONTEXTS);
+        contexts.retain(|(_, context)| context.strong_count() > 0);
+        let known = contexts.iter().find(|(other, _)| *other == ordinal);
+        if let Some(context) = known.and_then(|(_, context)| context.upgrade()) {
+            return Ok(context);
+        }
+        let mut device = 0;
+        // SAFETY: one number is written.
+        let status = unsafe { (driver.functions.device_get)(&mut device, index) };
+        call::check(driver, "cuDeviceGet", status)?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: one handle is written; it is released when the value is dropped.
+        let status = unsafe { (driver.functions.primary_retain)(&mut raw, device) };
+        call::check(driver, "cuDevicePrimaryCtxRetain", status)?;
+        let context = Arc::new(Self { driver, ordinal, device, raw, history: Mutex::default() });
+        contexts.push((ordinal, Arc::downgrade(&context)));
+        Ok(context)
+    }
+
+    /// The GPU's index.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// The card's number among all cards.
+    #[cfg(feature = "measure")]
+    pub(super) fn uuid(&self) -> Result<[u8; 16], EngineError> {
+        let mut uuid = [0; 16];
+        // SAFETY: so many bytes are written.
+        let status = unsafe { (self.functions().device_uuid)(&mut uuid, self.device) };
+        self.check("cuDeviceGetUuid", status)?;
+        Ok(uuid)
+    }
+
+    pub(super) fn driver(&self) -> &'static Driver {
+        self.driver
+    }
+
+    pub(super) fn functions(&self) -> &'static Functions {
+        &self.driver.functions
+    }
+
+    /// A number of `CUdevice_attribute`.
+    pub(super) fn attribute(&self, attribute: i32) -> Result<u32, EngineError> {
+        let mut value = 0;
+        // SAFETY: one number is written; the device is one that the driver named.
+        let status = unsafe { (self.functions().device_attribute)(&mut value, attribute, self.device) };
+        call::check(self.driver, "cuDeviceGetAttribute", status)?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
+    /// The card's name.
+    pub(super) fn name(&self) -> Result<String, EngineError> {
+        let mut name = [0u8; 256];
+        // SAFETY: the driver writes at most so many bytes.
+        let status = unsafe {
+            (self.functions().device_name)(name.as_mut_ptr().cast(), name.len() as c_int, self.device)
+        };
+        call::check(self.driver, "cuDeviceGetName", status)?;
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+    }
+
+    /// Makes it the calling thread's current one.
+    pub(super) fn bind(&self) -> Result<(), EngineError> {
+        let mut current = ptr::null_mut();
+        // SAFETY: one handle is written.
+        self.check("cuCtxGetCurrent", unsafe { (self.functions().current)(&mut current) })?;
+        if current == self.raw {
+            return Ok(());
+        }
+        // SAFETY: the context is retained as long as `self` is.
+        self.check("cuCtxSetCurrent", unsafe { (self.functions().set_current)(self.raw) })
+    }
+
+    /// Waits for everything that runs in the context. After a fault there is nothing to wait for.
+    pub(super) fn wait(&self) {
+        if self.bind().is_ok() {
+            // SAFETY: the context is current.
+            let _ = unsafe { (self.functions().synchronize)() };
+        }
+    }
+
+    /// Remembers a kernel as the last that was launched.
+    pub(super) fn launched(&self, kernel: &Arc<str>) {
+        let mut history = lock(&self.history);
+        let place = history.launched.iter().position(|known| known.as_ref() == Some(kernel));
+        let place = place.unwrap_or(REMEMBERED - 1);
+        history.launched[..=place].rotate_right(1);
+        history.launched[0] = Some(Arc::clone(kernel));
+    }
+
+    /// Everything that was launched before has come to its end without a fault.
+    pub(super) fn finished(&self) {
+        lock(&self.history).launched = Default::default();
+    }
+
+    /// Says which kernel left the context unusable, if one did.
+    pub(super) fn alive(&self) -> Result<(), EngineError> {
+        match lock(&self.history).fault.clone() {
+            None => Ok(()),
+            Some(Fault { kernel, code, reason }) => {
+                let call = "an earlier launch";
+                Err(EngineError::Fault { kernel, call, code, reason })
+            }
+        }
+    }
+
+    /// A call's result, blamed on the kernels that were launched before where one of them left the context unusable.
+    pub(super) fn check(&self, call: &'static str, status: Status) -> Result<(), EngineError> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        if STICKY.contains(&status) {
+            return Err(self.lost(call, status, None));
+        }
+        call::check(self.driver, call, status)
+    }
+
+    /// The same for a call that concerns one kernel.
+    pub(super) fn check_kernel(
+        &self,
+        kernel: &str,
+        call: &'static str,
+        status: Status,
+    ) -> Result<(), EngineError> {
+        if status == SUCCESS {
+            return Ok(());
+        }
+        if STICKY.contains(&status) {
+            return Err(self.lost(call, status, None));
+        }
+        let (code, reason) = call::explain(self.driver, status);
+        Err(EngineError::Fault { kernel: kernel.to_owned(), call, code, reason })
+    }
+
+    /// Notes that the context is unusable. `kernel` did it, or else one of those that were launched last.
+    pub(super) fn lost(&self, call: &'static str, status: Status, kernel: Option<String>) -> EngineError {
+        let (code, reason) = call::explain(self.driver, status);
+        let mut history = lock(&self.history);
+        let fault = match history.fault.take() {
+            Some(fault) => fault,
+            None => {
+                let kernel = kernel.unwrap_or_else(|| suspects(&history.launched));
+                Fault { kernel, code, reason }
+            }
+        };
+        history.fault = Some(fault.clone());
+        let Fault { kernel, code, reason } = fault;
+        EngineError::Fault { kernel, call, code, reason }
+    }
+}
+
+/// The kernels that were launched since the device was last known to be idle, the last first.
+fn suspects(launched: &[Option<Arc<str>>]) -> String {
+    let names: Vec<&str> = launched.iter().flatten().map(AsRef::as_ref).collect();
+    if names.is_empty() { "of another library".to_owned() } else { names.join(", ") }
+}
+
+/// What was locked holds also where a thread panicked meanwhile: nothing is left half changed.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once, and nothing of it is left.
+        let _ = unsafe { (self.functions().primary_release)(self.device) };
+    }
+}

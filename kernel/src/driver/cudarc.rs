@@ -1,0 +1,78 @@
+//! cudarc's slices lent to launches, on cudarc's streams.
+//!
+//! cudarc follows who reads and writes a slice on which stream. A [`Loan`] tells it, when it begins and when it is dropped:
+//! keep it until the launch has been enqueued.
+//!
+//! ```no_run
+//! use cudarc::driver::{CudaSlice, CudaStream};
+//! use kernel::driver::{Loaded, cudarc::{read, write}};
+//! use kernel::{Call, EngineError};
+//!
+//! fn multiply(
+//!     loaded: &mut Loaded,
+//!     stream: &CudaStream,
+//!     (a, b, d): (&CudaSlice<u16>, &CudaSlice<u16>, &mut CudaSlice<u16>),
+//!     mut call: Call,
+//! ) -> Result<(), EngineError> {
+//!     let (a, b, d) = (read(a, stream), read(b, stream), write(d, stream));
+//!     (call.a.address, call.b.address, call.d.address) = (a.address(), b.address(), d.address());
+//!     loaded.launch(stream, &call, &[a.slice(), b.slice(), d.slice()])
+//! }
+//! ```
+#![allow(unsafe_code, reason = "takes addresses that cudarc vouches for")]
+
+use core::fmt;
+
+use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, SyncOnDrop};
+
+use super::memory::DeviceSlice;
+use super::stream::StreamRef;
+
+/// A slice of cudarc while work on it is enqueued.
+pub struct Loan<'a> {
+    slice: DeviceSlice<'a>,
+    _until: SyncOnDrop<'a>,
+}
+
+impl fmt::Debug for Loan<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loan").field("slice", &self.slice).finish_non_exhaustive()
+    }
+}
+
+impl Loan<'_> {
+    /// Device address of the first element.
+    pub fn address(&self) -> u64 {
+        self.slice.address()
+    }
+
+    /// What a launch is given.
+    pub fn slice(&self) -> DeviceSlice<'_> {
+        self.slice
+    }
+}
+
+/// Lends a slice, or a view of one, to be read on a stream.
+pub fn read<'a, T>(slice: &'a impl DevicePtr<T>, stream: &'a CudaStream) -> Loan<'a> {
+    let bytes = slice.num_bytes() as u64;
+    let (address, until) = slice.device_ptr(stream);
+    // SAFETY: cudarc's slice is allocated on the device, and is freed and written after what is enqueued while it is lent.
+    let slice = unsafe { DeviceSlice::readable(address, bytes) };
+    Loan { slice: slice.on(stream.cu_stream().cast()), _until: until }
+}
+
+/// Lends a slice, or a view of one, to be read and written on a stream.
+pub fn write<'a, T>(slice: &'a mut impl DevicePtrMut<T>, stream: &'a CudaStream) -> Loan<'a> {
+    let bytes = slice.num_bytes() as u64;
+    let (address, until) = slice.device_ptr_mut(stream);
+    // SAFETY: as above, and nobody else uses it meanwhile.
+    let slice = unsafe { DeviceSlice::writable(address, bytes) };
+    Loan { slice: slice.on(stream.cu_stream().cast()), _until: until }
+}
+
+impl<'a> From<&'a CudaStream> for StreamRef<'a> {
+    fn from(stream: &'a CudaStream) -> Self {
+        // SAFETY: the stream is borrowed as long as the value is used.
+        unsafe { Self::from_raw(stream.cu_stream().cast()) }
+    }
+}

@@ -1,0 +1,162 @@
+//! Which memory a launch reaches by its arguments, and whether somebody lent it.
+
+use std::sync::Arc;
+
+use collective::Record;
+use ptx::Scalar;
+use ptx::abi::{Argument, Im2colMap, TensorElement, TensorMap};
+
+use super::memory::{Allocation, Memories};
+use crate::error::EngineError;
+use crate::program::Program;
+
+/// The buffers that a launch's addresses lie in.
+///
+/// A tensor map has to lie in one of them as a whole. Of a scalar address the beginning alone is known; how far a program
+/// goes from there is the program's, which the emulator checks.
+pub(super) fn buffers(
+    memories: &Memories,
+    program: &Program,
+    arguments: &[Argument],
+) -> Result<Vec<Arc<Allocation>>, EngineError> {
+    let buffer = |(parameter, address, bytes)| {
+        memories.around(address, bytes).ok_or_else(|| {
+            let kernel = program.name().to_owned();
+            EngineError::Foreign { kernel, parameter, address, bytes }
+        })
+    };
+    addresses(program, arguments).map(buffer).collect()
+}
+
+/// Where the records of a launch lie: the argument that says so, how many there are, and their address.
+pub(super) fn records(program: &Program, arguments: &[Argument]) -> Option<(usize, u32, u64)> {
+    let of = |name: &str| {
+        let index = program.function().params.iter().position(|param| param.name == name)?;
+        match arguments.get(index)? {
+            Argument::Scalar(_, bits) => Some((index, *bits)),
+            Argument::TensorMap(_) | Argument::Im2colMap(_) => None,
+        }
+    };
+    let ((_, count), (index, address)) = (of("groups")?, of("records")?);
+    (program.is_described() && address != 0).then_some((index, count as u32, address))
+}
+
+/// Checks records as a kernel will read them: the matrices of a product that is not empty begin in buffers, which are held. An
+/// address that is not read is made null.
+pub(super) fn check_records(
+    memories: &Memories,
+    kernel: &str,
+    records: &mut [u8],
+) -> Result<Vec<Arc<Allocation>>, EngineError> {
+    let mut held = Vec::new();
+    for record in records.as_chunks_mut::<{ Record::BYTES[0] as usize }>().0 {
+        let word = |i: usize| u32::from_le_bytes([record[i], record[i + 1], record[i + 2], record[i + 3]]);
+        let [m, n, k] = [word(0), word(4), word(8)];
+        let there = m > 0 && n > 0;
+        for (place, needed) in [(16, there && k > 0), (24, there && k > 0), (32, false), (40, there)] {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&record[place..place + 8]);
+            let address = u64::from_le_bytes(bytes);
+            match memories.around(address, 1) {
+                Some(allocation) => held.push(allocation),
+                None if needed => {
+                    let (kernel, parameter) = (kernel.to_owned(), "records");
+                    return Err(EngineError::Foreign { kernel, parameter, address, bytes: 1 });
+                }
+                None => record[place..place + 8].fill(0),
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// The addresses among a launch's arguments: the parameter's name, the address, and bytes from there on that are known to be
+/// reached. Nothing is read through a null address.
+fn addresses<'a>(
+    program: &'a Program,
+    arguments: &'a [Argument],
+) -> impl Iterator<Item = (&'static str, u64, u64)> + 'a {
+    let given = program.function().params.iter().zip(arguments);
+    let reached = given.filter_map(|(param, argument)| match argument {
+        Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => {
+            Some((param.name, *bits, 1))
+        }
+        Argument::Scalar(..) => None,
+        Argument::TensorMap(TensorMap { element, address, dims, strides, .. })
+        | Argument::Im2colMap(Im2colMap { element, address, dims, strides, .. }) => {
+            Some((param.name, *address, tensor_bytes(*element, dims, strides)))
+        }
+    });
+    reached.filter(|&(_, address, _)| address != 0)
+}
+
+/// Bytes from a tensor's first element to its last.
+fn tensor_bytes(element: TensorElement, dims: &[u64], strides: &[u64]) -> u64 {
+    let (first, others) = dims.split_first().unwrap_or((&0, &[]));
+    let row = first.saturating_mul(element.bytes().into());
+    others.iter().zip(strides).fold(row, |bytes, (&extent, &stride)| {
+        bytes.saturating_add(extent.saturating_sub(1).saturating_mul(stride))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::Form;
+    use ptx::abi::TensorElement;
+
+    use super::{addresses, tensor_bytes};
+    use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
+    use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
+
+    /// Leading dimensions, distances and counts are no addresses; what is one, lies in a matrix of the call.
+    #[test]
+    fn kernels_say_which_arguments_are_addresses() {
+        const MATRIX: u64 = 1 << 20;
+        let at = |index: u64| MatrixRef { address: index << 32, pitch: 512 };
+        for gemm in crate::catalogue().into_iter().chain(crate::several()) {
+            let workspace = Some(WorkspaceRef { address: 5 << 32, bytes: 1 << 30 });
+            let problem = GemmProblem { m: 256, n: 256, k: 256 };
+            let call = Call { a: at(1), b: at(2), c: Some(at(3)), d: at(4), workspace, ..Call::of(problem) };
+            let call = Call { beta: 0.5, ..call };
+            let launch = match gemm.form() {
+                Form::Single => gemm.launch(&call, 132),
+                Form::Batched => {
+                    let strides = Strides { a: 1 << 17, b: 1 << 17, c: 1 << 17, d: 1 << 17 };
+                    gemm.launch_batched(&BatchedCall { first: call, count: 3, strides }, 132)
+                }
+                Form::Ragged => {
+                    let experts = Experts { count: 3, offsets: 6 << 32, b_stride: 1 << 17 };
+                    gemm.launch_ragged(&RaggedCall { rows: call, experts }, 132)
+                }
+                Form::Grouped => {
+                    let records =
+                        GroupedCall { count: 3, records: 6 << 32, alpha: 1.0, beta: 0.5, workspace };
+                    gemm.launch_grouped(&records, 132)
+                }
+            };
+            let launch = launch.expect("legal").expect("not empty");
+            let program = gemm.program().expect("legal");
+            let found: Vec<_> = addresses(&program, &launch.arguments).collect();
+            let name = gemm.name();
+            assert!(!found.is_empty(), "{name}");
+            for (parameter, address, bytes) in found {
+                let (index, offset) = (address >> 32, address & u64::from(u32::MAX));
+                let inside = (1..=6).contains(&index) && offset + bytes <= MATRIX;
+                assert!(inside, "{name}: {parameter} names {bytes} B at {address:#x}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tensor_reaches_to_its_last_element() {
+        for (why, dims, strides, want) in [
+            ("a line", vec![64], vec![], 128),
+            ("rows with gaps", vec![64, 3], vec![256], 2 * 256 + 128),
+            ("one row", vec![64, 1], vec![1 << 39], 128),
+            ("matrices", vec![64, 3, 2], vec![256, 4096], 4096 + 2 * 256 + 128),
+            ("more than there is", vec![1 << 32, 1 << 32, 1 << 32], vec![1 << 39, 1 << 39], u64::MAX),
+        ] {
+            assert_eq!(tensor_bytes(TensorElement::Bf16, &dims, &strides), want, "{why}");
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! A stand-in for CUDA's driver, for tests without a GPU: device memory is the host's, launches are counted and run
+//! nothing, and handles that are used after they were given back are noted. Compiled by `tests/driver.rs`.
+#![allow(non_snake_case, reason = "the driver's names")]
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::io::Write;
+use std::sync::Mutex;
+
+/// What there is.
+struct State {
+    memory: BTreeMap<u64, Box<[u128]>>,
+    modules: BTreeSet<usize>,
+    /// Graphs by their handles: the functions they launch.
+    graphs: BTreeMap<usize, Vec<usize>>,
+    captured: Option<Vec<usize>>,
+    handles: usize,
+    fault: c_int,
+}
+
+static STATE: Mutex<State> = Mutex::new(State {
+    memory: BTreeMap::new(),
+    modules: BTreeSet::new(),
+    graphs: BTreeMap::new(),
+    captured: None,
+    handles: 0x1000,
+    fault: 0,
+});
+
+thread_local! {
+    static CURRENT: Cell<usize> = const { Cell::new(0) };
+}
+
+const INVALID: c_int = 1;
+const STALE: c_int = 400;
+
+/// A line for the test to read.
+fn note(line: &str) {
+    if let Ok(path) = std::env::var("STAND_IN_LOG") {
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        let _ = file.and_then(|mut file| writeln!(file, "{line}"));
+    }
+}
+
+/// Runs with the state, unless a kernel has left the context unusable.
+fn alive(run: impl FnOnce(&mut State) -> c_int) -> c_int {
+    let mut state = STATE.lock().unwrap();
+    if state.fault != 0 { state.fault } else { run(&mut state) }
+}
+
+fn handle(state: &mut State) -> usize {
+    state.handles += 16;
+    state.handles
+}
+
+unsafe fn put<T>(place: *mut T, value: T) -> c_int {
+    unsafe { place.write(value) };
+    0
+}
+
+#[unsafe(no_mangle)]
+pub extern "C" fn cuInit(_: c_uint) -> c_int {
+    0
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> c_int {
+    let asked = std::env::var("STAND_IN_VERSION").ok().and_then(|text| text.parse().ok());
+    unsafe { put(version, asked.unwrap_or(13_000)) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorName(status: c_int, text: *mut *const c_char) -> c_int {
+    let name = match status {
+        700 => c"CUDA_ERROR_ILLEGAL_ADDRESS",
+        _ => return INVALID,
+    };
+    unsafe { put(text, name.as_ptr()) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGetErrorString(_: c_int, text: *mut *const c_char) -> c_int {
+    unsafe { put(text, c"the stand-in's words".as_ptr()) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_int {
+    unsafe { put(count, 1) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_int {
+    unsafe { put(device, ordinal) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetName(name: *mut c_char, _: c_int, _: c_int) -> c_int {
+    unsafe { c"Stand-in".as_ptr().copy_to(name, 9) };
+    0
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetUuid_v2(uuid: *mut [u8; 16], _: c_int) -> c_int {
+    unsafe { put(uuid, [7; 16]) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, _: c_int) -> c_int {
+    let answer = match attribute {
+        16 => 132,
+        75 => 9,
+        76 => 0,
+        _ => 1000,
+    };
+    unsafe { put(value, answer) }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut usize, _: c_int) -> c_int {
+    unsafe { put(context, 0x10) }
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuDevicePrimaryCtxRelease_v2(_: c_int) -> c_int {
+    note("released");
+    0
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuCtxGetCurrent(context: *mut usize) -> c_int {
+    unsafe { put(context, CURRENT.get()) }
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSetCurrent(context: usize) -> c_int {
+    CURRENT.set(context);
+    0
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuCtxSynchronize() -> c_int {
+    alive(|_| 0)
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamCreate(stream: *mut usize, _: c_uint) -> c_int {
+    alive(|state| unsafe { put(stream, handle(state)) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamDestroy_v2(_: usize) -> c_int {
+    0
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamSynchronize(_: usize) -> c_int {
+    alive(|_| 0)
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamIsCapturing(_: usize, status: *mut c_int) -> c_int {
+    alive(|state| unsafe { put(status, state.captured.is_some().into()) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuStreamBeginCapture_v2(_: usize, _: c_int) -> c_int {
+    alive(|state| {
+        state.captured = Some(Vec::new());
+        0
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuStreamEndCapture(_: usize, graph: *mut usize) -> c_int {
+    alive(|state| {
+        let launches = state.captured.take().unwrap_or_default();
+        let made = handle(state);
+        state.graphs.insert(made, launches);
+        unsafe { put(graph, made) }
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuGraphInstantiateWithFlags(exec: *mut usize, graph: usize, _: u64) -> c_int {
+    alive(|_| unsafe { put(exec, graph) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphDestroy(graph: usize) -> c_int {
+    note("graph destroyed");
+    STATE.lock().unwrap().graphs.remove(&graph);
+    0
+}
+#[cfg(not(lacks_graphs))]
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphLaunch(graph: usize, _: usize) -> c_int {
+    alive(|state| {
+        let known = state.graphs.get(&graph).cloned().unwrap_or_default();
+        let stale = known.is_empty() || known.iter().any(|function| !state.modules.contains(function));
+        note(if stale { "stale replay" } else { "replay" });
+        if stale { STALE } else { 0 }
+    })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuGraphExecDestroy(_: usize) -> c_int {
+    0
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventCreate(event: *mut usize, _: c_uint) -> c_int {
+    alive(|state| unsafe { put(event, handle(state)) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventRecord(_: usize, _: usize) -> c_int {
+    alive(|_| 0)
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _: usize, _: usize) -> c_int {
+    unsafe { put(milliseconds, 1.0) }
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuEventDestroy_v2(_: usize) -> c_int {
+    0
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemAlloc_v2(address: *mut u64, bytes: usize) -> c_int {
+    alive(|state| {
+        // Room to begin at a multiple of 256.
+        let memory = vec![0u128; bytes.div_ceil(16) + 16].into_boxed_slice();
+        let start = (memory.as_ptr() as u64).next_multiple_of(256);
+        state.memory.insert(start, memory);
+        note("allocated");
+        unsafe { put(address, start) }
+    })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuMemFree_v2(address: u64) -> c_int {
+    let known = STATE.lock().unwrap().memory.remove(&address).is_some();
+    note(if known { "freed" } else { "freed twice" });
+    if known { 0 } else { INVALID }
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyHtoDAsync_v2(to: u64, from: *const u8, bytes: usize, _: usize) -> c_int {
+    // Bytes that begin with this one cannot be copied.
+    if unsafe { *from } == 0xee {
+        return INVALID;
+    }
+    alive(|_| unsafe {
+        from.copy_to(to as *mut u8, bytes);
+        0
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usize, _: usize) -> c_int {
+    alive(|_| unsafe {
+        (from as *const u8).copy_to(to, bytes);
+        0
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut usize,
+    _: *const c_void,
+    _: c_uint,
+    _: *mut c_int,
+    _: *mut *mut c_void,
+) -> c_int {
+    alive(|state| {
+        let made = handle(state);
+        state.modules.insert(made);
+        note("loaded");
+        unsafe { put(module, made) }
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, _: *const c_char) -> c_int {
+    alive(|_| unsafe { put(function, module) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuModuleUnload(module: usize) -> c_int {
+    note("unloaded");
+    STATE.lock().unwrap().modules.remove(&module);
+    0
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuFuncSetAttribute(_: usize, _: c_int, _: c_int) -> c_int {
+    alive(|_| 0)
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuFuncGetAttribute(value: *mut c_int, _: c_int, _: usize) -> c_int {
+    alive(|_| unsafe { put(value, 0) })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuOccupancyMaxActiveClusters(
+    clusters: *mut c_int,
+    _: usize,
+    _: *const c_void,
+) -> c_int {
+    alive(|_| unsafe { put(clusters, 132) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuLaunchKernelEx(
+    _: *const c_void,
+    function: usize,
+    _: *mut *mut c_void,
+    _: *mut *mut c_void,
+) -> c_int {
+    alive(|state| {
+        if !state.modules.contains(&function) {
+            note("stale launch");
+            return STALE;
+        }
+        match &mut state.captured {
+            Some(launches) => launches.push(function),
+            None => note("launched"),
+        }
+        if std::env::var("STAND_IN_FAULTS").is_ok() {
+            state.fault = 700;
+        }
+        0
+    })
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTensorMapEncodeTiled(
+    map: *mut [u64; 16],
+    _: c_uint,
+    _: c_uint,
+    address: u64,
+    _: *const u64,
+    _: *const u64,
+    _: *const u32,
+    _: *const u32,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+    _: c_uint,
+) -> c_int {
+    alive(|_| unsafe { put(map, [address; 16]) })
+}
+#[unsafe(no_mangle)]
+pub extern "C" fn cuTensorMapEncodeIm2col() -> c_int {
+    INVALID
+}
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn cuTensorMapReplaceAddress(map: *mut [u64; 16], address: u64) -> c_int {
+    alive(|_| unsafe { put(map, [address; 16]) })
+}

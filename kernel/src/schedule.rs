@@ -1,0 +1,282 @@
+//! Whether a scheduler's device code does what its host model says: for tests of schedulers of your own.
+//!
+//! ```
+//! use kernel::check_schedule;
+//! use scheduler::{AlongM, Persistent, TileScheduler, Tiles};
+//!
+//! check_schedule(&*Persistent::<AlongM>::schedule(), Tiles { m: 9, n: 7, k: 3 }, 4)?;
+//! # Ok::<(), kernel::ScheduleError>(())
+//! ```
+
+use emulator::{Memory, Options};
+use ptx::abi::{Argument, Grid};
+use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
+use scheduler::{CoverageError, Draw, Schedule, Split, TileScheduler, Tiles, Work, WorkLoop};
+
+use crate::config::{Gemm, GemmConfig};
+use crate::gemm::AnyGemm;
+use crate::problem::GemmProblem;
+
+/// What is wrong with a scheduler.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScheduleError {
+    /// The host model does not compute everything once.
+    #[error("by its host model, {0}")]
+    Host(CoverageError),
+    /// Workers that draw their tiles do not compute everything once.
+    #[error("where workers draw, {0}")]
+    Drawn(CoverageError),
+    /// The host model's pieces are more than a check can write down.
+    #[error(
+        "scheduler `{scheduler}`: {pieces} pieces of work are too many to check, at most {most}: check fewer tiles"
+    )]
+    TooLarge {
+        /// The scheduler's name.
+        scheduler: String,
+        /// Pieces there may be.
+        pieces: u64,
+        /// Pieces that are checked.
+        most: u64,
+    },
+    /// What it emits is no legal program.
+    #[error("scheduler `{scheduler}`: {source}")]
+    Program {
+        /// The scheduler's name.
+        scheduler: String,
+        /// Why.
+        source: ptx::VerifyError,
+    },
+    /// What it emits fails or does not end.
+    #[error(
+        "scheduler `{scheduler}`: its device code failed, or went on after the {room} pieces that a worker has at most: \
+         {report}"
+    )]
+    Device {
+        /// The scheduler's name.
+        scheduler: String,
+        /// Pieces of a worker.
+        room: u32,
+        /// The emulator's report.
+        report: String,
+    },
+    /// Device and host disagree.
+    #[error(
+        "scheduler `{scheduler}`: piece {piece} of worker {worker} is {host:?} on the host and {device:?} on the device"
+    )]
+    Disagree {
+        /// The scheduler's name.
+        scheduler: String,
+        /// The worker.
+        worker: u32,
+        /// Which of its pieces.
+        piece: usize,
+        /// What the host says; `None` where its work has ended.
+        host: Option<Work<u32>>,
+        /// What the device says.
+        device: Option<Work<u32>>,
+    },
+    /// The counter that tiles are drawn from is not zero again, so that the next launch begins in the middle.
+    #[error("scheduler `{scheduler}`: the counter that tiles are drawn from ends as {value}, 0 was needed")]
+    Counter {
+        /// The scheduler's name.
+        scheduler: String,
+        /// Its value.
+        value: u32,
+    },
+}
+
+/// Most pieces that a check writes down.
+const MOST_PIECES: u64 = 1 << 20;
+
+/// Bytes of a piece as the device writes it down.
+const RECORD: u32 = 32;
+
+/// Checks a scheduler on a problem and a machine that runs `slots` workers at once: that its host model computes every k-tile
+/// of every output tile once, that its device code, run by the emulator, computes the same pieces in the same order, and,
+/// where workers [draw](scheduler::Facts::draws), that they draw everything once whoever comes first.
+///
+/// # Errors
+/// The first thing that is wrong, with the scheduler's name.
+pub fn check_schedule(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) -> Result<(), ScheduleError> {
+    let pieces = (u64::from(tiles.m) * u64::from(tiles.n)).saturating_mul(tiles.k.max(1).into());
+    if pieces > MOST_PIECES {
+        return Err(ScheduleError::TooLarge { scheduler: schedule.name(), pieces, most: MOST_PIECES });
+    }
+    scheduler::covers(schedule, tiles, slots).map_err(ScheduleError::Host)?;
+    let workers = schedule.workers(tiles, slots);
+    if workers == 0 {
+        return Ok(());
+    }
+    let host: Vec<Vec<_>> =
+        (0..workers).map(|worker| schedule.work(tiles, worker, workers).collect()).collect();
+    let room = host.iter().map(Vec::len).max().unwrap_or(0) as u32;
+    let device = Recorder::new(schedule, tiles, workers, room).run(None, emulator::Schedule::Default, 0)?;
+    for (worker, (host, device)) in (0..).zip(host.iter().zip(&device)) {
+        for piece in 0..host.len().max(device.len()) {
+            let (host, device) = (host.get(piece).copied(), device.get(piece).copied());
+            if seen(host, tiles) != seen(device, tiles) {
+                return Err(ScheduleError::Disagree {
+                    scheduler: schedule.name(),
+                    worker,
+                    piece,
+                    host,
+                    device,
+                });
+            }
+        }
+    }
+    if schedule.facts().draws {
+        let mut memory = Memory::new();
+        let counter = memory.upload(&[0; 4]);
+        for (order, seed) in [(emulator::Schedule::Latest, 0), (emulator::Schedule::Random, 1)] {
+            let recorder = Recorder::new(schedule, tiles, workers, pieces as u32);
+            let device = recorder.run(Some((&mut memory, counter)), order, seed)?;
+            let pieces = device.into_iter().map(Vec::into_iter);
+            scheduler::covered(schedule, tiles, workers, pieces).map_err(ScheduleError::Drawn)?;
+            let value = memory.read(counter, 4).map_or(u32::MAX, |bytes| number(&bytes, 0));
+            if value != 0 {
+                return Err(ScheduleError::Counter { scheduler: schedule.name(), value });
+            }
+        }
+    }
+    Ok(())
+}
+
+impl AnyGemm {
+    /// Checks that the host model of the kernel's scheduler computes every tile once: see [`scheduler::covers`].
+    ///
+    /// # Errors
+    /// As [`scheduler::covers`].
+    pub fn covers(&self, tiles: Tiles<u32>, slots: u32) -> Result<(), CoverageError> {
+        scheduler::covers(&*self.scheduler, tiles, slots)
+    }
+}
+
+impl<C: GemmConfig> Gemm<C> {
+    /// Checks the kernel's scheduler on a problem's tiles: see [`check_schedule`].
+    ///
+    /// # Errors
+    /// As [`check_schedule`].
+    pub fn check_schedule(problem: GemmProblem, slots: u32) -> Result<(), ScheduleError> {
+        check_schedule(&*<C::Scheduler as TileScheduler>::schedule(), Self::tiles(problem), slots)
+    }
+}
+
+/// A piece as far as it means something: of a whole tile, what is said of other units does not.
+fn seen(work: Option<Work<u32>>, tiles: Tiles<u32>) -> Option<Work<u32>> {
+    work.map(|work| {
+        let whole = work.k_begin == 0 && work.k_end == tiles.k;
+        Work { split: work.split.filter(|_| !whole), ..work }
+    })
+}
+
+/// A counter in global memory and the answer of one thread.
+struct Counter<'f> {
+    f: &'f Builder,
+    at: Value<'f, u64>,
+    drawn: Var<'f, u32>,
+}
+
+impl<'f> Draw<'f> for Counter<'f> {
+    fn ask(&self, numbers: Value<'f, u32>) {
+        let (at, order) = (Location::global(self.at, 0), (AtomicSem::Relaxed, Scope::Gpu));
+        self.drawn.set(self.f.atomic(AtomicOp::Inc, at, numbers - 1, order));
+    }
+
+    fn answer(&self) -> Value<'f, u32> {
+        self.drawn.get()
+    }
+}
+
+/// A kernel of one warp a worker, one lane of which writes down every piece of work.
+struct Recorder<'s> {
+    schedule: &'s dyn Schedule,
+    tiles: Tiles<u32>,
+    workers: u32,
+    /// Pieces that there is room for, a worker.
+    room: u32,
+}
+
+impl<'s> Recorder<'s> {
+    fn new(schedule: &'s dyn Schedule, tiles: Tiles<u32>, workers: u32, room: u32) -> Self {
+        Self { schedule, tiles, workers, room }
+    }
+
+    fn function(schedule: &dyn Schedule, draws: bool) -> Function {
+        let (name, cluster) = ("schedule".to_owned(), [1, 1, 1]);
+        let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster };
+        Function::build(entry, |f: &Builder| {
+            let tiles = Tiles { m: f.param("m"), n: f.param("n"), k: f.param("k") };
+            let parameters = &schedule.declare(f);
+            let (records, room) = (f.param::<u64>("records"), f.param::<u32>("room"));
+            let counter = draws.then(|| Counter { f, at: f.param("counter"), drawn: f.variable(0) });
+            let draw = counter.as_ref().map(|counter| counter as &dyn Draw<'_>);
+            let (worker, workers) = (f.special(Special::CtaX), f.special(Special::GridX));
+            f.if_(f.elect(), || {
+                let count = f.variable(0);
+                let mut body = |work: Work<Value<'_, u32>>| {
+                    // A piece too many is written where no memory is, which ends the run.
+                    let inside = count.get().less_than(room);
+                    let place = records + (worker * room + count.get()).mul_wide(RECORD);
+                    let place = place.where_or(inside, f.constant(0u64));
+                    f.store_global(place, 0, [work.m, work.n, work.k_begin, work.k_end]);
+                    let none = f.constant(u32::MAX);
+                    let split = work.split.map_or([none; 4], |s| [s.unit, s.first, s.last, s.tile]);
+                    f.store_global(place, 16, split);
+                    count.set(count.get() + 1);
+                };
+                let body = &mut body;
+                schedule.emit(f, &mut WorkLoop { parameters, tiles, worker, workers, draw, body });
+            });
+        })
+    }
+
+    /// The pieces by worker.
+    fn run(
+        &self,
+        counter: Option<(&mut Memory, u64)>,
+        schedule: emulator::Schedule,
+        seed: u64,
+    ) -> Result<Vec<Vec<Work<u32>>>, ScheduleError> {
+        let Self { schedule: rule, tiles, workers, room } = *self;
+        let program = Self::function(rule, counter.is_some())
+            .verify()
+            .map_err(|source| ScheduleError::Program { scheduler: rule.name(), source })?;
+        let mut own = Memory::new();
+        let (memory, counter) = match counter {
+            Some((memory, counter)) => (memory, Some(counter)),
+            None => (&mut own, None),
+        };
+        let bytes = workers as usize * room as usize * RECORD as usize;
+        let records = memory.upload(&vec![0xff; bytes.max(1)]);
+        let mut arguments: Vec<Argument> = vec![tiles.m.into(), tiles.n.into(), tiles.k.into()];
+        arguments.extend(rule.parameters(tiles, workers).into_iter().map(Argument::from));
+        arguments.extend([records.into(), room.into()]);
+        arguments.extend(counter.map(Argument::from));
+        let options = Options { schedule, seed, ..Options::default() };
+        let failed = |report: String| ScheduleError::Device { scheduler: rule.name(), room, report };
+        emulator::Program::new(&program)
+            .launch(Grid { ctas: [workers, 1, 1] }, &arguments, memory, &options)
+            .map_err(|failure| failed(failure.to_string()))?;
+        let all = memory.read(records, bytes.max(1)).map_err(|error| failed(format!("{error:?}")))?;
+        let by_worker = all.chunks(room as usize * RECORD as usize);
+        Ok(by_worker.take(workers as usize).map(pieces).collect())
+    }
+}
+
+/// What a worker wrote down.
+fn pieces(bytes: &[u8]) -> Vec<Work<u32>> {
+    let pieces = bytes.chunks_exact(RECORD as usize).map(|record| {
+        let [m, n, k_begin, k_end, unit, first, last, tile] =
+            [0, 1, 2, 3, 4, 5, 6, 7].map(|i| number(record, i));
+        let split = (unit != u32::MAX).then_some(Split { unit, first, last, tile });
+        Work { m, n, k_begin, k_end, split }
+    });
+    pieces.take_while(|work| work.m != u32::MAX).collect()
+}
+
+/// A word of a record; all ones where there is none.
+fn number(bytes: &[u8], index: usize) -> u32 {
+    bytes.as_chunks::<4>().0.get(index).map_or(u32::MAX, |word| u32::from_le_bytes(*word))
+}

@@ -1,0 +1,268 @@
+//! The GPU's engine on a stand-in for CUDA's driver: who keeps what, what is refused, and whose fault it was. Each test runs
+//! again as a process of its own, whose loader finds the stand-in.
+#![cfg(target_os = "linux")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use collective::Record;
+use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Stream};
+use kernel::{Call, Engine, EngineError, GemmProblem, Gpu, GroupedCall, MatrixRef, Program};
+
+/// Compiles the stand-in, and runs a test again with it; the lines that the stand-in noted.
+fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)]) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{test}"));
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/stand_in/cuda.rs");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut compile = Command::new(rustc);
+    compile.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--cap-lints=allow"]);
+    compile.args(cfg).arg(source).arg("-o").arg(folder.join("libcuda.so.1"));
+    assert!(compile.status().expect("rustc runs").success());
+    let log = folder.join("log");
+    let _ = std::fs::remove_file(&log);
+    let own = std::env::current_exe().expect("a program");
+    let mut again = Command::new(own);
+    again.args([&format!("stand_in::{test}"), "--exact", "--ignored", "--nocapture"]);
+    again.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_LOG", &log).envs(environment.iter().copied());
+    let output = again.output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let ran = output.status.success() && text.contains("1 passed");
+    assert!(ran, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn graphs_keep_their_kernels_and_buffers() {
+    with_stand_in("graphs", &[], &[]);
+}
+
+#[test]
+fn memory_of_others_is_refused() {
+    with_stand_in("memory", &[], &[]);
+}
+
+#[test]
+fn records_name_buffers_alone() {
+    with_stand_in("records", &[], &[]);
+}
+
+#[test]
+fn a_fault_is_that_of_the_kernel_that_was_launched() {
+    with_stand_in("faults", &[], &[("STAND_IN_FAULTS", "1")]);
+}
+
+#[test]
+fn a_driver_that_lacks_a_function_is_an_error() {
+    with_stand_in("lacks", &["--cfg=lacks_graphs"], &[]);
+}
+
+#[test]
+fn an_old_driver_is_an_error() {
+    with_stand_in("old", &[], &[("STAND_IN_VERSION", "12030")]);
+}
+
+#[test]
+fn kernels_are_compiled_once_and_not_all_are_kept() {
+    with_stand_in("kernels", &[], &[]);
+}
+
+/// How often the stand-in noted something.
+fn noted(line: &str) -> usize {
+    let log = std::env::var("STAND_IN_LOG").expect("set");
+    std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()
+}
+
+fn call(a: u64, b: u64, d: u64) -> Call {
+    let at = |address| MatrixRef { address, pitch: 64 };
+    Call { a: at(a), b: at(b), d: at(d), ..Call::of(GemmProblem { m: 64, n: 64, k: 64 }) }
+}
+
+/// A kernel, and its program.
+fn small() -> (kernel::AnyGemm, Program) {
+    let gemm = kernel::find("small-bf16-kk").expect("a name");
+    let program = gemm.program().expect("legal");
+    (gemm, program)
+}
+
+const BYTES: usize = 64 * 64 * 2;
+
+mod stand_in {
+    use super::*;
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn graphs() {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let stream = Arc::clone(gpu.stream());
+        let buffer = gpu.allocate(BYTES).expect("memory");
+        let (gemm, program) = small();
+        let call = call(buffer.address, buffer.address, buffer.address);
+        let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
+        let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
+        let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
+        assert_eq!((graph.launches(), noted("launched")), (2, 0));
+        gpu.free(buffer).expect("known");
+        assert!(gpu.free(buffer).is_err(), "it is no longer the caller's");
+        drop((prepared, gpu));
+        assert_eq!((noted("unloaded"), noted("freed")), (0, 0), "the graph needs them");
+        graph.enqueue(&stream).expect("replayed");
+        assert_eq!((noted("replay"), noted("stale replay")), (1, 0));
+        drop(graph);
+        assert_eq!((noted("unloaded"), noted("freed"), noted("graph destroyed")), (1, 1, 1));
+        drop(stream);
+        assert_eq!(noted("released"), 1, "nothing is left of the context");
+    }
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn memory() {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let [a, b, d] = [(); 3].map(|()| gpu.allocate(BYTES).expect("memory"));
+        let error = gpu.upload(&[0xee; 4]).expect_err("cannot be copied").to_string();
+        assert!(error.contains("cuMemcpyHtoD"), "{error}");
+        assert_eq!((noted("allocated"), noted("freed")), (4, 1), "it leaks nothing");
+        let (gemm, program) = small();
+        let host = vec![0u16; 64 * 64 + 128];
+        let foreign = (host.as_ptr() as u64).next_multiple_of(256);
+        // The engine: its own buffers alone, as a whole.
+        for (why, a, d) in [
+            ("D of the host", a.address, foreign),
+            ("A of the host", foreign, d.address),
+            ("A's end beyond its buffer", a.address + 256, d.address),
+        ] {
+            let launch = gemm.launch(&call(a, b.address, d), 132).expect("legal").expect("not empty");
+            let error = gpu.launch(&program, launch.grid, &launch.arguments).expect_err(why);
+            assert!(matches!(error, EngineError::Foreign { .. }), "{why}: {error}");
+        }
+        // A loaded kernel: what is lent alone.
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let stream = Stream::new(gpu.context()).expect("a stream");
+        let lent = [a, b, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let all = lent.each_ref().map(DeviceSlice::from);
+        let good = call(a.address, b.address, d.address);
+        for (why, call, lent, name) in [
+            ("memory of the host", call(a.address, b.address, foreign), &all[..], "D"),
+            ("D is not lent", good, &all[..2], "D"),
+            ("a row too many", call(a.address, b.address + 256, d.address), &all[..], "B"),
+        ] {
+            let error = loaded.launch(&stream, &call, lent).expect_err(why);
+            assert!(
+                matches!(&error, EngineError::NotLent { name: found, .. } if *found == name),
+                "{why}: {error}"
+            );
+        }
+        assert_eq!(noted("launched"), 0);
+        loaded.launch(&stream, &good, &all).expect("all is lent");
+        assert_eq!(noted("launched"), 1);
+        // Lent memory stays, whatever its owner does.
+        gpu.free(d).expect("known");
+        loaded.launch(&stream, &good, &all).expect("all is lent");
+        assert_eq!(noted("freed"), 1);
+    }
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn records() {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let buffer = gpu.allocate(BYTES).expect("memory");
+        let gemm = kernel::find("grouped-bf16-kk").expect("a name");
+        let program = gemm.program().expect("legal");
+        let workspace = gpu.workspace(gemm.workspace_grouped(132)).expect("memory");
+        let own = buffer.address;
+        let host = 1 << 33;
+        for (why, k, addresses, legal) in [
+            ("buffers", 64, [own; 4], true),
+            ("a C that is not read", 64, [own, own, host, own], true),
+            ("no sums: A and B are not read", 0, [host, host, 0, own], true),
+            ("A of the host", 64, [host, own, 0, own], false),
+            ("D of the host", 0, [0, 0, 0, host], false),
+        ] {
+            let record = Record { m: 64, n: 64, k, addresses, pitches: [64; 4] };
+            let records = gpu.upload(&record.to_bytes()).expect("memory");
+            let call = GroupedCall { count: 1, records: records.address, alpha: 1.0, beta: 0.0, workspace };
+            let launch = gemm.launch_grouped(&call, 132).expect("legal").expect("not empty");
+            match gpu.prepare(&program, launch.grid, &launch.arguments) {
+                Ok(_) => assert!(legal, "{why}"),
+                Err(EngineError::Foreign { parameter: "records", address, .. }) => {
+                    assert_eq!((legal, address), (false, host), "{why}");
+                }
+                Err(error) => panic!("{why}: {error}"),
+            }
+        }
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let call = GroupedCall { count: 1, records: own, alpha: 1.0, beta: 0.0, workspace };
+        let lent = gpu.memory(buffer).expect("allocated");
+        let error = loaded.launch(gpu.stream(), &call, &[DeviceSlice::from(&lent)]).expect_err("unchecked");
+        assert!(matches!(error, EngineError::Described { .. }), "{error}");
+    }
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn faults() {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let buffer = gpu.allocate(BYTES).expect("memory");
+        let memory = [gpu.memory(buffer).expect("allocated")];
+        let lent = memory.each_ref().map(DeviceSlice::from);
+        let (gemm, program) = small();
+        let guilty = program.name().to_owned();
+        let stream = Arc::clone(gpu.stream());
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let other = kernel::find("medium-bf16-kk").expect("a name");
+        let program = other.program().expect("legal");
+        let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
+        let call = call(buffer.address, buffer.address, buffer.address);
+        loaded.launch(&stream, &call, &lent).expect("the fault comes later");
+        // Whatever is called next, in any order, says which kernel it was, and that the context is lost.
+        let errors = [
+            innocent.launch(&stream, &call, &lent).expect_err("lost"),
+            loaded.launch(&stream, &call, &lent).expect_err("lost"),
+            gpu.wait().expect_err("lost"),
+            gpu.allocate(1).expect_err("lost"),
+        ];
+        for error in errors {
+            let EngineError::Fault { kernel, code, .. } = &error else { panic!("{error}") };
+            assert_eq!((kernel, code.as_str()), (&guilty, "CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
+        }
+        assert!(Context::primary(0).is_ok_and(|context| Gpu::from_context(context).is_err()));
+    }
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn lacks() {
+        let error = Gpu::new(0).expect_err("a function is missing");
+        assert!(matches!(error, EngineError::MissingFunction { function: "cuGraphLaunch" }), "{error}");
+    }
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn old() {
+        let error = Gpu::new(0).expect_err("too old");
+        assert!(matches!(error, EngineError::OldDriver { version: (12, 3), needed: (12, 4) }), "{error}");
+    }
+
+    #[test]
+    #[ignore = "runs as a process of its own"]
+    fn kernels() {
+        use ptx::{Builder, Entry, Function, Target};
+        let program = |i: u32| {
+            let (name, cluster) = (format!("probe_{i}"), [1; 3]);
+            let entry = Entry { name, target: Target::Sm90a, threads: 32, shared_bytes: 0, cluster };
+            Program::new(Function::build(entry, |_: &Builder| {})).expect("legal")
+        };
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let first = program(0);
+        for _ in 0..3 {
+            gpu.kernel(&first).expect("compiles");
+            gpu.kernel(&first.clone()).expect("compiles");
+            gpu.kernel(&program(0)).expect("compiles");
+        }
+        assert_eq!(noted("loaded"), 1, "equal programs are one kernel");
+        for i in 1..1000 {
+            gpu.kernel(&program(i)).expect("compiles");
+            gpu.kernel(&first).expect("compiles");
+        }
+        assert_eq!(noted("loaded"), 1000, "what is used stays");
+        assert_eq!(noted("unloaded"), 1000 - 512, "of the others, as many go as come");
+    }
+}

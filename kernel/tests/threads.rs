@@ -1,0 +1,65 @@
+//! What may move to another thread, and be shared between threads.
+
+use std::sync::{Mutex, OnceLock};
+
+use kernel::driver::{Context, DeviceMemory, DeviceSlice, Graph, Kernel, Loaded, Prepared, Stream};
+use kernel::{AnyGemm, Batched, Buffer, Emulator, EngineError, Gemm, Gpu, Launch, Program};
+
+/// A kernel that a whole program uses, as an operation of a framework holds it.
+static LOADED: OnceLock<Mutex<Loaded>> = OnceLock::new();
+
+/// An engine that a whole program uses.
+static EMULATOR: OnceLock<Mutex<Emulator>> = OnceLock::new();
+
+/// An operation of a framework, which asks for `Send` and `Sync`.
+struct Operation {
+    _loaded: Mutex<Loaded>,
+    _gemm: AnyGemm,
+}
+
+const fn sends<T: Send>() {}
+const fn shares<T: Send + Sync>() {}
+
+const _: () = {
+    sends::<Graph>(); // two threads must not replay one graph at a time
+    sends::<AnyGemm>();
+    shares::<AnyGemm>();
+    shares::<Loaded>();
+    shares::<Emulator>();
+    shares::<Gpu>();
+    shares::<Prepared>();
+    shares::<Kernel>();
+    shares::<Context>();
+    shares::<Stream>();
+    shares::<DeviceMemory>();
+    shares::<DeviceSlice<'_>>();
+    shares::<Operation>();
+    shares::<Program>();
+    shares::<Launch>();
+    shares::<Buffer>();
+    shares::<EngineError>();
+    shares::<Gemm<Batched<()>>>();
+};
+
+#[cfg(feature = "measure")]
+const _: () = {
+    use kernel::driver::cublaslt::{CublasLt, Plan, Run};
+    shares::<CublasLt>();
+    shares::<Plan>();
+    shares::<Run<'_>>();
+    shares::<kernel::driver::Monitor>();
+};
+
+#[test]
+fn an_engine_is_used_by_two_threads() {
+    let engine = EMULATOR.get_or_init(|| Mutex::new(Emulator::new()));
+    let buffer = std::thread::spawn(|| {
+        use kernel::Engine;
+        let engine = EMULATOR.get().expect("made above");
+        engine.lock().expect("nobody panics").upload(&[1, 2, 3]).expect("memory")
+    });
+    let buffer = buffer.join().expect("no panic");
+    let read = kernel::Engine::read(&mut *engine.lock().expect("nobody panics"), buffer);
+    assert_eq!(read.expect("allocated"), [1, 2, 3]);
+    assert!(LOADED.get().is_none());
+}

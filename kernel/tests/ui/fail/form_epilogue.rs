@@ -1,0 +1,57 @@
+//! An epilogue of one output alone, for many.
+
+#[allow(unused_imports)]
+use collective::*;
+use half::bf16;
+#[allow(unused_imports)]
+use kernel::{Batched, Composed, Gemm, PointerArray, Ragged};
+use ptx::abi::Argument;
+use ptx::{Builder, Value};
+#[allow(unused_imports)]
+use scheduler::{AlongM, Persistent};
+use std::sync::Arc;
+use typenum::{U1, U64};
+
+type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
+type Linear = LinearCombination<bf16>;
+
+/// Leaves out which output a piece is of.
+#[derive(Debug)]
+struct Mine;
+struct Device<'f>(Box<dyn DeviceEpilogue<'f> + 'f>);
+impl Epilogue for Mine {
+    type Accumulator = f32;
+    type Arguments = LinearArguments;
+    const SPEC: EpilogueSpec = <Linear as Epilogue>::SPEC;
+    fn emitter() -> Arc<dyn EpilogueEmitter> {
+        Arc::new(Self)
+    }
+    fn check(arguments: &LinearArguments, product: tree::Shape) -> Result<(), tree::NodeError> {
+        Linear::check(arguments, product)
+    }
+    fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
+        Linear::parameters(plan, arguments, d)
+    }
+}
+impl EpilogueEmitter for Mine {
+    fn name(&self) -> String {
+        "mine".to_owned()
+    }
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
+        Box::new(Device(Linear::emitter().declare(f, plan)))
+    }
+}
+impl<'f> DeviceEpilogue<'f> for Device<'f> {
+    fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>) {
+        self.0.store(f, plan, Extent { group: None, ..extent }, fragment);
+    }
+    fn finish(&self, f: &'f Builder, plan: &Plan, thread: Value<'f, u32>) {
+        self.0.finish(f, plan, thread);
+    }
+}
+
+const _: Plan = Gemm::<Batched<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
+const _: Plan = Gemm::<Ragged<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
+const _: Plan = Gemm::<PointerArray<Composed<Ours, Mine, Persistent<AlongM>>>>::PLAN;
+
+fn main() {}

@@ -1,0 +1,59 @@
+//! A mainloop that looks at one product alone, for many.
+
+#[allow(unused_imports)]
+use collective::*;
+use half::bf16;
+#[allow(unused_imports)]
+use kernel::{Batched, Composed, Gemm, PointerArray, Ragged};
+use ptx::abi::Argument;
+use ptx::Builder;
+#[allow(unused_imports)]
+use scheduler::{AlongM, Persistent};
+use std::sync::Arc;
+use typenum::{U1, U64};
+
+type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>;
+
+/// Leaves out which product a piece is of.
+#[derive(Debug)]
+struct First;
+struct Device<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
+impl Mainloop for First {
+    type Accumulator = f32;
+    const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
+    type Arguments = ();
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Self)
+    }
+}
+impl MainloopEmitter for First {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "first".to_owned()
+    }
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(Ours::emitter().declare(f, plan)))
+    }
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Ours::emitter().arguments(plan, a, b)
+    }
+}
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: pipeline::ClusterPosition<'f>,
+        ring: pipeline::Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        self.0.load(f, plan, cluster, ring, Piece { group: None, ..piece });
+    }
+}
+
+type Mine = Composed<First, LinearCombination<bf16>, Persistent<AlongM>>;
+const _: Plan = Gemm::<Mine>::PLAN; // one product is legal
+const _: Plan = Gemm::<Batched<Mine>>::PLAN;
+const _: Plan = Gemm::<Ragged<Mine>>::PLAN;
+const _: Plan = Gemm::<PointerArray<Mine>>::PLAN;
+
+fn main() {}
