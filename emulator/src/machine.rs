@@ -45,9 +45,21 @@ pub(crate) struct Cta {
     pub(crate) warpgroups: Vec<Warpgroup>,
     /// The last access of each warp of other CTAs: in which of its steps, by which operation.
     pub(crate) touched: BTreeMap<usize, (u32, usize)>,
+    /// Their last arrivals at each of its mbarriers.
+    pub(crate) arrivals: BTreeMap<(usize, u32), Arrived>,
     /// Registers that `setmaxnreg` can hand out.
     pub(crate) free_registers: u32,
     pub(crate) exited: bool,
+}
+
+/// An arrival of a warp of another CTA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// In which of the warp's steps, by which operation.
+    pub(crate) count: u32,
+    pub(crate) pc: usize,
+    /// Where clocks count the mbarrier's phases, and the phase: who knows that it has completed knows of the arrival.
+    pub(crate) phase: (usize, u32),
 }
 
 /// What was done.
@@ -175,6 +187,7 @@ impl<'p> Machine<'p> {
             rank,
             shared: Shared::new(function.shared_bytes, function.threads).counted(all + rank, cx * cy * cz),
             touched: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
             named: Default::default(),
             warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
             free_registers: 0,
@@ -443,18 +456,18 @@ impl<'p> Machine<'p> {
         let (group, held) = ((warp.index / 4) as usize, warp.held);
         match &mut warp.blocked {
             None => true,
-            Some(Blocked::Mbarrier(waiting)) => {
-                let view = &mut warp.view;
+            Some(Blocked::Mbarrier(waiting, order)) => {
+                let (view, relaxed) = (&mut warp.view, &mut warp.relaxed_waits);
                 let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &view.known) {
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, view) {
                         *missed = Some(fault);
                         return false;
                     }
                     let passed = barrier.passed(*parity);
                     if passed {
-                        view.join(&barrier.released);
+                        relaxed.extend(barrier.acquire(view, *order));
                     }
                     !passed
                 });
@@ -549,7 +562,7 @@ impl<'p> Machine<'p> {
         for index in alive {
             let warp = &self.warps[index];
             let advanced = match &warp.blocked {
-                Some(Blocked::Mbarrier(_) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
+                Some(Blocked::Mbarrier(..) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
                 Some(Blocked::Warpgroup { .. } | Blocked::Stores { .. } | Blocked::Registers { .. }) => false,
                 None => warp.polled.is_some(),
             };
@@ -576,7 +589,7 @@ impl<'p> Machine<'p> {
         };
         match &warp.blocked {
             None => vec![warp.polled.as_ref().map_or(Wait::Polling, mbarrier)],
-            Some(Blocked::Mbarrier(waiting)) => waiting.iter().map(mbarrier).collect(),
+            Some(Blocked::Mbarrier(waiting, _)) => waiting.iter().map(mbarrier).collect(),
             Some(Blocked::Named { id, .. }) => {
                 let barrier = &cta.named[*id];
                 let (threads, arrived) = (barrier.threads, barrier.arrived);

@@ -175,7 +175,10 @@ fn enter(chunk: &mut [Record; REMEMBERED], mask: u16, kind: Kind, who: Who<'_>) 
         };
         let conflicts = record.kind.write || kind.write;
         let own = record.warp == warp && record.count != NEVER;
-        let known = own || view.known.of(record.warp, team) >= record.count;
+        // Who reuses what others have read need not see what they wrote.
+        let reuses = kind.write && !record.kind.write;
+        let at = if reuses { view.executed_by(record.warp, team) } else { view.known.of(record.warp, team) };
+        let known = own || at >= record.count;
         let atomic = match (record.kind.atomic, kind.atomic) {
             (Some(a), Some(b)) => together(a, b, (record.warp, warp), team),
             _ => false,

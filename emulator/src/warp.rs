@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use ptx::inst::{Operand, Reg};
+use ptx::inst::{MbarrierOrder, Operand, Reg};
 
 use crate::clock::View;
+use crate::mbarrier::{Mbarrier, Released};
 use crate::program::Program;
 use crate::step::{Seen, ThreadCopy};
 use crate::trap::Fault;
@@ -27,8 +28,8 @@ pub(crate) enum Frame {
 /// Why a warp cannot go on.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocked {
-    /// Until the phases of these parities of these barriers have completed.
-    Mbarrier(Vec<(u32, u32)>),
+    /// Until the phases of these parities of these barriers have completed, for a wait of this order.
+    Mbarrier(Vec<(u32, u32)>, MbarrierOrder),
     /// Until a named barrier is in another generation than this.
     Named { id: usize, generation: u64 },
     /// Until the cluster barrier is in another generation than this.
@@ -304,6 +305,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) fence: Option<(ptx::Scope, View)>,
     /// Releases that its relaxed reads have seen, by address, until a fence acquires them.
     pub(crate) seen: Vec<(u64, Vec<Seen>)>,
+    /// What its relaxed waits for mbarriers have seen, until a fence acquires it.
+    pub(crate) relaxed_waits: Vec<(ptx::Scope, Released)>,
     /// Tensor stores whose sources have been waited for, and whose results have not.
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
@@ -339,6 +342,7 @@ impl<'p> Warp<'p> {
             view: View::default(),
             fence: None,
             seen: Vec::new(),
+            relaxed_waits: Vec::new(),
             unsettled: Vec::new(),
             look: None,
             reduces: None,
@@ -350,6 +354,11 @@ impl<'p> Warp<'p> {
     /// The lane's index in the CTA.
     pub(crate) fn thread(&self, lane: usize) -> u16 {
         self.index.wrapping_mul(32).wrapping_add(lane as u32) as u16
+    }
+
+    /// Its wait for an mbarrier has succeeded.
+    pub(crate) fn acquire(&mut self, barrier: &Mbarrier, order: MbarrierOrder) {
+        self.relaxed_waits.extend(barrier.acquire(&mut self.view, order));
     }
 
     /// Whether the active lanes' wait for all but the newest `pending` groups covers a store.

@@ -406,6 +406,9 @@ impl Machine<'_> {
                 }
             }
         }
+        for (by_scope, released) in core::mem::take(&mut self.warps[warp].relaxed_waits) {
+            released.acquire(&mut self.warps[warp].view, by_scope.min(scope));
+        }
         let flags = self.flags.clone();
         self.warps[warp].view.join(&flags);
         let view = self.publish(warp);

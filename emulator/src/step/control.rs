@@ -4,8 +4,8 @@ use ptx::Special;
 use ptx::inst::{Operand, Reg};
 
 use super::Flow;
-use crate::clock::Clock;
-use crate::machine::Machine;
+use crate::clock::View;
+use crate::machine::{Cta, Machine};
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Frame, Warp};
@@ -173,13 +173,18 @@ impl Machine<'_> {
         if last {
             self.ctas[cta].exited = true;
             self.counts.ctas += 1;
-            let mut known = Clock::default();
+            let mut all = View::default();
             for warp in self.warps.iter().filter(|warp| warp.cta == cta) {
-                known.join(&warp.view.known);
+                all.follow(&warp.view);
             }
-            let unordered =
-                self.ctas[cta].touched.iter().find(|(warp, (count, _))| known.local(**warp) < *count);
-            if let Some((&warp, &(_, pc))) = unordered {
+            let after = |index: usize, count: u32| all.executed(index) >= count;
+            let Cta { touched, arrivals, .. } = &self.ctas[cta];
+            let touched = touched.iter().find(|&(&warp, &(count, _))| !after(warp, count));
+            let arrived = arrivals.iter().find(|&(&(warp, _), arrived)| {
+                !after(warp, arrived.count) && !after(arrived.phase.0, arrived.phase.1)
+            });
+            let touched = touched.map(|(&warp, &(_, pc))| (warp, pc));
+            if let Some((warp, pc)) = touched.or(arrived.map(|(&(warp, _), arrived)| (warp, arrived.pc))) {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
             }

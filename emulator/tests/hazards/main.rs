@@ -15,6 +15,7 @@ mod lanes;
 mod legal;
 mod locks;
 mod matrix;
+mod mbarriers;
 mod memory;
 mod named;
 mod pipeline;
@@ -234,6 +235,7 @@ fn cases() -> Vec<Case> {
         tensor_maps::cases(),
         im2col::cases(),
         bulk::cases(),
+        mbarriers::cases(),
     ]
     .into_iter()
     .flatten()

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use emulator::{Failure, Fault, Options, Schedule};
 
-use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, memory, tensor_maps};
+use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, mbarriers, memory, tensor_maps};
 use crate::{
     cluster, copies, flags, grid, lanes, legal, locks, matrix, named, pipeline, proxies, staging, weak,
 };
@@ -216,6 +216,7 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("Multiplies and matrices", matrix::cases()),
         ("Copies of threads", copies::cases()),
         ("Bulk copies and asynchronous stores", bulk::cases()),
+        ("Orders and scopes of mbarriers", mbarriers::cases()),
         ("im2col", im2col::cases()),
         ("Barriers, clusters, registers, ends", barriers::cases()),
         ("Shared memory", named::cases()),
