@@ -5,6 +5,7 @@
 mod asynchronous;
 mod barriers;
 mod bulk;
+mod collectives;
 mod global;
 mod im2col;
 mod mbarriers;
@@ -207,6 +208,7 @@ fn cases() -> Vec<Case> {
         im2col::cases(),
         bulk::cases(),
         mbarriers::cases(),
+        collectives::cases(),
     ]
     .into_iter()
     .flatten()
@@ -286,5 +288,23 @@ fn a_seed_repeats_the_same_failure() {
         let options = Options { schedule: Schedule::Random, seed, ..Options::default() };
         let text = || launch(case, true, &options).unwrap_err().to_string();
         assert_eq!(text(), text());
+    }
+}
+
+#[test]
+fn who_takes_lane_0_for_the_elected_one_is_found() {
+    for case in collectives::elected() {
+        let run = |broken, (schedule, seed)| {
+            launch(&case, broken, &Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() })
+        };
+        let mut found = 0;
+        for schedule in Schedule::sweep(50) {
+            if let Err(failure) = run(false, schedule) {
+                panic!("{}: the twin traps under {schedule:?}: {failure}", case.why);
+            }
+            let failure = run(true, schedule);
+            found += usize::from(matches!(failure, Err(Failure::Trap(trap)) if (case.found)(&trap.fault)));
+        }
+        assert!(found > 40, "{}: {found} of 54 schedules find it", case.why);
     }
 }
