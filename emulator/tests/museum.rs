@@ -55,23 +55,28 @@ fn expected(name: &str, fault: &Fault) -> bool {
 
 #[test]
 fn each_race_is_found_and_its_twin_passes() {
-    let mut page = INTRODUCTION.to_owned();
+    let (mut page, mut wrong) = (INTRODUCTION.to_owned(), String::new());
     for one in EXHIBITS {
-        let twin = one.sweep(true, RANDOM).unwrap();
-        if let Some((schedule, failure)) = twin.first {
-            panic!("{}: the twin traps under {schedule:?}: {failure}", one.name);
+        if let Some((schedule, failure)) = one.sweep(true, RANDOM).unwrap().first {
+            writeln!(wrong, "{}: the twin traps under {schedule:?}: {failure}", one.name).unwrap();
         }
         let bug = one.sweep(false, RANDOM).unwrap();
-        assert_eq!(bug.found == 0, MISSED.contains(&one.name), "{}: {} of {}", one.name, bug.found, bug.runs);
+        if (bug.found == 0) != MISSED.contains(&one.name) {
+            writeln!(wrong, "{}: {} of {} schedules find it", one.name, bug.found, bug.runs).unwrap();
+        }
         write!(page, "\n## {}\n\nShipped: {}.\n\n", one.name, one.shipped.join(", ")).unwrap();
         writeln!(page, "**Bug.** {}\n\n**Twin.** {}\n", one.bug, one.mended).unwrap();
-        let Some((schedule, Failure::Trap(trap))) = bug.first else { continue };
-        assert!(expected(one.name, &trap.fault), "{}: another fault under {schedule:?}: {trap}", one.name);
-        let text = trap.fault.to_string();
-        let words = text.lines().next().unwrap_or_default();
-        writeln!(page, "**Found** by {} of {} schedules:\n\n> {words}\n", bug.found, bug.runs).unwrap();
+        if let Some((schedule, Failure::Trap(trap))) = bug.first {
+            if !expected(one.name, &trap.fault) {
+                writeln!(wrong, "{}: another fault under {schedule:?}: {trap}", one.name).unwrap();
+            }
+            let text = trap.fault.to_string();
+            let words = text.lines().next().unwrap_or_default();
+            writeln!(page, "**Found** by {} of {} schedules:\n\n> {words}\n", bug.found, bug.runs).unwrap();
+        }
         writeln!(page, "**Why a GPU hides it.** {}", one.hidden).unwrap();
     }
+    assert!(wrong.is_empty(), "\n{wrong}");
     if std::env::var_os(WRITE).is_some() {
         std::fs::write(PAGE, &page).unwrap();
     }

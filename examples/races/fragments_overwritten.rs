@@ -24,9 +24,10 @@ fn arguments(memory: &mut Memory) -> Vec<Argument> {
     vec![memory.upload(&[0x3F; 2 * 16 * 128]).into()]
 }
 
-/// The descriptor of a K-major operand without a swizzle: 8 rows of 16 bytes a core matrix, 128 bytes apart.
+/// The descriptor of a K-major operand of 8 rows without a swizzle: two core matrices of 8 rows of 16 bytes, 128 bytes
+/// apart.
 fn descriptor<'f>(at: Value<'f, u32>) -> Value<'f, u64> {
-    ((at & 0x3_FFFF) >> 4).cast::<u64>() | (64 << 16 | 8 << 32)
+    ((at & 0x3_FFFF) >> 4).cast::<u64>() | (8 << 16 | 8 << 32)
 }
 
 fn program(f: &Builder, mended: bool) {

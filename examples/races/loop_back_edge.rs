@@ -25,7 +25,8 @@ fn arguments(_: &mut Memory) -> Vec<Argument> {
     Vec::new()
 }
 
-/// The descriptor of a K-major operand without a swizzle: 8 rows of 16 bytes a core matrix, 128 bytes apart.
+/// The descriptor of a K-major operand without a swizzle: core matrices of 8 rows of 16 bytes, 128 bytes apart along M
+/// and 1024 along K.
 fn descriptor<'f>(at: Value<'f, u32>) -> Value<'f, u64> {
     ((at & 0x3_FFFF) >> 4).cast::<u64>() | (64 << 16 | 8 << 32)
 }

@@ -26,7 +26,7 @@ fn arguments(memory: &mut Memory) -> Vec<Argument> {
 }
 
 fn program(f: &Builder, mended: bool) {
-    let tiles = [f.tensor_map("first tile"), f.tensor_map("second tile")];
+    let tiles = [f.tensor_map("first"), f.tensor_map("second")];
     let (staging, thread) = (f.shared_base(), f.special(Special::ThreadX));
 
     for map in tiles {

@@ -6,6 +6,7 @@ mod asynchronous;
 mod barriers;
 mod bulk;
 mod cluster;
+mod collectives;
 mod copies;
 mod flags;
 mod global;
@@ -236,6 +237,7 @@ fn cases() -> Vec<Case> {
         im2col::cases(),
         bulk::cases(),
         mbarriers::cases(),
+        collectives::cases(),
     ]
     .into_iter()
     .flatten()
@@ -315,5 +317,27 @@ fn a_seed_repeats_the_same_failure() {
         let options = Options { schedule: Schedule::Random, seed, ..Options::default() };
         let text = || launch(case, true, &options).unwrap_err().to_string();
         assert_eq!(text(), text());
+    }
+}
+
+#[test]
+fn who_takes_lane_0_for_the_elected_one_is_found() {
+    for case in collectives::elected() {
+        let run = |broken, (schedule, seed)| {
+            launch(
+                &case,
+                broken,
+                &Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() },
+            )
+        };
+        let mut found = 0;
+        for schedule in Schedule::sweep(50) {
+            if let Err(failure) = run(false, schedule) {
+                panic!("{}: the twin traps under {schedule:?}: {failure}", case.why);
+            }
+            let failure = run(true, schedule);
+            found += usize::from(matches!(failure, Err(Failure::Trap(trap)) if (case.found)(&trap.fault)));
+        }
+        assert!(found > 40, "{}: {found} of 54 schedules find it", case.why);
     }
 }

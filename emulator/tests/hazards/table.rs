@@ -219,6 +219,7 @@ fn groups() -> Vec<(&'static str, Vec<Case>)> {
         ("Orders and scopes of mbarriers", mbarriers::cases()),
         ("im2col", im2col::cases()),
         ("Barriers, clusters, registers, ends", barriers::cases()),
+        ("Collectives", collectives::cases()),
         ("Shared memory", named::cases()),
         ("Clusters", cluster::cases()),
         ("Global memory between CTAs", global::cases()),
