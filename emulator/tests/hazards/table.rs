@@ -10,7 +10,8 @@ use emulator::{Failure, Fault, Options, Schedule};
 
 use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, mbarriers, memory, tensor_maps};
 use crate::{
-    cluster, copies, flags, grid, lanes, legal, locks, matrix, named, pipeline, proxies, staging, weak,
+    cluster, collectives, copies, flags, grid, lanes, legal, locks, matrix, named, pipeline, proxies,
+    staging, weak,
 };
 
 /// Random schedules, besides those that repeat themselves.
@@ -165,10 +166,14 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
         "MbarrierState" | "MbarrierMissed" => "mbarrier.test_wait",
         "RegisterInFlight" => "wgmma.wait_group",
         "MissingWgmmaFence" => "wgmma.fence",
-        "WarpgroupDisagrees" | "NoWarpgroup" | "Descriptor" | "SparseMetadata" => "wgmma.mma_async",
+        "WarpgroupDisagrees" | "WarpgroupIncomplete" | "NoWarpgroup" | "Descriptor" | "SparseMetadata" => {
+            "wgmma.mma_async"
+        }
         "Divergence" => ".aligned",
         "Members" | "ShuffleSource" => "vote.sync, shfl.sync: membermask",
-        "NotUniform" | "BarrierId" | "BarrierThreads" | "BarrierTwice" => "bar.sync, bar.arrive",
+        "NotUniform" | "BarrierId" | "BarrierThreads" | "BarrierTwice" | "BarrierIncomplete" => {
+            "bar.sync, bar.arrive"
+        }
         "ClusterBarrier" => "barrier.cluster",
         "CopySize" => "cp.async",
         "BulkSize" => "cp.async.bulk",

@@ -21,7 +21,7 @@ pub(super) fn widths(plan: &Plan) -> u32 {
 }
 
 /// Rows of the groups for a kernel that narrows tiles: tiles of each width, the last of which is cut off or, in an odd
-/// purpose, whole; there, a group has two tiles. One group has no rows.
+/// purpose, whole; there, a group has two tiles. One group has no rows, and the last one a narrowest tile's.
 pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     let step = plan.mainloop.step;
     let rows = |width: u32| width * step - if purpose.odd { 0 } else { 5 };
@@ -38,6 +38,10 @@ pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     // More groups than a warp has lanes, so that several warps write the table of all: most without rows.
     if purpose.odd && purpose.size == Size::Small {
         groups.splice(4..4, [0; 32]);
+    }
+    // The last group ends where the first stage of its narrowest tile does.
+    if !matches!(purpose.size, Size::Divided { .. }) {
+        groups.push(step);
     }
     groups
 }
