@@ -105,7 +105,9 @@ mod step;
 mod tensor_map;
 mod trace;
 mod trap;
+mod views;
 mod warp;
+mod word;
 
 pub use error::{EmulatorError, Failure};
 pub use launch::Report;

@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ptx::inst::{Inst, Ordered, Scope};
 
-use crate::clock::{Team, View};
+use crate::clock::Team;
 use crate::launch::Launch;
 use crate::memory::Memory;
 use crate::program::{Action, Program};
+use crate::race::SharedRaces;
 use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Shared, reported};
@@ -19,7 +20,8 @@ use crate::step::Flow;
 use crate::step::{Arrival, ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
 use crate::trace::Tracer;
 use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
-use crate::warp::{Blocked, Warp};
+use crate::warp::{ALL, Blocked, Warp};
+use crate::word::Word;
 
 /// Instructions of a warp's turn under the schedules that go round.
 const TURN: u32 = 4096;
@@ -43,8 +45,11 @@ pub(crate) struct Cta {
     pub(crate) shared: Shared,
     pub(crate) named: [NamedBarrier; 16],
     pub(crate) warpgroups: Vec<Warpgroup>,
-    /// The last access of each warp of other CTAs: in which of its steps, by which operation.
-    pub(crate) touched: BTreeMap<usize, (u32, usize)>,
+    /// Accesses of threads to its shared memory, and the words that they access in one step.
+    pub(crate) races: SharedRaces,
+    pub(crate) words: BTreeMap<u32, Word>,
+    /// The last access of other CTAs' threads, by warp and lanes: in which of the warp's steps, by which operation.
+    pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
     /// Registers that `setmaxnreg` can hand out.
     pub(crate) free_registers: u32,
     pub(crate) exited: bool,
@@ -74,8 +79,6 @@ pub(crate) struct Machine<'p> {
     pub(crate) cluster: ClusterBarrier,
     /// Which warps of the grid these are.
     pub(crate) team: Team,
-    /// What has been released through words of shared memory.
-    pub(crate) flags: View,
     /// Looks in a row at words that others change, and have not changed.
     pub(crate) fruitless: u32,
     pub(crate) standing: Standing,
@@ -174,6 +177,8 @@ impl<'p> Machine<'p> {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
             shared: Shared::new(function.shared_bytes, function.threads).counted(all + rank, cx * cy * cz),
+            races: SharedRaces::default(),
+            words: BTreeMap::new(),
             touched: BTreeMap::new(),
             named: Default::default(),
             warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
@@ -181,11 +186,12 @@ impl<'p> Machine<'p> {
             exited: false,
         };
         let ctas: Vec<Cta> = (0..cx * cy * cz).map(cta).collect();
-        let warp = |cta: usize| (0..warps_per_cta).map(move |index| Warp::new(program, cta, index, held));
-        let mut warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
-        for (index, warp) in warps.iter_mut().enumerate() {
-            warp.view.known.raise(index, 1);
-        }
+        let per_cta = warps_per_cta as usize;
+        let warp = |cta: usize| {
+            (0..warps_per_cta)
+                .map(move |index| Warp::new(program, (cta, index), cta * per_cta + index as usize, held))
+        };
+        let warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
         let team = Team { first: (cluster as u32).wrapping_mul(all), warps: all, per_cta: warps_per_cta };
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
@@ -198,7 +204,6 @@ impl<'p> Machine<'p> {
             warps,
             cluster: ClusterBarrier::default(),
             team,
-            flags: View::default(),
             fruitless: 0,
             standing: Standing::default(),
             idle: 0,
@@ -232,6 +237,11 @@ impl<'p> Machine<'p> {
         if let Some(recorder) = self.options.trace {
             self.observe_end(recorder);
         }
+    }
+
+    /// A number that the seed decides.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random.next()
     }
 
     /// Something has happened that is no waiting.
@@ -444,17 +454,17 @@ impl<'p> Machine<'p> {
         match &mut warp.blocked {
             None => true,
             Some(Blocked::Mbarrier(waiting)) => {
-                let view = &mut warp.view;
+                let (views, active) = (&mut warp.views, warp.registers.active);
                 let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &view.known) {
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &views.anybody()) {
                         *missed = Some(fault);
                         return false;
                     }
                     let passed = barrier.passed(*parity);
                     if passed {
-                        view.join(&barrier.released);
+                        views.learn(active, &barrier.released);
                     }
                     !passed
                 });
@@ -464,7 +474,7 @@ impl<'p> Machine<'p> {
                 let barrier = &cta.named[*id];
                 let passed = barrier.generation != *generation;
                 if passed {
-                    warp.view.join(&barrier.released);
+                    warp.views.learn(ALL, &barrier.released);
                     let result = barrier.results.get(generation).copied().unwrap_or_default();
                     if let Some((op, dst)) = warp.reduces.take() {
                         warp.missed = warp.write_reduced(op, dst, result).err();
@@ -475,7 +485,7 @@ impl<'p> Machine<'p> {
             Some(Blocked::Cluster { generation }) => {
                 let passed = self.cluster.generation != *generation;
                 if passed {
-                    warp.view.join(&self.cluster.released);
+                    warp.views.learn(ALL, &self.cluster.released);
                 }
                 passed
             }
@@ -508,7 +518,7 @@ impl<'p> Machine<'p> {
     }
 
     /// The place of an operation of any warp of the grid.
-    pub(crate) fn place_of(&self, warp: u32, pc: u32) -> Place {
+    pub(crate) fn place_of(&self, warp: u32, lane: Option<u32>, pc: u32) -> Place {
         let function = &self.program.function;
         let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
         let rank = index / self.team.per_cta.max(1);
@@ -520,7 +530,7 @@ impl<'p> Machine<'p> {
             cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
             rank,
             warp: index % self.team.per_cta.max(1),
-            lane: None,
+            lane,
             scopes: self.program.scope_path(operation),
         }
     }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use ptx::inst::{Operand, Reg};
 
-use crate::clock::View;
 use crate::program::Program;
-use crate::step::{Seen, ThreadCopy};
+use crate::step::ThreadCopy;
 use crate::trap::Fault;
+use crate::views::Views;
 
 /// Every lane.
 pub(crate) const ALL: u32 = u32::MAX;
@@ -298,12 +298,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) held: u32,
     /// The cluster barrier's generation in which the warp arrived and has not waited.
     pub(crate) cluster_arrival: Option<u64>,
-    /// What it knows to have happened.
-    pub(crate) view: View,
-    /// What its last memory fence published, and in which scope.
-    pub(crate) fence: Option<(ptx::Scope, View)>,
-    /// Releases that its relaxed reads have seen, by address, until a fence acquires them.
-    pub(crate) seen: Vec<(u64, Vec<Seen>)>,
+    /// What its lanes know to have happened.
+    pub(crate) views: Views,
     /// Tensor stores whose sources have been waited for, and whose results have not.
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
@@ -317,7 +313,7 @@ pub(crate) struct Warp<'p> {
 }
 
 impl<'p> Warp<'p> {
-    pub(crate) fn new(program: &'p Program, cta: usize, index: u32, held: u32) -> Self {
+    pub(crate) fn new(program: &'p Program, (cta, index): (usize, u32), place: usize, held: u32) -> Self {
         Self {
             cta,
             index,
@@ -336,9 +332,7 @@ impl<'p> Warp<'p> {
             copy_groups: [0; 32],
             held,
             cluster_arrival: None,
-            view: View::default(),
-            fence: None,
-            seen: Vec::new(),
+            views: Views::new(place),
             unsettled: Vec::new(),
             look: None,
             reduces: None,

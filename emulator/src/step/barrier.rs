@@ -10,7 +10,7 @@ use crate::clock::View;
 use crate::machine::Machine;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, lanes};
+use crate::warp::{ALL, Blocked, Lanes, lanes};
 
 /// Rounds of a named barrier whose results are kept for warps that have not gone on.
 const RESULTS: usize = 64;
@@ -109,7 +109,7 @@ impl Machine<'_> {
         if barrier.arrived >= barrier.threads {
             let released = core::mem::take(&mut barrier.gathered);
             if wait {
-                warp.view.join(&released);
+                warp.views.learn(ALL, &released);
             }
             let mut results = core::mem::take(&mut barrier.results);
             results.insert(generation, (barrier.trues, barrier.arrived));
@@ -147,7 +147,7 @@ impl Machine<'_> {
         if generation == self.cluster.generation {
             Ok(Flow::Block(Blocked::Cluster { generation }))
         } else {
-            warp.view.join(&self.cluster.released);
+            warp.views.learn(ALL, &self.cluster.released);
             Ok(Flow::Next)
         }
     }
@@ -206,6 +206,7 @@ impl Machine<'_> {
         space: Space,
         count: Operand,
     ) -> Result<Flow, Stop> {
+        let step = self.warps[index].views.count;
         let view = self.publish(index);
         let warp = &mut self.warps[index];
         let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
@@ -224,7 +225,7 @@ impl Machine<'_> {
                     shared.phase_completed(offset);
                 }
                 if cta != own {
-                    self.ctas[cta].touched.insert(index, (view.known.local(index), pc));
+                    self.ctas[cta].touched.insert((index, 1 << lane), (step, pc));
                 }
                 Ok(())
             };
@@ -274,14 +275,14 @@ impl Machine<'_> {
         let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
         let cta = &mut self.ctas[warp.cta];
         let mut passed = 0;
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.view.known);
+            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views.anybody());
             in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parities[lane]) {
-                warp.view.join(&barrier.released);
-                passed |= 1 << lane;
+                warp.views.learn(mask, &barrier.released);
+                passed |= mask;
             } else {
                 warp.polled = Some((offset, parities[lane] & 1));
             }
@@ -300,17 +301,17 @@ impl Machine<'_> {
         let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
         let cta = &mut self.ctas[warp.cta];
         let mut waiting: Vec<(u32, u32)> = Vec::new();
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let parity = parities[lane] & 1;
             if waiting.contains(&(offset, parity)) {
                 continue;
             }
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parity, &warp.view.known);
+            let in_time = barrier.in_time(reported(offset), parity, &warp.views.anybody());
             in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parity) {
-                warp.view.join(&barrier.released);
+                warp.views.learn(mask, &barrier.released);
             } else {
                 waiting.push((offset, parity));
             }
@@ -339,9 +340,8 @@ impl Machine<'_> {
             ProxySpace::Global => {}
         }
         if matches!(space, ProxySpace::Global | ProxySpace::All) {
-            // What the warp does from now on is not fenced.
-            let _before = self.publish(index);
-            self.warps[index].view.fence_proxy();
+            let active = self.warps[index].registers.active;
+            self.warps[index].views.fence_proxy(active);
         }
         Ok(Flow::Next)
     }
@@ -362,6 +362,22 @@ impl crate::warp::Warp<'_> {
             BarrierOp::Or => self.registers.write_predicate(dst, whole(trues > 0)),
         }
     }
+}
+
+/// Lanes that name the same barrier and the same parity, each group with its first lane.
+pub(super) fn alike<T: PartialEq, U: PartialEq>(
+    a: &Lanes<T>,
+    b: &Lanes<U>,
+    active: u32,
+) -> Vec<(u32, usize)> {
+    let mut groups: Vec<(u32, usize)> = Vec::new();
+    for lane in lanes(active) {
+        match groups.iter_mut().find(|(_, first)| a[*first] == a[lane] && b[*first] == b[lane]) {
+            Some((mask, _)) => *mask |= 1 << lane,
+            None => groups.push((1 << lane, lane)),
+        }
+    }
+    groups
 }
 
 /// Whether a warp has arrived in this generation, its wait begun or not.

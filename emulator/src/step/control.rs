@@ -175,11 +175,13 @@ impl Machine<'_> {
             self.counts.ctas += 1;
             let mut known = Clock::default();
             for warp in self.warps.iter().filter(|warp| warp.cta == cta) {
-                known.join(&warp.view.known);
+                known.join(&warp.views.anybody());
             }
-            let unordered =
-                self.ctas[cta].touched.iter().find(|(warp, (count, _))| known.local(**warp) < *count);
-            if let Some((&warp, &(_, pc))) = unordered {
+            let (first, team) = (self.team.first, self.team);
+            let unordered = self.ctas[cta].touched.iter().find(|((warp, mask), (count, _))| {
+                !known.covers(first.wrapping_add(*warp as u32), *mask, *count, team)
+            });
+            if let Some((&(warp, _), &(_, pc))) = unordered {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
             }

@@ -7,7 +7,7 @@ use ptx::inst::{Address, CopyAsync, Operand};
 
 use super::Flow;
 use crate::machine::Machine;
-use crate::race::Kind;
+use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
@@ -75,11 +75,12 @@ impl Machine<'_> {
                 }
                 let mut buffer = [0u8; 16];
                 if read > 0 {
-                    self.note(warp, addresses[lane], read.into(), Kind::READ)?;
+                    self.note(warp, lane, addresses[lane], read.into(), Kind::READ)?;
                     self.memory.load(addresses[lane], &mut buffer[..read as usize])?;
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
+                self.note_shared((warp, By::lane(lane)), (cta, offset, bytes), Kind::WRITE)?;
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
                 Ok(ThreadCopy { lane, pc, group, offset, bytes })
             };
@@ -133,7 +134,7 @@ impl Machine<'_> {
     /// A thread's copies are done: its arrival counts.
     pub(crate) fn copies_done(&mut self, arrival: Arrival) -> Result<(), Fault> {
         let Arrival { by: (warp, _, lane), cta, barrier: offset, copies } = arrival;
-        let view = self.publish(warp);
+        let view = self.warps[warp].views.publish(1 << lane);
         let thread = self.warps[warp].thread(lane);
         let shared = &mut self.ctas[cta].shared;
         let barrier = shared.barrier(offset)?;

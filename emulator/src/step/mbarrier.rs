@@ -4,6 +4,7 @@ use ptx::Space;
 use ptx::inst::{MbarrierInst, Operand, Reg};
 
 use super::Flow;
+use super::barrier::alike;
 use crate::machine::Machine;
 use crate::mbarrier::{Mbarrier, pending};
 use crate::shared::reported;
@@ -93,6 +94,7 @@ impl Machine<'_> {
         arrives: bool,
         act: Act<'_>,
     ) -> Result<(), Stop> {
+        let step = self.warps[index].views.count;
         let view = self.publish(index);
         let warp = &mut self.warps[index];
         let (barriers, numbers) = (warp.registers.read(barrier)?, warp.registers.read(number)?);
@@ -117,7 +119,7 @@ impl Machine<'_> {
                 shared.phase_completed(offset);
             }
             if cta != own {
-                self.ctas[cta].touched.insert(index, (view.known.local(index), pc));
+                self.ctas[cta].touched.insert((index, 1 << lane), (step, pc));
             }
         }
         Ok(())
@@ -156,13 +158,13 @@ impl Machine<'_> {
         let (barriers, states) = (warp.registers.read(barrier)?, warp.registers.read_wide(state)?);
         let cta = &mut self.ctas[warp.cta];
         let mut passed = 0;
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &states, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
             let done = barrier.state_passed(reported(offset), states[lane]);
             if done.map_err(|fault| fault.lane(lane))? {
-                warp.view.join(&barrier.released);
-                passed |= 1 << lane;
+                warp.views.learn(mask, &barrier.released);
+                passed |= mask;
             } else {
                 warp.polled = Some((offset, (barrier.phase & 1) as u32));
             }
