@@ -247,6 +247,9 @@ impl Team {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) known: Clock,
+    /// What has been executed besides, though what it wrote need not be visible: an arrival of `.cta` scope at another
+    /// CTA's mbarrier says no more. Reads are over then, and memory may be reused.
+    pub(crate) done: Clock,
     pub(crate) fenced: Clock,
     pub(crate) maps: Maps,
 }
@@ -276,6 +279,7 @@ impl Maps {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Letter {
     known: Counts,
+    done: Counts,
     fenced: Counts,
     /// Counts of mbarriers, by their cluster's first warp and their place: only that cluster reads them.
     barriers: BTreeMap<(u32, usize), u32>,
@@ -284,8 +288,29 @@ pub(crate) struct Letter {
 }
 
 impl View {
+    /// Learns that another has executed what it knows, and does not see what was written.
+    pub(crate) fn follow(&mut self, other: &Self) {
+        self.done.join(&other.known);
+        self.done.join(&other.done);
+    }
+
+    /// How far a place of the clocks has come, its writes visible or not.
+    pub(crate) fn executed(&self, index: usize) -> u32 {
+        self.known.local(index).max(self.done.local(index))
+    }
+
+    /// Whether some lanes of a warp of the grid have all come to a count, their writes visible or not.
+    pub(crate) fn executed_by(&self, warp: u32, mask: u32, count: u32, team: Team) -> bool {
+        let one = |lane: usize| {
+            let mask = 1u32 << lane;
+            self.known.covers(warp, mask, count, team) || self.done.covers(warp, mask, count, team)
+        };
+        self.known.of(warp, team) >= count || lanes(mask).all(one)
+    }
+
     pub(crate) fn join(&mut self, other: &Self) {
         self.known.join(&other.known);
+        self.done.join(&other.done);
         if other.fenced != Clock::default() {
             self.fenced.join(&other.fenced);
         }
@@ -303,11 +328,18 @@ impl View {
             places.filter(|(_, count)| *count > 0).map(|(place, count)| ((team.first, place), count));
         let barriers = barriers.collect();
         let maps = self.maps.released.iter().map(|(&scope, clock)| (scope, clock.export(team))).collect();
-        Letter { known: self.known.export(team), fenced: self.fenced.export(team), barriers, maps }
+        Letter {
+            known: self.known.export(team),
+            done: self.done.export(team),
+            fenced: self.fenced.export(team),
+            barriers,
+            maps,
+        }
     }
 
     pub(crate) fn read(&mut self, letter: &Letter, team: Team) {
         self.known.import(&letter.known, team);
+        self.done.import(&letter.done, team);
         self.fenced.import(&letter.fenced, team);
         for (scope, counts) in &letter.maps {
             self.maps.released.entry(*scope).or_default().import(counts, team);
@@ -324,6 +356,7 @@ impl Letter {
     /// Adds what another letter says.
     pub(crate) fn append(&mut self, other: &Self) {
         self.known.merge(&other.known);
+        self.done.merge(&other.done);
         self.fenced.merge(&other.fenced);
         for (scope, theirs) in &other.maps {
             match self.maps.iter_mut().find(|(mine, _)| mine == scope) {

@@ -102,6 +102,7 @@ mod residents;
 mod schedule;
 mod shared;
 mod step;
+mod strand;
 mod tensor_map;
 mod trace;
 mod trap;

@@ -32,6 +32,10 @@ const TURNS_OF_CLUSTER: usize = 64;
 const SIGNALS_OF_CLUSTER: usize = 2;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
+/// Looks in a row of some lanes of a warp that found nothing new, after which others of it have a turn.
+const SPINS: u32 = 16;
+/// Times that a cluster only waits, after which lanes go ahead that wait for others of their warp.
+const STUCK: u32 = 8;
 /// Rounds without progress after which polling warps count as hung.
 const IDLE_ROUNDS: u32 = 1 << 16;
 
@@ -50,9 +54,22 @@ pub(crate) struct Cta {
     pub(crate) words: BTreeMap<u32, Word>,
     /// The last access of other CTAs' threads, by warp and lanes: in which of the warp's steps, by which operation.
     pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
+    /// Their last arrivals at each of its mbarriers.
+    pub(crate) arrivals: BTreeMap<(usize, u32), Arrived>,
     /// Registers that `setmaxnreg` can hand out.
     pub(crate) free_registers: u32,
     pub(crate) exited: bool,
+}
+
+/// An arrival of a warp of another CTA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) lanes: u32,
+    /// In which of the warp's steps, by which operation.
+    pub(crate) count: u32,
+    pub(crate) pc: usize,
+    /// Where clocks count the mbarrier's phases, and the phase: who knows that it has completed knows of the arrival.
+    pub(crate) phase: (usize, u32),
 }
 
 /// What was done.
@@ -84,6 +101,8 @@ pub(crate) struct Machine<'p> {
     pub(crate) standing: Standing,
     /// Rounds in which nothing but polling happened.
     idle: u32,
+    /// Times that all warps only looked or polled, since something else happened.
+    stuck: u32,
     pace: Pace,
     /// Tensor loads in flight, oldest first.
     pub(crate) loads: VecDeque<Load>,
@@ -180,6 +199,7 @@ impl<'p> Machine<'p> {
             races: SharedRaces::default(),
             words: BTreeMap::new(),
             touched: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
             named: Default::default(),
             warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
             free_registers: 0,
@@ -207,6 +227,7 @@ impl<'p> Machine<'p> {
             fruitless: 0,
             standing: Standing::default(),
             idle: 0,
+            stuck: 0,
             pace: Pace::default(),
             loads: VecDeque::new(),
             arrivals: VecDeque::new(),
@@ -248,6 +269,7 @@ impl<'p> Machine<'p> {
     fn goes_on(&mut self) {
         self.fruitless = 0;
         self.idle = 0;
+        self.stuck = 0;
         self.launch.progress.goes_on(&mut self.standing);
     }
 
@@ -276,9 +298,17 @@ impl<'p> Machine<'p> {
                     self.happen(completion)?;
                     self.goes_on();
                 }
-                None if self.fruitless >= LOOKS => return Ok(Outcome::Waits),
+                None if self.fruitless >= LOOKS => {
+                    if !self.is_stuck() {
+                        return Ok(Outcome::Waits);
+                    }
+                }
                 None if long => self.idle = 0,
-                None if polled && self.idle < IDLE_ROUNDS => self.idle += 1,
+                None if polled && self.idle < IDLE_ROUNDS => {
+                    self.idle += 1;
+                    let _some = self.idle.is_multiple_of(LOOKS) && self.is_stuck();
+                }
+                None if self.go_ahead() => {}
                 None => return Err(self.hang()),
             }
         }
@@ -324,10 +354,13 @@ impl<'p> Machine<'p> {
             if turn == Turn::Progress || happened {
                 self.goes_on();
             }
-            if (ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS {
+            if self.idle > 0 && self.idle.is_multiple_of(LOOKS) {
+                let _some = self.is_stuck();
+            }
+            if ((ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS) && !self.go_ahead() {
                 return Err(self.hang());
             }
-            if self.fruitless >= LOOKS {
+            if self.fruitless >= LOOKS && !self.is_stuck() {
                 return Ok(Outcome::Waits);
             }
             let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };
@@ -408,15 +441,34 @@ impl<'p> Machine<'p> {
             if traced {
                 self.observe(warp);
             }
-            let flow = self.step(warp).map_err(|stop| self.trap(warp, stop))?;
+            let flow = match self.step(warp) {
+                Err(stop) if self.warps[warp].may_converge(&stop) => {
+                    let state = &mut self.warps[warp];
+                    state.converge();
+                    let whole = state.registers.active == ALL;
+                    state.ahead &= !(whole && state.strands.is_empty());
+                    if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) }
+                }
+                flow => flow.map_err(|stop| self.trap(warp, stop))?,
+            };
+            let random = match self.options.schedule {
+                Schedule::Random if self.warps[warp].registers.active != ALL => Some(self.random.next()),
+                _ => None,
+            };
             let state = &mut self.warps[warp];
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
+            if random.is_some_and(|number| number % 8 == 0) {
+                // Branches of a warp may run in any order.
+                let _some = state.fork();
+            }
             match flow {
                 Flow::Next => state.pc += 1,
                 Flow::Jump(target) => state.pc = target,
                 Flow::Yield => {
                     state.pc += 1;
                     self.observe_wait(warp, pc);
+                    let _some = self.warps[warp].fork();
+                    self.rotate(warp);
                     return Ok(Turn::Idle);
                 }
                 Flow::Block(blocked) => {
@@ -430,6 +482,10 @@ impl<'p> Machine<'p> {
                     self.observe_wait(warp, pc);
                     return Ok(end);
                 }
+                Flow::Join => {
+                    self.rotate(warp);
+                    return Ok(Turn::Progress);
+                }
                 Flow::Exit => return Ok(Turn::Progress),
             }
             if traced {
@@ -440,11 +496,75 @@ impl<'p> Machine<'p> {
                 break;
             }
         }
+        if self.warps[warp].fruitless >= SPINS {
+            let _some = self.warps[warp].fork();
+        }
+        self.rotate(warp);
         Ok(Turn::Long)
     }
 
-    /// Whether a warp can go on.
+    /// Goes on with other lanes of a warp where some are elsewhere in the program.
+    fn rotate(&mut self, warp: usize) {
+        let free = self.warps[warp].free_strands();
+        let must = self.warps[warp].joins.is_some();
+        let choice = match self.options.schedule {
+            Schedule::Random => self.random.next() as usize,
+            Schedule::Default | Schedule::Earliest | Schedule::Latest | Schedule::Paced => 0,
+        };
+        if !free.is_empty() && (must || choice % 2 == 0) {
+            let state = &mut self.warps[warp];
+            let index = free[choice / 2 % free.len()];
+            state.swap(index);
+            // Who has been executed comes last.
+            let strand = state.strands.remove(index);
+            state.strands.push(strand);
+        }
+    }
+
+    /// Whether a warp can go on, with whichever of its lanes.
     fn ready(&mut self, index: usize) -> bool {
+        if self.ready_strand(index) {
+            return true;
+        }
+        if self.warps[index].exited {
+            return false;
+        }
+        for other in self.warps[index].free_strands() {
+            self.warps[index].swap(other);
+            if self.ready_strand(index) {
+                return true;
+            }
+            self.warps[index].swap(other);
+        }
+        if self.warps[index].fork() {
+            let newest = self.warps[index].strands.len() - 1;
+            self.warps[index].swap(newest);
+            return true;
+        }
+        false
+    }
+
+    /// Lets lanes go ahead that wait for others of their warp, as nothing else can; says whether there are some.
+    fn go_ahead(&mut self) -> bool {
+        let program = self.program;
+        let mut waiting = self.warps.iter_mut().filter(|warp| !warp.exited);
+        let found = waiting.any(|warp| warp.go_ahead(program));
+        if found {
+            self.stuck = 0;
+            self.idle = 0;
+            self.fruitless = 0;
+        }
+        found
+    }
+
+    /// Counts a round in which nothing but waiting happened; says whether lanes went ahead at last.
+    fn is_stuck(&mut self) -> bool {
+        self.stuck += 1;
+        self.stuck >= STUCK && self.go_ahead()
+    }
+
+    /// Whether the lanes of a warp that are being executed can go on.
+    fn ready_strand(&mut self, index: usize) -> bool {
         let warp = &mut self.warps[index];
         if warp.exited {
             return false;
@@ -453,7 +573,7 @@ impl<'p> Machine<'p> {
         let (group, held) = ((warp.index / 4) as usize, warp.held);
         match &mut warp.blocked {
             None => true,
-            Some(Blocked::Mbarrier(waiting)) => {
+            Some(Blocked::Mbarrier(waiting, order)) => {
                 let (views, active) = (&mut warp.views, warp.registers.active);
                 let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
@@ -464,7 +584,7 @@ impl<'p> Machine<'p> {
                     }
                     let passed = barrier.passed(*parity);
                     if passed {
-                        views.learn(active, &barrier.released);
+                        views.acquire(active, barrier, *order);
                     }
                     !passed
                 });
@@ -497,6 +617,7 @@ impl<'p> Machine<'p> {
                 warp.stores_done(pending)
             }
             Some(Blocked::Registers { asked }) => cta.free_registers + 32 * held >= 32 * *asked,
+            Some(Blocked::Converge) => false,
         }
     }
 
@@ -558,19 +679,37 @@ impl<'p> Machine<'p> {
         let mut all: Vec<Waiting> = Vec::new();
         for index in alive {
             let warp = &self.warps[index];
-            let advanced = match &warp.blocked {
-                Some(Blocked::Mbarrier(_) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
-                Some(Blocked::Warpgroup { .. } | Blocked::Stores { .. } | Blocked::Registers { .. }) => false,
-                None => warp.polled.is_some(),
+            // Lanes that wait for others of their warp are not the reason.
+            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge));
+            let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
+            let (pc, blocked, polled) = match other {
+                Some(strand) => (strand.pc, strand.blocked.as_ref(), strand.polled),
+                None => (warp.pc, warp.blocked.as_ref(), warp.polled),
             };
-            let pc = if advanced { warp.pc.saturating_sub(1) } else { warp.pc };
+            let advanced = match blocked {
+                Some(Blocked::Mbarrier(..) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
+                Some(
+                    Blocked::Warpgroup { .. }
+                    | Blocked::Stores { .. }
+                    | Blocked::Registers { .. }
+                    | Blocked::Converge,
+                ) => false,
+                None => polled.is_some(),
+            };
+            let pc = if advanced { pc.saturating_sub(1) } else { pc };
             let place = self.place(index, pc, None);
-            all.extend(self.reasons(index).into_iter().map(|on| Waiting { place: place.clone(), on }));
+            let reasons = self.reasons_of(index, blocked, polled);
+            all.extend(reasons.into_iter().map(|on| Waiting { place: place.clone(), on }));
         }
         all
     }
 
     pub(crate) fn reasons(&self, index: usize) -> Vec<Wait> {
+        let warp = &self.warps[index];
+        self.reasons_of(index, warp.blocked.as_ref(), warp.polled)
+    }
+
+    fn reasons_of(&self, index: usize, blocked: Option<&Blocked>, polled: Option<(u32, u32)>) -> Vec<Wait> {
         let warp = &self.warps[index];
         let cta = &self.ctas[warp.cta];
         let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {
@@ -584,9 +723,9 @@ impl<'p> Machine<'p> {
             },
             None => Wait::Polling,
         };
-        match &warp.blocked {
-            None => vec![warp.polled.as_ref().map_or(Wait::Polling, mbarrier)],
-            Some(Blocked::Mbarrier(waiting)) => waiting.iter().map(mbarrier).collect(),
+        match blocked {
+            None | Some(Blocked::Converge) => vec![polled.as_ref().map_or(Wait::Polling, mbarrier)],
+            Some(Blocked::Mbarrier(waiting, _)) => waiting.iter().map(mbarrier).collect(),
             Some(Blocked::Named { id, .. }) => {
                 let barrier = &cta.named[*id];
                 let (threads, arrived) = (barrier.threads, barrier.arrived);

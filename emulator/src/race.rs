@@ -319,7 +319,7 @@ impl Chunk {
                 continue;
             }
             let both = record.mask & mask;
-            let unknown = record.unknown(both, who);
+            let unknown = record.unknown(both, kind, who);
             let conflicts = record.kind.write || kind.write;
             let atomic = match (record.kind.atomic, kind.atomic) {
                 (Some(a), Some(b)) => {
@@ -409,13 +409,19 @@ impl Record {
     }
 
     /// Lanes that did this to some bytes, and of which those who access the bytes now do not know it.
-    fn unknown(&self, bytes: u16, who: Who<'_>) -> u32 {
+    fn unknown(&self, bytes: u16, kind: Kind, who: Who<'_>) -> u32 {
         let Who { warp, by, view, team, .. } = who;
         let whole = view.known.of(self.warp, team) >= self.count;
         if whole {
             return 0;
         }
-        let known = |lane: usize| view.known.covers(self.warp, 1 << lane, self.count, team);
+        // Who reuses what others have read need not see what they wrote.
+        let reuses = kind.write && !self.kind.write;
+        let known = |lane: usize| {
+            let (warp, mask, count) = (self.warp, 1u32 << lane, self.count);
+            let executed = reuses && view.executed_by(warp, mask, count, team);
+            executed || view.known.covers(warp, mask, count, team)
+        };
         let unknown =
             |mask: u32| lanes(mask).filter(|&lane| !known(lane)).fold(0, |all, lane| all | 1 << lane);
         if self.warp != warp || self.count == NEVER {

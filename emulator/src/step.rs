@@ -25,6 +25,7 @@ pub(crate) use copy::{Arrival, ThreadCopy};
 pub(crate) use tma::Load;
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
+use ptx::Space;
 use ptx::inst::Inst;
 
 use im2col::Mode;
@@ -48,6 +49,8 @@ pub(crate) enum Flow {
     Block(Blocked),
     /// This operation again, once it is no longer blocked.
     Retry(Blocked),
+    /// This operation again, once other lanes of the warp have come here; they go on.
+    Join,
     /// Nothing more.
     Exit,
 }
@@ -123,19 +126,21 @@ impl Machine<'_> {
             Inst::ClusterWait => return self.cluster_wait(warp),
             Inst::MbarrierInit { barrier, count } => return self.mbarrier_init(warp, *barrier, *count),
             Inst::MbarrierInvalidate { barrier } => return self.mbarrier_invalidate(warp, *barrier),
-            Inst::MbarrierArrive { barrier, space, count } => {
-                return self.mbarrier_arrive(warp, *barrier, *space, *count);
+            Inst::MbarrierArrive { barrier, space, count, order } => {
+                return self.mbarrier_arrive(warp, (*barrier, *space, *count), *order);
             }
-            Inst::MbarrierArriveExpectTx { barrier, bytes } => {
-                return self.mbarrier_expect(warp, *barrier, *bytes, true);
+            Inst::MbarrierArriveExpectTx { barrier, bytes, order } => {
+                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), Some(*order));
             }
-            Inst::MbarrierExpectTx { barrier, bytes } => {
-                return self.mbarrier_expect(warp, *barrier, *bytes, false);
+            Inst::MbarrierExpectTx { barrier, bytes, scope: _ } => {
+                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), None);
             }
-            Inst::MbarrierTryWait { dst, barrier, parity } => {
-                return self.mbarrier_try_wait(warp, *dst, *barrier, *parity);
+            Inst::MbarrierTryWait { dst, barrier, parity, order } => {
+                return self.mbarrier_try_wait(warp, *dst, (*barrier, *parity), *order);
             }
-            Inst::MbarrierWait { barrier, parity } => return self.mbarrier_wait(warp, *barrier, *parity),
+            Inst::MbarrierWait { barrier, parity, order } => {
+                return self.mbarrier_wait(warp, (*barrier, *parity), *order);
+            }
             Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
             Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
             Inst::TensorLoad { map, coords, dst, barrier, multicast, hint: _ } => {

@@ -7,8 +7,10 @@
 use std::borrow::Cow;
 
 use ptx::Scope;
+use ptx::inst::MbarrierOrder;
 
-use crate::clock::{Clock, Team, View};
+use crate::clock::{Team, View};
+use crate::mbarrier::{Mbarrier, Released};
 use crate::warp::{ALL, lanes};
 use crate::word::Seen;
 
@@ -33,12 +35,14 @@ pub(crate) struct Views {
     fences: Vec<Fence>,
     /// Releases that relaxed reads of these lanes have seen, by address, until a fence acquires them.
     seen: Vec<(u32, u64, Vec<Seen>)>,
+    /// What relaxed waits of these lanes for mbarriers have seen, until a fence acquires it.
+    waits: Vec<(u32, Scope, Released)>,
 }
 
 impl Views {
     pub(crate) fn new(index: usize) -> Self {
         let groups = vec![(ALL, View::default())];
-        Self { index, count: 1, groups, fences: Vec::new(), seen: Vec::new() }
+        Self { index, count: 1, groups, fences: Vec::new(), seen: Vec::new(), waits: Vec::new() }
     }
 
     /// What a lane knows of others; of what it did itself it need not know.
@@ -54,22 +58,37 @@ impl Views {
     }
 
     /// What any lane knows of others.
-    pub(crate) fn anybody(&self) -> Cow<'_, Clock> {
+    pub(crate) fn anybody(&self) -> Cow<'_, View> {
         match &self.groups[..] {
-            [(_, only)] => Cow::Borrowed(&only.known),
-            groups => {
-                let mut all = Clock::default();
-                groups.iter().for_each(|(_, view)| all.join(&view.known));
-                Cow::Owned(all)
-            }
+            [(_, only)] => Cow::Borrowed(only),
+            _ => Cow::Owned(self.everybody()),
         }
     }
 
-    /// The same, with all that belongs to it.
+    /// The same.
     pub(crate) fn everybody(&self) -> View {
         let mut all = View::default();
         self.groups.iter().for_each(|(_, view)| all.join(view));
         all
+    }
+
+    /// A wait of the lanes of a mask for an mbarrier has succeeded.
+    pub(crate) fn acquire(&mut self, mask: u32, barrier: &Mbarrier, order: MbarrierOrder) {
+        let mut later = Vec::new();
+        self.change(mask, |lanes, view| {
+            later.extend(barrier.acquire(view, order).map(|(scope, released)| (lanes, scope, released)));
+        });
+        self.waits.extend(later);
+    }
+
+    /// The lanes of a mask acquire what their relaxed waits for mbarriers have seen.
+    pub(crate) fn acquire_waits(&mut self, mask: u32, by: Scope) {
+        for (lanes, scope, released) in core::mem::take(&mut self.waits) {
+            self.change(lanes & mask, |_, view| released.acquire(view, scope.min(by)));
+            if lanes & !mask != 0 {
+                self.waits.push((lanes & !mask, scope, released));
+            }
+        }
     }
 
     /// Changes what the lanes of a mask know.
@@ -163,6 +182,14 @@ impl Views {
         let mut view = fence.view.clone();
         view.known.raise_lanes(self.index, 1 << lane, fence.count);
         Some((fence.scope, view))
+    }
+
+    /// The same of the lanes of a mask together, as far as they have executed one.
+    pub(crate) fn fenced_all(&self, mask: u32) -> Option<(Scope, View)> {
+        lanes(mask).filter_map(|lane| self.fenced(lane)).reduce(|(scope, mut view), (other, more)| {
+            view.join(&more);
+            (scope.min(other), view)
+        })
     }
 
     /// Relaxed reads of a word by the lanes of a mask have seen releases.

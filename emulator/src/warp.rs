@@ -2,10 +2,11 @@
 
 use std::collections::VecDeque;
 
-use ptx::inst::{Operand, Reg};
+use ptx::inst::{MbarrierOrder, Operand, Reg};
 
 use crate::program::Program;
 use crate::step::ThreadCopy;
+use crate::strand::Strand;
 use crate::trap::Fault;
 use crate::views::Views;
 
@@ -18,17 +19,30 @@ pub(crate) type Lanes<T> = [T; 32];
 /// An open block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Frame {
-    /// The lanes that entered, and those that take the second branch.
-    If { entered: u32, other: u32 },
-    /// The lanes that entered.
-    Loop { entered: u32 },
+    /// The lanes that entered, those that take the second branch, and where that begins.
+    If { id: u64, entered: u32, other: u32, otherwise: usize },
+    /// The lanes that entered, and the first operation.
+    Loop { id: u64, entered: u32, start: usize },
+}
+
+impl Frame {
+    /// The number of the block among those that the warp has entered.
+    pub(crate) fn id(&self) -> u64 {
+        let (Self::If { id, .. } | Self::Loop { id, .. }) = self;
+        *id
+    }
+
+    pub(crate) fn entered(&mut self) -> &mut u32 {
+        let (Self::If { entered, .. } | Self::Loop { entered, .. }) = self;
+        entered
+    }
 }
 
 /// Why a warp cannot go on.
 #[derive(Clone, Debug)]
 pub(crate) enum Blocked {
-    /// Until the phases of these parities of these barriers have completed.
-    Mbarrier(Vec<(u32, u32)>),
+    /// Until the phases of these parities of these barriers have completed, for a wait of this order.
+    Mbarrier(Vec<(u32, u32)>, MbarrierOrder),
     /// Until a named barrier is in another generation than this.
     Named { id: usize, generation: u64 },
     /// Until the cluster barrier is in another generation than this.
@@ -39,6 +53,8 @@ pub(crate) enum Blocked {
     Stores { pending: u32 },
     /// Until the pool has this many registers a thread more; then the instruction runs again.
     Registers { asked: u32 },
+    /// Until other lanes of the warp come to the same instruction.
+    Converge,
 }
 
 /// Who may touch a register.
@@ -275,6 +291,16 @@ pub(crate) struct Warp<'p> {
     /// Index of the next operation.
     pub(crate) pc: usize,
     pub(crate) frames: Vec<Frame>,
+    /// Blocks entered so far.
+    pub(crate) blocks: u64,
+    /// Lanes that are elsewhere in the program.
+    pub(crate) strands: Vec<Strand>,
+    /// The block at whose end the lanes that are being executed wait for others.
+    pub(crate) joins: Option<u64>,
+    /// Lanes have gone ahead alone from where they waited for others.
+    pub(crate) ahead: bool,
+    /// Looks in a row that found nothing new.
+    pub(crate) fruitless: u32,
     pub(crate) registers: Registers<'p>,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) exited: bool,
@@ -319,6 +345,11 @@ impl<'p> Warp<'p> {
             index,
             pc: 0,
             frames: Vec::new(),
+            blocks: 0,
+            strands: Vec::new(),
+            joins: None,
+            ahead: false,
+            fruitless: 0,
             registers: Registers::new(program),
             blocked: None,
             exited: false,

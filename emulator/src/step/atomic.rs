@@ -363,13 +363,14 @@ impl Machine<'_> {
         let active = self.warps[warp].registers.active;
         let views = &mut self.warps[warp].views;
         views.acquire_seen(active, team, |(by_scope, by, _)| together(*by_scope, scope, (*by, number), team));
+        views.acquire_waits(active, scope);
         if sem == FenceSem::SequentiallyConsistent {
             self.launch.races.in_fence_order(|earlier| {
                 let visible =
                     earlier.iter().filter(|(by, warp, _)| together(*by, scope, (*warp, number), team));
                 let visible: Vec<&Seen> = visible.collect();
                 views.change(active, |_, view| {
-                    visible.iter().for_each(|(_, _, letter)| view.read(letter, team))
+                    visible.iter().for_each(|(_, _, letter)| view.read(letter, team));
                 });
                 let letter = views.publish(active).write(team);
                 crate::word::add_release(earlier, (scope, number, letter));
@@ -389,6 +390,7 @@ impl Machine<'_> {
         });
         let look = Some((state.pc, found));
         self.fruitless = if state.look == look { self.fruitless + 1 } else { 0 };
+        state.fruitless = if state.look == look { state.fruitless + 1 } else { 0 };
         state.look = look;
     }
 }

@@ -2,13 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ptx::Space;
 use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
 
 use super::Flow;
 use crate::clock::View;
 use crate::machine::Machine;
-use crate::shared::reported;
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Lanes, lanes};
 
@@ -197,126 +195,6 @@ impl Machine<'_> {
             cta.shared.invalidate_barrier(offset).map_err(|fault| fault.lane(lane))?;
         }
         Ok(Flow::Next)
-    }
-
-    pub(super) fn mbarrier_arrive(
-        &mut self,
-        index: usize,
-        barrier: Operand,
-        space: Space,
-        count: Operand,
-    ) -> Result<Flow, Stop> {
-        let step = self.warps[index].views.count;
-        let view = self.publish(index);
-        let warp = &mut self.warps[index];
-        let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
-        let (own, active, pc) = (warp.cta, warp.registers.active, warp.pc);
-        for lane in lanes(active) {
-            let arrive = || -> Result<(), Fault> {
-                let (cta, offset) = match space {
-                    Space::Shared | Space::Global => (own, self.ctas[own].own(barriers[lane])?),
-                    Space::SharedCluster => self.anywhere(barriers[lane], self.ctas[own].rank)?,
-                };
-                let shared = &mut self.ctas[cta].shared;
-                let barrier =
-                    if cta == own { shared.barrier(offset)? } else { shared.fenced_barrier(offset)? };
-                barrier.gather(&view);
-                if barrier.arrive(reported(offset), counts[lane])? {
-                    shared.phase_completed(offset);
-                }
-                if cta != own {
-                    self.ctas[cta].touched.insert((index, 1 << lane), (step, pc));
-                }
-                Ok(())
-            };
-            let mut arrive = arrive;
-            arrive().map_err(|fault| fault.lane(lane))?;
-        }
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn mbarrier_expect(
-        &mut self,
-        warp: usize,
-        barrier: Operand,
-        bytes: Operand,
-        arrive: bool,
-    ) -> Result<Flow, Stop> {
-        let view = self.publish(warp);
-        let warp = &mut self.warps[warp];
-        let (barriers, bytes) = (warp.registers.read(barrier)?, warp.registers.read(bytes)?);
-        let cta = &mut self.ctas[warp.cta];
-        for lane in lanes(warp.registers.active) {
-            let mut expect = || -> Result<(), Fault> {
-                let offset = cta.own(barriers[lane])?;
-                let barrier = cta.shared.barrier(offset)?;
-                barrier.expect(reported(offset), bytes[lane])?;
-                if arrive {
-                    barrier.gather(&view);
-                }
-                if arrive && barrier.arrive(reported(offset), 1)? {
-                    cta.shared.phase_completed(offset);
-                }
-                Ok(())
-            };
-            expect().map_err(|fault| fault.lane(lane))?;
-        }
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn mbarrier_try_wait(
-        &mut self,
-        warp: usize,
-        dst: Reg,
-        barrier: Operand,
-        parity: Operand,
-    ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
-        let cta = &mut self.ctas[warp.cta];
-        let mut passed = 0;
-        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views.anybody());
-            in_time.map_err(|fault| fault.lane(lane))?;
-            if barrier.passed(parities[lane]) {
-                warp.views.learn(mask, &barrier.released);
-                passed |= mask;
-            } else {
-                warp.polled = Some((offset, parities[lane] & 1));
-            }
-        }
-        warp.registers.write_predicate(dst, passed)?;
-        Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
-    }
-
-    pub(super) fn mbarrier_wait(
-        &mut self,
-        warp: usize,
-        barrier: Operand,
-        parity: Operand,
-    ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
-        let cta = &mut self.ctas[warp.cta];
-        let mut waiting: Vec<(u32, u32)> = Vec::new();
-        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let parity = parities[lane] & 1;
-            if waiting.contains(&(offset, parity)) {
-                continue;
-            }
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parity, &warp.views.anybody());
-            in_time.map_err(|fault| fault.lane(lane))?;
-            if barrier.passed(parity) {
-                warp.views.learn(mask, &barrier.released);
-            } else {
-                waiting.push((offset, parity));
-            }
-        }
-        Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting)) })
     }
 
     // ---- fences ----

@@ -168,7 +168,7 @@ impl Machine<'_> {
                 let lane = 8 * matrix + row;
                 let offset = cta.own(addresses[lane]).map_err(|fault| fault.lane(lane))?;
                 let bytes = cta.shared.load(offset, 16).map_err(|fault| fault.lane(lane))?;
-                let observed = cta.shared.observed(offset, 16, &warp.views.anybody());
+                let observed = cta.shared.observed(offset, 16, &warp.views.anybody().known);
                 observed.map_err(|fault| fault.lane(lane))?;
                 for (half, bytes) in halves.iter_mut().zip(bytes.chunks_exact(2)) {
                     *half = u16::from_le_bytes([bytes[0], bytes[1]]);

@@ -192,7 +192,7 @@ impl Machine<'_> {
         let cta = &self.ctas[self.warps[warp].cta];
         let offset = cta.own(address)?;
         cta.shared.bounds(offset, TENSOR_MAP_BYTES as u32, ALIGNMENT)?;
-        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &self.warps[warp].views.anybody())?;
+        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &self.warps[warp].views.anybody().known)?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact_mut(16)) {
             chunk.copy_from_slice(cta.shared.load(at, 16)?);

@@ -212,7 +212,7 @@ impl Machine<'_> {
         for tile in a_tile.into_iter().chain(b_tile) {
             for chunk in (0..tile.chunks()).map(|chunk| tile.chunk(chunk)) {
                 let warp = &self.warps[index];
-                self.ctas[own].shared.observed(chunk, 16, &warp.views.anybody())?;
+                self.ctas[own].shared.observed(chunk, 16, &warp.views.anybody().known)?;
                 self.order_collective(index, chunk)?;
             }
         }

@@ -46,7 +46,7 @@ impl<'f> Kernel<'f> {
         });
     }
 
-    fn meet(self) {
+    pub(crate) fn meet(self) {
         self.f.cluster_arrive(false);
         self.f.cluster_wait();
     }

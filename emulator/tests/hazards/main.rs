@@ -7,6 +7,7 @@ mod barriers;
 mod bulk;
 mod global;
 mod im2col;
+mod mbarriers;
 mod memory;
 mod tensor_maps;
 
@@ -205,6 +206,7 @@ fn cases() -> Vec<Case> {
         tensor_maps::cases(),
         im2col::cases(),
         bulk::cases(),
+        mbarriers::cases(),
     ]
     .into_iter()
     .flatten()
