@@ -89,7 +89,7 @@ impl Machine<'_> {
             Inst::Unpack { low, high, src } => arith::unpack(registers, *low, *high, *src)?,
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
-            Inst::Elect { dst } => control::elect(state, *dst)?,
+            Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
             Inst::WarpSync => {
                 state.converged()?;
                 state.views.meet(ALL);

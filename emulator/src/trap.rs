@@ -304,6 +304,20 @@ pub enum Fault {
         /// What differs.
         operand: &'static str,
     },
+    /// A CTA ends with an instruction of a warpgroup that some of its warps have not executed.
+    WarpgroupIncomplete {
+        /// Warps of the CTA that have not.
+        missing: Vec<u32>,
+    },
+    /// A CTA ends with a named barrier at which some have arrived and others have not.
+    BarrierIncomplete {
+        /// The barrier.
+        id: u32,
+        /// Threads that have arrived.
+        arrived: u32,
+        /// Threads that it is for.
+        threads: u32,
+    },
     /// The CTA's last warps are no whole warpgroup.
     NoWarpgroup {
         /// Warps of the CTA.

@@ -24,6 +24,8 @@ pub(crate) struct NamedBarrier {
     pub(crate) arrived: u32,
     /// Warps that have come, a bit each.
     warps: u32,
+    /// The last of them, and its operation.
+    pub(crate) last: (usize, usize),
     /// Threads that came with a true predicate.
     trues: u32,
     /// The same, and all who came, of the last rounds by their generation.
@@ -87,7 +89,8 @@ impl Machine<'_> {
         trues: u32,
     ) -> Result<Flow, Stop> {
         let view = self.publish(warp);
-        let warp = &mut self.warps[warp];
+        let index = warp;
+        let warp = &mut self.warps[index];
         let barriers = &mut self.ctas[warp.cta].named;
         let barrier = barriers.get_mut(id as usize).ok_or(Fault::BarrierId { id })?;
         if barrier.arrived == 0 {
@@ -100,6 +103,7 @@ impl Machine<'_> {
             return Err(Fault::BarrierTwice { id }.into());
         }
         barrier.warps |= bit;
+        barrier.last = (index, warp.pc);
         barrier.arrived += 32;
         barrier.trues += trues;
         barrier.gathered.join(&view);

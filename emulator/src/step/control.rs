@@ -4,11 +4,13 @@ use ptx::Special;
 use ptx::inst::{Operand, Reg};
 
 use super::Flow;
+use super::barrier::NamedBarrier;
 use crate::clock::View;
 use crate::machine::{Cta, Machine};
 use crate::program::Action;
+use crate::schedule::{Options, Random, Schedule};
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Frame, Warp};
+use crate::warp::{ALL, Blocked, Frame, Warp, lanes};
 
 /// Multiprocessors of an H200.
 const MULTIPROCESSORS: u32 = 132;
@@ -86,10 +88,20 @@ pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32
     warp.registers.write(dst, &core::array::from_fn(|lane| values[lane ^ mask]))
 }
 
-/// Elects the lowest lane.
-pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg) -> Result<(), Fault> {
+/// The lane that a schedule elects among some: any, but for the same lanes always the same. ISA "elect.sync".
+fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
+    let chosen = match schedule {
+        Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
+        Schedule::Latest => among.count_ones() as usize - 1,
+        Schedule::Random => Random::new(seed, among.into()).below(among.count_ones() as usize),
+    };
+    lanes(among).nth(chosen).map_or(0, |lane| 1 << lane)
+}
+
+/// Elects a lane.
+pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Result<(), Fault> {
     warp.converged()?;
-    warp.registers.write_predicate(dst, 1)
+    warp.registers.write_predicate(dst, leader(ALL, options.schedule, options.seed))
 }
 
 impl Machine<'_> {
@@ -143,6 +155,7 @@ impl Machine<'_> {
     /// Moves registers between the warp and the CTA's pool.
     pub(super) fn set_max_registers(&mut self, index: usize, grow: bool, asked: u32) -> Result<Flow, Stop> {
         self.warps[index].converged()?;
+        self.warpgroup(index)?;
         let warp = &mut self.warps[index];
         let pool = &mut self.ctas[warp.cta].free_registers;
         let held = warp.held;
@@ -205,6 +218,12 @@ impl Machine<'_> {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
             }
+            self.nothing_incomplete(cta)?;
+            if let Some(arrival) = self.arrivals.iter().find(|arrival| arrival.cta == cta) {
+                let (warp, pc, lane) = arrival.by;
+                let what = "an arrival for its cp.async at an mbarrier is still to come";
+                return Err(Fault::ExitInFlight { what }.by(warp, pc, Some(lane)));
+            }
             if let Some(load) = self.loads.iter().find(|load| load.touches(cta)) {
                 let (warp, pc, lane) = load.by;
                 let what = "a copy into or out of its CTA's shared memory is in flight";
@@ -213,5 +232,46 @@ impl Machine<'_> {
         }
         self.cluster_exit();
         Ok(Flow::Exit)
+    }
+
+    /// Refuses that a CTA ends with something begun that needs others to take part: a named barrier at which some have
+    /// arrived, an instruction of a warpgroup that some of its warps have not executed.
+    fn nothing_incomplete(&self, cta: usize) -> Result<(), Stop> {
+        let warps = self.warps.len() / self.ctas.len().max(1);
+        let Cta { named, warpgroups, .. } = &self.ctas[cta];
+        for (id, barrier) in (0..).zip(named).filter(|(_, barrier)| barrier.arrived > 0) {
+            let NamedBarrier { arrived, threads, last, .. } = *barrier;
+            let (warp, pc) = last;
+            return Err(Fault::BarrierIncomplete { id, arrived, threads }.by(warp, pc, None));
+        }
+        for (group, state) in warpgroups.iter().enumerate() {
+            if let Some((pc, executed)) = state.incomplete() {
+                let missing =
+                    (0..4).filter(|bit| executed >> bit & 1 == 0).map(|bit| (group * 4) as u32 + bit);
+                let missing = missing.collect();
+                let by = cta * warps + group * 4 + executed.trailing_zeros() as usize;
+                return Err(Fault::WarpgroupIncomplete { missing }.by(by, pc, None));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_elected_lane_is_any_and_always_the_same() {
+        let elect = |among, schedule, seed| leader(among, schedule, seed).trailing_zeros();
+        assert_eq!(elect(0b1100, Schedule::Default, 0), 2, "the lowest");
+        assert_eq!(elect(0b1100, Schedule::Latest, 0), 3, "the highest");
+        let seeds: Vec<u32> = (0..64).map(|seed| elect(ALL, Schedule::Random, seed)).collect();
+        assert_eq!(seeds, (0..64).map(|seed| elect(ALL, Schedule::Random, seed)).collect::<Vec<_>>());
+        let mut different = seeds;
+        different.sort_unstable();
+        different.dedup();
+        assert!(different.len() > 16, "{different:?}");
+        assert!((0..64).all(|seed| 0x00F0_F000u32 >> elect(0x00F0_F000, Schedule::Random, seed) & 1 == 1));
     }
 }

@@ -352,6 +352,15 @@ impl fmt::Display for Fault {
                 let verb = if *grow { "inc" } else { "dec" };
                 write!(f, "setmaxnreg.{verb} to {asked} registers where a thread holds {held}")
             }
+            Self::WarpgroupIncomplete { missing } => write!(
+                f,
+                "the CTA ends, and warps {missing:?} have not executed this instruction of their whole warpgroup (ISA \
+                 \".aligned\")"
+            ),
+            Self::BarrierIncomplete { id, arrived, threads } => write!(
+                f,
+                "the CTA ends, and {arrived} of {threads} threads have arrived at barrier {id} (ISA \"bar\")"
+            ),
             Self::ExitInFlight { what } => write!(f, "the thread ends while {what}"),
             Self::Trapped => f.write_str("the program trapped"),
             Self::Fuel { limit, warps } => {
