@@ -8,7 +8,7 @@ use ptx::inst::{Address, CopyAsync, MbarrierOrder, Operand};
 use super::Flow;
 use crate::machine::Machine;
 use crate::mbarrier::Published;
-use crate::race::Kind;
+use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
@@ -78,11 +78,12 @@ impl Machine<'_> {
                 }
                 let mut buffer = [0u8; 16];
                 if read > 0 {
-                    self.note(warp, addresses[lane], read.into(), Kind::READ)?;
+                    self.note(warp, lane, addresses[lane], read.into(), Kind::READ)?;
                     self.memory.load(addresses[lane], &mut buffer[..read as usize])?;
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
+                self.note_shared((warp, By::lane(lane)), (cta, offset, bytes), Kind::WRITE)?;
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
                 Ok(ThreadCopy { lane, pc, group, offset, bytes })
             };

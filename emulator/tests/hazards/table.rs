@@ -155,7 +155,7 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
         "GlobalOutOfBounds" | "SharedOutOfBounds" => "State Spaces",
         "GlobalMisaligned" | "SharedMisaligned" => "Addresses as Operands: alignment",
         "GlobalUninitialised" | "SharedUninitialised" | "RegisterUninitialised" => "ld: undefined value",
-        "GlobalRace" => "Memory Consistency Model, Conflict and data-races",
+        "GlobalRace" | "SharedRace" => "Memory Consistency Model, Conflict and data-races",
         "GlobalUnfenced" | "MissingProxyFence" => "Memory Consistency Model, Proxies",
         "GridNotAwaited" => "griddepcontrol.wait",
         "SharedInFlight" | "MbarrierNotObserved" => "Asynchronous operations: completion mechanisms",
