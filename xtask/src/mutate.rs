@@ -14,6 +14,8 @@ mod equivalent;
 #[cfg(feature = "proof")]
 mod extra;
 #[cfg(feature = "proof")]
+mod fused;
+#[cfg(feature = "proof")]
 mod products;
 #[cfg(feature = "proof")]
 mod proof;

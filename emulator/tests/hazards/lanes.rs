@@ -240,7 +240,7 @@ fn collectives() -> Vec<Case> {
                 let warps = if k.broken { 1 } else { 4 };
                 k.f.if_(k.f.warp_index().less_than(warps), || k.f.set_max_registers(false, 40));
             },
-            |f| hang(f) || matches!(f, Fault::ExitInFlight { .. }) || f.to_string().contains("setmaxnreg"),
+            |f| hang(f) || matches!(f, Fault::WarpgroupIncomplete { .. }),
         )
         .isa("setmaxnreg.sync.aligned: all threads of the warpgroup"),
         Case::new(

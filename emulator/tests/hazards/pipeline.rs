@@ -15,7 +15,7 @@ enum Flaw {
     NoFullWait,
     NoEmptyWait,
     ReleaseBeforeRead,
-    ReleaseOfNeighbour,
+    ReleaseOfFirst,
     ReleaseOfOneLane,
     FullOfNeighbour,
     ReadOfNeighbour,
@@ -66,8 +66,8 @@ fn consume(k: Kernel<'_>, flaw: Flaw) {
             if !flawed(Flaw::ReleaseOfOneLane) {
                 f.warp_sync();
             }
-            let other = u32::from(flawed(Flaw::ReleaseOfNeighbour));
-            k.leader(|| f.mbarrier_arrive(k.bar(STAGES + (stage ^ other))));
+            let released = if flawed(Flaw::ReleaseOfFirst) { 0 } else { stage };
+            k.leader(|| f.mbarrier_arrive(k.bar(STAGES + released)));
         };
         if flawed(Flaw::ReleaseBeforeRead) {
             release();
@@ -123,8 +123,8 @@ pub(crate) fn cases() -> Vec<Case> {
         one("ring: released before it is read", |k| ring(k, 1, Flaw::ReleaseBeforeRead), race)
             .isa("mbarrier.arrive: .release orders earlier accesses alone"),
         one(
-            "ring: the neighbour released",
-            |k| ring(k, 1, Flaw::ReleaseOfNeighbour),
+            "ring: the first stage released in place of each",
+            |k| ring(k, 1, Flaw::ReleaseOfFirst),
             |f| race(f) || hang(f) || matches!(f, Fault::MbarrierMissed { .. }),
         )
         .isa("mbarrier.test_wait: the current and the immediately preceding phase alone"),

@@ -11,7 +11,7 @@ use rayon::iter::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterato
 use super::record::{self, Known, Record, Row, Unbroken};
 use super::report;
 use super::trial::{Specimen, Verdict};
-use super::{Mutate, class, equivalent, extra};
+use super::{Mutate, class, equivalent, extra, fused};
 use crate::error::Error;
 
 /// Schedules that a mutant is tried under where an argument, checked in the program, says that it is the same.
@@ -32,8 +32,8 @@ struct Kernel {
 
 /// Every kernel, in the order of the tables.
 fn kernels() -> Result<Vec<Kernel>, Error> {
-    let all: Vec<_> =
-        kernel::catalogue().into_iter().chain(kernel::several()).chain(extra::kernels()).collect();
+    let named = kernel::catalogue().into_iter().chain(kernel::several());
+    let all: Vec<_> = named.chain(extra::kernels()).chain(fused::kernels()).collect();
     let class = |gemm: &dyn AnyGemm| match gemm.program() {
         Ok(program) => Ok(class::of(program.function())),
         Err(error) => Err(Error::Proof(format!("{}: {error}", gemm.name()))),
