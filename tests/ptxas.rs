@@ -7,10 +7,10 @@ mod random;
 
 use assembler::{Report, assemble};
 use ptx::abi::{TensorElement, TensorSwizzle};
-use ptx::inst::{Bulk, Reduction};
+use ptx::inst::{Bulk, MbarrierInst, MbarrierOrder, Reduction};
 use ptx::{
     AtomicOp, AtomicType, Builder, BulkLoad, Entry, Function, Inst, MapChange, ProxySpace, Scope, Space,
-    Special, Target, TensorLoad, WgmmaOperands, WgmmaSource, WgmmaTypes,
+    Special, Target, TensorLoad, Value, WgmmaOperands, WgmmaSource, WgmmaTypes,
 };
 
 /// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
@@ -369,9 +369,12 @@ fn memory_and_barriers(f: &Builder) {
         barrier: shared.operand(),
         space: Space::Shared,
         count: ptx::Operand::Imm(3),
+        order: MbarrierOrder::CTA,
     });
     f.mbarrier_arrive_expect(shared, 128);
-    f.emit(Inst::MbarrierExpectTx { barrier: shared.operand(), bytes: ptx::Operand::Imm(64) });
+    for scope in [Scope::Cta, Scope::Cluster] {
+        f.emit(Inst::MbarrierExpectTx { barrier: shared.operand(), bytes: ptx::Operand::Imm(64), scope });
+    }
     let done = f.mbarrier_try_wait(shared, 0);
     keep(f, f.constant(1u32).where_or(done, 2));
     f.mbarrier_wait(shared, 1);
@@ -471,6 +474,38 @@ fn im2col(f: &Builder) {
     }
 }
 
+/// Every order that an arrival or a wait can have.
+fn orders<'f>(f: &'f Builder, shared: Value<'f, u32>, peer: Value<'f, u32>) {
+    use MbarrierOrder::{Relaxed, Sync};
+    for order in [Sync(Scope::Cta), Sync(Scope::Cluster), Relaxed(Scope::Cta), Relaxed(Scope::Cluster)] {
+        for (barrier, cluster) in [(shared, false), (peer, true)] {
+            f.mbarrier_arrive_as(barrier, cluster, order);
+            f.mbarrier_drop_as(barrier, 1, cluster, order);
+        }
+        f.mbarrier_arrive_expect_as(shared, 16, order);
+        let state = f.mbarrier_arrive_state_as(shared, 1, order);
+        let other = f.mbarrier_arrive_expect_state_as(shared, 16, order);
+        for state in
+            [other, f.mbarrier_drop_state_as(shared, 1, order), f.mbarrier_drop_expect_as(shared, 16, order)]
+        {
+            keep(f, f.mbarrier_pending(state));
+        }
+        for patient in [false, true] {
+            keep(f, f.constant(1u32).where_or(f.mbarrier_test_as(shared, state, patient, order), 2));
+        }
+        keep(f, f.constant(1u32).where_or(f.mbarrier_test_parity_as(shared, 1, order), 2));
+        keep(f, f.constant(1u32).where_or(f.mbarrier_try_wait_as(shared, 0, order), 2));
+        f.mbarrier_wait_as(shared, 0, order);
+        let (barrier, bytes) = (peer.operand(), ptx::Operand::Imm(16));
+        f.emit(Inst::MbarrierMore(MbarrierInst::ExpectCluster { arrive: true, barrier, bytes, order }));
+        f.emit(Inst::MbarrierMore(MbarrierInst::DropExpectCluster { barrier, bytes, order }));
+    }
+    for scope in [Scope::Cta, Scope::Cluster] {
+        let (barrier, bytes, space) = (peer.operand(), ptx::Operand::Imm(16), Space::SharedCluster);
+        f.emit(Inst::MbarrierMore(MbarrierInst::Complete { barrier, space, bytes, scope }));
+    }
+}
+
 fn barriers(f: &Builder) {
     let (shared, number) = (f.shared_base(), f.param::<u32>("number"));
     let peer = f.map_shared(shared, 1);
@@ -493,6 +528,7 @@ fn barriers(f: &Builder) {
     f.mbarrier_drop_expect_cluster(peer, number);
     f.mbarrier_expect_cluster(peer, number, true);
     f.mbarrier_expect_cluster(peer, 16, false);
+    orders(f, shared, peer);
     let some = number.less_than(3);
     keep(f, f.barrier_count(3, 256, some));
     keep(f, f.barrier_count(number & 7, 256, f.constant(true)));

@@ -13,7 +13,9 @@
 //! where a phase completes when pending = 0 and tx = 0: the phase number grows and pending = expected again. The
 //! byte count is signed, so a copy may finish before it was announced as long as an arrival is still missing.
 
-use crate::clock::{Clock, View};
+use ptx::inst::{MbarrierOrder, Scope};
+
+use crate::clock::View;
 use crate::trap::Fault;
 
 /// Largest arrival count and largest magnitude of outstanding bytes.
@@ -35,6 +37,33 @@ pub(crate) fn pending(state: u64) -> Option<u32> {
     (state & STATE != 0).then_some((state & u64::from(LIMIT)) as u32)
 }
 
+/// What an arrival publishes, and in which scope; in none where it is relaxed and no fence comes before it.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) view: View,
+    pub(crate) scope: Option<Scope>,
+}
+
+/// What waits can acquire.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Released {
+    /// From arrivals of the barrier's own CTA.
+    near: View,
+    /// From those of others, which only waits of cluster scope acquire.
+    far: View,
+}
+
+impl Released {
+    /// What a warp of the barrier's CTA learns that acquires in a scope. Arrivals of others come before it in any scope.
+    pub(crate) fn acquire(&self, view: &mut View, scope: Scope) {
+        view.join(&self.near);
+        match scope {
+            Scope::Cta => view.follow(&self.far),
+            Scope::Cluster | Scope::Gpu | Scope::System => view.join(&self.far),
+        }
+    }
+}
+
 /// One mbarrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mbarrier {
@@ -54,9 +83,9 @@ pub(crate) struct Mbarrier {
     pub(crate) landed: Vec<Landed>,
     /// What threads' own copies brought: offset, bytes and thread.
     pub(crate) copied: Vec<(u32, u32, u16)>,
-    /// What those who arrived in this phase know, and what those of completed phases knew.
-    gathered: View,
-    pub(crate) released: View,
+    /// What those who arrived in this phase published, and those of completed phases.
+    gathered: Released,
+    released: Released,
     /// Where clocks count its phases, and what they had counted when it was initialised.
     index: usize,
     base: u32,
@@ -69,7 +98,6 @@ impl Mbarrier {
             return Err(Fault::MbarrierCount { offset, count });
         }
         let (expected, pending) = (count, count);
-        let (gathered, released) = (View::default(), View::default());
         let landed = Vec::new();
         Ok(Self {
             phase: 0,
@@ -80,8 +108,8 @@ impl Mbarrier {
             fenced: false,
             landed,
             copied: Vec::new(),
-            gathered,
-            released,
+            gathered: Released::default(),
+            released: Released::default(),
             index: usize::MAX,
             base: 0,
         })
@@ -108,8 +136,8 @@ impl Mbarrier {
 
     /// Refuses a wait that comes too late. A warp that knows of k completed phases can mean phase k or k - 1, whichever
     /// has the parity; two phases later the barrier gives the wrong answer.
-    pub(crate) fn in_time(&self, offset: u32, parity: u32, known: &Clock) -> Result<(), Fault> {
-        let known = u64::from(known.local(self.index).saturating_sub(self.base));
+    pub(crate) fn in_time(&self, offset: u32, parity: u32, view: &View) -> Result<(), Fault> {
+        let known = u64::from(view.executed(self.index).saturating_sub(self.base));
         let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };
         if self.index != usize::MAX && self.phase + behind >= known + 2 {
             return Err(Fault::MbarrierMissed { offset, parity: parity & 1, phase: self.phase, known });
@@ -124,9 +152,10 @@ impl Mbarrier {
             self.phase += 1;
             self.pending = self.expected;
             let gathered = core::mem::take(&mut self.gathered);
-            self.released.join(&gathered);
+            self.released.near.join(&gathered.near);
+            self.released.far.join(&gathered.far);
             if self.index != usize::MAX {
-                self.released.known.raise(self.index, self.completed());
+                self.released.near.known.raise(self.index, self.completed());
             }
         }
         complete
@@ -137,9 +166,33 @@ impl Mbarrier {
         self.pending += 1;
     }
 
-    /// Takes what an arriving warp knows for those who will wait.
-    pub(crate) fn gather(&mut self, view: &View) {
-        self.gathered.join(view);
+    /// Takes what an arriving warp publishes for those who will wait; `far` where it is of another CTA.
+    pub(crate) fn gather(&mut self, published: &Published, far: bool) {
+        match published {
+            Published { view, scope: Some(_) } if !far => self.gathered.near.join(view),
+            Published { view, scope: Some(Scope::Cluster | Scope::Gpu | Scope::System) } => {
+                self.gathered.far.join(view);
+            }
+            Published { view, scope: Some(Scope::Cta) } => self.gathered.far.follow(view),
+            Published { scope: None, .. } => {}
+        }
+    }
+
+    /// A wait has succeeded: gives what it brings to its warp, and what a later fence brings.
+    pub(crate) fn acquire(&self, view: &mut View, order: MbarrierOrder) -> Option<(Scope, Released)> {
+        match order {
+            MbarrierOrder::Sync(scope) => {
+                self.released.acquire(view, scope);
+                None
+            }
+            MbarrierOrder::Relaxed(scope) => {
+                let (index, count) = self.count();
+                if index != usize::MAX {
+                    view.done.raise(index, count);
+                }
+                Some((scope, self.released.clone()))
+            }
+        }
     }
 
     fn transfer(&mut self, offset: u32, bytes: i64) -> Result<(), Fault> {

@@ -15,25 +15,26 @@ mod im2col;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod note;
 mod tensor_map;
 mod tma;
 mod wgmma;
 
-pub(crate) use atomic::Seen;
 pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
 pub(crate) use copy::{Arrival, ThreadCopy};
 pub(crate) use tma::Load;
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
+use ptx::Space;
 use ptx::inst::Inst;
 
 use im2col::Mode;
 
-use crate::clock::EARLIER;
+use crate::clock::Counts;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
-use crate::warp::Blocked;
+use crate::warp::{ALL, Blocked};
 
 /// What a warp does after an operation.
 #[derive(Debug)]
@@ -48,6 +49,8 @@ pub(crate) enum Flow {
     Block(Blocked),
     /// This operation again, once it is no longer blocked.
     Retry(Blocked),
+    /// This operation again, once other lanes of the warp have come here; they go on.
+    Join,
     /// Nothing more.
     Exit,
 }
@@ -86,9 +89,12 @@ impl Machine<'_> {
             Inst::Unpack { low, high, src } => arith::unpack(registers, *low, *high, *src)?,
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
-            Inst::Elect { dst } => control::elect(state, *dst)?,
-            Inst::WarpSync => state.converged()?,
-            Inst::Fence { sem: _, scope } => return Ok(self.fence(warp, *scope)),
+            Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
+            Inst::WarpSync => {
+                state.converged()?;
+                state.views.meet(ALL);
+            }
+            Inst::Fence { sem, scope } => return Ok(self.fence(warp, *sem, *scope)),
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
             Inst::Alu(inst) => alu::alu(registers, inst)?,
@@ -100,7 +106,8 @@ impl Machine<'_> {
             // Launches follow each other here, so the grids before this one have completed.
             Inst::GridDependency { wait } => {
                 if *wait && self.options.dependent {
-                    state.view.known.import(&[(EARLIER, 1)], self.team);
+                    let (active, team, earlier) = (state.registers.active, self.team, Counts::earlier());
+                    state.views.change(active, |_, view| view.known.import(&earlier, team));
                 }
             }
             Inst::Trap => return Err(Fault::Trapped.into()),
@@ -119,19 +126,21 @@ impl Machine<'_> {
             Inst::ClusterWait => return self.cluster_wait(warp),
             Inst::MbarrierInit { barrier, count } => return self.mbarrier_init(warp, *barrier, *count),
             Inst::MbarrierInvalidate { barrier } => return self.mbarrier_invalidate(warp, *barrier),
-            Inst::MbarrierArrive { barrier, space, count } => {
-                return self.mbarrier_arrive(warp, *barrier, *space, *count);
+            Inst::MbarrierArrive { barrier, space, count, order } => {
+                return self.mbarrier_arrive(warp, (*barrier, *space, *count), *order);
             }
-            Inst::MbarrierArriveExpectTx { barrier, bytes } => {
-                return self.mbarrier_expect(warp, *barrier, *bytes, true);
+            Inst::MbarrierArriveExpectTx { barrier, bytes, order } => {
+                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), Some(*order));
             }
-            Inst::MbarrierExpectTx { barrier, bytes } => {
-                return self.mbarrier_expect(warp, *barrier, *bytes, false);
+            Inst::MbarrierExpectTx { barrier, bytes, scope: _ } => {
+                return self.mbarrier_expect(warp, (*barrier, Space::Shared, *bytes), None);
             }
-            Inst::MbarrierTryWait { dst, barrier, parity } => {
-                return self.mbarrier_try_wait(warp, *dst, *barrier, *parity);
+            Inst::MbarrierTryWait { dst, barrier, parity, order } => {
+                return self.mbarrier_try_wait(warp, *dst, (*barrier, *parity), *order);
             }
-            Inst::MbarrierWait { barrier, parity } => return self.mbarrier_wait(warp, *barrier, *parity),
+            Inst::MbarrierWait { barrier, parity, order } => {
+                return self.mbarrier_wait(warp, (*barrier, *parity), *order);
+            }
             Inst::FenceMbarrierInit => return self.fence_mbarrier_init(warp),
             Inst::FenceProxyAsync { space } => return self.fence_proxy(warp, *space),
             Inst::TensorLoad { map, coords, dst, barrier, multicast, hint: _ } => {

@@ -169,6 +169,19 @@ pub enum Fault {
         /// The write.
         other: Box<Place>,
     },
+    /// Two accesses to shared memory that nothing orders, of which one writes.
+    SharedRace {
+        /// The rank of the CTA whose memory it is.
+        rank: u32,
+        /// A byte of both.
+        offset: u32,
+        /// Whether this access writes.
+        write: bool,
+        /// Whether the earlier one does.
+        other_write: bool,
+        /// The earlier access.
+        other: Box<Place>,
+    },
     /// Shared memory outside the CTA's.
     SharedOutOfBounds {
         /// First byte; negative before the beginning.
@@ -290,6 +303,20 @@ pub enum Fault {
         other: Option<Site>,
         /// What differs.
         operand: &'static str,
+    },
+    /// A CTA ends with an instruction of a warpgroup that some of its warps have not executed.
+    WarpgroupIncomplete {
+        /// Warps of the CTA that have not.
+        missing: Vec<u32>,
+    },
+    /// A CTA ends with a named barrier at which some have arrived and others have not.
+    BarrierIncomplete {
+        /// The barrier.
+        id: u32,
+        /// Threads that have arrived.
+        arrived: u32,
+        /// Threads that it is for.
+        threads: u32,
     },
     /// The CTA's last warps are no whole warpgroup.
     NoWarpgroup {

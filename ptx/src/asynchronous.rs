@@ -1,7 +1,9 @@
 //! Building the asynchronous instructions: barriers, tensor copies and warpgroup matrix multiplies.
 
 use crate::builder::Builder;
-use crate::inst::{FenceSem, Inst, Operand, ProxySpace, Reg, Scope, WgmmaA, WgmmaSparse, WgmmaTypes};
+use crate::inst::{
+    FenceSem, Inst, MbarrierOrder, Operand, ProxySpace, Reg, Scope, WgmmaA, WgmmaSparse, WgmmaTypes,
+};
 use crate::types::{Scalar, Space};
 use crate::value::{Source, Value, Var};
 
@@ -132,24 +134,40 @@ impl Builder {
     /// Counts one arrival on an mbarrier of this CTA.
     #[track_caller]
     pub fn mbarrier_arrive<'f>(&'f self, barrier: Value<'f, u32>) {
-        self.emit(Inst::MbarrierArrive {
-            barrier: barrier.operand(),
-            space: Space::Shared,
-            count: Operand::Imm(1),
-        });
+        self.mbarrier_arrive_as(barrier, false, MbarrierOrder::CTA);
     }
 
-    /// Counts one arrival on an mbarrier of any CTA of the cluster (an address from [`Builder::map_shared`]).
+    /// Counts one arrival on an mbarrier of any CTA of the cluster (an address from [`Builder::map_shared`]). It hands
+    /// back what the thread has finished to use, and publishes nothing that it wrote: for that, see
+    /// [`Builder::mbarrier_arrive_as`].
     #[track_caller]
     pub fn mbarrier_arrive_cluster<'f>(&'f self, barrier: Value<'f, u32>) {
-        let barrier = barrier.operand();
-        self.emit(Inst::MbarrierArrive { barrier, space: Space::SharedCluster, count: Operand::Imm(1) });
+        self.mbarrier_arrive_as(barrier, true, MbarrierOrder::CTA);
+    }
+
+    /// Counts one arrival in an order on an own mbarrier, or with `cluster` on any.
+    #[track_caller]
+    pub fn mbarrier_arrive_as<'f>(&'f self, barrier: Value<'f, u32>, cluster: bool, order: MbarrierOrder) {
+        let space = if cluster { Space::SharedCluster } else { Space::Shared };
+        self.emit(Inst::MbarrierArrive { barrier: barrier.operand(), space, count: Operand::Imm(1), order });
     }
 
     /// Counts one arrival and announces `bytes` bytes of asynchronous copies for the current phase.
     #[track_caller]
     pub fn mbarrier_arrive_expect<'f>(&'f self, barrier: Value<'f, u32>, bytes: impl Source<'f, u32>) {
-        self.emit(Inst::MbarrierArriveExpectTx { barrier: barrier.operand(), bytes: bytes.operand() });
+        self.mbarrier_arrive_expect_as(barrier, bytes, MbarrierOrder::CTA);
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_arrive_expect_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        bytes: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) {
+        let (barrier, bytes) = (barrier.operand(), bytes.operand());
+        self.emit(Inst::MbarrierArriveExpectTx { barrier, bytes, order });
     }
 
     /// Asks once whether the phase of parity `parity` has completed.
@@ -159,14 +177,36 @@ impl Builder {
         barrier: Value<'f, u32>,
         parity: impl Source<'f, u32>,
     ) -> Value<'f, bool> {
+        self.mbarrier_try_wait_as(barrier, parity, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_try_wait_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        parity: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) -> Value<'f, bool> {
         let (barrier, parity) = (barrier.operand(), parity.operand());
-        self.define(|dst| Inst::MbarrierTryWait { dst, barrier, parity })
+        self.define(|dst| Inst::MbarrierTryWait { dst, barrier, parity, order })
     }
 
     /// Waits until the phase of parity `parity` has completed.
     #[track_caller]
     pub fn mbarrier_wait<'f>(&'f self, barrier: Value<'f, u32>, parity: impl Source<'f, u32>) {
-        self.emit(Inst::MbarrierWait { barrier: barrier.operand(), parity: parity.operand() });
+        self.mbarrier_wait_as(barrier, parity, MbarrierOrder::CTA);
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_wait_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        parity: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) {
+        self.emit(Inst::MbarrierWait { barrier: barrier.operand(), parity: parity.operand(), order });
     }
 
     /// Orders this thread's generic accesses before later asynchronous ones.

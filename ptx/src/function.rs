@@ -93,6 +93,16 @@ pub enum Statement {
     },
 }
 
+/// Whether one of the statements is such an instruction.
+fn any(statements: &[Statement], found: &dyn Fn(&Inst) -> bool) -> bool {
+    statements.iter().any(|statement| match statement {
+        Statement::Inst { inst, .. } => found(inst),
+        Statement::If { then, otherwise, .. } => any(then, found) || any(otherwise, found),
+        Statement::Loop { body, .. } | Statement::Scope { body, .. } => any(body, found),
+        Statement::Break { .. } => false,
+    })
+}
+
 /// One kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
@@ -119,15 +129,12 @@ pub struct Function {
 impl Function {
     /// Whether it has a `griddepcontrol.wait`: such a kernel may be launched before the ones that it depends on have ended.
     pub fn waits_for_grids(&self) -> bool {
-        fn search(statements: &[Statement]) -> bool {
-            statements.iter().any(|statement| match statement {
-                Statement::Inst { inst, .. } => matches!(inst, Inst::GridDependency { wait: true }),
-                Statement::If { then, otherwise, .. } => search(then) || search(otherwise),
-                Statement::Loop { body, .. } | Statement::Scope { body, .. } => search(body),
-                Statement::Break { .. } => false,
-            })
-        }
-        search(&self.body)
+        any(&self.body, &|inst| matches!(inst, Inst::GridDependency { wait: true }))
+    }
+
+    /// The PTX version that its newest instruction asks for, where the target's own does not have it.
+    pub(crate) fn newest(&self) -> (u32, u32) {
+        if any(&self.body, &Inst::is_relaxed_mbarrier) { (8, 6) } else { (0, 0) }
     }
 
     /// Offset of each parameter in the parameter block, and the block's size in bytes.

@@ -27,7 +27,7 @@ pub use barrier::{FenceSem, ProxySpace, Scope};
 pub use bulk::{Bulk, Reduction};
 pub use control::Special;
 pub use im2col::Im2col;
-pub use mbarrier::{BarrierOp, BarrierReduce, MbarrierInst};
+pub use mbarrier::{BarrierOp, BarrierReduce, MbarrierInst, MbarrierOrder};
 pub use memory::Address;
 pub use operands::{Expect, Operands};
 pub use tensor_map::{MapField, MapInst};
@@ -296,6 +296,8 @@ pub enum Inst {
         space: Space,
         /// How many arrivals to count.
         count: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.arrive.expect_tx.shared::cta.b64 _`. ISA "mbarrier.arrive".
     MbarrierArriveExpectTx {
@@ -303,13 +305,17 @@ pub enum Inst {
         barrier: Operand,
         /// Bytes that asynchronous copies will bring in this phase.
         bytes: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
-    /// `mbarrier.expect_tx.relaxed.cta.shared::cta.b64`. ISA "mbarrier.expect_tx".
+    /// `mbarrier.expect_tx.relaxed.<scope>.shared::cta.b64`. ISA "mbarrier.expect_tx".
     MbarrierExpectTx {
         /// Shared address.
         barrier: Operand,
         /// Bytes that asynchronous copies will bring in this phase.
         bytes: Operand,
+        /// For whom; it orders nothing.
+        scope: Scope,
     },
     /// `mbarrier.try_wait.parity.shared::cta.b64`, once. ISA "mbarrier.try_wait".
     MbarrierTryWait {
@@ -319,6 +325,8 @@ pub enum Inst {
         barrier: Operand,
         /// 0 or 1.
         parity: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.try_wait.parity` in a loop until it succeeds. ISA "mbarrier.try_wait".
     MbarrierWait {
@@ -326,6 +334,8 @@ pub enum Inst {
         barrier: Operand,
         /// 0 or 1.
         parity: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `fence.mbarrier_init.release.cluster`. ISA "membar/fence".
     FenceMbarrierInit,

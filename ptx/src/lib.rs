@@ -58,8 +58,8 @@ pub use asynchronous::{TensorLoad, WgmmaOperands, WgmmaSource};
 pub use builder::{Builder, BulkLoad, Entry, Location, MapChange, MapPlace};
 pub use function::{Function, Param, ParamKind, Site, Statement};
 pub use inst::{
-    AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, Operand, ProxySpace, Reg, Scope, Special, StoreOrder,
-    WgmmaSparse, WgmmaTypes,
+    AtomicOp, AtomicSem, AtomicType, Inst, LoadOrder, MbarrierOrder, Operand, ProxySpace, Reg, Scope,
+    Special, StoreOrder, WgmmaSparse, WgmmaTypes,
 };
 pub use print::module_text;
 pub use target::{Limits, Target};

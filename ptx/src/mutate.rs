@@ -1,11 +1,13 @@
 //! Mutants: programs that differ from a given one in a single step of synchronisation.
 //!
 //! A tool that claims to find hangs and races has to find them where they are known to be. [`mutations`] lists
-//! every way to break one synchronising statement of a function: to leave it out, or to change the number that it
-//! depends on. [`Mutation::apply`] gives the broken function, which is verified and run as any other.
+//! every way to break one synchronising statement of a function: to leave it out, to change the number, the barrier, the
+//! receivers, the order or the scope that it depends on, or to let the next one come first. [`Mutation::apply`] gives the broken function, which is verified and run as any other.
 //!
 //! What counts as synchronising:
-//! * mbarriers (initialisation, arrivals, announced bytes, waits), named barriers, the cluster's and the warp's;
+//! * mbarriers (initialisation, arrivals, announced bytes, waits; which one, in whose CTA, in which order), named
+//!   barriers, the cluster's and the warp's;
+//! * who receives a multicast copy, and which mbarrier counts a copy's bytes;
 //! * fences of memory, proxies, barrier initialisation and matrix multiplies;
 //! * atomics, reductions, ordered loads and stores: their order, their scope, and the integers that they write;
 //! * tensor maps that are changed in memory: the changes, and the fences between them and the copies;
@@ -34,6 +36,8 @@ pub enum Change {
     Relax,
     /// Its scope becomes `.cta`.
     Narrow,
+    /// It comes after the next synchronising step of its block.
+    Swap,
     /// The condition of an `if` holds in every thread, or in none.
     Force(bool),
     /// An operand `x` becomes `x op by`.
@@ -60,6 +64,7 @@ impl fmt::Display for Change {
             Self::Delete => f.write_str("deleted"),
             Self::Relax => f.write_str("relaxed"),
             Self::Narrow => f.write_str("for the CTA alone"),
+            Self::Swap => f.write_str("after the next step"),
             Self::Force(true) => f.write_str("in every thread"),
             Self::Force(false) => f.write_str("in no thread"),
             Self::Operand { name, op: BinaryOp::Xor, by } => write!(f, "{name} ^ {by}"),
@@ -131,10 +136,13 @@ impl Walk<'_> {
     }
 
     fn block(&mut self, statements: &[Statement]) {
-        for statement in statements {
+        for (at, statement) in statements.iter().enumerate() {
             match statement {
                 Statement::Inst { inst, site } => {
                     self.add(inst.name(), site, &changes::of(inst));
+                    if next_step(statements, at).is_some() {
+                        self.add(inst.name(), site, &[Change::Swap]);
+                    }
                     if self.flow.leads_to_barrier(inst) {
                         self.add("position", site, changes::of_position(inst));
                     }
@@ -164,6 +172,25 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// The synchronising step that the one at `at` may come after instead: the next statement of the block but for values that
+/// are computed between them. Not one of the same kind, and a step that gives a value stays where it is.
+fn next_step(statements: &[Statement], at: usize) -> Option<usize> {
+    let Statement::Inst { inst, .. } = statements.get(at)? else { return None };
+    if !changes::is_step(inst) {
+        return None;
+    }
+    for (place, statement) in statements.iter().enumerate().skip(at + 1) {
+        let Statement::Inst { inst: other, .. } = statement else { return None };
+        if changes::is_step(other) {
+            return (inst.name() != other.name()).then_some(place);
+        }
+        if !changes::computes(other) {
+            return None;
+        }
+    }
+    None
 }
 
 /// Whether some statement synchronises, or starts work that others wait for.
@@ -211,6 +238,12 @@ impl Mutation {
 fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registers: &mut Vec<Type>) -> bool {
     for at in 0..block.len() {
         if *left == 0 {
+            if change == Change::Swap {
+                if let Some(next) = next_step(block, at) {
+                    block[at..=next].rotate_left(1);
+                }
+                return true;
+            }
             let statement = block.remove(at);
             block.splice(at..at, changed(statement, change, registers));
             return true;
@@ -266,7 +299,12 @@ fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) 
             | Statement::Loop { .. }
             | Statement::Break { .. }
             | Statement::Scope { .. },
-            Change::Force(_) | Change::Relax | Change::Narrow | Change::Field { .. } | Change::Operand { .. },
+            Change::Force(_)
+            | Change::Relax
+            | Change::Narrow
+            | Change::Swap
+            | Change::Field { .. }
+            | Change::Operand { .. },
         ) => {}
     }
     vec![statement]

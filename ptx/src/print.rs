@@ -13,7 +13,9 @@ mod warp;
 use core::fmt::Write;
 
 use crate::function::{Function, ParamKind, Statement};
-use crate::inst::{Address, BinaryOp, CompareOp, Inst, Operand, ProxySpace, Reg, UnaryOp, WgmmaA};
+use crate::inst::{
+    Address, BinaryOp, CompareOp, Inst, MbarrierOrder, Operand, ProxySpace, Reg, UnaryOp, WgmmaA,
+};
 use crate::types::{Space, Type};
 use crate::verify::Verified;
 
@@ -49,7 +51,7 @@ impl Printer<'_> {
 
     fn module(&mut self) {
         let function = self.function;
-        let (major, minor) = function.target.version();
+        let (major, minor) = function.target.version().max(function.newest());
         let name = function.target.name();
         let _ = writeln!(self.out, ".version {major}.{minor}\n.target {name}\n.address_size 64\n");
         let _ = writeln!(self.out, ".extern .shared .align {SHARED_ALIGNMENT} .b8 dynamic_shared[];\n");
@@ -326,33 +328,34 @@ impl Printer<'_> {
             Inst::MbarrierInvalidate { barrier } => {
                 format!("mbarrier.inval.shared::cta.b64 [{}];", self.u32(*barrier))
             }
-            Inst::MbarrierArrive { barrier, space, count } => {
+            Inst::MbarrierArrive { barrier, space, count, order } => {
                 let count = match count {
                     Operand::Imm(1) => String::new(),
                     Operand::Imm(_) | Operand::Reg(_) => format!(", {}", self.u32(*count)),
                 };
-                format!("mbarrier.arrive.{}.b64 _, [{}]{count};", cta_space(*space), self.u32(*barrier))
+                let (order, space) = (arrival(*order), cta_space(*space));
+                format!("mbarrier.arrive{order}.{space}.b64 _, [{}]{count};", self.u32(*barrier))
             }
-            Inst::MbarrierArriveExpectTx { barrier, bytes } => {
-                let (barrier, bytes) = (self.u32(*barrier), self.u32(*bytes));
-                format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes};")
+            Inst::MbarrierArriveExpectTx { barrier, bytes, order } => {
+                let (barrier, bytes, order) = (self.u32(*barrier), self.u32(*bytes), arrival(*order));
+                format!("mbarrier.arrive.expect_tx{order}.shared::cta.b64 _, [{barrier}], {bytes};")
             }
-            Inst::MbarrierExpectTx { barrier, bytes } => {
-                let (barrier, bytes) = (self.u32(*barrier), self.u32(*bytes));
-                format!("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [{barrier}], {bytes};")
+            Inst::MbarrierExpectTx { barrier, bytes, scope } => {
+                let (barrier, bytes, scope) = (self.u32(*barrier), self.u32(*bytes), scope.suffix());
+                format!("mbarrier.expect_tx.relaxed.{scope}.shared::cta.b64 [{barrier}], {bytes};")
             }
-            Inst::MbarrierTryWait { dst, barrier, parity } => {
-                let (barrier, parity) = (self.u32(*barrier), self.u32(*parity));
+            Inst::MbarrierTryWait { dst, barrier, parity, order } => {
+                let (barrier, parity, order) = (self.u32(*barrier), self.u32(*parity), wait(*order));
                 format!(
-                    "mbarrier.try_wait.parity.shared::cta.b64 {}, [{barrier}], {parity};",
+                    "mbarrier.try_wait.parity{order}.shared::cta.b64 {}, [{barrier}], {parity};",
                     self.name(*dst)
                 )
             }
-            Inst::MbarrierWait { barrier, parity } => {
+            Inst::MbarrierWait { barrier, parity, order } => {
                 let label = self.label();
-                let (barrier, parity) = (self.u32(*barrier), self.u32(*parity));
+                let (barrier, parity, order) = (self.u32(*barrier), self.u32(*parity), wait(*order));
                 format!(
-                    "{{\n\t.reg .pred %done;\n$wait_{label}:\n\tmbarrier.try_wait.parity.shared::cta.b64 %done, \
+                    "{{\n\t.reg .pred %done;\n$wait_{label}:\n\tmbarrier.try_wait.parity{order}.shared::cta.b64 %done, \
                      [{barrier}], {parity};\n\t@!%done bra $wait_{label};\n\t}}"
                 )
             }
@@ -566,6 +569,24 @@ fn space_name(space: Space) -> &'static str {
         Space::Global => "global",
         Space::Shared => "shared::cta",
         Space::SharedCluster => "shared::cluster",
+    }
+}
+
+/// The qualifiers of an arrival; none where they are those that PTX adds.
+fn arrival(order: MbarrierOrder) -> String {
+    ordered(order, "release")
+}
+
+/// The same of a wait.
+fn wait(order: MbarrierOrder) -> String {
+    ordered(order, "acquire")
+}
+
+fn ordered(order: MbarrierOrder, sync: &str) -> String {
+    match order {
+        MbarrierOrder::CTA => String::new(),
+        MbarrierOrder::Sync(scope) => format!(".{sync}.{}", scope.suffix()),
+        MbarrierOrder::Relaxed(scope) => format!(".relaxed.{}", scope.suffix()),
     }
 }
 

@@ -15,6 +15,7 @@ use core::fmt;
 use core::ops::Deref;
 
 use crate::function::{Function, ParamKind, Site, Statement};
+use crate::inst::mbarrier::check_scope;
 use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg};
 use crate::types::{Space, Type};
 
@@ -336,9 +337,14 @@ impl Checker<'_> {
             Inst::MbarrierMore(inst) => self.accept(inst.check()),
             Inst::Ordered(Ordered::Load { ty, dst, .. }) => self.vector(dst.len(), *ty),
             Inst::Ordered(Ordered::Store { ty, src, .. }) => self.vector(src.len(), *ty),
-            Inst::MbarrierArrive { space, .. } => {
+            Inst::MbarrierArrive { space, order, .. } => {
                 self.require(*space != Space::Global, || "an mbarrier in global memory".to_owned());
+                self.accept(order.check());
             }
+            Inst::MbarrierArriveExpectTx { order, .. }
+            | Inst::MbarrierTryWait { order, .. }
+            | Inst::MbarrierWait { order, .. } => self.accept(order.check()),
+            Inst::MbarrierExpectTx { scope, .. } => self.accept(check_scope(*scope)),
             Inst::TensorLoad { coords, .. } | Inst::TensorStore { coords, .. } => {
                 let rank = coords.len();
                 self.require((1..=5).contains(&rank), || {
@@ -370,10 +376,6 @@ impl Checker<'_> {
             | Inst::ClusterWait
             | Inst::MbarrierInit { .. }
             | Inst::MbarrierInvalidate { .. }
-            | Inst::MbarrierArriveExpectTx { .. }
-            | Inst::MbarrierExpectTx { .. }
-            | Inst::MbarrierTryWait { .. }
-            | Inst::MbarrierWait { .. }
             | Inst::FenceMbarrierInit
             | Inst::FenceProxyAsync { .. }
             | Inst::Fence { .. }

@@ -14,6 +14,8 @@ mod equivalent;
 #[cfg(feature = "proof")]
 mod extra;
 #[cfg(feature = "proof")]
+mod fused;
+#[cfg(feature = "proof")]
 mod products;
 #[cfg(feature = "proof")]
 mod proof;
@@ -21,6 +23,8 @@ mod proof;
 mod record;
 #[cfg(feature = "proof")]
 mod report;
+#[cfg(feature = "proof")]
+mod subject;
 #[cfg(feature = "proof")]
 mod trial;
 

@@ -104,13 +104,15 @@ impl Staging {
             }
             return;
         }
-        let store = |index: u32, begins: bool, pending: u32, copy: &dyn Fn()| {
+        let store = |index: u32, begins: bool, pending: u32, copied: bool, copy: &dyn Fn()| {
             if begins || buffers == 1 {
                 f.if_(issues, || f.bulk_wait(pending, true));
                 f.barrier_sync(barrier, 128);
             }
             fill(index, part(index));
-            f.fence_proxy_async(ProxySpace::Shared);
+            if copied {
+                f.fence_proxy_async(ProxySpace::Shared);
+            }
             // The barrier that says "filled" also says that the next buffer is free, unless the one before has said so.
             let said = begins && pending + 2 <= buffers;
             if index + 1 < parts && buffers > 1 && !said {
@@ -131,17 +133,18 @@ impl Staging {
                 // another buffer unless the buffers divide the parts, or unless that tile had another number of them.
                 let divide = parts.is_multiple_of(buffers) && !plan.narrows;
                 let pending = if divide { buffers - 1 } else { 0 };
-                store(index, index == 0, pending, &copy);
+                store(index, index == 0, pending, true, &copy);
                 continue;
             };
             // Parts behind the end are left out, so that a block's first one meets any part before it.
             let [_, column] = at(index);
             let left = (end - column).where_or(column.less_than(end), 0).min(self.columns);
+            let columns_before = self.copies.get(index % self.copies.count).k;
+            // The last part of a tile that ends inside of it is never whole: threads store it, and no copy reads it.
+            let copied = (columns_before + self.columns) << plan.epilogue.halvings <= fragment.columns;
             f.if_(left.more_than(0), || {
-                store(index, index.is_multiple_of(self.copies.count), 0, &|| {
-                    let part = self.copies.get(index % self.copies.count);
-                    // The last part of a tile that ends inside of it is never whole.
-                    if (part.k + self.columns) << plan.epilogue.halvings > fragment.columns {
+                store(index, index.is_multiple_of(self.copies.count), 0, copied, &|| {
+                    if !copied {
                         return by_threads(buffer(index), at(index), left);
                     }
                     let whole = left.equals(self.columns);

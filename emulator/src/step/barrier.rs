@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ptx::Space;
 use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
 
 use super::Flow;
 use crate::clock::View;
 use crate::machine::Machine;
-use crate::shared::reported;
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, lanes};
+use crate::warp::{ALL, Blocked, Lanes, lanes};
 
 /// Rounds of a named barrier whose results are kept for warps that have not gone on.
 const RESULTS: usize = 64;
@@ -26,6 +24,8 @@ pub(crate) struct NamedBarrier {
     pub(crate) arrived: u32,
     /// Warps that have come, a bit each.
     warps: u32,
+    /// The last of them, and its operation.
+    pub(crate) last: (usize, usize),
     /// Threads that came with a true predicate.
     trues: u32,
     /// The same, and all who came, of the last rounds by their generation.
@@ -89,7 +89,8 @@ impl Machine<'_> {
         trues: u32,
     ) -> Result<Flow, Stop> {
         let view = self.publish(warp);
-        let warp = &mut self.warps[warp];
+        let index = warp;
+        let warp = &mut self.warps[index];
         let barriers = &mut self.ctas[warp.cta].named;
         let barrier = barriers.get_mut(id as usize).ok_or(Fault::BarrierId { id })?;
         if barrier.arrived == 0 {
@@ -102,6 +103,7 @@ impl Machine<'_> {
             return Err(Fault::BarrierTwice { id }.into());
         }
         barrier.warps |= bit;
+        barrier.last = (index, warp.pc);
         barrier.arrived += 32;
         barrier.trues += trues;
         barrier.gathered.join(&view);
@@ -109,7 +111,7 @@ impl Machine<'_> {
         if barrier.arrived >= barrier.threads {
             let released = core::mem::take(&mut barrier.gathered);
             if wait {
-                warp.view.join(&released);
+                warp.views.learn(ALL, &released);
             }
             let mut results = core::mem::take(&mut barrier.results);
             results.insert(generation, (barrier.trues, barrier.arrived));
@@ -147,7 +149,7 @@ impl Machine<'_> {
         if generation == self.cluster.generation {
             Ok(Flow::Block(Blocked::Cluster { generation }))
         } else {
-            warp.view.join(&self.cluster.released);
+            warp.views.learn(ALL, &self.cluster.released);
             Ok(Flow::Next)
         }
     }
@@ -199,125 +201,6 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    pub(super) fn mbarrier_arrive(
-        &mut self,
-        index: usize,
-        barrier: Operand,
-        space: Space,
-        count: Operand,
-    ) -> Result<Flow, Stop> {
-        let view = self.publish(index);
-        let warp = &mut self.warps[index];
-        let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
-        let (own, active, pc) = (warp.cta, warp.registers.active, warp.pc);
-        for lane in lanes(active) {
-            let arrive = || -> Result<(), Fault> {
-                let (cta, offset) = match space {
-                    Space::Shared | Space::Global => (own, self.ctas[own].own(barriers[lane])?),
-                    Space::SharedCluster => self.anywhere(barriers[lane], self.ctas[own].rank)?,
-                };
-                let shared = &mut self.ctas[cta].shared;
-                let barrier =
-                    if cta == own { shared.barrier(offset)? } else { shared.fenced_barrier(offset)? };
-                barrier.gather(&view);
-                if barrier.arrive(reported(offset), counts[lane])? {
-                    shared.phase_completed(offset);
-                }
-                if cta != own {
-                    self.ctas[cta].touched.insert(index, (view.known.local(index), pc));
-                }
-                Ok(())
-            };
-            let mut arrive = arrive;
-            arrive().map_err(|fault| fault.lane(lane))?;
-        }
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn mbarrier_expect(
-        &mut self,
-        warp: usize,
-        barrier: Operand,
-        bytes: Operand,
-        arrive: bool,
-    ) -> Result<Flow, Stop> {
-        let view = self.publish(warp);
-        let warp = &mut self.warps[warp];
-        let (barriers, bytes) = (warp.registers.read(barrier)?, warp.registers.read(bytes)?);
-        let cta = &mut self.ctas[warp.cta];
-        for lane in lanes(warp.registers.active) {
-            let mut expect = || -> Result<(), Fault> {
-                let offset = cta.own(barriers[lane])?;
-                let barrier = cta.shared.barrier(offset)?;
-                barrier.expect(reported(offset), bytes[lane])?;
-                if arrive {
-                    barrier.gather(&view);
-                }
-                if arrive && barrier.arrive(reported(offset), 1)? {
-                    cta.shared.phase_completed(offset);
-                }
-                Ok(())
-            };
-            expect().map_err(|fault| fault.lane(lane))?;
-        }
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn mbarrier_try_wait(
-        &mut self,
-        warp: usize,
-        dst: Reg,
-        barrier: Operand,
-        parity: Operand,
-    ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
-        let cta = &mut self.ctas[warp.cta];
-        let mut passed = 0;
-        for lane in lanes(warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.view.known);
-            in_time.map_err(|fault| fault.lane(lane))?;
-            if barrier.passed(parities[lane]) {
-                warp.view.join(&barrier.released);
-                passed |= 1 << lane;
-            } else {
-                warp.polled = Some((offset, parities[lane] & 1));
-            }
-        }
-        warp.registers.write_predicate(dst, passed)?;
-        Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
-    }
-
-    pub(super) fn mbarrier_wait(
-        &mut self,
-        warp: usize,
-        barrier: Operand,
-        parity: Operand,
-    ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
-        let cta = &mut self.ctas[warp.cta];
-        let mut waiting: Vec<(u32, u32)> = Vec::new();
-        for lane in lanes(warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let parity = parities[lane] & 1;
-            if waiting.contains(&(offset, parity)) {
-                continue;
-            }
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parity, &warp.view.known);
-            in_time.map_err(|fault| fault.lane(lane))?;
-            if barrier.passed(parity) {
-                warp.view.join(&barrier.released);
-            } else {
-                waiting.push((offset, parity));
-            }
-        }
-        Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting)) })
-    }
-
     // ---- fences ----
 
     pub(super) fn fence_mbarrier_init(&mut self, warp: usize) -> Result<Flow, Stop> {
@@ -339,9 +222,8 @@ impl Machine<'_> {
             ProxySpace::Global => {}
         }
         if matches!(space, ProxySpace::Global | ProxySpace::All) {
-            // What the warp does from now on is not fenced.
-            let _before = self.publish(index);
-            self.warps[index].view.fence_proxy();
+            let active = self.warps[index].registers.active;
+            self.warps[index].views.fence_proxy(active);
         }
         Ok(Flow::Next)
     }
@@ -362,6 +244,22 @@ impl crate::warp::Warp<'_> {
             BarrierOp::Or => self.registers.write_predicate(dst, whole(trues > 0)),
         }
     }
+}
+
+/// Lanes that name the same barrier and the same parity, each group with its first lane.
+pub(super) fn alike<T: PartialEq, U: PartialEq>(
+    a: &Lanes<T>,
+    b: &Lanes<U>,
+    active: u32,
+) -> Vec<(u32, usize)> {
+    let mut groups: Vec<(u32, usize)> = Vec::new();
+    for lane in lanes(active) {
+        match groups.iter_mut().find(|(_, first)| a[*first] == a[lane] && b[*first] == b[lane]) {
+            Some((mask, _)) => *mask |= 1 << lane,
+            None => groups.push((1 << lane, lane)),
+        }
+    }
+    groups
 }
 
 /// Whether a warp has arrived in this generation, its wait begun or not.

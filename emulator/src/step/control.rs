@@ -4,11 +4,13 @@ use ptx::Special;
 use ptx::inst::{Operand, Reg};
 
 use super::Flow;
-use crate::clock::Clock;
-use crate::machine::Machine;
+use super::barrier::NamedBarrier;
+use crate::clock::View;
+use crate::machine::{Cta, Machine};
 use crate::program::Action;
+use crate::schedule::{Options, Random, Schedule};
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Frame, Warp};
+use crate::warp::{ALL, Blocked, Frame, Warp, lanes};
 
 /// Multiprocessors of an H200.
 const MULTIPROCESSORS: u32 = 132;
@@ -19,27 +21,27 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
     Ok(match action {
         Action::If { cond, otherwise } => {
             let taken = warp.registers.predicate(*cond)? & active;
-            warp.frames.push(Frame::If { entered: active, other: active & !taken });
+            let (id, other) = (warp.enter(), active & !taken);
+            warp.frames.push(Frame::If { id, entered: active, other, otherwise: *otherwise });
             warp.registers.active = taken;
             if taken == 0 { Flow::Jump(*otherwise) } else { Flow::Next }
         }
         Action::Else { end } => {
-            let other = match warp.frames.last() {
-                Some(Frame::If { other, .. }) => *other,
+            let other = match warp.frames.last_mut() {
+                Some(Frame::If { other, .. }) => core::mem::take(other),
                 Some(Frame::Loop { .. }) | None => 0,
             };
             warp.registers.active = other;
             if other == 0 { Flow::Jump(*end) } else { Flow::Next }
         }
+        Action::EndIf { .. } if !warp.joined() => Flow::Join,
         Action::EndIf { exit } => {
-            warp.registers.active = match warp.frames.pop() {
-                Some(Frame::If { entered, .. } | Frame::Loop { entered }) => entered,
-                None => ALL,
-            };
+            warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
             if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
         }
         Action::Loop => {
-            warp.frames.push(Frame::Loop { entered: active });
+            let (id, start) = (warp.enter(), warp.pc + 1);
+            warp.frames.push(Frame::Loop { id, entered: active, start });
             Flow::Next
         }
         Action::Break { cond, exit } => {
@@ -54,15 +56,21 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
             if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
         }
         Action::EndLoop { start } if active != 0 => Flow::Jump(*start),
+        Action::EndLoop { .. } if !warp.joined() => Flow::Join,
         Action::EndLoop { .. } => {
-            warp.registers.active = match warp.frames.pop() {
-                Some(Frame::If { entered, .. } | Frame::Loop { entered }) => entered,
-                None => ALL,
-            };
+            warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
             Flow::Next
         }
         Action::Inst(_) | Action::Exit => Flow::Next,
     })
+}
+
+impl Warp<'_> {
+    /// A number for a block that it enters.
+    fn enter(&mut self) -> u64 {
+        self.blocks += 1;
+        self.blocks
+    }
 }
 
 /// Takes each lane's value from the lane it names.
@@ -80,10 +88,20 @@ pub(super) fn shuffle_xor(warp: &mut Warp<'_>, dst: Reg, src: Operand, mask: u32
     warp.registers.write(dst, &core::array::from_fn(|lane| values[lane ^ mask]))
 }
 
-/// Elects the lowest lane.
-pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg) -> Result<(), Fault> {
+/// The lane that a schedule elects among some: any, but for the same lanes always the same. ISA "elect.sync".
+fn leader(among: u32, schedule: Schedule, seed: u64) -> u32 {
+    let chosen = match schedule {
+        Schedule::Default | Schedule::Earliest | Schedule::Paced => 0,
+        Schedule::Latest => among.count_ones() as usize - 1,
+        Schedule::Random => Random::new(seed, among.into()).below(among.count_ones() as usize),
+    };
+    lanes(among).nth(chosen).map_or(0, |lane| 1 << lane)
+}
+
+/// Elects a lane.
+pub(super) fn elect(warp: &mut Warp<'_>, dst: Reg, options: &Options<'_>) -> Result<(), Fault> {
     warp.converged()?;
-    warp.registers.write_predicate(dst, 1)
+    warp.registers.write_predicate(dst, leader(ALL, options.schedule, options.seed))
 }
 
 impl Machine<'_> {
@@ -137,6 +155,7 @@ impl Machine<'_> {
     /// Moves registers between the warp and the CTA's pool.
     pub(super) fn set_max_registers(&mut self, index: usize, grow: bool, asked: u32) -> Result<Flow, Stop> {
         self.warps[index].converged()?;
+        self.warpgroup(index)?;
         let warp = &mut self.warps[index];
         let pool = &mut self.ctas[warp.cta].free_registers;
         let held = warp.held;
@@ -154,6 +173,13 @@ impl Machine<'_> {
 
     /// Ends a warp: nothing of its own may be in flight.
     pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
+        if let Some(&other) = self.warps[index].free_strands().first() {
+            // The other lanes end the warp.
+            let warp = &mut self.warps[index];
+            warp.swap(other);
+            let _ended = warp.strands.swap_remove(other);
+            return Ok(Flow::Join);
+        }
         if let Some(pc) = self.unfinished_multiply(index) {
             let what = "a wgmma that this warp has not waited for is in flight";
             return Err(Fault::ExitInFlight { what }.by(index, pc, None));
@@ -173,15 +199,30 @@ impl Machine<'_> {
         if last {
             self.ctas[cta].exited = true;
             self.counts.ctas += 1;
-            let mut known = Clock::default();
+            let mut all = View::default();
             for warp in self.warps.iter().filter(|warp| warp.cta == cta) {
-                known.join(&warp.view.known);
+                all.follow(&warp.views.everybody());
             }
-            let unordered =
-                self.ctas[cta].touched.iter().find(|(warp, (count, _))| known.local(**warp) < *count);
-            if let Some((&warp, &(_, pc))) = unordered {
+            let (first, team) = (self.team.first, self.team);
+            let after = |index: usize, lanes: u32, count: u32| {
+                all.executed_by(first.wrapping_add(index as u32), lanes, count, team)
+            };
+            let Cta { touched, arrivals, .. } = &self.ctas[cta];
+            let touched = touched.iter().find(|&(&(warp, lanes), &(count, _))| !after(warp, lanes, count));
+            let arrived = arrivals.iter().find(|&(&(warp, _), arrived)| {
+                let (place, phase) = arrived.phase;
+                !after(warp, arrived.lanes, arrived.count) && all.executed(place) < phase
+            });
+            let touched = touched.map(|(&(warp, _), &(_, pc))| (warp, pc));
+            if let Some((warp, pc)) = touched.or(arrived.map(|(&(warp, _), arrived)| (warp, arrived.pc))) {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));
+            }
+            self.nothing_incomplete(cta)?;
+            if let Some(arrival) = self.arrivals.iter().find(|arrival| arrival.cta == cta) {
+                let (warp, pc, lane) = arrival.by;
+                let what = "an arrival for its cp.async at an mbarrier is still to come";
+                return Err(Fault::ExitInFlight { what }.by(warp, pc, Some(lane)));
             }
             if let Some(load) = self.loads.iter().find(|load| load.touches(cta)) {
                 let (warp, pc, lane) = load.by;
@@ -191,5 +232,46 @@ impl Machine<'_> {
         }
         self.cluster_exit();
         Ok(Flow::Exit)
+    }
+
+    /// Refuses that a CTA ends with something begun that needs others to take part: a named barrier at which some have
+    /// arrived, an instruction of a warpgroup that some of its warps have not executed.
+    fn nothing_incomplete(&self, cta: usize) -> Result<(), Stop> {
+        let warps = self.warps.len() / self.ctas.len().max(1);
+        let Cta { named, warpgroups, .. } = &self.ctas[cta];
+        for (id, barrier) in (0..).zip(named).filter(|(_, barrier)| barrier.arrived > 0) {
+            let NamedBarrier { arrived, threads, last, .. } = *barrier;
+            let (warp, pc) = last;
+            return Err(Fault::BarrierIncomplete { id, arrived, threads }.by(warp, pc, None));
+        }
+        for (group, state) in warpgroups.iter().enumerate() {
+            if let Some((pc, executed)) = state.incomplete() {
+                let missing =
+                    (0..4).filter(|bit| executed >> bit & 1 == 0).map(|bit| (group * 4) as u32 + bit);
+                let missing = missing.collect();
+                let by = cta * warps + group * 4 + executed.trailing_zeros() as usize;
+                return Err(Fault::WarpgroupIncomplete { missing }.by(by, pc, None));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_elected_lane_is_any_and_always_the_same() {
+        let elect = |among, schedule, seed| leader(among, schedule, seed).trailing_zeros();
+        assert_eq!(elect(0b1100, Schedule::Default, 0), 2, "the lowest");
+        assert_eq!(elect(0b1100, Schedule::Latest, 0), 3, "the highest");
+        let seeds: Vec<u32> = (0..64).map(|seed| elect(ALL, Schedule::Random, seed)).collect();
+        assert_eq!(seeds, (0..64).map(|seed| elect(ALL, Schedule::Random, seed)).collect::<Vec<_>>());
+        let mut different = seeds;
+        different.sort_unstable();
+        different.dedup();
+        assert!(different.len() > 16, "{different:?}");
+        assert!((0..64).all(|seed| 0x00F0_F000u32 >> elect(0x00F0_F000, Schedule::Random, seed) & 1 == 1));
     }
 }

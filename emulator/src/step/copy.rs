@@ -3,11 +3,12 @@
 //! The bytes are brought at once, but nobody may touch them until the thread has waited for them, or the phase of the
 //! mbarrier has completed on which the copies arrive.
 
-use ptx::inst::{Address, CopyAsync, Operand};
+use ptx::inst::{Address, CopyAsync, MbarrierOrder, Operand};
 
 use super::Flow;
 use crate::machine::Machine;
-use crate::race::Kind;
+use crate::mbarrier::Published;
+use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
@@ -31,6 +32,8 @@ pub(crate) struct Arrival {
     pub(crate) cta: usize,
     pub(crate) barrier: u32,
     pub(crate) copies: Vec<ThreadCopy>,
+    /// What the thread knew when it asked for the arrival.
+    pub(crate) published: Published,
 }
 
 impl Machine<'_> {
@@ -75,11 +78,12 @@ impl Machine<'_> {
                 }
                 let mut buffer = [0u8; 16];
                 if read > 0 {
-                    self.note(warp, addresses[lane], read.into(), Kind::READ)?;
+                    self.note(warp, lane, addresses[lane], read.into(), Kind::READ)?;
                     self.memory.load(addresses[lane], &mut buffer[..read as usize])?;
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
+                self.note_shared((warp, By::lane(lane)), (cta, offset, bytes), Kind::WRITE)?;
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
                 Ok(ThreadCopy { lane, pc, group, offset, bytes })
             };
@@ -107,6 +111,7 @@ impl Machine<'_> {
     }
 
     fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {
+        let published = self.published(warp, MbarrierOrder::CTA);
         let state = &mut self.warps[warp];
         let (barriers, active, cta, pc) =
             (state.registers.read(barrier)?, state.registers.active, state.cta, state.pc);
@@ -120,7 +125,8 @@ impl Machine<'_> {
             let (copies, others) =
                 core::mem::take(&mut state.copies).into_iter().partition(|copy| copy.lane == lane);
             state.copies = others;
-            let arrival = Arrival { by: (warp, pc, lane), cta, barrier: offset, copies };
+            let published = published.clone();
+            let arrival = Arrival { by: (warp, pc, lane), cta, barrier: offset, copies, published };
             if self.options.schedule == Schedule::Earliest {
                 self.copies_done(arrival).map_err(|fault| fault.lane(lane))?;
             } else {
@@ -132,12 +138,11 @@ impl Machine<'_> {
 
     /// A thread's copies are done: its arrival counts.
     pub(crate) fn copies_done(&mut self, arrival: Arrival) -> Result<(), Fault> {
-        let Arrival { by: (warp, _, lane), cta, barrier: offset, copies } = arrival;
-        let view = self.publish(warp);
+        let Arrival { by: (warp, _, lane), cta, barrier: offset, copies, published } = arrival;
         let thread = self.warps[warp].thread(lane);
         let shared = &mut self.ctas[cta].shared;
         let barrier = shared.barrier(offset)?;
-        barrier.gather(&view);
+        barrier.gather(&published, false);
         barrier.copied.extend(copies.into_iter().map(|copy| (copy.offset, copy.bytes, thread)));
         if barrier.arrive(reported(offset), 1)? {
             shared.phase_completed(offset);

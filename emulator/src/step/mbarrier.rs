@@ -1,74 +1,103 @@
-//! mbarriers with states, dropped arrivals and byte counts of any CTA of the cluster.
+//! What warps do with mbarriers: arrivals, byte counts and waits, of own barriers and of other CTAs'.
+//!
+//! Source: PTX ISA "mbarrier.arrive" and its kin: an arrival is `.release.cta` and a wait `.acquire.cta` where nothing else
+//! is written, so that an arrival at another CTA's barrier says that its thread has come so far, but publishes none of its
+//! writes.
 
 use ptx::Space;
-use ptx::inst::{MbarrierInst, Operand, Reg};
+use ptx::inst::{MbarrierInst, MbarrierOrder, Operand, Reg};
 
 use super::Flow;
-use crate::machine::Machine;
-use crate::mbarrier::{Mbarrier, pending};
+use super::barrier::alike;
+use crate::machine::{Arrived, Machine};
+use crate::mbarrier::{Mbarrier, Published, pending};
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
-use crate::warp::{Lanes, lanes};
+use crate::warp::{Blocked, Lanes, lanes};
 
 /// What is done to a barrier: gets it, its place for reports and the lane's number; says whether its phase completed.
 type Act<'a> = &'a mut dyn FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>;
 
+/// A barrier's address and space, and the number that goes with it.
+type Place = (Operand, Space, Operand);
+
 impl Machine<'_> {
+    pub(super) fn mbarrier_arrive(
+        &mut self,
+        warp: usize,
+        place: Place,
+        order: MbarrierOrder,
+    ) -> Result<Flow, Stop> {
+        self.at_barriers(warp, place, Some(order), &mut |barrier, at, count| barrier.arrive(at, count))?;
+        Ok(Flow::Next)
+    }
+
+    /// Announces bytes, and arrives where there is an order.
+    pub(super) fn mbarrier_expect(
+        &mut self,
+        warp: usize,
+        place: Place,
+        arrive: Option<MbarrierOrder>,
+    ) -> Result<Flow, Stop> {
+        self.at_barriers(warp, place, arrive, &mut |barrier, at, bytes| {
+            barrier.expect(at, bytes)?;
+            if arrive.is_some() { barrier.arrive(at, 1) } else { Ok(false) }
+        })?;
+        Ok(Flow::Next)
+    }
+
     pub(super) fn mbarrier(&mut self, warp: usize, inst: &MbarrierInst) -> Result<Flow, Stop> {
+        let order = inst.order();
         match inst {
-            MbarrierInst::Arrive { dst, barrier, count } => {
+            MbarrierInst::Arrive { dst, barrier, count, order: _ } => {
                 let arrive = |barrier: &mut Mbarrier, at, count| barrier.arrive(at, count);
-                self.arrive_with_state(warp, *dst, (*barrier, *count), arrive)?;
+                self.arrive_with_state(warp, *dst, (*barrier, *count), order, arrive)?;
             }
-            MbarrierInst::ArriveExpect { dst, barrier, bytes } => {
+            MbarrierInst::ArriveExpect { dst, barrier, bytes, order: _ } => {
                 let arrive = |barrier: &mut Mbarrier, at, bytes| {
                     barrier.expect(at, bytes)?;
                     barrier.arrive(at, 1)
                 };
-                self.arrive_with_state(warp, *dst, (*barrier, *bytes), arrive)?;
+                self.arrive_with_state(warp, *dst, (*barrier, *bytes), order, arrive)?;
             }
             MbarrierInst::ArriveNoComplete { dst, barrier, count, drop } => {
                 let arrive = |barrier: &mut Mbarrier, at, count| barrier.arrive_only(at, count, *drop);
-                self.arrive_with_state(warp, *dst, (*barrier, *count), arrive)?;
+                self.arrive_with_state(warp, *dst, (*barrier, *count), order, arrive)?;
             }
-            MbarrierInst::DropState { dst, barrier, count } => {
+            MbarrierInst::DropState { dst, barrier, count, order: _ } => {
                 let arrive = |barrier: &mut Mbarrier, at, count| barrier.drop(at, count);
-                self.arrive_with_state(warp, *dst, (*barrier, *count), arrive)?;
+                self.arrive_with_state(warp, *dst, (*barrier, *count), order, arrive)?;
             }
-            MbarrierInst::DropExpect { dst, barrier, bytes } => {
+            MbarrierInst::DropExpect { dst, barrier, bytes, order: _ } => {
                 let arrive = |barrier: &mut Mbarrier, at, bytes| {
                     barrier.expect(at, bytes)?;
                     barrier.drop(at, 1)
                 };
-                self.arrive_with_state(warp, *dst, (*barrier, *bytes), arrive)?;
+                self.arrive_with_state(warp, *dst, (*barrier, *bytes), order, arrive)?;
             }
-            MbarrierInst::DropExpectCluster { barrier, bytes } => {
+            MbarrierInst::DropExpectCluster { barrier, bytes, order: _ } => {
                 let act: Act<'_> = &mut |barrier, at, bytes| {
                     barrier.expect(at, bytes)?;
                     barrier.drop(at, 1)
                 };
-                self.at_barriers(warp, (*barrier, Space::SharedCluster, *bytes), true, act)?;
+                self.at_barriers(warp, (*barrier, Space::SharedCluster, *bytes), order, act)?;
             }
-            MbarrierInst::Drop { barrier, space, count } => {
+            MbarrierInst::Drop { barrier, space, count, order: _ } => {
                 let act: Act<'_> = &mut |barrier, at, count| barrier.drop(at, count);
-                self.at_barriers(warp, (*barrier, *space, *count), true, act)?;
+                self.at_barriers(warp, (*barrier, *space, *count), order, act)?;
             }
-            MbarrierInst::ExpectCluster { arrive, barrier, bytes } => {
-                let act: Act<'_> = &mut |barrier, at, bytes| {
-                    barrier.expect(at, bytes)?;
-                    if *arrive { barrier.arrive(at, 1) } else { Ok(false) }
-                };
-                self.at_barriers(warp, (*barrier, Space::SharedCluster, *bytes), *arrive, act)?;
+            MbarrierInst::ExpectCluster { arrive: _, barrier, bytes, order: _ } => {
+                return self.mbarrier_expect(warp, (*barrier, Space::SharedCluster, *bytes), order);
             }
-            MbarrierInst::Complete { barrier, space, bytes } => {
+            MbarrierInst::Complete { barrier, space, bytes, scope: _ } => {
                 let act: Act<'_> = &mut |barrier, at, bytes| barrier.complete(at, bytes);
-                self.at_barriers(warp, (*barrier, *space, *bytes), false, act)?;
+                self.at_barriers(warp, (*barrier, *space, *bytes), None, act)?;
             }
-            MbarrierInst::Test { dst, barrier, state, patient: _ } => {
-                return self.mbarrier_test(warp, *dst, *barrier, *state);
+            MbarrierInst::Test { dst, barrier, state, patient: _, order } => {
+                return self.mbarrier_test(warp, *dst, (*barrier, *state), *order);
             }
-            MbarrierInst::TestParity { dst, barrier, parity } => {
-                return self.mbarrier_try_wait(warp, *dst, *barrier, *parity);
+            MbarrierInst::TestParity { dst, barrier, parity, order } => {
+                return self.mbarrier_try_wait(warp, *dst, (*barrier, *parity), *order);
             }
             MbarrierInst::PendingCount { dst, state } => {
                 let registers = &mut self.warps[warp].registers;
@@ -84,16 +113,28 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// Acts on the barrier that each active lane names, with the lane's number; `arrives` where what the warp knows is
-    /// handed on.
+    /// What an arrival of a warp publishes: all that it knows, or with `.relaxed` what its last fence stands for.
+    pub(super) fn published(&mut self, warp: usize, order: MbarrierOrder) -> Published {
+        let active = self.warps[warp].registers.active;
+        match (order, self.warps[warp].views.fenced_all(active)) {
+            (MbarrierOrder::Sync(scope), _) => Published { view: self.publish(warp), scope: Some(scope) },
+            (MbarrierOrder::Relaxed(scope), Some((fenced, view))) => {
+                Published { view, scope: Some(scope.min(fenced)) }
+            }
+            (MbarrierOrder::Relaxed(_), None) => Published { view: self.publish(warp), scope: None },
+        }
+    }
+
+    /// Acts on the barrier that each active lane names, with the lane's number; with an order it arrives there.
     fn at_barriers(
         &mut self,
         index: usize,
-        (barrier, space, number): (Operand, Space, Operand),
-        arrives: bool,
+        (barrier, space, number): Place,
+        order: Option<MbarrierOrder>,
         act: Act<'_>,
     ) -> Result<(), Stop> {
-        let view = self.publish(index);
+        let count = self.warps[index].views.count;
+        let published = order.map(|order| self.published(index, order));
         let warp = &mut self.warps[index];
         let (barriers, numbers) = (warp.registers.read(barrier)?, warp.registers.read(number)?);
         let (own, active, pc) = (warp.cta, warp.registers.active, warp.pc);
@@ -105,19 +146,20 @@ impl Machine<'_> {
                 Space::SharedCluster => self.anywhere(barriers[lane], self.ctas[own].rank),
             };
             let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
+            let far = cta != own;
             let shared = &mut self.ctas[cta].shared;
-            let barrier = if cta == own { shared.barrier(offset) } else { shared.fenced_barrier(offset) };
-            let completed = barrier.and_then(|barrier| {
-                if arrives {
-                    barrier.gather(&view);
-                }
-                act(barrier, reported(offset), numbers[lane])
-            });
-            if completed.map_err(|fault| fault.lane(lane))? {
+            let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
+            let barrier = barrier.map_err(|fault| fault.lane(lane))?;
+            if let Some(published) = &published {
+                barrier.gather(published, far);
+            }
+            let (place, completed) = barrier.count();
+            let arrived = Arrived { lanes: 1 << lane, count, pc, phase: (place, completed + 1) };
+            if act(barrier, reported(offset), numbers[lane]).map_err(|fault| fault.lane(lane))? {
                 shared.phase_completed(offset);
             }
-            if cta != own {
-                self.ctas[cta].touched.insert(index, (view.known.local(index), pc));
+            if far {
+                self.ctas[cta].arrivals.insert((index, offset), arrived);
             }
         }
         Ok(())
@@ -128,6 +170,7 @@ impl Machine<'_> {
         warp: usize,
         dst: Reg,
         (barrier, number): (Operand, Operand),
+        order: Option<MbarrierOrder>,
         mut arrive: impl FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>,
     ) -> Result<(), Stop> {
         let mut states = Vec::new();
@@ -135,7 +178,7 @@ impl Machine<'_> {
             states.push(barrier.state());
             arrive(barrier, at, number)
         };
-        self.at_barriers(warp, (barrier, Space::Shared, number), true, act)?;
+        self.at_barriers(warp, (barrier, Space::Shared, number), order, act)?;
         let registers = &mut self.warps[warp].registers;
         let mut values: Lanes<u64> = [0; 32];
         for (lane, state) in lanes(registers.active).zip(states) {
@@ -149,25 +192,80 @@ impl Machine<'_> {
         &mut self,
         warp: usize,
         dst: Reg,
-        barrier: Operand,
-        state: Operand,
+        (barrier, state): (Operand, Operand),
+        order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
         let warp = &mut self.warps[warp];
         let (barriers, states) = (warp.registers.read(barrier)?, warp.registers.read_wide(state)?);
         let cta = &mut self.ctas[warp.cta];
         let mut passed = 0;
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &states, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
             let done = barrier.state_passed(reported(offset), states[lane]);
             if done.map_err(|fault| fault.lane(lane))? {
-                warp.view.join(&barrier.released);
-                passed |= 1 << lane;
+                warp.views.acquire(mask, barrier, order);
+                passed |= mask;
             } else {
                 warp.polled = Some((offset, (barrier.phase & 1) as u32));
             }
         }
         warp.registers.write_predicate(dst, passed)?;
         Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
+    }
+
+    pub(super) fn mbarrier_try_wait(
+        &mut self,
+        warp: usize,
+        dst: Reg,
+        (barrier, parity): (Operand, Operand),
+        order: MbarrierOrder,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
+        let cta = &mut self.ctas[warp.cta];
+        let mut passed = 0;
+        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
+            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views.anybody());
+            in_time.map_err(|fault| fault.lane(lane))?;
+            if barrier.passed(parities[lane]) {
+                warp.views.acquire(mask, barrier, order);
+                passed |= mask;
+            } else {
+                warp.polled = Some((offset, parities[lane] & 1));
+            }
+        }
+        warp.registers.write_predicate(dst, passed)?;
+        Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
+    }
+
+    pub(super) fn mbarrier_wait(
+        &mut self,
+        warp: usize,
+        (barrier, parity): (Operand, Operand),
+        order: MbarrierOrder,
+    ) -> Result<Flow, Stop> {
+        let warp = &mut self.warps[warp];
+        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
+        let cta = &mut self.ctas[warp.cta];
+        let mut waiting: Vec<(u32, u32)> = Vec::new();
+        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
+            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            let parity = parities[lane] & 1;
+            if waiting.contains(&(offset, parity)) {
+                continue;
+            }
+            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
+            let in_time = barrier.in_time(reported(offset), parity, &warp.views.anybody());
+            in_time.map_err(|fault| fault.lane(lane))?;
+            if barrier.passed(parity) {
+                warp.views.acquire(mask, barrier, order);
+            } else {
+                waiting.push((offset, parity));
+            }
+        }
+        Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting, order)) })
     }
 }

@@ -61,6 +61,11 @@ impl Warpgroup {
         self.done
     }
 
+    /// The first other collective instruction that not every warp has executed, and who has, a bit each.
+    pub(crate) fn incomplete(&self) -> Option<(usize, u8)> {
+        self.collectives.front().copied()
+    }
+
     /// The operation of the first multiply that is not done.
     pub(crate) fn next(&self) -> Option<usize> {
         self.multiplies.get((self.done - self.first) as usize).map(|multiply| multiply.pc)
@@ -98,19 +103,21 @@ fn lent(inst: &Inst) -> (&[Reg], &[Reg]) {
 impl Machine<'_> {
     pub(super) fn wgmma_fence(&mut self, warp: usize) -> Result<Flow, Stop> {
         self.warps[warp].converged()?;
+        self.collective(warp)?;
         self.warps[warp].registers.fence();
         Ok(Flow::Next)
     }
 
     pub(super) fn wgmma_commit(&mut self, warp: usize) -> Result<Flow, Stop> {
+        self.warps[warp].converged()?;
+        self.collective(warp)?;
         let warp = &mut self.warps[warp];
-        warp.converged()?;
         warp.commits.push_back(warp.multiplies);
         Ok(Flow::Next)
     }
 
     /// The warpgroup of a warp, and the warp's bit in it.
-    fn warpgroup(&self, warp: usize) -> Result<(usize, u8), Fault> {
+    pub(super) fn warpgroup(&self, warp: usize) -> Result<(usize, u8), Fault> {
         let warps = self.program.function.threads / 32;
         let index = self.warps[warp].index;
         if index / 4 * 4 + 4 > warps {
@@ -211,7 +218,9 @@ impl Machine<'_> {
         let own = self.warps[index].cta;
         for tile in a_tile.into_iter().chain(b_tile) {
             for chunk in (0..tile.chunks()).map(|chunk| tile.chunk(chunk)) {
-                self.ctas[own].shared.observed(chunk, 16, &self.warps[index].view.known)?;
+                let warp = &self.warps[index];
+                self.ctas[own].shared.observed(chunk, 16, &warp.views.anybody().known)?;
+                self.order_collective(index, chunk)?;
             }
         }
         if self.options.schedule == Schedule::Earliest {
@@ -238,6 +247,7 @@ impl Machine<'_> {
         let warp = &mut self.warps[index];
         warp.converged()?;
         let Some(newest) = warp.commits.len().checked_sub(1 + pending as usize) else {
+            self.collective(index)?;
             return Ok(Flow::Next);
         };
         let until = warp.commits[newest];
@@ -270,6 +280,7 @@ impl Machine<'_> {
             self.warps[index].retired = until;
         }
         self.warps[index].commits.drain(..=newest);
+        self.collective(index)?;
         Ok(Flow::Next)
     }
 

@@ -111,8 +111,18 @@ impl fmt::Display for Fault {
                 let verb = |write: &bool| if *write { "writes" } else { "reads" };
                 write!(
                     f,
-                    "a race at global address {address:#x}: this {} what another warp {} without an order between \
+                    "a race at global address {address:#x}: this {} what another thread {} without an order between \
                      them\n  the other is {other}",
+                    verb(write),
+                    verb(other_write),
+                )
+            }
+            Self::SharedRace { rank, offset, write, other_write, other } => {
+                let verb = |write: &bool| if *write { "writes" } else { "reads" };
+                write!(
+                    f,
+                    "a race at byte {offset} of shared memory of rank {rank}: this {} what another thread {} without an \
+                     order between them\n  the other is {other}",
                     verb(write),
                     verb(other_write),
                 )
@@ -342,6 +352,15 @@ impl fmt::Display for Fault {
                 let verb = if *grow { "inc" } else { "dec" };
                 write!(f, "setmaxnreg.{verb} to {asked} registers where a thread holds {held}")
             }
+            Self::WarpgroupIncomplete { missing } => write!(
+                f,
+                "the CTA ends, and warps {missing:?} have not executed this instruction of their whole warpgroup (ISA \
+                 \".aligned\")"
+            ),
+            Self::BarrierIncomplete { id, arrived, threads } => write!(
+                f,
+                "the CTA ends, and {arrived} of {threads} threads have arrived at barrier {id} (ISA \"bar\")"
+            ),
             Self::ExitInFlight { what } => write!(f, "the thread ends while {what}"),
             Self::Trapped => f.write_str("the program trapped"),
             Self::Fuel { limit, warps } => {

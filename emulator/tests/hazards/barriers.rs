@@ -1,7 +1,7 @@
 //! Barriers, clusters, register budgets and the end of a program.
 
 use emulator::{Fault, Wait};
-use ptx::{Inst, LoadOrder, Location, Operand, Scope, Space, Special, StoreOrder, TensorLoad};
+use ptx::{Inst, LoadOrder, Location, MbarrierOrder, Operand, Scope, Space, Special, StoreOrder, TensorLoad};
 
 use crate::{BARRIER, BOX_BYTES, Case};
 
@@ -131,7 +131,12 @@ pub(crate) fn cases() -> Vec<Case> {
                 let count = Operand::Imm(if k.broken { 2 } else { 1 });
                 let barrier = k.barrier().operand();
                 k.f.if_(k.thread.less_than(3), || {
-                    k.f.emit(Inst::MbarrierArrive { barrier, space: Space::Shared, count });
+                    k.f.emit(Inst::MbarrierArrive {
+                        barrier,
+                        space: Space::Shared,
+                        count,
+                        order: MbarrierOrder::CTA,
+                    });
                 });
             },
             |f| matches!(f, Fault::MbarrierOverArrival { count: 2, pending: 1, .. }),

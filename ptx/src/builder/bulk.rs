@@ -2,7 +2,8 @@
 
 use super::Builder;
 use crate::inst::{
-    AtomicOp, AtomicType, BarrierOp, BarrierReduce, Bulk, Inst, MbarrierInst, Operand, Reduction,
+    AtomicOp, AtomicType, BarrierOp, BarrierReduce, Bulk, Inst, MbarrierInst, MbarrierOrder, Operand,
+    Reduction, Scope,
 };
 use crate::types::{Scalar, Space};
 use crate::value::{Source, Value};
@@ -133,8 +134,19 @@ impl Builder {
         barrier: Value<'f, u32>,
         count: impl Source<'f, u32>,
     ) -> Value<'f, u64> {
+        self.mbarrier_arrive_state_as(barrier, count, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_arrive_state_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        count: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) -> Value<'f, u64> {
         let (barrier, count) = (barrier.operand(), count.operand());
-        self.define(|dst| Inst::MbarrierMore(MbarrierInst::Arrive { dst, barrier, count }))
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::Arrive { dst, barrier, count, order }))
     }
 
     /// Counts one arrival on an own mbarrier and announces `bytes` bytes; gives the state of the phase.
@@ -144,8 +156,19 @@ impl Builder {
         barrier: Value<'f, u32>,
         bytes: impl Source<'f, u32>,
     ) -> Value<'f, u64> {
+        self.mbarrier_arrive_expect_state_as(barrier, bytes, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_arrive_expect_state_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        bytes: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) -> Value<'f, u64> {
         let (barrier, bytes) = (barrier.operand(), bytes.operand());
-        self.define(|dst| Inst::MbarrierMore(MbarrierInst::ArriveExpect { dst, barrier, bytes }))
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::ArriveExpect { dst, barrier, bytes, order }))
     }
 
     /// Whether the phase of a state has completed: `mbarrier.try_wait`, or `test_wait` where `patient` is false.
@@ -156,8 +179,20 @@ impl Builder {
         state: Value<'f, u64>,
         patient: bool,
     ) -> Value<'f, bool> {
+        self.mbarrier_test_as(barrier, state, patient, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_test_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        state: Value<'f, u64>,
+        patient: bool,
+        order: MbarrierOrder,
+    ) -> Value<'f, bool> {
         let (barrier, state) = (barrier.operand(), state.operand());
-        self.define(|dst| Inst::MbarrierMore(MbarrierInst::Test { dst, barrier, state, patient }))
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::Test { dst, barrier, state, patient, order }))
     }
 
     /// Asks once, without waiting, whether the phase of a parity has completed.
@@ -167,8 +202,19 @@ impl Builder {
         barrier: Value<'f, u32>,
         parity: impl Source<'f, u32>,
     ) -> Value<'f, bool> {
+        self.mbarrier_test_parity_as(barrier, parity, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_test_parity_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        parity: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) -> Value<'f, bool> {
         let (barrier, parity) = (barrier.operand(), parity.operand());
-        self.define(|dst| Inst::MbarrierMore(MbarrierInst::TestParity { dst, barrier, parity }))
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::TestParity { dst, barrier, parity, order }))
     }
 
     /// The arrivals that were missing according to a state.
@@ -198,8 +244,19 @@ impl Builder {
         barrier: Value<'f, u32>,
         count: impl Source<'f, u32>,
     ) -> Value<'f, u64> {
+        self.mbarrier_drop_state_as(barrier, count, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_drop_state_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        count: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) -> Value<'f, u64> {
         let (barrier, count) = (barrier.operand(), count.operand());
-        self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropState { dst, barrier, count }))
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropState { dst, barrier, count, order }))
     }
 
     /// Announces `bytes` bytes on an own mbarrier and arrives at it for the last time; gives the state of the phase.
@@ -209,23 +266,46 @@ impl Builder {
         barrier: Value<'f, u32>,
         bytes: impl Source<'f, u32>,
     ) -> Value<'f, u64> {
+        self.mbarrier_drop_expect_as(barrier, bytes, MbarrierOrder::CTA)
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_drop_expect_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        bytes: impl Source<'f, u32>,
+        order: MbarrierOrder,
+    ) -> Value<'f, u64> {
         let (barrier, bytes) = (barrier.operand(), bytes.operand());
-        self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropExpect { dst, barrier, bytes }))
+        self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropExpect { dst, barrier, bytes, order }))
     }
 
     /// Announces `bytes` bytes on an mbarrier of any CTA of the cluster and arrives at it for the last time.
     #[track_caller]
     pub fn mbarrier_drop_expect_cluster<'f>(&'f self, barrier: Value<'f, u32>, bytes: impl Source<'f, u32>) {
-        let (barrier, bytes) = (barrier.operand(), bytes.operand());
-        self.emit(Inst::MbarrierMore(MbarrierInst::DropExpectCluster { barrier, bytes }));
+        let (barrier, bytes, order) = (barrier.operand(), bytes.operand(), MbarrierOrder::CLUSTER);
+        self.emit(Inst::MbarrierMore(MbarrierInst::DropExpectCluster { barrier, bytes, order }));
     }
 
     /// Counts arrivals, on an own mbarrier or with `cluster` on any, which later phases do not wait for.
     #[track_caller]
     pub fn mbarrier_drop<'f>(&'f self, barrier: Value<'f, u32>, count: impl Source<'f, u32>, cluster: bool) {
+        self.mbarrier_drop_as(barrier, count, cluster, MbarrierOrder::CTA);
+    }
+
+    /// The same in an order.
+    #[track_caller]
+    pub fn mbarrier_drop_as<'f>(
+        &'f self,
+        barrier: Value<'f, u32>,
+        count: impl Source<'f, u32>,
+        cluster: bool,
+        order: MbarrierOrder,
+    ) {
         let space = if cluster { Space::SharedCluster } else { Space::Shared };
         let (barrier, count) = (barrier.operand(), count.operand());
-        self.emit(Inst::MbarrierMore(MbarrierInst::Drop { barrier, space, count }));
+        self.emit(Inst::MbarrierMore(MbarrierInst::Drop { barrier, space, count, order }));
     }
 
     /// Announces `bytes` bytes on an mbarrier of any CTA of the cluster, as an arrival or not.
@@ -237,7 +317,8 @@ impl Builder {
         arrive: bool,
     ) {
         let (barrier, bytes) = (barrier.operand(), bytes.operand());
-        self.emit(Inst::MbarrierMore(MbarrierInst::ExpectCluster { arrive, barrier, bytes }));
+        let order = if arrive { MbarrierOrder::CLUSTER } else { MbarrierOrder::Relaxed(Scope::Cluster) };
+        self.emit(Inst::MbarrierMore(MbarrierInst::ExpectCluster { arrive, barrier, bytes, order }));
     }
 
     /// Counts `bytes` bytes as arrived on an own mbarrier, or with `cluster` on any.
@@ -248,9 +329,10 @@ impl Builder {
         bytes: impl Source<'f, u32>,
         cluster: bool,
     ) {
-        let space = if cluster { Space::SharedCluster } else { Space::Shared };
+        let (space, scope) =
+            if cluster { (Space::SharedCluster, Scope::Cluster) } else { (Space::Shared, Scope::Cta) };
         let (barrier, bytes) = (barrier.operand(), bytes.operand());
-        self.emit(Inst::MbarrierMore(MbarrierInst::Complete { barrier, space, bytes }));
+        self.emit(Inst::MbarrierMore(MbarrierInst::Complete { barrier, space, bytes, scope }));
     }
 
     /// `bar.red.popc`: waits for `threads` threads at barrier `id`, and says in how many `cond` holds.

@@ -4,8 +4,56 @@
 //! "mbarrier.test_wait", "mbarrier.pending_count", "bar.red".
 
 use super::operands::Operands;
-use super::{Operand, Reg};
+use super::{Inst, Operand, Reg, Scope};
 use crate::types::{Space, Type};
+
+/// How an operation on an mbarrier orders other accesses, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MbarrierOrder {
+    /// `.release` of an arrival, `.acquire` of a wait: what threads of the scope did before their arrivals is visible to
+    /// those whose wait for the phase has succeeded.
+    Sync(Scope),
+    /// `.relaxed.<scope>`: it only counts, or only asks.
+    Relaxed(Scope),
+}
+
+impl MbarrierOrder {
+    /// What PTX means where nothing is written: `.release.cta` or `.acquire.cta`. Such an arrival at a barrier of another
+    /// CTA publishes nothing that its thread wrote.
+    pub const CTA: Self = Self::Sync(Scope::Cta);
+    /// `.release.cluster` or `.acquire.cluster`.
+    pub const CLUSTER: Self = Self::Sync(Scope::Cluster);
+
+    /// For whom.
+    pub const fn scope(self) -> Scope {
+        match self {
+            Self::Sync(scope) | Self::Relaxed(scope) => scope,
+        }
+    }
+
+    /// Whether it orders anything.
+    pub const fn synchronises(self) -> bool {
+        matches!(self, Self::Sync(_))
+    }
+
+    /// The rule of scopes.
+    ///
+    /// # Errors
+    /// The rule broken, as a sentence.
+    pub fn check(self) -> Result<(), String> {
+        check_scope(self.scope())
+    }
+}
+
+/// An mbarrier's scope is the CTA or the cluster.
+pub(crate) fn check_scope(scope: Scope) -> Result<(), String> {
+    match scope {
+        Scope::Cta | Scope::Cluster => Ok(()),
+        Scope::Gpu | Scope::System => {
+            Err(format!("an mbarrier's scope is .cta or .cluster, not .{}", scope.suffix()))
+        }
+    }
+}
 
 /// Operations on mbarriers beyond arrivals that nobody asks about and waits by parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +66,8 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// How many arrivals to count.
         count: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.arrive.expect_tx.shared::cta.b64 state`.
     ArriveExpect {
@@ -27,6 +77,8 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// Bytes that asynchronous copies will bring in this phase.
         bytes: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.{arrive|arrive_drop}.noComplete.shared::cta.b64 state`: arrivals that must not complete the phase.
     ArriveNoComplete {
@@ -47,6 +99,8 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// How many.
         count: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.arrive_drop.expect_tx.shared::cta.b64 state`: announces bytes and arrives for the last time.
     DropExpect {
@@ -56,14 +110,18 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// Bytes that asynchronous copies will bring in this phase.
         bytes: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
-    /// `mbarrier.arrive_drop.expect_tx.release.cluster.shared::cluster.b64 _`: the same on a barrier of any CTA of the
+    /// `mbarrier.arrive_drop.expect_tx.shared::cluster.b64 _`: the same on a barrier of any CTA of the
     /// cluster.
     DropExpectCluster {
         /// Address in the cluster.
         barrier: Operand,
         /// Bytes.
         bytes: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.arrive_drop.{shared::cta|shared::cluster}.b64 _`: arrivals, which later phases do not wait for.
     Drop {
@@ -73,6 +131,8 @@ pub enum MbarrierInst {
         space: Space,
         /// How many.
         count: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier{.arrive}.expect_tx.…shared::cluster.b64`: announces bytes on a barrier of any CTA of the cluster.
     ExpectCluster {
@@ -82,6 +142,8 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// Bytes.
         bytes: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.complete_tx.relaxed.….b64`: counts bytes as arrived.
     Complete {
@@ -91,6 +153,8 @@ pub enum MbarrierInst {
         space: Space,
         /// Bytes.
         bytes: Operand,
+        /// For whom; it orders nothing.
+        scope: Scope,
     },
     /// `mbarrier.{try_wait|test_wait}.shared::cta.b64`, once: whether the phase of a state has completed.
     Test {
@@ -102,6 +166,8 @@ pub enum MbarrierInst {
         state: Operand,
         /// `try_wait`, which may wait for some time.
         patient: bool,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.test_wait.parity.shared::cta.b64`.
     TestParity {
@@ -111,6 +177,8 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// 0 or 1.
         parity: Operand,
+        /// How it is ordered.
+        order: MbarrierOrder,
     },
     /// `mbarrier.pending_count.b64`: the arrivals that a state says were missing.
     PendingCount {
@@ -125,21 +193,21 @@ impl MbarrierInst {
     pub(super) fn operands(&self) -> Operands {
         let none = Operands::default();
         match self {
-            Self::Arrive { dst, barrier, count: number }
+            Self::Arrive { dst, barrier, count: number, .. }
             | Self::ArriveNoComplete { dst, barrier, count: number, .. }
-            | Self::DropState { dst, barrier, count: number }
-            | Self::DropExpect { dst, barrier, bytes: number }
-            | Self::ArriveExpect { dst, barrier, bytes: number } => {
+            | Self::DropState { dst, barrier, count: number, .. }
+            | Self::DropExpect { dst, barrier, bytes: number, .. }
+            | Self::ArriveExpect { dst, barrier, bytes: number, .. } => {
                 none.read_all(&[*barrier, *number], Type::U32).write(*dst, Type::U64)
             }
             Self::Drop { barrier, count: number, .. }
             | Self::ExpectCluster { barrier, bytes: number, .. }
-            | Self::DropExpectCluster { barrier, bytes: number }
+            | Self::DropExpectCluster { barrier, bytes: number, .. }
             | Self::Complete { barrier, bytes: number, .. } => none.read_all(&[*barrier, *number], Type::U32),
             Self::Test { dst, barrier, state, .. } => {
                 none.read(*barrier, Type::U32).read(*state, Type::U64).write(*dst, Type::Pred)
             }
-            Self::TestParity { dst, barrier, parity } => {
+            Self::TestParity { dst, barrier, parity, .. } => {
                 none.read_all(&[*barrier, *parity], Type::U32).write(*dst, Type::Pred)
             }
             Self::PendingCount { dst, state } => none.read(*state, Type::U64).write(*dst, Type::U32),
@@ -172,7 +240,64 @@ impl MbarrierInst {
         if let Self::Drop { space: Space::Global, .. } | Self::Complete { space: Space::Global, .. } = self {
             return Err("an mbarrier in global memory".to_owned());
         }
-        Ok(())
+        if let Self::ExpectCluster { arrive: false, order: MbarrierOrder::Sync(_), .. } = self {
+            return Err("mbarrier.expect_tx is .relaxed: it is no arrival".to_owned());
+        }
+        match self {
+            Self::Complete { scope, .. } => check_scope(*scope),
+            Self::ArriveNoComplete { .. } | Self::PendingCount { .. } => Ok(()),
+            Self::Arrive { order, .. }
+            | Self::ArriveExpect { order, .. }
+            | Self::DropState { order, .. }
+            | Self::DropExpect { order, .. }
+            | Self::DropExpectCluster { order, .. }
+            | Self::Drop { order, .. }
+            | Self::ExpectCluster { order, .. }
+            | Self::Test { order, .. }
+            | Self::TestParity { order, .. } => order.check(),
+        }
+    }
+
+    /// How an arrival or a wait is ordered; `None` for what is neither.
+    pub const fn order(&self) -> Option<MbarrierOrder> {
+        match self {
+            Self::ArriveNoComplete { .. } => Some(MbarrierOrder::CTA),
+            Self::Complete { .. } | Self::PendingCount { .. } | Self::ExpectCluster { arrive: false, .. } => {
+                None
+            }
+            Self::Arrive { order, .. }
+            | Self::ArriveExpect { order, .. }
+            | Self::DropState { order, .. }
+            | Self::DropExpect { order, .. }
+            | Self::DropExpectCluster { order, .. }
+            | Self::Drop { order, .. }
+            | Self::ExpectCluster { order, .. }
+            | Self::Test { order, .. }
+            | Self::TestParity { order, .. } => Some(*order),
+        }
+    }
+}
+
+impl Inst {
+    /// How an arrival at an mbarrier or a wait for one is ordered; `None` for what is neither.
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "every other instruction has nothing to do with mbarriers"
+    )]
+    pub const fn mbarrier_order(&self) -> Option<MbarrierOrder> {
+        match self {
+            Self::MbarrierArrive { order, .. }
+            | Self::MbarrierArriveExpectTx { order, .. }
+            | Self::MbarrierTryWait { order, .. }
+            | Self::MbarrierWait { order, .. } => Some(*order),
+            Self::MbarrierMore(inst) => inst.order(),
+            _ => None,
+        }
+    }
+
+    /// Whether it is an arrival or a wait with `.relaxed`, which came later than the rest.
+    pub(crate) fn is_relaxed_mbarrier(&self) -> bool {
+        self.mbarrier_order().is_some_and(|order| !order.synchronises())
     }
 }
 

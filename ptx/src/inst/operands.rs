@@ -103,13 +103,12 @@ impl Inst {
             Self::MbarrierInit { barrier, count } | Self::MbarrierArrive { barrier, count, .. } => {
                 none.read_all(&[*barrier, *count], Type::U32)
             }
-            Self::MbarrierArriveExpectTx { barrier, bytes } | Self::MbarrierExpectTx { barrier, bytes } => {
-                none.read_all(&[*barrier, *bytes], Type::U32)
-            }
-            Self::MbarrierTryWait { dst, barrier, parity } => {
+            Self::MbarrierArriveExpectTx { barrier, bytes, .. }
+            | Self::MbarrierExpectTx { barrier, bytes, .. } => none.read_all(&[*barrier, *bytes], Type::U32),
+            Self::MbarrierTryWait { dst, barrier, parity, .. } => {
                 none.read_all(&[*barrier, *parity], Type::U32).write(*dst, Type::Pred)
             }
-            Self::MbarrierWait { barrier, parity } => none.read_all(&[*barrier, *parity], Type::U32),
+            Self::MbarrierWait { barrier, parity, .. } => none.read_all(&[*barrier, *parity], Type::U32),
             Self::TensorLoad { map, coords, dst, barrier, multicast, .. } => {
                 let all = none.read(*map, Type::U64).read_all(coords, Type::S32);
                 let all = all.read_all(&[*dst, *barrier], Type::U32);

@@ -2,7 +2,7 @@
 
 use crate::inst::{
     Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder,
-    MapInst, MbarrierInst, Operand, Ordered, Scope, StoreOrder,
+    MapInst, MbarrierInst, MbarrierOrder, Operand, Ordered, Scope, StoreOrder,
 };
 use crate::types::Type;
 
@@ -21,6 +21,12 @@ const fn grow(name: &'static str, by: i32) -> Change {
 }
 
 const FLIP: Change = Change::Operand { name: "parity", op: BinaryOp::Xor, by: 1 };
+/// The next barrier of a ring, or of whatever lies after it.
+const NEIGHBOUR: Change = plus("barrier", 8);
+/// Another CTA of the cluster.
+const OTHER_RANK: Change = Change::Operand { name: "rank", op: BinaryOp::Xor, by: 1 };
+/// The first CTA of the cluster where it receives nothing, else all but it.
+const OTHER_MASK: Change = Change::Operand { name: "mask", op: BinaryOp::Xor, by: 1 };
 const COUNTED: &[Change] = &[Change::Delete, plus("count", 1), minus("count", 1)];
 const ANNOUNCED: &[Change] = &[
     Change::Delete,
@@ -44,8 +50,97 @@ pub(super) fn of(inst: &Inst) -> Vec<Change> {
     match inst {
         Inst::Atomic(atomic) => of_atomic(atomic),
         Inst::Ordered(ordered) => of_ordered(ordered),
-        inst => of_fixed(inst).to_vec(),
+        inst => {
+            let order = order(inst);
+            let weakened = those(&[
+                (order.is_some_and(MbarrierOrder::synchronises), Change::Relax),
+                (order.is_some_and(|order| order.scope() != Scope::Cta), Change::Narrow),
+                (names_barrier(inst), NEIGHBOUR),
+                (receivers(inst).is_some(), OTHER_MASK),
+            ]);
+            [of_fixed(inst), &weakened].concat()
+        }
     }
+}
+
+/// The order of an arrival at an mbarrier or of a wait for it.
+fn order(inst: &Inst) -> Option<MbarrierOrder> {
+    let mut copy = inst.clone();
+    order_mut(&mut copy).map(|order| *order)
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction orders by an mbarrier")]
+fn order_mut(inst: &mut Inst) -> Option<&mut MbarrierOrder> {
+    match inst {
+        Inst::MbarrierArrive { order, .. }
+        | Inst::MbarrierArriveExpectTx { order, .. }
+        | Inst::MbarrierTryWait { order, .. }
+        | Inst::MbarrierWait { order, .. }
+        | Inst::MbarrierMore(
+            MbarrierInst::Arrive { order, .. }
+            | MbarrierInst::ArriveExpect { order, .. }
+            | MbarrierInst::Drop { order, .. }
+            | MbarrierInst::DropState { order, .. }
+            | MbarrierInst::DropExpect { order, .. }
+            | MbarrierInst::Test { order, .. }
+            | MbarrierInst::TestParity { order, .. },
+        ) => Some(order),
+        _ => None,
+    }
+}
+
+/// Whether the instruction arrives at an mbarrier, waits for one, or has one count bytes: the next one will not do.
+fn names_barrier(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::MbarrierArrive { .. }
+            | Inst::MbarrierArriveExpectTx { .. }
+            | Inst::MbarrierExpectTx { .. }
+            | Inst::MbarrierTryWait { .. }
+            | Inst::MbarrierWait { .. }
+            | Inst::TensorLoad { .. }
+            | Inst::Bulk(Bulk::Load { .. })
+    )
+}
+
+/// The mask of the CTAs that receive a copy.
+#[expect(clippy::wildcard_enum_match_arm, reason = "no other copy has receivers")]
+fn receivers(inst: &Inst) -> Option<Operand> {
+    match inst {
+        Inst::TensorLoad { multicast, .. } | Inst::Bulk(Bulk::Load { multicast, .. }) => *multicast,
+        _ => None,
+    }
+}
+
+/// Whether the instruction synchronises and gives no value, so that it can come later; a copy starts work.
+pub(super) fn is_step(inst: &Inst) -> bool {
+    let gives = matches!(
+        inst,
+        Inst::MbarrierTryWait { .. }
+            | Inst::MbarrierMore(_)
+            | Inst::BarrierReduce(_)
+            | Inst::MapShared { .. }
+    ) || matches!(inst, Inst::Atomic(Atomic { dst, .. }) if !dst.is_empty())
+        || matches!(inst, Inst::Ordered(Ordered::Load { .. }));
+    !gives && !starts_work(inst) && !of(inst).is_empty()
+}
+
+/// Whether the instruction only computes a value from registers.
+pub(super) fn computes(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Move { .. }
+            | Inst::Binary { .. }
+            | Inst::MulAdd { .. }
+            | Inst::MulWide { .. }
+            | Inst::Unary { .. }
+            | Inst::Compare { .. }
+            | Inst::Select { .. }
+            | Inst::Convert { .. }
+            | Inst::ReadSpecial { .. }
+            | Inst::MapShared { .. }
+            | Inst::SharedBase { .. }
+    )
 }
 
 /// The same of the instructions whose list their operands do not change.
@@ -78,6 +173,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::WgmmaWait { pending: 0 } => LAST,
         Inst::BulkWait { .. } | Inst::WgmmaWait { .. } => PENDING,
         Inst::SetMaxRegisters { .. } => BUDGET,
+        Inst::MapShared { .. } => &[OTHER_RANK],
         Inst::WarpSync
         | Inst::GridDependency { .. }
         | Inst::ClusterArrive { .. }
@@ -117,7 +213,6 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         | Inst::SharedBase { .. }
         | Inst::Load { .. }
         | Inst::Store { .. }
-        | Inst::MapShared { .. }
         | Inst::TensorLoad { .. }
         | Inst::TensorStore { .. }
         | Inst::PrefetchTensorMap { .. }
@@ -179,7 +274,11 @@ pub(super) fn relax(inst: &mut Inst) {
         Inst::Atomic(atomic) => atomic.sem = AtomicSem::Relaxed,
         Inst::Ordered(Ordered::Load { order, .. }) => *order = LoadOrder::Relaxed(order.scope()),
         Inst::Ordered(Ordered::Store { order, .. }) => *order = StoreOrder::Relaxed(order.scope()),
-        _ => {}
+        inst => {
+            if let Some(order) = order_mut(inst) {
+                *order = MbarrierOrder::Relaxed(order.scope());
+            }
+        }
     }
 }
 
@@ -204,7 +303,14 @@ pub(super) fn narrow(inst: &mut Inst) {
         | Inst::TensorMap(
             MapInst::Publish { scope, .. } | MapInst::Release { scope } | MapInst::Acquire { scope, .. },
         ) => *scope = Scope::Cta,
-        _ => {}
+        inst => {
+            if let Some(order) = order_mut(inst) {
+                *order = match order {
+                    MbarrierOrder::Sync(_) => MbarrierOrder::CTA,
+                    MbarrierOrder::Relaxed(_) => MbarrierOrder::Relaxed(Scope::Cta),
+                };
+            }
+        }
     }
 }
 
@@ -232,6 +338,20 @@ pub(super) fn starts_work(inst: &Inst) -> bool {
 pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Operand> {
     match (inst, name) {
         (Inst::MbarrierInit { count, .. } | Inst::MbarrierArrive { count, .. }, "count") => Some(count),
+        (
+            Inst::MbarrierArrive { barrier, .. }
+            | Inst::MbarrierArriveExpectTx { barrier, .. }
+            | Inst::MbarrierExpectTx { barrier, .. }
+            | Inst::MbarrierTryWait { barrier, .. }
+            | Inst::MbarrierWait { barrier, .. }
+            | Inst::TensorLoad { barrier, .. }
+            | Inst::Bulk(Bulk::Load { barrier, .. }),
+            "barrier",
+        ) => Some(barrier),
+        (Inst::TensorLoad { multicast, .. } | Inst::Bulk(Bulk::Load { multicast, .. }), "mask") => {
+            multicast.as_mut()
+        }
+        (Inst::MapShared { rank, .. }, "rank") => Some(rank),
         (Inst::MbarrierArriveExpectTx { bytes, .. } | Inst::MbarrierExpectTx { bytes, .. }, "bytes") => {
             Some(bytes)
         }
@@ -277,6 +397,7 @@ pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type 
         Inst::Compare { ty, .. } => *ty,
         Inst::Atomic(atomic) => atomic.ty.register(),
         Inst::Ordered(Ordered::Store { ty, .. }) => *ty,
+        Inst::TensorLoad { .. } | Inst::Bulk(Bulk::Load { .. }) if name == "mask" => Type::U16,
         _ => Type::U32,
     }
 }

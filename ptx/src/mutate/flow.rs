@@ -114,7 +114,7 @@ fn places(inst: &Inst) -> [Option<Operand>; 2] {
         Inst::MbarrierArrive { barrier, .. }
         | Inst::MbarrierArriveExpectTx { barrier, .. }
         | Inst::MbarrierExpectTx { barrier, .. } => [Some(*barrier), None],
-        Inst::MbarrierTryWait { barrier, parity, .. } | Inst::MbarrierWait { barrier, parity } => {
+        Inst::MbarrierTryWait { barrier, parity, .. } | Inst::MbarrierWait { barrier, parity, .. } => {
             [Some(*barrier), Some(*parity)]
         }
         Inst::TensorLoad { dst, barrier, .. }

@@ -75,8 +75,13 @@ fn every_synchronising_statement_is_listed_and_no_other() {
             "mbarrier.arrive.expect_tx bytes + 16 in producer",
             "mbarrier.arrive.expect_tx bytes - 16 in producer",
             "mbarrier.arrive.expect_tx bytes * 2 in producer",
+            "mbarrier.arrive.expect_tx relaxed in producer",
+            "mbarrier.arrive.expect_tx barrier + 8 in producer",
+            "mbarrier.arrive.expect_tx after the next step in producer",
             "mbarrier.try_wait deleted in producer",
             "mbarrier.try_wait parity ^ 1 in producer",
+            "mbarrier.try_wait relaxed in producer",
+            "mbarrier.try_wait barrier + 8 in producer",
             "position end + 1 in producer",
             "position end - 1 in producer",
             // Their updates.
@@ -115,6 +120,75 @@ fn a_mutant_differs_in_the_statement_that_it_names() {
     }
     let flipped = text(named("parity ^ 1"));
     assert_eq!(flipped.matches("xor.b32").count(), origin.matches("xor.b32").count() + 1, "{flipped}");
+}
+
+/// A hand-over to the other CTA of a pair, by everything that has a rank, a mask, an order or a scope.
+fn pair(f: &Builder) {
+    let (base, map) = (f.shared_base(), f.tensor_map("map"));
+    f.fence_proxy_async(crate::ProxySpace::Shared);
+    let remote = f.map_shared(base, 1);
+    f.mbarrier_arrive_as(remote, true, crate::inst::MbarrierOrder::CLUSTER);
+    let multicast = Some(f.constant(3u16));
+    let load = crate::TensorLoad { map, dst: base, barrier: base + 256, multicast, hint: None };
+    f.tensor_load(load, [f.constant(0); 2]);
+    f.mbarrier_wait_as(base, 0, crate::inst::MbarrierOrder::CLUSTER);
+    f.warp_sync();
+    f.warp_sync();
+}
+
+#[test]
+fn barriers_ranks_masks_orders_and_neighbours_are_changed() {
+    let function = Function::build(Entry { cluster: [2, 1, 1], ..entry() }, pair);
+    let found = mutations(&function);
+    let origin = crate::module_text(&function.clone().verify().unwrap());
+    for (why, words, gone, come) in [
+        ("the order of an arrival", "mbarrier.arrive relaxed", ".release.cluster", ".relaxed.cluster"),
+        (
+            "its scope, which is the default then",
+            "mbarrier.arrive for the CTA",
+            ".release.cluster",
+            "arrive.shared::cluster",
+        ),
+        ("the order of a wait", "mbarrier.try_wait relaxed", ".acquire.cluster", ".relaxed.cluster"),
+        ("the receivers", "mask ^ 1", "], 3;", "], 2;"),
+    ] {
+        let mutation = found.iter().find(|mutation| mutation.to_string().contains(words));
+        let mutation = mutation.unwrap_or_else(|| panic!("{why}: {words}"));
+        let text = crate::module_text(&mutation.apply(&function).verify().unwrap());
+        assert!(origin.contains(gone), "{why}: {origin}");
+        assert_ne!(origin, text, "{why}");
+        assert!(text.contains(come), "{why}: {text}");
+    }
+    let named = |words: &str| found.iter().filter(|mutation| mutation.to_string().contains(words)).count();
+    for (why, words, count) in [
+        ("one address is mapped", "mapa rank ^ 1", 1),
+        ("arrival, copy and wait name a barrier", "barrier + 8", 3),
+        // The fence and the arrival; behind the copy, the wait and the first meeting. Two meetings are the same either way.
+        ("steps next to each other", "after the next step", 2),
+    ] {
+        assert_eq!(named(words), count, "{why}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_step_that_comes_after_the_next_is_moved_whole() {
+    let function = Function::build(entry(), pair);
+    let swap = mutations(&function).into_iter().find(|one| one.change == Change::Swap).unwrap();
+    let names = |function: &Function| {
+        let steps = function.body.iter().filter_map(|statement| match statement {
+            Statement::Inst { inst, .. } if changes::is_step(inst) => Some(inst.name()),
+            Statement::Inst { .. }
+            | Statement::If { .. }
+            | Statement::Loop { .. }
+            | Statement::Break { .. }
+            | Statement::Scope { .. } => None,
+        });
+        steps.collect::<Vec<_>>()
+    };
+    let (before, after) = (names(&function), names(&swap.apply(&function)));
+    assert_eq!(before[..2], ["fence.proxy.async", "mbarrier.arrive"]);
+    assert_eq!(after[..2], ["mbarrier.arrive", "fence.proxy.async"]);
+    assert_eq!(before[2..], after[2..]);
 }
 
 #[test]

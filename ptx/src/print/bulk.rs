@@ -2,9 +2,9 @@
 
 use core::fmt::Write;
 
-use super::{Printer, cta_space};
+use super::{Printer, arrival, cta_space, wait};
 use crate::inst::{BarrierOp, BarrierReduce, Bulk, MbarrierInst, Operand, Reduction};
-use crate::types::{Space, Type};
+use crate::types::Type;
 
 /// Completion by the bytes that an mbarrier counts.
 const BYTES: &str = "mbarrier::complete_tx::bytes";
@@ -77,53 +77,51 @@ impl Printer<'_> {
     pub(super) fn mbarrier(&self, inst: &MbarrierInst) -> String {
         let two = |barrier: Operand, other: Operand| format!("[{}], {}", self.u32(barrier), self.u32(other));
         match inst {
-            MbarrierInst::Arrive { dst, barrier, count } => {
-                format!("mbarrier.arrive.shared::cta.b64 {}, {};", self.name(*dst), two(*barrier, *count))
+            MbarrierInst::Arrive { dst, barrier, count, order } => {
+                let (order, operands) = (arrival(*order), two(*barrier, *count));
+                format!("mbarrier.arrive{order}.shared::cta.b64 {}, {operands};", self.name(*dst))
             }
-            MbarrierInst::ArriveExpect { dst, barrier, bytes } => format!(
-                "mbarrier.arrive.expect_tx.shared::cta.b64 {}, {};",
-                self.name(*dst),
-                two(*barrier, *bytes)
-            ),
+            MbarrierInst::ArriveExpect { dst, barrier, bytes, order } => {
+                let (order, operands) = (arrival(*order), two(*barrier, *bytes));
+                format!("mbarrier.arrive.expect_tx{order}.shared::cta.b64 {}, {operands};", self.name(*dst))
+            }
             MbarrierInst::ArriveNoComplete { dst, barrier, count, drop } => {
                 let (verb, operands) = (if *drop { "arrive_drop" } else { "arrive" }, two(*barrier, *count));
                 format!("mbarrier.{verb}.noComplete.shared::cta.b64 {}, {operands};", self.name(*dst))
             }
-            MbarrierInst::DropState { dst, barrier, count } => {
-                let operands = two(*barrier, *count);
-                format!("mbarrier.arrive_drop.shared::cta.b64 {}, {operands};", self.name(*dst))
+            MbarrierInst::DropState { dst, barrier, count, order } => {
+                let (order, operands) = (arrival(*order), two(*barrier, *count));
+                format!("mbarrier.arrive_drop{order}.shared::cta.b64 {}, {operands};", self.name(*dst))
             }
-            MbarrierInst::DropExpect { dst, barrier, bytes } => {
-                let operands = two(*barrier, *bytes);
-                format!("mbarrier.arrive_drop.expect_tx.shared::cta.b64 {}, {operands};", self.name(*dst))
+            MbarrierInst::DropExpect { dst, barrier, bytes, order } => {
+                let (order, operands, dst) = (arrival(*order), two(*barrier, *bytes), self.name(*dst));
+                format!("mbarrier.arrive_drop.expect_tx{order}.shared::cta.b64 {dst}, {operands};")
             }
-            MbarrierInst::DropExpectCluster { barrier, bytes } => {
-                let operands = two(*barrier, *bytes);
-                format!("mbarrier.arrive_drop.expect_tx.release.cluster.shared::cluster.b64 _, {operands};")
+            MbarrierInst::DropExpectCluster { barrier, bytes, order } => {
+                let (order, operands) = (arrival(*order), two(*barrier, *bytes));
+                format!("mbarrier.arrive_drop.expect_tx{order}.shared::cluster.b64 _, {operands};")
             }
-            MbarrierInst::Drop { barrier, space, count } => {
-                format!("mbarrier.arrive_drop.{}.b64 _, {};", cta_space(*space), two(*barrier, *count))
+            MbarrierInst::Drop { barrier, space, count, order } => {
+                let (order, space, operands) = (arrival(*order), cta_space(*space), two(*barrier, *count));
+                format!("mbarrier.arrive_drop{order}.{space}.b64 _, {operands};")
             }
-            MbarrierInst::ExpectCluster { arrive: true, barrier, bytes } => {
-                let operands = two(*barrier, *bytes);
-                format!("mbarrier.arrive.expect_tx.release.cluster.shared::cluster.b64 _, {operands};")
+            MbarrierInst::ExpectCluster { arrive, barrier, bytes, order } => {
+                let (verb, state) = if *arrive { (".arrive", "_, ") } else { ("", "") };
+                let (order, operands) = (arrival(*order), two(*barrier, *bytes));
+                format!("mbarrier{verb}.expect_tx{order}.shared::cluster.b64 {state}{operands};")
             }
-            MbarrierInst::ExpectCluster { arrive: false, barrier, bytes } => {
-                format!("mbarrier.expect_tx.relaxed.cluster.shared::cluster.b64 {};", two(*barrier, *bytes))
-            }
-            MbarrierInst::Complete { barrier, space, bytes } => {
-                let scope = if *space == Space::SharedCluster { "cluster" } else { "cta" };
-                let (space, operands) = (cta_space(*space), two(*barrier, *bytes));
+            MbarrierInst::Complete { barrier, space, bytes, scope } => {
+                let (scope, space, operands) = (scope.suffix(), cta_space(*space), two(*barrier, *bytes));
                 format!("mbarrier.complete_tx.relaxed.{scope}.{space}.b64 {operands};")
             }
-            MbarrierInst::Test { dst, barrier, state, patient } => {
-                let verb = if *patient { "try_wait" } else { "test_wait" };
+            MbarrierInst::Test { dst, barrier, state, patient, order } => {
+                let (verb, order) = (if *patient { "try_wait" } else { "test_wait" }, wait(*order));
                 let (dst, barrier, state) = (self.name(*dst), self.u32(*barrier), self.u64(*state));
-                format!("mbarrier.{verb}.shared::cta.b64 {dst}, [{barrier}], {state};")
+                format!("mbarrier.{verb}{order}.shared::cta.b64 {dst}, [{barrier}], {state};")
             }
-            MbarrierInst::TestParity { dst, barrier, parity } => {
-                let operands = two(*barrier, *parity);
-                format!("mbarrier.test_wait.parity.shared::cta.b64 {}, {operands};", self.name(*dst))
+            MbarrierInst::TestParity { dst, barrier, parity, order } => {
+                let (order, operands) = (wait(*order), two(*barrier, *parity));
+                format!("mbarrier.test_wait.parity{order}.shared::cta.b64 {}, {operands};", self.name(*dst))
             }
             MbarrierInst::PendingCount { dst, state } => {
                 format!("mbarrier.pending_count.b64 {}, {};", self.name(*dst), self.u64(*state))

@@ -22,7 +22,8 @@ use ptx::{Function, Statement};
 pub(super) fn of(function: &Function) -> u64 {
     let mutations = mutations(function);
     let mut text = skeleton(function, &mutations);
-    for Mutation { target, change, .. } in &mutations {
+    let all = numbered(function);
+    for Mutation { target, change, .. } in mutations.iter().filter(|one| !of_copy(&all, one)) {
         // Writing to a string cannot fail.
         let _ = write!(text, "{target} {change};");
     }
@@ -34,8 +35,9 @@ pub(super) fn of(function: &Function) -> u64 {
 
 /// A program's skeleton as text.
 fn skeleton(function: &Function, mutations: &[Mutation]) -> String {
-    let mut mutated = vec![false; numbered(function).len()];
-    for mutation in mutations {
+    let all = numbered(function);
+    let mut mutated = vec![false; all.len()];
+    for mutation in mutations.iter().filter(|one| !of_copy(&all, one)) {
         mutated[mutation.index] = true;
     }
     let mut decides = Decides { function, registers: vec![false; function.registers.len()] };
@@ -44,6 +46,13 @@ fn skeleton(function: &Function, mutations: &[Mutation]) -> String {
     let mut printer = Printer { decides: &decides, numbers: HashMap::new() };
     let lines = printer.block(&function.body, &mutated);
     format!("{} threads, clusters of {:?}\n{}\n", function.threads, function.cluster, lines.join("\n"))
+}
+
+/// Whether a mutant is one of a copy's: of its mbarrier or its receivers, which the skeleton has, in however many boxes an
+/// operand is brought.
+fn of_copy(all: &[&Statement], mutation: &Mutation) -> bool {
+    let statement = all.get(mutation.index);
+    matches!(statement, Some(Statement::Inst { inst: Inst::TensorLoad { .. } | Inst::Bulk(_), .. }))
 }
 
 /// How many statements a statement is, with those inside it.

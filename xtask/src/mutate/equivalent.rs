@@ -11,8 +11,8 @@ use ptx::{Function, Statement};
 
 use checks::{
     advances, always_zero, behind_a_multiply, behind_own_copies, copies_nothing_before, first_of_all,
-    follows_its_load, joins_the_next, next_does_as_well, of_all_alone, of_one_warpgroup, of_threads_alone,
-    only, only_use, orders_nothing, untouched, waits_longer,
+    follows_its_load, joins_the_next, next_does_as_well, next_step, of_all_alone, of_one_warpgroup,
+    of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
 };
 
 /// One kind of equivalent mutant.
@@ -57,6 +57,46 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| mutation.change == Change::Delete && untouched(function, mutation),
         why: "Between the multiplies that the fence stands between, nothing but multiplies of the same shape uses \
               their registers; PTX orders these by itself. The first multiply has a fence of its own.",
+    },
+    Entry {
+        name: "grids-and-threads",
+        target: "bar.sync",
+        covers: |function, mutation| {
+            matches!(next_step(function, mutation), Some(Inst::GridDependency { .. }))
+        },
+        why: "The step that comes first instead waits for other grids and touches no memory. Nothing lies between the two, and \
+              whatever comes after them comes after both.",
+    },
+    Entry {
+        name: "registers-and-phases",
+        target: "mbarrier.try_wait",
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WgmmaFence)),
+        why: "A wgmma.fence orders uses of registers, and a wait for an mbarrier uses none: they may come in either order.",
+    },
+    Entry {
+        name: "own-multiplies",
+        target: "wgmma.wait_group",
+        covers: |function, mutation| {
+            function.threads == 128 && matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. }))
+        },
+        why: "The CTA is one warpgroup: whoever goes on from the two has waited for its multiplies, which are those of all.",
+    },
+    Entry {
+        name: "last-of-threads",
+        target: "mbarrier.init",
+        covers: |function, mutation| {
+            function.cluster == [1, 1, 1]
+                && matches!(next_step(function, mutation), Some(Inst::FenceMbarrierInit))
+        },
+        why: "The cluster is one CTA, and only threads arrive at the mbarrier that is initialised last: the CTA's barrier orders \
+              that for them.",
+    },
+    Entry {
+        name: "announces-alone",
+        target: "mbarrier.arrive.expect_tx",
+        covers: |_, mutation| mutation.change == Change::Relax,
+        why: "What those who wait read is brought by copies, whose own completion makes it visible. The thread that announces \
+              the bytes has written nothing for them.",
     },
     Entry {
         name: "budget",
@@ -220,7 +260,7 @@ pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'stati
 
 /// Whether a reason rests on what is checked in the program, and on no schedule having told the mutant from its origin.
 pub(super) fn whatever_the_schedule(name: &str) -> bool {
-    !matches!(name, "last-arrival" | "first-stage" | "last-touch")
+    !matches!(name, "last-arrival" | "first-stage" | "last-touch" | "announces-alone" | "last-of-threads")
 }
 
 /// A reason in words.

@@ -4,14 +4,15 @@ use collective::{Form, Plan, Producer, Record};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{
-    AnyGemm, BatchedCall, Call, Experts, GemmProblem, GroupedCall, Launch, LaunchError, MatrixRef,
+    BatchedCall, Call, Experts, GemmProblem, GroupedCall, Launch, LaunchError, MatrixRef,
     RaggedCall, Strides, WorkspaceRef,
 };
 
+use super::subject::Subject;
 use super::trial::{BYTES, Purpose, Size};
 
 /// How many products of a problem's shape a launch computes, as far as they have tiles of their own.
-pub(super) fn count(gemm: &AnyGemm) -> u32 {
+pub(super) fn count(gemm: &Subject) -> u32 {
     if gemm.form() == Form::Batched { 2 } else { 1 }
 }
 
@@ -21,7 +22,7 @@ pub(super) fn widths(plan: &Plan) -> u32 {
 }
 
 /// Rows of the groups for a kernel that narrows tiles: tiles of each width, the last of which is cut off or, in an odd
-/// purpose, whole; there, a group has two tiles. One group has no rows.
+/// purpose, whole; there, a group has two tiles. One group has no rows, and the last one a narrowest tile's.
 pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     let step = plan.mainloop.step;
     let rows = |width: u32| width * step - if purpose.odd { 0 } else { 5 };
@@ -39,6 +40,10 @@ pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     if purpose.odd && purpose.size == Size::Small {
         groups.splice(4..4, [0; 32]);
     }
+    // The last group ends where the first stage of its narrowest tile does.
+    if !matches!(purpose.size, Size::Divided { .. }) {
+        groups.push(step);
+    }
     groups
 }
 
@@ -55,7 +60,7 @@ pub(super) struct Products {
 
 impl Products {
     /// All matrices packed with rows of whole 16-byte units where kernels need them.
-    pub(super) fn new(gemm: &AnyGemm, problem: GemmProblem, purpose: Purpose) -> Self {
+    pub(super) fn new(gemm: &Subject, problem: GemmProblem, purpose: Purpose) -> Self {
         let plan = &gemm.plan();
         let GemmProblem { m, n, k } = problem;
         let pitch = |extent: u32| extent.max(1).next_multiple_of(16);
@@ -129,7 +134,7 @@ impl Products {
     }
 
     /// The grid and the arguments for an engine with that many slots.
-    pub(super) fn launch(&self, gemm: &AnyGemm, slots: u32) -> Result<Option<Launch>, LaunchError> {
+    pub(super) fn launch(&self, gemm: &Subject, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let Self { call, strides, experts, .. } = *self;
         match gemm.form() {
             Form::Single => gemm.launch(&call, slots),

@@ -5,7 +5,7 @@ use core::fmt;
 use collective::Plan;
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
-use kernel::{AnyGemm, GemmProblem, Launch};
+use kernel::{GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
@@ -13,6 +13,7 @@ use scheduler::{Tiles, Work};
 
 use super::products::{self, Products};
 use super::record::Outcome;
+use super::subject::Subject;
 
 /// Clusters that run at once: few, so that persistent kernels compute several tiles each.
 const SLOTS: u32 = 2;
@@ -146,7 +147,7 @@ pub(super) struct Specimen {
 
 impl Specimen {
     /// Builds a kernel and runs it on its problems.
-    pub(super) fn new(gemm: &AnyGemm) -> Result<Self, String> {
+    pub(super) fn new(gemm: &Subject) -> Result<Self, String> {
         let failed = |error: &dyn fmt::Display| format!("{}: {error}", gemm.name());
         let program = gemm.program().map_err(|error| failed(&error))?;
         let lowered = Program::new(program.function());
@@ -217,7 +218,7 @@ impl Specimen {
 
 impl Case {
     /// A problem of a few tiles; `None` where the kernel does not take such a problem.
-    fn new(gemm: &AnyGemm, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
+    fn new(gemm: &Subject, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
         let plan = gemm.plan();
         let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
@@ -325,7 +326,7 @@ fn beside(purpose: Purpose) -> u32 {
 }
 
 /// The fewest k-tiles of which a problem's tiles are divided, if they ever are.
-fn least_divided(gemm: &AnyGemm, problem: GemmProblem, slots: u32) -> Option<u32> {
+fn least_divided(gemm: &Subject, problem: GemmProblem, slots: u32) -> Option<u32> {
     let [.., tile_k] = gemm.plan().mainloop.tile;
     gemm.reduction()?;
     (2..64).find(|&k_tiles| {

@@ -3,7 +3,8 @@
 use ptx::abi::{TensorElement, TensorSwizzle};
 use ptx::inst::{
     Address, AtomicOp, AtomicType, BarrierOp, BarrierReduce, Bulk, CopyAsync, FenceSem, Fp8, Im2col, Int8,
-    MapField, MapInst, MbarrierInst, MmaTypes, ProxySpace, Reduction, Scope, WarpMatrix, WgmmaA,
+    MapField, MapInst, MbarrierInst, MbarrierOrder, MmaTypes, ProxySpace, Reduction, Scope, WarpMatrix,
+    WgmmaA,
 };
 use ptx::{Inst, Operand, Reg, Space, Type, WgmmaTypes};
 
@@ -31,8 +32,13 @@ impl Generator<'_, '_> {
         }
     }
 
+    fn order(&mut self) -> MbarrierOrder {
+        let scope = self.pick(&[Scope::Cta, Scope::Cluster]);
+        if self.below(4) == 0 { MbarrierOrder::Relaxed(scope) } else { MbarrierOrder::Sync(scope) }
+    }
+
     pub(super) fn synchronise(&mut self) {
-        let scope = self.pick(&Scope::ALL);
+        let (scope, order) = (self.pick(&Scope::ALL), self.order());
         let barrier = self.barrier();
         let (parity, threads) =
             (Operand::Imm(self.below(2).into()), 32 * (1 + self.below(self.threads / 32)));
@@ -45,14 +51,14 @@ impl Generator<'_, '_> {
             3 => Inst::MbarrierInvalidate { barrier },
             4 => {
                 let space = self.pick(&[Space::Shared, Space::SharedCluster]);
-                Inst::MbarrierArrive { barrier, space, count: self.operand(Type::U32) }
+                Inst::MbarrierArrive { barrier, space, count: self.operand(Type::U32), order }
             }
-            5 => Inst::MbarrierArriveExpectTx { barrier, bytes: Operand::Imm(1024) },
-            6 => Inst::MbarrierExpectTx { barrier, bytes: self.operand(Type::U32) },
+            5 => Inst::MbarrierArriveExpectTx { barrier, bytes: Operand::Imm(1024), order },
+            6 => Inst::MbarrierExpectTx { barrier, bytes: self.operand(Type::U32), scope: order.scope() },
             7 => {
-                return self.result(Type::Pred, |dst| Inst::MbarrierTryWait { dst, barrier, parity });
+                return self.result(Type::Pred, |dst| Inst::MbarrierTryWait { dst, barrier, parity, order });
             }
-            8 => Inst::MbarrierWait { barrier, parity },
+            8 => Inst::MbarrierWait { barrier, parity, order },
             9 => Inst::FenceMbarrierInit,
             10 => {
                 use ProxySpace::{All, Global, Shared, SharedCluster};
@@ -175,15 +181,16 @@ impl Generator<'_, '_> {
 
     /// An operation on mbarriers beyond the plain ones, or a barrier that reduces.
     fn count(&mut self, id: Operand, threads: u32) {
-        let (barrier, parity) = (self.barrier(), Operand::Imm(self.below(2).into()));
+        let (barrier, parity, order) = (self.barrier(), Operand::Imm(self.below(2).into()), self.order());
         let number = if self.below(3) == 0 { self.operand(Type::U32) } else { Operand::Imm(1) };
         let space = self.pick(&[Space::Shared, Space::SharedCluster]);
         let more = |inst: MbarrierInst| Inst::MbarrierMore(inst);
         match self.below(12) {
-            0 | 1 => self.result(Type::U64, |dst| more(MbarrierInst::Arrive { dst, barrier, count: number })),
+            0 | 1 => self
+                .result(Type::U64, |dst| more(MbarrierInst::Arrive { dst, barrier, count: number, order })),
             2 => {
                 self.result(Type::U64, |dst| {
-                    more(MbarrierInst::ArriveExpect { dst, barrier, bytes: number })
+                    more(MbarrierInst::ArriveExpect { dst, barrier, bytes: number, order })
                 });
             }
             8 => {
@@ -193,26 +200,36 @@ impl Generator<'_, '_> {
                 });
             }
             9 => {
-                self.result(Type::U64, |dst| more(MbarrierInst::DropState { dst, barrier, count: number }));
+                self.result(Type::U64, |dst| {
+                    more(MbarrierInst::DropState { dst, barrier, count: number, order })
+                });
             }
             10 if self.flag() => {
-                self.f.emit(more(MbarrierInst::DropExpectCluster { barrier, bytes: number }));
+                self.f.emit(more(MbarrierInst::DropExpectCluster { barrier, bytes: number, order }));
             }
             10 => {
-                self.result(Type::U64, |dst| more(MbarrierInst::DropExpect { dst, barrier, bytes: number }));
+                self.result(Type::U64, |dst| {
+                    more(MbarrierInst::DropExpect { dst, barrier, bytes: number, order })
+                });
             }
-            3 => self.f.emit(more(MbarrierInst::Drop { barrier, space, count: number })),
+            3 => self.f.emit(more(MbarrierInst::Drop { barrier, space, count: number, order })),
             4 => {
                 let arrive = self.flag();
-                self.f.emit(more(MbarrierInst::ExpectCluster { arrive, barrier, bytes: number }));
+                let order = if arrive { order } else { MbarrierOrder::Relaxed(order.scope()) };
+                self.f.emit(more(MbarrierInst::ExpectCluster { arrive, barrier, bytes: number, order }));
             }
-            5 => self.f.emit(more(MbarrierInst::Complete { barrier, space, bytes: number })),
+            5 => {
+                let scope = order.scope();
+                self.f.emit(more(MbarrierInst::Complete { barrier, space, bytes: number, scope }));
+            }
             6 => {
                 let (state, patient) = (self.operand(Type::U64), self.flag());
-                self.result(Type::Pred, |dst| more(MbarrierInst::Test { dst, barrier, state, patient }));
+                self.result(Type::Pred, |dst| {
+                    more(MbarrierInst::Test { dst, barrier, state, patient, order })
+                });
             }
             7 if self.flag() => {
-                self.result(Type::Pred, |dst| more(MbarrierInst::TestParity { dst, barrier, parity }));
+                self.result(Type::Pred, |dst| more(MbarrierInst::TestParity { dst, barrier, parity, order }));
             }
             7 => {
                 let state = self.operand(Type::U64);

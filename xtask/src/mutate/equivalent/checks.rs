@@ -13,6 +13,30 @@ pub(super) fn of_threads_alone(function: &Function) -> bool {
     !numbered(function).iter().any(others)
 }
 
+/// The step that comes first where a mutant lets a step come after the next one; between the two are values alone.
+pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Option<&'f Inst> {
+    let all = numbered(function);
+    let later = all.get(mutation.index + 1..).filter(|_| mutation.change == Change::Swap)?;
+    later.iter().find_map(|statement| {
+        let Statement::Inst { inst, .. } = statement else { return None };
+        let value = matches!(
+            inst,
+            Inst::Move { .. }
+                | Inst::Binary { .. }
+                | Inst::MulAdd { .. }
+                | Inst::MulWide { .. }
+                | Inst::Unary { .. }
+                | Inst::Compare { .. }
+                | Inst::Select { .. }
+                | Inst::Convert { .. }
+                | Inst::ReadSpecial { .. }
+                | Inst::MapShared { .. }
+                | Inst::SharedBase { .. }
+        );
+        (!value).then_some(inst)
+    })
+}
+
 pub(super) fn waits_longer(mutation: &Mutation) -> bool {
     matches!(mutation.change, Change::Field { name: "pending", by: -1 })
 }

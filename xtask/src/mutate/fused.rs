@@ -1,0 +1,133 @@
+//! Kernels with fused epilogues: trees with a row vector, with a matrix, with pairs of columns, with an atomic maximum and with
+//! sums in a fixed order.
+//!
+//! The proof calls every kernel as a plain product. What a tree reads lies where C does, and what it writes besides D behind
+//! the kernel's own workspace, which is compared as D is.
+
+use collective::tree::{
+    LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasScaled, LinearBiasScaledArguments,
+    LinearResidual, LinearResidualArguments, MatrixArgument, Node, OrderedRow, ResidualArgument, RowArgument,
+    ScaledArguments, Scratch, Shape, Sum, SwiGlu,
+};
+use collective::{Cooperative, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue};
+use half::bf16;
+use kernel::{AnyGemm, Call, Composed, Gemm, GemmConfig, GemmProblem};
+use scheduler::{AlongM, OneTile, Persistent, StreamK};
+use typenum::{U2, U4, U64, U128};
+
+use super::subject::{Subject, Tree};
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+/// Two consumer warpgroups, some tiles each.
+type Persists<X> = Composed<
+    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, TmaStore, X>,
+    Persistent<AlongM>,
+>;
+/// One tile a CTA.
+type Once<X> = Composed<
+    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, TmaStore, X>,
+    OneTile<AlongM>,
+>;
+/// Two consumer warpgroups that take turns.
+type Turns<X> = Composed<
+    TmaWgmma<Kk, Tile<U64, U64, U64>, Pingpong>,
+    TreeEpilogue<bf16, TmaStore<U4>, X>,
+    Persistent<AlongM>,
+>;
+/// Tiles of which the last are divided along K.
+type Divides<X> = Composed<
+    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, TmaStore, X>,
+    StreamK<AlongM>,
+>;
+
+type Ordered = OrderedRow<Sum, LinearBias<bf16>>;
+
+const _: Plan = Gemm::<Persists<LinearBiasGelu<bf16>>>::PLAN;
+const _: Plan = Gemm::<Divides<LinearBiasGelu<bf16>>>::PLAN;
+const _: Plan = Gemm::<Turns<LinearResidual<bf16>>>::PLAN;
+const _: Plan = Gemm::<Persists<SwiGlu>>::PLAN;
+const _: Plan = Gemm::<Persists<LinearBiasScaled<bf16>>>::PLAN;
+const _: Plan = Gemm::<Once<Ordered>>::PLAN;
+
+/// The kernels.
+pub(super) fn kernels() -> Vec<Subject> {
+    vec![
+        fused::<Persists<LinearBiasGelu<bf16>>, LinearBiasGelu<bf16>>(
+            "fused-bias-gelu",
+            |_| 0,
+            |call, _| biased(call),
+        ),
+        fused::<Divides<LinearBiasGelu<bf16>>, LinearBiasGelu<bf16>>(
+            "fused-bias-gelu-divided",
+            |_| 0,
+            |call, _| biased(call),
+        ),
+        fused::<Turns<LinearResidual<bf16>>, LinearResidual<bf16>>(
+            "fused-residual",
+            |_| 0,
+            |call, _| {
+                let LinearBiasArguments { alpha, bias } = biased(call);
+                let c = call.c.map(|c| MatrixArgument { address: c.address, pitch: c.pitch });
+                LinearResidualArguments { alpha, bias, residual: ResidualArgument { beta: call.beta, c } }
+            },
+        ),
+        fused::<Persists<SwiGlu>, SwiGlu>(
+            "fused-swiglu",
+            |_| 0,
+            |call, _| ScaledArguments { alpha: call.alpha },
+        ),
+        // The maximum is zero at first; the factor is what the bias begins with, read as an f32.
+        fused::<Persists<LinearBiasScaled<bf16>>, LinearBiasScaled<bf16>>(
+            "fused-amax",
+            |_| 16,
+            |call, more| {
+                let LinearBiasArguments { alpha, bias } = biased(call);
+                LinearBiasScaledArguments { alpha, bias, amax: more, scale: bias.address }
+            },
+        ),
+        fused::<Once<Ordered>, Ordered>(
+            "fused-ordered-sums",
+            |shape| row_bytes(shape) + Ordered::scratch_bytes(shape),
+            |call, more| {
+                let shape = shape(call.problem);
+                let row = RowArgument { address: more, len: shape.n };
+                let address = more + row_bytes(shape);
+                ((row, Scratch { address, bytes: Ordered::scratch_bytes(shape) }), biased(call))
+            },
+        ),
+    ]
+}
+
+fn shape(problem: GemmProblem) -> Shape {
+    Shape { m: problem.m, n: problem.n }
+}
+
+/// Bytes of a row of sums in `f32`.
+fn row_bytes(shape: Shape) -> u64 {
+    (u64::from(shape.n) * 4).next_multiple_of(256)
+}
+
+/// The bias is what C begins with.
+fn biased(call: &Call) -> LinearBiasArguments {
+    let bias = RowArgument { address: call.c.map_or(0, |c| c.address), len: call.problem.n };
+    LinearBiasArguments { alpha: call.alpha, bias }
+}
+
+/// A kernel of type `C`, whose tree `X` writes `more` bytes besides D and takes arguments that a call gives.
+fn fused<C: GemmConfig, X: Node>(
+    name: &str,
+    more: fn(Shape) -> u64,
+    arguments: fn(&Call, u64) -> X::Arguments,
+) -> Subject
+where
+    X::Arguments: 'static,
+{
+    let launch = move |gemm: &AnyGemm, call: &Call, more: u64, slots: u32| {
+        gemm.launch_tree::<X>(&call.matrices(), &arguments(call, more), slots)
+    };
+    let more = move |problem: GemmProblem| more(shape(problem));
+    Subject::fused(AnyGemm::of::<C>(name), Tree { more: Box::new(more), launch: Box::new(launch) })
+}

@@ -1,0 +1,62 @@
+//! A kernel as the proof calls it: as a plain product, whatever its epilogue is.
+
+use core::ops::Deref;
+
+use kernel::{AnyGemm, Call, GemmProblem, Launch, LaunchError};
+
+/// A kernel, and how a plain product's call becomes one of its tree.
+pub(super) struct Subject {
+    gemm: AnyGemm,
+    tree: Option<Tree>,
+}
+
+/// What a tree needs besides a product's matrices.
+pub(super) struct Tree {
+    /// Bytes of memory that the tree writes besides D, zeros at first. They lie behind the kernel's own workspace.
+    pub(super) more: Box<dyn Fn(GemmProblem) -> u64 + Send + Sync>,
+    /// The launch of a call, given the address of those bytes.
+    pub(super) launch: Box<Launches>,
+}
+
+type Launches = dyn Fn(&AnyGemm, &Call, u64, u32) -> Result<Option<Launch>, LaunchError> + Send + Sync;
+
+impl Subject {
+    /// A kernel with a tree.
+    pub(super) fn fused(gemm: AnyGemm, tree: Tree) -> Self {
+        Self { gemm, tree: Some(tree) }
+    }
+
+    /// Bytes of the kernel's own workspace, up to where the tree's memory begins.
+    fn own(&self, problem: GemmProblem, slots: u32) -> u64 {
+        self.gemm.workspace(problem, slots).next_multiple_of(256)
+    }
+
+    /// Bytes of the kernel's workspace and of what its tree writes.
+    pub(super) fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
+        match &self.tree {
+            Some(tree) => self.own(problem, slots) + (tree.more)(problem),
+            None => self.gemm.workspace(problem, slots),
+        }
+    }
+
+    /// The grid and the arguments of one product.
+    pub(super) fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
+        let Some(tree) = &self.tree else { return self.gemm.launch(call, slots) };
+        let begin = call.workspace.map_or(0, |workspace| workspace.address);
+        (tree.launch)(&self.gemm, call, begin + self.own(call.problem, slots), slots)
+    }
+}
+
+impl From<AnyGemm> for Subject {
+    fn from(gemm: AnyGemm) -> Self {
+        Self { gemm, tree: None }
+    }
+}
+
+impl Deref for Subject {
+    type Target = AnyGemm;
+
+    fn deref(&self) -> &AnyGemm {
+        &self.gemm
+    }
+}
