@@ -240,6 +240,20 @@ impl<'p> Machine<'p> {
         }
     }
 
+    /// Whether a cluster that was set aside may have something to do: a warp that can go on does not look at words, or one
+    /// of the words has changed.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.warps.iter().any(|warp| {
+            let changed = |&(address, bytes, seen): &(u64, usize, u64)| {
+                let mut buffer = [0; 8];
+                let loaded = self.memory.load(address, &mut buffer[..bytes.min(8)]);
+                loaded.is_err() || u64::from_le_bytes(buffer) != seen
+            };
+            let looks = !warp.watched.is_empty();
+            !warp.exited && warp.blocked.is_none() && (!looks || warp.watched.iter().any(changed))
+        })
+    }
+
     /// The last run is over, well or not.
     pub(crate) fn finish(&mut self) {
         if let Some(recorder) = self.options.trace {

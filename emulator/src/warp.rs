@@ -311,6 +311,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
     pub(crate) look: Option<(usize, u64)>,
+    /// The words that it has looked at twice in a row: address, bytes and value.
+    pub(crate) watched: Vec<(u64, usize, u64)>,
     /// What a barrier that it waits at reduces to, and where to.
     pub(crate) reduces: Option<(ptx::inst::BarrierOp, Reg)>,
     /// A wait that has turned out to come too late.
@@ -345,6 +347,7 @@ impl<'p> Warp<'p> {
             relaxed_waits: Vec::new(),
             unsettled: Vec::new(),
             look: None,
+            watched: Vec::new(),
             reduces: None,
             missed: None,
             polled: None,
