@@ -1,14 +1,17 @@
-//! What each warp knows to have happened: vector clocks.
+//! What each thread knows to have happened: vector clocks.
 //!
-//! A warp counts the steps in which it publishes what it did. An access is known by its warp and that warp's count;
-//! another warp's access comes after it where its own clock has reached the count, which barriers, mbarriers and
-//! release-acquire pairs bring about. Source: PTX ISA 8.8 "Axioms", causality order.
+//! A warp counts the steps in which one of its threads publishes what it did. An access is known by its thread and the
+//! warp's count at that time; another thread's access comes after it where its own clock has reached the count, which
+//! barriers, mbarriers and release-acquire pairs bring about. Source: PTX ISA 8.8 "Axioms", causality order.
 //!
-//! Lanes of a warp share one clock: what they do to each other is not told apart.
+//! A clock holds one count for all lanes of a warp, and 32 counts for the few warps of which it knows more about some
+//! lanes than about others.
 
 use std::collections::BTreeMap;
 
 use ptx::Scope;
+
+use crate::warp::{ALL, lanes};
 
 /// The number of the grids before this one among its warps; their count is 1 once they have ended.
 pub(crate) const EARLIER: u32 = u32::MAX;
@@ -16,12 +19,47 @@ pub(crate) const EARLIER: u32 = u32::MAX;
 /// The count of work that nobody has waited for: no clock reaches it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
+/// Counts of the lanes of some warps, in order of the warps' numbers.
+type Split = Vec<(u32, [u32; 32])>;
+
 /// Counts of the cluster's warps, then of its mbarriers; and of the warps of other clusters by their number in the
 /// grid. What is missing is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     local: Vec<u32>,
     foreign: BTreeMap<u32, u32>,
+    /// Counts above those of the whole warps, by the warp's index in the cluster and by its number in the grid.
+    local_lanes: Split,
+    foreign_lanes: Split,
+}
+
+/// Raises the counts of one warp's lanes to others; says what all lanes have reached.
+fn raise_lanes(split: &mut Split, warp: u32, base: u32, counts: &[u32; 32]) -> u32 {
+    let at = match split.binary_search_by_key(&warp, |(warp, _)| *warp) {
+        Ok(at) => at,
+        Err(at) => {
+            if counts.iter().all(|&count| count <= base) {
+                return base;
+            }
+            split.insert(at, (warp, [base; 32]));
+            at
+        }
+    };
+    let (mut least, mut most) = (u32::MAX, 0);
+    for (mine, theirs) in split[at].1.iter_mut().zip(counts) {
+        *mine = (*mine).max(*theirs).max(base);
+        least = least.min(*mine);
+        most = most.max(*mine);
+    }
+    if least == most {
+        split.remove(at);
+    }
+    least
+}
+
+fn lanes_of(split: &Split, warp: u32) -> Option<&[u32; 32]> {
+    let at = split.binary_search_by_key(&warp, |(warp, _)| *warp).ok()?;
+    Some(&split[at].1)
 }
 
 impl Clock {
@@ -37,6 +75,34 @@ impl Clock {
         self.local[index] = self.local[index].max(at_least);
     }
 
+    /// Raises the counts of some lanes of a warp of the cluster.
+    pub(crate) fn raise_lanes(&mut self, index: usize, mask: u32, at_least: u32) {
+        if mask == ALL {
+            self.raise(index, at_least);
+            if !self.local_lanes.is_empty() {
+                self.prune();
+            }
+            return;
+        }
+        let counts = core::array::from_fn(|lane| if mask >> lane & 1 == 1 { at_least } else { 0 });
+        let base = self.local(index);
+        let base = raise_lanes(&mut self.local_lanes, index as u32, base, &counts);
+        self.raise(index, base);
+    }
+
+    /// Forgets what says no more of lanes than is known of the whole warp.
+    fn prune(&mut self) {
+        let Self { local, foreign, local_lanes, foreign_lanes } = self;
+        local_lanes.retain(|(warp, counts)| {
+            let base = local.get(*warp as usize).copied().unwrap_or(0);
+            counts.iter().any(|&count| count > base)
+        });
+        foreign_lanes.retain(|(warp, counts)| {
+            let base = foreign.get(warp).copied().unwrap_or(0);
+            counts.iter().any(|&count| count > base)
+        });
+    }
+
     /// Learns what another knows.
     pub(crate) fn join(&mut self, other: &Self) {
         if self.local.len() < other.local.len() {
@@ -49,9 +115,28 @@ impl Clock {
             let mine = self.foreign.entry(warp).or_default();
             *mine = (*mine).max(count);
         }
+        for (warp, counts) in &other.local_lanes {
+            let base = self.local(*warp as usize);
+            let base = raise_lanes(&mut self.local_lanes, *warp, base, counts);
+            self.raise(*warp as usize, base);
+        }
+        for (warp, counts) in &other.foreign_lanes {
+            self.import_lanes(*warp, counts);
+        }
+        if !self.local_lanes.is_empty() || !self.foreign_lanes.is_empty() {
+            self.prune();
+        }
     }
 
-    /// The count of a warp of the grid.
+    fn import_lanes(&mut self, warp: u32, counts: &[u32; 32]) {
+        let base = self.foreign.get(&warp).copied().unwrap_or(0);
+        let base = raise_lanes(&mut self.foreign_lanes, warp, base, counts);
+        if base > 0 {
+            self.foreign.insert(warp, base);
+        }
+    }
+
+    /// The count that all lanes of a warp of the grid have reached.
     pub(crate) fn of(&self, warp: u32, team: Team) -> u32 {
         match team.local(warp) {
             Some(index) => self.local(index),
@@ -59,16 +144,30 @@ impl Clock {
         }
     }
 
-    /// The counts of warps, for other clusters.
-    pub(crate) fn export(&self, team: Team) -> Vec<(u32, u32)> {
-        let own = (team.first..).zip(self.local.iter().copied().take(team.warps as usize));
-        own.filter(|(_, count)| *count > 0)
-            .chain(self.foreign.iter().map(|(&warp, &count)| (warp, count)))
-            .collect()
+    /// Whether some lanes of a warp of the grid have all reached a count.
+    pub(crate) fn covers(&self, warp: u32, mask: u32, count: u32, team: Team) -> bool {
+        if self.of(warp, team) >= count {
+            return true;
+        }
+        let split = match team.local(warp) {
+            Some(index) => lanes_of(&self.local_lanes, index as u32),
+            None => lanes_of(&self.foreign_lanes, warp),
+        };
+        split.is_some_and(|counts| lanes(mask).all(|lane| counts[lane] >= count))
     }
 
-    pub(crate) fn import(&mut self, counts: &[(u32, u32)], team: Team) {
-        for &(warp, count) in counts {
+    /// The counts of warps, for other clusters.
+    pub(crate) fn export(&self, team: Team) -> Counts {
+        let own = (team.first..).zip(self.local.iter().copied().take(team.warps as usize));
+        let whole = own.filter(|(_, count)| *count > 0);
+        let whole = whole.chain(self.foreign.iter().map(|(&warp, &count)| (warp, count))).collect();
+        let own = self.local_lanes.iter().map(|(index, counts)| (team.first + index, *counts));
+        let lanes = own.chain(self.foreign_lanes.iter().copied()).collect();
+        Counts { whole, lanes }
+    }
+
+    pub(crate) fn import(&mut self, counts: &Counts, team: Team) {
+        for &(warp, count) in &counts.whole {
             match team.local(warp) {
                 Some(index) => self.raise(index, count),
                 None => {
@@ -77,6 +176,54 @@ impl Clock {
                 }
             }
         }
+        for (warp, counts) in &counts.lanes {
+            match team.local(*warp) {
+                Some(index) => {
+                    let base = self.local(index);
+                    let base = raise_lanes(&mut self.local_lanes, index as u32, base, counts);
+                    self.raise(index, base);
+                }
+                None => self.import_lanes(*warp, counts),
+            }
+        }
+    }
+}
+
+/// Counts of warps and of lanes by the warp's number in the grid.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts {
+    whole: Vec<(u32, u32)>,
+    lanes: Split,
+}
+
+impl Counts {
+    /// That the grids before this one have ended.
+    pub(crate) fn earlier() -> Self {
+        Self { whole: vec![(EARLIER, 1)], lanes: Vec::new() }
+    }
+
+    /// Keeps the counts of some warps.
+    pub(crate) fn filtered(mut self, keep: impl Fn(u32) -> bool) -> Self {
+        self.whole.retain(|(warp, _)| keep(*warp));
+        self.lanes.retain(|(warp, _)| keep(*warp));
+        self
+    }
+
+    /// Raises the counts to another list's.
+    fn merge(&mut self, other: &Self) {
+        let mut whole: BTreeMap<u32, u32> = self.whole.iter().copied().collect();
+        for &(warp, count) in &other.whole {
+            let known = whole.entry(warp).or_default();
+            *known = (*known).max(count);
+        }
+        for (warp, counts) in &other.lanes {
+            let base = whole.get(warp).copied().unwrap_or(0);
+            let base = raise_lanes(&mut self.lanes, *warp, base, counts);
+            if base > 0 {
+                whole.insert(*warp, base);
+            }
+        }
+        self.whole = whole.into_iter().collect();
     }
 }
 
@@ -96,7 +243,7 @@ impl Team {
     }
 }
 
-/// What a warp knows, and what of it asynchronous work may rely on: that which a proxy fence stands behind.
+/// What a thread knows, and what of it asynchronous work may rely on: that which a proxy fence stands behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct View {
     pub(crate) known: Clock,
@@ -104,6 +251,8 @@ pub(crate) struct View {
     /// CTA's mbarrier says no more. Reads are over then, and memory may be reused.
     pub(crate) done: Clock,
     pub(crate) fenced: Clock,
+    /// The same of shared memory.
+    pub(crate) staged: Clock,
     pub(crate) maps: Maps,
 }
 
@@ -131,13 +280,13 @@ impl Maps {
 /// A view as it travels between clusters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Letter {
-    known: Vec<(u32, u32)>,
-    done: Vec<(u32, u32)>,
-    fenced: Vec<(u32, u32)>,
+    known: Counts,
+    done: Counts,
+    fenced: Counts,
     /// Counts of mbarriers, by their cluster's first warp and their place: only that cluster reads them.
     barriers: BTreeMap<(u32, usize), u32>,
     /// What has been released of tensor maps.
-    maps: Vec<(Scope, Vec<(u32, u32)>)>,
+    maps: Vec<(Scope, Counts)>,
 }
 
 impl View {
@@ -145,6 +294,7 @@ impl View {
     pub(crate) fn follow(&mut self, other: &Self) {
         self.done.join(&other.known);
         self.done.join(&other.done);
+        self.staged.join(&other.staged);
     }
 
     /// How far a place of the clocks has come, its writes visible or not.
@@ -152,13 +302,18 @@ impl View {
         self.known.local(index).max(self.done.local(index))
     }
 
-    /// The same of a warp of the grid.
-    pub(crate) fn executed_by(&self, warp: u32, team: Team) -> u32 {
-        self.known.of(warp, team).max(self.done.of(warp, team))
+    /// Whether some lanes of a warp of the grid have all come to a count, their writes visible or not.
+    pub(crate) fn executed_by(&self, warp: u32, mask: u32, count: u32, team: Team) -> bool {
+        let one = |lane: usize| {
+            let mask = 1u32 << lane;
+            self.known.covers(warp, mask, count, team) || self.done.covers(warp, mask, count, team)
+        };
+        self.known.of(warp, team) >= count || lanes(mask).all(one)
     }
 
     pub(crate) fn join(&mut self, other: &Self) {
         self.known.join(&other.known);
+        self.staged.join(&other.staged);
         self.done.join(&other.done);
         if other.fenced != Clock::default() {
             self.fenced.join(&other.fenced);
@@ -204,12 +359,12 @@ impl View {
 impl Letter {
     /// Adds what another letter says.
     pub(crate) fn append(&mut self, other: &Self) {
-        merge(&mut self.known, &other.known);
-        merge(&mut self.done, &other.done);
-        merge(&mut self.fenced, &other.fenced);
+        self.known.merge(&other.known);
+        self.done.merge(&other.done);
+        self.fenced.merge(&other.fenced);
         for (scope, theirs) in &other.maps {
             match self.maps.iter_mut().find(|(mine, _)| mine == scope) {
-                Some((_, mine)) => merge(mine, theirs),
+                Some((_, mine)) => mine.merge(theirs),
                 None => self.maps.push((*scope, theirs.clone())),
             }
         }
@@ -218,16 +373,6 @@ impl Letter {
             *known = (*known).max(count);
         }
     }
-}
-
-/// Raises counts of warps to another list's.
-fn merge(mine: &mut Vec<(u32, u32)>, theirs: &[(u32, u32)]) {
-    let mut all: BTreeMap<u32, u32> = mine.iter().copied().collect();
-    for &(warp, count) in theirs {
-        let known = all.entry(warp).or_default();
-        *known = (*known).max(count);
-    }
-    *mine = all.into_iter().collect();
 }
 
 #[cfg(test)]

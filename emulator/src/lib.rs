@@ -102,10 +102,13 @@ mod residents;
 mod schedule;
 mod shared;
 mod step;
+mod strand;
 mod tensor_map;
 mod trace;
 mod trap;
+mod views;
 mod warp;
+mod word;
 
 pub use error::{EmulatorError, Failure};
 pub use launch::Report;

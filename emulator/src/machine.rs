@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ptx::inst::{Inst, Ordered, Scope};
 
-use crate::clock::{Team, View};
+use crate::clock::Team;
 use crate::launch::Launch;
 use crate::memory::Memory;
 use crate::program::{Action, Program};
+use crate::race::SharedRaces;
 use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
 use crate::shared::{Shared, reported};
@@ -19,7 +20,8 @@ use crate::step::Flow;
 use crate::step::{Arrival, ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
 use crate::trace::Tracer;
 use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
-use crate::warp::{Blocked, Warp};
+use crate::warp::{ALL, Blocked, Warp};
+use crate::word::Word;
 
 /// Instructions of a warp's turn under the schedules that go round.
 const TURN: u32 = 4096;
@@ -30,6 +32,10 @@ const TURNS_OF_CLUSTER: usize = 64;
 const SIGNALS_OF_CLUSTER: usize = 2;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
+/// Looks in a row of some lanes of a warp that found nothing new, after which others of it have a turn.
+const SPINS: u32 = 16;
+/// Times that a cluster only waits, after which lanes go ahead that wait for others of their warp.
+const STUCK: u32 = 8;
 /// Rounds without progress after which polling warps count as hung.
 const IDLE_ROUNDS: u32 = 1 << 16;
 
@@ -43,8 +49,11 @@ pub(crate) struct Cta {
     pub(crate) shared: Shared,
     pub(crate) named: [NamedBarrier; 16],
     pub(crate) warpgroups: Vec<Warpgroup>,
-    /// The last access of each warp of other CTAs: in which of its steps, by which operation.
-    pub(crate) touched: BTreeMap<usize, (u32, usize)>,
+    /// Accesses of threads to its shared memory, and the words that they access in one step.
+    pub(crate) races: SharedRaces,
+    pub(crate) words: BTreeMap<u32, Word>,
+    /// The last access of other CTAs' threads, by warp and lanes: in which of the warp's steps, by which operation.
+    pub(crate) touched: BTreeMap<(usize, u32), (u32, usize)>,
     /// Their last arrivals at each of its mbarriers.
     pub(crate) arrivals: BTreeMap<(usize, u32), Arrived>,
     /// Registers that `setmaxnreg` can hand out.
@@ -55,6 +64,7 @@ pub(crate) struct Cta {
 /// An arrival of a warp of another CTA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
+    pub(crate) lanes: u32,
     /// In which of the warp's steps, by which operation.
     pub(crate) count: u32,
     pub(crate) pc: usize,
@@ -86,13 +96,13 @@ pub(crate) struct Machine<'p> {
     pub(crate) cluster: ClusterBarrier,
     /// Which warps of the grid these are.
     pub(crate) team: Team,
-    /// What has been released through words of shared memory.
-    pub(crate) flags: View,
     /// Looks in a row at words that others change, and have not changed.
     pub(crate) fruitless: u32,
     pub(crate) standing: Standing,
     /// Rounds in which nothing but polling happened.
     idle: u32,
+    /// Times that all warps only looked or polled, since something else happened.
+    stuck: u32,
     pace: Pace,
     /// Tensor loads in flight, oldest first.
     pub(crate) loads: VecDeque<Load>,
@@ -185,7 +195,9 @@ impl<'p> Machine<'p> {
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.shared_bytes, function.threads).counted(all + rank, cx * cy * cz),
+            shared: Shared::new(function.shared_bytes).counted(all + rank, cx * cy * cz),
+            races: SharedRaces::default(),
+            words: BTreeMap::new(),
             touched: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             named: Default::default(),
@@ -194,11 +206,12 @@ impl<'p> Machine<'p> {
             exited: false,
         };
         let ctas: Vec<Cta> = (0..cx * cy * cz).map(cta).collect();
-        let warp = |cta: usize| (0..warps_per_cta).map(move |index| Warp::new(program, cta, index, held));
-        let mut warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
-        for (index, warp) in warps.iter_mut().enumerate() {
-            warp.view.known.raise(index, 1);
-        }
+        let per_cta = warps_per_cta as usize;
+        let warp = |cta: usize| {
+            (0..warps_per_cta)
+                .map(move |index| Warp::new(program, (cta, index), cta * per_cta + index as usize, held))
+        };
+        let warps: Vec<Warp<'p>> = (0..ctas.len()).flat_map(warp).collect();
         let team = Team { first: (cluster as u32).wrapping_mul(all), warps: all, per_cta: warps_per_cta };
         let serial = options.schedule != Schedule::Paced;
         let tracer = options.trace.map(|_| Box::new(Tracer::new(warps.len(), serial)));
@@ -211,10 +224,10 @@ impl<'p> Machine<'p> {
             warps,
             cluster: ClusterBarrier::default(),
             team,
-            flags: View::default(),
             fruitless: 0,
             standing: Standing::default(),
             idle: 0,
+            stuck: 0,
             pace: Pace::default(),
             loads: VecDeque::new(),
             arrivals: VecDeque::new(),
@@ -261,10 +274,16 @@ impl<'p> Machine<'p> {
         }
     }
 
+    /// A number that the seed decides.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.random.next()
+    }
+
     /// Something has happened that is no waiting.
     fn goes_on(&mut self) {
         self.fruitless = 0;
         self.idle = 0;
+        self.stuck = 0;
         self.launch.progress.goes_on(&mut self.standing);
     }
 
@@ -293,9 +312,17 @@ impl<'p> Machine<'p> {
                     self.happen(completion)?;
                     self.goes_on();
                 }
-                None if self.fruitless >= LOOKS => return Ok(Outcome::Waits),
+                None if self.fruitless >= LOOKS => {
+                    if !self.is_stuck() {
+                        return Ok(Outcome::Waits);
+                    }
+                }
                 None if long => self.idle = 0,
-                None if polled && self.idle < IDLE_ROUNDS => self.idle += 1,
+                None if polled && self.idle < IDLE_ROUNDS => {
+                    self.idle += 1;
+                    let _some = self.idle.is_multiple_of(LOOKS) && self.is_stuck();
+                }
+                None if self.go_ahead() => {}
                 None => return Err(self.hang()),
             }
         }
@@ -341,10 +368,13 @@ impl<'p> Machine<'p> {
             if turn == Turn::Progress || happened {
                 self.goes_on();
             }
-            if (ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS {
+            if self.idle > 0 && self.idle.is_multiple_of(LOOKS) {
+                let _some = self.is_stuck();
+            }
+            if ((ready.is_empty() && !happened) || self.idle > IDLE_ROUNDS) && !self.go_ahead() {
                 return Err(self.hang());
             }
-            if self.fruitless >= LOOKS {
+            if self.fruitless >= LOOKS && !self.is_stuck() {
                 return Ok(Outcome::Waits);
             }
             let turns = if self.signalled { SIGNALS_OF_CLUSTER } else { TURNS_OF_CLUSTER };
@@ -425,15 +455,34 @@ impl<'p> Machine<'p> {
             if traced {
                 self.observe(warp);
             }
-            let flow = self.step(warp).map_err(|stop| self.trap(warp, stop))?;
+            let flow = match self.step(warp) {
+                Err(stop) if self.warps[warp].may_converge(&stop) => {
+                    let state = &mut self.warps[warp];
+                    state.converge();
+                    let whole = state.registers.active == ALL;
+                    state.ahead &= !(whole && state.strands.is_empty());
+                    if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) }
+                }
+                flow => flow.map_err(|stop| self.trap(warp, stop))?,
+            };
+            let random = match self.options.schedule {
+                Schedule::Random if self.warps[warp].registers.active != ALL => Some(self.random.next()),
+                _ => None,
+            };
             let state = &mut self.warps[warp];
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
+            if random.is_some_and(|number| number % 8 == 0) {
+                // Branches of a warp may run in any order.
+                let _some = state.fork();
+            }
             match flow {
                 Flow::Next => state.pc += 1,
                 Flow::Jump(target) => state.pc = target,
                 Flow::Yield => {
                     state.pc += 1;
                     self.observe_wait(warp, pc);
+                    let _some = self.warps[warp].fork();
+                    self.rotate(warp);
                     return Ok(Turn::Idle);
                 }
                 Flow::Block(blocked) => {
@@ -447,6 +496,10 @@ impl<'p> Machine<'p> {
                     self.observe_wait(warp, pc);
                     return Ok(end);
                 }
+                Flow::Join => {
+                    self.rotate(warp);
+                    return Ok(Turn::Progress);
+                }
                 Flow::Exit => return Ok(Turn::Progress),
             }
             if traced {
@@ -457,11 +510,75 @@ impl<'p> Machine<'p> {
                 break;
             }
         }
+        if self.warps[warp].fruitless >= SPINS {
+            let _some = self.warps[warp].fork();
+        }
+        self.rotate(warp);
         Ok(Turn::Long)
     }
 
-    /// Whether a warp can go on.
+    /// Goes on with other lanes of a warp where some are elsewhere in the program.
+    fn rotate(&mut self, warp: usize) {
+        let free = self.warps[warp].free_strands();
+        let must = self.warps[warp].joins.is_some();
+        let choice = match self.options.schedule {
+            Schedule::Random => self.random.next() as usize,
+            Schedule::Default | Schedule::Earliest | Schedule::Latest | Schedule::Paced => 0,
+        };
+        if !free.is_empty() && (must || choice % 2 == 0) {
+            let state = &mut self.warps[warp];
+            let index = free[choice / 2 % free.len()];
+            state.swap(index);
+            // Who has been executed comes last.
+            let strand = state.strands.remove(index);
+            state.strands.push(strand);
+        }
+    }
+
+    /// Whether a warp can go on, with whichever of its lanes.
     fn ready(&mut self, index: usize) -> bool {
+        if self.ready_strand(index) {
+            return true;
+        }
+        if self.warps[index].exited {
+            return false;
+        }
+        for other in self.warps[index].free_strands() {
+            self.warps[index].swap(other);
+            if self.ready_strand(index) {
+                return true;
+            }
+            self.warps[index].swap(other);
+        }
+        if self.warps[index].fork() {
+            let newest = self.warps[index].strands.len() - 1;
+            self.warps[index].swap(newest);
+            return true;
+        }
+        false
+    }
+
+    /// Lets lanes go ahead that wait for others of their warp, as nothing else can; says whether there are some.
+    fn go_ahead(&mut self) -> bool {
+        let program = self.program;
+        let mut waiting = self.warps.iter_mut().filter(|warp| !warp.exited);
+        let found = waiting.any(|warp| warp.go_ahead(program));
+        if found {
+            self.stuck = 0;
+            self.idle = 0;
+            self.fruitless = 0;
+        }
+        found
+    }
+
+    /// Counts a round in which nothing but waiting happened; says whether lanes went ahead at last.
+    fn is_stuck(&mut self) -> bool {
+        self.stuck += 1;
+        self.stuck >= STUCK && self.go_ahead()
+    }
+
+    /// Whether the lanes of a warp that are being executed can go on.
+    fn ready_strand(&mut self, index: usize) -> bool {
         let warp = &mut self.warps[index];
         if warp.exited {
             return false;
@@ -471,17 +588,17 @@ impl<'p> Machine<'p> {
         match &mut warp.blocked {
             None => true,
             Some(Blocked::Mbarrier(waiting, order)) => {
-                let (view, relaxed) = (&mut warp.view, &mut warp.relaxed_waits);
+                let (views, active) = (&mut warp.views, warp.registers.active);
                 let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, view) {
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &views.anybody()) {
                         *missed = Some(fault);
                         return false;
                     }
                     let passed = barrier.passed(*parity);
                     if passed {
-                        relaxed.extend(barrier.acquire(view, *order));
+                        views.acquire(active, barrier, *order);
                     }
                     !passed
                 });
@@ -491,7 +608,7 @@ impl<'p> Machine<'p> {
                 let barrier = &cta.named[*id];
                 let passed = barrier.generation != *generation;
                 if passed {
-                    warp.view.join(&barrier.released);
+                    warp.views.learn(ALL, &barrier.released);
                     let result = barrier.results.get(generation).copied().unwrap_or_default();
                     if let Some((op, dst)) = warp.reduces.take() {
                         warp.missed = warp.write_reduced(op, dst, result).err();
@@ -502,7 +619,7 @@ impl<'p> Machine<'p> {
             Some(Blocked::Cluster { generation }) => {
                 let passed = self.cluster.generation != *generation;
                 if passed {
-                    warp.view.join(&self.cluster.released);
+                    warp.views.learn(ALL, &self.cluster.released);
                 }
                 passed
             }
@@ -514,6 +631,7 @@ impl<'p> Machine<'p> {
                 warp.stores_done(pending)
             }
             Some(Blocked::Registers { asked }) => cta.free_registers + 32 * held >= 32 * *asked,
+            Some(Blocked::Converge) => false,
         }
     }
 
@@ -535,7 +653,7 @@ impl<'p> Machine<'p> {
     }
 
     /// The place of an operation of any warp of the grid.
-    pub(crate) fn place_of(&self, warp: u32, pc: u32) -> Place {
+    pub(crate) fn place_of(&self, warp: u32, lane: Option<u32>, pc: u32) -> Place {
         let function = &self.program.function;
         let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
         let rank = index / self.team.per_cta.max(1);
@@ -547,7 +665,7 @@ impl<'p> Machine<'p> {
             cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
             rank,
             warp: index % self.team.per_cta.max(1),
-            lane: None,
+            lane,
             scopes: self.program.scope_path(operation),
         }
     }
@@ -575,19 +693,37 @@ impl<'p> Machine<'p> {
         let mut all: Vec<Waiting> = Vec::new();
         for index in alive {
             let warp = &self.warps[index];
-            let advanced = match &warp.blocked {
-                Some(Blocked::Mbarrier(..) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
-                Some(Blocked::Warpgroup { .. } | Blocked::Stores { .. } | Blocked::Registers { .. }) => false,
-                None => warp.polled.is_some(),
+            // Lanes that wait for others of their warp are not the reason.
+            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge));
+            let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
+            let (pc, blocked, polled) = match other {
+                Some(strand) => (strand.pc, strand.blocked.as_ref(), strand.polled),
+                None => (warp.pc, warp.blocked.as_ref(), warp.polled),
             };
-            let pc = if advanced { warp.pc.saturating_sub(1) } else { warp.pc };
+            let advanced = match blocked {
+                Some(Blocked::Mbarrier(..) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
+                Some(
+                    Blocked::Warpgroup { .. }
+                    | Blocked::Stores { .. }
+                    | Blocked::Registers { .. }
+                    | Blocked::Converge,
+                ) => false,
+                None => polled.is_some(),
+            };
+            let pc = if advanced { pc.saturating_sub(1) } else { pc };
             let place = self.place(index, pc, None);
-            all.extend(self.reasons(index).into_iter().map(|on| Waiting { place: place.clone(), on }));
+            let reasons = self.reasons_of(index, blocked, polled);
+            all.extend(reasons.into_iter().map(|on| Waiting { place: place.clone(), on }));
         }
         all
     }
 
     pub(crate) fn reasons(&self, index: usize) -> Vec<Wait> {
+        let warp = &self.warps[index];
+        self.reasons_of(index, warp.blocked.as_ref(), warp.polled)
+    }
+
+    fn reasons_of(&self, index: usize, blocked: Option<&Blocked>, polled: Option<(u32, u32)>) -> Vec<Wait> {
         let warp = &self.warps[index];
         let cta = &self.ctas[warp.cta];
         let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {
@@ -601,8 +737,8 @@ impl<'p> Machine<'p> {
             },
             None => Wait::Polling,
         };
-        match &warp.blocked {
-            None => vec![warp.polled.as_ref().map_or(Wait::Polling, mbarrier)],
+        match blocked {
+            None | Some(Blocked::Converge) => vec![polled.as_ref().map_or(Wait::Polling, mbarrier)],
             Some(Blocked::Mbarrier(waiting, _)) => waiting.iter().map(mbarrier).collect(),
             Some(Blocked::Named { id, .. }) => {
                 let barrier = &cta.named[*id];

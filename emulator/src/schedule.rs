@@ -38,6 +38,16 @@ impl Schedule {
     }
 }
 
+impl Schedule {
+    /// Whether relaxed reads may return older values than the last.
+    pub(crate) fn remembers(self) -> bool {
+        match self {
+            Self::Latest | Self::Random => true,
+            Self::Default | Self::Earliest | Self::Paced => false,
+        }
+    }
+}
+
 /// How to run a launch.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {

@@ -15,11 +15,11 @@ mod im2col;
 mod matrix;
 mod mbarrier;
 mod memory;
+mod note;
 mod tensor_map;
 mod tma;
 mod wgmma;
 
-pub(crate) use atomic::Seen;
 pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
 pub(crate) use copy::{Arrival, ThreadCopy};
 pub(crate) use tma::Load;
@@ -30,11 +30,11 @@ use ptx::inst::Inst;
 
 use im2col::Mode;
 
-use crate::clock::EARLIER;
+use crate::clock::Counts;
 use crate::machine::Machine;
 use crate::program::Action;
 use crate::trap::{Fault, Stop};
-use crate::warp::Blocked;
+use crate::warp::{ALL, Blocked};
 
 /// What a warp does after an operation.
 #[derive(Debug)]
@@ -49,6 +49,8 @@ pub(crate) enum Flow {
     Block(Blocked),
     /// This operation again, once it is no longer blocked.
     Retry(Blocked),
+    /// This operation again, once other lanes of the warp have come here; they go on.
+    Join,
     /// Nothing more.
     Exit,
 }
@@ -88,8 +90,11 @@ impl Machine<'_> {
             Inst::ShuffleIndex { dst, src, lane } => control::shuffle(state, *dst, *src, *lane)?,
             Inst::ShuffleXor { dst, src, mask } => control::shuffle_xor(state, *dst, *src, *mask)?,
             Inst::Elect { dst } => control::elect(state, *dst, &self.options)?,
-            Inst::WarpSync => state.converged()?,
-            Inst::Fence { sem: _, scope } => return Ok(self.fence(warp, *scope)),
+            Inst::WarpSync => {
+                state.converged()?;
+                state.views.meet(ALL);
+            }
+            Inst::Fence { sem, scope } => return Ok(self.fence(warp, *sem, *scope)),
             Inst::ReadSpecial { dst, special } => return self.read_special(warp, *dst, *special),
             Inst::SetMaxRegisters { grow, count } => return self.set_max_registers(warp, *grow, *count),
             Inst::Alu(inst) => alu::alu(registers, inst)?,
@@ -101,7 +106,8 @@ impl Machine<'_> {
             // Launches follow each other here, so the grids before this one have completed.
             Inst::GridDependency { wait } => {
                 if *wait && self.options.dependent {
-                    state.view.known.import(&[(EARLIER, 1)], self.team);
+                    let (active, team, earlier) = (state.registers.active, self.team, Counts::earlier());
+                    state.views.change(active, |_, view| view.known.import(&earlier, team));
                 }
             }
             Inst::Trap => return Err(Fault::Trapped.into()),

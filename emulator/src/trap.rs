@@ -169,6 +169,19 @@ pub enum Fault {
         /// The write.
         other: Box<Place>,
     },
+    /// Two accesses to shared memory that nothing orders, of which one writes.
+    SharedRace {
+        /// The rank of the CTA whose memory it is.
+        rank: u32,
+        /// A byte of both.
+        offset: u32,
+        /// Whether this access writes.
+        write: bool,
+        /// Whether the earlier one does.
+        other_write: bool,
+        /// The earlier access.
+        other: Box<Place>,
+    },
     /// Shared memory outside the CTA's.
     SharedOutOfBounds {
         /// First byte; negative before the beginning.

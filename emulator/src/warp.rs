@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use ptx::inst::{MbarrierOrder, Operand, Reg};
 
-use crate::clock::View;
-use crate::mbarrier::{Mbarrier, Released};
 use crate::program::Program;
-use crate::step::{Seen, ThreadCopy};
+use crate::step::ThreadCopy;
+use crate::strand::Strand;
 use crate::trap::Fault;
+use crate::views::Views;
 
 /// Every lane.
 pub(crate) const ALL: u32 = u32::MAX;
@@ -19,10 +19,23 @@ pub(crate) type Lanes<T> = [T; 32];
 /// An open block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Frame {
-    /// The lanes that entered, and those that take the second branch.
-    If { entered: u32, other: u32 },
-    /// The lanes that entered.
-    Loop { entered: u32 },
+    /// The lanes that entered, those that take the second branch, and where that begins.
+    If { id: u64, entered: u32, other: u32, otherwise: usize },
+    /// The lanes that entered, and the first operation.
+    Loop { id: u64, entered: u32, start: usize },
+}
+
+impl Frame {
+    /// The number of the block among those that the warp has entered.
+    pub(crate) fn id(&self) -> u64 {
+        let (Self::If { id, .. } | Self::Loop { id, .. }) = self;
+        *id
+    }
+
+    pub(crate) fn entered(&mut self) -> &mut u32 {
+        let (Self::If { entered, .. } | Self::Loop { entered, .. }) = self;
+        entered
+    }
 }
 
 /// Why a warp cannot go on.
@@ -40,6 +53,8 @@ pub(crate) enum Blocked {
     Stores { pending: u32 },
     /// Until the pool has this many registers a thread more; then the instruction runs again.
     Registers { asked: u32 },
+    /// Until other lanes of the warp come to the same instruction.
+    Converge,
 }
 
 /// Who may touch a register.
@@ -290,6 +305,16 @@ pub(crate) struct Warp<'p> {
     /// Index of the next operation.
     pub(crate) pc: usize,
     pub(crate) frames: Vec<Frame>,
+    /// Blocks entered so far.
+    pub(crate) blocks: u64,
+    /// Lanes that are elsewhere in the program.
+    pub(crate) strands: Vec<Strand>,
+    /// The block at whose end the lanes that are being executed wait for others.
+    pub(crate) joins: Option<u64>,
+    /// Lanes have gone ahead alone from where they waited for others.
+    pub(crate) ahead: bool,
+    /// Looks in a row that found nothing new.
+    pub(crate) fruitless: u32,
     pub(crate) registers: Registers<'p>,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) exited: bool,
@@ -313,14 +338,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) held: u32,
     /// The cluster barrier's generation in which the warp arrived and has not waited.
     pub(crate) cluster_arrival: Option<u64>,
-    /// What it knows to have happened.
-    pub(crate) view: View,
-    /// What its last memory fence published, and in which scope.
-    pub(crate) fence: Option<(ptx::Scope, View)>,
-    /// Releases that its relaxed reads have seen, by address, until a fence acquires them.
-    pub(crate) seen: Vec<(u64, Vec<Seen>)>,
-    /// What its relaxed waits for mbarriers have seen, until a fence acquires it.
-    pub(crate) relaxed_waits: Vec<(ptx::Scope, Released)>,
+    /// What its lanes know to have happened.
+    pub(crate) views: Views,
     /// Tensor stores whose sources have been waited for, and whose results have not.
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
@@ -336,12 +355,17 @@ pub(crate) struct Warp<'p> {
 }
 
 impl<'p> Warp<'p> {
-    pub(crate) fn new(program: &'p Program, cta: usize, index: u32, held: u32) -> Self {
+    pub(crate) fn new(program: &'p Program, (cta, index): (usize, u32), place: usize, held: u32) -> Self {
         Self {
             cta,
             index,
             pc: 0,
             frames: Vec::new(),
+            blocks: 0,
+            strands: Vec::new(),
+            joins: None,
+            ahead: false,
+            fruitless: 0,
             registers: Registers::new(program),
             blocked: None,
             exited: false,
@@ -355,10 +379,7 @@ impl<'p> Warp<'p> {
             copy_groups: [0; 32],
             held,
             cluster_arrival: None,
-            view: View::default(),
-            fence: None,
-            seen: Vec::new(),
-            relaxed_waits: Vec::new(),
+            views: Views::new(place),
             unsettled: Vec::new(),
             look: None,
             watched: Vec::new(),
@@ -371,11 +392,6 @@ impl<'p> Warp<'p> {
     /// The lane's index in the CTA.
     pub(crate) fn thread(&self, lane: usize) -> u16 {
         self.index.wrapping_mul(32).wrapping_add(lane as u32) as u16
-    }
-
-    /// Its wait for an mbarrier has succeeded.
-    pub(crate) fn acquire(&mut self, barrier: &Mbarrier, order: MbarrierOrder) {
-        self.relaxed_waits.extend(barrier.acquire(&mut self.view, order));
     }
 
     /// Whether the active lanes' wait for all but the newest `pending` groups covers a store.

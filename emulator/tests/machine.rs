@@ -110,6 +110,7 @@ fn stored_matrices() {
             let base = f.shared_base();
             let zero = f.constant(0u32);
             f.store_shared(base + lane * 16, 0, [zero; 4]);
+            f.warp_sync();
             let register = |j: u32| (lane * 2 + 100 * j) | (lane * 2 + (100 * j + 1)) << 16;
             let address = base + lane * 16;
             match count {
@@ -121,6 +122,7 @@ fn stored_matrices() {
                     transpose,
                 ),
             }
+            f.warp_sync();
             let pieces: [Value<'_, u32>; 4] = f.load_shared_vector(base + lane * 16, 0);
             // Row r of matrix j is 16 bytes at lane 8 j + r: fold its words into one checksum.
             put(pieces[0] ^ (pieces[1] * 3) ^ (pieces[2] * 5) ^ (pieces[3] * 7));
@@ -213,10 +215,13 @@ fn images_of_tensor_loads() {
                 f.mbarrier_arrive_expect(barrier, bytes);
             });
             f.mbarrier_wait(barrier, 0);
-            f.repeat_from(lane, f.constant(bytes / 4), |i| {
+            f.repeat(f.constant((bytes / 4).div_ceil(32)), |turn| {
                 // Lanes stride through the image together, 32 words at a time.
-                let [word] = f.load_shared_vector::<u32, 1>(image + i * 4, 0);
-                f.store_global(out + i.mul_wide(4), 0, [word]);
+                let i = turn * 32 + lane;
+                f.if_(i.less_than(bytes / 4), || {
+                    let [word] = f.load_shared_vector::<u32, 1>(image + i * 4, 0);
+                    f.store_global(out + i.mul_wide(4), 0, [word]);
+                });
             });
             f.if_(lane.equals(0), || {
                 f.tensor_store(out_map, image, [f.constant(0), f.constant(0), f.constant(1)]);

@@ -60,7 +60,11 @@ impl Machine<'_> {
                         self.step_to(pace, due);
                         happened = self.complete(pace)?;
                     }
-                    None if polled && self.idle < IDLE_ROUNDS => self.idle += 1,
+                    None if polled && self.idle < IDLE_ROUNDS => {
+                        self.idle += 1;
+                        let _some = self.idle.is_multiple_of(LOOKS) && self.is_stuck();
+                    }
+                    None if self.go_ahead() => {}
                     None => return Err(self.hang()),
                 }
             }
@@ -70,7 +74,7 @@ impl Machine<'_> {
             if happened {
                 self.goes_on();
             }
-            if self.fruitless >= LOOKS * 16 {
+            if self.fruitless >= LOOKS * 16 && !self.is_stuck() {
                 return Ok(Outcome::Waits);
             }
         }

@@ -1,23 +1,24 @@
-//! Atomics, ordered accesses and fences; who comes after whom in global memory.
+//! Atomics, ordered accesses and fences; who comes after whom in memory.
 //!
 //! Source: PTX ISA "atom", "red", "ld", "st", "fence" and chapter 8 "Memory Consistency Model". An acquire that reads
-//! what a release wrote brings its warp what the releasing one knew, within their scopes; a fence makes the relaxed
-//! accesses around it into such pairs.
+//! what a release wrote brings its thread what the releasing one knew, within their scopes; a fence makes the relaxed
+//! accesses around it into such pairs; of two `fence.sc` the later one brings what the earlier one's thread knew.
 
-use ptx::inst::{Atomic, AtomicOp, AtomicType, LoadOrder, Ordered, Scope, StoreOrder};
+use ptx::inst::{Atomic, AtomicOp, AtomicType, FenceSem, LoadOrder, Ordered, Scope, StoreOrder};
 use ptx::{Space, Type};
 
 use super::Flow;
-use crate::clock::{EARLIER, Letter, View};
+use super::barrier::alike;
+use super::note::Target;
+use crate::clock::View;
 use crate::float::{self, bits32, from_bf16, from_f16, max32, max64, min32, min64};
 use crate::machine::Machine;
 use crate::program::class;
-use crate::race::{Conflict, Kind, Who};
+use crate::race::{Kind, together};
+use crate::schedule::Schedule;
 use crate::trap::{Fault, Stop};
 use crate::warp::{Lanes, lanes};
-
-/// A release that a read has seen: its scope, the releasing warp and what it knew.
-pub(crate) type Seen = (Scope, u32, Letter);
+use crate::word::{Choice, Seen, Visitor, Word};
 
 /// How an access to one word is ordered.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +28,14 @@ struct Order {
     releases: bool,
 }
 
-/// What is done to one word: takes the old one, and gives the new one where there is one.
-type Change<'c> = &'c dyn Fn(u64) -> Option<u64>;
+/// What is done to one word.
+#[derive(Clone, Copy)]
+enum Act<'c> {
+    Load,
+    Store(u64),
+    /// Takes the old one, and gives the new one where there is one.
+    Change(&'c dyn Fn(u64) -> Option<u64>),
+}
 
 pub(super) fn from_bytes(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |all, &byte| all << 8 | u64::from(byte))
@@ -116,12 +123,10 @@ pub(crate) fn changed(op: AtomicOp, ty: AtomicType, flush: bool, old: u64, b: u6
 }
 
 impl Machine<'_> {
-    /// What the warp knows, for others who will come after it; what it does from now on is not part of that.
+    /// What the active lanes know, for others who will come after them; what they do from now on is not part of that.
     pub(crate) fn publish(&mut self, warp: usize) -> View {
-        let view = self.warps[warp].view.clone();
-        let count = view.known.local(warp);
-        self.warps[warp].view.known.raise(warp, count + 1);
-        view
+        let active = self.warps[warp].registers.active;
+        self.warps[warp].views.publish(active)
     }
 
     /// The warp's number in the grid.
@@ -129,132 +134,101 @@ impl Machine<'_> {
         self.team.first.wrapping_add(warp as u32)
     }
 
-    /// Notes an access of a warp to global memory and refuses one that nothing orders.
-    pub(crate) fn note(&self, warp: usize, address: u64, bytes: u64, kind: Kind) -> Result<(), Fault> {
-        let view = &self.warps[warp].view;
-        self.note_in(warp, self.warps[warp].pc, (address, bytes), kind, view.known.local(warp))
-    }
-
-    /// As [`Machine::note`], in another step of the warp than the current one.
-    pub(crate) fn note_in(
-        &self,
-        warp: usize,
-        pc: usize,
-        (address, bytes): (u64, u64),
-        kind: Kind,
-        count: u32,
-    ) -> Result<(), Fault> {
-        let known = &self.warps[warp].view.known;
-        if self.options.dependent && known.of(EARLIER, self.team) == 0 {
-            return Err(Fault::GridNotAwaited { address });
-        }
-        let who = Who {
-            warp: self.number(warp),
-            pc: u32::try_from(pc).unwrap_or(u32::MAX),
-            count,
-            view: &self.warps[warp].view,
-            team: self.team,
-        };
-        self.launch.races.access(address, bytes, kind, who).map_err(|conflict| self.race(conflict, kind))
-    }
-
-    pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
-        let Conflict { address, warp, pc, wrote, unfenced } = conflict;
-        let other = Box::new(self.place_of(warp, pc));
-        if unfenced {
-            Fault::GlobalUnfenced { address, other }
-        } else {
-            Fault::GlobalRace { address, write: kind.write, other_write: wrote, other }
+    /// Which of the values that it may see a read returns; `element` of those that one instruction reads.
+    fn choice(&mut self, element: usize) -> Choice {
+        match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => Choice::Newest,
+            // Elements of a vector are no one step.
+            Schedule::Latest if element % 2 == 1 => Choice::Newest,
+            Schedule::Latest => Choice::Oldest,
+            Schedule::Random => Choice::Any(self.random()),
         }
     }
 
-    /// Notes the accesses of the active lanes, neighbours together.
-    pub(super) fn note_lanes(
-        &self,
-        warp: usize,
-        addresses: &Lanes<u64>,
-        bytes: u64,
-        kind: Kind,
-    ) -> Result<(), Fault> {
-        let mut run: Option<(u64, u64)> = None;
-        for lane in lanes(self.warps[warp].registers.active) {
-            let start = addresses[lane];
-            run = match run {
-                Some((first, end)) if end == start => Some((first, start.saturating_add(bytes))),
-                Some((first, end)) => {
-                    self.note(warp, first, end - first, kind)?;
-                    Some((start, start.saturating_add(bytes)))
-                }
-                None => Some((start, start.saturating_add(bytes))),
-            };
-        }
-        run.map_or(Ok(()), |(first, end)| self.note(warp, first, end - first, kind))
-    }
-
-    /// One access to one word of global memory, alone among all such accesses; the old word.
-    fn global_word(
+    /// One access to one word, alone among all such accesses; the value read.
+    fn word(
         &mut self,
-        warp: usize,
-        address: u64,
-        bytes: u32,
+        (warp, mask): (usize, u32),
+        target: Target,
+        (bytes, element): (u32, usize),
         order: Order,
-        change: Change<'_>,
+        act: Act<'_>,
     ) -> Result<u64, Fault> {
-        let mut buffer = [0u8; 8];
-        let size = bytes as usize;
-        let (team, number) = (self.team, self.number(warp));
-        let writes = change(0).is_some();
-        let letter = if !writes {
-            None
-        } else if order.releases {
-            Some((order.scope, number, self.publish(warp).write(team)))
-        } else {
-            let fence = self.warps[warp].fence.as_ref();
-            fence.map(|(scope, view)| (order.scope.min(*scope), number, view.write(team)))
+        let (team, number, lane) = (self.team, self.number(warp), mask.trailing_zeros() as usize);
+        let choice = self.choice(element);
+        let history = self.options.schedule.remembers();
+        let count = self.warps[warp].views.count;
+        let release = match act {
+            Act::Load => None,
+            Act::Store(_) | Act::Change(_) if order.releases => {
+                Some((order.scope, number, self.warps[warp].views.publish(1 << lane).write(team)))
+            }
+            Act::Store(_) | Act::Change(_) => self.warps[warp]
+                .views
+                .fenced(lane)
+                .map(|(scope, view)| (order.scope.min(scope), number, view.write(team))),
         };
-        let (memory, races) = (self.memory, &self.launch.races);
-        let state = &mut self.warps[warp];
-        races.word(address, |released| {
-            memory.load(address, &mut buffer[..size])?;
-            let old = from_bytes(&buffer);
-            if order.acquires {
-                for (_, _, letter) in released.read(order.scope, number, team) {
-                    state.view.read(letter, team);
+        let size = bytes as usize;
+        let view = self.warps[warp].views.of(lane);
+        let who = Visitor { warp: number, lanes: mask, count, view, team };
+        let step =
+            |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
+                if let Act::Store(new) = act {
+                    // What nobody has written can be stored to.
+                    word.holds(old.unwrap_or(0), bytes);
+                    word.write(new, who, release, (false, history));
+                    return Ok((new, Some(new), Vec::new()));
                 }
-            } else {
-                let seen: Vec<Seen> = released.read(order.scope, number, team).cloned().collect();
-                state.seen.retain(|(at, _)| *at != address);
-                if !seen.is_empty() {
-                    state.seen.push((address, seen));
+                word.holds(old?, bytes);
+                let (write, value) = match act {
+                    Act::Load => word.read(who, choice),
+                    Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
+                };
+                let seen = word.releases(write, order.scope, number, team).cloned().collect();
+                let new = match act {
+                    Act::Change(change) => change(value),
+                    Act::Load | Act::Store(_) => None,
+                };
+                if let Some(new) = new {
+                    word.write(new, who, release, (true, history));
                 }
+                Ok((value, new, seen))
+            };
+        let mut buffer = [0u8; 8];
+        let (value, seen) = match target {
+            Target::Global(address) => {
+                let memory = self.memory;
+                self.launch.races.word(address, |word| {
+                    let old = memory.load(address, &mut buffer[..size]).map(|()| from_bytes(&buffer));
+                    let (value, new, seen) = step(word, old)?;
+                    if let Some(new) = new {
+                        memory.store(address, &new.to_le_bytes()[..size])?;
+                    }
+                    Ok::<_, Fault>((value, seen))
+                })?
             }
-            if let Some(new) = change(old) {
-                memory.store(address, &new.to_le_bytes()[..size])?;
-                released.write(letter, true);
+            Target::Shared(cta, offset) => {
+                let cta_state = &mut self.ctas[cta];
+                let old = cta_state.shared.load(offset, bytes).map(from_bytes);
+                let (value, new, seen) = step(cta_state.words.entry(offset).or_default(), old)?;
+                if let Some(new) = new {
+                    cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
+                }
+                cta_state.shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
+                self.touch((warp, lane), cta);
+                (value, seen)
             }
-            Ok(old)
-        })
-    }
-
-    /// One access to one word of shared memory; the old word.
-    fn shared_word(
-        &mut self,
-        warp: usize,
-        lane: usize,
-        place: (usize, u32),
-        bytes: u32,
-        change: Change<'_>,
-    ) -> Result<u64, Fault> {
-        let (cta, offset) = place;
-        let (own, thread) = (self.warps[warp].cta, self.warps[warp].thread(lane));
-        let shared = &mut self.ctas[cta].shared;
-        let old = from_bytes(shared.load(offset, bytes)?);
-        if let Some(new) = change(old) {
-            shared.store(offset, &new.to_le_bytes()[..bytes as usize], thread, cta == own)?;
+        };
+        let views = &mut self.warps[warp].views;
+        if matches!(act, Act::Store(_)) {
+            return Ok(value);
         }
-        self.ctas[cta].shared.observed(offset, bytes, &self.warps[warp].view.known)?;
-        self.touch(warp, cta);
-        Ok(old)
+        if !order.acquires {
+            views.see(mask, target.key(), seen);
+        } else if !seen.is_empty() {
+            views.change(mask, |_, view| seen.iter().for_each(|(_, _, letter)| view.read(letter, team)));
+        }
+        Ok(value)
     }
 
     pub(super) fn atomic(&mut self, warp: usize, atomic: &Atomic) -> Result<Flow, Stop> {
@@ -269,34 +243,32 @@ impl Machine<'_> {
         let swaps = swap.map(read).transpose()?;
         let bytes = ty.bytes();
         let order = Order { scope: *scope, acquires: sem.acquires(), releases: sem.releases() };
+        let active = self.warps[warp].registers.active;
         if *space == Space::Global {
-            super::memory::aligned_lanes(&addresses, atomic.bytes(), self.warps[warp].registers.active)?;
-            let kind = Kind::WRITE.atomic(*scope);
-            self.note_lanes(warp, &addresses, atomic.bytes().into(), kind)?;
+            super::memory::aligned_lanes(&addresses, atomic.bytes(), active)?;
         }
-        let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
+        let kind = Kind::WRITE.atomic(*scope, bytes);
+        if *space == Space::Global {
+            self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
+        }
         let mut old = vec![[0u64; 32]; operands.len()];
         for lane in lanes(active) {
             for (element, values) in operands.iter().enumerate() {
                 let b = values[lane];
                 let flush = *space == Space::Global;
                 let change = |old: u64| match swaps {
-                    Some(swaps) if old != b => Some(old).filter(|_| swaps.len() == 32),
-                    Some(swaps) => Some(swaps[lane]),
+                    Some(swaps) => (old == b).then_some(swaps[lane]),
                     None => Some(changed(*op, *ty, flush, old, b)),
                 };
                 let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
-                let word = if *space == Space::Global {
-                    self.global_word(warp, at, bytes, order, &change)
-                } else {
-                    self.shared_place(cta, *space, at)
-                        .and_then(|place| self.shared_word(warp, lane, place, bytes, &change))
-                };
+                let word = self.target(warp, *space, at).and_then(|target| {
+                    self.word((warp, 1 << lane), target, (bytes, element), order, Act::Change(&change))
+                });
                 old[element][lane] = word.map_err(|fault| fault.lane(lane))?;
             }
         }
         if *space != Space::Global {
-            self.order_shared(warp, order);
+            self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
         }
         if matches!(op, AtomicOp::CompareSwap | AtomicOp::Exchange) || sem.acquires() {
             let at = (*space == Space::Global).then_some((&addresses, bytes));
@@ -313,39 +285,32 @@ impl Machine<'_> {
         Ok(Flow::Next)
     }
 
-    /// In shared memory every ordered access of a cluster counts as one word's: what one releases all others acquire.
-    fn order_shared(&mut self, warp: usize, order: Order) {
-        if order.releases || self.warps[warp].fence.is_some() {
-            let view = self.publish(warp);
-            self.flags.join(&view);
-        }
-        if order.acquires {
-            self.warps[warp].view.join(&self.flags);
-        }
-    }
-
     pub(super) fn ordered(&mut self, warp: usize, access: &Ordered) -> Result<Flow, Stop> {
         match access {
             Ordered::Load { order, space, ty, dst, address } => {
                 let acquires = matches!(order, LoadOrder::Acquire(_));
                 let order = Order { scope: order.scope(), acquires, releases: false };
-                if *space != Space::Global {
-                    let flow = self.load(warp, *space, *ty, dst, *address)?;
-                    self.order_shared(warp, order);
-                    return Ok(flow);
-                }
                 let addresses = self.addresses(warp, *space, *address)?;
                 let (bytes, active) = (ty.bytes(), self.warps[warp].registers.active);
                 let all = bytes * dst.len() as u32;
-                super::memory::aligned_lanes(&addresses, all, active)?;
-                self.note_lanes(warp, &addresses, all.into(), Kind::READ.atomic(order.scope))?;
+                let kind = Kind::READ.atomic(order.scope, bytes);
+                if *space == Space::Global {
+                    super::memory::aligned_lanes(&addresses, all, active)?;
+                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                }
                 let mut values = vec![[0u64; 32]; dst.len()];
-                for lane in lanes(active) {
+                for (mask, first) in alike(&addresses, &addresses, active) {
                     for (element, values) in values.iter_mut().enumerate() {
-                        let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
-                        let word = self.global_word(warp, at, bytes, order, &|_| None);
-                        values[lane] = word.map_err(|fault| fault.lane(lane))?;
+                        let at = addresses[first].wrapping_add(element as u64 * u64::from(bytes));
+                        let word = self.target(warp, *space, at).and_then(|target| {
+                            self.word((warp, mask), target, (bytes, element), order, Act::Load)
+                        });
+                        let word = word.map_err(|fault| fault.lane(first))?;
+                        lanes(mask).for_each(|lane| values[lane] = word);
                     }
+                }
+                if *space != Space::Global {
+                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
                 }
                 let registers = &mut self.warps[warp].registers;
                 for (&reg, values) in dst.iter().zip(&values) {
@@ -361,36 +326,30 @@ impl Machine<'_> {
             Ordered::Store { order, space, ty, src, address } => {
                 let releases = matches!(order, StoreOrder::Release(_));
                 let order = Order { scope: order.scope(), acquires: false, releases };
-                if *space != Space::Global {
-                    self.order_shared(warp, order);
-                    return self.store(warp, *space, *ty, src, *address);
-                }
                 let addresses = self.addresses(warp, *space, *address)?;
-                let kind = Kind::WRITE.atomic(order.scope);
                 let (bytes, active) = (ty.bytes(), self.warps[warp].registers.active);
                 let all = bytes * src.len() as u32;
-                super::memory::aligned_lanes(&addresses, all, active)?;
+                let kind = Kind::WRITE.atomic(order.scope, bytes);
+                if *space == Space::Global {
+                    super::memory::aligned_lanes(&addresses, all, active)?;
+                }
                 let values = self.stored_values(warp, *ty, src)?;
-                self.note_lanes(warp, &addresses, all.into(), kind)?;
-                let (team, number) = (self.team, self.number(warp));
-                let letter = if releases {
-                    Some((order.scope, number, self.publish(warp).write(team)))
-                } else {
-                    let fence = self.warps[warp].fence.as_ref();
-                    fence.map(|(scope, view)| (order.scope.min(*scope), number, view.write(team)))
-                };
-                // Alone among all accesses to the word, or an atomic would undo the store.
-                let memory = self.memory;
+                if *space == Space::Global {
+                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
+                }
+                let mask = u64::MAX >> (64 - 8 * bytes.clamp(1, 8));
                 for lane in lanes(active) {
                     for (element, values) in values.iter().enumerate().take(src.len()) {
                         let at = addresses[lane].wrapping_add(element as u64 * u64::from(bytes));
-                        let word = values[lane].to_le_bytes();
-                        let stored = self.launch.races.word(at, |released| {
-                            released.write(letter.clone(), false);
-                            memory.store(at, &word[..bytes as usize])
+                        let act = Act::Store(values[lane] & mask);
+                        let stored = self.target(warp, *space, at).and_then(|target| {
+                            self.word((warp, 1 << lane), target, (bytes, element), order, act)
                         });
                         stored.map_err(|fault| fault.lane(lane))?;
                     }
+                }
+                if *space != Space::Global {
+                    self.note_lanes(warp, *space, (&addresses, all), kind)?;
                 }
                 Ok(Flow::Next)
             }
@@ -398,26 +357,25 @@ impl Machine<'_> {
     }
 
     /// `fence.acq_rel` and `fence.sc`.
-    pub(super) fn fence(&mut self, warp: usize, scope: Scope) -> Flow {
+    pub(super) fn fence(&mut self, warp: usize, sem: FenceSem, scope: Scope) -> Flow {
         let (team, number) = (self.team, self.number(warp));
-        for (_, seen) in core::mem::take(&mut self.warps[warp].seen) {
-            for (by_scope, by, letter) in seen {
-                if crate::race::together(by_scope, scope, (by, number), team) {
-                    self.warps[warp].view.read(&letter, team);
-                }
-            }
+        let active = self.warps[warp].registers.active;
+        let views = &mut self.warps[warp].views;
+        views.acquire_seen(active, team, |(by_scope, by, _)| together(*by_scope, scope, (*by, number), team));
+        views.acquire_waits(active, scope);
+        if sem == FenceSem::SequentiallyConsistent {
+            self.launch.races.in_fence_order(|earlier| {
+                let visible =
+                    earlier.iter().filter(|(by, warp, _)| together(*by, scope, (*warp, number), team));
+                let visible: Vec<&Seen> = visible.collect();
+                views.change(active, |_, view| {
+                    visible.iter().for_each(|(_, _, letter)| view.read(letter, team));
+                });
+                let letter = views.publish(active).write(team);
+                crate::word::add_release(earlier, (scope, number, letter));
+            });
         }
-        for (by_scope, released) in core::mem::take(&mut self.warps[warp].relaxed_waits) {
-            released.acquire(&mut self.warps[warp].view, by_scope.min(scope));
-        }
-        let flags = self.flags.clone();
-        self.warps[warp].view.join(&flags);
-        let view = self.publish(warp);
-        let wider = self.warps[warp].fence.as_ref().map_or(scope, |(known, _)| scope.max(*known));
-        // A narrower fence behind a wider one publishes less to the wider scope; the older, wider one stands for it.
-        if wider == scope {
-            self.warps[warp].fence = Some((scope, view));
-        }
+        views.fence(active, scope);
         Flow::Next
     }
 
@@ -440,6 +398,7 @@ impl Machine<'_> {
             }
         }
         self.fruitless = if state.look == look { self.fruitless + 1 } else { 0 };
+        state.fruitless = if state.look == look { state.fruitless + 1 } else { 0 };
         state.look = look;
     }
 }

@@ -8,7 +8,7 @@ use super::Flow;
 use crate::clock::View;
 use crate::machine::Machine;
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, lanes};
+use crate::warp::{ALL, Blocked, Lanes, lanes};
 
 /// Rounds of a named barrier whose results are kept for warps that have not gone on.
 const RESULTS: usize = 64;
@@ -111,7 +111,7 @@ impl Machine<'_> {
         if barrier.arrived >= barrier.threads {
             let released = core::mem::take(&mut barrier.gathered);
             if wait {
-                warp.view.join(&released);
+                warp.views.learn(ALL, &released);
             }
             let mut results = core::mem::take(&mut barrier.results);
             results.insert(generation, (barrier.trues, barrier.arrived));
@@ -149,7 +149,7 @@ impl Machine<'_> {
         if generation == self.cluster.generation {
             Ok(Flow::Block(Blocked::Cluster { generation }))
         } else {
-            warp.view.join(&self.cluster.released);
+            warp.views.learn(ALL, &self.cluster.released);
             Ok(Flow::Next)
         }
     }
@@ -213,19 +213,18 @@ impl Machine<'_> {
 
     pub(super) fn fence_proxy(&mut self, index: usize, space: ProxySpace) -> Result<Flow, Stop> {
         let warp = &self.warps[index];
-        match space {
-            ProxySpace::Shared | ProxySpace::SharedCluster | ProxySpace::All => {
-                for lane in lanes(warp.registers.active) {
-                    self.ctas[warp.cta].shared.fence(warp.thread(lane));
-                }
+        let (shared, global) = match space {
+            ProxySpace::Shared | ProxySpace::SharedCluster => (true, false),
+            ProxySpace::Global => (false, true),
+            ProxySpace::All => (true, true),
+        };
+        if shared {
+            for lane in lanes(warp.registers.active) {
+                self.ctas[warp.cta].shared.fence_barriers(warp.thread(lane));
             }
-            ProxySpace::Global => {}
         }
-        if matches!(space, ProxySpace::Global | ProxySpace::All) {
-            // What the warp does from now on is not fenced.
-            let _before = self.publish(index);
-            self.warps[index].view.fence_proxy();
-        }
+        let active = self.warps[index].registers.active;
+        self.warps[index].views.fence_proxy(active, (shared, global));
         Ok(Flow::Next)
     }
 }
@@ -245,6 +244,22 @@ impl crate::warp::Warp<'_> {
             BarrierOp::Or => self.registers.write_predicate(dst, whole(trues > 0)),
         }
     }
+}
+
+/// Lanes that name the same barrier and the same parity, each group with its first lane.
+pub(super) fn alike<T: PartialEq, U: PartialEq>(
+    a: &Lanes<T>,
+    b: &Lanes<U>,
+    active: u32,
+) -> Vec<(u32, usize)> {
+    let mut groups: Vec<(u32, usize)> = Vec::new();
+    for lane in lanes(active) {
+        match groups.iter_mut().find(|(_, first)| a[*first] == a[lane] && b[*first] == b[lane]) {
+            Some((mask, _)) => *mask |= 1 << lane,
+            None => groups.push((1 << lane, lane)),
+        }
+    }
+    groups
 }
 
 /// Whether a warp has arrived in this generation, its wait begun or not.

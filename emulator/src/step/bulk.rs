@@ -98,7 +98,7 @@ impl Machine<'_> {
                 let (targets, barriers) = (registers.read(*dst)?, registers.read(*barrier)?);
                 let (sources, sizes) = (registers.read(*src)?, registers.read(*bytes)?);
                 for lane in lanes(registers.active) {
-                    let source = self.share_source(warp, sources[lane], sizes[lane]);
+                    let source = self.share_source((warp, lane), sources[lane], sizes[lane]);
                     let sent = source.and_then(|source| {
                         let (target, barrier, alignment) = (targets[lane], barriers[lane], LINE_ALIGNMENT);
                         let reduce = *reduce;
@@ -118,7 +118,12 @@ impl Machine<'_> {
     }
 
     /// Takes the bytes of a copy to a peer for reading.
-    fn share_source(&mut self, warp: usize, source: u32, bytes: u32) -> Result<Source, Fault> {
+    fn share_source(
+        &mut self,
+        (warp, lane): (usize, usize),
+        source: u32,
+        bytes: u32,
+    ) -> Result<Source, Fault> {
         if !bytes.is_multiple_of(LINE_ALIGNMENT) {
             return Err(Fault::BulkSize { bytes });
         }
@@ -126,10 +131,11 @@ impl Machine<'_> {
         let offset = self.ctas[cta].own(source)?;
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(offset, bytes, LINE_ALIGNMENT)?;
-        shared.observed(offset, bytes, &self.warps[warp].view.known)?;
+        shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
         for chunk in (offset..offset + bytes).step_by(16) {
             shared.take_read(chunk, true)?;
         }
+        self.order_async((warp, lane), (cta, offset, bytes), (false, true))?;
         Ok(Source::Shared(cta, offset, bytes))
     }
 
@@ -175,8 +181,12 @@ impl Machine<'_> {
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(offset, load.bytes(), alignment)?;
         shared.fenced_barrier(at)?;
+        let view = self.warps[warp].views.of(lane);
+        self.ctas[cta].shared.reused(offset, load.bytes(), view)?;
+        self.order_async((warp, lane), (cta, offset, load.bytes()), (true, !registers))?;
+        let shared = &mut self.ctas[cta].shared;
         if registers || reduce.is_some() {
-            shared.take_joint(offset, load.bytes(), reduce.is_some(), !registers)?;
+            shared.take_joint(offset, load.bytes(), reduce.is_some())?;
         } else {
             shared.take_write(offset, load.bytes())?;
         }

@@ -21,27 +21,27 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
     Ok(match action {
         Action::If { cond, otherwise } => {
             let taken = warp.registers.predicate(*cond)? & active;
-            warp.frames.push(Frame::If { entered: active, other: active & !taken });
+            let (id, other) = (warp.enter(), active & !taken);
+            warp.frames.push(Frame::If { id, entered: active, other, otherwise: *otherwise });
             warp.registers.active = taken;
             if taken == 0 { Flow::Jump(*otherwise) } else { Flow::Next }
         }
         Action::Else { end } => {
-            let other = match warp.frames.last() {
-                Some(Frame::If { other, .. }) => *other,
+            let other = match warp.frames.last_mut() {
+                Some(Frame::If { other, .. }) => core::mem::take(other),
                 Some(Frame::Loop { .. }) | None => 0,
             };
             warp.registers.active = other;
             if other == 0 { Flow::Jump(*end) } else { Flow::Next }
         }
+        Action::EndIf { .. } if !warp.joined() => Flow::Join,
         Action::EndIf { exit } => {
-            warp.registers.active = match warp.frames.pop() {
-                Some(Frame::If { entered, .. } | Frame::Loop { entered }) => entered,
-                None => ALL,
-            };
+            warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
             if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
         }
         Action::Loop => {
-            warp.frames.push(Frame::Loop { entered: active });
+            let (id, start) = (warp.enter(), warp.pc + 1);
+            warp.frames.push(Frame::Loop { id, entered: active, start });
             Flow::Next
         }
         Action::Break { cond, exit } => {
@@ -56,15 +56,21 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
             if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
         }
         Action::EndLoop { start } if active != 0 => Flow::Jump(*start),
+        Action::EndLoop { .. } if !warp.joined() => Flow::Join,
         Action::EndLoop { .. } => {
-            warp.registers.active = match warp.frames.pop() {
-                Some(Frame::If { entered, .. } | Frame::Loop { entered }) => entered,
-                None => ALL,
-            };
+            warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
             Flow::Next
         }
         Action::Inst(_) | Action::Exit => Flow::Next,
     })
+}
+
+impl Warp<'_> {
+    /// A number for a block that it enters.
+    fn enter(&mut self) -> u64 {
+        self.blocks += 1;
+        self.blocks
+    }
 }
 
 /// Takes each lane's value from the lane it names.
@@ -167,6 +173,13 @@ impl Machine<'_> {
 
     /// Ends a warp: nothing of its own may be in flight.
     pub(super) fn exit(&mut self, index: usize) -> Result<Flow, Stop> {
+        if let Some(&other) = self.warps[index].free_strands().first() {
+            // The other lanes end the warp.
+            let warp = &mut self.warps[index];
+            warp.swap(other);
+            let _ended = warp.strands.swap_remove(other);
+            return Ok(Flow::Join);
+        }
         if let Some(pc) = self.unfinished_multiply(index) {
             let what = "a wgmma that this warp has not waited for is in flight";
             return Err(Fault::ExitInFlight { what }.by(index, pc, None));
@@ -188,15 +201,19 @@ impl Machine<'_> {
             self.counts.ctas += 1;
             let mut all = View::default();
             for warp in self.warps.iter().filter(|warp| warp.cta == cta) {
-                all.follow(&warp.view);
+                all.follow(&warp.views.everybody());
             }
-            let after = |index: usize, count: u32| all.executed(index) >= count;
+            let (first, team) = (self.team.first, self.team);
+            let after = |index: usize, lanes: u32, count: u32| {
+                all.executed_by(first.wrapping_add(index as u32), lanes, count, team)
+            };
             let Cta { touched, arrivals, .. } = &self.ctas[cta];
-            let touched = touched.iter().find(|&(&warp, &(count, _))| !after(warp, count));
+            let touched = touched.iter().find(|&(&(warp, lanes), &(count, _))| !after(warp, lanes, count));
             let arrived = arrivals.iter().find(|&(&(warp, _), arrived)| {
-                !after(warp, arrived.count) && !after(arrived.phase.0, arrived.phase.1)
+                let (place, phase) = arrived.phase;
+                !after(warp, arrived.lanes, arrived.count) && all.executed(place) < phase
             });
-            let touched = touched.map(|(&warp, &(_, pc))| (warp, pc));
+            let touched = touched.map(|(&(warp, _), &(_, pc))| (warp, pc));
             if let Some((warp, pc)) = touched.or(arrived.map(|(&(warp, _), arrived)| (warp, arrived.pc))) {
                 let rank = self.ctas[cta].rank;
                 return Err(Fault::PeerUnordered { rank }.by(warp, pc, None));

@@ -16,6 +16,7 @@ use ptx::inst::{MmaTypes, Operand, Reg, WarpMatrix};
 use super::Flow;
 use crate::machine::Machine;
 use crate::numerics::Exact;
+use crate::race::Kind;
 use crate::trap::{Fault, Stop};
 use crate::warp::{Lanes, Registers};
 
@@ -167,7 +168,8 @@ impl Machine<'_> {
                 let lane = 8 * matrix + row;
                 let offset = cta.own(addresses[lane]).map_err(|fault| fault.lane(lane))?;
                 let bytes = cta.shared.load(offset, 16).map_err(|fault| fault.lane(lane))?;
-                cta.shared.observed(offset, 16, &warp.view.known).map_err(|fault| fault.lane(lane))?;
+                let observed = cta.shared.observed(offset, 16, &warp.views.anybody().known);
+                observed.map_err(|fault| fault.lane(lane))?;
                 for (half, bytes) in halves.iter_mut().zip(bytes.chunks_exact(2)) {
                     *half = u16::from_le_bytes([bytes[0], bytes[1]]);
                 }
@@ -181,6 +183,7 @@ impl Machine<'_> {
             });
             warp.registers.write(reg, &values)?;
         }
+        self.note_rows(index, &addresses, dst.len(), Kind::READ)?;
         Ok(())
     }
 }

@@ -8,6 +8,7 @@ use ptx::Space;
 use ptx::inst::{MbarrierInst, MbarrierOrder, Operand, Reg};
 
 use super::Flow;
+use super::barrier::alike;
 use crate::machine::{Arrived, Machine};
 use crate::mbarrier::{Mbarrier, Published, pending};
 use crate::shared::reported;
@@ -114,13 +115,13 @@ impl Machine<'_> {
 
     /// What an arrival of a warp publishes: all that it knows, or with `.relaxed` what its last fence stands for.
     pub(super) fn published(&mut self, warp: usize, order: MbarrierOrder) -> Published {
-        let view = self.publish(warp);
-        match (order, &self.warps[warp].fence) {
-            (MbarrierOrder::Sync(scope), _) => Published { view, scope: Some(scope) },
+        let active = self.warps[warp].registers.active;
+        match (order, self.warps[warp].views.fenced_all(active)) {
+            (MbarrierOrder::Sync(scope), _) => Published { view: self.publish(warp), scope: Some(scope) },
             (MbarrierOrder::Relaxed(scope), Some((fenced, view))) => {
-                Published { view: view.clone(), scope: Some(scope.min(*fenced)) }
+                Published { view, scope: Some(scope.min(fenced)) }
             }
-            (MbarrierOrder::Relaxed(_), None) => Published { view, scope: None },
+            (MbarrierOrder::Relaxed(_), None) => Published { view: self.publish(warp), scope: None },
         }
     }
 
@@ -132,7 +133,7 @@ impl Machine<'_> {
         order: Option<MbarrierOrder>,
         act: Act<'_>,
     ) -> Result<(), Stop> {
-        let count = self.warps[index].view.known.local(index);
+        let count = self.warps[index].views.count;
         let published = order.map(|order| self.published(index, order));
         let warp = &mut self.warps[index];
         let (barriers, numbers) = (warp.registers.read(barrier)?, warp.registers.read(number)?);
@@ -153,7 +154,7 @@ impl Machine<'_> {
                 barrier.gather(published, far);
             }
             let (place, completed) = barrier.count();
-            let arrived = Arrived { count, pc, phase: (place, completed + 1) };
+            let arrived = Arrived { lanes: 1 << lane, count, pc, phase: (place, completed + 1) };
             if act(barrier, reported(offset), numbers[lane]).map_err(|fault| fault.lane(lane))? {
                 shared.phase_completed(offset);
             }
@@ -198,13 +199,13 @@ impl Machine<'_> {
         let (barriers, states) = (warp.registers.read(barrier)?, warp.registers.read_wide(state)?);
         let cta = &mut self.ctas[warp.cta];
         let mut passed = 0;
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &states, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
             let done = barrier.state_passed(reported(offset), states[lane]);
             if done.map_err(|fault| fault.lane(lane))? {
-                warp.acquire(barrier, order);
-                passed |= 1 << lane;
+                warp.views.acquire(mask, barrier, order);
+                passed |= mask;
             } else {
                 warp.polled = Some((offset, (barrier.phase & 1) as u32));
             }
@@ -224,14 +225,14 @@ impl Machine<'_> {
         let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
         let cta = &mut self.ctas[warp.cta];
         let mut passed = 0;
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.view);
+            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views.anybody());
             in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parities[lane]) {
-                warp.acquire(barrier, order);
-                passed |= 1 << lane;
+                warp.views.acquire(mask, barrier, order);
+                passed |= mask;
             } else {
                 warp.polled = Some((offset, parities[lane] & 1));
             }
@@ -250,17 +251,17 @@ impl Machine<'_> {
         let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
         let cta = &mut self.ctas[warp.cta];
         let mut waiting: Vec<(u32, u32)> = Vec::new();
-        for lane in lanes(warp.registers.active) {
+        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let parity = parities[lane] & 1;
             if waiting.contains(&(offset, parity)) {
                 continue;
             }
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parity, &warp.view);
+            let in_time = barrier.in_time(reported(offset), parity, &warp.views.anybody());
             in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parity) {
-                warp.acquire(barrier, order);
+                warp.views.acquire(mask, barrier, order);
             } else {
                 waiting.push((offset, parity));
             }

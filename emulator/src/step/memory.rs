@@ -4,6 +4,7 @@ use ptx::inst::{Address, Operand, Reg};
 use ptx::{Space, Type};
 
 use super::Flow;
+use crate::clock::Clock;
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::program::class;
@@ -15,7 +16,7 @@ use crate::warp::{Lanes, lanes};
 /// Bits of a shared address below the CTA's rank.
 const RANK_SHIFT: u32 = 24;
 
-fn split(address: u32) -> (u32, u32) {
+pub(super) fn split(address: u32) -> (u32, u32) {
     (address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1))
 }
 
@@ -110,12 +111,12 @@ impl Machine<'_> {
         })
     }
 
-    /// Remembers that a warp has used the shared memory of another CTA.
-    pub(super) fn touch(&mut self, warp: usize, target: usize) {
+    /// Remembers that a lane has used the shared memory of another CTA.
+    pub(super) fn touch(&mut self, (warp, lane): (usize, usize), target: usize) {
         let state = &self.warps[warp];
         if state.cta != target {
-            let last = (state.view.known.local(warp), state.pc);
-            self.ctas[target].touched.insert(warp, last);
+            let last = (state.views.count, state.pc);
+            self.ctas[target].touched.insert((warp, 1 << lane), last);
         }
     }
 
@@ -144,7 +145,7 @@ impl Machine<'_> {
         let mut undefined: Vec<(usize, usize, Fault)> = Vec::new();
         if space == Space::Global {
             aligned_lanes(&addresses, bytes, active)?;
-            self.note_lanes(warp, &addresses, bytes.into(), Kind::READ)?;
+            self.note_lanes(warp, space, (&addresses, bytes), Kind::READ)?;
         }
         for lane in lanes(active) {
             let mut buffer = [0u8; 16];
@@ -170,14 +171,17 @@ impl Machine<'_> {
                     });
                     let missing = loaded.map_err(|fault| fault.lane(lane))?;
                     undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
-                    let known = &self.warps[warp].view.known;
+                    let known = &self.warps[warp].views.of(lane).known;
                     shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
-                    self.touch(warp, cta);
+                    self.touch((warp, lane), cta);
                 }
             }
             for (values, element) in values.iter_mut().zip(buffer.chunks_exact(size.max(1))) {
                 values[lane] = from_bytes(element);
             }
+        }
+        if space != Space::Global {
+            self.note_lanes(warp, space, (&addresses, bytes), Kind::READ)?;
         }
         let registers = &mut self.warps[warp].registers;
         for (&reg, values) in dst.iter().zip(&values) {
@@ -207,14 +211,15 @@ impl Machine<'_> {
             let addresses = self.addresses(warp, space, address)?;
             let bytes = ty.bytes() * src.len() as u32;
             aligned_lanes(&addresses, bytes, self.warps[warp].registers.active)?;
-            self.note_lanes(warp, &addresses, bytes.into(), Kind::WRITE)?;
+            self.note_lanes(warp, space, (&addresses, bytes), Kind::WRITE)?;
         }
         let addresses = self.addresses(warp, space, address)?;
         let values = self.stored_values(warp, ty, src)?;
-        let (cta, active) = (self.warps[warp].cta, self.warps[warp].registers.active);
+        let order = self.store_order(warp, &addresses);
+        let cta = self.warps[warp].cta;
         let size = ty.bytes() as usize;
         let bytes = (size * src.len()) as u32;
-        for lane in lanes(active) {
+        for lane in order {
             let mut buffer = [0u8; 16];
             let buffer = &mut buffer[..bytes as usize];
             for (element, values) in buffer.chunks_exact_mut(size.max(1)).zip(&values) {
@@ -227,15 +232,17 @@ impl Machine<'_> {
                 Space::Shared | Space::SharedCluster => {
                     let place = self.shared_place(cta, space, addresses[lane]);
                     let (target, offset) = place.map_err(|fault| fault.lane(lane))?;
-                    let thread = self.warps[warp].thread(lane);
-                    let stored = self.ctas[target].shared.store(offset, buffer, thread, target == cta);
+                    let stored = self.ctas[target].shared.store(offset, buffer);
                     stored.map_err(|fault| fault.lane(lane))?;
-                    let known = &self.warps[warp].view.known;
+                    let known = &self.warps[warp].views.of(lane).known;
                     let shared = &self.ctas[target].shared;
                     shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
-                    self.touch(warp, target);
+                    self.touch((warp, lane), target);
                 }
             }
+        }
+        if space != Space::Global {
+            self.note_lanes(warp, space, (&addresses, bytes), Kind::WRITE)?;
         }
         Ok(Flow::Next)
     }
@@ -269,6 +276,7 @@ impl Machine<'_> {
         transpose: bool,
     ) -> Result<Flow, Stop> {
         self.warps[warp].converged()?;
+        let index = warp;
         let warp = &mut self.warps[warp];
         let addresses = warp.registers.read(address)?;
         let cta = &mut self.ctas[warp.cta];
@@ -282,17 +290,21 @@ impl Machine<'_> {
                     let half = values[r * 4 + c / 2] >> (16 * (c % 2));
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
-                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, warp.thread(lane));
+                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody().known);
                 stored.map_err(|fault| fault.lane(lane))?;
             }
         }
+        self.note_rows(index, &addresses, src.len(), Kind::WRITE)?;
         Ok(Flow::Next)
     }
 }
 
-fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], thread: u16) -> Result<(), Fault> {
+fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], known: &Clock) -> Result<(), Fault> {
     match split(address) {
-        (rank, offset) if rank == own => shared.store(offset, bytes, thread, true),
+        (rank, offset) if rank == own => {
+            shared.store(offset, bytes)?;
+            shared.observed(offset, 16, known)
+        }
         (rank, _) => Err(Fault::SharedOtherCta { address, rank, own }),
     }
 }

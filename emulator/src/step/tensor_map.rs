@@ -10,21 +10,22 @@ use ptx::abi::TENSOR_MAP_BYTES;
 use ptx::inst::{Address, MapField, MapInst, Operand, Reg, Scope};
 
 use super::Flow;
+use super::barrier::alike;
 use super::memory::aligned_lanes;
 use crate::clock::{Clock, View};
 use crate::launch::PARAMETERS;
 use crate::machine::Machine;
-use crate::race::{Conflict, Kind, Who, together};
+use crate::race::{By, Conflict, Kind, Who, together};
 use crate::tensor_map::{Map, decode, replaced};
 use crate::trap::{Fault, Stop};
-use crate::warp::lanes;
+use crate::warp::{ALL, lanes};
 
 /// Alignment of a map that a kernel keeps in memory.
 const ALIGNMENT: u32 = 128;
 
 impl Machine<'_> {
     /// The tensor map at a generic address, a parameter's or one in global memory, for a copy of a warp.
-    pub(super) fn tensor_map(&self, warp: usize, address: u64) -> Result<Map, Fault> {
+    pub(super) fn tensor_map(&self, (warp, lane): (usize, usize), address: u64) -> Result<Map, Fault> {
         if let Some((_, map)) = self.launch.maps.iter().find(|(at, _)| *at == address) {
             return Ok(map.clone());
         }
@@ -34,21 +35,22 @@ impl Machine<'_> {
         if !address.is_multiple_of(ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
         }
-        self.map_is_used(warp, address)?;
+        self.map_is_used((warp, lane), address)?;
         map.map_err(|reason| Fault::TensorMapFields { address, reason })
     }
 
     /// Notes that a copy of a warp reads a map in global memory.
-    fn map_is_used(&self, warp: usize, address: u64) -> Result<(), Fault> {
-        let View { known, maps, .. } = &self.warps[warp].view;
-        let released = self.released_for(warp, Scope::System);
+    fn map_is_used(&self, (warp, lane): (usize, usize), address: u64) -> Result<(), Fault> {
+        let View { known, maps, .. } = self.warps[warp].views.of(lane);
+        let released = self.released_for((warp, lane), Scope::System);
         let acquired = maps.acquired.get(&(self.cta_number(warp), address)).cloned().unwrap_or_default();
         for (released, fenced) in [(false, released), (true, acquired)] {
             let view = View { known: known.clone(), fenced, ..View::default() };
             let who = Who {
                 warp: self.number(warp),
                 pc: u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX),
-                count: known.local(warp),
+                by: By::lane(lane),
+                count: self.warps[warp].views.count,
                 view: &view,
                 team: self.team,
             };
@@ -56,7 +58,7 @@ impl Machine<'_> {
             let noted = self.launch.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
             noted.map_err(|conflict| match conflict {
                 Conflict { unfenced: true, warp, pc, .. } => {
-                    let other = Box::new(self.place_of(warp, pc));
+                    let other = Box::new(self.place_of(warp, Some(conflict.lane), pc));
                     Fault::TensorMapUnfenced { address, released, other }
                 }
                 conflict @ Conflict { unfenced: false, .. } => self.race(conflict, kind),
@@ -66,15 +68,12 @@ impl Machine<'_> {
     }
 
     /// Writes that the warp knows to be released for its use through the tensormap proxy in a scope.
-    fn released_for(&self, warp: usize, scope: Scope) -> Clock {
+    fn released_for(&self, (warp, lane): (usize, usize), scope: Scope) -> Clock {
         let (number, team) = (self.number(warp), self.team);
         let mut all = Clock::default();
-        for (&by, clock) in &self.warps[warp].view.maps.released {
-            let seen = clock
-                .export(team)
-                .into_iter()
-                .filter(|&(writer, _)| together(by, scope, (writer, number), team));
-            all.import(&seen.collect::<Vec<_>>(), team);
+        for (&by, clock) in &self.warps[warp].views.of(lane).maps.released {
+            let seen = clock.export(team).filtered(|writer| together(by, scope, (writer, number), team));
+            all.import(&seen, team);
         }
         all
     }
@@ -93,9 +92,11 @@ impl Machine<'_> {
                 let values = self.field_values(warp, *field, *value)?;
                 for lane in lanes(self.warps[warp].registers.active) {
                     let replaced = match space {
-                        Space::Global => self.replace_global(warp, places[lane], *field, values[lane]),
+                        Space::Global => {
+                            self.replace_global((warp, lane), places[lane], *field, values[lane])
+                        }
                         Space::Shared | Space::SharedCluster => {
-                            self.replace_shared((warp, lane), places[lane] as u32, *field, values[lane])
+                            self.replace_shared(warp, places[lane] as u32, *field, values[lane])
                         }
                     };
                     replaced.map_err(|fault| fault.lane(lane))?;
@@ -107,6 +108,9 @@ impl Machine<'_> {
                 let dst = registers.uniform_wide(*dst, "destination")?;
                 let src = registers.uniform(*src, "source")?;
                 self.publish_map(warp, dst, src)?;
+                // One lane writes it for all, who know that it has.
+                let count = self.warps[warp].views.count;
+                self.warps[warp].views.change(ALL, |_, view| view.known.raise_lanes(warp, 1, count));
                 self.release_maps(warp, *scope);
             }
             MapInst::Release { scope } => self.release_maps(warp, *scope),
@@ -114,10 +118,12 @@ impl Machine<'_> {
                 let maps = self.warps[warp].registers.read_wide(*map)?;
                 let active = self.warps[warp].registers.active;
                 aligned_lanes(&maps, ALIGNMENT, active)?;
-                let (released, cta) = (self.released_for(warp, *scope), self.cta_number(warp));
-                for lane in lanes(active) {
-                    let acquired = &mut self.warps[warp].view.maps.acquired;
-                    acquired.entry((cta, maps[lane])).or_default().join(&released);
+                let cta = self.cta_number(warp);
+                for (mask, lane) in alike(&maps, &maps, active) {
+                    let released = self.released_for((warp, lane), *scope);
+                    self.warps[warp].views.change(mask, |_, view| {
+                        view.maps.acquired.entry((cta, maps[lane])).or_default().join(&released);
+                    });
                 }
             }
         }
@@ -135,7 +141,7 @@ impl Machine<'_> {
             match at.and_then(|at| self.launch.block.get(at..at.checked_add(4)?)) {
                 Some(word) => bytes.copy_from_slice(word),
                 None => {
-                    let noted = self.note(warp, addresses[lane], 4, Kind::READ);
+                    let noted = self.note(warp, lane, addresses[lane], 4, Kind::READ);
                     let loaded = noted.and_then(|()| self.memory.load(addresses[lane], &mut bytes));
                     loaded.map_err(|fault| fault.lane(lane))?;
                 }
@@ -154,8 +160,14 @@ impl Machine<'_> {
         })
     }
 
-    fn replace_global(&self, warp: usize, address: u64, field: MapField, value: u64) -> Result<(), Fault> {
-        self.map_is_written(warp, address)?;
+    fn replace_global(
+        &self,
+        (warp, lane): (usize, usize),
+        address: u64,
+        field: MapField,
+        value: u64,
+    ) -> Result<(), Fault> {
+        self.map_is_written((warp, By::lane(lane)), address)?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
         self.memory.load(address, &mut bytes)?;
         let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address })?;
@@ -163,7 +175,7 @@ impl Machine<'_> {
     }
 
     /// Notes a write of a map in global memory, which no copy in flight may use.
-    fn map_is_written(&self, warp: usize, address: u64) -> Result<(), Fault> {
+    fn map_is_written(&self, (warp, by): (usize, By), address: u64) -> Result<(), Fault> {
         if !address.is_multiple_of(ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
         }
@@ -172,7 +184,7 @@ impl Machine<'_> {
         if loading || storing {
             return Err(Fault::TensorMapInFlight { address });
         }
-        self.note(warp, address, TENSOR_MAP_BYTES as u64, Kind::WRITE)
+        self.note_by(warp, by, (address, TENSOR_MAP_BYTES as u64), Kind::WRITE)
     }
 
     /// A map in the warp's own shared memory, and where it lies there.
@@ -180,7 +192,7 @@ impl Machine<'_> {
         let cta = &self.ctas[self.warps[warp].cta];
         let offset = cta.own(address)?;
         cta.shared.bounds(offset, TENSOR_MAP_BYTES as u32, ALIGNMENT)?;
-        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &self.warps[warp].view.known)?;
+        cta.shared.observed(offset, TENSOR_MAP_BYTES as u32, &self.warps[warp].views.anybody().known)?;
         let mut bytes = [0; TENSOR_MAP_BYTES];
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact_mut(16)) {
             chunk.copy_from_slice(cta.shared.load(at, 16)?);
@@ -190,29 +202,31 @@ impl Machine<'_> {
 
     fn replace_shared(
         &mut self,
-        (warp, lane): (usize, usize),
+        warp: usize,
         address: u32,
         field: MapField,
         value: u64,
     ) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, address)?;
         let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address: address.into() })?;
-        let (cta, thread) = (self.warps[warp].cta, self.warps[warp].thread(lane));
+        let cta = self.warps[warp].cta;
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact(16)) {
-            self.ctas[cta].shared.store(at, chunk, thread, true)?;
+            self.ctas[cta].shared.store(at, chunk)?;
         }
         Ok(())
     }
 
     fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
         let (_, bytes) = self.shared_map(warp, src)?;
-        self.map_is_written(warp, dst)?;
+        self.map_is_written((warp, By::lane(0)), dst)?;
         self.memory.store(dst, &bytes)
     }
 
     fn release_maps(&mut self, warp: usize, scope: Scope) {
+        let active = self.warps[warp].registers.active;
         let view = self.publish(warp);
-        let released = &mut self.warps[warp].view.maps.released;
-        released.entry(scope).or_default().join(&view.known);
+        self.warps[warp].views.change(active, |_, mine| {
+            mine.maps.released.entry(scope).or_default().join(&view.known);
+        });
     }
 }

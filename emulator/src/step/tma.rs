@@ -133,7 +133,7 @@ impl Machine<'_> {
         let mut boxes = Vec::new();
         for lane in lanes(self.warps[warp].registers.active) {
             let map_at = maps[lane];
-            let mut map = self.tensor_map(warp, map_at).map_err(|fault| fault.lane(lane))?;
+            let mut map = self.tensor_map((warp, lane), map_at).map_err(|fault| fault.lane(lane))?;
             let im2col = map.walk.is_some();
             if im2col != matches!(mode, Mode::Im2col(_)) {
                 return Err(Fault::TensorMode { im2col }.lane(lane));
@@ -157,7 +157,7 @@ impl Machine<'_> {
     pub(super) fn prefetch_tensor_map(&mut self, warp: usize, map: Operand) -> Result<Flow, Stop> {
         let maps = self.warps[warp].registers.read_wide(map)?;
         for lane in lanes(self.warps[warp].registers.active) {
-            self.tensor_map(warp, maps[lane]).map_err(|fault| fault.lane(lane))?;
+            self.tensor_map((warp, lane), maps[lane]).map_err(|fault| fault.lane(lane))?;
         }
         Ok(Flow::Next)
     }
@@ -215,11 +215,14 @@ impl Machine<'_> {
             receiver.shared.bounds(target, bytes, alignment)?;
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
+            let view = self.warps[warp].views.of(lane);
+            self.ctas[cta].shared.reused(target, bytes, view)?;
+            self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at != LINE);
             for index in 0..map.rows() {
                 if let Some(row) = map.row(&start, index) {
                     let bytes = (row.end - row.start) as u64;
-                    self.note(warp, row.address, bytes, Kind::READ.asynchronous())?;
+                    self.note(warp, lane, row.address, bytes, Kind::READ.asynchronous())?;
                 }
             }
             let group = self.warps[warp].bulk_groups[lane];
@@ -328,18 +331,19 @@ impl Machine<'_> {
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(source, map.box_bytes(), alignment)?;
         take_box(shared, source, &map, &start)?;
-        shared.observed(source, map.box_bytes(), &self.warps[warp].view.known)?;
+        shared.observed(source, map.box_bytes(), &self.warps[warp].views.of(lane).known)?;
+        self.order_async((warp, lane), (cta, source, map.box_bytes()), (false, true))?;
         self.counts.tensor_stores += u64::from(map_at != LINE);
         let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
         let kind = match reduce {
             // Each element is changed in one step of the whole device.
-            Some(_) => Kind::WRITE.atomic(Scope::Gpu).asynchronous(),
+            Some(reduce) => Kind::WRITE.atomic(Scope::Gpu, reduce.ty.bytes()).asynchronous(),
             None => Kind::WRITE.asynchronous(),
         };
         for index in 0..map.rows() {
             if let Some(row) = map.stored_row(&start, index) {
                 let range = (row.address, (row.end - row.start) as u64);
-                self.note_in(warp, pc, range, kind, NEVER)?;
+                self.note_in((warp, lane), pc, range, kind, NEVER)?;
             }
         }
         let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
@@ -417,12 +421,12 @@ impl Machine<'_> {
                 .into_iter()
                 .partition::<Vec<_>, _>(|store| warp.covers(pending, store));
             warp.unsettled = going;
-            let (count, number) = (warp.view.known.local(index), self.number(index));
+            let (count, number) = (warp.views.count, self.number(index));
             for store in done {
                 let pc = u32::try_from(store.pc).unwrap_or(u32::MAX);
                 for row in (0..store.map.rows()).filter_map(|row| store.map.stored_row(&store.start, row)) {
                     let bytes = (row.end - row.start) as u64;
-                    self.launch.races.settle(row.address, bytes, (number, pc), count);
+                    self.launch.races.settle(row.address, bytes, (number, store.lane, pc), count);
                 }
             }
         }

@@ -218,7 +218,9 @@ impl Machine<'_> {
         let own = self.warps[index].cta;
         for tile in a_tile.into_iter().chain(b_tile) {
             for chunk in (0..tile.chunks()).map(|chunk| tile.chunk(chunk)) {
-                self.ctas[own].shared.observed(chunk, 16, &self.warps[index].view.known)?;
+                let warp = &self.warps[index];
+                self.ctas[own].shared.observed(chunk, 16, &warp.views.anybody().known)?;
+                self.order_collective(index, chunk)?;
             }
         }
         if self.options.schedule == Schedule::Earliest {

@@ -111,8 +111,18 @@ impl fmt::Display for Fault {
                 let verb = |write: &bool| if *write { "writes" } else { "reads" };
                 write!(
                     f,
-                    "a race at global address {address:#x}: this {} what another warp {} without an order between \
+                    "a race at global address {address:#x}: this {} what another thread {} without an order between \
                      them\n  the other is {other}",
+                    verb(write),
+                    verb(other_write),
+                )
+            }
+            Self::SharedRace { rank, offset, write, other_write, other } => {
+                let verb = |write: &bool| if *write { "writes" } else { "reads" };
+                write!(
+                    f,
+                    "a race at byte {offset} of shared memory of rank {rank}: this {} what another thread {} without an \
+                     order between them\n  the other is {other}",
                     verb(write),
                     verb(other_write),
                 )

@@ -132,6 +132,7 @@ pub(crate) fn cases() -> Vec<Case> {
             32,
             |k| {
                 k.zero(BOX_BYTES);
+                k.f.warp_sync();
                 k.f.store_shared(k.base + k.thread * 4, 0, [k.thread]);
                 if !k.broken {
                     k.f.fence_proxy_async(ProxySpace::Shared);

@@ -7,7 +7,7 @@ use ptx::{AtomicOp, AtomicType, BulkLoad, Special, Value};
 use crate::{BOX_BYTES, Case, Kernel};
 
 impl<'f> Kernel<'f> {
-    fn bulk_load(self, bytes: impl ptx::Source<'f, u32>) {
+    pub(crate) fn bulk_load(self, bytes: impl ptx::Source<'f, u32>) {
         let (src, dst, barrier) = (self.data, self.base, self.barrier());
         self.once(|| {
             self.f.mbarrier_arrive_expect(barrier, 64);
@@ -16,28 +16,28 @@ impl<'f> Kernel<'f> {
     }
 
     /// Barriers of all CTAs are ready, and shared memory holds zeros.
-    fn ready(self) {
+    pub(crate) fn ready(self) {
         self.init();
         self.zero(1024);
         self.f.cluster_arrive(false);
         self.f.cluster_wait();
     }
 
-    fn rank(self) -> Value<'f, u32> {
+    pub(crate) fn rank(self) -> Value<'f, u32> {
         self.f.special(Special::ClusterRank)
     }
 
-    fn in_rank(self, rank: u32, body: impl FnOnce()) {
+    pub(crate) fn in_rank(self, rank: u32, body: impl FnOnce()) {
         self.f.if_(self.rank().equals(rank), body);
     }
 
     /// Where rank 1 is sent something: the place and the barrier.
-    fn peer(self) -> (Value<'f, u32>, Value<'f, u32>) {
+    pub(crate) fn peer(self) -> (Value<'f, u32>, Value<'f, u32>) {
         (self.f.map_shared(self.base, 1), self.f.map_shared(self.barrier(), 1))
     }
 
     /// Rank 1 awaits `bytes` bytes.
-    fn awaits(self, bytes: u32, waits: bool) {
+    pub(crate) fn awaits(self, bytes: u32, waits: bool) {
         self.in_rank(1, || {
             self.once(|| self.f.mbarrier_arrive_expect(self.barrier(), bytes));
             if waits {
@@ -256,7 +256,7 @@ fn peers() -> Vec<Case> {
 
 impl<'f> Kernel<'f> {
     /// A word of rank 1 for each thread, and the barrier.
-    fn peer_words(self) -> (Value<'f, u32>, Value<'f, u32>) {
+    pub(crate) fn peer_words(self) -> (Value<'f, u32>, Value<'f, u32>) {
         let (words, barrier) = self.peer();
         (words + self.thread * 4, barrier)
     }

@@ -27,11 +27,11 @@ const SOUND: HandOver = HandOver {
 };
 
 impl<'f> Kernel<'f> {
-    fn in_cta(self, number: u32, body: impl FnOnce()) {
+    pub(crate) fn in_cta(self, number: u32, body: impl FnOnce()) {
         self.f.if_(self.f.special(Special::CtaX).equals(number), body);
     }
 
-    fn word(self) -> Value<'f, u64> {
+    pub(crate) fn word(self) -> Value<'f, u64> {
         self.data + self.thread.mul_wide(4)
     }
 

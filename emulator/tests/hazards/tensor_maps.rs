@@ -6,15 +6,15 @@ use ptx::{LoadOrder, MapChange, Scope, Special, Value};
 use crate::{Case, Kernel};
 
 /// Where programs keep a map in shared memory.
-const MAP: u32 = 4096;
+pub(crate) const MAP: u32 = 4096;
 
 impl<'f> Kernel<'f> {
-    fn in_warp(self, number: u32, body: impl FnOnce()) {
+    pub(crate) fn in_warp(self, number: u32, body: impl FnOnce()) {
         self.f.if_((self.thread / 32).equals(number), body);
     }
 
     /// The first warp brings the map of `data` to shared memory, and points it to `address`.
-    fn changed(self, address: Value<'f, u64>) {
+    pub(crate) fn changed(self, address: Value<'f, u64>) {
         self.f.copy_tensor_map(self.map, self.base + MAP);
         self.f.warp_sync();
         self.once(|| self.f.replace_tensor_map(self.base + MAP, MapChange::Address(address)));
@@ -22,21 +22,21 @@ impl<'f> Kernel<'f> {
     }
 
     /// It writes the map to `out`.
-    fn published(self, scope: Scope) {
+    pub(crate) fn published(self, scope: Scope) {
         self.changed(self.data);
         self.f.publish_tensor_map(self.out, self.base + MAP, scope);
     }
 
-    fn acquired(self) {
+    pub(crate) fn acquired(self) {
         self.f.acquire_tensor_map(self.out, Scope::Gpu);
     }
 
     /// Loads the box through the map in `out`.
-    fn use_it(self) {
+    pub(crate) fn use_it(self) {
         Kernel { map: self.out, ..self }.load(self.base);
     }
 
-    fn used(self) {
+    pub(crate) fn used(self) {
         self.use_it();
         self.f.mbarrier_wait(self.barrier(), 0);
     }

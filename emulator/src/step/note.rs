@@ -1,0 +1,273 @@
+//! Who accesses which bytes of global and shared memory, for [`crate::race`].
+//!
+//! `ldmatrix` and `stmatrix` access memory for the warp: any lane may read any row, and four lanes write each (PTX ISA
+//! "ldmatrix", "stmatrix" are `.sync.aligned`, and order nothing).
+
+use ptx::Space;
+
+use super::memory::split;
+use crate::clock::{EARLIER, View};
+use crate::machine::Machine;
+use crate::race::{By, Conflict, Kind, Run, Who, runs};
+use crate::schedule::Schedule;
+use crate::shared::reported;
+use crate::trap::{Fault, Stop};
+use crate::warp::{ALL, Lanes, lanes};
+
+/// Where an access goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// The address.
+    Global(u64),
+    /// The CTA's index and the offset.
+    Shared(usize, u32),
+}
+
+impl Target {
+    /// A number for each word.
+    pub(super) fn key(self) -> u64 {
+        match self {
+            Self::Global(address) => address,
+            Self::Shared(cta, offset) => (cta as u64) << 32 | u64::from(offset),
+        }
+    }
+}
+
+/// A range of shared memory: the CTA's index, the offset and the bytes.
+pub(super) type Range = (usize, u32, u32);
+
+impl Machine<'_> {
+    /// Where a lane's address lies.
+    pub(super) fn target(&self, warp: usize, space: Space, address: u64) -> Result<Target, Fault> {
+        Ok(match space {
+            Space::Global => Target::Global(address),
+            Space::Shared | Space::SharedCluster => {
+                let (cta, offset) = self.shared_place(self.warps[warp].cta, space, address)?;
+                Target::Shared(cta, offset)
+            }
+        })
+    }
+
+    fn who<'a>(&'a self, warp: usize, by: By, view: &'a View) -> Who<'a> {
+        let state = &self.warps[warp];
+        let pc = u32::try_from(state.pc).unwrap_or(u32::MAX);
+        Who { warp: self.number(warp), by, pc, count: state.views.count, view, team: self.team }
+    }
+
+    /// Notes an access of a lane to global memory and refuses one that nothing orders.
+    pub(crate) fn note(
+        &self,
+        warp: usize,
+        lane: usize,
+        address: u64,
+        bytes: u64,
+        kind: Kind,
+    ) -> Result<(), Fault> {
+        self.note_by(warp, By::lane(lane), (address, bytes), kind)
+    }
+
+    /// As [`Machine::note`], by other lanes than one.
+    pub(crate) fn note_by(
+        &self,
+        warp: usize,
+        by: By,
+        (address, bytes): (u64, u64),
+        kind: Kind,
+    ) -> Result<(), Fault> {
+        let lane = by.first();
+        self.note_who(self.who(warp, by, self.warps[warp].views.of(lane)), (address, bytes), kind)
+    }
+
+    /// As [`Machine::note`], in another step of the warp than the current one.
+    pub(crate) fn note_in(
+        &self,
+        (warp, lane): (usize, usize),
+        pc: usize,
+        range: (u64, u64),
+        kind: Kind,
+        count: u32,
+    ) -> Result<(), Fault> {
+        let who = self.who(warp, By::lane(lane), self.warps[warp].views.of(lane));
+        self.note_who(Who { pc: u32::try_from(pc).unwrap_or(u32::MAX), count, ..who }, range, kind)
+    }
+
+    fn note_who(&self, who: Who<'_>, (address, bytes): (u64, u64), kind: Kind) -> Result<(), Fault> {
+        if self.options.dependent && who.view.known.of(EARLIER, self.team) == 0 {
+            return Err(Fault::GridNotAwaited { address });
+        }
+        self.launch.races.access(address, bytes, kind, who).map_err(|conflict| self.race(conflict, kind))
+    }
+
+    pub(super) fn race(&self, conflict: Conflict, kind: Kind) -> Fault {
+        let Conflict { address, warp, lane, pc, wrote, unfenced } = conflict;
+        let other = Box::new(self.place_of(warp, Some(lane), pc));
+        if unfenced {
+            Fault::GlobalUnfenced { address, other }
+        } else {
+            Fault::GlobalRace { address, write: kind.write, other_write: wrote, other }
+        }
+    }
+
+    fn shared_race(&self, cta: usize, conflict: Conflict, write: bool) -> Fault {
+        let Conflict { address, warp, lane, pc, wrote, unfenced } = conflict;
+        if unfenced {
+            let writer = warp % self.team.per_cta.max(1) * 32 + lane;
+            return Fault::MissingProxyFence { offset: reported(address as u32), writer };
+        }
+        let other = Box::new(self.place_of(warp, Some(lane), pc));
+        let (rank, offset) = (self.ctas[cta].rank, reported(address as u32));
+        Fault::SharedRace { rank, offset, write, other_write: wrote, other }
+    }
+
+    /// Notes the accesses of the active lanes, `bytes` each, neighbours together.
+    pub(super) fn note_lanes(
+        &mut self,
+        warp: usize,
+        space: Space,
+        (addresses, bytes): (&Lanes<u64>, u32),
+        kind: Kind,
+    ) -> Result<(), Stop> {
+        let active = self.warps[warp].registers.active;
+        // A step of its own.
+        self.warps[warp].views.count += 1;
+        if space == Space::Global {
+            for (mask, view) in self.warps[warp].views.groups(active) {
+                for run in runs(addresses, bytes, mask) {
+                    let noted = self.note_who(self.who(warp, run.by, view), (run.start, run.bytes), kind);
+                    noted.map_err(|fault| fault.lane(run.by.first()))?;
+                }
+            }
+            return Ok(());
+        }
+        let own = self.warps[warp].cta;
+        let place = |address: u64| match (space, split(address as u32)) {
+            (Space::SharedCluster, (rank, offset)) => (rank as usize, offset),
+            (Space::Global | Space::Shared, (_, offset)) => (own, offset),
+        };
+        let runs = self.all_runs(warp, addresses, bytes, active);
+        self.note_runs(warp, &runs, kind, place)
+    }
+
+    fn all_runs(&self, warp: usize, addresses: &Lanes<u64>, bytes: u32, active: u32) -> Vec<(u32, Run)> {
+        let groups = self.warps[warp].views.groups(active);
+        groups
+            .flat_map(|(mask, _)| runs(addresses, bytes, mask).into_iter().map(move |run| (mask, run)))
+            .collect()
+    }
+
+    fn note_runs(
+        &mut self,
+        warp: usize,
+        runs: &[(u32, Run)],
+        kind: Kind,
+        place: impl Fn(u64) -> (usize, u32),
+    ) -> Result<(), Stop> {
+        let (number, team) = (self.number(warp), self.team);
+        let state = &self.warps[warp];
+        let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
+        for (mask, run) in runs {
+            let view = state.views.of(crate::views::Views::first(*mask));
+            let who = Who { warp: number, by: run.by, pc, count, view, team };
+            let (cta, offset) = place(run.start);
+            let Some(target) = self.ctas.get_mut(cta) else { continue };
+            if let Err(conflict) = target.races.access(offset, run.bytes as u32, kind, who) {
+                let fault = self.shared_race(cta, conflict, kind.write);
+                return Err(fault.lane(run.by.first()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes the rows of 16 bytes that a warp reads or writes together, 8 for each matrix.
+    pub(super) fn note_rows(
+        &mut self,
+        warp: usize,
+        addresses: &Lanes<u32>,
+        matrices: usize,
+        kind: Kind,
+    ) -> Result<(), Stop> {
+        let cta = self.warps[warp].cta;
+        self.warps[warp].views.count += 1;
+        for (row, &address) in addresses.iter().enumerate().take(8 * matrices) {
+            let range = (cta, split(address).1, 16);
+            let by =
+                if kind.write { By::Each { first: 4 * (row as u32 % 8), shift: 2 } } else { By::All(ALL) };
+            self.note_shared((warp, by), range, kind).map_err(|fault| fault.lane(row))?;
+        }
+        Ok(())
+    }
+
+    /// Notes an access to shared memory and refuses one that nothing orders.
+    pub(super) fn note_shared(
+        &mut self,
+        (warp, by): (usize, By),
+        (cta, offset, bytes): Range,
+        kind: Kind,
+    ) -> Result<(), Fault> {
+        self.with_view((warp, by), cta, |races, who| races.access(offset, bytes, kind, who), kind.write)
+    }
+
+    /// Refuses asynchronous work on shared memory that nothing orders after what threads did there.
+    pub(super) fn order_async(
+        &mut self,
+        (warp, lane): (usize, usize),
+        (cta, offset, bytes): Range,
+        (write, proxy): (bool, bool),
+    ) -> Result<(), Fault> {
+        if self.ctas[cta].races.untouched(offset, bytes) {
+            return Ok(());
+        }
+        let who = (warp, By::lane(lane));
+        self.with_view(who, cta, |races, who| races.order(offset, bytes, (write, proxy), who), write)
+    }
+
+    /// The same for 16 bytes of shared memory that a warp's collective instruction reads.
+    pub(super) fn order_collective(&mut self, warp: usize, chunk: u32) -> Result<(), Fault> {
+        let cta = self.warps[warp].cta;
+        if self.ctas[cta].races.untouched(chunk, 16) {
+            return Ok(());
+        }
+        let who = (warp, By::All(ALL));
+        self.with_view(who, cta, |races, who| races.order(chunk, 16, (false, true), who), false)
+    }
+
+    fn with_view(
+        &mut self,
+        (warp, by): (usize, By),
+        cta: usize,
+        body: impl FnOnce(&mut crate::race::SharedRaces, Who<'_>) -> Result<(), Conflict>,
+        write: bool,
+    ) -> Result<(), Fault> {
+        let (number, team) = (self.number(warp), self.team);
+        let state = &self.warps[warp];
+        let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
+        let joint;
+        let collective = by == By::All(ALL) || matches!(by, By::Each { .. });
+        let view = if collective && state.views.groups(ALL).nth(1).is_some() {
+            // Any lane may be the one that accesses the bytes.
+            joint = state.views.everybody();
+            &joint
+        } else {
+            state.views.of(by.first())
+        };
+        let done = body(&mut self.ctas[cta].races, Who { warp: number, by, pc, count, view, team });
+        done.map_err(|conflict| self.shared_race(cta, conflict, write))
+    }
+
+    /// The order in which the active lanes store. Where several store to one place one of them wins, and which is undefined:
+    /// CUDA programming guide, "SIMT Architecture".
+    pub(super) fn store_order(&mut self, warp: usize, addresses: &Lanes<u64>) -> Vec<usize> {
+        let active = self.warps[warp].registers.active;
+        let mut order: Vec<usize> = lanes(active).collect();
+        let grows = order.windows(2).all(|pair| addresses[pair[0]] < addresses[pair[1]]);
+        let backwards = match self.options.schedule {
+            Schedule::Default | Schedule::Earliest | Schedule::Paced => false,
+            Schedule::Latest => true,
+            Schedule::Random => !grows && self.random() % 2 == 1,
+        };
+        if !grows && backwards {
+            order.reverse();
+        }
+        order
+    }
+}

@@ -1,0 +1,196 @@
+//! Lanes of a warp that go their own ways: independent thread scheduling.
+//!
+//! The branches of an `if` run one after the other until one of them has to wait. From then on each is a strand with its own
+//! program counter, and they take turns, so that a branch may wait for what another does. At the end of the block they come
+//! together again. Lanes that wait there, or that have left a loop which others go round, go ahead alone where nothing
+//! else in the cluster can: every thread makes progress (CUDA programming guide, "Independent Thread Scheduling"). Such a strand
+//! waits for its warp before an instruction that needs the whole of it.
+
+use crate::program::{Action, Program};
+use crate::trap::{Fault, Stop};
+use crate::warp::{Blocked, Frame, Warp};
+
+/// Lanes with a program counter of their own, while others of their warp are being executed.
+#[derive(Clone, Debug)]
+pub(crate) struct Strand {
+    pub(crate) pc: usize,
+    frames: Vec<Frame>,
+    active: u32,
+    pub(crate) blocked: Option<Blocked>,
+    pub(crate) polled: Option<(u32, u32)>,
+    look: Option<(usize, u64)>,
+    /// The block at whose end it waits for others of its warp.
+    joins: Option<u64>,
+}
+
+impl Strand {
+    /// Whether it waits for nothing but other strands of its warp.
+    pub(crate) fn waits_for_own(&self) -> bool {
+        self.joins.is_some() || matches!(self.blocked, Some(Blocked::Converge))
+    }
+
+    fn is_in(&self, id: u64) -> bool {
+        self.frames.iter().any(|frame| frame.id() == id)
+    }
+}
+
+impl Warp<'_> {
+    /// Goes on with another strand.
+    pub(crate) fn swap(&mut self, index: usize) {
+        let Some(strand) = self.strands.get_mut(index) else { return };
+        core::mem::swap(&mut self.pc, &mut strand.pc);
+        core::mem::swap(&mut self.frames, &mut strand.frames);
+        core::mem::swap(&mut self.registers.active, &mut strand.active);
+        core::mem::swap(&mut self.blocked, &mut strand.blocked);
+        core::mem::swap(&mut self.polled, &mut strand.polled);
+        core::mem::swap(&mut self.look, &mut strand.look);
+        core::mem::swap(&mut self.joins, &mut strand.joins);
+    }
+
+    /// Strands that do not wait for others of the warp.
+    pub(crate) fn free_strands(&self) -> Vec<usize> {
+        (0..self.strands.len()).filter(|&index| self.strands[index].joins.is_none()).collect()
+    }
+
+    /// Lanes of the innermost open blocks that have not had their turn become a strand; says whether there are some.
+    pub(crate) fn fork(&mut self) -> bool {
+        let pending = |frame: &Frame| matches!(frame, Frame::If { other, .. } if *other != 0);
+        let Some(at) = self.frames.iter().rposition(pending) else { return false };
+        let Frame::If { other, otherwise, .. } = self.frames[at] else { return false };
+        let frames = self.cut(at + 1, other);
+        if let Some(Frame::If { other, .. }) = self.frames.get_mut(at) {
+            *other = 0;
+        }
+        self.add(frames, otherwise, other);
+        if let Some(Frame::If { other: own, .. }) =
+            self.strands.last_mut().and_then(|strand| strand.frames.last_mut())
+        {
+            *own = other;
+        }
+        true
+    }
+
+    /// The outermost `count` blocks for some lanes alone, which this strand no longer answers for.
+    fn cut(&mut self, count: usize, lanes: u32) -> Vec<Frame> {
+        let mine = self.frames.iter_mut().take(count);
+        mine.map(|frame| {
+            *frame.entered() &= !lanes;
+            let mut theirs = *frame;
+            *theirs.entered() = lanes;
+            if let Frame::If { other, .. } = &mut theirs {
+                *other = 0;
+            }
+            theirs
+        })
+        .collect()
+    }
+
+    fn add(&mut self, frames: Vec<Frame>, pc: usize, active: u32) {
+        let strand = Strand { pc, frames, active, blocked: None, polled: None, look: None, joins: None };
+        self.strands.push(strand);
+    }
+
+    /// At the end of its innermost block: takes in the strands that wait there, or says that others are still on their way.
+    pub(crate) fn joined(&mut self) -> bool {
+        let Some(id) = self.frames.last().map(Frame::id) else { return true };
+        self.joins = None;
+        if self.strands.is_empty() {
+            return true;
+        }
+        if self.strands.iter().any(|strand| strand.joins != Some(id) && strand.is_in(id)) {
+            self.joins = Some(id);
+            return false;
+        }
+        let mut index = 0;
+        while index < self.strands.len() {
+            if self.strands[index].joins == Some(id) {
+                let strand = self.strands.swap_remove(index);
+                self.take_in(&strand.frames);
+            } else {
+                index += 1;
+            }
+        }
+        true
+    }
+
+    fn take_in(&mut self, frames: &[Frame]) {
+        for (mine, theirs) in self.frames.iter_mut().zip(frames) {
+            *mine.entered() |= *theirs.clone().entered();
+            if let (Frame::If { other, .. }, Frame::If { other: more, .. }) = (mine, theirs) {
+                *other |= more;
+            }
+        }
+    }
+
+    /// Whether what an instruction of the whole warp was refused for may go away: lanes that went ahead wait for the others.
+    pub(crate) fn may_converge(&self, stop: &Stop) -> bool {
+        self.ahead && matches!(*stop.fault, Fault::Divergence { .. } | Fault::Members { .. })
+    }
+
+    /// Before an instruction of the whole warp: takes in strands that wait for it at the same place.
+    pub(crate) fn converge(&mut self) {
+        let ids: Vec<u64> = self.frames.iter().map(Frame::id).collect();
+        let mut index = 0;
+        while index < self.strands.len() {
+            let strand = &self.strands[index];
+            let there = strand.pc == self.pc && matches!(strand.blocked, Some(Blocked::Converge));
+            if there && strand.frames.iter().map(Frame::id).eq(ids.iter().copied()) {
+                let strand = self.strands.swap_remove(index);
+                self.registers.active |= strand.active;
+                self.take_in(&strand.frames);
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// Lets lanes go ahead that wait for others of the warp at the end of a block; says whether there are some.
+    pub(crate) fn go_ahead(&mut self, program: &Program) -> bool {
+        let found = self.release_joined(program) || self.release_dormant(program);
+        self.ahead |= found;
+        found
+    }
+
+    fn release_joined(&mut self, program: &Program) -> bool {
+        let Some(index) = self.strands.iter().position(|strand| strand.joins.is_some()) else { return false };
+        let strand = &mut self.strands[index];
+        strand.joins = None;
+        let entered = strand.frames.pop().map_or(0, |mut frame| *frame.entered());
+        strand.active = entered;
+        strand.pc = match &program.ops[strand.pc].action {
+            Action::EndIf { exit } if entered == 0 => *exit,
+            _ => strand.pc + 1,
+        };
+        true
+    }
+
+    /// The same of lanes that left a loop, or whose branch is over while the other runs.
+    fn release_dormant(&mut self, program: &Program) -> bool {
+        let active = self.registers.active;
+        for at in (0..self.frames.len()).rev() {
+            let alive = self.frames.get(at + 1).map_or(active, |frame| *frame.clone().entered());
+            let (waiting, end) = match self.frames[at] {
+                Frame::Loop { entered, start, .. } => {
+                    let closes =
+                        |action: &Action| matches!(action, Action::EndLoop { start: of } if *of == start);
+                    let mut ends = (start..program.ops.len()).filter(|&pc| closes(&program.ops[pc].action));
+                    (entered & !alive, ends.next())
+                }
+                Frame::If { entered, other, otherwise, .. } => {
+                    let end = match program.ops[otherwise].action {
+                        Action::Else { end } => Some(end),
+                        _ => None,
+                    };
+                    (entered & !alive & !other, end)
+                }
+            };
+            if let (true, Some(end)) = (waiting != 0, end) {
+                let frames = self.cut(at, waiting);
+                *self.frames[at].entered() &= !waiting;
+                self.add(frames, end + 1, waiting);
+                return true;
+            }
+        }
+        false
+    }
+}

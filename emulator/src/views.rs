@@ -1,0 +1,281 @@
+//! What the lanes of a warp know, each for itself.
+//!
+//! Lanes that know the same share one view. A lane that waits or acquires alone gets a view of its own, until a barrier of
+//! the warp or of more makes all views equal again. `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`, `elect.sync` and the
+//! collectives that are `.aligned` order no memory: PTX ISA "bar.warp.sync" is the one instruction of a warp that does.
+
+use std::borrow::Cow;
+
+use ptx::Scope;
+use ptx::inst::MbarrierOrder;
+
+use crate::clock::{Team, View};
+use crate::mbarrier::{Mbarrier, Released};
+use crate::warp::{ALL, lanes};
+use crate::word::Seen;
+
+/// A memory fence: who executed it last, for whom, what they knew, and the warp's count then.
+#[derive(Clone, Debug)]
+struct Fence {
+    lanes: u32,
+    scope: Scope,
+    view: View,
+    count: u32,
+}
+
+/// The views of a warp's lanes.
+#[derive(Clone, Debug)]
+pub(crate) struct Views {
+    /// The warp's index in its cluster.
+    index: usize,
+    /// The warp's current step: what its lanes do now has this count.
+    pub(crate) count: u32,
+    /// Each lane is in one group.
+    groups: Vec<(u32, View)>,
+    fences: Vec<Fence>,
+    /// Releases that relaxed reads of these lanes have seen, by address, until a fence acquires them.
+    seen: Vec<(u32, u64, Vec<Seen>)>,
+    /// What relaxed waits of these lanes for mbarriers have seen, until a fence acquires it.
+    waits: Vec<(u32, Scope, Released)>,
+}
+
+impl Views {
+    pub(crate) fn new(index: usize) -> Self {
+        let groups = vec![(ALL, View::default())];
+        Self { index, count: 1, groups, fences: Vec::new(), seen: Vec::new(), waits: Vec::new() }
+    }
+
+    /// What a lane knows of others; of what it did itself it need not know.
+    pub(crate) fn of(&self, lane: usize) -> &View {
+        let found = self.groups.iter().find(|(mask, _)| mask >> lane & 1 == 1);
+        found.map_or(&self.groups[0].1, |(_, view)| view)
+    }
+
+    /// The groups of lanes that know the same, as far as they are in a mask.
+    pub(crate) fn groups(&self, mask: u32) -> impl Iterator<Item = (u32, &View)> {
+        let inside = self.groups.iter().map(move |(lanes, view)| (lanes & mask, view));
+        inside.filter(|(lanes, _)| *lanes != 0)
+    }
+
+    /// What any lane knows of others.
+    pub(crate) fn anybody(&self) -> Cow<'_, View> {
+        match &self.groups[..] {
+            [(_, only)] => Cow::Borrowed(only),
+            _ => Cow::Owned(self.everybody()),
+        }
+    }
+
+    /// The same.
+    pub(crate) fn everybody(&self) -> View {
+        let mut all = View::default();
+        self.groups.iter().for_each(|(_, view)| all.join(view));
+        all
+    }
+
+    /// A wait of the lanes of a mask for an mbarrier has succeeded.
+    pub(crate) fn acquire(&mut self, mask: u32, barrier: &Mbarrier, order: MbarrierOrder) {
+        let mut later = Vec::new();
+        self.change(mask, |lanes, view| {
+            later.extend(barrier.acquire(view, order).map(|(scope, released)| (lanes, scope, released)));
+        });
+        self.waits.extend(later);
+    }
+
+    /// The lanes of a mask acquire what their relaxed waits for mbarriers have seen.
+    pub(crate) fn acquire_waits(&mut self, mask: u32, by: Scope) {
+        for (lanes, scope, released) in core::mem::take(&mut self.waits) {
+            self.change(lanes & mask, |_, view| released.acquire(view, scope.min(by)));
+            if lanes & !mask != 0 {
+                self.waits.push((lanes & !mask, scope, released));
+            }
+        }
+    }
+
+    /// Changes what the lanes of a mask know.
+    pub(crate) fn change(&mut self, mask: u32, mut change: impl FnMut(u32, &mut View)) {
+        let mut index = 0;
+        while index < self.groups.len() {
+            let (lanes, view) = &mut self.groups[index];
+            let (inside, outside) = (*lanes & mask, *lanes & !mask);
+            if inside != 0 {
+                if outside != 0 {
+                    let rest = (outside, view.clone());
+                    *lanes = inside;
+                    change(inside, view);
+                    self.groups.push(rest);
+                } else {
+                    change(inside, view);
+                }
+            }
+            index += 1;
+        }
+        if mask == ALL && self.groups.len() > 1 {
+            self.unite();
+        }
+    }
+
+    /// Lanes that know the same become one group.
+    fn unite(&mut self) {
+        let mut united: Vec<(u32, View)> = Vec::with_capacity(self.groups.len());
+        for (lanes, view) in core::mem::take(&mut self.groups) {
+            match united.iter_mut().find(|(_, known)| *known == view) {
+                Some((mask, _)) => *mask |= lanes,
+                None => united.push((lanes, view)),
+            }
+        }
+        self.groups = united;
+    }
+
+    /// The lanes of a mask learn what another thread released.
+    pub(crate) fn learn(&mut self, mask: u32, released: &View) {
+        self.change(mask, |_, view| view.join(released));
+    }
+
+    /// What the lanes of a mask know together, what they did included. What they do from now on is not part of it.
+    pub(crate) fn publish(&mut self, mask: u32) -> View {
+        let mut inside = self.groups.iter().filter(|(lanes, _)| lanes & mask != 0);
+        let mut all = inside.next().map_or_else(View::default, |(_, view)| view.clone());
+        inside.for_each(|(_, view)| all.join(view));
+        all.known.raise_lanes(self.index, mask, self.count);
+        self.count += 1;
+        all
+    }
+
+    /// The lanes of a mask come together: each learns what the others know and did.
+    pub(crate) fn meet(&mut self, mask: u32) {
+        let all = self.publish(mask);
+        self.groups.iter_mut().for_each(|(lanes, _)| *lanes &= !mask);
+        self.groups.retain(|(lanes, _)| *lanes != 0);
+        self.groups.push((mask, all));
+    }
+
+    /// Executes a proxy fence of global memory in the lanes of a mask.
+    pub(crate) fn fence_proxy(&mut self, mask: u32, (shared, global): (bool, bool)) {
+        let (index, count) = (self.index, self.count);
+        self.count += 1;
+        self.change(mask, |lanes, view| {
+            if global {
+                view.fence_proxy();
+                view.fenced.raise_lanes(index, lanes, count);
+            }
+            if shared {
+                view.staged.join(&view.known);
+                view.staged.raise_lanes(index, lanes, count);
+            }
+        });
+    }
+
+    /// Executes a memory fence in the lanes of a mask, for what they know now.
+    pub(crate) fn fence(&mut self, mask: u32, scope: Scope) {
+        // A narrower fence after a wider one publishes less to the wider scope; the older, wider one stands for it.
+        let wider = |fence: &Fence| fence.scope > scope;
+        let kept = self.fences.iter().filter(|fence| wider(fence)).fold(0, |all, fence| all | fence.lanes);
+        let mask = mask & !kept;
+        self.fences.iter_mut().for_each(|fence| fence.lanes &= !mask);
+        self.fences.retain(|fence| fence.lanes != 0);
+        for (lanes, view) in &self.groups {
+            if lanes & mask != 0 {
+                let (lanes, view, count) = (lanes & mask, view.clone(), self.count);
+                self.fences.push(Fence { lanes, scope, view, count });
+            }
+        }
+        self.count += 1;
+    }
+
+    /// What a lane's last fence published, and in which scope.
+    pub(crate) fn fenced(&self, lane: usize) -> Option<(Scope, View)> {
+        let fence = self.fences.iter().find(|fence| fence.lanes >> lane & 1 == 1)?;
+        let mut view = fence.view.clone();
+        view.known.raise_lanes(self.index, 1 << lane, fence.count);
+        Some((fence.scope, view))
+    }
+
+    /// The same of the lanes of a mask together, as far as they have executed one.
+    pub(crate) fn fenced_all(&self, mask: u32) -> Option<(Scope, View)> {
+        lanes(mask).filter_map(|lane| self.fenced(lane)).reduce(|(scope, mut view), (other, more)| {
+            view.join(&more);
+            (scope.min(other), view)
+        })
+    }
+
+    /// Relaxed reads of a word by the lanes of a mask have seen releases.
+    pub(crate) fn see(&mut self, mask: u32, address: u64, releases: Vec<Seen>) {
+        self.seen.retain_mut(|(lanes, at, _)| {
+            *lanes &= if *at == address { !mask } else { ALL };
+            *lanes != 0
+        });
+        if !releases.is_empty() {
+            self.seen.push((mask, address, releases));
+        }
+    }
+
+    /// The lanes of a mask acquire what their relaxed reads have seen, as far as `visible` lets them.
+    pub(crate) fn acquire_seen(&mut self, mask: u32, team: Team, visible: impl Fn(&Seen) -> bool) {
+        for (lanes, address, releases) in core::mem::take(&mut self.seen) {
+            let (inside, outside) = (lanes & mask, lanes & !mask);
+            if inside != 0 {
+                self.change(inside, |_, view| {
+                    releases
+                        .iter()
+                        .filter(|seen| visible(seen))
+                        .for_each(|(_, _, letter)| view.read(letter, team));
+                });
+            }
+            if outside != 0 {
+                self.seen.push((outside, address, releases));
+            }
+        }
+    }
+
+    /// The first lane of a mask.
+    pub(crate) fn first(mask: u32) -> usize {
+        lanes(mask).next().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEAM: Team = Team { first: 0, warps: 4, per_cta: 2 };
+
+    #[test]
+    fn lanes_know_of_each_other_after_they_met() {
+        let mut views = Views::new(1);
+        let then = views.count;
+        assert!(!views.of(3).known.covers(1, 1 << 7, then, TEAM), "nobody has said anything");
+        views.meet(0xFF);
+        assert!(views.of(3).known.covers(1, 1 << 7, then, TEAM));
+        assert!(!views.of(9).known.covers(1, 1 << 7, then, TEAM), "lane 9 was not there");
+        assert!(!views.of(3).known.covers(1, 1 << 9, then, TEAM));
+        views.meet(ALL);
+        assert!(views.of(9).known.covers(1, 1 << 7, then, TEAM));
+        assert_eq!(views.groups.len(), 1);
+    }
+
+    #[test]
+    fn one_lane_publishes_its_own_accesses_alone() {
+        let mut views = Views::new(1);
+        let then = views.count;
+        let alone = views.publish(1);
+        assert!(alone.known.covers(1, 1, then, TEAM) && !alone.known.covers(1, 2, then, TEAM));
+        let mut other = Views::new(0);
+        other.learn(1 << 5, &alone);
+        assert!(other.of(5).known.covers(1, 1, then, TEAM) && !other.of(4).known.covers(1, 1, then, TEAM));
+        assert_eq!(other.groups.len(), 2);
+        other.learn(ALL, &alone);
+        assert_eq!(other.groups.len(), 1, "all know the same");
+    }
+
+    #[test]
+    fn a_fence_speaks_for_its_own_lane() {
+        let mut views = Views::new(1);
+        let then = views.count;
+        views.fence(ALL, Scope::Gpu);
+        let (scope, view) = views.fenced(4).unwrap();
+        assert_eq!(scope, Scope::Gpu);
+        assert!(view.known.covers(1, 1 << 4, then, TEAM) && !view.known.covers(1, 1 << 5, then, TEAM));
+        views.fence(1 << 4, Scope::Cta);
+        assert_eq!(views.fenced(4).unwrap().0, Scope::Gpu, "the wider stands");
+    }
+}

@@ -1,0 +1,139 @@
+//! Tensor maps that other CTAs use, and the grids before this one.
+
+use emulator::Fault;
+use ptx::{AtomicOp, MapChange, Scope};
+
+use crate::Case;
+use crate::tensor_maps::MAP;
+use crate::tools::{ACQUIRE, RELAXED, RELEASE, grid, race};
+
+pub(crate) fn cases() -> Vec<Case> {
+    [maps(), dependents()].into_iter().flatten().collect()
+}
+
+fn maps() -> Vec<Case> {
+    vec![
+        grid(
+            "a map rewritten by another CTA before the copies through it have ended",
+            2,
+            |k| {
+                let f = k.f;
+                let used = 2;
+                k.in_cta(0, || {
+                    k.init();
+                    k.published(Scope::Gpu);
+                    k.once(|| f.fence(Scope::Gpu));
+                    k.once(|| k.set_flag(0, RELEASE));
+                    k.once(|| k.poll(k.flag_at(used), ACQUIRE));
+                    f.warp_sync();
+                    k.changed(k.data);
+                    f.publish_tensor_map(k.out, k.base + MAP, Scope::Gpu);
+                });
+                k.in_cta(1, || {
+                    k.init();
+                    k.once(|| k.poll(k.flag_at(0), ACQUIRE));
+                    f.warp_sync();
+                    k.acquired();
+                    k.use_it();
+                    if !k.broken {
+                        f.mbarrier_wait(k.barrier(), 0);
+                    }
+                    k.once(|| k.set_flag(used, RELEASE));
+                    f.mbarrier_wait(k.barrier(), 0);
+                });
+            },
+            |f| race(f) || matches!(f, Fault::TensorMapInFlight { .. }),
+        )
+        .isa("tensormap.replace: weak memory operation on the map"),
+        Case::new(
+            "a map replaced in shared memory that other lanes still copy there",
+            32,
+            |k| {
+                k.init();
+                k.f.copy_tensor_map(k.map, k.base + MAP);
+                if !k.broken {
+                    k.f.warp_sync();
+                }
+                k.once(|| k.f.replace_tensor_map(k.base + MAP, MapChange::Address(k.data)));
+                k.f.warp_sync();
+                k.f.publish_tensor_map(k.out, k.base + MAP, Scope::Gpu);
+                k.acquired();
+                k.used();
+            },
+            race,
+        )
+        .isa("bar.warp.sync: memory ordering among participating threads"),
+        grid(
+            "a map acquired at another CTA's address",
+            2,
+            |k| {
+                let f = k.f;
+                k.in_cta(0, || {
+                    k.published(Scope::Gpu);
+                    k.once(|| k.set_flag(0, RELEASE));
+                });
+                k.in_cta(1, || {
+                    k.init();
+                    k.once(|| k.poll(k.flag_at(0), ACQUIRE));
+                    f.warp_sync();
+                    f.acquire_tensor_map(if k.broken { k.out + 128 } else { k.out }, Scope::Gpu);
+                    k.used();
+                });
+            },
+            |f| matches!(f, Fault::TensorMapUnfenced { .. } | Fault::TensorMap { .. }),
+        )
+        .isa("fence.proxy.tensormap::generic.acquire: address"),
+    ]
+}
+
+fn dependents() -> Vec<Case> {
+    let dependent = |why, program| {
+        let found = |fault: &Fault| matches!(fault, Fault::GridNotAwaited { .. });
+        Case { dependent: true, ..Case::new(why, 64, program, found) }
+    };
+    vec![
+        dependent("a tensor load before the grids before this one have ended", |k| {
+            k.barriers([1], 64);
+            if !k.broken {
+                k.f.grid_wait();
+            }
+            k.once(|| k.bring(k.base, k.bar(0)));
+            k.f.mbarrier_wait(k.bar(0), 0);
+            k.f.grid_wait();
+        })
+        .isa("griddepcontrol.wait"),
+        dependent("a store before the grids before this one have ended", |k| {
+            if !k.broken {
+                k.f.grid_wait();
+            }
+            k.f.store_global(k.out + k.thread.mul_wide(4), 0, [k.thread]);
+            k.f.grid_wait();
+        })
+        .isa("griddepcontrol.wait"),
+        dependent("dependents are launched, and nothing is waited for", |k| {
+            if k.broken {
+                k.f.grid_launch_dependents();
+            } else {
+                k.f.grid_wait();
+            }
+            k.f.store_global(k.out + k.thread.mul_wide(4), 0, [k.thread]);
+        })
+        .isa("griddepcontrol.launch_dependents"),
+        dependent("one warp waits for the grids, another loads", |k| {
+            k.f.if_((k.thread / 32).equals(0), || k.f.grid_wait());
+            if !k.broken {
+                k.f.barrier_sync(0, 64);
+            }
+            k.in_thread(32, || k.touch(k.data));
+        })
+        .isa("griddepcontrol.wait: the executing thread"),
+        dependent("an atomic before the grids before this one have ended", |k| {
+            if !k.broken {
+                k.f.grid_wait();
+            }
+            k.once(|| k.f.reduce(AtomicOp::Add, k.flag_at(0), [k.f.constant(1u32)], RELAXED));
+            k.f.grid_wait();
+        })
+        .isa("griddepcontrol.wait"),
+    ]
+}

@@ -1,0 +1,302 @@
+//! Every hazard and every legal program under many schedules, and the page that lists them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use emulator::{Failure, Fault, Options, Schedule};
+
+use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, mbarriers, memory, tensor_maps};
+use crate::{
+    cluster, collectives, copies, flags, grid, lanes, legal, locks, matrix, named, pipeline, proxies, staging, weak,
+};
+
+/// Random schedules, besides those that repeat themselves.
+const RANDOM: u64 = 50;
+/// The page of the manual.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hazards.md");
+/// Written anew where this variable is set.
+const WRITE: &str = "HAZARDS_PAGE";
+
+/// Hazards that no schedule finds: none of them may be found, or the line goes.
+const MISSED: &[&str] = &[
+    "ring: one lane releases what all read",
+    "ring: changed in place, no proxy fence before the next load",
+    "a peer's store, then the owner's tensor store without a proxy fence",
+    "a store, then a tensor load into the same bytes without a proxy fence",
+    "a store, then a bulk load into the same bytes without a proxy fence",
+    "the source of a bulk load overwritten before its barrier is waited for",
+    "the source of a tensor load overwritten by another warp",
+    "the source of a tensor load overwritten by a bulk store",
+    "the source of cp.async overwritten before it is waited for",
+    "ldmatrix of what another warp has not yet written",
+    "stmatrix over what another warp still reads",
+    "cp.async: waited for, and no barrier before others read",
+    "cp.async: over what another warp still reads",
+    "cp.async: two copies to the same bytes",
+    "a barrier left out where the old value is the same",
+    "the reader arrives and does not wait",
+    "a barrier for 32 threads where 64 meet",
+    "one barrier in a loop that needs two",
+    "two buffers, and the same one twice",
+    "a vector read over words of two warps",
+    "two warps that write one word with one value",
+    "a count in shared memory without an atomic",
+    "an atomic and a plain store to one word",
+    "a flag in shared memory that is not acquired",
+    "a flag in shared memory that is not released",
+    "the result of a reduction over warps read without the barrier",
+    "a ticket told through shared memory that is told again too soon",
+    "consumers that free a buffer one warp too early",
+    "a peer's memory stored to before it has started",
+    "a peer's store read without the cluster's barrier",
+    "a word overwritten that a peer still reads",
+    "a relaxed arrival at the cluster's barrier publishes nothing",
+    "two peers that store to one word",
+    "a flag at a peer raised for its own CTA alone",
+    "the wrong peer's memory read",
+    "a counter at a peer added to for the own CTA alone",
+    "a lock in shared memory given back without releasing",
+    "a map rewritten by another CTA before the copies through it have ended",
+    "a map replaced in shared memory that other lanes still copy there",
+    "lanes that read their neighbour's word at once",
+    "lanes that overwrite what their neighbour still reads",
+    "a tree of sums in one warp",
+    "one half of the warp reads what the other branch wrote",
+    "two branches of a warp at one word",
+    "a shuffle taken for a barrier",
+    "a word in global memory that a neighbour lane reads",
+    "one lane stores to global memory for all",
+    "32 lanes write, one arrives",
+    "32 lanes write to global memory, one raises the flag",
+    "one lane sees the flag, all read",
+    "one lane waits for a load, all read",
+    "each lane's own cp.async, waited for, read by a neighbour",
+    "thread 0 waits for the group that the elected lane committed",
+    "the elected lane's value taken from lane 0",
+    "setmaxnreg in one warp of a warpgroup",
+    "a wgmma.fence in one warp of a warpgroup alone",
+    "a count of lanes by atomics read back by lane 0 at once",
+    "relaxed stores seen in the other order",
+    "relaxed loads done in the other order",
+    "volatile accesses taken for ordered ones",
+    "store buffering with fence.acq_rel",
+    "store buffering by release and acquire",
+    "store buffering in shared memory",
+    "relaxed stores to shared memory seen in the other order",
+    "independent writes seen in two orders",
+    "a sequence lock read without the second fence",
+    "a flag of 4 bytes polled as 8",
+    "a word written in halves and read as one",
+    "16 bytes taken for atomic",
+    "a pair of words taken for atomic",
+];
+
+/// Legal programs that are flagged: each of them is, or the line goes.
+const FLAGGED: &[&str] = &[
+    "a proxy fence on the reader's side after the barrier",
+    "bytes that nobody wrote, loaded in a vector and dropped",
+    "lanes of one warp, one of which waits for another in its branch",
+    "lanes of one warp, each of which waits for another in the other branch",
+    "a lock that each lane of a warp takes",
+];
+
+/// What a sweep of one program came to.
+#[derive(Default)]
+struct Outcome {
+    /// Schedules.
+    runs: usize,
+    /// Those in which the fault was the one looked for.
+    found: usize,
+    /// Its kinds, and the section of the first.
+    kinds: Vec<String>,
+    section: &'static str,
+    /// Other failures, each with a schedule.
+    others: BTreeMap<String, (Schedule, u64)>,
+}
+
+fn sweep(case: &Case, broken: bool) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (schedule, seed) in Schedule::sweep(RANDOM) {
+        let options = Options { schedule, seed, fuel: 100_000, threads: 1, ..Options::default() };
+        outcome.runs += 1;
+        match launch(case, broken, &options) {
+            Ok(()) => {}
+            Err(Failure::Trap(trap)) if broken && (case.found)(&trap.fault) => {
+                outcome.found += 1;
+                let kind = kind(&trap.fault);
+                if outcome.kinds.is_empty() {
+                    outcome.section = section(&trap.fault);
+                }
+                if !outcome.kinds.contains(&kind) {
+                    outcome.kinds.push(kind);
+                }
+            }
+            Err(other) => {
+                outcome.others.entry(other.to_string()).or_insert((schedule, seed));
+            }
+        }
+    }
+    outcome
+}
+
+/// The name of a fault's variant.
+fn kind(fault: &Fault) -> String {
+    let text = format!("{fault:?}");
+    text.split([' ', '{', '(']).next().unwrap_or_default().to_owned()
+}
+
+/// The section of the ISA that a fault of this kind breaks.
+pub(crate) fn section(fault: &Fault) -> &'static str {
+    match kind(fault).as_str() {
+        "GlobalOutOfBounds" | "SharedOutOfBounds" => "State Spaces",
+        "GlobalMisaligned" | "SharedMisaligned" => "Addresses as Operands: alignment",
+        "GlobalUninitialised" | "SharedUninitialised" | "RegisterUninitialised" => "ld: undefined value",
+        "GlobalRace" | "SharedRace" => "Memory Consistency Model, Conflict and data-races",
+        "GlobalUnfenced" | "MissingProxyFence" => "Memory Consistency Model, Proxies",
+        "GridNotAwaited" => "griddepcontrol.wait",
+        "SharedInFlight" | "MbarrierNotObserved" => "Asynchronous operations: completion mechanisms",
+        "SharedOtherCta" | "PeerExited" | "PeerUnordered" => "Cluster of Cooperative Thread Arrays; mapa",
+        "SharedBarrier" | "MbarrierLive" | "MbarrierUninitialised" | "MbarrierCount" => "mbarrier.init",
+        "MbarrierNotFenced" => "fence.mbarrier_init",
+        "MbarrierOverArrival" | "MbarrierNoComplete" | "MbarrierBytes" => "mbarrier: phases and tx-count",
+        "MbarrierState" | "MbarrierMissed" => "mbarrier.test_wait",
+        "RegisterInFlight" => "wgmma.wait_group",
+        "MissingWgmmaFence" => "wgmma.fence",
+        "WarpgroupDisagrees" | "WarpgroupIncomplete" | "NoWarpgroup" | "Descriptor" | "SparseMetadata" => "wgmma.mma_async",
+        "Divergence" => ".aligned",
+        "Members" | "ShuffleSource" => "vote.sync, shfl.sync: membermask",
+        "NotUniform" | "BarrierId" | "BarrierThreads" | "BarrierTwice" | "BarrierIncomplete" => "bar.sync, bar.arrive",
+        "ClusterBarrier" => "barrier.cluster",
+        "CopySize" => "cp.async",
+        "BulkSize" => "cp.async.bulk",
+        "TensorMap" | "TensorMapFields" => "tensormap.replace",
+        "TensorMapUnfenced" | "TensorMapInFlight" => "fence.proxy.tensormap",
+        "TensorReduction" => "cp.reduce.async.bulk.tensor",
+        "TensorRank" | "TensorMode" | "TensorAlignment" | "TensorBefore" | "Multicast" => {
+            "cp.async.bulk.tensor"
+        }
+        "Im2colBounds" | "Im2colBase" | "Im2colOffset" => "Tensors: im2col mode",
+        "Registers" => "setmaxnreg",
+        "ExitInFlight" => "exit; completion of asynchronous operations",
+        "Trapped" => "trap",
+        "Hang" => "barrier that nobody completes",
+        "Fuel" => "loop that nobody ends",
+        other => panic!("no section for {other}"),
+    }
+}
+
+/// Sweeps all cases on two threads.
+fn sweep_all(cases: &[Case], broken: bool) -> Vec<Outcome> {
+    let (next, done) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let work = || {
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(number) else { break };
+            let outcome = sweep(case, broken);
+            done.lock().unwrap().insert(number, outcome);
+        }
+    };
+    std::thread::scope(|scope| {
+        let _other = scope.spawn(work);
+        work();
+    });
+    done.into_inner().unwrap().into_values().collect()
+}
+
+fn groups() -> Vec<(&'static str, Vec<Case>)> {
+    vec![
+        ("Plain accesses", memory::cases()),
+        ("Tensor copies and multiplies", asynchronous::cases()),
+        ("Rings of stages", pipeline::cases()),
+        ("Proxies", proxies::cases()),
+        ("Sources of copies, and staging memory", staging::cases()),
+        ("Multiplies and matrices", matrix::cases()),
+        ("Copies of threads", copies::cases()),
+        ("Bulk copies and asynchronous stores", bulk::cases()),
+        ("Orders and scopes of mbarriers", mbarriers::cases()),
+        ("im2col", im2col::cases()),
+        ("Barriers, clusters, registers, ends", barriers::cases()),
+        ("Collectives", collectives::cases()),
+        ("Shared memory", named::cases()),
+        ("Clusters", cluster::cases()),
+        ("Global memory between CTAs", global::cases()),
+        ("Flags", flags::cases()),
+        ("Locks, queues, counters", locks::cases()),
+        ("Tensor maps that change", tensor_maps::cases()),
+        ("Maps of other CTAs, and grids before this one", grid::cases()),
+        ("Lanes", lanes::cases()),
+        ("Weak memory", weak::cases()),
+    ]
+}
+
+const INTRODUCTION: &str = "\
+# Hazards
+
+Each row is a program of a few lines with one mistake. Its twin differs in that alone, and no schedule makes the twin trap.
+*Section* is the section of the PTX ISA that the mistake breaks. *Fault* is the variant of `emulator::Fault` that reports it.
+*Found* is the number of schedules that end in that fault, of 54: the four that repeat themselves and 50 random ones
+(`Schedule::sweep(50)`). The programs are in `emulator/tests/hazards`; the page is written and checked by
+
+```sh
+HAZARDS_PAGE=write cargo test --profile ci -p falchion-emulator --test hazards   # writes it; without the variable: checks it
+```
+";
+
+#[test]
+fn the_page_says_how_many_schedules_find_each_hazard() {
+    let (mut page, mut wrong) = (INTRODUCTION.to_owned(), String::new());
+    for (group, cases) in groups() {
+        write!(page, "\n## {group}\n\n| hazard | section | fault | found |\n|---|---|---|---|\n").unwrap();
+        let (bugs, twins) = (sweep_all(&cases, true), sweep_all(&cases, false));
+        for ((case, bug), twin) in cases.iter().zip(bugs).zip(twins) {
+            let (why, section) = (case.why, case.isa.unwrap_or(bug.section));
+            let faults = bug.kinds.join(", ");
+            writeln!(page, "| {why} | {section} | {faults} | {} |", bug.found).unwrap();
+            if (bug.found == 0) != MISSED.contains(&why) {
+                writeln!(wrong, "{group}: {why}: {} of {} schedules find it", bug.found, bug.runs).unwrap();
+                for (other, schedule) in bug.others.iter().take(2) {
+                    writeln!(wrong, "  under {schedule:?}: {other}").unwrap();
+                }
+            }
+            for (failure, schedule) in twin.others.iter().take(1) {
+                writeln!(wrong, "{group}: {why}: the twin traps under {schedule:?}: {failure}").unwrap();
+            }
+        }
+    }
+    let cases = legal::cases();
+    page.push_str(
+        "\n## Unusual and legal\n\nNo schedule makes these trap.\n\n| program | section |\n|---|---|\n",
+    );
+    for (case, outcome) in cases.iter().zip(sweep_all(&cases, false)) {
+        let why = case.why;
+        if outcome.others.is_empty() {
+            writeln!(page, "| {why} | {} |", case.isa.unwrap()).unwrap();
+        }
+        if outcome.others.is_empty() == FLAGGED.contains(&why) {
+            writeln!(wrong, "legal: {why}: {:?}", outcome.others.iter().next()).unwrap();
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(PAGE, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(Path::new(PAGE)).unwrap();
+    for (line, (old, new)) in written.lines().zip(page.lines()).enumerate() {
+        assert_eq!(old, new, "docs/hazards.md, line {}: write it anew with {WRITE}=write", line + 1);
+    }
+    assert_eq!(written.len(), page.len(), "docs/hazards.md: write it anew with {WRITE}=write");
+}
+
+#[test]
+fn each_hazard_has_a_name_of_its_own() {
+    let mut names: Vec<&str> = groups().iter().flat_map(|(_, cases)| cases).map(|case| case.why).collect();
+    names.extend(legal::cases().iter().map(|case| case.why));
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), all, "two hazards of one name");
+    assert!(MISSED.iter().chain(FLAGGED).all(|name| names.contains(name)), "no hazard of that name");
+}

@@ -1,0 +1,147 @@
+//! What the programs of the larger tables have in common.
+
+use emulator::Fault;
+use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Source, Special, StoreOrder, TensorLoad, Value};
+
+use crate::{BARRIER, BOX_BYTES, Case, Kernel};
+
+/// Acquires for the GPU.
+pub(crate) const ACQUIRE: LoadOrder = LoadOrder::Acquire(Scope::Gpu);
+/// Releases for the GPU.
+pub(crate) const RELEASE: StoreOrder = StoreOrder::Release(Scope::Gpu);
+/// Relaxed, for the GPU.
+pub(crate) const RELAXED: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
+
+impl<'f> Kernel<'f> {
+    /// The barrier of this number.
+    pub(crate) fn bar(self, number: u32) -> Value<'f, u32> {
+        self.base + (BARRIER + 8 * number)
+    }
+
+    /// A kilobyte of shared memory: a box.
+    pub(crate) fn stage(self, number: u32) -> Value<'f, u32> {
+        self.base + 1024 * number
+    }
+
+    pub(crate) fn lane(self) -> Value<'f, u32> {
+        self.f.special(Special::Lane)
+    }
+
+    /// Runs in the first lane of each warp.
+    pub(crate) fn leader(self, body: impl FnOnce()) {
+        self.f.if_(self.lane().equals(0), body);
+    }
+
+    /// Runs in one thread.
+    pub(crate) fn in_thread(self, thread: u32, body: impl FnOnce()) {
+        self.f.if_(self.thread.equals(thread), body);
+    }
+
+    /// Barriers of so many arrivals, ready for all threads of the CTA.
+    pub(crate) fn barriers<const N: usize>(self, counts: [u32; N], threads: u32) {
+        self.once(|| {
+            for (number, count) in (0..).zip(counts) {
+                self.f.mbarrier_init(self.bar(number), count);
+            }
+            self.f.fence_mbarrier_init();
+        });
+        self.f.barrier_sync(0, threads);
+    }
+
+    /// Loads the box; one thread does.
+    pub(crate) fn bring(self, dst: Value<'f, u32>, barrier: Value<'f, u32>) {
+        self.f.mbarrier_arrive_expect(barrier, BOX_BYTES);
+        self.copy_box(dst, barrier, None);
+    }
+
+    /// Loads the box without announcing it.
+    pub(crate) fn copy_box(
+        self,
+        dst: Value<'f, u32>,
+        barrier: Value<'f, u32>,
+        multicast: Option<Value<'f, u16>>,
+    ) {
+        let load = TensorLoad { map: self.map, dst, barrier, multicast, hint: None };
+        self.f.tensor_load(load, [self.f.constant(0); 2]);
+    }
+
+    pub(crate) fn read(self, at: Value<'f, u32>) -> Value<'f, u32> {
+        let [value] = self.f.load_shared_vector::<u32, 1>(at, 0);
+        value
+    }
+
+    pub(crate) fn write(self, at: Value<'f, u32>, value: impl Source<'f, u32>) {
+        let value = self.f.variable(value).get();
+        self.f.store_shared(at, 0, [value]);
+    }
+
+    /// The thread's own word from `at` on.
+    pub(crate) fn own(self, at: Value<'f, u32>) -> Value<'f, u32> {
+        at + self.thread * 4
+    }
+
+    /// The word of a thread of the next warp (of two).
+    pub(crate) fn other(self, at: Value<'f, u32>) -> Value<'f, u32> {
+        at + (self.thread ^ 32) * 4
+    }
+
+    /// Shared memory holds zeros, and every thread knows.
+    pub(crate) fn zeroed(self, bytes: u32, threads: u32) {
+        self.zero(bytes);
+        self.f.barrier_sync(0, threads);
+    }
+
+    /// A word in global memory that is zero.
+    pub(crate) fn flag_at(self, number: i32) -> Location {
+        Location::global(self.flag, number * 4)
+    }
+
+    pub(crate) fn set_flag(self, number: i32, order: StoreOrder) {
+        self.f.store_ordered(order, self.flag_at(number), [self.f.constant(1u32)]);
+    }
+
+    pub(crate) fn poll(self, at: Location, order: LoadOrder) {
+        let f = self.f;
+        f.loop_(|| f.break_if(f.load_ordered::<u32, 1>(order, at)[0].differs_from(0)));
+    }
+
+    /// Adds one to a word, for the GPU.
+    pub(crate) fn add(self, at: Location, sem: AtomicSem) -> Value<'f, u32> {
+        self.f.atomic(AtomicOp::Add, at, self.f.constant(1u32), (sem, Scope::Gpu))
+    }
+
+    pub(crate) fn touch(self, at: Value<'f, u64>) {
+        let _value = self.f.load_global::<u32>(at, 0);
+    }
+}
+
+/// CTAs of one warp.
+pub(crate) fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>), found: fn(&Fault) -> bool) -> Case {
+    Case::new(why, 32, program, found).ctas(ctas)
+}
+
+/// Two accesses that nothing orders, told by whichever rule sees them first.
+pub(crate) fn race(fault: &Fault) -> bool {
+    unready(fault) || fault.to_string().contains("race")
+}
+
+/// Memory that somebody else's copy or multiply still has, or that nobody has written yet.
+pub(crate) fn unready(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::SharedInFlight { .. } | Fault::MbarrierNotObserved { .. } | Fault::SharedUninitialised { .. }
+    )
+}
+
+pub(crate) fn hang(fault: &Fault) -> bool {
+    matches!(fault, Fault::Hang { .. } | Fault::Fuel { .. })
+}
+
+pub(crate) fn unfenced(fault: &Fault) -> bool {
+    matches!(fault, Fault::MissingProxyFence { .. } | Fault::GlobalUnfenced { .. })
+}
+
+/// A check that the program makes itself has failed.
+pub(crate) fn trapped(fault: &Fault) -> bool {
+    matches!(fault, Fault::Trapped)
+}

@@ -1,0 +1,88 @@
+//! The races that shipped, `examples/races`: each is found, its twin never, and `docs/races.md` says what is said.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
+
+#[path = "../../examples/races/exhibits.rs"]
+mod exhibits;
+
+use std::fmt::Write;
+
+use emulator::{Failure, Fault};
+use exhibits::EXHIBITS;
+
+/// The page of the manual.
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/races.md");
+/// Written anew where this variable is set.
+const WRITE: &str = "RACES_PAGE";
+/// Random schedules, besides those that repeat themselves.
+const RANDOM: u64 = 50;
+
+/// Exhibits that no schedule finds: none of them may be found, or the name goes.
+const MISSED: &[&str] = &["one-arrives"];
+
+const INTRODUCTION: &str = "\
+# Races that shipped
+
+Each of these bugs was in a released library for Hopper, or in what a released compiler wrote. Each is here as a program of
+a page in `examples/races`, with a twin that differs in one step. The emulator finds the bug on any machine, without a GPU:
+
+```sh
+cargo run --release --example races                        # the list
+cargo run --release --example races -- staging-refilled    # one of them: what is wrong, where, and the twin
+```
+
+*Found* is the number of schedules, of 54, that end in a fault; no schedule makes a twin trap. The words are those of the
+emulator, for the first schedule that finds the bug. This page is written and checked by a test:
+`RACES_PAGE=write cargo test --profile ci -p falchion-emulator --test museum` writes it.
+";
+
+/// Whether the fault is the one that the exhibit is about.
+fn expected(name: &str, fault: &Fault) -> bool {
+    match name {
+        "tensor-map-rewritten" => matches!(fault, Fault::TensorMapInFlight { .. }),
+        "store-map-not-fenced" => matches!(fault, Fault::TensorMapUnfenced { released: true, .. }),
+        "proxy-fence-missing" => matches!(fault, Fault::MissingProxyFence { .. }),
+        "fragments-overwritten" => matches!(fault, Fault::RegisterInFlight { write: true, .. }),
+        "cluster-across-groups" => matches!(fault, Fault::Hang { .. }),
+        "peer-exits" => matches!(fault, Fault::PeerExited { .. } | Fault::PeerUnordered { .. }),
+        "dependency-not-awaited" => matches!(fault, Fault::GridNotAwaited { .. }),
+        "staging-refilled" | "loop-back-edge" | "wait-without-barrier" | "multicast-into-busy-peer" => {
+            matches!(fault, Fault::SharedInFlight { .. })
+        }
+        other => panic!("what is expected of {other}?"),
+    }
+}
+
+#[test]
+fn each_race_is_found_and_its_twin_passes() {
+    let (mut page, mut wrong) = (INTRODUCTION.to_owned(), String::new());
+    for one in EXHIBITS {
+        if let Some((schedule, failure)) = one.sweep(true, RANDOM).unwrap().first {
+            writeln!(wrong, "{}: the twin traps under {schedule:?}: {failure}", one.name).unwrap();
+        }
+        let bug = one.sweep(false, RANDOM).unwrap();
+        if (bug.found == 0) != MISSED.contains(&one.name) {
+            writeln!(wrong, "{}: {} of {} schedules find it", one.name, bug.found, bug.runs).unwrap();
+        }
+        write!(page, "\n## {}\n\nShipped: {}.\n\n", one.name, one.shipped.join(", ")).unwrap();
+        writeln!(page, "**Bug.** {}\n\n**Twin.** {}\n", one.bug, one.mended).unwrap();
+        if let Some((schedule, Failure::Trap(trap))) = bug.first {
+            if !expected(one.name, &trap.fault) {
+                writeln!(wrong, "{}: another fault under {schedule:?}: {trap}", one.name).unwrap();
+            }
+            let text = trap.fault.to_string();
+            let words = text.lines().next().unwrap_or_default();
+            writeln!(page, "**Found** by {} of {} schedules:\n\n> {words}\n", bug.found, bug.runs).unwrap();
+        }
+        writeln!(page, "**Why a GPU hides it.** {}", one.hidden).unwrap();
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+    if std::env::var_os(WRITE).is_some() {
+        std::fs::write(PAGE, &page).unwrap();
+    }
+    let written = std::fs::read_to_string(PAGE).unwrap();
+    assert!(
+        written == page,
+        "docs/races.md is not what the exhibits say: write it with {WRITE}=write\n{page}"
+    );
+}

@@ -1,0 +1,48 @@
+//! The first CTA of a cluster adds up what its peers left in their shared memory. A peer that has nothing more to do
+//! ends, and its shared memory with it.
+
+use emulator::Memory;
+use ptx::abi::Argument;
+use ptx::{Builder, LoadOrder, Location, Scope, Special};
+
+use super::exhibit::Exhibit;
+
+pub(crate) const EXHIBIT: Exhibit = Exhibit {
+    name: "peer-exits",
+    shipped: &["triton PR#9413", "triton#10656", "triton#11731"],
+    bug: "A CTA ends while its peer may still read its shared memory.",
+    mended: "A second meeting of the cluster comes after the reads.",
+    hidden: "The memory of a CTA that has ended keeps its bytes until another CTA is given its place. In a grid that fits the \
+             card at once none is.",
+    threads: 32,
+    cluster: 2,
+    dependent: false,
+    arguments,
+    program,
+};
+
+fn arguments(memory: &mut Memory) -> Vec<Argument> {
+    vec![memory.allocate(128).into()]
+}
+
+fn program(f: &Builder, mended: bool) {
+    let sums = f.param::<u64>("sums");
+    let (part, thread) = (f.shared_base(), f.special(Special::ThreadX));
+    let rank = f.special(Special::ClusterRank);
+
+    f.store_shared(part + thread * 4, 0, [thread]);
+    f.cluster_arrive(false);
+    f.cluster_wait();
+    f.scope("rank 0 adds up", || {
+        f.if_(rank.equals(0), || {
+            let own = f.load_shared_vector::<u32, 1>(part + thread * 4, 0)[0];
+            let theirs = Location::cluster(f.map_shared(part + thread * 4, 1), 0);
+            let [theirs] = f.load_ordered::<u32, 1>(LoadOrder::Relaxed(Scope::Cluster), theirs);
+            f.store_global(sums + thread.mul_wide(4), 0, [own + theirs]);
+        });
+    });
+    if mended {
+        f.cluster_arrive(false);
+        f.cluster_wait();
+    }
+}

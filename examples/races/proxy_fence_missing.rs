@@ -1,0 +1,46 @@
+//! Threads store a tile to shared memory, meet at a barrier, and a tensor store takes the tile away: without a proxy fence
+//! it may read what was there before.
+
+use emulator::Memory;
+use ptx::abi::Argument;
+use ptx::{Builder, ProxySpace, Special};
+
+use super::exhibit::{BOX_BYTES, Exhibit, box_map};
+
+pub(crate) const EXHIBIT: Exhibit = Exhibit {
+    name: "proxy-fence-missing",
+    shipped: &["tilelang#2634", "FlashKDA#24"],
+    bug: "A barrier orders the stores before the copy's issue, not before its reads: those go through another proxy.",
+    mended: "Every thread that stored executes fence.proxy.async before the barrier.",
+    hidden: "Stores to shared memory reach it in order and within a few dozen cycles, and the copy engine takes longer to \
+             begin. No failure was ever seen; the guarantee is missing all the same.",
+    threads: 128,
+    cluster: 1,
+    dependent: false,
+    arguments,
+    program,
+};
+
+fn arguments(memory: &mut Memory) -> Vec<Argument> {
+    vec![box_map(memory.allocate(BOX_BYTES as usize)).into()]
+}
+
+fn program(f: &Builder, mended: bool) {
+    let map = f.tensor_map("map");
+    let (tile, thread) = (f.shared_base(), f.special(Special::ThreadX));
+
+    f.scope("all threads store the tile", || {
+        f.store_shared(tile + thread * 8, 0, [thread; 2]);
+        if mended {
+            f.fence_proxy_async(ProxySpace::Shared);
+        }
+    });
+    f.barrier_sync(0, 128);
+    f.scope("one thread stores it to global memory", || {
+        f.if_(thread.equals(0), || {
+            f.tensor_store(map, tile, [f.constant(0); 2]);
+            f.bulk_commit();
+            f.bulk_wait(0, true);
+        });
+    });
+}
