@@ -35,16 +35,8 @@ struct Granule {
     through: u32,
 }
 
-const FRESH: Granule = Granule {
-    written: 0,
-    reads: 0,
-    writes: 0,
-    copies: 0,
-    joint: 0,
-    barriers: 0,
-    landed: (0, 0),
-    through: 0,
-};
+const FRESH: Granule =
+    Granule { written: 0, reads: 0, writes: 0, copies: 0, joint: 0, barriers: 0, landed: (0, 0), through: 0 };
 
 /// Shared memory of one CTA.
 #[derive(Debug)]
@@ -233,12 +225,7 @@ impl Shared {
 
     /// Takes bytes for an asynchronous store or reduction, which others may do to the same chunk at the same time;
     /// `reads` where the old bytes count. The caller has checked the bounds.
-    pub(crate) fn take_joint(
-        &mut self,
-        offset: u32,
-        bytes: u32,
-        reads: bool,
-    ) -> Result<(), Fault> {
+    pub(crate) fn take_joint(&mut self, offset: u32, bytes: u32, reads: bool) -> Result<(), Fault> {
         let mut at = offset;
         while at < offset + bytes {
             let part = (GRANULE - at % GRANULE).min(offset + bytes - at);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
+use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg, Scope};
 
 use super::Flow;
 use crate::clock::View;
@@ -136,6 +136,11 @@ impl Machine<'_> {
         self.cluster.arrived += 1;
         if !relaxed {
             let view = self.publish(index);
+            self.cluster.gathered.join(&view);
+        } else if let Some((scope, view)) = self.warps[index].views.fenced_all(ALL)
+            && scope != Scope::Cta
+        {
+            // What a fence stands behind is published by a relaxed arrival too.
             self.cluster.gathered.join(&view);
         }
         self.cluster_check();

@@ -290,7 +290,8 @@ impl Machine<'_> {
                     let half = values[r * 4 + c / 2] >> (16 * (c % 2));
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
-                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody().known);
+                let stored =
+                    put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody().known);
                 stored.map_err(|fault| fault.lane(lane))?;
             }
         }
