@@ -251,6 +251,8 @@ pub(crate) struct View {
     /// CTA's mbarrier says no more. Reads are over then, and memory may be reused.
     pub(crate) done: Clock,
     pub(crate) fenced: Clock,
+    /// The same of shared memory.
+    pub(crate) staged: Clock,
     pub(crate) maps: Maps,
 }
 
@@ -292,6 +294,7 @@ impl View {
     pub(crate) fn follow(&mut self, other: &Self) {
         self.done.join(&other.known);
         self.done.join(&other.done);
+        self.staged.join(&other.staged);
     }
 
     /// How far a place of the clocks has come, its writes visible or not.
@@ -310,6 +313,7 @@ impl View {
 
     pub(crate) fn join(&mut self, other: &Self) {
         self.known.join(&other.known);
+        self.staged.join(&other.staged);
         self.done.join(&other.done);
         if other.fenced != Clock::default() {
             self.fenced.join(&other.fenced);

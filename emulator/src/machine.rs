@@ -195,7 +195,7 @@ impl<'p> Machine<'p> {
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.shared_bytes, function.threads).counted(all + rank, cx * cy * cz),
+            shared: Shared::new(function.shared_bytes).counted(all + rank, cx * cy * cz),
             races: SharedRaces::default(),
             words: BTreeMap::new(),
             touched: BTreeMap::new(),
@@ -251,6 +251,20 @@ impl<'p> Machine<'p> {
             Schedule::Paced => self.run_paced(),
             Schedule::Random => self.run_random(yields),
         }
+    }
+
+    /// Whether a cluster that was set aside may have something to do: a warp that can go on does not look at words, or one
+    /// of the words has changed.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.warps.iter().any(|warp| {
+            let changed = |&(address, bytes, seen): &(u64, usize, u64)| {
+                let mut buffer = [0; 8];
+                let loaded = self.memory.load(address, &mut buffer[..bytes.min(8)]);
+                loaded.is_err() || u64::from_le_bytes(buffer) != seen
+            };
+            let looks = !warp.watched.is_empty();
+            !warp.exited && warp.blocked.is_none() && (!looks || warp.watched.iter().any(changed))
+        })
     }
 
     /// The last run is over, well or not.

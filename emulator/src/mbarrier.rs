@@ -81,8 +81,8 @@ pub(crate) struct Mbarrier {
     pub(crate) fenced: bool,
     /// Landed copies that belong to nobody until the phase completes.
     pub(crate) landed: Vec<Landed>,
-    /// What threads' own copies brought: offset, bytes and thread.
-    pub(crate) copied: Vec<(u32, u32, u16)>,
+    /// What threads' own copies brought: offset and bytes.
+    pub(crate) copied: Vec<(u32, u32)>,
     /// What those who arrived in this phase published, and those of completed phases.
     gathered: Released,
     released: Released,

@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ptx::Scope;
 
-use crate::clock::{NEVER, Team, View};
+use crate::clock::{Clock, NEVER, Team, View};
 use crate::warp::{Lanes, lanes};
 use crate::word::{Seen, Word};
 
@@ -309,8 +309,8 @@ impl Chunk {
     }
 
     /// Refuses an access that races with an earlier one, and forgets what it comes after.
-    fn order(&mut self, mask: u16, kind: Kind, who: Who<'_>) -> Result<(), Conflict> {
-        let Who { warp, view, team, .. } = who;
+    fn order(&mut self, mask: u16, kind: Kind, who: Who<'_>, fenced: &Clock) -> Result<(), Conflict> {
+        let Who { warp, team, .. } = who;
         for record in self.near.iter_mut().chain(&mut self.more).filter(|record| record.mask & mask != 0) {
             if (record.warp, record.pc, record.count, record.kind) == (warp, who.pc, who.count, kind)
                 && who.count != NEVER
@@ -342,7 +342,7 @@ impl Chunk {
             let crosses = kind.asynchronous && record.kind.write && !record.kind.asynchronous;
             if crosses
                 && unknown == 0
-                && !view.fenced.covers(record.warp, record.by.lanes(both), record.count, team)
+                && !fenced.covers(record.warp, record.by.lanes(both), record.count, team)
             {
                 return Err(Conflict { unfenced: true, ..conflict });
             }
@@ -361,7 +361,7 @@ impl Chunk {
     }
 
     fn enter(&mut self, mask: u16, kind: Kind, who: Who<'_>) -> Result<(), Conflict> {
-        self.order(mask, kind, who)?;
+        self.order(mask, kind, who, &who.view.fenced)?;
         let Who { warp, by, pc, count, .. } = who;
         let new = Record { mask, kind, by, warp, count, pc };
         // What other lanes did in the same step is one record with this.
@@ -465,23 +465,24 @@ impl SharedRaces {
         )
     }
 
-    /// Refuses an access of asynchronous work that races with what threads did, and forgets what it comes after. Who may
+    /// Refuses an access of asynchronous work that races with what threads did, or through the async `proxy` comes after a
+    /// store with no proxy fence between, and forgets what it comes after. Who may
     /// touch the bytes afterwards is known by whom they belong to.
     pub(crate) fn order(
         &mut self,
         offset: u32,
         bytes: u32,
-        write: bool,
+        (write, proxy): (bool, bool),
         who: Who<'_>,
     ) -> Result<(), Conflict> {
-        // A proxy fence is asked for elsewhere.
         let kind = if write { Kind::WRITE } else { Kind::READ };
+        let kind = if proxy { kind.asynchronous() } else { kind };
         self.each(
             offset,
             bytes,
             false,
             |chunk, mask, by, at| {
-                let ordered = chunk.order(mask, kind, Who { by, ..who });
+                let ordered = chunk.order(mask, kind, Who { by, ..who }, &who.view.staged);
                 ordered.map_err(|conflict| Conflict { address: at, ..conflict })
             },
             who.by,

@@ -1,12 +1,13 @@
 //! Clusters that run at the same time and may wait for each other through global memory.
 //!
 //! A cluster runs until it ends or only looks, again and again, at words that others have not changed. Then it is set
-//! aside, another begins or goes on, and it comes back in its turn. So a cluster may wait for any other of the grid,
+//! aside, another begins or goes on, and it comes back once one of those words has changed. So a cluster may wait for any other of the grid,
 //! on one host thread as on many. Under random schedules the clusters of a small grid are set aside at random moments too.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::launch::{Launch, Report};
 use crate::machine::{Counts, Machine};
@@ -20,6 +21,9 @@ const IDLE_TURNS: u32 = 1 << 10;
 
 /// Most clusters of a grid that are set aside though they could go on: each keeps its shared memory meanwhile.
 const MOST_YIELDING: u64 = 32;
+
+/// How long a host thread sleeps that finds nothing to do before it looks again.
+const LISTEN: Duration = Duration::from_micros(200);
 
 /// How a cluster's turn ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,20 +170,33 @@ impl<'p> Residents<'p> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The next cluster to run: one that was set aside and has something to do, or a new one, in turn.
     fn take(&self) -> Option<(u64, Machine<'p>)> {
         let mut queue = self.queue();
-        let limit = queue.failed.as_ref().map_or(self.clusters, |(index, _)| *index);
-        // What waits behind a failure may wait for it.
-        queue.waiting.retain(|(index, _)| *index < limit);
-        if queue.next >= limit || (!queue.begin && !queue.waiting.is_empty()) {
-            queue.begin = true;
-            if let Some(found) = queue.waiting.pop_front() {
+        loop {
+            let limit = queue.failed.as_ref().map_or(self.clusters, |(index, _)| *index);
+            // What waits behind a failure may wait for it.
+            queue.waiting.retain(|(index, _)| *index < limit);
+            let new = queue.next < limit;
+            if new && queue.begin {
+                break;
+            }
+            let stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
+            // Where nobody has anything to do each has another look, once nobody runs who may change that.
+            let idle = !new && queue.running == 0;
+            if let Some(found) = queue.waiting.remove(stirred.unwrap_or(if idle { 0 } else { usize::MAX })) {
+                queue.begin = true;
                 queue.running += 1;
                 return Some(found);
             }
-        }
-        if queue.next >= limit {
-            return None;
+            if new {
+                break;
+            }
+            if queue.waiting.is_empty() {
+                return None;
+            }
+            let waited = self.turned.wait_timeout(queue, LISTEN);
+            queue = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         let index = queue.next;
         queue.next += 1;

@@ -57,7 +57,8 @@ pub struct Options<'a> {
     pub schedule: Schedule,
     /// How floating-point `wgmma`s round.
     pub numerics: Numerics,
-    /// Most warp instructions that one cluster may execute before it counts as a livelock.
+    /// Most warp instructions that one cluster may execute before it counts as a livelock, for instance because a tile
+    /// scheduler never advances. A cluster needs about a million for its part of a product of 8192 cubed.
     pub fuel: u64,
     /// Host threads that run clusters: 0 for rayon's current pool, 1 for none but the caller's.
     pub threads: usize,
@@ -76,7 +77,7 @@ impl Default for Options<'_> {
             seed: 0,
             schedule: Schedule::Default,
             numerics: Numerics::Fast,
-            fuel: 1 << 32,
+            fuel: 1 << 27,
             threads: 0,
             dependent: false,
             progress: None,

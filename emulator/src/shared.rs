@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, View};
 use crate::mbarrier::{Landed, Mbarrier};
 use crate::trap::{Fault, Owner};
 
@@ -13,8 +13,6 @@ use crate::trap::{Fault, Owner};
 pub(crate) const BASE: u32 = 0x400;
 /// Bytes that one [`Granule`] stands for.
 const GRANULE: u32 = 16;
-/// No thread.
-const NOBODY: u16 = u16::MAX;
 
 /// The state of 16 bytes.
 #[derive(Clone, Copy, Debug)]
@@ -29,10 +27,6 @@ struct Granule {
     copies: u16,
     /// Asynchronous stores and reductions in flight, which may share the bytes.
     joint: u16,
-    /// The thread whose generic store was the last write, or [`NOBODY`].
-    writer: u16,
-    /// That thread's count of proxy fences when it stored.
-    epoch: u32,
     /// Which halves are live mbarriers.
     barriers: u8,
     /// Where clocks count the phases of the mbarrier on which the last asynchronous write arrived, and the count then.
@@ -41,18 +35,8 @@ struct Granule {
     through: u32,
 }
 
-const FRESH: Granule = Granule {
-    written: 0,
-    reads: 0,
-    writes: 0,
-    copies: 0,
-    joint: 0,
-    writer: NOBODY,
-    epoch: 0,
-    barriers: 0,
-    landed: (0, 0),
-    through: 0,
-};
+const FRESH: Granule =
+    Granule { written: 0, reads: 0, writes: 0, copies: 0, joint: 0, barriers: 0, landed: (0, 0), through: 0 };
 
 /// Shared memory of one CTA.
 #[derive(Debug)]
@@ -60,8 +44,6 @@ pub(crate) struct Shared {
     /// The system area included.
     bytes: Vec<u8>,
     granules: Vec<Granule>,
-    /// Proxy fences that each thread has executed.
-    fences: Vec<u32>,
     pub(crate) barriers: BTreeMap<u32, Mbarrier>,
     /// Where clocks count the phases of each place that ever held an mbarrier, and what they had counted when the last
     /// one was invalidated.
@@ -76,12 +58,11 @@ pub(crate) fn reported(offset: u32) -> u32 {
 }
 
 impl Shared {
-    pub(crate) fn new(bytes: u32, threads: u32) -> Self {
+    pub(crate) fn new(bytes: u32) -> Self {
         let len = (BASE + bytes) as usize;
         Self {
             bytes: vec![0; len],
             granules: vec![FRESH; len.div_ceil(GRANULE as usize)],
-            fences: vec![0; threads as usize],
             barriers: BTreeMap::new(),
             counted: BTreeMap::new(),
             places: None,
@@ -145,8 +126,8 @@ impl Shared {
         Ok(&self.bytes[offset as usize..(offset + bytes) as usize])
     }
 
-    /// A generic store of 1 to 16 naturally aligned bytes by a thread of a CTA; `own` says whether of this one.
-    pub(crate) fn store(&mut self, offset: u32, data: &[u8], thread: u16, own: bool) -> Result<(), Fault> {
+    /// A generic store of 1 to 16 naturally aligned bytes by a thread.
+    pub(crate) fn store(&mut self, offset: u32, data: &[u8]) -> Result<(), Fault> {
         let bytes = u32::try_from(data.len()).unwrap_or(u32::MAX);
         self.bounds(offset, bytes, bytes)?;
         let (index, mask) = Self::place(offset, bytes);
@@ -154,18 +135,8 @@ impl Shared {
         Self::free_of_barriers(granule, offset, mask)?;
         owned(granule, offset, bytes)?;
         granule.written |= mask;
-        granule.writer = if own { thread } else { NOBODY };
-        granule.epoch = self.fences.get(usize::from(thread)).copied().unwrap_or(0);
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
-    }
-
-    /// Counts a proxy fence of a thread.
-    pub(crate) fn fence(&mut self, thread: u16) {
-        if let Some(fences) = self.fences.get_mut(usize::from(thread)) {
-            *fences += 1;
-        }
-        self.fence_barriers(thread);
     }
 
     /// Fences the barriers that a thread initialised.
@@ -192,11 +163,6 @@ impl Shared {
             return Err(Fault::SharedUninitialised { offset: reported(offset), bytes: GRANULE });
         }
         Self::free_of_barriers(granule, offset, u16::MAX)?;
-        let fenced =
-            |writer: u16| self.fences.get(usize::from(writer)).is_none_or(|&epoch| epoch > granule.epoch);
-        if wanted && granule.writer != NOBODY && !fenced(granule.writer) {
-            return Err(Fault::MissingProxyFence { offset: reported(offset), writer: granule.writer.into() });
-        }
         granule.reads += 1;
         Ok(())
     }
@@ -231,7 +197,6 @@ impl Shared {
         for granule in &mut self.granules[Self::range(offset, bytes)] {
             granule.writes = granule.writes.saturating_sub(1);
             granule.written = u16::MAX;
-            granule.writer = NOBODY;
         }
     }
 
@@ -250,25 +215,17 @@ impl Shared {
     }
 
     /// Gives back what a thread's copy brought: as if the thread had stored it.
-    pub(crate) fn release_copy(&mut self, offset: u32, bytes: u32, thread: u16) {
+    pub(crate) fn release_copy(&mut self, offset: u32, bytes: u32) {
         let (index, mask) = Self::place(offset, bytes);
-        let epoch = self.fences.get(usize::from(thread)).copied().unwrap_or(0);
         if let Some(granule) = self.granules.get_mut(index) {
             granule.copies = granule.copies.saturating_sub(1);
             granule.written |= mask;
-            (granule.writer, granule.epoch) = (thread, epoch);
         }
     }
 
     /// Takes bytes for an asynchronous store or reduction, which others may do to the same chunk at the same time;
-    /// `reads` where the old bytes count, and `proxy` where the async proxy reads them. The caller has checked the bounds.
-    pub(crate) fn take_joint(
-        &mut self,
-        offset: u32,
-        bytes: u32,
-        reads: bool,
-        proxy: bool,
-    ) -> Result<(), Fault> {
+    /// `reads` where the old bytes count. The caller has checked the bounds.
+    pub(crate) fn take_joint(&mut self, offset: u32, bytes: u32, reads: bool) -> Result<(), Fault> {
         let mut at = offset;
         while at < offset + bytes {
             let part = (GRANULE - at % GRANULE).min(offset + bytes - at);
@@ -278,11 +235,6 @@ impl Shared {
             owned(&Granule { joint: 0, ..*granule }, at, part)?;
             if reads && granule.written & mask != mask {
                 return Err(Fault::SharedUninitialised { offset: reported(at), bytes: part });
-            }
-            let writer = granule.writer;
-            let behind = self.fences.get(usize::from(writer)).is_some_and(|&epoch| epoch <= granule.epoch);
-            if reads && proxy && writer != NOBODY && behind {
-                return Err(Fault::MissingProxyFence { offset: reported(at), writer: writer.into() });
             }
             at += part;
         }
@@ -297,7 +249,6 @@ impl Shared {
         let range = Self::range(offset, bytes);
         for granule in &mut self.granules[range] {
             granule.joint = granule.joint.saturating_sub(1);
-            granule.writer = NOBODY;
         }
         let mut at = offset;
         while at < offset + bytes {
@@ -397,6 +348,11 @@ impl Shared {
         Ok(())
     }
 
+    /// The same for asynchronous work that overwrites it: it is enough that somebody has waited and said so.
+    pub(crate) fn reused(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
+        self.observed(offset, bytes, &view.known).or_else(|_| self.observed(offset, bytes, &view.done))
+    }
+
     /// Hands over what has landed for a phase that completed.
     pub(crate) fn phase_completed(&mut self, offset: u32) {
         let Some(barrier) = self.barriers.get_mut(&offset) else { return };
@@ -411,8 +367,8 @@ impl Shared {
             }
             self.mark_landed(start, bytes, mark, offset);
         }
-        for (start, bytes, thread) in copied {
-            self.release_copy(start, bytes, thread);
+        for (start, bytes) in copied {
+            self.release_copy(start, bytes);
             self.mark_landed(start, bytes, mark, offset);
         }
     }
@@ -443,8 +399,8 @@ mod tests {
 
     #[test]
     fn loads_see_stores_and_nothing_else() {
-        let mut shared = Shared::new(64, 32);
-        shared.store(BASE + 4, &[1, 2, 3, 4], 0, true).unwrap();
+        let mut shared = Shared::new(64);
+        shared.store(BASE + 4, &[1, 2, 3, 4]).unwrap();
         assert_eq!(shared.load(BASE + 4, 4).unwrap(), [1, 2, 3, 4]);
         for (why, offset, bytes, want) in [
             ("never written", BASE, 4, Fault::SharedUninitialised { offset: 0, bytes: 4 }),
@@ -464,44 +420,29 @@ mod tests {
 
     #[test]
     fn asynchronous_work_owns_its_bytes() {
-        let mut shared = Shared::new(256, 32);
+        let mut shared = Shared::new(256);
         shared.take_write(BASE, 32).unwrap();
         let load = |write| Fault::SharedInFlight { offset: 16, bytes: 4, owner: Owner::TensorLoad, write };
         assert_eq!(shared.load(BASE + 16, 4).unwrap_err(), load(false));
-        assert_eq!(shared.store(BASE + 16, &[0; 4], 0, true).unwrap_err(), load(true));
+        assert_eq!(shared.store(BASE + 16, &[0; 4]).unwrap_err(), load(true));
         assert!(shared.take_write(BASE + 16, 16).is_err() && shared.take_read(BASE, true).is_err());
         shared.release_write(BASE, 32);
         shared.take_read(BASE, true).unwrap();
         assert!(shared.load(BASE, 4).is_ok(), "two may read");
         assert!(matches!(
-            shared.store(BASE, &[0; 4], 0, true),
+            shared.store(BASE, &[0; 4]),
             Err(Fault::SharedInFlight { owner: Owner::AsyncRead, write: true, .. })
         ));
         shared.release_read(BASE);
-        shared.store(BASE, &[0; 4], 0, true).unwrap();
-    }
-
-    #[test]
-    fn the_async_proxy_needs_the_writers_fence() {
-        let mut shared = Shared::new(64, 32);
-        shared.store(BASE, &[0; 16], 5, true).unwrap();
-        shared.fence(4);
-        let missing = Fault::MissingProxyFence { offset: 0, writer: 5 };
-        assert_eq!(
-            shared.take_read(BASE, true).unwrap_err(),
-            missing,
-            "another thread's fence does not help"
-        );
-        shared.fence(5);
-        shared.take_read(BASE, true).unwrap();
+        shared.store(BASE, &[0; 4]).unwrap();
     }
 
     #[test]
     fn a_live_barrier_is_no_memory() {
-        let mut shared = Shared::new(64, 32);
+        let mut shared = Shared::new(64);
         shared.initialise_barrier(BASE + 8, 1, 0).unwrap();
-        assert_eq!(shared.store(BASE + 8, &[0; 8], 0, true).unwrap_err(), Fault::SharedBarrier { offset: 8 });
-        shared.store(BASE, &[0; 8], 0, true).unwrap();
+        assert_eq!(shared.store(BASE + 8, &[0; 8]).unwrap_err(), Fault::SharedBarrier { offset: 8 });
+        shared.store(BASE, &[0; 8]).unwrap();
         assert!(shared.take_write(BASE, 16).is_err());
         assert!(matches!(shared.initialise_barrier(BASE + 8, 1, 0), Err(Fault::MbarrierLive { offset: 8 })));
         assert!(matches!(shared.fenced_barrier(BASE + 8), Err(Fault::MbarrierNotFenced { .. })));

@@ -150,12 +150,18 @@ impl Views {
     }
 
     /// Executes a proxy fence of global memory in the lanes of a mask.
-    pub(crate) fn fence_proxy(&mut self, mask: u32) {
+    pub(crate) fn fence_proxy(&mut self, mask: u32, (shared, global): (bool, bool)) {
         let (index, count) = (self.index, self.count);
         self.count += 1;
         self.change(mask, |lanes, view| {
-            view.fence_proxy();
-            view.fenced.raise_lanes(index, lanes, count);
+            if global {
+                view.fence_proxy();
+                view.fenced.raise_lanes(index, lanes, count);
+            }
+            if shared {
+                view.staged.join(&view.known);
+                view.staged.raise_lanes(index, lanes, count);
+            }
         });
     }
 

@@ -1,6 +1,6 @@
 //! A warp: 32 lanes in lockstep, a stack of lane masks and a register file.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use ptx::inst::{MbarrierOrder, Operand, Reg};
 
@@ -80,6 +80,8 @@ pub(crate) struct Registers<'p> {
     narrow: Vec<Lanes<u32>>,
     wide: Vec<Lanes<u64>>,
     access: Vec<Access>,
+    /// Lanes in which a register holds bytes of memory that nobody had written, and what its use is refused with.
+    undefined: BTreeMap<u32, (u32, Fault)>,
     /// Lanes that execute the current instruction.
     pub(crate) active: u32,
     /// How many `wgmma.fence`s have been executed.
@@ -95,6 +97,7 @@ impl<'p> Registers<'p> {
             narrow: vec![[0; 32]; narrow],
             wide: vec![[0; 32]; wide],
             access: vec![Access::default(); program.slots.len()],
+            undefined: BTreeMap::new(),
             active: ALL,
             fences: 0,
         }
@@ -106,8 +109,11 @@ impl<'p> Registers<'p> {
 
     fn may_read(&mut self, reg: Reg) -> Result<usize, Fault> {
         let access = &mut self.access[reg.0 as usize];
-        if access.written & self.active != self.active {
-            return Err(Fault::RegisterUninitialised { register: reg.0 });
+        let missing = self.active & !access.written;
+        if missing != 0 {
+            let undefined = self.undefined.get(&reg.0).filter(|(lanes, _)| lanes & missing != 0);
+            let unwritten = Fault::RegisterUninitialised { register: reg.0 };
+            return Err(undefined.map_or(unwritten, |(_, fault)| fault.clone()));
         }
         if access.in_flight > 0 {
             return Err(Fault::RegisterInFlight { register: reg.0, write: false });
@@ -204,6 +210,14 @@ impl<'p> Registers<'p> {
         let (slot, active) = (self.may_write(reg)?, self.active);
         merge(&mut self.wide[slot], values, active);
         Ok(())
+    }
+
+    /// A lane's register holds what nobody has written: whoever uses it is refused with a fault. ISA "ld" allows to load and
+    /// drop it.
+    pub(crate) fn undefine(&mut self, reg: Reg, lane: usize, fault: Fault) {
+        self.access[reg.0 as usize].written &= !(1 << lane);
+        let (lanes, why) = self.undefined.entry(reg.0).or_insert((0, fault.clone()));
+        (*lanes, *why) = (*lanes | 1 << lane, fault);
     }
 
     // ---- matrix multiplies ----
@@ -330,6 +344,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) unsettled: Vec<Store>,
     /// Its last look at a word that others change: the operation and what it found.
     pub(crate) look: Option<(usize, u64)>,
+    /// The words that it has looked at twice in a row: address, bytes and value.
+    pub(crate) watched: Vec<(u64, usize, u64)>,
     /// What a barrier that it waits at reduces to, and where to.
     pub(crate) reduces: Option<(ptx::inst::BarrierOp, Reg)>,
     /// A wait that has turned out to come too late.
@@ -366,6 +382,7 @@ impl<'p> Warp<'p> {
             views: Views::new(place),
             unsettled: Vec::new(),
             look: None,
+            watched: Vec::new(),
             reduces: None,
             missed: None,
             polled: None,

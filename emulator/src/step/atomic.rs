@@ -208,13 +208,11 @@ impl Machine<'_> {
                 })?
             }
             Target::Shared(cta, offset) => {
-                let own = self.warps[warp].cta;
-                let thread = self.warps[warp].thread(lane);
                 let cta_state = &mut self.ctas[cta];
                 let old = cta_state.shared.load(offset, bytes).map(from_bytes);
                 let (value, new, seen) = step(cta_state.words.entry(offset).or_default(), old)?;
                 if let Some(new) = new {
-                    cta_state.shared.store(offset, &new.to_le_bytes()[..size], thread, cta == own)?;
+                    cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
                 }
                 cta_state.shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
                 self.touch((warp, lane), cta);
@@ -273,7 +271,8 @@ impl Machine<'_> {
             self.note_lanes(warp, *space, (&addresses, atomic.bytes()), kind)?;
         }
         if matches!(op, AtomicOp::CompareSwap | AtomicOp::Exchange) || sem.acquires() {
-            self.looked(warp, &old);
+            let at = (*space == Space::Global).then_some((&addresses, bytes));
+            self.looked(warp, at, &old);
         }
         let registers = &mut self.warps[warp].registers;
         for (&reg, values) in dst.iter().zip(&old) {
@@ -321,7 +320,7 @@ impl Machine<'_> {
                         registers.write(reg, &values.map(|value| value as u32))?;
                     }
                 }
-                self.looked(warp, &values);
+                self.looked(warp, Some((&addresses, bytes)), &values);
                 Ok(Flow::Next)
             }
             Ordered::Store { order, space, ty, src, address } => {
@@ -381,7 +380,7 @@ impl Machine<'_> {
     }
 
     /// A look at words that others change, and whether it found anything new.
-    fn looked(&mut self, warp: usize, values: &[Lanes<u64>]) {
+    fn looked(&mut self, warp: usize, at: Option<(&Lanes<u64>, u32)>, values: &[Lanes<u64>]) {
         let state = &mut self.warps[warp];
         let active = state.registers.active;
         let mix = |all: u64, value: u64| (all ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
@@ -389,6 +388,15 @@ impl Machine<'_> {
             lanes(active).fold(all, |all, lane| mix(all, values[lane]))
         });
         let look = Some((state.pc, found));
+        if state.look != look {
+            state.watched.clear();
+        } else if let (true, Some((addresses, bytes))) = (state.watched.is_empty(), at) {
+            for (values, element) in values.iter().zip((0..).step_by(bytes as usize)) {
+                let words =
+                    lanes(active).map(|lane| (addresses[lane] + element, bytes as usize, values[lane]));
+                state.watched.extend(words);
+            }
+        }
         self.fruitless = if state.look == look { self.fruitless + 1 } else { 0 };
         state.fruitless = if state.look == look { state.fruitless + 1 } else { 0 };
         state.look = look;

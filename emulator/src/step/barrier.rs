@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
+use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg, Scope};
 
 use super::Flow;
 use crate::clock::View;
@@ -137,6 +137,11 @@ impl Machine<'_> {
         if !relaxed {
             let view = self.publish(index);
             self.cluster.gathered.join(&view);
+        } else if let Some((scope, view)) = self.warps[index].views.fenced_all(ALL)
+            && scope != Scope::Cta
+        {
+            // What a fence stands behind is published by a relaxed arrival too.
+            self.cluster.gathered.join(&view);
         }
         self.cluster_check();
         Ok(Flow::Next)
@@ -213,18 +218,18 @@ impl Machine<'_> {
 
     pub(super) fn fence_proxy(&mut self, index: usize, space: ProxySpace) -> Result<Flow, Stop> {
         let warp = &self.warps[index];
-        match space {
-            ProxySpace::Shared | ProxySpace::SharedCluster | ProxySpace::All => {
-                for lane in lanes(warp.registers.active) {
-                    self.ctas[warp.cta].shared.fence(warp.thread(lane));
-                }
+        let (shared, global) = match space {
+            ProxySpace::Shared | ProxySpace::SharedCluster => (true, false),
+            ProxySpace::Global => (false, true),
+            ProxySpace::All => (true, true),
+        };
+        if shared {
+            for lane in lanes(warp.registers.active) {
+                self.ctas[warp.cta].shared.fence_barriers(warp.thread(lane));
             }
-            ProxySpace::Global => {}
         }
-        if matches!(space, ProxySpace::Global | ProxySpace::All) {
-            let active = self.warps[index].registers.active;
-            self.warps[index].views.fence_proxy(active);
-        }
+        let active = self.warps[index].registers.active;
+        self.warps[index].views.fence_proxy(active, (shared, global));
         Ok(Flow::Next)
     }
 }

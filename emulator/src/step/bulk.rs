@@ -135,7 +135,7 @@ impl Machine<'_> {
         for chunk in (offset..offset + bytes).step_by(16) {
             shared.take_read(chunk, true)?;
         }
-        self.order_async((warp, lane), (cta, offset, bytes), false)?;
+        self.order_async((warp, lane), (cta, offset, bytes), (false, true))?;
         Ok(Source::Shared(cta, offset, bytes))
     }
 
@@ -181,10 +181,12 @@ impl Machine<'_> {
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(offset, load.bytes(), alignment)?;
         shared.fenced_barrier(at)?;
-        self.order_async((warp, lane), (cta, offset, load.bytes()), true)?;
+        let view = self.warps[warp].views.of(lane);
+        self.ctas[cta].shared.reused(offset, load.bytes(), view)?;
+        self.order_async((warp, lane), (cta, offset, load.bytes()), (true, !registers))?;
         let shared = &mut self.ctas[cta].shared;
         if registers || reduce.is_some() {
-            shared.take_joint(offset, load.bytes(), reduce.is_some(), !registers)?;
+            shared.take_joint(offset, load.bytes(), reduce.is_some())?;
         } else {
             shared.take_write(offset, load.bytes())?;
         }

@@ -239,9 +239,8 @@ impl Machine<'_> {
     fn nothing_incomplete(&self, cta: usize) -> Result<(), Stop> {
         let warps = self.warps.len() / self.ctas.len().max(1);
         let Cta { named, warpgroups, .. } = &self.ctas[cta];
-        for (id, barrier) in (0..).zip(named).filter(|(_, barrier)| barrier.arrived > 0) {
-            let NamedBarrier { arrived, threads, last, .. } = *barrier;
-            let (warp, pc) = last;
+        if let Some((id, barrier)) = (0..).zip(named).find(|(_, barrier)| barrier.arrived > 0) {
+            let NamedBarrier { arrived, threads, last: (warp, pc), .. } = *barrier;
             return Err(Fault::BarrierIncomplete { id, arrived, threads }.by(warp, pc, None));
         }
         for (group, state) in warpgroups.iter().enumerate() {

@@ -48,8 +48,8 @@ impl Machine<'_> {
                     state.copy_groups[lane] += 1;
                 }
             }
-            CopyAsync::Wait { pending } => self.copies_waited(warp, Some(*pending)),
-            CopyAsync::WaitAll => self.copies_waited(warp, None),
+            CopyAsync::Wait { pending } => self.copies_waited(warp, Some(*pending))?,
+            CopyAsync::WaitAll => self.copies_waited(warp, None)?,
             CopyAsync::Arrive { barrier, counted } => self.copies_arrive(warp, *barrier, *counted)?,
         }
         Ok(Flow::Next)
@@ -83,6 +83,7 @@ impl Machine<'_> {
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
+                self.ctas[cta].shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
                 self.note_shared((warp, By::lane(lane)), (cta, offset, bytes), Kind::WRITE)?;
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
                 Ok(ThreadCopy { lane, pc, group, offset, bytes })
@@ -94,7 +95,7 @@ impl Machine<'_> {
     }
 
     /// Gives back what the active lanes' copies brought, but for the newest groups; all of it without a number.
-    fn copies_waited(&mut self, warp: usize, pending: Option<u32>) {
+    fn copies_waited(&mut self, warp: usize, pending: Option<u32>) -> Result<(), Stop> {
         let state = &mut self.warps[warp];
         let (active, groups) = (state.registers.active, state.copy_groups);
         let covered = |copy: &ThreadCopy| {
@@ -105,9 +106,14 @@ impl Machine<'_> {
             core::mem::take(&mut state.copies).into_iter().partition(covered);
         state.copies = going;
         for copy in done {
-            let thread = state.thread(copy.lane);
-            self.ctas[state.cta].shared.release_copy(copy.offset, copy.bytes, thread);
+            let cta = self.warps[warp].cta;
+            self.ctas[cta].shared.release_copy(copy.offset, copy.bytes);
+            // A proxy fence has to come after this.
+            let range = (cta, copy.offset, copy.bytes);
+            self.note_shared((warp, By::lane(copy.lane)), range, Kind::WRITE)
+                .map_err(|fault| fault.lane(copy.lane))?;
         }
+        Ok(())
     }
 
     fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {
@@ -138,12 +144,11 @@ impl Machine<'_> {
 
     /// A thread's copies are done: its arrival counts.
     pub(crate) fn copies_done(&mut self, arrival: Arrival) -> Result<(), Fault> {
-        let Arrival { by: (warp, _, lane), cta, barrier: offset, copies, published } = arrival;
-        let thread = self.warps[warp].thread(lane);
+        let Arrival { by: _, cta, barrier: offset, copies, published } = arrival;
         let shared = &mut self.ctas[cta].shared;
         let barrier = shared.barrier(offset)?;
         barrier.gather(&published, false);
-        barrier.copied.extend(copies.into_iter().map(|copy| (copy.offset, copy.bytes, thread)));
+        barrier.copied.extend(copies.into_iter().map(|copy| (copy.offset, copy.bytes)));
         if barrier.arrive(reported(offset), 1)? {
             shared.phase_completed(offset);
         }

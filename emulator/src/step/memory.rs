@@ -4,6 +4,7 @@ use ptx::inst::{Address, Operand, Reg};
 use ptx::{Space, Type};
 
 use super::Flow;
+use crate::clock::Clock;
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::program::class;
@@ -141,6 +142,7 @@ impl Machine<'_> {
         let size = ty.bytes() as usize;
         let bytes = (size * dst.len()) as u32;
         let mut values = [[0u64; 32]; 4];
+        let mut undefined: Vec<(usize, usize, Fault)> = Vec::new();
         if space == Space::Global {
             aligned_lanes(&addresses, bytes, active)?;
             self.note_lanes(warp, space, (&addresses, bytes), Kind::READ)?;
@@ -150,16 +152,27 @@ impl Machine<'_> {
             let buffer = &mut buffer[..bytes as usize];
             match space {
                 Space::Global => {
-                    self.memory.load(addresses[lane], buffer).map_err(|fault| fault.lane(lane))?;
+                    let memory = self.memory;
+                    let loaded = in_parts(buffer, size, |at, part| {
+                        memory.load(addresses[lane].wrapping_add(at as u64), part)
+                    });
+                    let missing = loaded.map_err(|fault| fault.lane(lane))?;
+                    undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
                 }
                 Space::Shared | Space::SharedCluster => {
                     let place = self.shared_place(cta, space, addresses[lane]);
                     let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
                     let shared = &self.ctas[cta].shared;
-                    let data = shared.load(offset, bytes).map_err(|fault| fault.lane(lane))?;
+                    shared.bounds(offset, bytes, bytes).map_err(|fault| fault.lane(lane))?;
+                    let loaded = in_parts(buffer, size, |at, part| {
+                        let data = shared.load(offset + at as u32, part.len() as u32)?;
+                        part.copy_from_slice(data);
+                        Ok(())
+                    });
+                    let missing = loaded.map_err(|fault| fault.lane(lane))?;
+                    undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
                     let known = &self.warps[warp].views.of(lane).known;
                     shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
-                    buffer.copy_from_slice(data);
                     self.touch((warp, lane), cta);
                 }
             }
@@ -176,6 +189,11 @@ impl Machine<'_> {
                 registers.write_wide(reg, values)?;
             } else {
                 registers.write(reg, &values.map(|value| value as u32))?;
+            }
+        }
+        for (element, lane, fault) in undefined {
+            if let Some(&reg) = dst.get(element) {
+                registers.undefine(reg, lane, fault);
             }
         }
         Ok(Flow::Next)
@@ -214,8 +232,7 @@ impl Machine<'_> {
                 Space::Shared | Space::SharedCluster => {
                     let place = self.shared_place(cta, space, addresses[lane]);
                     let (target, offset) = place.map_err(|fault| fault.lane(lane))?;
-                    let thread = self.warps[warp].thread(lane);
-                    let stored = self.ctas[target].shared.store(offset, buffer, thread, target == cta);
+                    let stored = self.ctas[target].shared.store(offset, buffer);
                     stored.map_err(|fault| fault.lane(lane))?;
                     let known = &self.warps[warp].views.of(lane).known;
                     let shared = &self.ctas[target].shared;
@@ -273,7 +290,8 @@ impl Machine<'_> {
                     let half = values[r * 4 + c / 2] >> (16 * (c % 2));
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
-                let stored = put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, warp.thread(lane));
+                let stored =
+                    put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody().known);
                 stored.map_err(|fault| fault.lane(lane))?;
             }
         }
@@ -282,11 +300,41 @@ impl Machine<'_> {
     }
 }
 
-fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], thread: u16) -> Result<(), Fault> {
+fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], known: &Clock) -> Result<(), Fault> {
     match split(address) {
-        (rank, offset) if rank == own => shared.store(offset, bytes, thread, true),
+        (rank, offset) if rank == own => {
+            shared.store(offset, bytes)?;
+            shared.observed(offset, 16, known)
+        }
         (rank, _) => Err(Fault::SharedOtherCta { address, rank, own }),
     }
+}
+
+/// Loads some elements: all at once, or where some bytes were never written each by itself. Gives the elements that nobody
+/// has written, unless there are no others.
+fn in_parts(
+    buffer: &mut [u8],
+    size: usize,
+    mut load: impl FnMut(usize, &mut [u8]) -> Result<(), Fault>,
+) -> Result<Vec<(usize, Fault)>, Fault> {
+    let unwritten = |fault: &Fault| {
+        matches!(fault, Fault::SharedUninitialised { .. } | Fault::GlobalUninitialised { .. })
+    };
+    let whole = load(0, buffer);
+    let elements = buffer.len() / size.max(1);
+    let Err(fault) = whole else { return Ok(Vec::new()) };
+    if elements < 2 || !unwritten(&fault) {
+        return Err(fault);
+    }
+    let mut missing = Vec::new();
+    for (element, part) in buffer.chunks_exact_mut(size.max(1)).enumerate() {
+        match load(element * size, part) {
+            Ok(()) => {}
+            Err(fault) if unwritten(&fault) => missing.push((element, fault)),
+            Err(fault) => return Err(fault),
+        }
+    }
+    if missing.len() == elements { Err(fault) } else { Ok(missing) }
 }
 
 /// Refuses an address of an active lane that is not a multiple of the access.

@@ -109,7 +109,11 @@ impl Machine<'_> {
     }
 
     fn shared_race(&self, cta: usize, conflict: Conflict, write: bool) -> Fault {
-        let Conflict { address, warp, lane, pc, wrote, .. } = conflict;
+        let Conflict { address, warp, lane, pc, wrote, unfenced } = conflict;
+        if unfenced {
+            let writer = warp % self.team.per_cta.max(1) * 32 + lane;
+            return Fault::MissingProxyFence { offset: reported(address as u32), writer };
+        }
         let other = Box::new(self.place_of(warp, Some(lane), pc));
         let (rank, offset) = (self.ctas[cta].rank, reported(address as u32));
         Fault::SharedRace { rank, offset, write, other_write: wrote, other }
@@ -208,13 +212,13 @@ impl Machine<'_> {
         &mut self,
         (warp, lane): (usize, usize),
         (cta, offset, bytes): Range,
-        write: bool,
+        (write, proxy): (bool, bool),
     ) -> Result<(), Fault> {
         if self.ctas[cta].races.untouched(offset, bytes) {
             return Ok(());
         }
         let who = (warp, By::lane(lane));
-        self.with_view(who, cta, |races, who| races.order(offset, bytes, write, who), write)
+        self.with_view(who, cta, |races, who| races.order(offset, bytes, (write, proxy), who), write)
     }
 
     /// The same for 16 bytes of shared memory that a warp's collective instruction reads.
@@ -224,7 +228,7 @@ impl Machine<'_> {
             return Ok(());
         }
         let who = (warp, By::All(ALL));
-        self.with_view(who, cta, |races, who| races.order(chunk, 16, false, who), false)
+        self.with_view(who, cta, |races, who| races.order(chunk, 16, (false, true), who), false)
     }
 
     fn with_view(

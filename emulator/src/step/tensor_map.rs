@@ -96,7 +96,7 @@ impl Machine<'_> {
                             self.replace_global((warp, lane), places[lane], *field, values[lane])
                         }
                         Space::Shared | Space::SharedCluster => {
-                            self.replace_shared((warp, lane), places[lane] as u32, *field, values[lane])
+                            self.replace_shared(warp, places[lane] as u32, *field, values[lane])
                         }
                     };
                     replaced.map_err(|fault| fault.lane(lane))?;
@@ -202,16 +202,16 @@ impl Machine<'_> {
 
     fn replace_shared(
         &mut self,
-        (warp, lane): (usize, usize),
+        warp: usize,
         address: u32,
         field: MapField,
         value: u64,
     ) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, address)?;
         let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address: address.into() })?;
-        let (cta, thread) = (self.warps[warp].cta, self.warps[warp].thread(lane));
+        let cta = self.warps[warp].cta;
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact(16)) {
-            self.ctas[cta].shared.store(at, chunk, thread, true)?;
+            self.ctas[cta].shared.store(at, chunk)?;
         }
         Ok(())
     }

@@ -215,7 +215,9 @@ impl Machine<'_> {
             receiver.shared.bounds(target, bytes, alignment)?;
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
-            self.order_async((warp, lane), (cta, target, bytes), true)?;
+            let view = self.warps[warp].views.of(lane);
+            self.ctas[cta].shared.reused(target, bytes, view)?;
+            self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at != LINE);
             for index in 0..map.rows() {
                 if let Some(row) = map.row(&start, index) {
@@ -330,7 +332,7 @@ impl Machine<'_> {
         shared.bounds(source, map.box_bytes(), alignment)?;
         take_box(shared, source, &map, &start)?;
         shared.observed(source, map.box_bytes(), &self.warps[warp].views.of(lane).known)?;
-        self.order_async((warp, lane), (cta, source, map.box_bytes()), false)?;
+        self.order_async((warp, lane), (cta, source, map.box_bytes()), (false, true))?;
         self.counts.tensor_stores += u64::from(map_at != LINE);
         let (group, pc) = (self.warps[warp].bulk_groups[lane], self.warps[warp].pc);
         let kind = match reduce {

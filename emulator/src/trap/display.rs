@@ -364,7 +364,10 @@ impl fmt::Display for Fault {
             Self::ExitInFlight { what } => write!(f, "the thread ends while {what}"),
             Self::Trapped => f.write_str("the program trapped"),
             Self::Fuel { limit, warps } => {
-                write!(f, "livelock: the cluster has executed {limit} warp instructions")?;
+                write!(
+                    f,
+                    "livelock: the cluster has executed {limit} warp instructions, the most that Options::fuel allows"
+                )?;
                 list(f, warps)
             }
             Self::Hang { waiting, exited } => {
