@@ -578,7 +578,7 @@ impl<'p> Machine<'p> {
                 let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &views.anybody()) {
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, views) {
                         *missed = Some(fault);
                         return false;
                     }

@@ -80,6 +80,7 @@ pub(crate) fn elected() -> Vec<Case> {
         32,
         |k| {
             k.zero(crate::BOX_BYTES);
+            k.f.warp_sync();
             let elected = k.f.elect();
             k.f.if_(elected, || {
                 k.f.tensor_store(k.out_map, k.base, [k.f.constant(0); 2]);

@@ -10,7 +10,7 @@ use emulator::{Failure, Fault, Options, Schedule};
 
 use crate::{Case, asynchronous, barriers, bulk, global, im2col, launch, mbarriers, memory, tensor_maps};
 use crate::{
-    cluster, copies, flags, grid, lanes, legal, locks, matrix, named, pipeline, proxies, staging, weak,
+    cluster, collectives, copies, flags, grid, lanes, legal, locks, matrix, named, pipeline, proxies, staging, weak,
 };
 
 /// Random schedules, besides those that repeat themselves.
@@ -179,7 +179,7 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
             "cp.async.bulk.tensor"
         }
         "Im2colBounds" | "Im2colBase" | "Im2colOffset" => "Tensors: im2col mode",
-        "Registers" => "setmaxnreg",
+        "Registers" | "WarpgroupIncomplete" => "setmaxnreg, wgmma: .aligned",
         "ExitInFlight" => "exit; completion of asynchronous operations",
         "Trapped" => "trap",
         "Hang" => "barrier that nobody completes",
