@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use ptx::Scope;
 use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
 
 use super::Flow;
@@ -136,6 +137,11 @@ impl Machine<'_> {
         self.cluster.arrived += 1;
         if !relaxed {
             let view = self.publish(index);
+            self.cluster.gathered.join(&view);
+        } else if let Some((Scope::Cluster | Scope::Gpu | Scope::System, view)) =
+            self.warps[index].views.fenced_all(ALL)
+        {
+            // The fence and the arrival make a release.
             self.cluster.gathered.join(&view);
         }
         self.cluster_check();
