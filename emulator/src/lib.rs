@@ -31,13 +31,17 @@
 //!   defines, and where it defines nothing what an H200 gives (`docs/hardware.md`): canonical NaNs but for the conversions
 //!   that keep a sign, integers of NaN, fields beyond a word. Division of integers by zero gives all ones.
 //! * Lanes, divergence and reconvergence of structured control flow; votes, matches, `redux`, shuffles; `ldmatrix` and
-//!   `stmatrix`.
+//!   `stmatrix`. Branches of a warp may wait for each other, and lanes that have left a loop go on though others stay in
+//!   it: each thread makes progress.
 //! * Named barriers, the cluster barrier, mbarriers with phases, states, arrivals (dropped and `.noComplete` ones too) and
 //!   signed byte counts, registers of `setmaxnreg`.
-//! * Atomics of every type, space, scope and order. What acquires and releases order, in global memory and between all
-//!   CTAs of the grid: vector clocks through barriers, mbarriers, fences, atomics and ordered accesses. Two accesses
-//!   that nothing orders trap, with both instructions in the report, as does asynchronous work that no proxy fence
-//!   separates from generic stores.
+//! * Atomics of every type, space, scope and order. What acquires and releases order, thread by thread, word by word and in
+//!   the whole grid: vector clocks through barriers, mbarriers, fences, atomics and ordered accesses. Of the instructions of
+//!   one warp `bar.warp.sync` alone orders memory.
+//! * Races: two accesses of threads to one byte of shared or global memory of which one writes and that nothing orders
+//!   trap, whatever the values and the schedule, with both instructions in the report. Atomic accesses of different sizes, or
+//!   with a scope that the other thread is not in, are plain ones for each other. Asynchronous work has to come after what
+//!   threads did to the bytes, and traps where no proxy fence separates it from their stores.
 //! * Who knows that an mbarrier's phase has completed: a wait two phases late, a reader of what a copy brought that has
 //!   not observed the barrier, and an access to a peer that nothing orders before the peer's exit trap.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
@@ -58,16 +62,20 @@
 //!   8-bit floats keep 13 fraction bits, so that a Fast sum is much nearer to the exact one there.
 //! * `ex2`, `lg2`, `sin`, `cos`, `tanh`, `rcp`, `sqrt`, `rsqrt` with `.approx`: the host's functions, rounded to the type; PTX
 //!   bounds the errors and defines no bits.
-//! * Branches of a warp run one after the other: a branch that waits for its own warp's other branch hangs here,
-//!   and might not on hardware.
-//! * Races in global memory are told by warps, not lanes, and from the last four accesses to each 16 bytes.
+//! * Each 16 bytes remember their last 64 accesses that nothing orders, and of tensor copies that read global memory at least
+//!   one: a race with an access that others have pushed out goes unseen.
+//! * Weak memory: under [`Schedule::Latest`] a relaxed or volatile read of a word returns the oldest value that the memory
+//!   model allows it, under [`Schedule::Random`] any, of the last eight; a thread that looks again and again sees the last
+//!   one after four looks. Elements of a vector are read one by one. Reads that are given what a later write of the program
+//!   brings (load buffering) and writes to one word that take effect in another order than they are executed in are not tried.
+//! * Several lanes that store to one place in one instruction: one of them wins, the last under the schedules that repeat
+//!   themselves but [`Schedule::Latest`], where it is the first.
 //! * Shared memory that asynchronous work owns is known in units of 16 bytes, and a store without a proxy fence is
 //!   known for the last thread that stored to each of them.
 //!
 //! Not modelled:
 //!
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
-//! * Weak memory: a program without races sees one order of its accesses, and one with races traps.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
 //! * Interleaved tensor maps (16 B and 32 B), steps of an im2col map's channels and images, and fills other than zeros: no

@@ -33,9 +33,9 @@ const SIGNALS_OF_CLUSTER: usize = 2;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
 /// Looks in a row of some lanes of a warp that found nothing new, after which others of it have a turn.
-const SPINS: u32 = 16;
+const SPINS: u32 = 64;
 /// Times that a cluster only waits, after which lanes go ahead that wait for others of their warp.
-const STUCK: u32 = 8;
+const STUCK: u32 = 4;
 /// Rounds without progress after which polling warps count as hung.
 const IDLE_ROUNDS: u32 = 1 << 16;
 
@@ -164,6 +164,16 @@ fn entry_registers(program: &Program) -> u32 {
 fn signals(action: &Action) -> bool {
     matches!(action, Action::Inst(Inst::Ordered(Ordered::Store { order, .. })) if order.scope() != Scope::Cta)
         || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
+}
+
+/// Whether others in the cluster may wait for an operation: what follows it should come too late for them now and then.
+fn hands_on(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Inst(
+            Inst::TensorLoad { .. } | Inst::Bulk(_) | Inst::MbarrierArrive { .. } | Inst::MbarrierMore(_)
+        )
+    )
 }
 
 /// Coordinates in the grid of the CTA of rank `rank` in cluster `cluster`.
@@ -505,13 +515,21 @@ impl<'p> Machine<'p> {
             if traced {
                 self.observed(warp, pc);
             }
+            if self.warps[warp].fruitless >= SPINS {
+                // Perhaps what it looks for comes from its own lanes.
+                self.warps[warp].fruitless = 0;
+                let _some = self.warps[warp].fork();
+                break;
+            }
+            let hands_on =
+                self.options.schedule == Schedule::Random && hands_on(&self.program.ops[pc].action);
+            if hands_on && self.random.next() % 8 == 0 {
+                break;
+            }
             if self.options.schedule == Schedule::Random && signals(&self.program.ops[pc].action) {
                 self.signalled = true;
                 break;
             }
-        }
-        if self.warps[warp].fruitless >= SPINS {
-            let _some = self.warps[warp].fork();
         }
         self.rotate(warp);
         Ok(Turn::Long)
@@ -592,7 +610,7 @@ impl<'p> Machine<'p> {
                 let missed = &mut warp.missed;
                 waiting.retain(|(offset, parity)| {
                     let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, &views.anybody()) {
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, views) {
                         *missed = Some(fault);
                         return false;
                     }

@@ -17,6 +17,7 @@ use ptx::inst::{MbarrierOrder, Scope};
 
 use crate::clock::View;
 use crate::trap::Fault;
+use crate::views::Views;
 
 /// Largest arrival count and largest magnitude of outstanding bytes.
 pub(crate) const LIMIT: u32 = (1 << 20) - 1;
@@ -136,8 +137,8 @@ impl Mbarrier {
 
     /// Refuses a wait that comes too late. A warp that knows of k completed phases can mean phase k or k - 1, whichever
     /// has the parity; two phases later the barrier gives the wrong answer.
-    pub(crate) fn in_time(&self, offset: u32, parity: u32, view: &View) -> Result<(), Fault> {
-        let known = u64::from(view.executed(self.index).saturating_sub(self.base));
+    pub(crate) fn in_time(&self, offset: u32, parity: u32, views: &Views) -> Result<(), Fault> {
+        let known = u64::from(views.executed(self.index).saturating_sub(self.base));
         let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };
         if self.index != usize::MAX && self.phase + behind >= known + 2 {
             return Err(Fault::MbarrierMissed { offset, parity: parity & 1, phase: self.phase, known });

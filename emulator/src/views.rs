@@ -72,6 +72,11 @@ impl Views {
         all
     }
 
+    /// How far any lane knows a place of the clocks to have come.
+    pub(crate) fn executed(&self, place: usize) -> u32 {
+        self.groups.iter().map(|(_, view)| view.executed(place)).max().unwrap_or(0)
+    }
+
     /// A wait of the lanes of a mask for an mbarrier has succeeded.
     pub(crate) fn acquire(&mut self, mask: u32, barrier: &Mbarrier, order: MbarrierOrder) {
         let mut later = Vec::new();

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg, Scope};
+use ptx::Scope;
+use ptx::inst::{BarrierOp, BarrierReduce, Operand, ProxySpace, Reg};
 
 use super::Flow;
 use crate::clock::View;
@@ -137,10 +138,10 @@ impl Machine<'_> {
         if !relaxed {
             let view = self.publish(index);
             self.cluster.gathered.join(&view);
-        } else if let Some((scope, view)) = self.warps[index].views.fenced_all(ALL)
-            && scope != Scope::Cta
+        } else if let Some((Scope::Cluster | Scope::Gpu | Scope::System, view)) =
+            self.warps[index].views.fenced_all(ALL)
         {
-            // What a fence stands behind is published by a relaxed arrival too.
+            // The fence and the arrival make a release.
             self.cluster.gathered.join(&view);
         }
         self.cluster_check();

@@ -228,7 +228,7 @@ impl Machine<'_> {
         for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
             let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views.anybody());
+            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views);
             in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parities[lane]) {
                 warp.views.acquire(mask, barrier, order);
@@ -258,7 +258,7 @@ impl Machine<'_> {
                 continue;
             }
             let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parity, &warp.views.anybody());
+            let in_time = barrier.in_time(reported(offset), parity, &warp.views);
             in_time.map_err(|fault| fault.lane(lane))?;
             if barrier.passed(parity) {
                 warp.views.acquire(mask, barrier, order);

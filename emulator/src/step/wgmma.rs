@@ -216,12 +216,18 @@ impl Machine<'_> {
         }
         let (a_tile, b_tile) = tiles(inst, (a, b))?;
         let own = self.warps[index].cta;
-        for tile in a_tile.into_iter().chain(b_tile) {
-            for chunk in (0..tile.chunks()).map(|chunk| tile.chunk(chunk)) {
-                let warp = &self.warps[index];
-                self.ctas[own].shared.observed(chunk, 16, &warp.views.anybody().known)?;
-                self.order_collective(index, chunk)?;
+        let chunks = a_tile.into_iter().chain(b_tile);
+        let chunks = chunks.flat_map(|tile| (0..tile.chunks()).map(move |chunk| tile.chunk(chunk)));
+        let view = self.warps[index].views.anybody();
+        let mut touched = Vec::new();
+        for chunk in chunks {
+            self.ctas[own].shared.observed(chunk, 16, &view.known)?;
+            if !self.ctas[own].races.untouched(chunk, 16) {
+                touched.push(chunk);
             }
+        }
+        for chunk in touched {
+            self.order_collective(index, chunk)?;
         }
         if self.options.schedule == Schedule::Earliest {
             let cta = self.warps[index].cta;
