@@ -12,7 +12,8 @@ use collective::tree::{
     ScaledArguments, Scratch, Shape, Sum, SwiGlu,
 };
 use collective::{
-    Cooperative, Epilogue, Form, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+    Cooperative, DirectStore, Epilogue, Form, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma,
+    TreeEpilogue,
 };
 use half::bf16;
 use kernel::{
@@ -48,12 +49,19 @@ type Divides<X> = Composed<
     StreamK<AlongM>,
 >;
 
+/// As [`Persists`], and threads store D, of any number of columns.
+type Direct<X> = Composed<
+    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, DirectStore, X>,
+    Persistent<AlongM>,
+>;
+
 type Ordered = OrderedRow<Sum, LinearBias<bf16>>;
 
 const _: Plan = Gemm::<Persists<LinearBiasGelu<bf16>>>::PLAN;
 const _: Plan = Gemm::<Divides<LinearBiasGelu<bf16>>>::PLAN;
 const _: Plan = Gemm::<Turns<LinearResidual<bf16>>>::PLAN;
-const _: Plan = Gemm::<Persists<SwiGlu>>::PLAN;
+const _: Plan = Gemm::<Direct<SwiGlu>>::PLAN;
 const _: Plan = Gemm::<Persists<LinearBiasScaled<bf16>>>::PLAN;
 const _: Plan = Gemm::<Once<Ordered>>::PLAN;
 
@@ -71,7 +79,7 @@ pub(super) fn kernels() -> Vec<Box<dyn AnyGemm>> {
                 LinearResidualArguments { alpha, bias, residual: ResidualArgument { beta: call.beta, c } }
             },
         ),
-        fused::<Persists<SwiGlu>>("fused-swiglu", |_| 0, |call, _| ScaledArguments { alpha: call.alpha }),
+        fused::<Direct<SwiGlu>>("fused-swiglu", |_| 0, |call, _| ScaledArguments { alpha: call.alpha }),
         // The maximum is zero at first; the factor is what the bias begins with, read as an f32.
         fused::<Persists<LinearBiasScaled<bf16>>>(
             "fused-amax",
