@@ -64,8 +64,15 @@ const ENTRIES: &[Entry] = &[
         covers: |function, mutation| {
             matches!(next_step(function, mutation), Some(Inst::GridDependency { .. }))
         },
-        why: "The step that comes first instead waits for other grids and touches no memory. Nothing lies between the two, and \
-              whatever comes after them comes after both.",
+        why: GRIDS_AND_THREADS,
+    },
+    Entry {
+        name: "grids-and-threads",
+        target: "barrier.cluster.wait",
+        covers: |function, mutation| {
+            matches!(next_step(function, mutation), Some(Inst::GridDependency { .. }))
+        },
+        why: GRIDS_AND_THREADS,
     },
     Entry {
         name: "registers-and-phases",
@@ -245,6 +252,8 @@ const ENTRIES: &[Entry] = &[
     },
 ];
 
+const GRIDS_AND_THREADS: &str = "The step that comes first instead waits for other grids and touches no memory. Nothing lies \
+                                 between the two, and whatever comes after them comes after both.";
 const NO_COPIES: &str = "The threads that it adds have started no copies, so they have nothing to wait for.";
 const NO_COPIES_YET: &str =
     "No copy has been started before it, on the only way there: there is nothing to wait for.";

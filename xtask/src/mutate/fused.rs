@@ -9,7 +9,9 @@ use collective::tree::{
     LinearResidual, LinearResidualArguments, MatrixArgument, Node, OrderedRow, ResidualArgument, RowArgument,
     ScaledArguments, Scratch, Shape, Sum, SwiGlu,
 };
-use collective::{Cooperative, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue};
+use collective::{
+    Cooperative, DirectStore, KMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
+};
 use half::bf16;
 use kernel::{AnyGemm, Call, Composed, Gemm, GemmConfig, GemmProblem};
 use scheduler::{AlongM, OneTile, Persistent, StreamK};
@@ -43,12 +45,19 @@ type Divides<X> = Composed<
     StreamK<AlongM>,
 >;
 
+/// As [`Persists`], and threads store D, of any number of columns.
+type Direct<X> = Composed<
+    TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
+    TreeEpilogue<bf16, DirectStore, X>,
+    Persistent<AlongM>,
+>;
+
 type Ordered = OrderedRow<Sum, LinearBias<bf16>>;
 
 const _: Plan = Gemm::<Persists<LinearBiasGelu<bf16>>>::PLAN;
 const _: Plan = Gemm::<Divides<LinearBiasGelu<bf16>>>::PLAN;
 const _: Plan = Gemm::<Turns<LinearResidual<bf16>>>::PLAN;
-const _: Plan = Gemm::<Persists<SwiGlu>>::PLAN;
+const _: Plan = Gemm::<Direct<SwiGlu>>::PLAN;
 const _: Plan = Gemm::<Persists<LinearBiasScaled<bf16>>>::PLAN;
 const _: Plan = Gemm::<Once<Ordered>>::PLAN;
 
@@ -74,7 +83,7 @@ pub(super) fn kernels() -> Vec<Subject> {
                 LinearResidualArguments { alpha, bias, residual: ResidualArgument { beta: call.beta, c } }
             },
         ),
-        fused::<Persists<SwiGlu>, SwiGlu>(
+        fused::<Direct<SwiGlu>, SwiGlu>(
             "fused-swiglu",
             |_| 0,
             |call, _| ScaledArguments { alpha: call.alpha },
