@@ -175,7 +175,7 @@ impl<'f> Balanced<'f> {
                 let own = (self.tiles(end - begin) * height).where_or(inside, 0);
                 let sum = scan(f, lane, own, &|a, b| a + b) + tiles.get();
                 let word = ((sum - own) << GROUP_BITS) | group;
-                // Lanes beyond the table have read its last word, which another lane writes.
+                // Lanes past the last group have read its word too.
                 f.warp_sync();
                 f.if_(inside, || f.store_shared(table + place * 4, 0, [word]));
                 tiles.set(f.shuffle(sum, 31));
