@@ -475,13 +475,11 @@ impl<'p> Machine<'p> {
                 }
                 flow => flow.map_err(|stop| self.trap(warp, stop))?,
             };
-            let random = match self.options.schedule {
-                Schedule::Random if self.warps[warp].registers.active != ALL => Some(self.random.next()),
-                _ => None,
-            };
+            let apart = self.options.schedule == Schedule::Random && self.warps[warp].registers.active != ALL;
+            let random = apart.then(|| self.random.next());
             let state = &mut self.warps[warp];
             let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
-            if random.is_some_and(|number| number % 8 == 0) {
+            if random.is_some_and(|number| number.is_multiple_of(8)) {
                 // Branches of a warp may run in any order.
                 let _some = state.fork();
             }
@@ -523,7 +521,7 @@ impl<'p> Machine<'p> {
             }
             let hands_on =
                 self.options.schedule == Schedule::Random && hands_on(&self.program.ops[pc].action);
-            if hands_on && self.random.next() % 8 == 0 {
+            if hands_on && self.random.next().is_multiple_of(8) {
                 break;
             }
             if self.options.schedule == Schedule::Random && signals(&self.program.ops[pc].action) {

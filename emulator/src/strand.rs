@@ -157,9 +157,10 @@ impl Warp<'_> {
         strand.joins = None;
         let entered = strand.frames.pop().map_or(0, |mut frame| *frame.entered());
         strand.active = entered;
-        strand.pc = match &program.ops[strand.pc].action {
-            Action::EndIf { exit } if entered == 0 => *exit,
-            _ => strand.pc + 1,
+        strand.pc = if let (0, Action::EndIf { exit }) = (entered, &program.ops[strand.pc].action) {
+            *exit
+        } else {
+            strand.pc + 1
         };
         true
     }
@@ -177,9 +178,10 @@ impl Warp<'_> {
                     (entered & !alive, ends.next())
                 }
                 Frame::If { entered, other, otherwise, .. } => {
-                    let end = match program.ops[otherwise].action {
-                        Action::Else { end } => Some(end),
-                        _ => None,
+                    let end = if let Action::Else { end } = program.ops[otherwise].action {
+                        Some(end)
+                    } else {
+                        None
                     };
                     (entered & !alive & !other, end)
                 }
