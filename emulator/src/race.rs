@@ -318,6 +318,10 @@ impl Chunk {
                 // The same instruction: of several stores to one place one wins.
                 continue;
             }
+            if !kind.write && !record.kind.write && kind.asynchronous {
+                // Two reads never race; of those of copies a few are kept ([`Chunk::enter`]).
+                continue;
+            }
             let both = record.mask & mask;
             let unknown = record.unknown(both, kind, who);
             let conflicts = record.kind.write || kind.write;
@@ -380,16 +384,19 @@ impl Chunk {
             *place = new;
             return Ok(());
         }
-        let read = self.near.iter_mut().find(|record| !record.kind.write && record.kind.asynchronous);
-        match read {
-            // Of operands that many copies read a few are enough: a write that comes too early races with each of them.
-            Some(place) if kind.asynchronous && !kind.write => *place = new,
-            _ if NEAR + self.more.len() < REMEMBERED => self.more.push(new),
-            _ => {
-                let place = self.more.iter().position(|record| !record.kind.write);
-                let place = place.unwrap_or(count as usize % self.more.len().max(1));
-                self.more[place] = new;
-            }
+        // Of operands that many copies read a few are enough: a write that comes too early races with each of them.
+        let copied = |record: &&mut Record| !record.kind.write && record.kind.asynchronous;
+        if kind.asynchronous
+            && !kind.write
+            && let Some(place) = self.records().find(copied)
+        {
+            *place = new;
+        } else if NEAR + self.more.len() < REMEMBERED {
+            self.more.push(new);
+        } else {
+            let place = self.more.iter().position(|record| !record.kind.write);
+            let place = place.unwrap_or(count as usize % self.more.len().max(1));
+            self.more[place] = new;
         }
         Ok(())
     }

@@ -216,14 +216,16 @@ impl Machine<'_> {
         }
         let (a_tile, b_tile) = tiles(inst, (a, b))?;
         let own = self.warps[index].cta;
-        let chunks = a_tile.into_iter().chain(b_tile);
-        let chunks = chunks.flat_map(|tile| (0..tile.chunks()).map(move |chunk| tile.chunk(chunk)));
         let view = self.warps[index].views.anybody();
         let mut touched = Vec::new();
-        for chunk in chunks {
-            self.ctas[own].shared.observed(chunk, 16, &view.known)?;
-            if !self.ctas[own].races.untouched(chunk, 16) {
-                touched.push(chunk);
+        let cta = &self.ctas[own];
+        for tile in a_tile.into_iter().chain(b_tile) {
+            for chunk in 0..tile.chunks() {
+                let chunk = tile.chunk(chunk);
+                cta.shared.observed(chunk, 16, &view.known)?;
+                if !cta.races.untouched(chunk, 16) {
+                    touched.push(chunk);
+                }
             }
         }
         for chunk in touched {

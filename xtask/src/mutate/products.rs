@@ -4,8 +4,8 @@ use collective::{Form, Plan, Producer, Record};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{
-    BatchedCall, Call, Experts, GemmProblem, GroupedCall, Launch, LaunchError, MatrixRef,
-    RaggedCall, Strides, WorkspaceRef,
+    BatchedCall, Call, Experts, GemmProblem, GroupedCall, Launch, LaunchError, MatrixRef, RaggedCall,
+    Strides, WorkspaceRef,
 };
 
 use super::subject::Subject;
