@@ -51,7 +51,7 @@ fn fused_kernels_assemble_without_spills_or_serialization() {
     assert!(catalogue.len() >= 90);
     let failures: Vec<String> = catalogue
         .into_par_iter()
-        .filter_map(|kernel| refused(&kernel.name(), &kernel.gemm.program().expect("a legal program")))
+        .filter_map(|kernel| refused(kernel.name(), &kernel.gemm.program().expect("a legal program")))
         .collect();
     assert_eq!(failures, [""; 0]);
 }

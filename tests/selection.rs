@@ -94,7 +94,7 @@ fn the_first_choice_is_nearly_the_best() {
         let judged = shapes.iter().filter(|(problem, _)| judges(problem)).count();
         for (problem, times) in &shapes {
             let measured = |gemm: &AnyGemm| times.contains_key(gemm.name());
-            let kernels: Vec<_> = kernel::catalogue().into_iter().filter(|gemm| measured(&gemm)).collect();
+            let kernels: Vec<_> = kernel::catalogue().into_iter().filter(|gemm| measured(gemm)).collect();
             known = known.max(kernels.len());
             let request = Request::packed(&record.dtype, record.majors(), *problem);
             let selection = rank(kernels, &request, &Machine::h200());

@@ -58,7 +58,7 @@ pub(crate) fn all() -> Result<(), Error> {
     eprintln!("\nxtask: files of the published packages");
     match package::check() {
         Ok(count) => {
-            eprintln!("{count} packages have their words and licences, and nothing else than their sources")
+            eprintln!("{count} packages have their words and licences, and nothing else than their sources");
         }
         Err(error) => failed.push(error.to_string()),
     }

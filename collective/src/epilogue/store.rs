@@ -257,14 +257,14 @@ impl StoreSpec {
     ) {
         match (device, self.transposed) {
             (StoreDevice::Direct(device), false) => {
-                direct::store(self.format, f, plan, device, tile, combine)
+                direct::store(self.format, f, plan, device, tile, combine);
             }
             (StoreDevice::Direct(device), true) => {
-                transposed::store_directly(self.format, f, device, tile, combine)
+                transposed::store_directly(self.format, f, device, tile, combine);
             }
             (StoreDevice::Tma(device), false) => tma::store(self.format, f, plan, device, tile, combine),
             (StoreDevice::Tma(device), true) => {
-                transposed::store(self.format, f, plan, device, tile, combine)
+                transposed::store(self.format, f, plan, device, tile, combine);
             }
         }
     }

@@ -224,7 +224,7 @@ mod tests {
             let time = |m| {
                 let problem = GemmProblem { m, n: 16384, k: 4096 };
                 let request = Request::packed("bf16", [Major::K, Major::K], problem);
-                H200.predict(&gemm, &request.call)
+                H200.predict(gemm, &request.call)
             };
             let (once, twice) = (time(16384), time(32768));
             let (waves, times) = (twice.waves / once.waves, twice.microseconds / once.microseconds);

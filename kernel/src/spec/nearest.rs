@@ -5,11 +5,14 @@ use super::KernelSpec;
 /// Values of a number that are looked at: nearest first, at most this far away.
 const FAR: u32 = 512;
 
+/// A number of a spec, where it has one.
+type Number = fn(&mut KernelSpec) -> Option<&mut u32>;
+
 impl KernelSpec {
     /// What would make the spec legal if one number of it were changed, as `key=value`: the change that is smallest as a
     /// part of the number. `None` where no such change does.
     pub fn nearest_legal(&self) -> Option<String> {
-        let numbers: [(&str, fn(&mut Self) -> Option<&mut u32>); 8] = [
+        let numbers: [(&'static str, Number); 8] = [
             ("tile", |spec| Some(&mut spec.mainloop.tile[0])),
             ("tile", |spec| Some(&mut spec.mainloop.tile[1])),
             ("tile", |spec| Some(&mut spec.mainloop.tile[2])),
@@ -19,7 +22,7 @@ impl KernelSpec {
             ("cluster", |spec| Some(&mut spec.mainloop.cluster[1])),
             ("step", |spec| Some(&mut spec.mainloop.step)),
         ];
-        let changed = |(key, number): (&'static str, fn(&mut Self) -> Option<&mut u32>)| {
+        let changed = |(key, number): (&'static str, Number)| {
             let mut spec = *self;
             let given = *number(&mut spec)?;
             (1..=FAR).find_map(|distance| {

@@ -105,7 +105,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
 pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
     Ok(kernel::find(name).map_err(|error| match error {
         UnknownConfig::Name(unknown) => UnknownName { name: shortened(name), ..unknown }.into(),
-        other => other,
+        other @ (UnknownConfig::Spec(_) | _) => other,
     })?)
 }
 

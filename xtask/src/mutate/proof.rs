@@ -38,7 +38,7 @@ fn kernels() -> Result<Vec<Kernel>, Error> {
         Ok(program) => Ok(class::of(program.function())),
         Err(error) => Err(Error::Proof(format!("{}: {error}", gemm.name()))),
     };
-    let classes: Vec<u64> = all.par_iter().map(|gemm| class(&gemm)).collect::<Result<_, _>>()?;
+    let classes: Vec<u64> = all.par_iter().map(class).collect::<Result<_, _>>()?;
     Ok(all.into_iter().zip(classes).map(|(gemm, class)| Kernel { gemm, class }).collect())
 }
 

@@ -233,7 +233,7 @@ impl Timed<'_> {
         for entry in kernels {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
-            let (launch, workspace) = placed.launch(gpu, &entry, slots)?;
+            let (launch, workspace) = placed.launch(gpu, entry, slots)?;
             workspaces.extend(workspace);
             let Some(launch) = launch else { continue };
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;

@@ -421,7 +421,7 @@ impl Bench {
             let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
                 .iter()
                 .map(|set| {
-                    let launch = entry.launch(&set.call(problem, &entry, *workspace), *slots)?;
+                    let launch = entry.launch(&set.call(problem, entry, *workspace), *slots)?;
                     let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
                     let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
                     Ok(Box::new(prepared) as Box<dyn Enqueue>)
