@@ -274,7 +274,7 @@ pub trait DeviceMainloop<'f> {
     }
 
     /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
-    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::stage`] says.
+    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as `Plan::stage` says.
     fn multiply(
         &self,
         f: &'f Builder,

@@ -23,7 +23,7 @@ pub enum RasterSpec {
     BandsOfM(u32),
     /// [`Grouped<AlongN, G>`](Grouped) with so many tiles in a band.
     BandsOfN(u32),
-    /// [`Hilbert`] with squares of so many tiles a side.
+    /// [`Hilbert`](crate::Hilbert) with squares of so many tiles a side.
     Hilbert(u32),
 }
 
