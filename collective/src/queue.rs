@@ -187,8 +187,11 @@ impl<'f> Queue<'f> {
         let [word] = f.load_shared_vector(slot.word, 0);
         let (number, speaks) = match self.part {
             Part::Loader => (word, f.constant(true)),
-            // Behind the exchange, every lane has read the word.
-            Part::Loaders | Part::Reader => (f.shuffle(word, 0), f.special(Special::Lane).equals(0)),
+            Part::Loaders | Part::Reader => {
+                // One lane speaks for those that have read the word.
+                f.warp_sync();
+                (f.shuffle(word, 0), f.special(Special::Lane).equals(0))
+            }
         };
         f.if_(speaks, || match self.cluster {
             1 => f.mbarrier_arrive(slot.empty),

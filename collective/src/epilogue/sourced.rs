@@ -303,6 +303,8 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
                 let address = copies.buffers + part % copies.count * copies.bytes;
                 let pairs = staging.columns as usize / 8;
                 *source.borrow_mut() = drain(format, f, &buffer.layout, [of_lane, address], pairs);
+                // Lanes store where others have read.
+                f.warp_sync();
                 if let [upper, lower] = &staging.packed(f, plan, &rows, part, combine)[..] {
                     fill(address, [upper, lower]);
                 }

@@ -118,12 +118,19 @@ pub(super) fn store_directly<'f>(
             f.if_(line.inside(column), || element.store_global(address, 0));
         }
     };
+    // Where D is C, lanes that exchange pairs store where others have read.
+    let meet = || {
+        if access.pairs {
+            f.warp_sync();
+        }
+    };
     for (block, _) in (0u32..).zip(&fragment.blocks) {
         let rows = fragment.rows(start, block);
         let Some(pairs_at_once) = combine.pairs_at_once else {
             for row in rows {
                 let line = line(&row);
                 let values = (combine.values)(block, core::slice::from_ref(&row));
+                meet();
                 for (pair, values) in row.pairs.iter().zip(values.into_iter().flatten()) {
                     store(&line, pair.column, values);
                 }
@@ -134,7 +141,9 @@ pub(super) fn store_directly<'f>(
         let pairs = rows.first().map_or(0, |row| row.pairs.len());
         for first in (0..pairs).step_by(pairs_at_once) {
             let part: Vec<_> = rows.iter().map(|row| row.part(first, pairs_at_once)).collect();
-            for (line, (row, values)) in lines.iter().zip(part.iter().zip((combine.values)(block, &part))) {
+            let values = (combine.values)(block, &part);
+            meet();
+            for (line, (row, values)) in lines.iter().zip(part.iter().zip(values)) {
                 for (pair, values) in row.pairs.iter().zip(values) {
                     store(line, pair.column, values);
                 }
