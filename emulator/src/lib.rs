@@ -70,11 +70,14 @@
 //!   brings (load buffering) and writes to one word that take effect in another order than they are executed in are not tried.
 //! * Several lanes that store to one place in one instruction: one of them wins, the last under the schedules that repeat
 //!   themselves but [`Schedule::Latest`], where it is the first.
-//! * Shared memory that asynchronous work owns is known in units of 16 bytes, and a store without a proxy fence is
-//!   known for the last thread that stored to each of them.
+//! * Shared memory that asynchronous work owns is known in units of 16 bytes.
 //!
-//! Not modelled:
+//! Not modelled (`docs/hazards.md` lists those of which a program shows that nothing traps):
 //!
+//! * How long copies read: what a copy takes from global memory, and the map that it goes by, may be written once it has been
+//!   issued. The order of two `cp.async` to the same bytes.
+//! * When a peer starts: its shared memory may be accessed from the beginning.
+//! * `tensormap.replace` in shared memory as an access that races with those of other lanes.
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.
