@@ -22,12 +22,18 @@ fn complaints(report: &Report) -> Vec<&str> {
     report.log.lines().filter(|line| bad(line)).collect()
 }
 
+/// Whether a kernel is assembled: all but three of four that differ from a kernel of `bf16` in the format alone, and those,
+/// too, where `cargo xtask test --long` gives time.
+fn judged((number, gemm): &(usize, kernel::AnyGemm)) -> bool {
+    gemm.element() != "f16" || number % 4 == 0 || std::env::var_os("FALCHION_LONG").is_some()
+}
+
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
     let catalogue: Vec<_> = kernel::catalogue().into_iter().chain(kernel::several()).collect();
     assert!(catalogue.len() >= 24);
-    for entry in catalogue {
+    for entry in catalogue.into_iter().enumerate().filter(judged).map(|(_, entry)| entry) {
         let program = entry.program().expect("a legal program");
         let report = assemble(entry.name(), program.text());
         assert!(report.accepted, "{}:\n{}", entry.name(), report.log);
@@ -51,7 +57,10 @@ fn fused_kernels_assemble_without_spills_or_serialization() {
     assert!(catalogue.len() >= 90);
     let failures: Vec<String> = catalogue
         .into_par_iter()
-        .filter_map(|kernel| refused(kernel.name(), &kernel.gemm.program().expect("a legal program")))
+        .map(|kernel| kernel.gemm)
+        .enumerate()
+        .filter(judged)
+        .filter_map(|(_, gemm)| refused(gemm.name(), &gemm.program().expect("a legal program")))
         .collect();
     assert_eq!(failures, [""; 0]);
 }

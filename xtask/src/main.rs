@@ -44,7 +44,8 @@ enum Task {
         /// Run without NVIDIA's assembler: the tests that assemble each kernel are left out
         #[arg(long)]
         no_ptxas: bool,
-        /// Let property tests draw cases that no run before has had; one that fails is kept in a file to try again
+        /// Try all of what a shorter run samples, and let property tests draw cases that no run before has had; one that fails
+        /// is kept in a file to try again
         #[arg(long)]
         long: bool,
     },

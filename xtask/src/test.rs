@@ -18,6 +18,10 @@ const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 /// The programs that must not compile are built by the tests in the profile of development: nobody debugs them.
 const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
+/// Set where tests may take their time: every `f16` program is assembled, not one of four beside its twin of `bf16`, and the
+/// library is checked with toolkits that are made up.
+const LONG: (&str, &str) = ("FALCHION_LONG", "1");
+
 /// Property tests draw the same cases in every run, so that a change is judged by what it changes.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20260401");
 
@@ -26,7 +30,7 @@ const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20260401");
 pub(crate) struct Choice {
     /// Whether kernels are assembled.
     pub(crate) ptxas: bool,
-    /// Whether property tests draw cases that nobody has seen.
+    /// Whether property tests draw cases that nobody has seen, and all is tried.
     pub(crate) fresh: bool,
 }
 
@@ -49,7 +53,7 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
             Some(ptxas) => command.env(ptxas::VARIABLE, &ptxas.path),
             None => command.env_remove(ptxas::VARIABLE),
         };
-        command.envs(seed(choice.fresh));
+        command.envs(seed(choice.fresh)).envs(choice.fresh.then_some(LONG));
     });
     let report = skipped.report();
     let examples = if tested.is_ok() { examples::run().map(Some) } else { Ok(None) };

@@ -111,7 +111,7 @@ fn number(name: &str, default: u64) -> u64 {
 #[test]
 #[ignore = "as long as FUZZ_SECONDS says"]
 fn for_a_while() {
-    let limit = Duration::from_secs(number("FUZZ_SECONDS", 30));
+    let limit = Duration::from_secs(number("FUZZ_SECONDS", 5));
     let next = AtomicU64::new(number("FUZZ_SEED", 0));
     let seeds = || std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
     let threads = thread::available_parallelism().map_or(1, usize::from);
