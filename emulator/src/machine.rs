@@ -255,7 +255,8 @@ impl<'p> Machine<'p> {
     /// Runs every warp to its end, or until all wait for other clusters, or until it pleases, where it `yields`; then it can
     /// run again.
     pub(crate) fn run(&mut self, yields: bool) -> Result<Outcome, Box<Trap>> {
-        self.fruitless = 0;
+        // What was waited for in an earlier run may have come.
+        (self.fruitless, self.idle) = (0, 0);
         match self.options.schedule {
             Schedule::Default | Schedule::Earliest | Schedule::Latest => self.run_rounds(),
             Schedule::Paced => self.run_paced(),
