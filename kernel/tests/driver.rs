@@ -10,8 +10,14 @@ use collective::Record;
 use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Stream};
 use kernel::{Call, Engine, EngineError, GemmProblem, Gpu, GroupedCall, MatrixRef, Program};
 
-/// Compiles the stand-in, and runs a test again with it; the lines that the stand-in noted.
-fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)]) {
+/// Names the file in which the stand-in notes what it was asked; set where a test runs with it.
+const LOG: &str = "STAND_IN_LOG";
+
+/// Compiles the stand-in, and runs a test again with it, as a process of its own; there, runs its body.
+fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)], body: fn()) {
+    if std::env::var_os(LOG).is_some() {
+        return body();
+    }
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{test}"));
     std::fs::create_dir_all(&folder).expect("a writable folder");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/stand_in/cuda.rs");
@@ -24,52 +30,17 @@ fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)]) {
     let _ = std::fs::remove_file(&log);
     let own = std::env::current_exe().expect("a program");
     let mut again = Command::new(own);
-    again.args([&format!("stand_in::{test}"), "--exact", "--ignored", "--nocapture"]);
-    again.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_LOG", &log).envs(environment.iter().copied());
+    again.args([test, "--exact", "--nocapture"]);
+    again.env("LD_LIBRARY_PATH", &folder).env(LOG, &log).envs(environment.iter().copied());
     let output = again.output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stdout);
     let ran = output.status.success() && text.contains("1 passed");
     assert!(ran, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
 }
 
-#[test]
-fn graphs_keep_their_kernels_and_buffers() {
-    with_stand_in("graphs", &[], &[]);
-}
-
-#[test]
-fn memory_of_others_is_refused() {
-    with_stand_in("memory", &[], &[]);
-}
-
-#[test]
-fn records_name_buffers_alone() {
-    with_stand_in("records", &[], &[]);
-}
-
-#[test]
-fn a_fault_is_that_of_the_kernel_that_was_launched() {
-    with_stand_in("faults", &[], &[("STAND_IN_FAULTS", "1")]);
-}
-
-#[test]
-fn a_driver_that_lacks_a_function_is_an_error() {
-    with_stand_in("lacks", &["--cfg=lacks_graphs"], &[]);
-}
-
-#[test]
-fn an_old_driver_is_an_error() {
-    with_stand_in("old", &[], &[("STAND_IN_VERSION", "12030")]);
-}
-
-#[test]
-fn kernels_are_compiled_once_and_not_all_are_kept() {
-    with_stand_in("kernels", &[], &[]);
-}
-
 /// How often the stand-in noted something.
 fn noted(line: &str) -> usize {
-    let log = std::env::var("STAND_IN_LOG").expect("set");
+    let log = std::env::var(LOG).expect("set");
     std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()
 }
 
@@ -87,12 +58,9 @@ fn small() -> (kernel::AnyGemm, Program) {
 
 const BYTES: usize = 64 * 64 * 2;
 
-mod stand_in {
-    use super::*;
-
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn graphs() {
+#[test]
+fn graphs_keep_their_kernels_and_buffers() {
+    with_stand_in("graphs_keep_their_kernels_and_buffers", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let stream = Arc::clone(gpu.stream());
         let buffer = gpu.allocate(BYTES).expect("memory");
@@ -112,11 +80,12 @@ mod stand_in {
         assert_eq!((noted("unloaded"), noted("freed"), noted("graph destroyed")), (1, 1, 1));
         drop(stream);
         assert_eq!(noted("released"), 1, "nothing is left of the context");
-    }
+    });
+}
 
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn memory() {
+#[test]
+fn memory_of_others_is_refused() {
+    with_stand_in("memory_of_others_is_refused", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let [a, b, d] = [(); 3].map(|()| gpu.allocate(BYTES).expect("memory"));
         let error = gpu.upload(&[0xee; 4]).expect_err("cannot be copied").to_string();
@@ -159,11 +128,12 @@ mod stand_in {
         gpu.free(d).expect("known");
         loaded.launch(&stream, &good, &all).expect("all is lent");
         assert_eq!(noted("freed"), 1);
-    }
+    });
+}
 
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn records() {
+#[test]
+fn records_name_buffers_alone() {
+    with_stand_in("records_name_buffers_alone", &[], &[], || {
         let mut gpu = Gpu::new(0).expect("the stand-in");
         let buffer = gpu.allocate(BYTES).expect("memory");
         let gemm = kernel::find("grouped-bf16-kk").expect("a name");
@@ -195,55 +165,64 @@ mod stand_in {
         let lent = gpu.memory(buffer).expect("allocated");
         let error = loaded.launch(gpu.stream(), &call, &[DeviceSlice::from(&lent)]).expect_err("unchecked");
         assert!(matches!(error, EngineError::Described { .. }), "{error}");
-    }
+    });
+}
 
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn faults() {
-        let mut gpu = Gpu::new(0).expect("the stand-in");
-        let buffer = gpu.allocate(BYTES).expect("memory");
-        let memory = [gpu.memory(buffer).expect("allocated")];
-        let lent = memory.each_ref().map(DeviceSlice::from);
-        let (gemm, program) = small();
-        let guilty = program.name().to_owned();
-        let stream = Arc::clone(gpu.stream());
-        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
-        let other = kernel::find("medium-bf16-kk").expect("a name");
-        let program = other.program().expect("legal");
-        let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
-        let call = call(buffer.address, buffer.address, buffer.address);
-        loaded.launch(&stream, &call, &lent).expect("the fault comes later");
-        // Whatever is called next, in any order, says which kernel it was, and that the context is lost.
-        let errors = [
-            innocent.launch(&stream, &call, &lent).expect_err("lost"),
-            loaded.launch(&stream, &call, &lent).expect_err("lost"),
-            gpu.wait().expect_err("lost"),
-            gpu.allocate(1).expect_err("lost"),
-        ];
-        for error in errors {
-            let EngineError::Fault { kernel, code, .. } = &error else { panic!("{error}") };
-            assert_eq!((kernel, code.as_str()), (&guilty, "CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
-        }
-        assert!(Context::primary(0).is_ok_and(|context| Gpu::from_context(context).is_err()));
-    }
+#[test]
+fn a_fault_is_that_of_the_kernel_that_was_launched() {
+    with_stand_in(
+        "a_fault_is_that_of_the_kernel_that_was_launched",
+        &[],
+        &[("STAND_IN_FAULTS", "1")],
+        || {
+            let mut gpu = Gpu::new(0).expect("the stand-in");
+            let buffer = gpu.allocate(BYTES).expect("memory");
+            let memory = [gpu.memory(buffer).expect("allocated")];
+            let lent = memory.each_ref().map(DeviceSlice::from);
+            let (gemm, program) = small();
+            let guilty = program.name().to_owned();
+            let stream = Arc::clone(gpu.stream());
+            let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+            let other = kernel::find("medium-bf16-kk").expect("a name");
+            let program = other.program().expect("legal");
+            let mut innocent = Loaded::load_in(gpu.context(), other, program).expect("compiles");
+            let call = call(buffer.address, buffer.address, buffer.address);
+            loaded.launch(&stream, &call, &lent).expect("the fault comes later");
+            // Whatever is called next, in any order, says which kernel it was, and that the context is lost.
+            let errors = [
+                innocent.launch(&stream, &call, &lent).expect_err("lost"),
+                loaded.launch(&stream, &call, &lent).expect_err("lost"),
+                gpu.wait().expect_err("lost"),
+                gpu.allocate(1).expect_err("lost"),
+            ];
+            for error in errors {
+                let EngineError::Fault { kernel, code, .. } = &error else { panic!("{error}") };
+                assert_eq!((kernel, code.as_str()), (&guilty, "CUDA_ERROR_ILLEGAL_ADDRESS"), "{error}");
+            }
+            assert!(Context::primary(0).is_ok_and(|context| Gpu::from_context(context).is_err()));
+        },
+    );
+}
 
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn lacks() {
+#[test]
+fn a_driver_that_lacks_a_function_is_an_error() {
+    with_stand_in("a_driver_that_lacks_a_function_is_an_error", &["--cfg=lacks_graphs"], &[], || {
         let error = Gpu::new(0).expect_err("a function is missing");
         assert!(matches!(error, EngineError::MissingFunction { function: "cuGraphLaunch" }), "{error}");
-    }
+    });
+}
 
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn old() {
+#[test]
+fn an_old_driver_is_an_error() {
+    with_stand_in("an_old_driver_is_an_error", &[], &[("STAND_IN_VERSION", "12030")], || {
         let error = Gpu::new(0).expect_err("too old");
         assert!(matches!(error, EngineError::OldDriver { version: (12, 3), needed: (12, 4) }), "{error}");
-    }
+    });
+}
 
-    #[test]
-    #[ignore = "runs as a process of its own"]
-    fn kernels() {
+#[test]
+fn kernels_are_compiled_once_and_not_all_are_kept() {
+    with_stand_in("kernels_are_compiled_once_and_not_all_are_kept", &[], &[], || {
         use ptx::{Builder, Entry, Function, Target};
         let program = |i: u32| {
             let (name, cluster) = (format!("probe_{i}"), [1; 3]);
@@ -264,5 +243,5 @@ mod stand_in {
         }
         assert_eq!(noted("loaded"), 1000, "what is used stays");
         assert_eq!(noted("unloaded"), 1000 - 512, "of the others, as many go as come");
-    }
+    });
 }
