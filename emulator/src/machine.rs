@@ -590,11 +590,8 @@ impl<'p> Machine<'p> {
 
     /// Counts a round in which nothing but waiting happened; says whether lanes went ahead at last.
     fn is_stuck(&mut self) -> bool {
-        // What is waited for may come from another cluster of the grid.
-        let alone =
-            self.launch.grid.iter().map(|&ctas| u64::from(ctas)).product::<u64>() == self.ctas.len() as u64;
         self.stuck += 1;
-        alone && self.stuck >= STUCK && self.go_ahead()
+        self.stuck >= STUCK && self.go_ahead()
     }
 
     /// Whether the lanes of a warp that are being executed can go on.

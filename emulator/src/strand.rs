@@ -170,6 +170,10 @@ impl Warp<'_> {
         let active = self.registers.active;
         for at in (0..self.frames.len()).rev() {
             let alive = self.frames.get(at + 1).map_or(active, |frame| *frame.clone().entered());
+            if alive == 0 {
+                // All of them are at the end of the block, which they are about to leave together.
+                continue;
+            }
             let (waiting, end) = match self.frames[at] {
                 Frame::Loop { entered, start, .. } => {
                     let closes =
