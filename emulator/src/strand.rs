@@ -56,7 +56,11 @@ impl Warp<'_> {
     pub(crate) fn fork(&mut self) -> bool {
         let pending = |frame: &Frame| matches!(frame, Frame::If { other, .. } if *other != 0);
         let Some(at) = self.frames.iter().rposition(pending) else { return false };
-        let Frame::If { other, otherwise, .. } = self.frames[at] else { return false };
+        let Frame::If { entered, other, otherwise, .. } = self.frames[at] else { return false };
+        if entered & !other == 0 {
+            // None would stay: all of them are on their way to the other branch.
+            return false;
+        }
         let frames = self.cut(at + 1, other);
         if let Some(Frame::If { other, .. }) = self.frames.get_mut(at) {
             *other = 0;
