@@ -5,7 +5,7 @@
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use kernel::{Call, Emulator, Engine, GemmProblem, MatrixRef};
+use kernel::{Call, Emulator, Engine, GemmProblem};
 
 /// Build, verify and print each kind of kernel: at most 5 ms.
 fn emit(criterion: &mut Criterion) {
@@ -27,13 +27,10 @@ fn emulate(criterion: &mut Criterion) {
     for size in [512u32, 1024] {
         let mut engine = Emulator::new();
         let ones = half::bf16::ONE.to_le_bytes().repeat((size * size) as usize);
-        let matrix = |engine: &mut Emulator| {
-            let address = engine.upload(&ones).expect("memory").address;
-            MatrixRef { address, pitch: size.into() }
-        };
+        let matrix = |engine: &mut Emulator| engine.upload(&ones).expect("memory").address;
         let (a, b, d) = (matrix(&mut engine), matrix(&mut engine), matrix(&mut engine));
         let problem = GemmProblem { m: size, n: size, k: size };
-        let call = Call { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0, workspace: None };
+        let call = Call::of(problem).a(a, size.into()).b(b, size.into()).d(d, size.into());
         let launch = entry.launch(&call, engine.multiprocessors()).expect("legal").expect("something to do");
         group.bench_function(format!("{size} cubed"), |bencher| {
             bencher.iter(|| engine.launch(&program, launch.grid, &launch.arguments).expect("no fault"));

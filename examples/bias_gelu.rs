@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use cute_rs::atom::Major;
 use falchion::collective::tree::{LinearBiasArguments, LinearBiasGelu, RowArgument};
+use falchion::kernel::Launch;
 use falchion::kernel::driver::Enqueue;
 use falchion::kernel::driver::cublaslt::{Activation, CublasLt, Fused as Fusion, Precision, Product};
-use falchion::kernel::{Buffer, Launch};
 use falchion::prelude::*;
 use falchion::verify::{Bench, Format};
 
@@ -76,18 +76,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     };
     let buffers = [fill(gpu, m, k)?, fill(gpu, n, k)?, fill(gpu, m, n)?, fill(gpu, n, 1)?];
     let [a, b, d, bias] = buffers;
-    let matrix = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
-    let matrices = Matrices { problem, a: matrix(a, k), b: matrix(b, k), d: matrix(d, n), workspace: None };
-    let call = Call {
-        problem,
-        a: matrices.a,
-        b: matrices.b,
-        c: None,
-        d: matrices.d,
-        alpha: 1.0,
-        beta: 0.0,
-        workspace: None,
-    };
+    let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
     let arguments = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: bias.address, len: n } };
     let slots = gpu.multiprocessors();
 
@@ -96,7 +85,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
         ($name:literal, $fused:literal, $kernel:ident) => {
             let launch = Gemm::<$kernel<Plain>>::launch(&call, slots);
             candidates.push(($name, prepare::<$kernel<Plain>>(gpu, launch)?));
-            let launch = Gemm::<$kernel<Fused>>::launch_with(&matrices, &arguments, slots);
+            let launch = Gemm::<$kernel<Fused>>::launch(&call.with(&arguments), slots);
             candidates.push(($fused, prepare::<$kernel<Fused>>(gpu, launch)?));
         };
     }

@@ -36,16 +36,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Fill::Normal, &mut random);
     let (a, b) = (matrix([m, k], Order::RowMajor), matrix([k, n], Order::ColumnMajor));
     let d = engine.allocate(m as usize * n as usize * 2)?;
-    let call = Call {
-        problem,
-        a: MatrixRef { address: engine.upload(&a.bytes())?.address, pitch: k.into() },
-        b: MatrixRef { address: engine.upload(&b.bytes())?.address, pitch: k.into() },
-        c: None,
-        d: MatrixRef { address: d.address, pitch: n.into() },
-        alpha: 1.0,
-        beta: 0.0,
-        workspace: None, // a persistent scheduler deals out whole tiles
-    };
+    let (a_at, b_at) = (engine.upload(&a.bytes())?.address, engine.upload(&b.bytes())?.address);
+    // No workspace: a persistent scheduler deals out whole tiles.
+    let call = Call::of(problem).a(a_at, k.into()).b(b_at, k.into()).d(d.address, n.into());
 
     let program = Gemm::<MyGemm>::program()?;
     let slots = engine.slots(&program)?;

@@ -41,7 +41,7 @@ fn rung<C>(step: &'static str, published: Option<u32>) -> Rung
 where
     C: GemmConfig<Epilogue: Epilogue<Arguments = LinearArguments>>,
 {
-    Rung { step, published, program: Gemm::<C>::program, launch: Gemm::<C>::launch }
+    Rung { step, published, program: Gemm::<C>::program, launch: Gemm::<C>::launch::<LinearArguments> }
 }
 
 fn ladder() -> Vec<Rung> {
@@ -90,17 +90,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn call(problem: GemmProblem, [a, b, d]: [Buffer; 3]) -> Call {
     let GemmProblem { n, k, .. } = problem;
-    let matrix = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
-    Call {
-        problem,
-        a: matrix(a, k),
-        b: matrix(b, k),
-        c: None,
-        d: matrix(d, n),
-        alpha: 1.0,
-        beta: 0.0,
-        workspace: None,
-    }
+    Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into())
 }
 
 /// Random normal values, `count` of them.

@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         bias: RowArgument { address: bench.random(Format::Bf16, n, 0)?, len: n },
         residual: ResidualArgument { beta: 1.0, c: Some(c) },
     };
-    let in_place = MatrixRef { address: c.address, pitch: c.pitch };
+    let in_place = MatrixRef::new(c.address, c.pitch);
     let checked = bench.check_at::<MyGemm>(problem, &arguments, in_place)?;
     println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
     Ok(())

@@ -28,30 +28,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let (tokens, model, hidden) = (200, 128, 192);
     let mut bench = Bench::new(engine.as_mut(), 1);
-    let matrix = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
+    let matrix = |address, pitch: u32| MatrixRef::new(address, pitch.into());
     let x = matrix(bench.random(Format::Bf16, tokens * model, 0)?, model);
     let gate_and_up = matrix(bench.random(Format::Bf16, 2 * hidden * model, 0)?, model);
     let down = matrix(bench.random(Format::Bf16, model * hidden, 0)?, hidden);
     let h = matrix(bench.output(tokens as usize * hidden as usize * 2)?, hidden);
     let y = matrix(bench.output(tokens as usize * model as usize * 2)?, model);
 
-    let first = Matrices {
-        problem: GemmProblem { m: tokens, n: 2 * hidden, k: model },
-        a: x,
-        b: gate_and_up,
-        d: h,
-        workspace: None,
-    };
-    let gated = bench.check_product::<Gate>(&first, &ScaledArguments { alpha: 0.1 })?;
+    let first = Call::of(GemmProblem { m: tokens, n: 2 * hidden, k: model });
+    let first = Call { a: x, b: gate_and_up, d: h, ..first };
+    let gated = bench.check_product::<Gate>(&first.with(&ScaledArguments { alpha: 0.1 }))?;
     println!("H: {} elements, at most {:.2} of the bound off", gated.compared, gated.ratio);
-    let second = Matrices {
-        problem: GemmProblem { m: tokens, n: model, k: hidden },
-        a: h,
-        b: down,
-        d: y,
-        workspace: None,
-    };
-    let result = bench.check_product::<Down>(&second, &ScaledArguments { alpha: 1.0 })?;
+    let second = Call::of(GemmProblem { m: tokens, n: model, k: hidden });
+    let second = Call { a: h, b: down, d: y, ..second };
+    let result = bench.check_product::<Down>(&second.with(&ScaledArguments { alpha: 1.0 }))?;
     println!("Y: {} elements, at most {:.2} of the bound off", result.compared, result.ratio);
     Ok(())
 }

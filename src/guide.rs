@@ -176,8 +176,8 @@
 //!
 //! Nothing changes but the engine: `Gpu::new(0)?` in place of `Emulator::new()`. `Exact` functions give the same bits on
 //! both; [`Fast`](collective::Fast) and [`Fastest`](collective::Fastest) ones use the hardware's approximations, and the
-//! bound grows with them. For launches of your own, [`Gemm::launch_with`](kernel::Gemm::launch_with) takes the matrices and
-//! the arguments and returns grid and parameters.
+//! bound grows with them. For launches of your own, [`Gemm::launch`](kernel::Gemm::launch) takes a [`Call`](kernel::Call) with the
+//! epilogue's arguments and returns grid and parameters; [`Loaded`](kernel::driver::Loaded) launches it on your stream.
 //!
 //! What makes an epilogue fast:
 //!

@@ -54,7 +54,8 @@ pub mod prelude {
     };
     pub use half::{bf16, f16};
     pub use kernel::{
-        Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, Matrices, MatrixRef,
+        Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, LinearArguments, MatrixRef,
+        Products, Tree,
     };
     pub use scheduler::{
         AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent,

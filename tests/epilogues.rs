@@ -229,11 +229,10 @@ fn every_mainloop_and_scheduler_takes_a_tree() {
 #[test]
 fn illegal_arguments_name_their_node() {
     let problem = GemmProblem { m: 64, n: 32, k: 64 };
-    let at = |address| MatrixRef { address, pitch: 64 };
-    let matrices = Matrices { problem, a: at(0x1000), b: at(0x2000), d: at(0x3000), workspace: None };
+    let call = Call::of(problem).a(0x1000, 64).b(0x2000, 64).d(0x3000, 64);
     let refusal = |address, len| {
         let arguments = ((), (((), (0.5, ())), RowArgument { address, len }));
-        let launch = Gemm::<Small<DirectStore, Biased>>::launch_with(&matrices, &arguments, 132);
+        let launch = Gemm::<Small<DirectStore, Biased>>::launch(&call.with(&arguments), 132);
         launch.expect_err("illegal").to_string()
     };
     assert_eq!(refusal(0, 32), "add.1 is a null pointer, a device address was needed");
@@ -241,13 +240,13 @@ fn illegal_arguments_name_their_node() {
     assert_eq!(refusal(0x4000, 31), "add.1 has 31 elements, 32 were needed");
     let arguments = ((), (ResidualArgument { beta: 2.0, c: None }, ()));
     type Linear = Compute<Add, (Residual<bf16>, Accumulator)>;
-    let launch = Gemm::<Small<DirectStore, Linear>>::launch_with(&matrices, &arguments, 132);
+    let launch = Gemm::<Small<DirectStore, Linear>>::launch(&call.with(&arguments), 132);
     assert_eq!(
         launch.expect_err("no C").to_string(),
         "add.0: beta is 2 but there is no C: pass C, or beta = 0"
     );
-    let odd = Matrices { problem: GemmProblem { n: 31, ..problem }, ..matrices };
-    let launch = Gemm::<Small<DirectStore, Gated<Glu<Silu>, Accumulator>>>::launch_with(&odd, &((), ()), 132);
+    let odd = Call { problem: GemmProblem { n: 31, ..problem }, ..call }.with(((), ()));
+    let launch = Gemm::<Small<DirectStore, Gated<Glu<Silu>, Accumulator>>>::launch(&odd, 132);
     let words = "epilogue: N is 31, a multiple of 2 was needed: the columns are gated in pairs";
     assert_eq!(launch.expect_err("odd").to_string(), words);
 }
@@ -306,14 +305,12 @@ fn ordered_reductions_have_the_same_bits_in_every_run() {
 #[test]
 fn scratch_that_is_too_small_and_rows_that_are_too_long_are_refused() {
     let problem = GemmProblem { m: 64, n: 40, k: 64 };
-    let at = |address| MatrixRef { address, pitch: 64 };
-    let matrices = Matrices { problem, a: at(0x1000), b: at(0x2000), d: at(0x3000), workspace: None };
+    let call = Call::of(problem).a(0x1000, 64).b(0x2000, 64).d(0x3000, 64);
     type Rows = OrderedRow<Sum, Accumulator>;
     let refusal = |address, bytes| {
         let row = RowArgument { address: 0x4000, len: 40 };
-        let launch = Gemm::<Small<DirectStore, Rows>>::launch_with(
-            &matrices,
-            &((row, Scratch { address, bytes }), ()),
+        let launch = Gemm::<Small<DirectStore, Rows>>::launch(
+            &call.with(((row, Scratch { address, bytes }), ())),
             132,
         );
         launch.expect_err("illegal").to_string()
@@ -322,14 +319,11 @@ fn scratch_that_is_too_small_and_rows_that_are_too_long_are_refused() {
     let needed = 32 + 4 * 40 * 4;
     assert_eq!(refusal(0x8000, needed - 1), "sum.scratch: it has 671 B, 672 were needed");
     assert_eq!(refusal(0x8004, needed), "sum.scratch: it begins at 0x8004, a multiple of 16 B was needed");
-    let launch = Gemm::<Small<DirectStore, TopKSoftmax<U2, Accumulator>>>::launch_with(&matrices, &(), 132);
+    let launch = Gemm::<Small<DirectStore, TopKSoftmax<U2, Accumulator>>>::launch(&call.with(()), 132);
     let words = "N is 40, at most tile N = 32 was needed: the epilogue looks at whole rows";
     assert_eq!(launch.expect_err("two tiles").to_string(), words);
-    let launch = Gemm::<Small<DirectStore, Gated<Glu<Silu>, Accumulator, Blocks>>>::launch_with(
-        &matrices,
-        &((), ()),
-        132,
-    );
+    let launch =
+        Gemm::<Small<DirectStore, Gated<Glu<Silu>, Accumulator, Blocks>>>::launch(&call.with(((), ())), 132);
     let words = "epilogue: N is 40, a multiple of 16 was needed: the columns are gated in blocks of 8";
     assert_eq!(launch.expect_err("half a block").to_string(), words);
 }

@@ -12,9 +12,8 @@ use falchion::verify::matrix::Fill;
 use falchion::verify::{Format, HostMatrix, Order, Products, RecordProducts, SeveralProducts, Sums};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, BatchedCall, Call, Composed, Emulator, Engine, Experts, Gemm, GemmConfig, GemmProblem,
-    GroupedCall, Launch, LaunchError, MatrixRef, PointerArray, Ragged, RaggedCall, Strides, WorkspaceRef,
-    several,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
+    LinearArguments, MatrixRef, PointerArray, Ragged, WorkspaceRef, several,
 };
 use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Grouped, OneTile, Persistent, StreamK};
 use typenum::{U1, U2, U3, U4, U32, U64, U128};
@@ -192,24 +191,24 @@ fn products_that_memory_describes() {
 #[test]
 fn arrays_of_products_are_checked() {
     let grouped = kernel::find("grouped-bf16-kk").expect("a name");
-    let workspace = Some(WorkspaceRef { address: 0x10000, bytes: grouped.workspace_grouped(132) });
-    let legal = GroupedCall { count: 3, records: 0x8000, alpha: 1.0, beta: 0.0, workspace };
-    assert!(grouped.launch_grouped(&legal, 132).expect("legal").is_some());
-    assert!(grouped.launch_grouped(&GroupedCall { alpha: 0.0, ..legal }, 132).expect("legal").is_some());
-    let none = GroupedCall { count: 0, workspace: None, ..legal };
-    assert_eq!(grouped.launch_grouped(&none, 132).expect("no products"), None);
+    let legal = Call::grouped(3, 0x8000);
+    let workspace = Some(WorkspaceRef { address: 0x10000, bytes: grouped.workspace(&legal, 132) });
+    let legal = Call { workspace, ..legal };
+    assert!(grouped.launch(&legal, 132).expect("legal").is_some());
+    assert!(grouped.launch(&legal.with(LinearArguments::scaled(0.0)), 132).expect("legal").is_some());
+    assert_eq!(grouped.launch(&Call::grouped(0, 0x8000), 132).expect("no products"), None);
     for (call, words) in [
-        (GroupedCall { count: 321, ..legal }, "there are 321 groups"),
-        (GroupedCall { records: 0, ..legal }, "the records is a null pointer"),
-        (GroupedCall { records: 0x8008, ..legal }, "the records begins at 0x8008, a multiple of 16 B"),
-        (GroupedCall { workspace: None, ..legal }, "the workspace has 0 B"),
+        (Call { workspace, ..Call::grouped(321, 0x8000) }, "there are 321 groups"),
+        (Call { workspace, ..Call::grouped(3, 0) }, "the records is a null pointer"),
+        (Call { workspace, ..Call::grouped(3, 0x8008) }, "the records begins at 0x8008, a multiple of 16 B"),
+        (Call::grouped(3, 0x8000), "the workspace has 0 B"),
     ] {
-        let error = grouped.launch_grouped(&call, 132).expect_err(words).to_string();
+        let error = grouped.launch(&call, 132).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
     let single = kernel::find("small-bf16-kk").expect("a name");
     let wrong = LaunchError::Form { kernel: Form::Single, call: Form::Grouped };
-    assert_eq!(single.launch_grouped(&legal, 132), Err(wrong));
+    assert_eq!(single.launch(&legal, 132), Err(wrong));
 }
 
 /// relu(acc + bias), a bias for each product.
@@ -223,7 +222,6 @@ struct Trees {
     engine: Emulator,
     rows: Call,
     bias: EachArgument<RowArgument>,
-    strides: Strides,
     /// By row of all products.
     expected: Vec<Vec<f64>>,
     d: kernel::Buffer,
@@ -262,17 +260,17 @@ impl Trees {
             all.iter().flat_map(|v| v.bytes().into_iter().take(stride as usize)).collect()
         };
         let address = place(&pack(&bias, bias_stride(n)));
-        let (a, b_pitch) = (MatrixRef { address: place(&a.bytes()), pitch: a.pitch.into() }, b[0].pitch);
-        let b = MatrixRef { address: place(&bytes(&b)), pitch: b_pitch.into() };
+        let (a, b_pitch) = (MatrixRef::new(place(&a.bytes()), a.pitch.into()), b[0].pitch);
+        let b = MatrixRef::new(place(&bytes(&b)), b_pitch.into());
         let d = engine.upload(&0x7fa5u16.to_le_bytes().repeat((all * n) as usize)).expect("memory");
         let problem = GemmProblem { m: all, n, k };
-        let d_ref = MatrixRef { address: d.address, pitch: n.into() };
+        let d_ref = MatrixRef::new(d.address, n.into());
         let m = u64::from(rows[0]);
+        let (a, d_ref) = (a.every(m * a.pitch), d_ref.every(m * u64::from(n)));
         Self {
             engine,
-            rows: Call { a, b, d: d_ref, ..Call::of(problem) },
+            rows: Call { a, b: b.every(u64::from(n * b_pitch)), d: d_ref, ..Call::of(problem) },
             bias: EachArgument { stride: bias_stride(n), first: RowArgument { address, len: n } },
-            strides: Strides { a: m * a.pitch, b: u64::from(n * b_pitch), c: 0, d: m * u64::from(n) },
             expected,
             d,
         }
@@ -314,18 +312,11 @@ where
     for shape in [[136, 72], [72, 136]] {
         Trees::new(&[70, 70, 70], shape).check::<Batched<Composed<M, E, S>>>(why, |trees, slots| {
             let problem = GemmProblem { m: 70, ..trees.rows.problem };
-            let needed = Gemm::<Batched<Composed<M, E, S>>>::workspace_batched(problem, 3, slots);
-            assert_eq!(needed, 0, "{why}: these tiles are whole");
-            let call = Call { problem, ..trees.rows };
             let arguments = ((), (((), ((), trees.bias)),));
-            let matrices = call.matrices();
-            Gemm::<Batched<Composed<M, E, S>>>::launch_batched_with(
-                &matrices,
-                3,
-                trees.strides,
-                &arguments,
-                slots,
-            )
+            let call = Call { problem, products: kernel::Products::Batched { count: 3 }, ..trees.rows };
+            let needed = Gemm::<Batched<Composed<M, E, S>>>::workspace(&call, slots);
+            assert_eq!(needed, 0, "{why}: these tiles are whole");
+            Gemm::<Batched<Composed<M, E, S>>>::launch(&call.with(&arguments), slots)
         });
     }
 }
@@ -341,11 +332,9 @@ where
     let bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
     let offsets = trees.engine.upload(&bytes).expect("memory").address;
     trees.check::<Ragged<Composed<M, E, Persistent<R>>>>(why, |trees, slots| {
-        let experts = Experts { count: 6, offsets, b_stride: trees.strides.b };
-        let (matrices, arguments) = (trees.rows.matrices(), ((), (((), ((), trees.bias)),)));
-        Gemm::<Ragged<Composed<M, E, Persistent<R>>>>::launch_ragged_with(
-            &matrices, experts, &arguments, slots,
-        )
+        let arguments = ((), (((), ((), trees.bias)),));
+        let call = Call { products: kernel::Products::Ragged { count: 6, offsets }, ..trees.rows };
+        Gemm::<Ragged<Composed<M, E, Persistent<R>>>>::launch(&call.with(&arguments), slots)
     });
 }
 
@@ -365,49 +354,48 @@ fn trees_have_vectors_of_each_product() {
 #[test]
 fn illegal_calls_say_what_was_needed() {
     let problem = GemmProblem { m: 16, n: 16, k: 16 };
-    let at = |address| MatrixRef { address, pitch: 16 };
-    let first = Call { a: at(0x1000), b: at(0x2000), d: at(0x4000), ..Call::of(problem) };
-    let packed = Strides::packed(problem);
+    let first = Call::of(problem).a(0x1000, 16).b(0x2000, 16).d(0x4000, 16);
+    let packed = first.batched(3);
     let batched = kernel::find("batched-bf16-kk").expect("a name");
-    let launch = |strides, count| batched.launch_batched(&BatchedCall { first, count, strides }, 132);
-    assert!(launch(packed, 3).expect("legal").is_some());
-    assert!(launch(Strides { a: 0, b: 0, ..packed }, 3).expect("one A, one B").is_some());
-    assert!(launch(Strides { d: 0, ..packed }, 1).expect("one D").is_some());
-    assert_eq!(launch(packed, 0).expect("no products"), None);
-    let cases = [
-        (Strides { a: 260, ..packed }, "A's matrices lie 520 B from each other, a multiple of 16 B"),
-        (Strides { b: 1 << 40, ..packed }, "B's matrices lie 2199023255552 B"),
-        (Strides { d: 252, ..packed }, "D's matrices lie 504 B"),
-        (Strides { d: 248, ..packed }, "D's matrices of 16 x 16 in rows of 16 elements lie 248"),
-        (Strides { d: 0, ..packed }, "overlap"),
+    let launch = |call: Call| batched.launch(&call, 132);
+    let [a, b, d] = [
+        |call: Call, stride| Call { a: call.a.every(stride), ..call },
+        |call: Call, stride| Call { b: call.b.every(stride), ..call },
+        |call: Call, stride| Call { d: call.d.every(stride), ..call },
     ];
-    for (strides, words) in cases {
-        let error = launch(strides, 3).expect_err(words).to_string();
+    assert!(launch(packed).expect("legal").is_some());
+    assert!(launch(a(b(packed, 0), 0)).expect("one A, one B").is_some());
+    assert!(launch(d(first.batched(1), 0)).expect("one D").is_some());
+    assert_eq!(launch(first.batched(0)).expect("no products"), None);
+    let cases = [
+        (a(packed, 260), "A's matrices lie 520 B from each other, a multiple of 16 B"),
+        (b(packed, 1 << 40), "B's matrices lie 2199023255552 B"),
+        (d(packed, 252), "D's matrices lie 504 B"),
+        (d(packed, 248), "D's matrices of 16 x 16 in rows of 16 elements lie 248"),
+        (d(packed, 0), "overlap"),
+    ];
+    for (call, words) in cases {
+        let error = launch(call).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
     let ragged = kernel::find("ragged-bf16-kk").expect("a name");
-    let launch = |experts| ragged.launch_ragged(&RaggedCall { rows: first, experts }, 132);
-    let legal = Experts { count: 3, offsets: 0x8000, b_stride: 256 };
-    assert!(launch(legal).expect("legal").is_some());
-    assert_eq!(launch(Experts { count: 0, ..legal }).expect("no groups"), None);
-    for (experts, words) in [
-        (Experts { count: 321, ..legal }, "there are 321 groups, at most 320"),
-        (Experts { offsets: 0, ..legal }, "the groups' offsets is a null pointer"),
-        (Experts { offsets: 0x8002, ..legal }, "a multiple of 4 B"),
-        (Experts { b_stride: 4, ..legal }, "B's matrices lie 8 B"),
+    let legal = first.ragged(3, 0x8000);
+    assert!(ragged.launch(&legal, 132).expect("legal").is_some());
+    assert_eq!(ragged.launch(&first.ragged(0, 0x8000), 132).expect("no groups"), None);
+    for (call, words) in [
+        (first.ragged(321, 0x8000), "there are 321 groups, at most 320"),
+        (first.ragged(3, 0), "the groups' offsets is a null pointer"),
+        (first.ragged(3, 0x8002), "a multiple of 4 B"),
+        (b(legal, 4), "B's matrices lie 8 B"),
     ] {
-        let error = launch(experts).expect_err(words).to_string();
+        let error = ragged.launch(&call, 132).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
     let form = |kernel, call| Err(LaunchError::Form { kernel, call });
     assert_eq!(ragged.launch(&first, 132), form(Form::Ragged, Form::Single));
-    assert_eq!(
-        batched.launch_ragged(&RaggedCall { rows: first, experts: legal }, 132),
-        form(Form::Batched, Form::Ragged)
-    );
+    assert_eq!(batched.launch(&legal, 132), form(Form::Batched, Form::Ragged));
     let single = kernel::find("small-bf16-kk").expect("a name");
-    let call = BatchedCall { first, count: 2, strides: packed };
-    assert_eq!(single.launch_batched(&call, 132), form(Form::Single, Form::Batched));
+    assert_eq!(single.launch(&first.batched(2), 132), form(Form::Single, Form::Batched));
     assert!(batched.launch(&first, 132).expect("a batch of one").is_some());
 }
 

@@ -30,7 +30,7 @@ use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
 use crate::record::RecordDevice;
-use crate::tree::{NodeError, Shape};
+use crate::tree::{NodeError, Path, Shape};
 
 /// The output's extent on the device.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +67,12 @@ pub trait Epilogue: 'static {
     /// The epilogue as a value.
     fn emitter() -> Arc<dyn EpilogueEmitter>;
 
-    /// Whether the arguments are legal for a product of this shape.
+    /// Whether the arguments are legal for a product of this shape. `path` is where the epilogue stands; what it reads and writes
+    /// beside D is told to it ([`Path::reads`], [`Path::writes`]), so that launches can check that it was lent.
     ///
     /// # Errors
     /// The first that is not.
-    fn check(arguments: &Self::Arguments, product: Shape) -> Result<(), NodeError>;
+    fn check(arguments: &Self::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError>;
 
     /// The values of its parameters.
     fn parameters(plan: &Plan, arguments: &Self::Arguments, d: Output) -> Vec<Argument>;
@@ -102,7 +103,7 @@ pub trait LinearHost {
     ///
     /// # Errors
     /// The first argument that is illegal.
-    fn check(&self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError>;
+    fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError>;
 
     /// As [`Epilogue::parameters`].
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument>;

@@ -55,7 +55,7 @@ pub use mainloop::{
     MainloopEmitter, Piece, TensorCopies, ThreadCopies, TmaWgmma,
 };
 pub use operand::{
-    CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MnMajor, Operand, OperandPair, Operands,
+    CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
 };
 pub use plan::{
     Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, RegisterPlan, Roles, StagePlan,

@@ -118,6 +118,33 @@ where
     const TYPES: WgmmaTypes = <A::Element as MultipliesWith<B::Element>>::TYPES;
 }
 
+/// Where a matrix lies in device memory, as callers say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct MatrixRef {
+    /// Device address of the first element.
+    pub address: u64,
+    /// Leading dimension: elements from one contiguous row or column to the next.
+    pub pitch: u64,
+    /// Elements from the matrix of one product to that of the next, where a launch has several: 0 where all have the same one.
+    pub stride: u64,
+}
+
+impl MatrixRef {
+    /// No matrix.
+    pub const NONE: Self = Self::new(0, 0);
+
+    /// One matrix, or the same one for all products.
+    pub const fn new(address: u64, pitch: u64) -> Self {
+        Self { address, pitch, stride: 0 }
+    }
+
+    /// The first of several, each so many elements behind the one before.
+    #[must_use]
+    pub const fn every(self, stride: u64) -> Self {
+        Self { stride, ..self }
+    }
+}
+
 /// A matrix in device memory, seen as an operand: `mn` rows of M (or N) by `k`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matrix {

@@ -49,7 +49,7 @@ mod vector;
 mod visit;
 
 pub use crate::real::Bounded;
-pub use check::{NodeError, NodeProblem, Path, Shape};
+pub use check::{NodeError, NodeProblem, Path, Reach, Shape};
 pub use compute::{Compute, Inputs};
 pub use declare::{Declare, Parameters};
 pub use dropout::{Dropout, DropoutArgument};
@@ -169,7 +169,8 @@ pub trait Node: 'static {
     /// An identifier for kernel names.
     fn name() -> String;
 
-    /// Whether the arguments are legal for a value of this shape.
+    /// Whether the arguments are legal for a value of this shape. Every address among them is told to the path, with what is
+    /// read or written from there on: [`Path::reads`], [`Path::writes`].
     ///
     /// # Errors
     /// The first that is not, with the path to its node.

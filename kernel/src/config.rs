@@ -1,18 +1,19 @@
 //! A kernel as a type: three roles, one program.
 
+use core::borrow::Borrow;
 use core::fmt;
 use core::marker::PhantomData;
 
-use collective::{Epilogue, Form, LinearArguments, Mainloop, Plan};
+use collective::tree::Path;
+use collective::{Epilogue, Form, Mainloop, Plan};
 use scheduler::{TileScheduler, Tiles};
 
+use crate::arguments::Own;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::groups::{
-    BatchedCall, Experts, Given, GroupedCall, Operands, RaggedCall, Several, Strides, Typed, TypedOperands,
-};
+use crate::launch::TypedOperands;
 use crate::legal;
-use crate::problem::{Call, GemmProblem, Launch, Matrices};
+use crate::problem::{Call, GemmProblem, Launch};
 use crate::program::Program;
 
 /// What a kernel is made of.
@@ -105,18 +106,8 @@ impl<C: GemmConfig> Gemm<C> {
     }
 
     /// As [`AnyGemm::workspace`].
-    pub fn workspace(problem: GemmProblem, slots: u32) -> u64 {
-        Self::kernel().workspace(problem, slots)
-    }
-
-    /// As [`AnyGemm::workspace_batched`].
-    pub fn workspace_batched(problem: GemmProblem, count: u32, slots: u32) -> u64 {
-        Self::kernel().workspace_batched(problem, count, slots)
-    }
-
-    /// As [`AnyGemm::workspace_grouped`].
-    pub fn workspace_grouped(slots: u32) -> u64 {
-        Self::kernel().workspace_grouped(slots)
+    pub fn workspace<E>(call: &Call<E>, slots: u32) -> u64 {
+        Self::kernel().workspace(call, slots)
     }
 
     /// The kernel with arguments of its mainloop's own ([`Mainloop::Arguments`]); launches without them use the default ones.
@@ -124,103 +115,16 @@ impl<C: GemmConfig> Gemm<C> {
         Bound { mainloop }
     }
 
-    /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
-    /// runs `slots` of the kernel's clusters at once ([`Engine::slots`](crate::Engine::slots)).
-    /// `None` where there is nothing to do: M = 0 or N = 0.
+    /// As [`AnyGemm::launch`], with the arguments of the configuration's epilogue or a reference to them:
+    /// `call.with(&arguments)`.
     ///
     /// # Errors
-    /// The first argument that is illegal, with its value and what was needed.
-    pub fn launch_with(
-        matrices: &Matrices,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        Self::bind(&Default::default()).launch_with(matrices, epilogue, slots)
-    }
-
-    /// As [`launch_with`](Self::launch_with) for `count` products: `matrices` are those of the first, and where the others'
-    /// lie `strides` says, but for C's, which the epilogue's arguments say.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_batched_with(
-        matrices: &Matrices,
-        count: u32,
-        strides: Strides,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        Self::bind(&Default::default()).launch_batched_with(matrices, count, strides, epilogue, slots)
-    }
-
-    /// As [`launch_with`](Self::launch_with) for groups of rows: `matrices` are those of all rows and of the first B.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_ragged_with(
-        matrices: &Matrices,
-        experts: Experts,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        Self::bind(&Default::default()).launch_ragged_with(matrices, experts, epilogue, slots)
-    }
-
-    /// As [`launch_with`](Self::launch_with) for products that device memory describes. Of the call's factors only an `alpha`
-    /// of zero is looked at: the epilogue's arguments say what becomes of the sums.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_grouped_with(
-        call: &GroupedCall,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        Self::bind(&Default::default()).launch_grouped_with(call, epilogue, slots)
-    }
-
-    /// As [`launch_with`](Self::launch_with) for `D = alpha * A * B + beta * C`.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, with its value and what was needed.
-    pub fn launch(call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError>
+    /// The first argument that is illegal, with its value and what was needed; a kernel of another form.
+    pub fn launch<E>(call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError>
     where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
+        E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
     {
-        Self::kernel().launch(call, slots)
-    }
-
-    /// As [`AnyGemm::launch_batched`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_batched(call: &BatchedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
-    {
-        Self::kernel().launch_batched(call, slots)
-    }
-
-    /// As [`AnyGemm::launch_ragged`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_ragged(call: &RaggedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
-    {
-        Self::kernel().launch_ragged(call, slots)
-    }
-
-    /// As [`AnyGemm::launch_grouped`].
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_grouped(call: &GroupedCall, slots: u32) -> Result<Option<Launch>, LaunchError>
-    where
-        C::Epilogue: Epilogue<Arguments = LinearArguments>,
-    {
-        Self::kernel().launch_grouped(call, slots)
+        Self::bind(&Default::default()).launch(call, slots)
     }
 }
 
@@ -236,81 +140,17 @@ impl<C: GemmConfig> fmt::Debug for Bound<'_, C> {
 }
 
 impl<C: GemmConfig> Bound<'_, C> {
-    fn operands(&self) -> TypedOperands<'_, C::Mainloop> {
-        TypedOperands(self.mainloop)
-    }
-
-    fn launch(
-        &self,
-        matrices: &Matrices,
-        several: &Several,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        let roles = (&self.operands() as &dyn Operands, &Typed::<C::Epilogue>(epilogue) as &dyn Given);
-        Gemm::<C>::kernel().launch_several(matrices, several, roles, slots)
-    }
-
-    /// Checks a product and the epilogue's arguments, and works out grid and arguments of the kernel, for a machine that
-    /// runs `slots` of the kernel's clusters at once ([`Engine::slots`](crate::Engine::slots)).
-    /// `None` where there is nothing to do: M = 0 or N = 0.
+    /// As [`Gemm::launch`].
     ///
     /// # Errors
-    /// The first argument that is illegal, with its value and what was needed.
-    pub fn launch_with(
-        &self,
-        matrices: &Matrices,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        self.launch(matrices, &Several::One, epilogue, slots)
-    }
-
-    /// As [`Gemm::launch_with`] for `count` products: `matrices` are those of the first, and where the others'
-    /// lie `strides` says, but for C's, which the epilogue's arguments say.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_batched_with(
-        &self,
-        matrices: &Matrices,
-        count: u32,
-        strides: Strides,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        let several = Several::Batch { count, strides };
-        self.launch(matrices, &several, epilogue, slots)
-    }
-
-    /// As [`Gemm::launch_with`] for groups of rows: `matrices` are those of all rows and of the first B.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_ragged_with(
-        &self,
-        matrices: &Matrices,
-        experts: Experts,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        let several = Several::Rows(experts);
-        self.launch(matrices, &several, epilogue, slots)
-    }
-
-    /// As [`Gemm::launch_with`] for products that device memory describes. Of the call's factors only an `alpha`
-    /// of zero is looked at: the epilogue's arguments say what becomes of the sums.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, or a kernel of another form.
-    pub fn launch_grouped_with(
-        &self,
-        call: &GroupedCall,
-        epilogue: &<C::Epilogue as Epilogue>::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        let kernel = Gemm::<C>::kernel();
-        let roles = (&self.operands() as &dyn Operands, &Typed::<C::Epilogue>(epilogue) as &dyn Given);
-        kernel.launch_records(call, roles, slots)
+    /// The first argument that is illegal, with its value and what was needed; a kernel of another form.
+    pub fn launch<E>(&self, call: &Call<E>, slots: u32) -> Result<Option<Launch>, LaunchError>
+    where
+        E: Borrow<<C::Epilogue as Epilogue>::Arguments>,
+    {
+        let call = call.lend().with(Own::<C::Epilogue>(call.epilogue.borrow()));
+        let operands = TypedOperands::<C::Mainloop>(self.mainloop);
+        let made = Gemm::<C>::kernel().make(&call, &operands, &Path::ROOT, slots)?;
+        Ok(made.map(|made| made.launch))
     }
 }

@@ -172,6 +172,19 @@ pub enum EngineError {
         /// Whether they are written.
         writes: bool,
     },
+    /// An epilogue that does not say what it reaches.
+    #[error(
+        "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses beside D, and {told} were told to the path: \
+         tell each in `check`, by `Path::reads` or `Path::writes`, or call the unsafe `Loaded::launch_raw`"
+    )]
+    Untold {
+        /// The entry's name.
+        kernel: String,
+        /// Addresses that were told.
+        told: usize,
+        /// Addresses among the parameters.
+        addresses: usize,
+    },
     /// Memory that is lent for another stream.
     #[error(
         "kernel `{kernel}`: a slice was lent for launches on another stream: lend it on the stream of the launch"
@@ -405,8 +418,8 @@ pub enum LaunchError {
     },
     /// A kernel of another form than the call.
     #[error(
-        "the kernel is {kernel:?} and the call is {call:?}: call `launch` for Single, `launch_batched` for Batched, \
-         `launch_ragged` for Ragged, `launch_grouped` for Grouped"
+        "the kernel is {kernel:?} and the call is {call:?}: take a kernel for the call's `products`, `Batched<..>`, `Ragged<..>` \
+         or `PointerArray<..>` of its type, or one for a single product"
     )]
     Form {
         /// What the kernel computes.

@@ -19,7 +19,7 @@ use crate::order::{Balanced, Part};
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 /// use half::bf16;
-/// use kernel::{BatchedCall, Batched, Call, Composed, Emulator, Engine, Gemm, GemmProblem, MatrixRef, Strides};
+/// use kernel::{Batched, Call, Composed, Emulator, Engine, Gemm, GemmProblem};
 /// use scheduler::{AlongM, Persistent};
 /// use typenum::{U1, U64};
 ///
@@ -35,12 +35,11 @@ use crate::order::{Balanced, Part};
 /// let ones = |count: usize| half::bf16::ONE.to_le_bytes().repeat(count);
 /// let (a, b) = (engine.upload(&ones(3 * 16 * 8))?, engine.upload(&ones(8 * 8))?);
 /// let d = engine.allocate(3 * 16 * 8 * 2)?;
-/// let at = |address| MatrixRef { address, pitch: 8 };
-/// let first = Call { a: at(a.address), b: at(b.address), c: None, d: at(d.address), ..Call::of(problem) };
+/// let first = Call::of(problem).a(a.address, 8).b(b.address, 8).d(d.address, 8);
 /// // One B for all.
-/// let call = BatchedCall { first, count, strides: Strides { b: 0, ..Strides::packed(problem) } };
+/// let call = Call { b: first.b, ..first.batched(count) };
 /// let program = Gemm::<Mine>::program()?;
-/// if let Some(launch) = Gemm::<Mine>::launch_batched(&call, engine.slots(&program)?)? {
+/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.slots(&program)?)? {
 ///     engine.launch(&program, launch.grid, &launch.arguments)?;
 /// }
 /// assert_eq!(engine.read(d)?, bf16::from_f32(8.0).to_le_bytes().repeat(3 * 16 * 8));
@@ -58,7 +57,7 @@ pub struct Batched<C>(PhantomData<C>);
 /// ```
 /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 /// use half::bf16;
-/// use kernel::{Call, Composed, Emulator, Engine, Experts, Gemm, GemmProblem, MatrixRef, Ragged, RaggedCall};
+/// use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmProblem, Ragged};
 /// use scheduler::{AlongM, Persistent};
 /// use typenum::{U1, U64};
 ///
@@ -78,12 +77,9 @@ pub struct Batched<C>(PhantomData<C>);
 /// let a = engine.upload(&bf16::ONE.to_le_bytes().repeat(16 * 8))?;
 /// let (b, offsets) = (engine.upload(&weights)?, engine.upload(&offsets)?);
 /// let d = engine.allocate(16 * 8 * 2)?;
-/// let at = |address| MatrixRef { address, pitch: 8 };
-/// let rows = Call { a: at(a.address), b: at(b.address), c: None, d: at(d.address), ..Call::of(problem) };
-/// let experts = Experts { count: 3, offsets: offsets.address, b_stride: 64 };
+/// let call = Call::of(problem).a(a.address, 8).b(b.address, 8).d(d.address, 8).ragged(3, offsets.address);
 /// let program = Gemm::<Mine>::program()?;
-/// let launch = Gemm::<Mine>::launch_ragged(&RaggedCall { rows, experts }, engine.slots(&program)?)?;
-/// if let Some(launch) = launch {
+/// if let Some(launch) = Gemm::<Mine>::launch(&call, engine.slots(&program)?)? {
 ///     engine.launch(&program, launch.grid, &launch.arguments)?;
 /// }
 /// let row = |value| bf16::from_f32(value).to_le_bytes().repeat(8);

@@ -4,17 +4,12 @@ use core::fmt;
 use std::sync::Arc;
 
 use collective::queue::QueuePlan;
-use collective::tree::Node;
-use collective::{
-    Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan, Treed,
-};
+use collective::{Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan};
 use ptx::{Entry, Function};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, TileScheduler, Tiles, Work};
 
 use crate::config::{Gemm, GemmConfig};
-use crate::error::LaunchError;
-use crate::groups::{Several, TreeBound};
-use crate::problem::{Call, GemmProblem, Launch, Matrices};
+use crate::problem::GemmProblem;
 use crate::program::Program;
 use crate::rust_type;
 
@@ -166,39 +161,5 @@ impl AnyGemm {
         let Divided { units, tiles } = self.scheduler.divided(tiles, workers);
         let sums = self.fix_up().map_or(0, |fix_up| fix_up.workspace_bytes(&self.plan, units, tiles));
         self.counter_bytes() + sums
-    }
-
-    /// Bytes of device memory that a problem needs beside its matrices ([`Call::workspace`]), on a machine that runs
-    /// `slots` of the kernel's clusters at once. Zero for schedulers that deal out whole tiles beforehand.
-    pub fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
-        self.workspace_of(problem, &Several::One, slots)
-    }
-
-    /// As [`launch`](Self::launch) for one product and the arguments of a tree.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, with its value and what was needed; a kernel with another epilogue.
-    pub fn launch_tree<X: Node>(
-        &self,
-        matrices: &Matrices,
-        arguments: &X::Arguments,
-        slots: u32,
-    ) -> Result<Option<Launch>, LaunchError> {
-        let other = || LaunchError::OtherTree { epilogue: self.epilogue.name(), tree: X::name() };
-        let tree = Treed::<X>::new(self.epilogue.store().ok_or_else(other)?);
-        if tree.name() != self.epilogue.name() {
-            return Err(other());
-        }
-        self.launch_several(matrices, &Several::One, (self, &TreeBound { tree, arguments }), slots)
-    }
-
-    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters at once
-    /// ([`Engine::slots`](crate::Engine::slots)). `None` where there is nothing to do: M = 0 or N = 0.
-    ///
-    /// # Errors
-    /// The first argument that is illegal, with its value and what was needed; a kernel whose epilogue has other arguments.
-    pub fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let linear = self.linear(call)?;
-        self.launch_several(&call.matrices(), &Several::One, (self, &linear), slots)
     }
 }

@@ -6,7 +6,7 @@
 //! ```
 //! use collective::{Cooperative, KMajor, LinearCombination, Operands, Plan, Tile, TmaWgmma};
 //! use half::bf16;
-//! use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem, MatrixRef};
+//! use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem, LinearArguments};
 //! use scheduler::{AlongN, OneTile};
 //! use typenum::{U1, U32, U64};
 //!
@@ -21,18 +21,10 @@
 //! let problem = GemmProblem { m: 100, n: 40, k: 64 };
 //! let ones = |count: u32| bf16::ONE.to_le_bytes().repeat(count as usize);
 //! let mut engine = Emulator::new();
-//! let packed = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
+//! let (a, b) = (engine.upload(&ones(100 * 64))?, engine.upload(&ones(40 * 64))?);
 //! let d = engine.allocate(100 * 40 * 2)?;
-//! let call = Call {
-//!     problem,
-//!     a: packed(engine.upload(&ones(100 * 64))?.address, 64),
-//!     b: packed(engine.upload(&ones(40 * 64))?.address, 64),
-//!     c: None,
-//!     d: packed(d.address, 40),
-//!     alpha: 0.5,
-//!     beta: 0.0,
-//!     workspace: None, // this scheduler divides no tile
-//! };
+//! let call = Call::of(problem).a(a.address, 64).b(b.address, 64).d(d.address, 40);
+//! let call = call.with(LinearArguments::scaled(0.5)); // no workspace: this scheduler divides no tile
 //! let program = Gemm::<MyGemm>::program()?;
 //! if let Some(launch) = Gemm::<MyGemm>::launch(&call, engine.slots(&program)?)? {
 //!     engine.launch(&program, launch.grid, &launch.arguments)?;
@@ -56,6 +48,7 @@
 //!
 //! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
 
+mod arguments;
 mod catalogue;
 pub mod ceiling;
 mod config;
@@ -66,10 +59,11 @@ mod engine;
 mod error;
 mod form;
 mod gemm;
-mod groups;
+mod launch;
 pub mod legal;
 mod order;
 mod problem;
+mod products;
 mod program;
 mod rust_type;
 mod schedule;
@@ -78,7 +72,9 @@ mod select;
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
 mod spec;
+pub use arguments::{Arguments, Own, Tree};
 pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
+pub use collective::{LinearArguments, MatrixRef};
 pub use config::{Bound, Composed, Gemm, GemmConfig};
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
@@ -86,8 +82,8 @@ pub use engine::{Buffer, Engine};
 pub use error::{EngineError, LaunchError};
 pub use form::{Batched, PointerArray, Ragged};
 pub use gemm::AnyGemm;
-pub use groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-pub use problem::{Call, GemmProblem, Launch, Matrices, MatrixRef, WorkspaceRef};
+pub use problem::{Call, GemmProblem, Launch, WorkspaceRef};
+pub use products::Products;
 pub use program::Program;
 pub use schedule::{ScheduleError, check_schedule};
 pub use select::{Machine, Prediction, Ranked, Refused, Request, Selection, rank, select};

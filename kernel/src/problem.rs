@@ -1,11 +1,12 @@
 //! What a caller asks for, and whether it is legal.
 
-use collective::{Batch, LinearArguments, Matrix, Output, Plan};
+use collective::{Batch, LinearArguments, Matrix, MatrixRef, Output, Plan};
 use cute_rs::atom::Major;
 use ptx::abi::{Argument, Grid};
 
 use crate::engine::Buffer;
 use crate::error::LaunchError;
+use crate::products::Products;
 
 /// Extents of `D (M, N) = alpha * A (M, K) * B (K, N) + beta * C (M, N)`, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +44,6 @@ impl GemmProblem {
     }
 }
 
-/// One operand: where it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MatrixRef {
-    /// Device address of the first element.
-    pub address: u64,
-    /// Leading dimension: elements from one contiguous row or column to the next.
-    pub pitch: u64,
-}
-
 /// Device memory that a kernel exchanges sums or counts drawn tiles in, the caller's: as much as
 /// [`Gemm::workspace`](crate::Gemm::workspace) says, zero before the first launch. Launches leave it ready for the next, of
 /// other problems and of other kernels with the same way of adding up; those that run at the same time need one each.
@@ -70,24 +62,38 @@ impl WorkspaceRef {
     }
 }
 
-/// One GEMM call.
+/// One call of a kernel: the products of a launch, and the arguments of the kernel's epilogue.
+///
+/// ```
+/// use kernel::{Call, GemmProblem, LinearArguments, Products};
+///
+/// let problem = GemmProblem { m: 128, n: 256, k: 64 };
+/// let [a, b, d] = [0x1000, 0x8000, 0x20000]; // device addresses
+/// // D = A * B, packed.
+/// let one = Call::of(problem).a(a, 64).b(b, 64).d(d, 256);
+/// // D = 2 * A * B, for 12 products whose matrices lie behind each other, but for one B that all share.
+/// let twelve = one.batched(12).with(LinearArguments::scaled(2.0));
+/// let twelve = Call { b: one.b, ..twelve };
+/// assert_eq!(twelve.products, Products::Batched { count: 12 });
+/// assert_eq!([twelve.a, twelve.b, twelve.d].map(|matrix| matrix.stride), [128 * 64, 0, 128 * 256]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Call {
-    /// Extents.
+pub struct Call<E = LinearArguments> {
+    /// Extents of the product: of one, of each of a batch, or of all rows with one B ([`Products::Ragged`]). Where the epilogue joins
+    /// pairs of columns, D has half of N. Products of [`Products::Grouped`] have extents of their own, in memory.
     pub problem: GemmProblem,
+    /// How many products there are.
+    pub products: Products,
     /// A, in the kernel's major direction.
     pub a: MatrixRef,
     /// B, in the kernel's major direction.
     pub b: MatrixRef,
-    /// C, row-major; may be `None` where `beta` is zero.
-    pub c: Option<MatrixRef>,
-    /// D, row-major. It may be C itself.
+    /// D, row-major.
     pub d: MatrixRef,
-    /// Factor of the product. Zero leaves A and B unread, as in BLAS.
-    pub alpha: f32,
-    /// Factor of C. Zero leaves C unread, as in BLAS.
-    pub beta: f32,
-    /// Where sums are exchanged and tiles are counted; may be `None` for kernels and problems that need nothing.
+    /// Arguments of the kernel's epilogue.
+    pub epilogue: E,
+    /// Where sums are exchanged, tiles are counted and tensor maps are kept; may be `None` for kernels and problems that need
+    /// nothing.
     pub workspace: Option<WorkspaceRef>,
 }
 
@@ -100,21 +106,6 @@ pub struct Launch {
     pub arguments: Vec<Argument>,
 }
 
-/// The matrices that every kernel has, whatever its epilogue: `D (M, N)` comes of `A (M, K) * B (K, N)`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Matrices {
-    /// Extents of the product. Where the epilogue joins pairs of columns, D has half of N.
-    pub problem: GemmProblem,
-    /// A, in the kernel's major direction.
-    pub a: MatrixRef,
-    /// B, in the kernel's major direction.
-    pub b: MatrixRef,
-    /// D, row-major.
-    pub d: MatrixRef,
-    /// Where sums are exchanged; may be `None` for kernels and problems that need nothing.
-    pub workspace: Option<WorkspaceRef>,
-}
-
 /// What a kernel asks of D.
 pub(crate) struct OutputRule {
     /// Bits of an element.
@@ -125,7 +116,7 @@ pub(crate) struct OutputRule {
     pub(crate) halvings: u32,
 }
 
-/// What [`Matrices::check`] found.
+/// What [`Call::check`] found.
 pub(crate) struct Checked {
     pub(crate) a: Matrix,
     pub(crate) b: Matrix,
@@ -138,7 +129,7 @@ pub(crate) const EXTENT_LIMIT: u32 = 1 << 31;
 /// Bytes that a workspace is aligned to.
 pub(crate) const WORKSPACE_ALIGNMENT: u64 = 128;
 
-impl Matrices {
+impl<E> Call<E> {
     /// The workspace's address, if it has `needed` bytes.
     pub(crate) fn workspace(&self, needed: u64) -> Result<u64, LaunchError> {
         let given = self.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
@@ -156,11 +147,18 @@ impl Matrices {
     }
 
     /// Checks everything that does not depend on the tile.
-    pub(crate) fn check(&self, plan: &Plan, output: &OutputRule) -> Result<Checked, LaunchError> {
+    pub(crate) fn check(
+        &self,
+        plan: &Plan,
+        output: &OutputRule,
+        multiplied: bool,
+    ) -> Result<Checked, LaunchError> {
         let spec = &plan.mainloop;
         let [a_major, b_major] = plan.majors();
         let GemmProblem { m, n, k } = self.problem;
         self.problem.limited()?;
+        // The sums of a product without factors are empty: then A and B are not read.
+        let k = if multiplied { k } else { 0 };
         let empty = m == 0 || n == 0 || k == 0;
         let bytes = u64::from(spec.types.element_bits() / 8);
         let operand = |name, matrix: MatrixRef, mn, major: Major| {
@@ -198,47 +196,101 @@ impl Call {
     /// `D = A * B`, whose matrices are packed K-major ones without an address.
     pub fn of(problem: GemmProblem) -> Self {
         let GemmProblem { n, k, .. } = problem;
-        let matrix = |pitch: u32| MatrixRef { address: 0, pitch: pitch.into() };
+        let matrix = |pitch: u32| MatrixRef::new(0, pitch.into());
         let (a, b, d) = (matrix(k), matrix(k), matrix(n));
-        Self { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0, workspace: None }
+        let epilogue = LinearArguments::default();
+        Self { problem, products: Products::One, a, b, d, epilogue, workspace: None }
     }
 
-    /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, C and D as they lie.
-    pub(crate) fn seen_by(&self, plan: &Plan) -> Self {
+    /// The products that so many [`Record`](collective::Record)s at an address describe.
+    pub fn grouped(count: u32, records: u64) -> Self {
+        let [a, b, d] = [MatrixRef::NONE; 3];
+        let problem = GemmProblem { m: 0, n: 0, k: 0 };
+        let (products, epilogue) = (Products::Grouped { count, records }, LinearArguments::default());
+        Self { problem, products, a, b, d, epilogue, workspace: None }
+    }
+
+    /// So many products of this shape, whose matrices lie packed behind each other.
+    #[must_use]
+    pub fn batched(self, count: u32) -> Self {
+        let [m, n, k] = [self.problem.m, self.problem.n, self.problem.k].map(u64::from);
+        let c = self.epilogue.c.map(|c| c.every(m * n));
+        Self {
+            products: Products::Batched { count },
+            a: self.a.every(m * k),
+            b: self.b.every(k * n),
+            d: self.d.every(m * n),
+            epilogue: LinearArguments { c, ..self.epilogue },
+            ..self
+        }
+    }
+
+    /// So many groups of rows that begin where memory says ([`Products::Ragged`]), whose B's lie packed behind each other.
+    #[must_use]
+    pub fn ragged(self, count: u32, offsets: u64) -> Self {
+        let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
+        Self { products: Products::Ragged { count, offsets }, b: self.b.every(stride), ..self }
+    }
+
+    /// The same plus `beta * C`, with C at an address, so many elements from row to row.
+    #[must_use]
+    pub fn plus(self, beta: f32, address: u64, pitch: u64) -> Self {
+        let c = Some(MatrixRef::new(address, pitch));
+        Self { epilogue: LinearArguments { beta, c, ..self.epilogue }, ..self }
+    }
+}
+
+impl<E> Call<E> {
+    /// A at an address, so many elements from row (or column) to the next.
+    #[must_use]
+    pub fn a(self, address: u64, pitch: u64) -> Self {
+        Self { a: MatrixRef { address, pitch, ..self.a }, ..self }
+    }
+
+    /// B at an address, so many elements from row (or column) to the next.
+    #[must_use]
+    pub fn b(self, address: u64, pitch: u64) -> Self {
+        Self { b: MatrixRef { address, pitch, ..self.b }, ..self }
+    }
+
+    /// D at an address, so many elements from row to row.
+    #[must_use]
+    pub fn d(self, address: u64, pitch: u64) -> Self {
+        Self { d: MatrixRef { address, pitch, ..self.d }, ..self }
+    }
+
+    /// The same products with other arguments of an epilogue: [`LinearArguments`], [`Tree`](crate::Tree) or [`Own`](crate::Own).
+    pub fn with<F>(self, epilogue: F) -> Call<F> {
+        let Self { problem, products, a, b, d, workspace, .. } = self;
+        Call { problem, products, a, b, d, epilogue, workspace }
+    }
+
+    /// The same products and nothing of an epilogue.
+    pub(crate) fn lend(&self) -> Call<()> {
+        let Self { problem, products, a, b, d, workspace, .. } = *self;
+        Call { problem, products, a, b, d, epilogue: (), workspace }
+    }
+
+    /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, D as it lies.
+    pub(crate) fn seen_by(self, plan: &Plan) -> Self {
         if plan.swapped() {
-            Self { problem: self.problem.transposed(), a: self.b, b: self.a, ..*self }
+            Self { problem: self.problem.transposed(), a: self.b, b: self.a, ..self }
         } else {
-            *self
+            self
         }
     }
+}
 
-    /// The product whose K is zero where `alpha` is: then A and B are not read.
-    pub fn matrices(&self) -> Matrices {
-        let k = if self.alpha == 0.0 { 0 } else { self.problem.k };
-        Matrices {
-            problem: GemmProblem { k, ..self.problem },
-            a: self.a,
-            b: self.b,
-            d: self.d,
-            workspace: self.workspace,
+/// Whether C is legal.
+pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]) -> Result<(), LaunchError> {
+    match arguments.c {
+        _ if arguments.beta == 0.0 => Ok(()),
+        None => Err(LaunchError::MissingC { beta: arguments.beta }),
+        Some(_) if m == 0 || n == 0 => Ok(()),
+        Some(c) => {
+            let bytes = u64::from(c_bits / 8);
+            Rule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)
         }
-    }
-
-    /// The factors and C, which must be there unless `beta` is zero.
-    pub(crate) fn linear(&self, c_bits: u32) -> Result<LinearArguments, LaunchError> {
-        let GemmProblem { m, n, .. } = self.problem;
-        let c = match self.c {
-            Some(c) if self.beta != 0.0 => {
-                if m > 0 && n > 0 {
-                    let bytes = u64::from(c_bits / 8);
-                    Rule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)?;
-                }
-                c
-            }
-            None if self.beta != 0.0 => return Err(LaunchError::MissingC { beta: self.beta }),
-            Some(_) | None => MatrixRef { address: 0, pitch: 0 },
-        };
-        Ok(LinearArguments { alpha: self.alpha, beta: self.beta, c: c.address, c_pitch: c.pitch, c_batch: 0 })
     }
 }
 

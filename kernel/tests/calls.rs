@@ -1,20 +1,12 @@
 //! Calls that are refused, each with what was seen and what was needed, and calls with nothing to do.
 
-use kernel::{Call, GemmProblem, LaunchError, MatrixRef, UnknownConfig, WorkspaceRef, find};
+use kernel::{Call, GemmProblem, LaunchError, LinearArguments, MatrixRef, UnknownConfig, WorkspaceRef, find};
 use ptx::abi::{Argument, Promotion};
 
 /// A legal call of `D (100, 40) = A (100, 64) * B (64, 40)`.
 fn legal() -> Call {
-    Call {
-        problem: GemmProblem { m: 100, n: 40, k: 64 },
-        a: MatrixRef { address: 0x1000, pitch: 64 },
-        b: MatrixRef { address: 0x2000, pitch: 64 },
-        c: Some(MatrixRef { address: 0x3000, pitch: 40 }),
-        d: MatrixRef { address: 0x4000, pitch: 40 },
-        alpha: 1.0,
-        beta: 1.0,
-        workspace: None,
-    }
+    let call = Call::of(GemmProblem { m: 100, n: 40, k: 64 }).a(0x1000, 64).b(0x2000, 64);
+    call.d(0x4000, 40).plus(1.0, 0x3000, 40)
 }
 
 #[test]
@@ -22,6 +14,7 @@ fn illegal_calls_say_what_was_needed() {
     let gemm = find("small-bf16-kk").expect("a catalogue name");
     assert!(gemm.launch(&legal(), 132).expect("legal").is_some());
     let call = legal();
+    let linear = call.epilogue;
     let cases = [
         (
             "a packed K-major operand whose rows are no multiple of 16 B",
@@ -57,7 +50,12 @@ fn illegal_calls_say_what_was_needed() {
             LaunchError::Null { name: "D" },
             "D is a null pointer",
         ),
-        ("no C", Call { c: None, ..call }, LaunchError::MissingC { beta: 1.0 }, "pass C, or beta = 0"),
+        (
+            "no C",
+            call.with(LinearArguments { c: None, ..linear }),
+            LaunchError::MissingC { beta: 1.0 },
+            "pass C, or beta = 0",
+        ),
         (
             "an extent beyond 31 bits",
             Call { problem: GemmProblem { m: 1 << 31, ..call.problem }, ..call },
@@ -74,8 +72,7 @@ fn illegal_calls_say_what_was_needed() {
             "more tiles than a launch numbers",
             Call {
                 problem: GemmProblem { m: (1 << 31) - 1, n: (1 << 31) - 8, k: 64 },
-                c: None,
-                beta: 0.0,
+                epilogue: LinearArguments::default(),
                 d: MatrixRef { pitch: 1 << 31, ..call.d },
                 ..call
             },
@@ -106,14 +103,19 @@ fn tensor_stores_need_whole_chunks() {
 #[test]
 fn what_blas_leaves_unread_is_not_checked() {
     let gemm = find("small-bf16-kk").expect("a catalogue name");
-    let (call, nowhere) = (legal(), MatrixRef { address: 0, pitch: 0 });
+    let (call, nowhere) = (legal(), MatrixRef::NONE);
+    let linear = call.epilogue;
     let grid = |call: &Call| gemm.launch(call, 132).map(|launch| launch.map(|launch| launch.grid.ctas));
     let empty = |problem| Call { problem, a: nowhere, b: nowhere, ..call };
     assert_eq!(grid(&empty(GemmProblem { m: 0, ..call.problem })), Ok(None), "M = 0 does nothing");
     assert_eq!(grid(&empty(GemmProblem { n: 0, ..call.problem })), Ok(None), "N = 0 does nothing");
     assert_eq!(grid(&empty(GemmProblem { k: 0, ..call.problem })), Ok(Some([2, 1, 1])), "K = 0 scales C");
-    assert_eq!(grid(&Call { alpha: 0.0, a: nowhere, b: nowhere, ..call }), Ok(Some([2, 1, 1])), "alpha = 0");
-    assert_eq!(grid(&Call { beta: 0.0, c: Some(nowhere), ..call }), Ok(Some([2, 1, 1])), "beta = 0");
+    assert_eq!(
+        grid(&Call { a: nowhere, b: nowhere, ..call.with(LinearArguments { alpha: 0.0, ..linear }) }),
+        Ok(Some([2, 1, 1])),
+        "alpha = 0"
+    );
+    assert_eq!(grid(&call.plus(0.0, 0, 0)), Ok(Some([2, 1, 1])), "beta = 0");
 }
 
 #[test]
@@ -138,10 +140,8 @@ fn an_unknown_name_suggests_known_ones() {
 fn divided_tiles_need_a_workspace() {
     let gemm = find("deep-bf16-kk").expect("a catalogue name");
     let problem = GemmProblem { m: 256, n: 256, k: 8192 };
-    let packed = |address| MatrixRef { address, pitch: 8192 };
-    let call = Call { problem, a: packed(0x1000), b: packed(0x2000), c: None, beta: 0.0, ..legal() };
-    let call = Call { d: MatrixRef { address: 0x4000, pitch: 256 }, ..call };
-    let needed = gemm.workspace(problem, 33);
+    let call = Call::of(problem).a(0x1000, 8192).b(0x2000, 8192).d(0x4000, 256);
+    let needed = gemm.workspace(&call, 33);
     assert!(needed > 256 * 256 * 4, "{needed}");
     let given =
         |address, bytes| gemm.launch(&Call { workspace: Some(WorkspaceRef { address, bytes }), ..call }, 33);
@@ -154,11 +154,11 @@ fn divided_tiles_need_a_workspace() {
     assert_eq!(given(0x10004, needed).expect_err("not aligned"), shifted);
     assert!(given(0x10000, needed).expect("legal").is_some());
     assert_eq!(
-        gemm.workspace(GemmProblem { m: u32::MAX, n: u32::MAX, k: 64 }, 33),
+        gemm.workspace(&Call::of(GemmProblem { m: u32::MAX, n: u32::MAX, k: 64 }), 33),
         0,
         "no launch is that large"
     );
-    assert_eq!(find("staged-bf16-kk").expect("a catalogue name").workspace(problem, 132), 0);
+    assert_eq!(find("staged-bf16-kk").expect("a catalogue name").workspace(&call, 132), 0);
 }
 
 /// What L2 fetches for copies of A and B: single lines for tiles that memory decides about, pairs for large ones.
@@ -174,7 +174,7 @@ fn small_tiles_fetch_single_lines() {
         ("broad", Promotion::B256),
     ] {
         let gemm = find(&format!("{kind}-bf16-kk")).expect("a catalogue name");
-        let call = Call { c: None, beta: 0.0, ..legal() };
+        let call = legal().with(LinearArguments::default());
         let launch = gemm.launch(&call, 132).expect("legal").expect("rows");
         let fetched: Vec<_> = launch
             .arguments

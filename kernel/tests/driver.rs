@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use collective::Record;
+use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
+use collective::{Cooperative, DirectStore, KMajor, Operands, Record, Tile, TmaWgmma, TreeEpilogue};
 use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Stream};
-use kernel::{Call, Engine, EngineError, GemmProblem, Gpu, GroupedCall, MatrixRef, Program};
+use kernel::{AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Program, Tree};
+use scheduler::{AlongM, OneTile};
+use typenum::{U1, U64};
 
 /// Names the file in which the stand-in notes what it was asked; set where a test runs with it.
 const LOG: &str = "STAND_IN_LOG";
@@ -45,8 +48,7 @@ fn noted(line: &str) -> usize {
 }
 
 fn call(a: u64, b: u64, d: u64) -> Call {
-    let at = |address| MatrixRef { address, pitch: 64 };
-    Call { a: at(a), b: at(b), d: at(d), ..Call::of(GemmProblem { m: 64, n: 64, k: 64 }) }
+    Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(a, 64).b(b, 64).d(d, 64)
 }
 
 /// A kernel, and its program.
@@ -131,6 +133,63 @@ fn memory_of_others_is_refused() {
     });
 }
 
+/// What an epilogue reaches has to be lent as well, C of a plain product and what a tree names.
+#[allow(unsafe_code, reason = "lends memory to be read alone")]
+#[test]
+fn memory_of_epilogues_is_lent() {
+    with_stand_in("memory_of_epilogues_is_lent", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let [a, b, c, d] = [(); 4].map(|()| gpu.allocate(BYTES).expect("memory"));
+        let stream = Stream::new(gpu.context()).expect("a stream");
+        let lent = [a, b, d, c].map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let all = lent.each_ref().map(DeviceSlice::from);
+        let call = call(a.address, b.address, d.address);
+        let (gemm, program) = small();
+        let mut plain = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let error =
+            plain.launch(&stream, &call.plus(1.0, c.address, 64), &all[..3]).expect_err("C is not lent");
+        assert!(error.to_string().contains("C is 8192 B"), "{error}");
+        plain.launch(&stream, &call.plus(1.0, c.address, 64), &all).expect("all is lent");
+
+        type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
+        let gemm = AnyGemm::of::<
+            Composed<
+                TmaWgmma<
+                    Operands<KMajor<half::bf16>, KMajor<half::bf16>>,
+                    Tile<U64, U64, U64>,
+                    Cooperative<U1>,
+                >,
+                TreeEpilogue<half::bf16, DirectStore, Summed>,
+                OneTile<AlongM>,
+            >,
+        >("summed");
+        let program = gemm.program().expect("legal");
+        let mut fused = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        // SAFETY: it is the memory of the buffer.
+        let read = unsafe { DeviceSlice::readable(c.address, c.bytes as u64) };
+        for (why, bias, sums, lent, words) in [
+            ("a bias of nobody's", 1 << 33, c.address, &all[..], "bias is 128 B"),
+            ("a bias that ends behind its buffer", c.address + 8064, c.address, &all[..], ""),
+            ("a bias that ends further behind", c.address + 8066, c.address, &all[..], "bias is 128 B"),
+            ("sums that are not lent", b.address, c.address, &all[..3], "sum is 256 B"),
+            ("sums lent to be read", b.address, c.address, &[all[0], all[1], all[2], read], "to be written"),
+            ("all lent", b.address, c.address, &all[..], ""),
+        ] {
+            let bias = RowArgument { address: bias, len: 64 };
+            let row = RowArgument { address: sums, len: 64 };
+            let arguments = (row, LinearBiasArguments { alpha: 1.0, bias });
+            match fused.launch(&stream, &call.with(Tree::<Summed>(&arguments)), lent) {
+                Ok(()) => assert_eq!(words, "", "{why}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!words.is_empty() && text.contains(words), "{why}: {text}");
+                }
+            }
+        }
+        assert_eq!(noted("launched"), 3);
+    });
+}
+
 #[test]
 fn records_name_buffers_alone() {
     with_stand_in("records_name_buffers_alone", &[], &[], || {
@@ -138,7 +197,7 @@ fn records_name_buffers_alone() {
         let buffer = gpu.allocate(BYTES).expect("memory");
         let gemm = kernel::find("grouped-bf16-kk").expect("a name");
         let program = gemm.program().expect("legal");
-        let workspace = gpu.workspace(gemm.workspace_grouped(132)).expect("memory");
+        let workspace = gpu.workspace(gemm.workspace(&Call::grouped(1, 16), 132)).expect("memory");
         let own = buffer.address;
         let host = 1 << 33;
         for (why, k, addresses, legal) in [
@@ -150,8 +209,8 @@ fn records_name_buffers_alone() {
         ] {
             let record = Record { m: 64, n: 64, k, addresses, pitches: [64; 4] };
             let records = gpu.upload(&record.to_bytes()).expect("memory");
-            let call = GroupedCall { count: 1, records: records.address, alpha: 1.0, beta: 0.0, workspace };
-            let launch = gemm.launch_grouped(&call, 132).expect("legal").expect("not empty");
+            let call = Call { workspace, ..Call::grouped(1, records.address) };
+            let launch = gemm.launch(&call, 132).expect("legal").expect("not empty");
             match gpu.prepare(&program, launch.grid, &launch.arguments) {
                 Ok(_) => assert!(legal, "{why}"),
                 Err(EngineError::Foreign { parameter: "records", address, .. }) => {
@@ -161,7 +220,7 @@ fn records_name_buffers_alone() {
             }
         }
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
-        let call = GroupedCall { count: 1, records: own, alpha: 1.0, beta: 0.0, workspace };
+        let call = Call { workspace, ..Call::grouped(1, own) };
         let lent = gpu.memory(buffer).expect("allocated");
         let error = loaded.launch(gpu.stream(), &call, &[DeviceSlice::from(&lent)]).expect_err("unchecked");
         assert!(matches!(error, EngineError::Described { .. }), "{error}");

@@ -2,7 +2,7 @@
 
 use collective::{Cluster, Cooperative, Form, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use half::bf16;
-use kernel::{BatchedCall, Call, Composed, Gemm, GemmProblem, LaunchError, MatrixRef, Strides, find};
+use kernel::{Call, Composed, Gemm, GemmProblem, LaunchError, MatrixRef, find};
 use scheduler::{AlongM, AlongN, Grouped, Hilbert, OneTile, Persistent, StreamK, TileScheduler, Tiles};
 use typenum::{U1, U2, U8, U32, U64, U128};
 
@@ -127,7 +127,7 @@ fn a_grid_has_at_most_31_bits() {
 fn matrices_end_where_addresses_do() {
     let gemm = find("small-bf16-kk").expect("a name");
     let call = packed(GemmProblem { m: 1 << 16, n: 8, k: 8 });
-    let wide = |address| MatrixRef { address, pitch: 1 << 38 };
+    let wide = |address| MatrixRef::new(address, 1 << 38);
     // 2^16 rows, 2^39 B from one to the next.
     let last: u64 = ((1 << 16) - 1) << 39;
     let bytes = u128::from(last) + 16;
@@ -144,12 +144,14 @@ fn matrices_end_where_addresses_do() {
     }
     let batched = find("batched-bf16-kk").expect("a name");
     let first = packed(GemmProblem { m: 8, n: 8, k: 8 });
-    let strides = Strides { a: 1 << 38, b: 0, c: 0, d: 64 };
-    let far = BatchedCall { first, count: 1 << 26, strides };
-    let error = batched.launch_batched(&far, 132).expect_err("2^26 matrices, 2^39 B from each other");
+    let of = |count, stride| {
+        let call = first.batched(count);
+        Call { a: call.a.every(stride), b: first.b, ..call }
+    };
+    let far = of(1 << 26, 1 << 38);
+    let error = batched.launch(&far, 132).expect_err("2^26 matrices, 2^39 B from each other");
     assert!(matches!(error, LaunchError::End { name: "A", .. }), "{error}");
-    let strides = Strides { a: u64::MAX, ..strides };
-    let error = batched.launch_batched(&BatchedCall { first, count: 2, strides }, 132).expect_err("2^65 B");
+    let error = batched.launch(&of(2, u64::MAX), 132).expect_err("2^65 B");
     let bytes = u128::from(u64::MAX) * 2;
     assert_eq!(error, LaunchError::Distance { name: "A", bytes, alignment: 16 });
 }

@@ -4,13 +4,13 @@ use collective::pipeline::{ClusterPosition, Position};
 use std::sync::Arc;
 
 use collective::{
-    Cooperative, DeviceMainloop, KMajor, LinearArguments, LinearCombination, Mainloop, MainloopEmitter,
-    MainloopSpec, Matrix, Operands, Piece, Plan, Tile, TmaWgmma,
+    Cooperative, DeviceMainloop, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix,
+    Operands, Piece, Plan, Tile, TmaWgmma,
 };
 use half::bf16;
 use kernel::{
-    Batched, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, LaunchError, Matrices, MatrixRef,
-    ScheduleError, check_schedule,
+    Batched, Call, Composed, Emulator, Engine, EngineError, Gemm, GemmProblem, LaunchError, ScheduleError,
+    check_schedule,
 };
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
@@ -98,21 +98,18 @@ fn a_mainloop_has_arguments_of_its_own() {
     let a = engine.upload(&a).expect("memory").address;
     let b = engine.upload(&bf16::ONE.to_le_bytes().repeat(64 * k as usize)).expect("memory").address;
     let d = engine.allocate(64 * 64 * 2).expect("memory");
-    let matrix = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
     // One k-tile of three.
     let problem = GemmProblem { m: 64, n: 64, k };
-    let matrices =
-        Matrices { problem, a: matrix(a, k), b: matrix(b, k), d: matrix(d.address, 64), workspace: None };
+    let call = Call::of(problem).a(a, k.into()).b(b, k.into()).d(d.address, 64);
     let program = Gemm::<Gathers>::program().expect("legal");
-    let arguments = LinearArguments::scaled(1.0);
-    let error = Gemm::<Gathers>::launch_with(&matrices, &arguments, 132).expect_err("nothing is bound");
+    let error = Gemm::<Gathers>::launch(&call, 132).expect_err("nothing is bound");
     assert!(
         matches!(&error, LaunchError::Mainloop { reason } if reason.contains("first is null")),
         "{error}"
     );
     for (first, want) in [(0u32, 192.0), (1, 192.0), (2, 128.0), (3, 0.0)] {
         let own = First(engine.upload(&first.to_le_bytes()).expect("memory").address);
-        let launch = Gemm::<Gathers>::bind(&own).launch_with(&matrices, &arguments, 132);
+        let launch = Gemm::<Gathers>::bind(&own).launch(&call, 132);
         let launch = launch.expect("legal").expect("not empty");
         engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
         // K-tiles beyond the last are zeros.
@@ -251,13 +248,10 @@ fn mistakes_of_a_scheduler_are_found_and_named() {
 fn a_fault_names_its_kernel_once_and_its_scheduler() {
     type Mine = Composed<Ours, LinearCombination<bf16>, OneTile<AlongM>>;
     let mut engine = Emulator::new();
-    let matrix = |address| MatrixRef { address, pitch: 64 };
-    let problem = GemmProblem { m: 64, n: 64, k: 64 };
     // Nothing is allocated there.
-    let nowhere = matrix(1 << 40);
-    let matrices = Matrices { problem, a: nowhere, b: nowhere, d: nowhere, workspace: None };
+    let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(1 << 40, 64).b(1 << 40, 64).d(1 << 40, 64);
     let program = Gemm::<Mine>::program().expect("legal");
-    let launch = Gemm::<Mine>::launch_with(&matrices, &LinearArguments::scaled(1.0), 132);
+    let launch = Gemm::<Mine>::launch(&call, 132);
     let launch = launch.expect("legal").expect("not empty");
     let error = engine.launch(&program, launch.grid, &launch.arguments).expect_err("no memory");
     assert!(matches!(error, EngineError::Trap { .. }), "{error}");

@@ -3,10 +3,7 @@
 use collective::tree::{Node, Scratch, Shape};
 use collective::{Fusion, with_fusion};
 use cute_rs::atom::Major;
-use kernel::{
-    AnyGemm, Call, GemmProblem, KernelSpec, Launch, Machine, Matrices, MatrixRef, Program, Request,
-    WorkspaceRef,
-};
+use kernel::{AnyGemm, Call, GemmProblem, KernelSpec, Launch, Machine, Program, Request, Tree, WorkspaceRef};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
@@ -77,10 +74,9 @@ impl FusedGemm {
         let gemm = kernel::find(&self.plain_name())?;
         let program = gemm.program()?;
         let slots = bench.engine().slots(&program)?;
-        let workspace = workspace(bench, gemm.workspace(problem, slots))?;
+        let workspace = workspace(bench, gemm.workspace(&Call::of(problem), slots))?;
         let launch = |set: &[u64; 3]| {
-            let Matrices { a, b, d, .. } = matrices(problem, *set, problem.n, None);
-            let call = Call { problem, a, b, c: None, d, alpha: 1.0, beta: 0.0, workspace };
+            let call = Call { workspace, ..packed(problem, *set, problem.n) };
             gemm.launch(&call, slots)?.ok_or(TreeError::Empty)
         };
         let launches = sets.iter().map(launch).collect::<Result<_, TreeError>>()?;
@@ -167,14 +163,9 @@ fn shape<X: Node>(problem: GemmProblem) -> Shape {
 }
 
 /// Packed operands, and an output of so many columns.
-fn matrices(
-    problem: GemmProblem,
-    [a, b, d]: [u64; 3],
-    columns: u32,
-    workspace: Option<WorkspaceRef>,
-) -> Matrices {
-    let matrix = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
-    Matrices { problem, a: matrix(a, problem.k), b: matrix(b, problem.k), d: matrix(d, columns), workspace }
+fn packed(problem: GemmProblem, [a, b, d]: [u64; 3], columns: u32) -> Call {
+    let k = problem.k.into();
+    Call::of(problem).a(a, k).b(b, k).d(d, columns.into())
 }
 
 /// Memory of the bench's for a kernel's divided tiles.
@@ -194,13 +185,13 @@ fn prepare<X: Sample>(
 ) -> Result<Ready, TreeError> {
     let program = gemm.program()?;
     let slots = bench.engine().slots(&program)?;
-    let workspace = workspace(bench, gemm.workspace(problem, slots))?;
+    let workspace = workspace(bench, gemm.workspace(&Call::of(problem), slots))?;
     let shape = shape::<X>(problem);
     let mut launches = Vec::new();
     for &set in sets {
         let arguments = X::sample(bench, shape)?;
-        let matrices = matrices(problem, set, shape.n, workspace);
-        let launch = gemm.launch_tree::<X>(&matrices, &arguments, slots)?;
+        let call = Call { workspace, ..packed(problem, set, shape.n) }.with(Tree::<X>(&arguments));
+        let launch = gemm.launch(&call, slots)?;
         launches.push(launch.ok_or(TreeError::Empty)?);
     }
     Ok(Ready { program, launches, slots })

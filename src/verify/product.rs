@@ -3,7 +3,9 @@
 use core::fmt;
 use std::time::Duration;
 
-use kernel::{AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, MatrixRef, Program};
+use kernel::{
+    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program,
+};
 
 use super::bound::Expected;
 use super::repeat::{Again, CHUNK, Change};
@@ -197,26 +199,23 @@ impl Product {
         let b = upload(engine, &[&before[..], &self.b.bytes()].concat())?;
         let before = self.d_before();
         let d = upload(engine, &before.iter().flat_map(|bits| bits.to_le_bytes()).collect::<Vec<u8>>())?;
-        let d_ref =
-            MatrixRef { address: d.address + u64::from(self.d_offset) * 2, pitch: self.d_pitch.into() };
+        let d_ref = MatrixRef::new(d.address + u64::from(self.d_offset) * 2, self.d_pitch.into());
         let c = match &self.c {
             Some(_) if self.in_place => Some(d_ref),
-            Some(c) => {
-                Some(MatrixRef { address: upload(engine, &c.bytes())?.address, pitch: c.pitch.into() })
-            }
+            Some(c) => Some(MatrixRef::new(upload(engine, &c.bytes())?.address, c.pitch.into())),
             None => None,
         };
-        let at = |buffer: Buffer, matrix: &HostMatrix| MatrixRef {
-            address: buffer.address + u64::from(self.operand_offset) * 2,
-            pitch: matrix.pitch.into(),
+        let at = |buffer: Buffer, matrix: &HostMatrix| {
+            MatrixRef::new(buffer.address + u64::from(self.operand_offset) * 2, matrix.pitch.into())
         };
         let (alpha, beta) = (self.alpha, self.beta);
         let slots = engine.slots(program)?;
         let problem = self.problem();
-        let workspace = engine.workspace(entry.workspace(problem, slots))?;
-        buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let (a, b) = (at(a, &self.a), at(b, &self.b));
-        let call = Call { problem, a, b, c, d: d_ref, alpha, beta, workspace };
+        let call = Call { a, b, d: d_ref, ..Call::of(problem) }.with(LinearArguments { alpha, beta, c });
+        let workspace = engine.workspace(entry.workspace(&call, slots))?;
+        buffers.extend(workspace.map(|workspace| workspace.buffer()));
+        let call = Call { workspace, ..call };
         let launch = entry.launch(&call, slots)?;
         let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),

@@ -1,6 +1,6 @@
 //! Products that device memory describes: run in one launch, and compared one by one.
 
-use kernel::{AnyGemm, Buffer, Engine, GroupedCall, Program};
+use kernel::{AnyGemm, Buffer, Call, Engine, LinearArguments, Program};
 
 use super::matrix::Fill;
 use super::product::{POISON, Product, RunError, freeing, orders};
@@ -98,12 +98,12 @@ impl RecordProducts {
         let bytes: Vec<u8> = records.iter().flat_map(collective::Record::to_bytes).collect();
         let records = upload(engine, &bytes)?.address;
         let slots = engine.slots(program)?;
-        let workspace = engine.workspace(entry.workspace_grouped(slots))?;
-        buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let [alpha, beta] = self.factors;
-        let count = products.len() as u32;
-        let call = GroupedCall { count, records, alpha, beta, workspace };
-        let launch = entry.launch_grouped(&call, slots)?;
+        let linear = LinearArguments { alpha, beta, c: None };
+        let call = Call::grouped(products.len() as u32, records).with(linear);
+        let workspace = engine.workspace(entry.workspace(&call, slots))?;
+        buffers.extend(workspace.map(|workspace| workspace.buffer()));
+        let launch = entry.launch(&Call { workspace, ..call }, slots)?;
         let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,

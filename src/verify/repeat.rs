@@ -216,7 +216,7 @@ mod tests {
         };
         let mut engine = Emulator::new().with_multiprocessors(8);
         let problem = GemmProblem { m: 20, n: 40, k: 2048 };
-        assert!(entry.workspace_batched(problem, 3, 8) > 0, "tiles are divided");
+        assert!(entry.workspace(&kernel::Call::of(problem).batched(3), 8) > 0, "tiles are divided");
         let outcome = several.run_times(&entry, &program, &mut engine, 3).expect("runs");
         assert_eq!(outcome.mismatch, None);
     }

@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use kernel::{
-    AnyGemm, BatchedCall, Buffer, Call, Engine, Experts, GemmProblem, MatrixRef, Program, RaggedCall, Strides,
-};
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Program};
 
 use super::matrix::Fill;
 use super::product::{POISON, Product, RunError, freeing, orders};
@@ -164,10 +162,14 @@ impl SeveralProducts {
             buffers.push(buffer);
             Ok(buffer)
         };
+        let stride = |all: &[HostMatrix]| match all {
+            [first, _, ..] => first.bits.len() as u64,
+            _ => 0,
+        };
         let all_bytes = |all: &[HostMatrix]| all.iter().flat_map(HostMatrix::bytes).collect::<Vec<u8>>();
         let mut place = |engine: &mut dyn Engine, all: &[HostMatrix]| -> Result<MatrixRef, RunError> {
             let pitch = all.first().map_or(8, |matrix| matrix.pitch).into();
-            Ok(MatrixRef { address: upload(engine, &all_bytes(all))?.address, pitch })
+            Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, pitch).every(stride(all)))
         };
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
         let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
@@ -186,40 +188,21 @@ impl SeveralProducts {
             Products::Rows { all, .. } => all,
         };
         let problem = GemmProblem { m, n, k };
-        let first = Call {
-            a: a_ref,
-            b: b_ref,
-            c: (beta != 0.0).then_some(c_ref),
-            d: MatrixRef { address: d.address, pitch: d_pitch as u64 },
-            alpha,
-            beta,
-            ..Call::of(problem)
-        };
-        let stride = |all: &[HostMatrix]| match all {
-            [first, _, ..] => first.bits.len() as u64,
-            _ => 0,
-        };
-        let launch = match &self.products {
-            Products::Batch { count, .. } => {
-                let workspace = engine.workspace(entry.workspace_batched(problem, *count, slots))?;
-                buffers.extend(workspace.map(|workspace| workspace.buffer()));
-                let d_stride = places.get(1).map_or(0, |&second| second as u64);
-                let strides = Strides { a: stride(a), b: stride(b), c: stride(c), d: d_stride };
-                let call = BatchedCall { first: Call { workspace, ..first }, count: *count, strides };
-                entry.launch_batched(&call, slots)?
-            }
+        let products = match &self.products {
+            Products::Batch { count, .. } => kernel::Products::Batched { count: *count },
             Products::Rows { offsets, .. } => {
-                let workspace = engine.workspace(entry.workspace(problem, slots))?;
-                buffers.extend(workspace.map(|workspace| workspace.buffer()));
-                let first = Call { workspace, ..first };
-                let count = offsets.len() as u32 - 1;
                 let bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-                let offsets = engine.upload(&bytes)?;
-                buffers.push(offsets);
-                let experts = Experts { count, offsets: offsets.address, b_stride: stride(b) };
-                entry.launch_ragged(&RaggedCall { rows: first, experts }, slots)?
+                let count = offsets.len() as u32 - 1;
+                kernel::Products::Ragged { count, offsets: upload(engine, &bytes)?.address }
             }
         };
+        let d_stride = places.get(1).map_or(0, |&second| second as u64);
+        let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
+        let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };
+        let call = Call { products, a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) }.with(linear);
+        let workspace = engine.workspace(entry.workspace(&call, slots))?;
+        buffers.extend(workspace.map(|workspace| workspace.buffer()));
+        let launch = entry.launch(&Call { workspace, ..call }, slots)?;
         let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,

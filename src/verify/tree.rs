@@ -31,8 +31,8 @@ use collective::tree::{Host, Node, Scratch, Shape, Written};
 use collective::{Epilogue, EpilogueSpec, HasTree};
 use cute_rs::atom::Major;
 use kernel::{
-    AnyGemm, Buffer, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError, Matrices,
-    MatrixRef, Program, UnknownConfig,
+    AnyGemm, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
+    MatrixRef, Program, Tree, UnknownConfig,
 };
 use reference::memory::{Compared, Contents, Fault, Output, Writes};
 
@@ -270,7 +270,7 @@ impl<'e> Bench<'e> {
         let epilogue = gemm.plan().epilogue;
         let columns = problem.n >> epilogue.halvings;
         let bytes = problem.m as usize * columns as usize * epilogue.output.bytes() as usize;
-        let d = MatrixRef { address: self.output(bytes)?, pitch: columns.into() };
+        let d = MatrixRef::new(self.output(bytes)?, columns.into());
         self.check_tree_at::<X>(gemm, problem, arguments, d)
     }
 
@@ -303,16 +303,12 @@ impl<'e> Bench<'e> {
         let [a_order, b_order] = orders(gemm);
         let a = HostMatrix::random(format, [m, k], a_order, 8, Fill::Normal, &mut self.random);
         let b = HostMatrix::random(format, [k, n], b_order, 8, Fill::Normal, &mut self.random);
-        let matrix = |address, matrix: &HostMatrix| MatrixRef { address, pitch: matrix.pitch.into() };
+        let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.pitch.into());
         let slots = self.engine.slots(&gemm.program()?)?;
-        let matrices = Matrices {
-            workspace: self.engine.workspace(gemm.workspace(problem, slots))?,
-            problem,
-            a: matrix(self.upload(&a.bytes())?, &a),
-            b: matrix(self.upload(&b.bytes())?, &b),
-            d,
-        };
-        self.check_matrices::<X>(gemm, &matrices, arguments)
+        let (a, b) = (matrix(self.upload(&a.bytes())?, &a), matrix(self.upload(&b.bytes())?, &b));
+        let call = Call { a, b, d, ..Call::of(problem) }.with(Tree::<X>(arguments));
+        let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
+        self.check_call(gemm, &Call { workspace, ..call })
     }
 
     /// What a buffer holds, to its end, after the last check.
@@ -333,25 +329,24 @@ impl<'e> Bench<'e> {
     /// The first thing that is wrong.
     pub fn check_product<C>(
         &mut self,
-        matrices: &Matrices,
-        arguments: &<C::Epilogue as Epilogue>::Arguments,
+        call: &Call<&<C::Epilogue as Epilogue>::Arguments>,
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
         C::Epilogue: HasTree,
     {
-        self.check_matrices::<<C::Epilogue as HasTree>::Tree>(&Gemm::<C>::kernel(), matrices, arguments)
+        let tree = Tree::<<C::Epilogue as HasTree>::Tree>(call.epilogue);
+        self.check_call(&Gemm::<C>::kernel(), &call.with(tree))
     }
 
-    fn check_matrices<X: Node>(
+    fn check_call<X: Node>(
         &mut self,
         gemm: &AnyGemm,
-        matrices: &Matrices,
-        arguments: &X::Arguments,
+        call: &Call<Tree<'_, X>>,
     ) -> Result<Checked, TreeError> {
         let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
         let program = gemm.program()?;
-        let tiles = gemm.tiles(matrices.problem);
+        let tiles = gemm.tiles(call.problem);
         gemm.covers(tiles, self.engine.slots(&program)?)?;
         let subject = Subject {
             format: format(gemm)?,
@@ -359,17 +354,17 @@ impl<'e> Bench<'e> {
             halvings,
             bytes: output.bytes().into(),
             program,
-            launch: &|slots| gemm.launch_tree::<X>(matrices, arguments, slots),
+            launch: &|slots| gemm.launch(call, slots),
             element: &|host, address, at| {
-                let value = X::evaluate(host, arguments, at);
+                let value = X::evaluate(host, call.epilogue.0, at);
                 host.write(output, address, value);
             },
         };
-        self.check_subject(matrices, &subject)
+        self.check_subject(&call.with(()), &subject)
     }
 
-    fn check_subject(&mut self, matrices: &Matrices, subject: &Subject<'_>) -> Result<Checked, TreeError> {
-        let (GemmProblem { m, n, k }, d) = (matrices.problem, matrices.d);
+    fn check_subject(&mut self, call: &Call<()>, subject: &Subject<'_>) -> Result<Checked, TreeError> {
+        let (GemmProblem { m, n, k }, d) = (call.problem, call.d);
         let Subject { format, orders: [a_order, b_order], halvings, bytes, program, .. } = subject;
         let (format, bytes) = (*format, *bytes);
         let slots = self.engine.slots(program)?;
@@ -378,7 +373,7 @@ impl<'e> Bench<'e> {
             let pitch = u32::try_from(matrix.pitch).unwrap_or(u32::MAX);
             self.contents.matrix(format, extents, order, (matrix.address, pitch))
         };
-        let (a, b) = (operand([m, k], *a_order, matrices.a), operand([k, n], *b_order, matrices.b));
+        let (a, b) = (operand([m, k], *a_order, call.a), operand([k, n], *b_order, call.b));
         let time = match launch {
             Some(launch) => Some(self.engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,

@@ -13,6 +13,7 @@ use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format};
 use crate::form::{Forms, displaced};
 use crate::mainloop::{Fragment, FragmentRow};
+use crate::operand::MatrixRef;
 use crate::plan::{EpilogueSpec, Plan};
 use crate::tree::{NodeError, Path, Shape};
 
@@ -27,22 +28,40 @@ pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 /// Arguments of [`LinearCombination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearArguments {
-    /// Factor of the product.
+    /// Factor of the product. Zero leaves A and B unread, as in BLAS.
     pub alpha: f32,
-    /// Factor of C.
+    /// Factor of C. Zero leaves C unread, as in BLAS.
     pub beta: f32,
-    /// Address of C; not read where `beta` is zero.
-    pub c: u64,
-    /// Elements from one row of C to the next.
-    pub c_pitch: u64,
-    /// Elements from one C to the next where there are several; 0 where all are one.
-    pub c_batch: u64,
+    /// C, row-major; may be `None` where `beta` is zero. It may be D itself.
+    pub c: Option<MatrixRef>,
+}
+
+/// `D = A * B`.
+impl Default for LinearArguments {
+    fn default() -> Self {
+        Self::scaled(1.0)
+    }
 }
 
 impl LinearArguments {
     /// `D = alpha * A * B`, without C.
     pub fn scaled(alpha: f32) -> Self {
-        Self { alpha, beta: 0.0, c: 0, c_pitch: 0, c_batch: 0 }
+        Self { alpha, beta: 0.0, c: None }
+    }
+
+    /// C, if it is read.
+    ///
+    /// # Errors
+    /// It is read, and not there.
+    pub(crate) fn read(&self) -> Result<Option<MatrixRef>, NodeError> {
+        match self.c {
+            _ if self.beta == 0.0 => Ok(None),
+            None => {
+                let reason = format!("there is none and beta is {}: pass C, or beta = 0", self.beta);
+                Err(Path::ROOT.then("C").refuse(reason))
+            }
+            c => Ok(c),
+        }
     }
 }
 
@@ -60,8 +79,8 @@ impl<T: Element, S: Store> Epilogue for LinearCombination<T, S> {
         Arc::new(Self::VALUE)
     }
 
-    fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
-        Self::VALUE.check(arguments, product)
+    fn check(arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        Self::VALUE.check(arguments, product, path)
     }
 
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
@@ -84,17 +103,17 @@ impl Linear {
 }
 
 impl LinearHost for Linear {
-    fn check(&self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
-        if arguments.beta == 0.0 {
-            return Ok(());
+    fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        match arguments.read()? {
+            Some(c) => path.then("C").reads_matrix(self.store.format, c, product),
+            None => Ok(()),
         }
-        let c = Path::ROOT.then("C");
-        c.check_address(self.store.format, arguments.c)?;
-        c.check_pitch(self.store.format, arguments.c_pitch, product.n)
     }
 
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
+        let LinearArguments { alpha, beta, c } = *arguments;
+        let MatrixRef { address: c, pitch: c_pitch, stride: c_batch } =
+            c.filter(|_| beta != 0.0).unwrap_or(MatrixRef::NONE);
         let format = self.store.format;
         let pair = u64::from(format.bits() / 4);
         let even = |address: u64, strides: u64| address.is_multiple_of(pair) && strides.is_multiple_of(2);

@@ -152,8 +152,8 @@ impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
         Arc::new(Self::VALUE)
     }
 
-    fn check(arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
-        Self::VALUE.check(arguments, product)
+    fn check(arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        Self::VALUE.check(arguments, product, path)
     }
 
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
@@ -176,17 +176,13 @@ impl Sourced {
 }
 
 impl LinearHost for Sourced {
-    fn check(&self, arguments: &LinearArguments, product: Shape) -> Result<(), NodeError> {
-        let LinearArguments { beta, c, c_pitch, c_batch, .. } = *arguments;
-        if beta == 0.0 {
-            return Ok(());
-        }
-        let (path, format) = (Path::ROOT.then("C"), self.store.format);
-        path.check_address(format, c)?;
-        path.check_pitch(format, c_pitch, product.n)?;
-        let [pitch, batch] = [c_pitch, c_batch].map(|stride| stride.saturating_mul(format.bytes().into()));
+    fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let Some(c) = arguments.read()? else { return Ok(()) };
+        let (path, format) = (path.then("C"), self.store.format);
+        path.reads_matrix(format, c, product)?;
+        let [pitch, batch] = [c.pitch, c.stride].map(|stride| stride.saturating_mul(format.bytes().into()));
         let alignment = u64::from(self.store.alignment());
-        for (what, value) in [("address", c), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
+        for (what, value) in [("address", c.address), ("pitch in bytes", pitch), ("stride in bytes", batch)] {
             if !value.is_multiple_of(alignment) {
                 let needed = format!("the {what} is {value:#x}, a multiple of {alignment} was needed");
                 return Err(path.refuse(format!("{needed}: tensor copies bring it")));
@@ -196,10 +192,14 @@ impl LinearHost for Sourced {
     }
 
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c, c_pitch, c_batch } = *arguments;
+        let LinearArguments { alpha, beta, c } = *arguments;
         // Where C is not read, the map of D is as good as any.
-        let batch = Batch { stride: c_batch, ..d.batch };
-        let source = if beta == 0.0 { d } else { Output { address: c, pitch: c_pitch, batch, ..d } };
+        let source = c.filter(|_| beta != 0.0).map_or(d, |c| Output {
+            address: c.address,
+            pitch: c.pitch,
+            batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
+            ..d
+        });
         let mut parameters = vec![alpha.into(), beta.into()];
         parameters.extend(self.store.parameters(plan, source));
         if plan.form.outputs() {

@@ -73,8 +73,8 @@ impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
         Arc::new(Treed::<X>::new(Self::STORE))
     }
 
-    fn check(arguments: &X::Arguments, product: Shape) -> Result<(), NodeError> {
-        Treed::<X>::check(arguments, product)
+    fn check(arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        Treed::<X>::check(arguments, product, path)
     }
 
     fn parameters(plan: &Plan, arguments: &X::Arguments, d: Output) -> Vec<Argument> {
@@ -144,11 +144,11 @@ impl<X: Node> Treed<X> {
     ///
     /// # Errors
     /// The first that is not.
-    pub fn check(arguments: &X::Arguments, product: Shape) -> Result<(), NodeError> {
+    pub fn check(arguments: &X::Arguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         if !product.n.is_multiple_of(1 << Treed::<X>::HALVINGS) {
             let reason =
                 format!("N is {}, a multiple of 2 was needed: the columns are gated in pairs", product.n);
-            return Err(Path::ROOT.refuse(reason));
+            return Err(path.refuse(reason));
         }
         let block = if X::FACTS.gate_block == Facts::SPLIT { 0 } else { X::FACTS.gate_block * 2 };
         if block > 2 && !product.n.is_multiple_of(block) {
@@ -157,9 +157,9 @@ impl<X: Node> Treed<X> {
                 product.n,
                 X::FACTS.gate_block
             );
-            return Err(Path::ROOT.refuse(reason));
+            return Err(path.refuse(reason));
         }
-        X::check(arguments, Shape { n: product.n >> Treed::<X>::HALVINGS, ..product }, &Path::ROOT)
+        X::check(arguments, Shape { n: product.n >> Treed::<X>::HALVINGS, ..product }, path)
     }
 
     /// The values of its parameters.

@@ -1,8 +1,10 @@
 //! Which arguments a tree refuses, and in what words.
 
+use core::cell::Cell;
 use core::fmt;
 
 use crate::element::Format;
+use crate::operand::MatrixRef;
 
 /// The extents of a node's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,31 +15,126 @@ pub struct Shape {
     pub n: u32,
 }
 
-/// The way from the root of a tree to one of its nodes.
+/// Memory that an epilogue may reach, and how much of what it reaches it has told.
+pub struct Reach<'a> {
+    /// Products of the launch.
+    products: u32,
+    /// Whether so many bytes from an address on may be reached, and written.
+    lent: &'a dyn Fn(u64, u64, bool) -> bool,
+    told: Cell<usize>,
+}
+
+impl<'a> Reach<'a> {
+    /// For a launch of so many products: `lent` says of an address whether so many bytes from there on may be read, or written.
+    pub fn new(products: u32, lent: &'a dyn Fn(u64, u64, bool) -> bool) -> Self {
+        Self { products, lent, told: Cell::new(0) }
+    }
+
+    /// How many addresses have been told.
+    pub fn told(&self) -> usize {
+        self.told.get()
+    }
+}
+
+impl fmt::Debug for Reach<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { products, told, .. } = self;
+        f.debug_struct("Reach").field("products", products).field("told", told).finish_non_exhaustive()
+    }
+}
+
+/// The way from the root of a tree to one of its nodes, and what may be reached there.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<'a> {
     up: Option<&'a Path<'a>>,
     name: &'a str,
+    reach: Option<&'a Reach<'a>>,
+    /// Bytes from what one product of a launch has to what the next has.
+    stride: u64,
 }
 
 impl Path<'_> {
-    /// The root's.
-    pub const ROOT: Path<'static> = Path { up: None, name: "" };
+    /// The root's, where anything may be reached.
+    pub const ROOT: Path<'static> = Path { up: None, name: "", reach: None, stride: 0 };
+
+    /// The root's, where some memory may be reached.
+    pub fn within<'a>(reach: &'a Reach<'a>) -> Path<'a> {
+        Path { reach: Some(reach), ..Path::ROOT }
+    }
 
     /// One step further down.
     pub fn then<'a>(&'a self, name: &'a str) -> Path<'a> {
-        Path { up: Some(self), name }
+        Path { up: Some(self), name, ..*self }
+    }
+
+    /// A node with a name of its own, wherever it stands.
+    pub(super) fn named<'a>(&'a self, name: &'a str) -> Path<'a> {
+        Path { up: Some(&Path::ROOT), name, ..*self }
+    }
+
+    /// The same, where each product of a launch has its own, so many bytes behind that of the one before.
+    pub(super) fn each(&self, stride: u64) -> Path<'_> {
+        Path { stride: self.stride.saturating_add(stride), ..*self }
+    }
+
+    /// Checks an address from which elements of a format are read.
+    ///
+    /// # Errors
+    /// A null pointer, an address that cuts elements in two, or memory that was not lent.
+    pub fn reads(&self, format: Format, address: u64, elements: u64) -> Result<(), NodeError> {
+        self.reaches(format, address, elements, false)
+    }
+
+    /// Checks an address from which on elements of a format are written.
+    ///
+    /// # Errors
+    /// A null pointer, an address that cuts elements in two, or memory that was not lent to be written.
+    pub fn writes(&self, format: Format, address: u64, elements: u64) -> Result<(), NodeError> {
+        self.reaches(format, address, elements, true)
+    }
+
+    fn reaches(&self, format: Format, address: u64, elements: u64, writes: bool) -> Result<(), NodeError> {
+        self.check_address(format, address)?;
+        let Some(reach) = self.reach else { return Ok(()) };
+        reach.told.set(reach.told.get() + 1);
+        let others = self.stride.saturating_mul(reach.products.saturating_sub(1).into());
+        let bytes = elements.saturating_mul(format.bytes().into()).saturating_add(others);
+        if elements > 0 && !(reach.lent)(address, bytes, writes) {
+            return Err(self.error(NodeProblem::NotLent { address, bytes, writes }));
+        }
+        Ok(())
+    }
+
+    /// Checks a row-major matrix that is read.
+    ///
+    /// # Errors
+    /// As [`reads`](Self::reads); rows that overlap, or that lie 2^40 bytes from each other.
+    pub fn reads_matrix(&self, format: Format, matrix: MatrixRef, shape: Shape) -> Result<(), NodeError> {
+        self.matrix(format, matrix, shape, false)
+    }
+
+    /// Checks a row-major matrix that is written.
+    ///
+    /// # Errors
+    /// As [`writes`](Self::writes); rows that overlap, or that lie 2^40 bytes from each other.
+    pub fn writes_matrix(&self, format: Format, matrix: MatrixRef, shape: Shape) -> Result<(), NodeError> {
+        self.matrix(format, matrix, shape, true)
+    }
+
+    fn matrix(&self, format: Format, matrix: MatrixRef, shape: Shape, writes: bool) -> Result<(), NodeError> {
+        let MatrixRef { address, pitch, stride } = matrix;
+        self.check_address(format, address)?;
+        self.check_pitch(format, pitch, shape.n)?;
+        let rows = u64::from(shape.m.saturating_sub(1)).saturating_mul(pitch);
+        let elements = if shape.m == 0 { 0 } else { rows.saturating_add(shape.n.into()) };
+        self.each(stride.saturating_mul(format.bytes().into())).reaches(format, address, elements, writes)
     }
 
     fn error(&self, problem: NodeProblem) -> NodeError {
         NodeError { node: self.to_string(), problem }
     }
 
-    /// Whether an address can be a device address of elements of a format.
-    ///
-    /// # Errors
-    /// A null pointer, or an address that cuts elements in two.
-    pub fn check_address(&self, format: Format, address: u64) -> Result<(), NodeError> {
+    fn check_address(&self, format: Format, address: u64) -> Result<(), NodeError> {
         let alignment = u64::from(format.bytes());
         if address == 0 {
             return Err(self.error(NodeProblem::Null));
@@ -59,11 +156,7 @@ impl Path<'_> {
         Err(self.error(NodeProblem::Length { elements, needed }))
     }
 
-    /// Whether rows of a row-major matrix lie beside each other.
-    ///
-    /// # Errors
-    /// Rows that overlap, or that lie 2^40 bytes from each other.
-    pub fn check_pitch(&self, format: Format, pitch: u64, columns: u32) -> Result<(), NodeError> {
+    fn check_pitch(&self, format: Format, pitch: u64, columns: u32) -> Result<(), NodeError> {
         if pitch < u64::from(columns) || pitch.saturating_mul(u64::from(format.bytes())) >= 1 << 40 {
             return Err(self.error(NodeProblem::Pitch { pitch, needed: columns }));
         }
@@ -122,6 +215,15 @@ pub enum NodeProblem {
         /// Columns.
         needed: u32,
     },
+    /// Memory that nobody lent, or not to be written.
+    NotLent {
+        /// Its device address.
+        address: u64,
+        /// Bytes from there on.
+        bytes: u64,
+        /// Whether they are written.
+        writes: bool,
+    },
     /// Something of the node's own.
     Other {
         /// In its words.
@@ -144,6 +246,13 @@ impl fmt::Display for NodeError {
                 f,
                 "{node}'s leading dimension is {pitch} elements, at least {needed} and less than 2^40 B were needed"
             ),
+            NodeProblem::NotLent { address, bytes, writes } => {
+                let needed = if *writes { "lent to be written" } else { "lent" };
+                write!(
+                    f,
+                    "{node} is {bytes} B at {address:#x}, which are not {needed}: pass the slice that they lie in"
+                )
+            }
             NodeProblem::Other { reason } => write!(f, "{node}: {reason}"),
         }
     }

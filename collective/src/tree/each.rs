@@ -50,7 +50,7 @@ impl<X: Node> Node for Each<X> {
             );
             return Err(path.then("each").refuse(reason));
         }
-        X::check(&each.first, shape, path)
+        X::check(&each.first, shape, &path.each(each.stride))
     }
 
     /// Two elements of the widest type are 8 bytes.
@@ -64,7 +64,7 @@ impl<X: Node> Node for Each<X> {
     }
 
     fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
-        (declare.param(), X::declare(declare))
+        (declare.number(), X::declare(declare))
     }
 
     fn begin<'f>(tile: &Visit<'f>, (stride, x): &Self::Device<'f>) -> Self::State<'f> {

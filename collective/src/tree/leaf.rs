@@ -166,7 +166,7 @@ impl<T: Element> Node for ScalarPointer<T> {
     }
 
     fn check(address: &u64, _shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address(T::FORMAT, *address)
+        path.reads(T::FORMAT, *address, 1)
     }
 
     fn pairs(_address: &u64) -> bool {

@@ -8,6 +8,7 @@ use typenum::Unsigned;
 
 use super::{Bounded, Declare, Facts, Host, Node, NodeError, Pair, Parameters, Part, Path, Shape, Visit};
 use crate::element::{Element, Format, Narrow};
+use crate::operand::MatrixRef;
 
 /// A row-major matrix of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,7 @@ pub struct MatrixArgument {
 
 impl MatrixArgument {
     fn check<T: Element>(&self, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address(T::FORMAT, self.address)?;
-        path.check_pitch(T::FORMAT, self.pitch, shape.n)
+        path.reads_matrix(T::FORMAT, MatrixRef::new(self.address, self.pitch), shape)
     }
 
     fn pairs<T: Element>(&self) -> bool {
@@ -353,7 +353,8 @@ impl<T: Element, X: Node> Node for AuxStore<T, X> {
     }
 
     fn check((matrix, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        matrix.check::<T>(shape, &path.then("aux"))?;
+        let written = MatrixRef::new(matrix.address, matrix.pitch);
+        path.then("aux").writes_matrix(T::FORMAT, written, shape)?;
         X::check(x, shape, path)
     }
 

@@ -32,8 +32,8 @@ impl<L: Label, X: Node> Node for Named<L, X> {
         X::name()
     }
 
-    fn check(arguments: &X::Arguments, shape: Shape, _path: &Path<'_>) -> Result<(), NodeError> {
-        X::check(arguments, shape, &Path::ROOT.then(L::NAME))
+    fn check(arguments: &X::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        X::check(arguments, shape, &path.named(L::NAME))
     }
 
     fn pairs(arguments: &X::Arguments) -> bool {

@@ -28,7 +28,6 @@ pub struct Scratch {
 impl Scratch {
     fn check(&self, needed: u64, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then("scratch");
-        here.check_address(Format::F32, self.address)?;
         if !self.address.is_multiple_of(16) {
             return Err(
                 here.refuse(format!("it begins at {:#x}, a multiple of 16 B was needed", self.address))
@@ -37,7 +36,7 @@ impl Scratch {
         if self.bytes < needed {
             return Err(here.refuse(format!("it has {} B, {needed} were needed", self.bytes)));
         }
-        Ok(())
+        here.writes(Format::F32, self.address, needed.div_ceil(4))
     }
 }
 
@@ -153,8 +152,8 @@ impl<O: Reduce, X: Node> Node for OrderedRow<O, X> {
 
     fn check(((row, scratch), x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address(Format::F32, row.address)?;
         here.check_len(row.len, shape.n)?;
+        here.writes(Format::F32, row.address, row.len.into())?;
         scratch.check(Self::scratch_bytes(shape), &here)?;
         X::check(x, shape, path)
     }
@@ -293,8 +292,8 @@ impl<O: Reduce, X: Node> Node for OrderedColumn<O, X> {
         path: &Path<'_>,
     ) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address(Format::F32, column.address)?;
         here.check_len(column.len, shape.m)?;
+        here.writes(Format::F32, column.address, column.len.into())?;
         scratch.check(Self::scratch_bytes(shape), &here)?;
         X::check(x, shape, path)
     }
@@ -416,7 +415,7 @@ impl<O: Reduce, X: Node> Node for OrderedScalar<O, X> {
         path: &Path<'_>,
     ) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address(Format::F32, *address)?;
+        here.writes(Format::F32, *address, 1)?;
         scratch.check(Self::scratch_bytes(shape), &here)?;
         X::check(x, shape, path)
     }

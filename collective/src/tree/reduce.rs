@@ -257,8 +257,8 @@ impl<O: Reduce, X: Node> Node for ReduceRow<O, X> {
 
     fn check((row, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address(Format::F32, row.address)?;
         here.check_len(row.len, shape.n)?;
+        here.writes(Format::F32, row.address, row.len.into())?;
         X::check(x, shape, path)
     }
 
@@ -341,8 +341,8 @@ impl<O: Reduce, X: Node> Node for ReduceColumn<O, X> {
 
     fn check((column, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
         let here = path.then(O::name());
-        here.check_address(Format::F32, column.address)?;
         here.check_len(column.len, shape.m)?;
+        here.writes(Format::F32, column.address, column.len.into())?;
         X::check(x, shape, path)
     }
 
@@ -420,7 +420,7 @@ impl<O: Reduce, X: Node> Node for ReduceScalar<O, X> {
     }
 
     fn check((address, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.then(O::name()).check_address(Format::F32, *address)?;
+        path.then(O::name()).writes(Format::F32, *address, 1)?;
         X::check(x, shape, path)
     }
 

@@ -91,8 +91,8 @@ impl<T: Element> Node for RowVector<T> {
     }
 
     fn check(vector: &RowArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address(T::FORMAT, vector.address)?;
-        path.check_len(vector.len, shape.n)
+        path.check_len(vector.len, shape.n)?;
+        path.reads(T::FORMAT, vector.address, vector.len.into())
     }
 
     fn pairs(vector: &RowArgument) -> bool {
@@ -195,8 +195,8 @@ impl<T: Element> Node for ColumnVector<T> {
     }
 
     fn check(vector: &ColumnArgument, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
-        path.check_address(T::FORMAT, vector.address)?;
-        path.check_len(vector.len, shape.m)
+        path.check_len(vector.len, shape.m)?;
+        path.reads(T::FORMAT, vector.address, vector.len.into())
     }
 
     fn pairs(_vector: &ColumnArgument) -> bool {

@@ -4,21 +4,22 @@ use core::fmt;
 use core::num::NonZeroUsize;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use collective::{LinearArguments, MatrixRef};
 use lru::LruCache;
 use ptx::Scalar;
 use ptx::abi::{Argument, Grid, TENSOR_MAP_BYTES, TensorMap};
 
-use super::loaded::AnyCall;
+use crate::arguments::Given;
 use crate::error::EngineError;
-use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-use crate::problem::{Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
+use crate::products::Products;
 
 /// What launches are made with.
 pub(super) trait Maker {
     /// Checks a call; `None` where there is nothing to do. What it makes of an address is the address itself, some bytes
     /// beyond it, or a choice by whether the address is zero or a multiple of powers of two up to
     /// [`Addresses::ALIGNMENT`]; calls are kept only as far as that was found to be so.
-    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError>;
+    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError>;
 
     /// Lays arguments out.
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError>;
@@ -62,6 +63,8 @@ struct Kept {
     launch: Option<(Grid, Vec<u8>)>,
     /// Where addresses lie in the block; `None` if that is not known.
     moves: Option<Vec<Move>>,
+    /// What the block was made of, where a call's epilogue is not linear: then every call's arguments are held against them.
+    arguments: Vec<Argument>,
 }
 
 /// Where an address lies in a block.
@@ -87,34 +90,106 @@ impl Calls {
     ///
     /// # Errors
     /// Those of the maker.
-    pub(super) fn get(&mut self, maker: &impl Maker, call: &AnyCall) -> Result<Ready<'_>, EngineError> {
-        let (shape, addresses) = split(call);
-        let moved = self.kept.get_mut(&shape).map(|kept| kept.move_to(maker, addresses));
-        match moved {
-            Some(Ok(true)) => {}
-            Some(Err(error)) => {
+    pub(super) fn get<E: Given + Clone>(
+        &mut self,
+        maker: &impl Maker,
+        call: &Call<E>,
+    ) -> Result<Ready<'_>, EngineError> {
+        let products = call.lend();
+        let (shape, changed) = match call.epilogue.linear() {
+            Some(&linear) => {
+                let call = products.with(linear);
+                let (shape, addresses) = split(&call);
+                let moved = self.kept.get_mut(&shape).map(|kept| kept.move_to(maker, addresses));
+                let made = |changed| changed_or(changed, || Kept::new(maker, &call, addresses));
+                (shape, made(moved))
+            }
+            None => {
+                let (mut shape, addresses) = split(&products.with(LinearArguments::default()));
+                // Apart from all linear ones. What is chosen by alignment shows in the arguments.
+                (shape[0], shape[9]) = (shape[0] | 1 << 63, 0);
+                let launch = maker.launch(call)?;
+                let moved = self.kept.get_mut(&shape).map(|kept| kept.change_to(maker, launch.as_ref()));
+                (shape, changed_or(moved, || Kept::of(maker, launch, addresses)))
+            }
+        };
+        match changed {
+            Ok(None) => {}
+            Ok(Some(kept)) => _ = self.kept.put(shape, kept),
+            Err(error) => {
                 // The block may have some of the addresses.
                 self.kept.pop(&shape);
                 return Err(error);
-            }
-            Some(Ok(false)) | None => {
-                let kept = Kept::new(maker, call, addresses)?;
-                self.kept.put(shape, kept);
             }
         }
         Ok(self.kept.peek(&shape).and_then(Kept::ready))
     }
 }
 
+/// What is to be kept in place of what is, which could not be changed into it, or is not there; `None` where it could.
+fn changed_or(
+    changed: Option<Result<bool, EngineError>>,
+    new: impl FnOnce() -> Result<Kept, EngineError>,
+) -> Result<Option<Kept>, EngineError> {
+    match changed {
+        Some(Ok(true)) => Ok(None),
+        Some(Err(error)) => Err(error),
+        Some(Ok(false)) | None => new().map(Some),
+    }
+}
+
 impl Kept {
-    fn new(maker: &impl Maker, call: &AnyCall, addresses: Addresses) -> Result<Self, EngineError> {
+    fn new(maker: &impl Maker, call: &Call, addresses: Addresses) -> Result<Self, EngineError> {
+        let arguments = Vec::new();
         let Some(launch) = maker.launch(call)? else {
-            return Ok(Self { addresses, launch: None, moves: Some(Vec::new()) });
+            return Ok(Self { addresses, launch: None, moves: Some(Vec::new()), arguments });
         };
         let block = maker.block(&launch.arguments)?;
         let moves = maker.launch(&addresses.displaced().of(call)).ok().flatten();
         let moves = moves.and_then(|other| moves_between(addresses, &launch, &other, maker.offsets()));
-        Ok(Self { addresses, launch: Some((launch.grid, block)), moves })
+        Ok(Self { addresses, launch: Some((launch.grid, block)), moves, arguments })
+    }
+
+    /// One whose arguments are kept as well.
+    fn of(maker: &impl Maker, launch: Option<Launch>, addresses: Addresses) -> Result<Self, EngineError> {
+        let Some(Launch { grid, arguments }) = launch else {
+            return Ok(Self { addresses, launch: None, moves: None, arguments: Vec::new() });
+        };
+        let block = maker.block(&arguments)?;
+        Ok(Self { addresses, launch: Some((grid, block)), moves: None, arguments })
+    }
+
+    /// Whether the block has the arguments of this launch now: those that are new are written, but for tensor maps that differ
+    /// in more than the address, which have to be encoded.
+    fn change_to(&mut self, maker: &impl Maker, launch: Option<&Launch>) -> Result<bool, EngineError> {
+        let (Some((grid, block)), Some(launch)) = (&mut self.launch, launch) else {
+            return Ok(self.launch.is_none() && launch.is_none());
+        };
+        if self.arguments.len() != launch.arguments.len() || self.arguments.len() != maker.offsets().len() {
+            return Ok(false);
+        }
+        for ((kept, new), &offset) in self.arguments.iter_mut().zip(&launch.arguments).zip(maker.offsets()) {
+            if kept == new {
+                continue;
+            }
+            let place = &mut block[offset..];
+            match (&*kept, new) {
+                (Argument::Scalar(before, _), Argument::Scalar(ty, bits)) if before == ty => {
+                    let bytes = ty.bytes() as usize;
+                    place[..bytes].copy_from_slice(&bits.to_le_bytes()[..bytes]);
+                }
+                (Argument::TensorMap(before), Argument::TensorMap(after))
+                    if *after == (TensorMap { address: after.address, ..before.clone() }) =>
+                {
+                    let Some(map) = place.first_chunk_mut::<TENSOR_MAP_BYTES>() else { return Ok(false) };
+                    maker.readdress(map, after.address)?;
+                }
+                _ => return Ok(false),
+            }
+            *kept = new.clone();
+        }
+        *grid = launch.grid;
+        Ok(true)
     }
 
     /// Whether the block has these addresses now.
@@ -216,29 +291,23 @@ impl Addresses {
     }
 
     /// A call with these addresses in place of its own.
-    fn of(self, call: &AnyCall) -> AnyCall {
+    fn of(self, call: &Call) -> Call {
         let [a, b, c, d, workspace, table] = self.0;
         let matrix = |matrix: MatrixRef, address| MatrixRef { address, ..matrix };
-        let space =
-            |given: Option<WorkspaceRef>| given.map(|given| WorkspaceRef { address: workspace, ..given });
-        let one = |call: Call| Call {
+        let LinearArguments { alpha, beta, c: source } = call.epilogue;
+        let products = match call.products {
+            Products::One | Products::Batched { .. } => call.products,
+            Products::Ragged { count, .. } => Products::Ragged { count, offsets: table },
+            Products::Grouped { count, .. } => Products::Grouped { count, records: table },
+        };
+        Call {
+            products,
             a: matrix(call.a, a),
             b: matrix(call.b, b),
-            c: call.c.map(|given| matrix(given, c)),
             d: matrix(call.d, d),
-            workspace: space(call.workspace),
-            ..call
-        };
-        match *call {
-            AnyCall::One(call) => AnyCall::One(one(call)),
-            AnyCall::Batched(call) => AnyCall::Batched(BatchedCall { first: one(call.first), ..call }),
-            AnyCall::Ragged(RaggedCall { rows, experts }) => AnyCall::Ragged(RaggedCall {
-                rows: one(rows),
-                experts: Experts { offsets: table, ..experts },
-            }),
-            AnyCall::Grouped(call) => {
-                AnyCall::Grouped(GroupedCall { records: table, workspace: space(call.workspace), ..call })
-            }
+            epilogue: LinearArguments { alpha, beta, c: source.map(|given| matrix(given, c)) },
+            workspace: call.workspace.map(|given| WorkspaceRef { address: workspace, ..given }),
+            ..*call
         }
     }
 }
@@ -246,28 +315,22 @@ impl Addresses {
 /// A call without its addresses, in words: equal words are launches that differ in addresses alone.
 type Shape = [u64; 14];
 
-fn split(call: &AnyCall) -> (Shape, Addresses) {
-    let (kind, count, strides, one, table) = match *call {
-        AnyCall::One(call) => (0, 0, [0; 4], call, 0),
-        AnyCall::Batched(BatchedCall { first, count, strides: Strides { a, b, c, d } }) => {
-            (1, count, [a, b, c, d], first, 0)
-        }
-        AnyCall::Ragged(RaggedCall { rows, experts: Experts { count, offsets, b_stride } }) => {
-            (2, count, [0, b_stride, 0, 0], rows, offsets)
-        }
-        AnyCall::Grouped(GroupedCall { count, records, alpha, beta, workspace }) => {
-            let factors = Call { alpha, beta, workspace, ..Call::of(GemmProblem { m: 0, n: 0, k: 0 }) };
-            (3, count, [0; 4], factors, records)
-        }
+fn split(call: &Call) -> (Shape, Addresses) {
+    let Call { problem: GemmProblem { m, n, k }, products, a, b, d, epilogue, workspace } = *call;
+    let LinearArguments { alpha, beta, c } = epilogue;
+    let (kind, table) = match products {
+        Products::One => (0, 0),
+        Products::Batched { .. } => (1, 0),
+        Products::Ragged { offsets, .. } => (2, offsets),
+        Products::Grouped { records, .. } => (3, records),
     };
-    let Call { problem: GemmProblem { m, n, k }, a, b, c, d, alpha, beta, workspace } = one;
     let c_given = c.is_some();
-    let c = c.unwrap_or(MatrixRef { address: 0, pitch: 0 });
+    let c = c.unwrap_or(MatrixRef::NONE);
     let workspace = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
     let addresses = Addresses([a.address, b.address, c.address, d.address, workspace.address, table]);
     let pair = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
     let shape = [
-        pair(kind, count),
+        pair(kind, products.count()),
         pair(m, n),
         pair(k, c_given.into()),
         pair(alpha.to_bits(), beta.to_bits()),
@@ -277,10 +340,10 @@ fn split(call: &AnyCall) -> (Shape, Addresses) {
         d.pitch,
         workspace.bytes,
         addresses.classes(),
-        strides[0],
-        strides[1],
-        strides[2],
-        strides[3],
+        a.stride,
+        b.stride,
+        c.stride,
+        d.stride,
     ];
     (shape, addresses)
 }

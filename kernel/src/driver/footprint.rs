@@ -1,13 +1,12 @@
 //! Which memory a call reaches: every matrix from its first element to its last.
 
-use collective::Plan;
+use collective::{MatrixRef, Plan};
 use cute_rs::atom::Major;
 
-use super::loaded::AnyCall;
 use super::memory::DeviceSlice;
 use crate::error::EngineError;
-use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::products::Products;
 
 /// Some bytes that a call reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,17 +36,18 @@ impl Matrices {
     }
 }
 
-/// Checks that everything a call reaches is part of some slice.
+/// Checks that everything a call reaches is part of some slice, but for what its epilogue reaches beside D.
 ///
 /// # Errors
 /// What is not, or a call whose matrices device memory names.
 pub(super) fn check(
     kernel: &str,
     matrices: Matrices,
-    call: &AnyCall,
+    (call, multiplied): (&Call<()>, bool),
     lent: &[DeviceSlice<'_>],
 ) -> Result<(), EngineError> {
-    let spans = spans(matrices, call).ok_or_else(|| EngineError::Described { kernel: kernel.to_owned() })?;
+    let spans = spans(matrices, call, multiplied)
+        .ok_or_else(|| EngineError::Described { kernel: kernel.to_owned() })?;
     for Span { name, address, bytes, writes } in spans.into_iter().filter(|span| span.bytes > 0) {
         if !lent.iter().any(|slice| slice.covers(address, bytes, writes)) {
             let kernel = kernel.to_owned();
@@ -58,101 +58,93 @@ pub(super) fn check(
 }
 
 /// What a call reaches; what it does not, has no bytes. `None` where nobody knows.
-fn spans(matrices: Matrices, call: &AnyCall) -> Option<[Span; 6]> {
-    let one = Strides { a: 0, b: 0, c: 0, d: 0 };
-    let (rows, counts, strides, offsets) = match *call {
-        AnyCall::One(call) => (call, [1; 2], one, (0, 0)),
-        AnyCall::Batched(BatchedCall { first, count, strides }) => (first, [count; 2], strides, (0, 0)),
-        AnyCall::Ragged(RaggedCall { rows, experts: Experts { count, offsets, b_stride } }) => {
-            let bytes = (u64::from(count) + 1) * 4;
-            (rows, [1, count], Strides { b: b_stride, ..one }, (offsets, bytes))
-        }
-        AnyCall::Grouped(GroupedCall { .. }) => return None,
+fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> Option<[Span; 5]> {
+    let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
+    let ([first, others], (offsets, offset_bytes)) = match products {
+        Products::One => ([1; 2], (0, 0)),
+        Products::Batched { count } => ([count; 2], (0, 0)),
+        Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4)),
+        Products::Grouped { .. } => return None,
     };
-    let Call { problem: GemmProblem { m, n, k }, a, b, c, d, alpha, beta, workspace } = rows;
     let Matrices { majors: [a_major, b_major], bytes: [operand, output], halvings } = matrices;
-    let empty = m == 0 || n == 0 || counts[1] == 0;
-    let multiplied = !empty && k > 0 && alpha != 0.0;
+    let empty = m == 0 || n == 0 || others == 0;
+    let multiplied = multiplied && !empty && k > 0;
     let lines = |major, mn, k| if major == Major::K { [mn, k] } else { [k, mn] };
     // The last element's end, in elements.
-    let matrix = |name,
-                  there,
-                  matrix: MatrixRef,
-                  [lines, length]: [u32; 2],
-                  size: u64,
-                  (count, stride): (u32, u64),
-                  writes| {
+    let matrix = |name, there, matrix: MatrixRef, [lines, length]: [u32; 2], size: u64, count: u32| {
         let elements = u128::from(lines.saturating_sub(1)) * u128::from(matrix.pitch)
-            + u128::from(count.saturating_sub(1)) * u128::from(stride)
+            + u128::from(count.saturating_sub(1)) * u128::from(matrix.stride)
             + u128::from(length);
         let bytes = u64::try_from(elements * u128::from(size)).unwrap_or(u64::MAX);
-        Span { name, address: matrix.address, bytes: if there { bytes } else { 0 }, writes }
+        Span { name, address: matrix.address, bytes: if there { bytes } else { 0 }, writes: name == "D" }
     };
-    let none = MatrixRef { address: 0, pitch: 0 };
     let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-    let (offsets, offset_bytes) = offsets;
+    let reached = |bytes| if empty { 0 } else { bytes };
     Some([
-        matrix("A", multiplied, a, lines(a_major, m, k), operand, (counts[0], strides.a), false),
-        matrix("B", multiplied, b, lines(b_major, n, k), operand, (counts[1], strides.b), false),
-        matrix("C", !empty && beta != 0.0, c.unwrap_or(none), [m, n], output, (counts[0], strides.c), false),
-        matrix("D", !empty, d, [m, n >> halvings], output, (counts[0], strides.d), true),
-        Span { name: "the workspace", address, bytes: if empty { 0 } else { bytes }, writes: true },
-        Span {
-            name: "the groups' offsets",
-            address: offsets,
-            bytes: if empty { 0 } else { offset_bytes },
-            writes: false,
-        },
+        matrix("A", multiplied, a, lines(a_major, m, k), operand, first),
+        matrix("B", multiplied, b, lines(b_major, n, k), operand, others),
+        matrix("D", !empty, d, [m, n >> halvings], output, first),
+        Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
+        Span { name: "the groups' offsets", address: offsets, bytes: reached(offset_bytes), writes: false },
     ])
 }
 
 #[cfg(test)]
 mod tests {
+    use collective::MatrixRef;
     use cute_rs::atom::Major;
 
     use super::{Matrices, spans};
-    use crate::driver::AnyCall;
-    use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-    use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
+    use crate::problem::{Call, GemmProblem, WorkspaceRef};
+    use crate::products::Products;
 
     #[test]
     fn calls_reach_from_the_first_element_to_the_last() {
-        let at = |address, pitch| MatrixRef { address, pitch };
         let call = Call {
             problem: GemmProblem { m: 3, n: 5, k: 7 },
-            a: at(1000, 10),
-            b: at(2000, 20),
-            c: Some(at(3000, 30)),
-            d: at(4000, 40),
-            alpha: 1.0,
-            beta: 1.0,
+            products: Products::One,
+            a: MatrixRef::new(1000, 10).every(100),
+            b: MatrixRef::new(2000, 20),
+            d: MatrixRef::new(4000, 40).every(400),
+            epilogue: (),
             workspace: Some(WorkspaceRef { address: 5000, bytes: 64 }),
         };
-        let strides = Strides { a: 100, b: 0, c: 300, d: 400 };
-        let experts = Experts { count: 2, offsets: 6000, b_stride: 200 };
-        let empty = Call { problem: GemmProblem { m: 0, ..call.problem }, ..call };
-        for (why, call, want) in [
-            ("all of it", AnyCall::One(call), [54, 174, 130, 170, 64, 0]),
-            ("no C", AnyCall::One(Call { beta: 0.0, ..call }), [54, 174, 0, 170, 64, 0]),
-            ("no product", AnyCall::One(Call { alpha: 0.0, ..call }), [0, 0, 130, 170, 64, 0]),
-            ("nothing", AnyCall::One(empty), [0; 6]),
+        let experts = Products::Ragged { count: 2, offsets: 6000 };
+        let [matrices, turned] = [
+            Matrices { majors: [Major::K, Major::K], bytes: [2, 2], halvings: 0 },
+            Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 4], halvings: 1 },
+        ];
+        for (why, matrices, call, multiplied, want) in [
+            ("all of it", matrices, call, true, [54, 174, 170, 64, 0]),
+            ("no product", matrices, call, false, [0, 0, 170, 64, 0]),
+            (
+                "nothing",
+                matrices,
+                Call { problem: GemmProblem { m: 0, ..call.problem }, ..call },
+                true,
+                [0; 5],
+            ),
             (
                 "three products, one B",
-                AnyCall::Batched(BatchedCall { first: call, count: 3, strides }),
-                [454, 174, 1330, 1770, 64, 0],
+                matrices,
+                Call { products: Products::Batched { count: 3 }, ..call },
+                true,
+                [454, 174, 1770, 64, 0],
             ),
-            ("groups", AnyCall::Ragged(RaggedCall { rows: call, experts }), [54, 574, 130, 170, 64, 12]),
+            (
+                "groups",
+                matrices,
+                Call { products: experts, b: call.b.every(200), ..call },
+                true,
+                [54, 574, 170, 64, 12],
+            ),
+            ("along M and N, with pairs of columns joined", turned, call, true, [126, 250, 328, 64, 0]),
         ] {
-            let matrices = Matrices { majors: [Major::K, Major::K], bytes: [2, 2], halvings: 0 };
-            let spans = spans(matrices, &call).expect("known");
+            let spans = spans(matrices, &call, multiplied).expect("known");
             assert_eq!(spans.map(|span| span.bytes), want, "{why}");
             let written: Vec<&str> = spans.iter().filter(|span| span.writes).map(|span| span.name).collect();
             assert_eq!(written, ["D", "the workspace"], "{why}");
         }
-        let turned = Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 4], halvings: 1 };
-        let bytes = spans(turned, &AnyCall::One(call)).expect("known").map(|span| span.bytes);
-        assert_eq!(bytes, [126, 250, 260, 328, 64, 0], "along M and N, with pairs of columns joined");
-        let grouped = GroupedCall { count: 1, records: 16, alpha: 1.0, beta: 0.0, workspace: None };
-        assert_eq!(spans(turned, &AnyCall::Grouped(grouped)), None);
+        assert_eq!(spans(turned, &Call::grouped(1, 16).with(()), true), None);
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     use crate::driver::counting::card;
     use crate::engine::Engine;
     use crate::error::EngineError;
-    use crate::problem::{Call, GemmProblem, MatrixRef};
+    use crate::problem::{Call, GemmProblem};
 
     /// With a GPU: a replayed launch gives what the launch itself gives, and capturing alone gives nothing.
     #[test]
@@ -131,17 +131,8 @@ mod tests {
         let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
         let poison = vec![0x55; ones.len()];
         let (operand, d) = (gpu.upload(&ones).expect("memory"), gpu.upload(&poison).expect("memory"));
-        let matrix = |address| MatrixRef { address, pitch: 64 };
-        let call = Call {
-            problem: GemmProblem { m: 64, n: 64, k: 64 },
-            a: matrix(operand.address),
-            b: matrix(operand.address),
-            c: None,
-            d: matrix(d.address),
-            alpha: 1.0,
-            beta: 0.0,
-            workspace: None,
-        };
+        let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
+        let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
         let gemm = crate::find("small-bf16-kk").expect("a catalogue name");
         let program = gemm.program().expect("legal");
         let slots = gpu.slots(&program).expect("compiles");

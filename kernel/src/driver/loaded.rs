@@ -5,6 +5,8 @@ use core::ffi::c_void;
 use core::fmt;
 use std::sync::Arc;
 
+use collective::tree::{Path, Reach, Shape};
+use ptx::Scalar;
 use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 
 use super::calls::{Calls, Maker};
@@ -14,9 +16,10 @@ use super::kernel::{Kernel, parameter_block_in};
 use super::memory::DeviceSlice;
 use super::stream::StreamRef;
 use super::tensor_map;
+use crate::arguments::{Arguments, Given};
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
-use crate::groups::{BatchedCall, GroupedCall, RaggedCall};
+use crate::launch::Made;
 use crate::problem::{Call, Launch};
 use crate::program::Program;
 
@@ -57,43 +60,6 @@ struct Parts {
     matrices: Matrices,
 }
 
-/// A call of one product or of several.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AnyCall {
-    /// One product.
-    One(Call),
-    /// Products of one shape.
-    Batched(BatchedCall),
-    /// Groups of rows.
-    Ragged(RaggedCall),
-    /// Products that device memory describes.
-    Grouped(GroupedCall),
-}
-
-impl From<&Call> for AnyCall {
-    fn from(call: &Call) -> Self {
-        Self::One(*call)
-    }
-}
-
-impl From<&BatchedCall> for AnyCall {
-    fn from(call: &BatchedCall) -> Self {
-        Self::Batched(*call)
-    }
-}
-
-impl From<&RaggedCall> for AnyCall {
-    fn from(call: &RaggedCall) -> Self {
-        Self::Ragged(*call)
-    }
-}
-
-impl From<&GroupedCall> for AnyCall {
-    fn from(call: &GroupedCall) -> Self {
-        Self::Grouped(*call)
-    }
-}
-
 impl fmt::Debug for Loaded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { parts: Parts { gemm, slots, .. }, calls } = self;
@@ -126,25 +92,27 @@ impl Loaded {
         self.parts.slots
     }
 
-    /// Enqueues a call, of one product or of several, and returns at once; one with nothing to do enqueues nothing. Everything
-    /// the call reaches has to be part of memory that is lent: matrices to their last element, the workspace, the offsets of
-    /// groups. D and the workspace have to be lent to be written.
+    /// Enqueues a call, of one product or of several, with the arguments of any epilogue, and returns at once; one with nothing
+    /// to do enqueues nothing. Everything the call reaches has to be part of memory that is lent: matrices to their last element,
+    /// the workspace, the offsets of groups, what the epilogue reads and writes. D, the workspace, and what the epilogue writes
+    /// have to be lent to be written.
     ///
     /// # Errors
-    /// The first argument that is illegal, memory that is not lent, products that [`Record`](collective::Record)s describe, a
-    /// stream that is captured, or the driver refuses the launch. Faults while it runs show up later.
-    pub fn launch<'s>(
+    /// The first argument that is illegal, memory that is not lent, products that [`Record`](collective::Record)s describe, an
+    /// epilogue that does not say what it reaches, a stream that is captured, or the driver refuses the launch. Faults while it runs
+    /// show up later.
+    pub fn launch<'s, E: Arguments + Clone>(
         &mut self,
         stream: impl Into<StreamRef<'s>>,
-        call: impl Into<AnyCall>,
+        call: &Call<E>,
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
-        let (stream, call) = (stream.into(), call.into());
-        let Parts { program, kernel, matrices, .. } = &self.parts;
+        let stream = stream.into();
+        let Parts { kernel, .. } = &self.parts;
         if lent.iter().any(|slice| !slice.serves(stream.raw())) {
             return Err(EngineError::OtherStream { kernel: kernel.name().to_owned() });
         }
-        footprint::check(program.name(), *matrices, &call, lent)?;
+        self.parts.reaches(call, lent)?;
         kernel.context().bind()?;
         if stream.is_captured(kernel.context())? {
             return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
@@ -161,12 +129,12 @@ impl Loaded {
     ///
     /// # Safety
     /// As [`Kernel::launch_raw`]; and records in device memory name memory of which the same holds.
-    pub unsafe fn launch_raw(
+    pub unsafe fn launch_raw<E: Arguments + Clone>(
         &mut self,
         stream: *mut c_void,
-        call: impl Into<AnyCall>,
+        call: &Call<E>,
     ) -> Result<(), EngineError> {
-        match self.calls.get(&self.parts, &call.into())? {
+        match self.calls.get(&self.parts, call)? {
             // SAFETY: the caller vouches for stream and addresses.
             Some((grid, block)) => unsafe { self.parts.kernel.launch_raw(stream, grid, block) },
             None => Ok(()),
@@ -174,15 +142,53 @@ impl Loaded {
     }
 }
 
+impl Parts {
+    /// Whether everything that a call reaches is lent.
+    fn reaches<E: Arguments + Clone>(
+        &self,
+        call: &Call<E>,
+        lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        let (name, epilogue) = (self.program.name(), &call.epilogue);
+        let products = call.lend();
+        footprint::check(name, self.matrices, (&products, epilogue.multiplied()), lent)?;
+        let shape = Shape { m: call.problem.m, n: call.problem.n };
+        if shape.m == 0 || shape.n == 0 || call.products.count() == 0 {
+            return Ok(());
+        }
+        let covers = |address, bytes, writes| lent.iter().any(|slice| slice.covers(address, bytes, writes));
+        let reach = Reach::new(call.products.count(), &covers);
+        let refused = |source| EngineError::Call { kernel: name.to_owned(), source };
+        epilogue.check(&self.gemm, shape, &Path::within(&reach)).map_err(refused)?;
+        if epilogue.linear().is_some() {
+            return Ok(());
+        }
+        let made = self.gemm.make(call, &self.gemm, &Path::ROOT, self.slots).map_err(refused)?;
+        let Some(Made { launch, of_epilogue }) = made else { return Ok(()) };
+        let params = &self.program.function().params;
+        let given = params.iter().zip(&launch.arguments).enumerate();
+        let others = given.filter(|(i, (param, argument))| {
+            let address = match argument {
+                Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => *bits,
+                Argument::Scalar(..) => 0,
+                Argument::TensorMap(map) => map.address,
+                Argument::Im2colMap(map) => map.address,
+            };
+            of_epilogue.contains(i) && address != 0 && address != call.d.address
+        });
+        let (told, addresses) = (reach.told(), others.count());
+        if told < addresses {
+            return Err(EngineError::Untold { kernel: name.to_owned(), told, addresses });
+        }
+        Ok(())
+    }
+}
+
 impl Maker for Parts {
-    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
-        let launch = match call {
-            AnyCall::One(call) => self.gemm.launch(call, self.slots),
-            AnyCall::Batched(call) => self.gemm.launch_batched(call, self.slots),
-            AnyCall::Ragged(call) => self.gemm.launch_ragged(call, self.slots),
-            AnyCall::Grouped(call) => self.gemm.launch_grouped(call, self.slots),
-        };
-        launch.map_err(|source| EngineError::Call { kernel: self.program.name().to_owned(), source })
+    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
+        let made = self.gemm.make(call, &self.gemm, &Path::ROOT, self.slots);
+        let refused = |source| EngineError::Call { kernel: self.program.name().to_owned(), source };
+        Ok(made.map_err(refused)?.map(|made| made.launch))
     }
 
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
@@ -203,18 +209,16 @@ impl Maker for Parts {
 mod tests {
     use collective::Record;
 
-    use super::{AnyCall, Loaded, Maker};
+    use super::{Loaded, Maker};
     use crate::driver::DeviceSlice;
     use crate::driver::counting::allocations;
     use crate::driver::counting::card;
     use crate::engine::Engine;
-    use crate::groups::{Experts, GroupedCall, RaggedCall};
-    use crate::problem::{Call, GemmProblem, MatrixRef};
+    use crate::problem::{Call, GemmProblem};
+    use crate::products::Products;
 
     fn call(address: u64) -> Call {
-        let matrix = MatrixRef { address, pitch: 64 };
-        let problem = GemmProblem { m: 64, n: 64, k: 64 };
-        Call { problem, a: matrix, b: matrix, c: None, d: matrix, alpha: 1.0, beta: 0.0, workspace: None }
+        Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
     }
 
     /// With a GPU: the second of two equal calls allocates nothing, and both give the product.
@@ -252,17 +256,16 @@ mod tests {
                 let ones = half::bf16::ONE.to_le_bytes().repeat(64 * 64);
                 let [a, b] = [&numbers, &ones].map(|bytes| gpu.upload(bytes).expect("memory"));
                 let d = gpu.allocate(numbers.len()).expect("memory");
-                let at = |address| MatrixRef { address, pitch: 64 };
-                let call = Call { a: at(a.address), b: at(b.address), d: at(d.address), ..call(0) };
+                let call = call(0).a(a.address, 64).b(b.address, 64).d(d.address, 64);
                 let lent = [a, b, d].map(|buffer| gpu.memory(buffer).expect("allocated"));
                 let lent = lent.each_ref().map(DeviceSlice::from);
                 let count = allocations(|| loaded.launch(&stream, &call, &lent).expect("legal"));
                 assert_eq!(count == 0, value > 1, "{name}: {count} allocations");
                 let sums = half::bf16::from_f32(64.0 * f32::from(value)).to_le_bytes().repeat(64 * 64);
                 assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");
-                let afresh = loaded.parts.launch(&AnyCall::One(call)).expect("legal").expect("not empty");
+                let afresh = loaded.parts.launch(&call).expect("legal").expect("not empty");
                 let afresh = loaded.parts.block(&afresh.arguments).expect("legal");
-                let kept = loaded.calls.get(&loaded.parts, &AnyCall::One(call)).expect("legal");
+                let kept = loaded.calls.get(&loaded.parts, &call).expect("legal");
                 assert_eq!(kept.map(|(_, block)| block.to_vec()), Some(afresh), "{name}");
             }
         }
@@ -321,19 +324,13 @@ mod tests {
             let gemm = crate::find(name).expect("a name");
             let program = gemm.program().expect("legal");
             let slots = gpu.slots(&program).expect("compiles");
-            let call = if gemm.form().described() {
-                let workspace = gpu.workspace(gemm.workspace_grouped(slots)).expect("memory");
-                AnyCall::Grouped(GroupedCall { count: 1, records, alpha: 1.0, beta: 0.0, workspace })
-            } else {
-                let workspace = gpu.workspace(gemm.workspace(rows.problem, slots)).expect("memory");
-                let experts = Experts { count: 3, offsets, b_stride: 0 };
-                AnyCall::Ragged(RaggedCall { rows: Call { workspace, ..rows }, experts })
+            let call = match gemm.form().described() {
+                true => Call::grouped(1, records),
+                false => Call { products: Products::Ragged { count: 3, offsets }, ..rows },
             };
-            let launch = match &call {
-                AnyCall::Grouped(call) => gemm.launch_grouped(call, slots),
-                AnyCall::Ragged(call) => gemm.launch_ragged(call, slots),
-                AnyCall::One(_) | AnyCall::Batched(_) => unreachable!("made above"),
-            };
+            let workspace = gpu.workspace(gemm.workspace(&call, slots)).expect("memory");
+            let call = Call { workspace, ..call };
+            let launch = gemm.launch(&call, slots);
             let launch = launch.expect("legal").expect("not empty");
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments).expect("legal");
             let graph = gpu.capture(&[&prepared, &prepared]).expect("captured");
@@ -344,7 +341,7 @@ mod tests {
             let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
             let stream = gpu.stream().clone();
             // SAFETY: the matrices, and those that the record names, are buffers of the GPU.
-            let mut launch = || unsafe { loaded.launch_raw(stream.raw(), call) }.expect("legal");
+            let mut launch = || unsafe { loaded.launch_raw(stream.raw(), &call) }.expect("legal");
             assert!(allocations(&mut launch) > 0, "{name}");
             assert_eq!(allocations(&mut launch), 0, "{name}");
             assert_eq!(gpu.read(d).expect("no fault"), sums, "{name}");

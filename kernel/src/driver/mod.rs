@@ -75,7 +75,7 @@ pub use context::Context;
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use kernel::{Kernel, parameter_block};
-pub use loaded::{AnyCall, Loaded};
+pub use loaded::Loaded;
 pub use memory::{DeviceMemory, DeviceSlice};
 #[cfg(feature = "measure")]
 pub use monitor::{Monitor, Readings};

@@ -101,39 +101,37 @@ fn tensor_bytes(element: TensorElement, dims: &[u64], strides: &[u64]) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use collective::Form;
+    use collective::{Form, LinearArguments, MatrixRef};
     use ptx::abi::TensorElement;
 
     use super::{addresses, tensor_bytes};
-    use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-    use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
+    use crate::problem::{Call, GemmProblem, WorkspaceRef};
+    use crate::products::Products;
 
     /// Leading dimensions, distances and counts are no addresses; what is one, lies in a matrix of the call.
     #[test]
     fn kernels_say_which_arguments_are_addresses() {
         const MATRIX: u64 = 1 << 20;
-        let at = |index: u64| MatrixRef { address: index << 32, pitch: 512 };
         for gemm in crate::catalogue().into_iter().chain(crate::several()) {
             let workspace = Some(WorkspaceRef { address: 5 << 32, bytes: 1 << 30 });
-            let problem = GemmProblem { m: 256, n: 256, k: 256 };
-            let call = Call { a: at(1), b: at(2), c: Some(at(3)), d: at(4), workspace, ..Call::of(problem) };
-            let call = Call { beta: 0.5, ..call };
-            let launch = match gemm.form() {
-                Form::Single => gemm.launch(&call, 132),
+            let one = Call::of(GemmProblem { m: 256, n: 256, k: 256 });
+            let one = one.a(1 << 32, 512).b(2 << 32, 512).d(4 << 32, 512).plus(0.5, 3 << 32, 512);
+            let three = Products::Batched { count: 3 };
+            let every = |matrix: MatrixRef| matrix.every(1 << 17);
+            let c = one.epilogue.c.map(every);
+            let all = one.with(LinearArguments { c, ..one.epilogue });
+            let call = match gemm.form() {
+                Form::Single => one,
                 Form::Batched => {
-                    let strides = Strides { a: 1 << 17, b: 1 << 17, c: 1 << 17, d: 1 << 17 };
-                    gemm.launch_batched(&BatchedCall { first: call, count: 3, strides }, 132)
+                    Call { products: three, a: every(one.a), b: every(one.b), d: every(one.d), ..all }
                 }
                 Form::Ragged => {
-                    let experts = Experts { count: 3, offsets: 6 << 32, b_stride: 1 << 17 };
-                    gemm.launch_ragged(&RaggedCall { rows: call, experts }, 132)
+                    let products = Products::Ragged { count: 3, offsets: 6 << 32 };
+                    Call { products, b: every(one.b), ..one }
                 }
-                Form::Grouped => {
-                    let records =
-                        GroupedCall { count: 3, records: 6 << 32, alpha: 1.0, beta: 0.5, workspace };
-                    gemm.launch_grouped(&records, 132)
-                }
+                Form::Grouped => Call::grouped(3, 6 << 32).with(one.epilogue),
             };
+            let launch = gemm.launch(&Call { workspace, ..call }, 132);
             let launch = launch.expect("legal").expect("not empty");
             let program = gemm.program().expect("legal");
             let found: Vec<_> = addresses(&program, &launch.arguments).collect();

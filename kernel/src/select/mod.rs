@@ -26,7 +26,7 @@ pub use model::Prediction;
 use crate::catalogue::catalogue;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem, MatrixRef, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
 
 /// A call and what its matrices are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,19 +43,12 @@ impl<'a> Request<'a> {
     /// `D = A * B` with packed matrices that begin at aligned addresses.
     pub fn packed(element: &'a str, majors: [Major; 2], problem: GemmProblem) -> Self {
         // Nothing is read: the addresses only have to be legal.
-        let matrix = |pitch: u32| MatrixRef { address: 1 << 20, pitch: pitch.into() };
-        let pitch = |major, mn| if major == Major::K { problem.k } else { mn };
-        let call = Call {
-            problem,
-            a: matrix(pitch(majors[0], problem.m)),
-            b: matrix(pitch(majors[1], problem.n)),
-            c: None,
-            d: matrix(problem.n),
-            alpha: 1.0,
-            beta: 0.0,
-            // Nothing is allocated either.
-            workspace: Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX }),
-        };
+        let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
+        let [a, b] = [pitch(majors[0], problem.m), pitch(majors[1], problem.n)];
+        let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
+        // Nothing is allocated either.
+        let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
+        let call = Call { workspace, ..call };
         Self { element, majors, call }
     }
 }

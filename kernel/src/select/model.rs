@@ -6,12 +6,12 @@
 
 use std::collections::HashSet;
 
-use collective::{Plan, Producer};
+use collective::{MatrixRef, Plan, Producer};
 use scheduler::{Tiles, Work};
 
 use super::Machine;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, MatrixRef};
+use crate::problem::Call;
 
 /// The model's answer. Times are in microseconds; those of resources overlap, so they do not add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,7 +52,7 @@ impl Machine {
         let plan = &gemm.plan();
         let tiles = gemm.tiles(call.problem);
         let call = &call.seen_by(plan);
-        let (problem, beta) = (call.problem, call.beta != 0.0);
+        let (problem, beta) = (call.problem, call.epilogue.beta != 0.0);
         let slots = self.slots(plan);
         let lanes = walk(gemm, tiles, slots);
         let walked: usize = lanes.iter().map(|lane| lane.pieces.len()).sum();
@@ -143,7 +143,7 @@ impl Machine {
         let rate = if direct(plan) { self.direct * self.part_of_pairs(plan, call) } else { self.staged };
         let rate = if plan.swapped() { rate * self.transposed } else { rate };
         // Reading C takes about as long as storing D, unless copies have brought it before.
-        let reads = call.beta != 0.0 && !plan.epilogue.sourced;
+        let reads = call.epilogue.beta != 0.0 && !plan.epilogue.sourced;
         f64::from(m * n) / rate * if reads { 2.0 } else { 1.0 }
     }
 

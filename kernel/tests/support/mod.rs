@@ -51,7 +51,7 @@ where
     let before = poison.to_le_bytes().repeat((m * d_pitch) as usize + guard);
     let mut upload = |bytes: &[u8], pitch: u32| {
         let buffer = engine.upload(bytes).expect("memory");
-        (buffer, MatrixRef { address: buffer.address, pitch: pitch.into() })
+        (buffer, MatrixRef::new(buffer.address, pitch.into()))
     };
     let (_, a_ref) = upload(&a.bytes(), a.pitch);
     let (_, b_ref) = upload(&b.bytes(), b.pitch);
@@ -59,8 +59,10 @@ where
     let (d, d_ref) = upload(&before, d_pitch);
     let program = Gemm::<C>::program().expect("a legal program");
     let slots = engine.slots(&program).expect("a program that loads");
-    let workspace = engine.workspace(Gemm::<C>::workspace(problem, slots)).expect("memory");
-    let call = Call { problem, a: a_ref, b: b_ref, c: Some(c_ref), d: d_ref, alpha: 1.5, beta, workspace };
+    let call = Call { a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
+    let workspace = engine.workspace(Gemm::<C>::workspace(&call, slots)).expect("memory");
+    let linear = LinearArguments { alpha: 1.5, beta, c: Some(c_ref) };
+    let call = Call { workspace, ..call.with(linear) };
     let launch = Gemm::<C>::launch(&call, slots).expect("a legal call").expect("something to do");
     // A workspace has to be ready for another launch.
     for _ in 0..if workspace.is_some() { 2 } else { 1 } {

@@ -153,21 +153,14 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     // Nothing is read: the addresses only have to be legal.
     let matrix = |contiguous: u32| {
         let pitch = u64::from(contiguous).next_multiple_of(elements.into());
-        MatrixRef { address: 1 << 20, pitch }
+        MatrixRef::new(1 << 20, pitch)
     };
     let GemmProblem { m, n, k } = problem;
     let contiguous = |major, mn| if major == Major::K { k } else { mn };
     let [a, b] = plan.majors();
-    Call {
-        problem,
-        a: matrix(contiguous(a, m)),
-        b: matrix(contiguous(b, n)),
-        c: None,
-        d: matrix(n),
-        alpha: 1.0,
-        beta: 0.0,
-        workspace: Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX }),
-    }
+    let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
+    let (a, b, d) = (matrix(contiguous(a, m)), matrix(contiguous(b, n)), matrix(n));
+    Call { a, b, d, workspace, ..Call::of(problem) }
 }
 
 impl PlanArgs {

@@ -381,8 +381,8 @@ impl GemmArgs {
         };
         let layout = format!("{a_direction}{b_direction}");
         let mut request = Request::packed(format.name(), catalogue::majors(&layout), inputs.problem);
-        request.call.beta = self.beta();
-        request.call.c = Some(request.call.d);
+        request.call.epilogue.beta = self.beta();
+        request.call.epilogue.c = Some(request.call.d);
         let mut selection = kernel::select(&request, &Machine::h200());
         catalogue::first(&selection)?;
         Ok(selection.ranked.swap_remove(0).gemm)

@@ -8,7 +8,7 @@ use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::orders;
 use falchion::verify::{Format, HostMatrix, Order};
-use kernel::{AnyGemm, Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, MatrixRef, WorkspaceRef};
 use scheduler::Tiles;
 
 use crate::named::KernelArgs;
@@ -141,7 +141,8 @@ impl TraceArgs {
                  traced: lower --m, --n or --k"
             )));
         }
-        let matrices = 4 * memory::matrices(problem) + u128::from(entry.workspace(problem, clusters));
+        let matrices =
+            4 * memory::matrices(problem) + u128::from(entry.workspace(&Call::of(problem), clusters));
         memory::enough(&what, matrices + pieces * PIECE_BYTES, "--m, --n or --k")
     }
 
@@ -153,17 +154,18 @@ impl TraceArgs {
         let mut random = fastrand::Rng::with_seed(0);
         let mut place = |extents, order| {
             let matrix = HostMatrix::random(format, extents, order, 8, Fill::Normal, &mut random);
-            MatrixRef { address: memory.upload(&matrix.bytes()), pitch: matrix.pitch.into() }
+            MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into())
         };
         let [a, b] = orders(entry);
         let (a, b) = (place([m, k], a), place([k, n], b));
         let (c, d) = (place([m, n], Order::RowMajor), place([m, n], Order::RowMajor));
         let problem = GemmProblem { m, n, k };
-        let bytes = entry.workspace(problem, self.clusters);
+        let linear = LinearArguments { beta, c: Some(c), ..LinearArguments::default() };
+        let call = Call { a, b, d, ..Call::of(problem) }.with(linear);
+        let bytes = entry.workspace(&call, self.clusters);
         let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });
-        let call = Call { problem, a, b, c: Some(c), d, alpha: 1.0, beta, workspace };
-        Ok(entry.launch(&call, self.clusters)?)
+        Ok(entry.launch(&Call { workspace, ..call }, self.clusters)?)
     }
 
     fn show(&self, trace: &Trace) -> io::Result<()> {

@@ -79,14 +79,18 @@ pub(super) fn kernels() -> Vec<Subject> {
             |_| 0,
             |call, _| {
                 let LinearBiasArguments { alpha, bias } = biased(call);
-                let c = call.c.map(|c| MatrixArgument { address: c.address, pitch: c.pitch });
-                LinearResidualArguments { alpha, bias, residual: ResidualArgument { beta: call.beta, c } }
+                let c = call.epilogue.c.map(|c| MatrixArgument { address: c.address, pitch: c.pitch });
+                LinearResidualArguments {
+                    alpha,
+                    bias,
+                    residual: ResidualArgument { beta: call.epilogue.beta, c },
+                }
             },
         ),
         fused::<Direct<SwiGlu>, SwiGlu>(
             "fused-swiglu",
             |_| 0,
-            |call, _| ScaledArguments { alpha: call.alpha },
+            |call, _| ScaledArguments { alpha: call.epilogue.alpha },
         ),
         // The maximum is zero at first; the factor is what the bias begins with, read as an f32.
         fused::<Persists<LinearBiasScaled<bf16>>, LinearBiasScaled<bf16>>(
@@ -121,8 +125,8 @@ fn row_bytes(shape: Shape) -> u64 {
 
 /// The bias is what C begins with.
 fn biased(call: &Call) -> LinearBiasArguments {
-    let bias = RowArgument { address: call.c.map_or(0, |c| c.address), len: call.problem.n };
-    LinearBiasArguments { alpha: call.alpha, bias }
+    let bias = RowArgument { address: call.epilogue.c.map_or(0, |c| c.address), len: call.problem.n };
+    LinearBiasArguments { alpha: call.epilogue.alpha, bias }
 }
 
 /// A kernel of type `C`, whose tree `X` writes `more` bytes besides D and takes arguments that a call gives.
@@ -135,7 +139,7 @@ where
     X::Arguments: 'static,
 {
     let launch = move |gemm: &AnyGemm, call: &Call, more: u64, slots: u32| {
-        gemm.launch_tree::<X>(&call.matrices(), &arguments(call, more), slots)
+        gemm.launch(&call.with(kernel::Tree::<X>(&arguments(call, more))), slots)
     };
     let more = move |problem: GemmProblem| more(shape(problem));
     Subject::fused(AnyGemm::of::<C>(name), Tree { more: Box::new(more), launch: Box::new(launch) })

@@ -3,10 +3,7 @@
 use collective::{Form, Plan, Producer, Record};
 use cute_rs::atom::Major;
 use emulator::Memory;
-use kernel::{
-    BatchedCall, Call, Experts, GemmProblem, GroupedCall, Launch, LaunchError, MatrixRef, RaggedCall,
-    Strides, WorkspaceRef,
-};
+use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
 
 use super::subject::Subject;
 use super::trial::{BYTES, Purpose, Size};
@@ -50,8 +47,6 @@ pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
 /// One launch's arguments.
 pub(super) struct Products {
     call: Call,
-    strides: Strides,
-    experts: Experts,
     /// Elements of A, B, C, D, the workspace, and twice the offsets, each in [`BYTES`] bytes.
     pub(super) extents: [usize; 6],
     /// Where groups begin and end, or the words of the record of a product that memory describes.
@@ -91,27 +86,21 @@ impl Products {
         // The emulator's memory gives the same addresses to the same sizes in the same order.
         let mut memory = Memory::new();
         let places = [a, b, c, d].map(|elements| memory.allocate(elements * BYTES));
-        let matrix = |at: usize| MatrixRef { address: places[at], pitch: shapes[at][1].into() };
+        let matrix = |at: usize| MatrixRef::new(places[at], shapes[at][1].into());
         let slots = purpose.slots(plan);
-        let bytes = match form {
-            Form::Batched => gemm.workspace_batched(problem, count(gemm), slots),
-            Form::Single | Form::Ragged => gemm.workspace(problem, slots),
-            Form::Grouped => gemm.workspace_grouped(slots),
+        let [a_ref, b_ref, c_ref, d_ref] =
+            [0, 1, 2, 3].map(|at| matrix(at).every(if of_each[at] > 1 { each[at] as u64 } else { 0 }));
+        let linear = LinearArguments { beta: purpose.beta, c: Some(c_ref), ..LinearArguments::default() };
+        let products = |table| match form {
+            Form::Single => kernel::Products::One,
+            Form::Batched => kernel::Products::Batched { count: count(gemm) },
+            Form::Ragged => kernel::Products::Ragged { count: groups.len() as u32, offsets: table },
+            Form::Grouped => kernel::Products::Grouped { count: 1, records: table },
         };
+        let call = Call { products: products(0), a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
+        let bytes = gemm.workspace(&call, slots);
         let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
         let address = memory.allocate(elements_of_workspace * BYTES);
-        let call = Call {
-            problem,
-            a: matrix(0),
-            b: matrix(1),
-            c: Some(matrix(2)),
-            d: matrix(3),
-            alpha: 1.0,
-            beta: purpose.beta,
-            workspace: Some(WorkspaceRef { address, bytes }),
-        };
-        let [a_stride, b_stride, c_stride, d_stride] = each.map(|elements| elements as u64);
-        let strides = Strides { a: a_stride, b: b_stride, c: c_stride, d: d_stride };
         let offsets = match form {
             Form::Single | Form::Batched | Form::Ragged => {
                 let ends = groups.iter().scan(0, |end, rows| {
@@ -128,25 +117,14 @@ impl Products {
             }
         };
         let extents = [a, b, c, d, elements_of_workspace, 2 * offsets.len()];
-        let experts =
-            Experts { count: groups.len() as u32, offsets: memory.allocate(offsets.len() * 4), b_stride };
-        Self { call, strides, experts, extents, offsets }
+        let table = memory.allocate(offsets.len() * 4);
+        let workspace = Some(WorkspaceRef { address, bytes });
+        let call = Call { products: products(table), workspace, ..call }.with(linear);
+        Self { call, extents, offsets }
     }
 
     /// The grid and the arguments for an engine with that many slots.
     pub(super) fn launch(&self, gemm: &Subject, slots: u32) -> Result<Option<Launch>, LaunchError> {
-        let Self { call, strides, experts, .. } = *self;
-        match gemm.form() {
-            Form::Single => gemm.launch(&call, slots),
-            Form::Batched => {
-                gemm.launch_batched(&BatchedCall { first: call, count: count(gemm), strides }, slots)
-            }
-            Form::Ragged => gemm.launch_ragged(&RaggedCall { rows: call, experts }, slots),
-            Form::Grouped => {
-                let Call { alpha, beta, workspace, .. } = call;
-                let records = experts.offsets;
-                gemm.launch_grouped(&GroupedCall { count: 1, records, alpha, beta, workspace }, slots)
-            }
-        }
+        gemm.launch(&self.call, slots)
     }
 }

@@ -27,23 +27,23 @@ impl Subject {
     }
 
     /// Bytes of the kernel's own workspace, up to where the tree's memory begins.
-    fn own(&self, problem: GemmProblem, slots: u32) -> u64 {
-        self.gemm.workspace(problem, slots).next_multiple_of(256)
+    fn own(&self, call: &Call, slots: u32) -> u64 {
+        self.gemm.workspace(call, slots).next_multiple_of(256)
     }
 
     /// Bytes of the kernel's workspace and of what its tree writes.
-    pub(super) fn workspace(&self, problem: GemmProblem, slots: u32) -> u64 {
+    pub(super) fn workspace(&self, call: &Call, slots: u32) -> u64 {
         match &self.tree {
-            Some(tree) => self.own(problem, slots) + (tree.more)(problem),
-            None => self.gemm.workspace(problem, slots),
+            Some(tree) => self.own(call, slots) + (tree.more)(call.problem),
+            None => self.gemm.workspace(call, slots),
         }
     }
 
-    /// The grid and the arguments of one product.
+    /// The grid and the arguments of a call.
     pub(super) fn launch(&self, call: &Call, slots: u32) -> Result<Option<Launch>, LaunchError> {
         let Some(tree) = &self.tree else { return self.gemm.launch(call, slots) };
         let begin = call.workspace.map_or(0, |workspace| workspace.address);
-        (tree.launch)(&self.gemm, call, begin + self.own(call.problem, slots), slots)
+        (tree.launch)(&self.gemm, call, begin + self.own(call, slots), slots)
     }
 }
 

@@ -4,16 +4,18 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::time::Instant;
 
-use collective::Form;
+use collective::tree::{LinearBias, LinearBiasArguments, Path, RowArgument, ScaledArguments, SwiGlu};
+use collective::{Form, LinearArguments, MatrixRef};
+use half::bf16;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES, parameter_bytes};
 
 use super::{Calls, KEPT, Maker, split};
+use crate::arguments::{Given, Tree};
 use crate::driver::counting::allocations;
-use crate::driver::loaded::AnyCall;
 use crate::error::{EngineError, LaunchError};
 use crate::gemm::AnyGemm;
-use crate::groups::{BatchedCall, Experts, GroupedCall, RaggedCall, Strides};
-use crate::problem::{Call, GemmProblem, Launch, MatrixRef, WorkspaceRef};
+use crate::problem::{Call, GemmProblem, Launch, WorkspaceRef};
+use crate::products::Products;
 use crate::program::Program;
 
 /// Slots of an H200 for clusters of one.
@@ -26,13 +28,22 @@ struct Stub {
     offsets: Vec<usize>,
     launches: Cell<u32>,
     refuses: Cell<bool>,
+    /// Parameter blocks that were made.
+    blocks: Cell<u32>,
 }
 
 impl Stub {
     fn new(gemm: AnyGemm) -> Self {
         let program = gemm.program().expect("legal");
         let offsets = program.function().param_offsets().0;
-        Self { gemm, program, offsets, launches: Cell::new(0), refuses: Cell::new(false) }
+        Self {
+            gemm,
+            program,
+            offsets,
+            launches: Cell::new(0),
+            refuses: Cell::new(false),
+            blocks: Cell::new(0),
+        }
     }
 
     fn named(name: &str) -> Self {
@@ -41,18 +52,15 @@ impl Stub {
 }
 
 impl Maker for Stub {
-    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
+    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         self.launches.set(self.launches.get() + 1);
-        let launch = match call {
-            AnyCall::One(call) => self.gemm.launch(call, SLOTS),
-            AnyCall::Batched(call) => self.gemm.launch_batched(call, SLOTS),
-            AnyCall::Ragged(call) => self.gemm.launch_ragged(call, SLOTS),
-            AnyCall::Grouped(call) => self.gemm.launch_grouped(call, SLOTS),
-        };
-        launch.map_err(|source| EngineError::Call { kernel: self.gemm.name().to_owned(), source })
+        let made = self.gemm.make(call, &self.gemm, &Path::ROOT, SLOTS);
+        let refused = |source| EngineError::Call { kernel: self.gemm.name().to_owned(), source };
+        Ok(made.map_err(refused)?.map(|made| made.launch))
     }
 
     fn block(&self, arguments: &[Argument]) -> Result<Vec<u8>, EngineError> {
+        self.blocks.set(self.blocks.get() + 1);
         let block = parameter_bytes::<ArgumentError>(self.program.function(), arguments, |map| {
             let Description::Tiled(map) = map else { unreachable!("no GEMM has an im2col map") };
             let numbers = map.dims.iter().chain(&map.strides).copied();
@@ -81,15 +89,13 @@ impl Maker for Stub {
 }
 
 fn call(address: u64) -> Call {
-    let matrix = MatrixRef { address, pitch: 64 };
-    let problem = GemmProblem { m: 64, n: 64, k: 64 };
-    Call { problem, a: matrix, b: matrix, c: None, d: matrix, alpha: 1.0, beta: 0.0, workspace: None }
+    Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(address, 64).b(address, 64).d(address, 64)
 }
 
 #[test]
 fn calls_that_differ_have_other_shapes_or_addresses() {
     let base = call(4096);
-    let other = MatrixRef { address: 8192, pitch: 128 };
+    let other = MatrixRef::new(8192, 128);
     let problem = |m, n, k| GemmProblem { m, n, k };
     let calls = [
         base,
@@ -99,45 +105,29 @@ fn calls_that_differ_have_other_shapes_or_addresses() {
         Call { a: other, ..base },
         Call { b: other, ..base },
         Call { d: other, ..base },
-        Call { c: Some(other), ..base },
-        Call { c: Some(MatrixRef { address: 0, pitch: 0 }), ..base },
-        Call { alpha: 2.0, ..base },
-        Call { beta: 2.0, ..base },
+        Call { a: base.a.every(9), ..base },
+        Call { b: base.b.every(9), ..base },
+        Call { d: base.d.every(9), ..base },
+        base.plus(0.0, 8192, 128),
+        base.plus(0.0, 0, 0),
+        base.plus(2.0, 8192, 128),
+        base.with(LinearArguments { beta: 2.0, ..base.epilogue }),
+        base.with(LinearArguments::scaled(2.0)),
         Call { workspace: Some(WorkspaceRef { address: 128, bytes: 256 }), ..base },
     ];
-    let batched = BatchedCall { first: base, count: 2, strides: Strides { a: 1, b: 2, c: 3, d: 4 } };
-    let ragged = RaggedCall { rows: base, experts: Experts { count: 2, offsets: 16, b_stride: 64 } };
-    let grouped = GroupedCall { count: 2, records: 16, alpha: 1.0, beta: 0.0, workspace: None };
-    let strides = batched.strides;
-    let batches = [
-        batched,
-        BatchedCall { first: calls[1], ..batched },
-        BatchedCall { count: 3, ..batched },
-        BatchedCall { strides: Strides { a: 9, ..strides }, ..batched },
-        BatchedCall { strides: Strides { b: 9, ..strides }, ..batched },
-        BatchedCall { strides: Strides { c: 9, ..strides }, ..batched },
-        BatchedCall { strides: Strides { d: 9, ..strides }, ..batched },
+    let several = [
+        Products::One,
+        Products::Batched { count: 2 },
+        Products::Batched { count: 3 },
+        Products::Ragged { count: 2, offsets: 16 },
+        Products::Ragged { count: 3, offsets: 16 },
+        Products::Ragged { count: 2, offsets: 32 },
+        Products::Grouped { count: 2, records: 16 },
+        Products::Grouped { count: 3, records: 16 },
+        Products::Grouped { count: 2, records: 32 },
     ];
-    let experts = ragged.experts;
-    let rows = [
-        ragged,
-        RaggedCall { rows: calls[1], ..ragged },
-        RaggedCall { experts: Experts { count: 3, ..experts }, ..ragged },
-        RaggedCall { experts: Experts { offsets: 32, ..experts }, ..ragged },
-        RaggedCall { experts: Experts { b_stride: 0, ..experts }, ..ragged },
-    ];
-    let records = [
-        grouped,
-        GroupedCall { count: 3, ..grouped },
-        GroupedCall { records: 32, ..grouped },
-        GroupedCall { alpha: 2.0, ..grouped },
-        GroupedCall { beta: 2.0, ..grouped },
-        GroupedCall { workspace: calls[11].workspace, ..grouped },
-    ];
-    let mut all: Vec<AnyCall> = calls.iter().map(AnyCall::from).collect();
-    all.extend(batches.iter().map(AnyCall::from));
-    all.extend(rows.iter().map(AnyCall::from));
-    all.extend(records.iter().map(AnyCall::from));
+    let of_all = |call: &Call| several.map(|products| Call { products, ..*call });
+    let all: Vec<Call> = calls.iter().flat_map(of_all).collect();
     for (i, one) in all.iter().enumerate() {
         for (j, two) in all.iter().enumerate() {
             assert_eq!(split(one) == split(two), i == j, "{one:?} and {two:?}");
@@ -153,31 +143,28 @@ fn random(state: &mut u64) -> u64 {
 }
 
 /// Calls of a kernel: with and without products, with and without C, none empty.
-fn calls_of(gemm: &AnyGemm) -> Vec<AnyCall> {
-    let problem = GemmProblem { m: 192, n: 128, k: 256 };
-    let matrix = MatrixRef { address: 1 << 20, pitch: 512 };
-    let workspace = Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 });
-    let plain = Call { a: matrix, b: matrix, d: matrix, workspace, ..Call::of(problem) };
-    let sourced = Call { c: Some(matrix), beta: 0.5, ..plain };
-    let scaled = Call { alpha: 0.0, ..sourced };
-    let one = [plain, sourced, scaled];
-    let mut calls: Vec<AnyCall> = match gemm.form() {
-        Form::Single => one.iter().map(AnyCall::from).collect(),
+fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
+    let address = 1 << 20;
+    let one = Call::of(GemmProblem { m: 192, n: 128, k: 256 });
+    let one = one.a(address, 512).b(address, 512).d(address, 512);
+    let every = |matrix: MatrixRef| matrix.every(1 << 18);
+    let plain = match gemm.form() {
+        Form::Single => one,
         Form::Batched => {
-            let strides = Strides { a: 1 << 18, b: 0, c: 1 << 18, d: 1 << 18 };
-            one.iter().map(|&first| AnyCall::Batched(BatchedCall { first, count: 3, strides })).collect()
+            let products = Products::Batched { count: 3 };
+            Call { products, a: every(one.a), d: every(one.d), ..one }
         }
         Form::Ragged => {
-            let experts = Experts { count: 3, offsets: 4096, b_stride: 1 << 18 };
-            one.iter().map(|&rows| AnyCall::Ragged(RaggedCall { rows, experts })).collect()
+            let products = Products::Ragged { count: 3, offsets: 4096 };
+            Call { products, b: every(one.b), ..one }
         }
-        Form::Grouped => {
-            let grouped = GroupedCall { count: 3, records: 4096, alpha: 1.0, beta: 0.0, workspace };
-            let others =
-                [grouped, GroupedCall { beta: 2.0, ..grouped }, GroupedCall { alpha: 0.0, ..grouped }];
-            others.iter().map(AnyCall::from).collect()
-        }
+        Form::Grouped => Call::grouped(3, 4096),
     };
+    let plain = Call { workspace: Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 }), ..plain };
+    let c = (gemm.form() != Form::Grouped).then(|| every(one.d));
+    let sourced = LinearArguments { beta: 0.5, c, ..plain.epilogue };
+    let scaled = LinearArguments { alpha: 0.0, ..sourced };
+    let mut calls = vec![plain, plain.with(sourced), plain.with(scaled)];
     calls.retain(|call| Stub::legal(gemm, call));
     calls
 }
@@ -229,15 +216,45 @@ fn moved_addresses_are_those_of_a_launch_made_afresh() {
     assert!(moved > 1000 && refused > 100, "{moved} moved, {refused} refused");
 }
 
+/// Calls with a bias: of one shape the block is kept, and what is new is written into it.
+#[test]
+fn arguments_of_trees_are_those_of_a_launch_made_afresh() {
+    type Biased = LinearBias<bf16>;
+    let mut state = 9;
+    for name in ["duo-bias-bf16-kk", "small-bias-bf16-kk"] {
+        let (stub, mut calls) = (Stub::named(name), Calls::default());
+        let mut blocks = 0;
+        for turn in 0..200u64 {
+            let mut address = || ((random(&mut state) >> 16) + 1) * if turn % 5 == 0 { 16 } else { 256 };
+            let n = [128, 136][turn as usize % 2];
+            let problem = GemmProblem { m: 192, n, k: 256 };
+            let call = Call::of(problem).a(address(), 256).b(address(), 256).d(address(), n.into());
+            let bias = RowArgument { address: address() / 2, len: n };
+            let arguments = LinearBiasArguments { alpha: turn as f32 / 8.0, bias };
+            let call = call.with(Tree::<Biased>(&arguments));
+            let afresh = stub.launch(&call).expect("legal").expect("not empty");
+            let block = stub.block(&afresh.arguments).expect("legal");
+            let encoded = stub.blocks.get();
+            let got = calls.get(&stub, &call).expect("legal").map(|(grid, block)| (grid, block.to_vec()));
+            assert_eq!(got, Some((afresh.grid, block)), "{name}: {call:?}");
+            blocks += stub.blocks.get() - encoded;
+        }
+        assert_eq!(blocks, 2, "{name}: one for each shape");
+        // A linear call of the same extents is none of them.
+        let linear = Call::of(GemmProblem { m: 192, n: 128, k: 256 }).a(4096, 256).b(4096, 256).d(4096, 128);
+        let error = calls.get(&stub, &linear).expect_err("the kernel has a tree").to_string();
+        assert!(error.contains("alpha, beta and C alone"), "{error}");
+        let refused = LinearBiasArguments { alpha: 1.0, bias: RowArgument { address: 4096, len: 127 } };
+        let error =
+            calls.get(&stub, &linear.with(Tree::<Biased>(&refused))).expect_err("too short").to_string();
+        assert!(error.contains("bias has 127 elements, 128 were needed"), "{error}");
+        assert!(calls.get(&stub, &linear.with(Tree::<SwiGlu>(&ScaledArguments { alpha: 1.0 }))).is_err());
+    }
+}
+
 impl Stub {
-    fn legal(gemm: &AnyGemm, call: &AnyCall) -> bool {
-        let launch = match call {
-            AnyCall::One(call) => gemm.launch(call, SLOTS),
-            AnyCall::Batched(call) => gemm.launch_batched(call, SLOTS),
-            AnyCall::Ragged(call) => gemm.launch_ragged(call, SLOTS),
-            AnyCall::Grouped(call) => gemm.launch_grouped(call, SLOTS),
-        };
-        launch.is_ok()
+    fn legal(gemm: &AnyGemm, call: &Call) -> bool {
+        gemm.launch(call, SLOTS).is_ok()
     }
 }
 
@@ -283,10 +300,9 @@ fn shapes_are_forgotten_and_come_back() {
 }
 
 /// A call whose shape is its number's.
-fn of_depth(k: u32) -> AnyCall {
-    let problem = GemmProblem { m: 64, n: 64, k: 8 + k };
-    let matrix = MatrixRef { address: 4096, pitch: 1 << 20 };
-    AnyCall::One(Call { a: matrix, b: matrix, d: matrix, ..Call::of(problem) })
+fn of_depth(k: u32) -> Call {
+    let call = Call::of(GemmProblem { m: 64, n: 64, k: 8 + k });
+    call.a(4096, 1 << 20).b(4096, 1 << 20).d(4096, 1 << 20)
 }
 
 #[test]
@@ -317,7 +333,7 @@ fn empty_products_are_launched_nowhere() {
     let mut calls = Calls::default();
     for address in [4096, 8192] {
         let problem = GemmProblem { m: 0, n: 64, k: 64 };
-        let empty = AnyCall::One(Call { problem, ..call(address) });
+        let empty = Call { problem, ..call(address) };
         assert_eq!(calls.get(&stub, &empty).expect("legal"), None);
     }
     assert_eq!((calls.len(), stub.launches.get()), (1, 1));
@@ -327,7 +343,7 @@ fn empty_products_are_launched_nowhere() {
 fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
     let stub = Stub::named("small-bf16-kk");
     let mut calls = Calls::default();
-    let [first, second] = [4096, 8192].map(|address| AnyCall::One(call(address)));
+    let [first, second] = [4096, 8192].map(|address| call(address));
     let made = calls.get(&stub, &first).expect("legal").map(|(_, block)| block.to_vec());
     stub.refuses.set(true);
     let error = calls.get(&stub, &second).expect_err("refused").to_string();
@@ -343,8 +359,7 @@ struct Odd(Made);
 type Made = fn([u64; 2]) -> Argument;
 
 impl Maker for Odd {
-    fn launch(&self, call: &AnyCall) -> Result<Option<Launch>, EngineError> {
-        let AnyCall::One(call) = call else { unreachable!("made below") };
+    fn launch<E: Given + Clone>(&self, call: &Call<E>) -> Result<Option<Launch>, EngineError> {
         let arguments = vec![(self.0)([call.a.address, call.b.address])];
         Ok(Some(Launch { grid: Grid { ctas: [1; 3] }, arguments }))
     }
@@ -377,7 +392,6 @@ fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
         for i in 1..5 {
             let mut call = call(i << 20);
             call.b.address = i << 24;
-            let call = AnyCall::One(call);
             let got = calls.get(&odd, &call).expect("legal").map(|(_, block)| block.to_vec());
             let afresh = odd.launch(&call).expect("legal").expect("not empty");
             assert_eq!(got, Some(odd.block(&afresh.arguments).expect("legal")), "{why}");
@@ -390,9 +404,9 @@ fn arguments_that_are_made_of_addresses_otherwise_are_made_afresh() {
 fn addresses_of_another_alignment_are_checked() {
     let stub = Stub::named("small-bf16-kk");
     let mut calls = Calls::default();
-    calls.get(&stub, &AnyCall::One(call(4096))).expect("legal");
+    calls.get(&stub, &call(4096)).expect("legal");
     for address in [0, 8, 4097] {
-        let error = calls.get(&stub, &AnyCall::One(call(address))).expect_err("illegal");
+        let error = calls.get(&stub, &call(address)).expect_err("illegal");
         let EngineError::Call { source, .. } = &error else { panic!("{error}") };
         assert!(matches!(source, LaunchError::Null { .. } | LaunchError::Address { .. }), "{error}");
     }

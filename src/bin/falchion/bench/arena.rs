@@ -1,7 +1,7 @@
 //! Inputs on the device: random numbers written once, of which every shape takes its matrices.
 
 use half::{bf16, f16};
-use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, MatrixRef, WorkspaceRef};
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, WorkspaceRef};
 
 use cute_rs::atom::Major;
 
@@ -119,16 +119,9 @@ impl Set {
     ) -> Call {
         let [a_major, b_major] = entry.plan().majors();
         let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
-        Call {
-            problem,
-            a: MatrixRef { address: self.a, pitch: pitch(a_major, problem.m) },
-            b: MatrixRef { address: self.b, pitch: pitch(b_major, problem.n) },
-            c: None,
-            d: MatrixRef { address: self.d, pitch: problem.n.into() },
-            alpha: 1.0,
-            beta: 0.0,
-            workspace,
-        }
+        let [a, b] = [pitch(a_major, problem.m), pitch(b_major, problem.n)];
+        let call = Call::of(problem).a(self.a, a).b(self.b, b).d(self.d, problem.n.into());
+        Call { workspace, ..call }
     }
 }
 

@@ -14,8 +14,7 @@ use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, Experts, GemmProblem, Gpu, GroupedCall, Launch, Machine, MatrixRef,
-    RaggedCall, Request, WorkspaceRef,
+    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, Machine, Products, Request, WorkspaceRef,
 };
 
 use super::arena;
@@ -116,27 +115,22 @@ impl<'l> Placed<'l> {
         self.products().into_iter().flat_map(record).collect()
     }
 
-    /// All rows: with one expert's weights, or as what a ragged call has.
-    fn rows(&self) -> Call {
+    /// All rows with one expert's weights.
+    fn dense(&self) -> Call {
         let (problem, [a, b, d, ..]) = (self.layer.dense(), self.buffers);
-        let at = |buffer: Buffer, pitch: u32| MatrixRef { address: buffer.address, pitch: pitch.into() };
         let GemmProblem { n, k, .. } = problem;
-        Call { a: at(a, k), b: at(b, k), d: at(d, n), ..Call::of(problem) }
+        Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into())
     }
 
-    fn ragged(&self, workspace: Option<WorkspaceRef>) -> RaggedCall {
-        let Layer { rows, n, k } = self.layer;
-        let experts = Experts {
-            count: rows.len() as u32,
-            offsets: self.buffers[3].address,
-            b_stride: u64::from(*n) * u64::from(*k),
-        };
-        RaggedCall { rows: Call { workspace, ..self.rows() }, experts }
-    }
-
-    fn grouped(&self, workspace: Option<WorkspaceRef>) -> GroupedCall {
-        let count = self.products().len() as u32;
-        GroupedCall { count, records: self.buffers[4].address, alpha: 1.0, beta: 0.0, workspace }
+    /// All rows, each expert's with weights of its own, as a kernel of some form takes them.
+    fn experts(&self, form: Form) -> Call {
+        let (Layer { rows, n, k }, [.., offsets, records]) = (self.layer, self.buffers);
+        if form.described() {
+            return Call::grouped(self.products().len() as u32, records.address);
+        }
+        let products = Products::Ragged { count: rows.len() as u32, offsets: offsets.address };
+        let dense = self.dense();
+        Call { products, b: dense.b.every(u64::from(*n) * u64::from(*k)), ..dense }
     }
 
     /// The kernel's launch, and the workspace that it needs.
@@ -146,18 +140,9 @@ impl<'l> Placed<'l> {
         entry: &AnyGemm,
         slots: u32,
     ) -> Result<(Option<Launch>, Option<WorkspaceRef>), Failure> {
-        let described = entry.form().described();
-        let bytes = if described {
-            entry.workspace_grouped(slots)
-        } else {
-            entry.workspace(self.layer.dense(), slots)
-        };
-        let workspace = engine.workspace(bytes)?;
-        let launch = match described {
-            true => entry.launch_grouped(&self.grouped(workspace), slots)?,
-            false => entry.launch_ragged(&self.ragged(workspace), slots)?,
-        };
-        Ok((launch, workspace))
+        let call = self.experts(entry.form());
+        let workspace = engine.workspace(entry.workspace(&call, slots))?;
+        Ok((entry.launch(&Call { workspace, ..call }, slots)?, workspace))
     }
 
     /// The products one by one: extents, and the addresses of A, B and D. Experts without rows have none.
@@ -244,9 +229,10 @@ impl Timed<'_> {
         let entry = &catalogue::first(&selection)?.gemm;
         let program = entry.program()?;
         let slots = gpu.slots(&program)?;
-        let workspace = gpu.workspace(entry.workspace(dense, slots))?;
+        let call = placed.dense();
+        let workspace = gpu.workspace(entry.workspace(&call, slots))?;
         workspaces.extend(workspace);
-        if let Some(launch) = entry.launch(&Call { workspace, ..placed.rows() }, slots)? {
+        if let Some(launch) = entry.launch(&Call { workspace, ..call }, slots)? {
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
             candidates.push(candidate(format!("dense {}", entry.name()), Box::new(prepared), Some(slots)));
         }
@@ -330,7 +316,7 @@ pub(super) fn kernels(names: &[String], dtype: &str) -> Result<Vec<AnyGemm>, Fai
 
 #[cfg(test)]
 mod tests {
-    use kernel::{Call, Emulator, Engine, MatrixRef};
+    use kernel::{Call, Emulator, Engine};
 
     use super::{Layer, MOST_ROWS, Placed, layers, ours};
     use crate::bench::arena;
@@ -359,8 +345,7 @@ mod tests {
         let dense = kernel::find("small-bf16-kk").expect("a name");
         let program = dense.program().expect("legal");
         for (problem, [a, b, d]) in products {
-            let at = |address, pitch: u32| MatrixRef { address, pitch: pitch.into() };
-            let call = Call { a: at(a, 72), b: at(b, 72), d: at(d, 136), ..Call::of(problem) };
+            let call = Call::of(problem).a(a, 72).b(b, 72).d(d, 136);
             let launch = dense.launch(&call, 132).expect("legal").expect("rows");
             engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
         }

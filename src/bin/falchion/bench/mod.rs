@@ -22,7 +22,8 @@ use cute_rs::atom::Major;
 use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
 use kernel::driver::{Enqueue, Monitor, Prepared};
 use kernel::{
-    AnyGemm, Buffer, Engine, GemmProblem, Gpu, KernelSpec, Machine, Program, Request, WorkspaceRef, ceiling,
+    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, KernelSpec, Machine, Program, Request, WorkspaceRef,
+    ceiling,
 };
 use ptx::WgmmaTypes;
 
@@ -411,7 +412,7 @@ impl Bench {
             if !self.choice.includes(problem, entry.name()) {
                 continue;
             }
-            let needed = entry.workspace(problem, *slots);
+            let needed = entry.workspace(&Call::of(problem), *slots);
             if workspace.is_none_or(|given| given.bytes < needed) {
                 if let Some(small) = workspace.take() {
                     self.gpu.free(small.buffer())?;

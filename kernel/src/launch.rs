@@ -1,0 +1,245 @@
+//! From calls to launches: tiles numbered, arguments checked and laid out.
+
+use core::ops::Range;
+
+use collective::tree::{Path, Shape};
+use collective::{Form, Mainloop, Matrix, MatrixRef, Plan};
+use ptx::abi::{Argument, Grid};
+use scheduler::Tiles;
+
+use crate::arguments::{Arguments, Given};
+use crate::error::LaunchError;
+use crate::gemm::AnyGemm;
+use crate::order::{MOST_TILES, widths};
+use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch, OutputRule, WORKSPACE_ALIGNMENT};
+use crate::products::Products;
+
+/// Most CTAs of a grid along x.
+const MOST_CTAS: u32 = i32::MAX as u32;
+
+impl AnyGemm {
+    /// The tiles of all products as the scheduler numbers them, or the most that there may be.
+    fn all_tiles(&self, problem: GemmProblem, products: &Products) -> Result<Tiles<u32>, LaunchError> {
+        let tiles = self.tiles(problem);
+        let [m, n] = [tiles.m, tiles.n].map(u128::from);
+        let count = u128::from(products.count());
+        let [m, n] = match products {
+            Products::One => [m, n],
+            Products::Batched { .. } if self.facts.rows_last => [m * count, n],
+            Products::Batched { .. } => [m, n * count],
+            // Each group may begin inside of a tile that the one before has as well.
+            Products::Ragged { .. } if self.plan.swapped() => [m, n + count],
+            Products::Ragged { .. } => [m + count, n],
+            // Nobody knows.
+            Products::Grouped { .. } => [Tiles::MOST.into(), 1],
+        };
+        self.numbered([m, n], tiles.k)
+    }
+
+    /// So many tiles along M and N, and k-tiles, if a launch numbers them.
+    fn numbered(&self, [m, n]: [u128; 2], k: u32) -> Result<Tiles<u32>, LaunchError> {
+        let most = if self.plan.balanced() { MOST_TILES - 1 } else { Tiles::MOST };
+        let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
+        let (Ok(rows), Ok(columns), true) = (u32::try_from(m), u32::try_from(n), fits) else {
+            return Err(LaunchError::TooManyTiles { m, n, most });
+        };
+        let (band, along) = (self.facts.band, if self.facts.rows_last { columns } else { rows });
+        match band.checked_mul(along) {
+            Some(_) => Ok(Tiles { m: rows, n: columns, k }),
+            None => Err(LaunchError::Band { band, tiles: along }),
+        }
+    }
+
+    /// The tiles of some products of one launch, as the scheduler numbers them: for a kernel of groups of rows, products of one
+    /// N and K; for one of a batch, of one shape. K-tiles are those of the longest sums.
+    ///
+    /// # Errors
+    /// Extents, groups or tiles that are more than a launch can have.
+    pub fn tiles_of(&self, products: &[GemmProblem]) -> Result<Tiles<u32>, LaunchError> {
+        let plan = &self.plan;
+        products.iter().try_for_each(GemmProblem::limited)?;
+        let groups = u32::try_from(products.len()).unwrap_or(u32::MAX);
+        if matches!(plan.form, Form::Ragged | Form::Grouped) && groups > Form::MOST_GROUPS {
+            return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
+        }
+        let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
+        if plan.form == Form::Ragged && rows >= EXTENT_LIMIT.into() {
+            return Err(LaunchError::Extent { name: "M", extent: rows, limit: EXTENT_LIMIT });
+        }
+        let each = || products.iter().map(|&problem| self.tiles(problem));
+        let sum = |part: &dyn Fn(Tiles<u32>) -> u128| each().map(part).sum::<u128>();
+        let first = each().next().unwrap_or(Tiles { m: 0, n: 0, k: 0 });
+        let [of_m, of_n] = [first.m, first.n].map(u128::from);
+        let [m, n] = [sum(&|tiles| tiles.m.into()), sum(&|tiles| tiles.n.into())];
+        let all = sum(&|tiles| u128::from(tiles.m) * u128::from(tiles.n));
+        let longest = each().map(|tiles| tiles.k).max().unwrap_or(0);
+        let (tiles, k) = match plan.form {
+            Form::Single => ([of_m, of_n], first.k),
+            Form::Batched if self.facts.rows_last => ([m, of_n], first.k),
+            Form::Batched => ([of_m, n], first.k),
+            Form::Ragged if plan.balanced() => ([all, 1], first.k),
+            Form::Ragged if plan.swapped() => ([of_m, n], first.k),
+            Form::Ragged => ([m, of_n], first.k),
+            Form::Grouped => ([all, 1], longest),
+        };
+        self.numbered(tiles, k)
+    }
+
+    /// The columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, by its number, where groups are cut into tiles of
+    /// nearly equal width; `None` where all tiles are alike.
+    pub fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
+        let plan = &self.plan;
+        let rows: Vec<u32> = products.iter().map(|problem| problem.m).collect();
+        let height = products.first().map_or(0, |&problem| self.tiles(problem).m);
+        plan.balanced().then(|| widths(plan, &rows, height, workers))
+    }
+
+    /// Bytes of device memory that a call needs beside its matrices ([`Call::workspace`]), on a machine that runs `slots` of
+    /// the kernel's clusters at once. Zero for schedulers that deal out whole tiles beforehand, and where a launch cannot number
+    /// its tiles.
+    pub fn workspace<E>(&self, call: &Call<E>, slots: u32) -> u64 {
+        let products = call.products.for_form(self.plan.form).unwrap_or(call.products);
+        if products.form().described() {
+            let ctas = u64::from(slots.max(1)) * u64::from(self.plan.cluster_size());
+            return self.counter_bytes() + ctas * u64::from(self.plan.map_bytes());
+        }
+        self.all_tiles(call.problem, &products).map_or(0, |tiles| {
+            // Where the device counts the tiles, there may be more of them than of the one product.
+            let counted = products != Products::One && self.facts.tiles_on_device;
+            let workers = if counted { slots.max(1) } else { self.scheduler.workers(tiles, slots) };
+            self.workspace_bytes(tiles, workers)
+        })
+    }
+
+    /// Checks a call and works out its grid and arguments, for a machine that runs `slots` of the kernel's clusters at once
+    /// ([`Engine::slots`](crate::Engine::slots)). `None` where there is nothing to do: M = 0, N = 0, or no products.
+    ///
+    /// # Errors
+    /// The first argument that is illegal, with its value and what was needed; a kernel of another form or with another
+    /// epilogue.
+    pub fn launch<E: Arguments + Clone>(
+        &self,
+        call: &Call<E>,
+        slots: u32,
+    ) -> Result<Option<Launch>, LaunchError> {
+        Ok(self.make(call, self, &Path::ROOT, slots)?.map(|made| made.launch))
+    }
+
+    /// The same with operands of a mainloop's own, and an epilogue that may reach what `path` says.
+    pub(crate) fn make<E: Given + Clone>(
+        &self,
+        call: &Call<E>,
+        operands: &dyn Operands,
+        path: &Path<'_>,
+        slots: u32,
+    ) -> Result<Option<Made>, LaunchError> {
+        let plan = &self.plan;
+        let products = call.products.for_form(plan.form)?;
+        if let Products::Grouped { .. } = products {
+            return self.fill(&self.templates(call, slots)?, products, operands, path, slots);
+        }
+        self.fill(call, products, operands, path, slots)
+    }
+
+    /// A call for products that memory describes: what the host encodes are templates, of matrices that lie where the kernel keeps
+    /// its maps.
+    fn templates<E: Given + Clone>(&self, call: &Call<E>, slots: u32) -> Result<Call<E>, LaunchError> {
+        let mut nowhere = MatrixRef::new(WORKSPACE_ALIGNMENT, 1 << 31);
+        let d = nowhere;
+        if call.products.count() > 0 {
+            let maps = call.workspace(self.workspace(call, slots))? + self.counter_bytes();
+            nowhere.address = maps.max(WORKSPACE_ALIGNMENT);
+        }
+        let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
+        let epilogue = call.epilogue.clone().described();
+        Ok(Call { problem, a: nowhere, b: nowhere, d, epilogue, ..call.clone() })
+    }
+
+    fn fill<E: Given>(
+        &self,
+        call: &Call<E>,
+        products: Products,
+        operands: &dyn Operands,
+        path: &Path<'_>,
+        slots: u32,
+    ) -> Result<Option<Made>, LaunchError> {
+        let (plan, problem, epilogue) = (&self.plan, call.problem, &call.epilogue);
+        let output = OutputRule {
+            bits: plan.epilogue.output.bits(),
+            alignment: plan.epilogue.alignment.into(),
+            halvings: plan.epilogue.halvings,
+        };
+        // Records say how long sums are.
+        let described = products.form().described();
+        let checked = call.check(plan, &output, described || epilogue.multiplied())?;
+        let shape = Shape { m: problem.m, n: problem.n };
+        let nothing = problem.m == 0 || problem.n == 0 || products.count() == 0;
+        if nothing {
+            epilogue.admits(self, shape)?;
+            return Ok(None);
+        }
+        let checked = products.checked(plan, checked, &output, [call.a, call.b, call.d])?;
+        epilogue.check(self, shape, path)?;
+        let (n, step) = (problem.n, plan.split_step());
+        if plan.epilogue.split && !n.is_multiple_of(step) {
+            return Err(LaunchError::Halves { n, step });
+        }
+        let tile_n = plan.mainloop.tile[1];
+        if plan.epilogue.needs.rows && n > tile_n {
+            return Err(LaunchError::WholeRows { n, tile_n });
+        }
+        let multiplied = GemmProblem { k: checked.a.k, ..problem };
+        let tiles = self.all_tiles(multiplied, &products)?;
+        let seen = self.seen(problem);
+        let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
+        let mut arguments = operands.arguments(plan, a, b)?;
+        let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
+        arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
+        arguments.extend(products.arguments());
+        let first = arguments.len();
+        arguments.extend(epilogue.parameters(self, checked.d));
+        let of_epilogue = first..arguments.len();
+        let workers = self.scheduler.workers(tiles, slots);
+        arguments.extend(self.scheduler.parameters(tiles, workers).into_iter().map(Argument::from));
+        if self.works_in_memory() {
+            arguments.push(call.workspace(self.workspace_bytes(tiles, workers))?.into());
+        }
+        let ctas = u64::from(workers) * u64::from(plan.cluster_size());
+        match u32::try_from(ctas) {
+            Ok(ctas) if ctas <= MOST_CTAS => {
+                let launch = Launch { grid: Grid { ctas: [ctas, 1, 1] }, arguments };
+                Ok(Some(Made { launch, of_epilogue }))
+            }
+            _ => Err(LaunchError::Grid { ctas, most: MOST_CTAS }),
+        }
+    }
+}
+
+/// A launch, and which of its arguments are the epilogue's.
+pub(crate) struct Made {
+    pub(crate) launch: Launch,
+    pub(crate) of_epilogue: Range<usize>,
+}
+
+/// A mainloop's side of a launch.
+pub(crate) trait Operands {
+    /// The values of the mainloop's parameters for these operands, checked.
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError>;
+}
+
+/// With the default arguments of the mainloop's own.
+impl Operands for AnyGemm {
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
+        Ok(self.mainloop.arguments(plan, a, b))
+    }
+}
+
+/// With arguments of a mainloop's type.
+pub(crate) struct TypedOperands<'a, M: Mainloop>(pub(crate) &'a M::Arguments);
+
+impl<M: Mainloop> Operands for TypedOperands<'_, M> {
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Result<Vec<Argument>, LaunchError> {
+        M::check(self.0, a, b).map_err(|reason| LaunchError::Mainloop { reason })?;
+        Ok(M::arguments(plan, a, b, self.0))
+    }
+}
