@@ -137,9 +137,8 @@ impl Records {
         let (mut squares, mut weights, mut regret, mut good) = (0.0, 0.0, 0.0, 0);
         for Case { request, times } in &self.cases {
             let best = times.iter().map(|&(_, time)| time).fold(f64::INFINITY, f64::min);
-            let predict = |&(kernel, _): &(usize, f64)| {
-                machine.predict(&self.kernels[kernel], &request.call).microseconds
-            };
+            let predict =
+                |&(kernel, _): &(usize, f64)| machine.predict(&self.kernels[kernel], request).microseconds;
             let predicted: Vec<f64> = times.iter().map(predict).collect();
             let least = predicted.iter().copied().fold(f64::INFINITY, f64::min);
             let (mut shares, mut lost, mut chosen) = (0.0, 0.0, f64::INFINITY);

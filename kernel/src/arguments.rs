@@ -82,6 +82,24 @@ impl Given for LinearArguments {
     }
 }
 
+/// Arguments that nobody knows yet, of any epilogue: the rest of a call can be checked with them, and nothing launched.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Whatever;
+
+impl Given for Whatever {
+    fn admits(&self, _kernel: &AnyGemm, _product: Shape) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    fn check(&self, _kernel: &AnyGemm, _product: Shape, _path: &Path<'_>) -> Result<(), LaunchError> {
+        Ok(())
+    }
+
+    fn parameters(&self, _kernel: &AnyGemm, _d: Output) -> Vec<Argument> {
+        Vec::new()
+    }
+}
+
 /// Arguments of the tree `X`, for a kernel that has it, however it stores.
 pub struct Tree<'a, X: Node>(pub &'a X::Arguments);
 

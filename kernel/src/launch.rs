@@ -19,7 +19,11 @@ const MOST_CTAS: u32 = i32::MAX as u32;
 
 impl AnyGemm {
     /// The tiles of all products as the scheduler numbers them, or the most that there may be.
-    fn all_tiles(&self, problem: GemmProblem, products: &Products) -> Result<Tiles<u32>, LaunchError> {
+    pub(crate) fn all_tiles(
+        &self,
+        problem: GemmProblem,
+        products: &Products,
+    ) -> Result<Tiles<u32>, LaunchError> {
         let tiles = self.tiles(problem);
         let [m, n] = [tiles.m, tiles.n].map(u128::from);
         let count = u128::from(products.count());

@@ -205,6 +205,9 @@ impl Streamed {
         let (least, cost) = (self.least, self.reduction.cost());
         let of_one_tile = matches!(self.reduction, ReductionKind::Separate);
         let (all, workers) = (tiles.m * tiles.n, workers.max(1));
+        if all == 0 {
+            return Shares::NONE;
+        }
         let k = u64::from(tiles.k);
         let waves = u64::from(all.div_ceil(workers));
         let whole = waves * k;

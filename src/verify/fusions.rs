@@ -145,16 +145,11 @@ pub fn kernels(fusion: Fusion, format: Format) -> Vec<FusedGemm> {
     fused_catalogue().into_iter().filter(fits).collect()
 }
 
-/// Those that take a problem, in the order in which [`kernel::select`] ranks the same without the fusion.
+/// Those that take a problem, in the order in which [`kernel::select`] ranks them.
 pub fn ranked(fusion: Fusion, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
-    let kernels = kernels(fusion, format);
-    let request = Request::packed(format.name(), [Major::K; 2], problem);
-    let of_name = |name: &str| -> Vec<FusedGemm> {
-        let of_name = kernels.iter().filter(|kernel| kernel.plain_name() == name);
-        of_name.filter(|kernel| kernel.stores(problem.n)).cloned().collect()
-    };
+    let request = Request::packed(format.name(), [Major::K; 2], problem).fused(fusion);
     let selection = kernel::select(&request, &Machine::h200());
-    selection.ranked.iter().flat_map(|ranked| of_name(ranked.gemm.name())).collect()
+    selection.ranked.into_iter().filter_map(|ranked| FusedGemm::of(ranked.gemm)).collect()
 }
 
 /// The shape of a fusion's output.

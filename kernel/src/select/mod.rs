@@ -14,29 +14,38 @@
 
 mod machine;
 mod model;
+mod places;
 mod reason;
 
 use core::fmt;
 
+use collective::{Form, Fusion, MatrixRef};
 use cute_rs::atom::Major;
 
 pub use machine::Machine;
 pub use model::Prediction;
 
-use crate::catalogue::catalogue;
+use crate::arguments::Whatever;
+use crate::catalogue::{catalogue, fused, several};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::products::Products;
 
-/// A call and what its matrices are.
+/// A call, what its matrices are, and what becomes of the sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request<'a> {
     /// The element type's name: `bf16` or `f16`.
     pub element: &'a str,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],
-    /// The call.
+    /// The call. Of a fused epilogue's arguments nothing has to be known: those of the call are not looked at then.
     pub call: Call,
+    /// The fused epilogue; `None` for `alpha * A * B + beta * C`.
+    pub fusion: Option<Fusion>,
+    /// The products, as far as the host knows them, where device memory has their extents: the rows of each group, or each
+    /// described product. Where it does not know, groups count as equally large.
+    pub shapes: &'a [GemmProblem],
 }
 
 impl<'a> Request<'a> {
@@ -49,7 +58,99 @@ impl<'a> Request<'a> {
         // Nothing is allocated either.
         let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
         let call = Call { workspace, ..call };
-        Self { element, majors, call }
+        Self { element, majors, call, fusion: None, shapes: &[] }
+    }
+
+    /// The same product with a fused epilogue.
+    #[must_use]
+    pub fn fused(self, fusion: Fusion) -> Self {
+        Self { fusion: Some(fusion), ..self }
+    }
+
+    /// So many packed products of this shape in one launch.
+    #[must_use]
+    pub fn batched(self, count: u32) -> Self {
+        Self { call: self.call.batched(count), ..self }
+    }
+
+    /// Groups of rows, one for each shape, which have one N and K.
+    #[must_use]
+    pub fn ragged(self, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        Self { call: self.call.ragged(count, 1 << 20), shapes, ..self }
+    }
+
+    /// Products of these shapes, described in device memory.
+    #[must_use]
+    pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        let products = Products::Grouped { count, records: 1 << 20 };
+        Self { call: Call { products, ..self.call }, shapes, ..self }
+    }
+
+    /// Floating-point operations of all products.
+    pub fn operations(&self) -> f64 {
+        match self.groups() {
+            Some(groups) => groups.iter().map(GemmProblem::operations).sum(),
+            None => self.call.problem.operations() * f64::from(self.call.products.count()),
+        }
+    }
+
+    /// The products one by one; `None` where all are of the call's shape.
+    pub(crate) fn groups(&self) -> Option<Vec<GemmProblem>> {
+        let (one, count) = (self.call.problem, self.call.products.count());
+        match self.call.products {
+            Products::One | Products::Batched { .. } => None,
+            Products::Ragged { .. } | Products::Grouped { .. } if !self.shapes.is_empty() => {
+                Some(self.shapes.to_vec())
+            }
+            Products::Ragged { .. } => {
+                let rows = |group| (one.m / count) + u32::from(group < one.m % count);
+                Some(
+                    (0..count.min(Form::MOST_GROUPS))
+                        .map(|group| GemmProblem { m: rows(group), ..one })
+                        .collect(),
+                )
+            }
+            Products::Grouped { .. } => Some(vec![one; count.min(Form::MOST_GROUPS) as usize]),
+        }
+    }
+
+    /// The kernels that are made for such calls.
+    fn kernels(&self) -> Vec<AnyGemm> {
+        let form = self.call.products.form();
+        match (form, self.fusion) {
+            (Form::Single, None) => catalogue(),
+            (Form::Single, Some(_)) => fused(),
+            (_, None) => several(),
+            (_, Some(_)) => Vec::new(),
+        }
+    }
+
+    /// Whether a kernel is one of the element type, the directions, the form and the epilogue that are asked for.
+    fn fits(&self, gemm: &AnyGemm) -> bool {
+        let plan = gemm.plan();
+        let epilogue = match self.fusion {
+            None => gemm.epilogue.linear().is_some(),
+            Some(fusion) => gemm.spec().is_some_and(|spec| spec.fusion() == Some(fusion)),
+        };
+        gemm.element() == self.element
+            && plan.majors() == self.majors
+            && self.call.products.for_form(plan.form).is_ok()
+            && epilogue
+    }
+
+    /// Whether a kernel can do it.
+    fn admitted(&self, gemm: &AnyGemm, slots: u32) -> Result<(), LaunchError> {
+        match self.fusion {
+            None => gemm.launch(&self.call, slots).map(|_| ()),
+            Some(_) => {
+                // Rows of D are as long as the epilogue leaves them.
+                let columns = self.call.problem.n >> gemm.plan.epilogue.halvings;
+                let d = MatrixRef { pitch: self.call.d.pitch.max(columns.into()), ..self.call.d };
+                gemm.launch(&Call { d, ..self.call }.with(Whatever), slots).map(|_| ())
+            }
+        }
     }
 }
 
@@ -89,24 +190,20 @@ impl fmt::Debug for Ranked {
     }
 }
 
-/// Ranks the catalogue for a call.
+/// Ranks the kernels that are made for such a call: those of the catalogue, of several products, or with the fused epilogue.
 pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
-    rank(catalogue(), request, machine)
+    rank(request.kernels(), request, machine)
 }
 
-/// Ranks kernels for a call; those of another element type or direction are left out.
+/// Ranks kernels for a call; those of another element type, direction, form or epilogue are left out.
 pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> Selection {
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
-    for gemm in kernels {
-        let plan = gemm.plan();
-        if gemm.element() != request.element || plan.majors() != request.majors {
-            continue;
-        }
-        if let Err(error) = gemm.launch(&request.call, machine.slots(&plan)) {
+    for gemm in kernels.into_iter().filter(|gemm| request.fits(gemm)) {
+        if let Err(error) = request.admitted(&gemm, machine.slots(&gemm.plan)) {
             selection.refused.push(Refused { name: gemm.name().to_owned(), error });
             continue;
         }
-        let prediction = machine.predict(&gemm, &request.call);
+        let prediction = machine.predict(&gemm, request);
         let reason = reason::sentence(&gemm, machine, &prediction);
         selection.ranked.push(Ranked { gemm, prediction, reason });
     }
@@ -217,7 +314,7 @@ mod tests {
             let time = |m| {
                 let problem = GemmProblem { m, n: 16384, k: 4096 };
                 let request = Request::packed("bf16", [Major::K, Major::K], problem);
-                H200.predict(gemm, &request.call)
+                H200.predict(gemm, &request)
             };
             let (once, twice) = (time(16384), time(32768));
             let (waves, times) = (twice.waves / once.waves, twice.microseconds / once.microseconds);

@@ -9,7 +9,8 @@ use std::collections::HashSet;
 use collective::{MatrixRef, Plan, Producer};
 use scheduler::{Tiles, Work};
 
-use super::Machine;
+use super::places::{Place, Places};
+use super::{Machine, Request};
 use crate::gemm::AnyGemm;
 use crate::problem::Call;
 
@@ -48,11 +49,12 @@ struct Slot {
 
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
-    pub fn predict(&self, gemm: &AnyGemm, call: &Call) -> Prediction {
-        let plan = &gemm.plan();
-        let tiles = gemm.tiles(call.problem);
-        let call = &call.seen_by(plan);
-        let (problem, beta) = (call.problem, call.epilogue.beta != 0.0);
+    pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
+        let plan = &gemm.plan;
+        let places = Places::new(gemm, request);
+        let tiles = places.tiles;
+        let call = &request.call.seen_by(plan);
+        let beta = request.fusion.is_none() && call.epilogue.beta != 0.0;
         let slots = self.slots(plan);
         let lanes = walk(gemm, tiles, slots);
         let walked: usize = lanes.iter().map(|lane| lane.pieces.len()).sum();
@@ -62,7 +64,7 @@ impl Machine {
 
         let step = self.step(plan, call);
         let draw = if plan.queue.slots > 0 { self.draw } else { 0.0 };
-        let epilogue = self.epilogue(plan, call) + draw;
+        let epilogue = self.epilogue(plan, call, beta) + draw;
         let exchange = self.exchange(plan);
         let times: Vec<Lane> = lanes
             .iter()
@@ -82,8 +84,9 @@ impl Machine {
         let slower = power * load * multiply;
 
         let starts = most(|lane| lane.starts as f64 - 1.0).max(0.0) * self.start;
-        let traffic = traffic(self, plan, &lanes, call, tiles);
-        let d_bytes = f64::from(problem.m) * f64::from(problem.n) * 2.0;
+        let traffic = traffic(self, plan, &lanes, call, &places);
+        let bits = plan.epilogue.output.bits() >> plan.epilogue.halvings;
+        let d_bytes = places.outputs * f64::from(bits) / 8.0;
         let c_bytes = if beta { d_bytes } else { 0.0 };
         let l2 = traffic.l2 * scale / self.l2;
         let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
@@ -138,12 +141,12 @@ impl Machine {
     }
 
     /// One CTA's epilogue.
-    fn epilogue(&self, plan: &Plan, call: &Call) -> f64 {
+    fn epilogue(&self, plan: &Plan, call: &Call, beta: bool) -> f64 {
         let [m, n, _] = plan.mainloop.tile;
         let rate = if direct(plan) { self.direct * self.part_of_pairs(plan, call) } else { self.staged };
         let rate = if plan.swapped() { rate * self.transposed } else { rate };
         // Reading C takes about as long as storing D, unless copies have brought it before.
-        let reads = call.epilogue.beta != 0.0 && !plan.epilogue.sourced;
+        let reads = beta && !plan.epilogue.sourced;
         f64::from(m * n) / rate * if reads { 2.0 } else { 1.0 }
     }
 
@@ -225,8 +228,8 @@ struct Traffic {
 
 /// Walks the waves: what the tiles of one wave share comes from memory once, and what the wave before has left in L2
 /// does not come again.
-fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, tiles: Tiles<u32>) -> Traffic {
-    let (spec, problem) = (&plan.mainloop, call.problem);
+fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, places: &Places) -> Traffic {
+    let (spec, tiles) = (&plan.mainloop, places.tiles);
     let bytes = f64::from(spec.types.element_bits()) / 8.0;
     let (band_m, band_n) = (spec.tile[0] * spec.cluster[0], spec.tile[1] * spec.cluster[1]);
     // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
@@ -244,17 +247,22 @@ fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, tiles: T
         |band: u32, index: u32, extent: u32| f64::from(band.min(extent.saturating_sub(index * band)));
     let mut traffic = Traffic { l2: 0.0, dram: 0.0 };
     let waves = lanes.iter().map(|lane| lane.pieces.len()).max().unwrap_or(0);
-    let mut kept: HashSet<(bool, u32)> = HashSet::new();
+    // Products that share an operand are one where it is concerned.
+    let own = |matrix: MatrixRef, group| if matrix.stride == 0 && !places.described { 0 } else { group };
+    let mut kept: HashSet<(bool, u32, u32)> = HashSet::new();
     for wave in 0..waves {
-        let (mut now, mut again) = (HashSet::<(bool, u32)>::new(), HashSet::new());
+        let (mut now, mut again) = (HashSet::<(bool, u32, u32)>::new(), HashSet::new());
         let mut footprint = 0.0;
         for work in lanes.iter().filter_map(|lane| lane.pieces.get(wave)) {
             let part = f64::from(work.k_end - work.k_begin) / f64::from(tiles.k.max(1));
+            let Place { group, problem, tile: [m, n] } = places.of([work.m, work.n]);
             let k_bytes = f64::from(problem.k) * part * bytes;
-            let a = inside(band_m, work.m, problem.m) * k_bytes;
-            let b = inside(band_n, work.n, problem.n) * k_bytes;
+            let a = inside(band_m, m, problem.m) * k_bytes;
+            let b = inside(band_n, n, problem.n) * k_bytes;
             traffic.l2 += a * a_cost + b * b_cost;
-            for (key, size) in [((true, work.m), a), ((false, work.n), b)] {
+            // Rows of groups lie behind each other: a group's are its own.
+            let rows = if places.ragged { group } else { own(call.a, group) };
+            for (key, size) in [((true, rows, m), a), ((false, own(call.b, group), n), b)] {
                 if now.insert(key) {
                     footprint += size;
                     if !kept.contains(&key) {

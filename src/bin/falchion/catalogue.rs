@@ -3,14 +3,15 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{Form, Plan, Producer};
+use collective::{Form, Fusion, Plan, Producer};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
-    AnyGemm, Call, GemmProblem, KernelSpec, Machine, MatrixRef, Ranked, Refused, Request, Selection,
-    UnknownConfig, UnknownName, WorkspaceRef,
+    AnyGemm, Call, GemmProblem, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused, Request,
+    Selection, UnknownConfig, UnknownName, WorkspaceRef,
 };
 
+use crate::gemm::fusion_names;
 use crate::named::{self, KernelArgs};
 use crate::output::{out, shortened};
 use crate::{Failure, files};
@@ -21,12 +22,12 @@ use crate::{Failure, files};
 /// time that the model predicts for it, why, and the Rust type of the first.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  \
+    after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
                   falchion plan --m 2048 --n 2048 --k 512 --dtype f16 --layout kn"
 )]
 pub(crate) struct PlanArgs {
     /// A name from `falchion configs`.
-    #[arg(required_unless_present_any = ["m", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "layout", "spec"])]
+    #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "layout", "spec"])]
     name: Option<String>,
     /// A kernel as `key=value` words, those that differ from the defaults: `--spec ""` prints them all.
     #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "layout"], value_parser = named::spec)]
@@ -38,8 +39,20 @@ pub(crate) struct PlanArgs {
     #[arg(long, requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
     n: Option<u32>,
     /// Columns of A, rows of B.
-    #[arg(long, requires = "m", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, requires = "n", value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
+    /// A fused epilogue.
+    #[arg(long, value_name = "NAME", requires = "m", value_parser = fusion_names(),
+        conflicts_with_all = ["name", "spec", "batch", "rows"])]
+    epilogue: Option<String>,
+    /// So many products of the shape in one launch.
+    #[arg(long, value_name = "COUNT", requires = "m", conflicts_with_all = ["name", "spec"],
+        value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// Groups of so many rows in one launch, each with a B of its own, in place of --m.
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', requires = "n",
+        conflicts_with_all = ["name", "spec", "m", "batch"])]
+    rows: Vec<u32>,
     /// Element type.
     #[arg(long, default_value = "bf16", value_parser = ["bf16", "f16"])]
     dtype: String,
@@ -163,12 +176,30 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     Call { a, b, d, workspace, ..Call::of(problem) }
 }
 
+/// A request with matrices whose rows begin at multiples of 16 B.
+pub(crate) fn padded(element: &str, majors: [Major; 2], problem: GemmProblem) -> Request<'_> {
+    let request = Request::packed(element, majors, problem);
+    let whole = |matrix: MatrixRef| MatrixRef { pitch: matrix.pitch.next_multiple_of(8), ..matrix };
+    let call = request.call;
+    Request { call: Call { a: whole(call.a), b: whole(call.b), ..call }, ..request }
+}
+
 impl PlanArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let out = &mut out();
-        if let (Some(m), Some(n), Some(k)) = (self.m, self.n, self.k) {
+        if let (m, Some(n), Some(k)) = (self.m, self.n, self.k) {
             let majors = majors(&self.layout);
-            let request = Request::packed(&self.dtype, majors, GemmProblem { m, n, k });
+            let rows = self.rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
+            let problem = GemmProblem { m: m.unwrap_or(rows), n, k };
+            let groups: Vec<GemmProblem> = self.rows.iter().map(|&m| GemmProblem { m, ..problem }).collect();
+            let request = Request::packed(&self.dtype, majors, problem);
+            let fusion = self.epilogue.as_deref().and_then(Fusion::named);
+            let request = match (fusion, self.batch) {
+                (Some(fusion), _) => request.fused(fusion),
+                (None, Some(count)) => request.batched(count),
+                (None, None) if !groups.is_empty() => request.ragged(&groups),
+                (None, None) => request,
+            };
             let selection = kernel::select(&request, &Machine::h200());
             first(&selection)?;
             return Ok(ranking(out, &request, &self.layout, &selection)?);
@@ -196,6 +227,16 @@ pub(crate) fn first(selection: &Selection) -> Result<&Ranked, Failure> {
     selection.ranked.first().ok_or_else(none)
 }
 
+/// What several products are.
+fn many(products: Products) -> &'static str {
+    match products {
+        Products::One => "product",
+        Products::Batched { .. } => "products of this shape",
+        Products::Ragged { .. } => "groups of rows",
+        Products::Grouped { .. } => "described products",
+    }
+}
+
 fn ranking(
     out: &mut impl Write,
     request: &Request<'_>,
@@ -203,7 +244,14 @@ fn ranking(
     selection: &Selection,
 ) -> io::Result<()> {
     let GemmProblem { m, n, k } = request.call.problem;
-    writeln!(out, "{m} x {n} x {k} {}, directions {layout}, predicted for an H200\n", request.element)?;
+    let products = match (request.fusion, request.call.products) {
+        (Some(fusion), _) => format!(" with {}", fusion.name()),
+        (None, Products::One) => String::new(),
+        (None, products) => format!(" in {} {}", products.count(), many(products)),
+    };
+    let element = request.element;
+    writeln!(out, "{m} x {n} x {k} {element}{products}, directions {layout}, predicted for an H200\n")?;
+    let operations = request.operations();
     writeln!(out, "{:22} {:>10} {:>8} {:>6}  why", "name", "us", "TFLOP/s", "waves")?;
     for Ranked { gemm, prediction, reason } in &selection.ranked {
         let microseconds = prediction.microseconds;
@@ -211,7 +259,7 @@ fn ranking(
             out,
             "{:22} {microseconds:10.1} {:8.0} {:6.2}  {reason}",
             gemm.name(),
-            request.call.problem.operations() / microseconds / 1e6,
+            operations / microseconds / 1e6,
             prediction.waves,
         )?;
     }

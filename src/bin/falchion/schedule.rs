@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use collective::Form;
-use kernel::{AnyGemm, GemmProblem, Machine, Prediction};
+use kernel::{AnyGemm, GemmProblem, Machine, Prediction, Request};
 use scheduler::{Activity, Span, Tiles, Timeline, Work};
 
 use crate::catalogue::tile;
@@ -153,8 +153,16 @@ impl ScheduleArgs {
         };
         let (count, drawn) = ([workers, slots], entry.draws());
         let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
-        let prediction = call.filter(|_| form == Form::Single);
-        let prediction = prediction.map(|call| machine.predict(&entry, &call));
+        let prediction = call.map(|call| {
+            let request = Request { call, ..Request::packed(entry.element(), plan.majors(), call.problem) };
+            let request = match form {
+                Form::Single => request,
+                Form::Batched => request.batched(self.batch.unwrap_or(1)),
+                Form::Ragged => request.ragged(&products),
+                Form::Grouped => request.grouped(&products),
+            };
+            machine.predict(&entry, &request)
+        });
         Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
     }
 

@@ -3,8 +3,9 @@
 use std::io::Write;
 
 use collective::Form;
+use cute_rs::atom::Major;
 use falchion::verify::{Format, Products, RecordProducts, RunError, SeveralProducts};
-use kernel::{AnyGemm, GemmProblem};
+use kernel::{AnyGemm, GemmProblem, Machine};
 
 use crate::engine::{Choice, Chosen};
 use crate::output::out;
@@ -45,32 +46,37 @@ impl SeveralArgs<'_> {
             (_, Some(_)) => Form::Batched,
             (_, None) => Form::Ragged,
         };
-        let rows = self.rows.unwrap_or_default().iter().copied();
-        let rows = rows.chain(self.records.iter().map(|problem| problem.m)).max();
-        let most = rows.unwrap_or(if self.rows.is_some() { 0 } else { self.problem.m });
-        let kind = match (form, most <= 16, self.problem.n.is_multiple_of(8)) {
-            (Form::Batched, true, _) => "batched-swap16",
-            (Form::Batched, false, true) => "batched",
-            (Form::Batched, false, false) => "batched-direct",
-            (Form::Grouped, true, _) => "grouped-swap16",
-            (Form::Grouped, false, _) => "grouped",
-            (_, true, _) => "ragged-swap16",
-            (_, false, true) => "ragged",
-            (_, false, false) => "ragged-direct",
-        };
-        let usual = format!("{kind}-{}-kk", self.format.name());
+        let Some(name) = self.config else { return self.first(form) };
         let instead = |plain: &str, fusion: &str| {
             format!(
                 "it computes one product; take one like {plain}, or leave out all but --epilogue {fusion}"
             )
         };
-        let entry = catalogue::plain(self.config.unwrap_or(&usual), instead)?;
+        let entry = catalogue::plain(name, instead)?;
         catalogue::of_type(entry.name(), entry.element(), self.format.name())?;
         if entry.form() != form {
             let (name, is) = (entry.name(), entry.form());
             return Err(Failure::usage(format!("kernel {name} is {is:?}, one that is {form:?} was needed")));
         }
         Ok(entry)
+    }
+
+    /// The kernel that is predicted to be fastest.
+    fn first(&self, form: Form) -> Result<AnyGemm, Failure> {
+        let rows = self.rows.unwrap_or_default();
+        let all = rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
+        let one = GemmProblem { m: if form == Form::Ragged { all } else { self.problem.m }, ..self.problem };
+        let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, ..one }).collect();
+        let request = catalogue::padded(self.format.name(), [Major::K; 2], one);
+        let request = match form {
+            Form::Single => request,
+            Form::Batched => request.batched(self.batch.unwrap_or(1)),
+            Form::Ragged => request.ragged(&groups),
+            Form::Grouped => request.grouped(self.records),
+        };
+        let mut selection = kernel::select(&request, &Machine::h200());
+        catalogue::first(&selection)?;
+        Ok(selection.ranked.swap_remove(0).gemm)
     }
 
     /// Fails where the products are more than a launch numbers, or than this machine holds.

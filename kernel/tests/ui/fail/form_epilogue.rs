@@ -26,8 +26,8 @@ impl Epilogue for Mine {
     fn emitter() -> Arc<dyn EpilogueEmitter> {
         Arc::new(Self)
     }
-    fn check(arguments: &LinearArguments, product: tree::Shape) -> Result<(), tree::NodeError> {
-        Linear::check(arguments, product)
+    fn check(arguments: &LinearArguments, product: tree::Shape, path: &tree::Path<'_>) -> Result<(), tree::NodeError> {
+        Linear::check(arguments, product, path)
     }
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         Linear::parameters(plan, arguments, d)
