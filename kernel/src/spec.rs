@@ -12,6 +12,8 @@
 //! ```
 
 mod nearest;
+#[cfg(feature = "serde")]
+mod serde;
 mod text;
 mod types;
 

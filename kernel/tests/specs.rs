@@ -137,3 +137,19 @@ fn specs_print_types() {
          LinearCombination<bf16, TmaStore>, StreamK<Grouped<AlongM, U8>>>"
     );
 }
+
+/// A spec in a file is its text; what is none says why.
+#[cfg(feature = "serde")]
+#[test]
+fn specs_are_kept_in_files() {
+    for kernel in kernel::catalogue().into_iter().chain(kernel::several()).step_by(7) {
+        let spec = kernel.spec().expect("built-in");
+        let file = serde_json::to_string(&spec).expect("text");
+        assert_eq!(file, format!("\"{spec}\""));
+        assert_eq!(serde_json::from_str::<KernelSpec>(&file).expect("a spec"), spec);
+    }
+    for (file, words) in [("\"tile=65x64x64\"", "64"), ("\"roles=none\"", "roles"), ("3", "string")] {
+        let error = serde_json::from_str::<KernelSpec>(file).expect_err("no spec").to_string();
+        assert!(error.contains(words), "{file}: {error}");
+    }
+}

@@ -1,0 +1,19 @@
+//! Specs in files: as their text, so that a file stays readable and a name or a `--spec` can be pasted from it.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::KernelSpec;
+
+impl Serialize for KernelSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// What is no spec, or an illegal one, is refused with the rule.
+impl<'de> Deserialize<'de> for KernelSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(de::Error::custom)
+    }
+}
