@@ -53,8 +53,10 @@ pub mod prelude {
         Unspecialised,
     };
     pub use half::{bf16, f16};
+    #[cfg(feature = "driver")]
+    pub use kernel::Gpu;
     pub use kernel::{
-        Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu, LinearArguments, MatrixRef,
+        Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, LinearArguments, MatrixRef,
         Products, Tree,
     };
     pub use scheduler::{

@@ -222,6 +222,7 @@ impl AnyGemm {
 /// A launch, and which of its arguments are the epilogue's.
 pub(crate) struct Made {
     pub(crate) launch: Launch,
+    #[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
     pub(crate) of_epilogue: Range<usize>,
 }
 

@@ -52,6 +52,7 @@ mod arguments;
 mod catalogue;
 pub mod ceiling;
 mod config;
+#[cfg(feature = "driver")]
 pub mod driver;
 mod emit;
 mod emulated;
@@ -76,6 +77,7 @@ pub use arguments::{Arguments, Own, Tree};
 pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
 pub use collective::{LinearArguments, MatrixRef};
 pub use config::{Bound, Composed, Gemm, GemmConfig};
+#[cfg(feature = "driver")]
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
 pub use engine::{Buffer, Engine};

@@ -10,8 +10,10 @@ use ptx::{Function, Verified, VerifyError};
 pub struct Program {
     function: Verified,
     text: Arc<str>,
+    #[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
     digest: u64,
     scheduler: Option<String>,
+    #[cfg_attr(not(feature = "driver"), expect(dead_code, reason = "the driver alone asks"))]
     described: bool,
 }
 
@@ -35,6 +37,7 @@ impl Program {
     }
 
     /// Whether it takes addresses from records in device memory, the parameter `records`, as many as `groups` says.
+    #[cfg(feature = "driver")]
     pub(crate) fn is_described(&self) -> bool {
         self.described
     }
@@ -60,11 +63,13 @@ impl Program {
     }
 
     /// The PTX module, shared by all copies of the program.
+    #[cfg(feature = "driver")]
     pub(crate) fn shared_text(&self) -> &Arc<str> {
         &self.text
     }
 
     /// A number by which programs are found: of equal texts the same one, of others as good as never.
+    #[cfg(feature = "driver")]
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }

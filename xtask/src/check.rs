@@ -16,7 +16,7 @@ struct Step {
     environment: Option<(&'static str, &'static str)>,
 }
 
-const STEPS: [Step; 3] = [
+const STEPS: [Step; 4] = [
     Step {
         remedy: "format: run `cargo fmt --all`",
         arguments: &["fmt", "--all", "--", "--check"],
@@ -25,6 +25,21 @@ const STEPS: [Step; 3] = [
     Step {
         remedy: "lints: mend each warning, or allow it at its place with a `reason`",
         arguments: &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
+        environment: None,
+    },
+    Step {
+        remedy: "lints without default features: mend each warning, or have the feature that needs the item declare it",
+        arguments: &[
+            "clippy",
+            "-p",
+            "falchion",
+            "-p",
+            "falchion-kernel",
+            "--no-default-features",
+            "--",
+            "-D",
+            "warnings",
+        ],
         environment: None,
     },
     Step {
