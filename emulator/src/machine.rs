@@ -15,7 +15,7 @@ use crate::program::{Action, Program};
 use crate::race::SharedRaces;
 use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
-use crate::shared::{Shared, reported};
+use crate::shared::{Places, Shared, reported};
 use crate::step::Flow;
 use crate::step::{Arrival, ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
 use crate::trace::Tracer;
@@ -202,16 +202,21 @@ impl<'p> Machine<'p> {
         let held = entry_registers(program);
         let warps_per_cta = function.threads / 32;
         let all = cx * cy * cz * warps_per_cta;
+        let groups = warps_per_cta.div_ceil(4);
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.shared_bytes).counted(all + rank, cx * cy * cz),
+            shared: Shared::new(function.shared_bytes).counted(Places {
+                multiplies: all + rank * groups,
+                barriers: all + cx * cy * cz * groups + rank,
+                step: cx * cy * cz,
+            }),
             races: SharedRaces::default(),
             words: BTreeMap::new(),
             touched: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             named: Default::default(),
-            warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
+            warpgroups: vec![Warpgroup::default(); groups as usize],
             free_registers: 0,
             exited: false,
         };
@@ -516,8 +521,10 @@ impl<'p> Machine<'p> {
             }
             if self.warps[warp].fruitless >= SPINS {
                 // Perhaps what it looks for comes from its own lanes.
-                self.warps[warp].fruitless = 0;
-                let _some = self.warps[warp].fork();
+                let program = self.program;
+                let state = &mut self.warps[warp];
+                state.fruitless = 0;
+                let _some = state.fork() || state.own_word && state.go_ahead(program);
                 break;
             }
             let hands_on =

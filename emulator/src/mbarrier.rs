@@ -175,8 +175,13 @@ impl Mbarrier {
                 self.gathered.far.join(view);
             }
             Published { view, scope: Some(Scope::Cta) } => self.gathered.far.follow(view),
-            Published { scope: None, .. } => {}
+            Published { view, scope: None } => self.gathered.near.started |= view.started,
         }
+    }
+
+    /// A CTA of this rank has sent something.
+    pub(crate) fn started(&mut self, rank: u32) {
+        self.gathered.near.started |= 1 << rank;
     }
 
     /// A wait has succeeded: gives what it brings to its warp, and what a later fence brings.
@@ -187,6 +192,7 @@ impl Mbarrier {
                 None
             }
             MbarrierOrder::Relaxed(scope) => {
+                view.started |= self.released.near.started | self.released.far.started;
                 let (index, count) = self.count();
                 if index != usize::MAX {
                     view.done.raise(index, count);

@@ -114,7 +114,8 @@ pub enum Owner {
     ThreadCopy,
     /// A `st.async`, `red.async` or bulk reduction that writes them, until its barrier's phase completes.
     Peer,
-    /// A bulk copy, tensor store or `wgmma` that reads them, until somebody has waited for it.
+    /// A bulk copy, tensor store or `wgmma` that reads them, until somebody has waited for it; for others until they have
+    /// been told.
     AsyncRead,
 }
 
@@ -239,6 +240,11 @@ pub enum Fault {
     },
     /// Shared memory of a CTA that has exited.
     PeerExited {
+        /// Its rank.
+        rank: u32,
+    },
+    /// Shared memory of another CTA, of which nothing has told the thread that it has started.
+    PeerNotStarted {
         /// Its rank.
         rank: u32,
     },

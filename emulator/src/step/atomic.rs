@@ -171,7 +171,8 @@ impl Machine<'_> {
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
-        let step =
+        let mut own = false;
+        let mut step =
             |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
                 if let Act::Store(new) = act {
                     // What nobody has written can be stored to.
@@ -180,6 +181,7 @@ impl Machine<'_> {
                     return Ok((new, Some(new), Vec::new()));
                 }
                 word.holds(old?, bytes);
+                own = matches!(act, Act::Change(_)) && word.writer() == Some(number);
                 let (write, value) = match act {
                     Act::Load => word.read(who, choice),
                     Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
@@ -214,11 +216,16 @@ impl Machine<'_> {
                 if let Some(new) = new {
                     cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
                 }
-                cta_state.shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
-                self.touch((warp, lane), cta);
+                let view = self.warps[warp].views.of(lane);
+                match act {
+                    Act::Load => cta_state.shared.observed(offset, bytes, &view.known)?,
+                    Act::Store(_) | Act::Change(_) => cta_state.shared.may_write(offset, bytes, view)?,
+                }
+                self.touch((warp, lane), cta)?;
                 (value, seen)
             }
         };
+        self.warps[warp].own_word = own;
         let views = &mut self.warps[warp].views;
         if matches!(act, Act::Store(_)) {
             return Ok(value);

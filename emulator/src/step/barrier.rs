@@ -135,6 +135,7 @@ impl Machine<'_> {
         }
         warp.cluster_arrival = Some(self.cluster.generation);
         self.cluster.arrived += 1;
+        self.cluster.gathered.started |= 1 << self.ctas[warp.cta].rank;
         if !relaxed {
             let view = self.publish(index);
             self.cluster.gathered.join(&view);

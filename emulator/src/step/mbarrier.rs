@@ -147,6 +147,7 @@ impl Machine<'_> {
             };
             let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
             let far = cta != own;
+            self.reached((index, lane), cta).map_err(|fault| fault.lane(lane))?;
             let shared = &mut self.ctas[cta].shared;
             let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
             let barrier = barrier.map_err(|fault| fault.lane(lane))?;

@@ -22,20 +22,10 @@ const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/hazards.md");
 const WRITE: &str = "HAZARDS_PAGE";
 
 /// Hazards that no schedule finds: none of them may be found, or the line goes.
-const MISSED: &[&str] = &[
-    "the source of a bulk load overwritten before its barrier is waited for",
-    "the source of a tensor load overwritten by another warp",
-    "the source of a tensor load overwritten by a bulk store",
-    "the source of cp.async overwritten before it is waited for",
-    "cp.async: two copies to the same bytes",
-    "a peer's memory stored to before it has started",
-    "a map rewritten by another CTA before the copies through it have ended",
-    "a map replaced in shared memory that other lanes still copy there",
-    "a count of lanes by atomics read back by lane 0 at once",
-];
+const MISSED: &[&str] = &[];
 
 /// Legal programs that are flagged: each of them is, or the line goes.
-const FLAGGED: &[&str] = &["a lock that each lane of a warp takes"];
+const FLAGGED: &[&str] = &[];
 
 /// What a sweep of one program came to.
 #[derive(Default)]
@@ -92,7 +82,9 @@ pub(crate) fn section(fault: &Fault) -> &'static str {
         "GlobalUnfenced" | "MissingProxyFence" => "Memory Consistency Model, Proxies",
         "GridNotAwaited" => "griddepcontrol.wait",
         "SharedInFlight" | "MbarrierNotObserved" => "Asynchronous operations: completion mechanisms",
-        "SharedOtherCta" | "PeerExited" | "PeerUnordered" => "Cluster of Cooperative Thread Arrays; mapa",
+        "SharedOtherCta" | "PeerExited" | "PeerUnordered" | "PeerNotStarted" => {
+            "Cluster of Cooperative Thread Arrays; mapa"
+        }
         "SharedBarrier" | "MbarrierLive" | "MbarrierUninitialised" | "MbarrierCount" => "mbarrier.init",
         "MbarrierNotFenced" => "fence.mbarrier_init",
         "MbarrierOverArrival" | "MbarrierNoComplete" | "MbarrierBytes" => "mbarrier: phases and tx-count",
