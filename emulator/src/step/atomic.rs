@@ -172,7 +172,7 @@ impl Machine<'_> {
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
         let mut own = false;
-        let mut step =
+        let step =
             |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
                 if let Act::Store(new) = act {
                     // What nobody has written can be stored to.

@@ -180,6 +180,7 @@ impl Machine<'_> {
         let until = self.phase_of(cta, at);
         let load = Load { cta, target: offset, barrier: at, source, reduce, group, by };
         self.reached((warp, lane), cta)?;
+        self.uses(self.use_now(warp, 1 << lane), cta, at)?;
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(offset, load.bytes(), alignment)?;
         shared.fenced_barrier(at)?;

@@ -135,6 +135,7 @@ impl Machine<'_> {
             (state.registers.read(barrier)?, state.registers.active, state.cta, state.pc);
         for lane in lanes(active) {
             let offset = self.ctas[cta].own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            self.uses(self.use_now(warp, 1 << lane), cta, offset).map_err(|fault| fault.lane(lane))?;
             let barrier = self.ctas[cta].shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
             if !counted {
                 barrier.expect_one_more();

@@ -236,6 +236,7 @@ impl Machine<'_> {
             }
             receiver.shared.bounds(target, bytes, alignment)?;
             self.reached((warp, lane), cta)?;
+            self.uses(self.use_now(warp, 1 << lane), cta, barrier_offset)?;
             let receiver = &mut self.ctas[cta];
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
