@@ -314,7 +314,7 @@ impl<'p> Machine<'p> {
                     match self.turn(warp, TURN)? {
                         Turn::Progress => progress = true,
                         Turn::Long => long = true,
-                        Turn::Idle => polled |= self.warps[warp].blocked.is_none(),
+                        Turn::Idle => polled |= self.warps[warp].may_run(),
                     }
                 }
             }
@@ -524,7 +524,8 @@ impl<'p> Machine<'p> {
                 let program = self.program;
                 let state = &mut self.warps[warp];
                 state.fruitless = 0;
-                let _some = state.fork() || state.own_word && state.go_ahead(program);
+                state.spun += 1;
+                let _some = state.fork() || state.waits_for_itself() && state.go_ahead(program);
                 break;
             }
             let hands_on =

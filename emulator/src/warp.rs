@@ -315,7 +315,9 @@ pub(crate) struct Warp<'p> {
     pub(crate) ahead: bool,
     /// Looks in a row that found nothing new.
     pub(crate) fruitless: u32,
-    /// Whether the last one was an atomic access to a word that a lane of this warp wrote last: perhaps a lock.
+    /// How often it has looked in vain for long, and whether the last look was at a word that a lane of this warp wrote
+    /// last: perhaps a lock.
+    pub(crate) spun: u32,
     pub(crate) own_word: bool,
     pub(crate) registers: Registers<'p>,
     pub(crate) blocked: Option<Blocked>,
@@ -346,6 +348,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) unsettled: Vec<Store>,
     /// Tensor maps in global memory that its loads read.
     pub(crate) maps: Vec<MapRead>,
+    /// The word and the write of it that each lane has acquired last.
+    pub(crate) acquired: Lanes<Option<(u64, u64)>>,
     /// Its last look at a word that others change: the operation and what it found.
     pub(crate) look: Option<(usize, u64)>,
     /// The words that it has looked at twice in a row: address, bytes and value.
@@ -370,6 +374,7 @@ impl<'p> Warp<'p> {
             joins: None,
             ahead: false,
             fruitless: 0,
+            spun: 0,
             own_word: false,
             registers: Registers::new(program),
             blocked: None,
@@ -387,12 +392,18 @@ impl<'p> Warp<'p> {
             views: Views::new(place, cta as u32),
             unsettled: Vec::new(),
             maps: Vec::new(),
+            acquired: [None; 32],
             look: None,
             watched: Vec::new(),
             reduces: None,
             missed: None,
             polled: None,
         }
+    }
+
+    /// Whether what its lanes look for in vain may have to come from others of them, which wait for these.
+    pub(crate) fn waits_for_itself(&self) -> bool {
+        self.own_word || self.spun.is_multiple_of(4)
     }
 
     /// The lane's index in the CTA.

@@ -48,7 +48,7 @@ impl Machine<'_> {
                 if self.ready(warp) {
                     match self.turn(warp, 1)? {
                         Turn::Progress | Turn::Long => moved = true,
-                        Turn::Idle => polled |= self.warps[warp].blocked.is_none(),
+                        Turn::Idle => polled |= self.warps[warp].may_run(),
                     }
                 }
             }

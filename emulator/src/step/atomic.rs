@@ -171,7 +171,9 @@ impl Machine<'_> {
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
-        let mut own = false;
+        let (mut own, mut known) = (false, None);
+        let acquired = self.warps[warp].acquired;
+        let again = |write: u64| lanes(mask).all(|lane| acquired[lane] == Some((target.key(), write)));
         let step =
             |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
                 if let Act::Store(new) = act {
@@ -181,12 +183,18 @@ impl Machine<'_> {
                     return Ok((new, Some(new), Vec::new()));
                 }
                 word.holds(old?, bytes);
-                own = matches!(act, Act::Change(_)) && word.writer() == Some(number);
+                own = word.writer() == Some(number);
                 let (write, value) = match act {
                     Act::Load => word.read(who, choice),
                     Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
                 };
-                let seen = word.releases(write, order.scope, number, team).cloned().collect();
+                let seen = if order.acquires && again(write) {
+                    // What it has acquired of this write already.
+                    Vec::new()
+                } else {
+                    word.releases(write, order.scope, number, team).cloned().collect()
+                };
+                known = order.acquires.then_some((target.key(), write));
                 let new = match act {
                     Act::Change(change) => change(value),
                     Act::Load | Act::Store(_) => None,
@@ -226,6 +234,7 @@ impl Machine<'_> {
             }
         };
         self.warps[warp].own_word = own;
+        lanes(mask).for_each(|lane| self.warps[warp].acquired[lane] = known);
         let views = &mut self.warps[warp].views;
         if matches!(act, Act::Store(_)) {
             return Ok(value);
@@ -405,7 +414,8 @@ impl Machine<'_> {
             }
         }
         self.fruitless = if state.look == look { self.fruitless + 1 } else { 0 };
-        state.fruitless = if state.look == look { state.fruitless + 1 } else { 0 };
+        (state.fruitless, state.spun) =
+            if state.look == look { (state.fruitless + 1, state.spun) } else { (0, 0) };
         state.look = look;
     }
 }

@@ -239,6 +239,13 @@ impl Machine<'_> {
         self.with_view(who, cta, |races, who| races.order(offset, bytes, (write, proxy), who), write)
     }
 
+    /// The same of what a warp reads together, through the generic proxy.
+    pub(super) fn order_warp(&mut self, warp: usize, (cta, offset, bytes): Range) -> Result<(), Fault> {
+        let body =
+            |races: &mut SharedRaces, who: Who<'_>| races.order(offset, bytes, (false, false), who);
+        self.with_view((warp, By::All(ALL)), cta, body, false)
+    }
+
     /// The same for 16 bytes of shared memory that a warp's collective instruction reads.
     pub(super) fn order_collective(&mut self, warp: usize, chunk: u32) -> Result<(), Fault> {
         let cta = self.warps[warp].cta;

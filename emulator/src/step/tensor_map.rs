@@ -242,6 +242,8 @@ impl Machine<'_> {
     fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, src)?;
         let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
+        // Any lane may be the one that reads it.
+        self.order_warp(warp, range)?;
         self.note_shared((warp, By::lane(0)), range, Kind::READ)?;
         self.map_is_written((warp, By::lane(0)), dst)?;
         self.memory.store(dst, &bytes)
