@@ -79,6 +79,9 @@ impl Chunk {
                 // The same instruction: of several stores to one place one wins.
                 continue;
             }
+            if record.warp == warp && record.is_done_again(mask, kind, who.by) {
+                continue;
+            }
             if !kind.write && !record.kind.write && kind.asynchronous {
                 // Two reads never race; of those of copies a few are kept ([`Chunk::enter`]).
                 continue;
@@ -179,6 +182,18 @@ impl Record {
             By::Copy { warp, .. } => warp,
             By::All(_) | By::Each { .. } => self.warp,
         }
+    }
+
+    /// Forgets lanes that do the same to a word again, in one step each: who comes after the later step comes after this
+    /// one. Says whether it was the same.
+    fn is_done_again(&mut self, mask: u16, kind: Kind, by: By) -> bool {
+        let (By::All(theirs), By::All(mine)) = (self.by, by) else { return false };
+        let same = self.mask == mask && self.kind == kind && kind.atomic.is_some() && self.count != NEVER;
+        if same && !kind.asynchronous {
+            self.by = By::All(theirs & !mine);
+            self.mask = if theirs & !mine == 0 { 0 } else { mask };
+        }
+        same && !kind.asynchronous
     }
 
     /// Whether who comes after a copy's read comes after this one too: an earlier one of the same bytes through the same

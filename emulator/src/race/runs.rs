@@ -62,5 +62,10 @@ pub(crate) fn runs(addresses: &Lanes<u64>, bytes: u32, active: u32) -> Vec<Run> 
         }
         runs.push(Run { start, bytes: all, by, last: lane });
     }
+    for run in &mut runs {
+        if let (By::Each { first, .. }, true) = (run.by, run.bytes == all) {
+            run.by = By::lane(first as usize);
+        }
+    }
     runs
 }

@@ -241,8 +241,7 @@ impl Machine<'_> {
 
     /// The same of what a warp reads together, through the generic proxy.
     pub(super) fn order_warp(&mut self, warp: usize, (cta, offset, bytes): Range) -> Result<(), Fault> {
-        let body =
-            |races: &mut SharedRaces, who: Who<'_>| races.order(offset, bytes, (false, false), who);
+        let body = |races: &mut SharedRaces, who: Who<'_>| races.order(offset, bytes, (false, false), who);
         self.with_view((warp, By::All(ALL)), cta, body, false)
     }
 

@@ -225,8 +225,7 @@ fn operands() -> Vec<Case> {
             |k| {
                 let relaxed = k.broken;
                 k.shared_operands(2, |k| {
-                    let order =
-                        if relaxed { MbarrierOrder::Relaxed(Scope::Cta) } else { MbarrierOrder::CTA };
+                    let order = if relaxed { MbarrierOrder::Relaxed(Scope::Cta) } else { MbarrierOrder::CTA };
                     k.f.if_((k.thread % 128).equals(0), || k.f.mbarrier_arrive_as(k.bar(1), false, order));
                 });
             },

@@ -272,7 +272,12 @@ fn order() -> Vec<Case> {
             f.if_else(
                 (k.thread / 32).equals(0),
                 || {
-                    f.reduce(AtomicOp::Add, k.flag_at(0), [f.constant(1u32)], (AtomicSem::Release, Scope::Gpu));
+                    f.reduce(
+                        AtomicOp::Add,
+                        k.flag_at(0),
+                        [f.constant(1u32)],
+                        (AtomicSem::Release, Scope::Gpu),
+                    );
                 },
                 || {
                     f.loop_(|| {
