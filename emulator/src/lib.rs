@@ -46,6 +46,8 @@
 //!   and the operands of a multiply belong to it until who overwrites them has been told that it was waited for.
 //! * Who knows that an mbarrier's phase has completed: a wait two phases late, a reader of what a copy brought that has
 //!   not observed the barrier, and an access to a peer that nothing orders after its start and before its exit trap.
+//! * When an mbarrier is there: a warp that uses one of whose initialisation by another warp nothing has told it traps, and
+//!   so does an invalidation that does not come after all uses by other warps.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; in im2col mode which pixels follow the base, moved by which offset. Bytes credited are the
 //!   whole box.
@@ -73,6 +75,7 @@
 //! * Several lanes that store to one place in one instruction: one of them wins, the last under the schedules that repeat
 //!   themselves but [`Schedule::Latest`], where it is the first.
 //! * Shared memory that asynchronous work owns is known in units of 16 bytes.
+//! * Lanes of the warp that has initialised an mbarrier, or invalidates it, go together as far as the mbarrier goes.
 //!
 //! Not modelled:
 //!

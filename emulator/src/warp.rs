@@ -315,9 +315,7 @@ pub(crate) struct Warp<'p> {
     pub(crate) ahead: bool,
     /// Looks in a row that found nothing new.
     pub(crate) fruitless: u32,
-    /// How often it has looked in vain for long, and whether the last look was at a word that a lane of this warp wrote
-    /// last: perhaps a lock.
-    pub(crate) spun: u32,
+    /// Whether the last one was an atomic access to a word that a lane of this warp wrote last: perhaps a lock.
     pub(crate) own_word: bool,
     pub(crate) registers: Registers<'p>,
     pub(crate) blocked: Option<Blocked>,
@@ -374,7 +372,6 @@ impl<'p> Warp<'p> {
             joins: None,
             ahead: false,
             fruitless: 0,
-            spun: 0,
             own_word: false,
             registers: Registers::new(program),
             blocked: None,
@@ -399,11 +396,6 @@ impl<'p> Warp<'p> {
             missed: None,
             polled: None,
         }
-    }
-
-    /// Whether what its lanes look for in vain may have to come from others of them, which wait for these.
-    pub(crate) fn waits_for_itself(&self) -> bool {
-        self.own_word || self.spun.is_multiple_of(4)
     }
 
     /// The lane's index in the CTA.

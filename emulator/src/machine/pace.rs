@@ -74,7 +74,9 @@ impl Machine<'_> {
             if happened {
                 self.goes_on();
             }
-            if self.fruitless >= LOOKS * 16 && !self.is_stuck() {
+            // What is in flight takes its time.
+            let looks = if self.first_completion().is_some() { LOOKS * 16 } else { LOOKS };
+            if self.fruitless >= looks && !self.is_stuck() {
                 return Ok(Outcome::Waits);
             }
         }

@@ -183,7 +183,7 @@ impl Machine<'_> {
                     return Ok((new, Some(new), Vec::new()));
                 }
                 word.holds(old?, bytes);
-                own = word.writer() == Some(number);
+                own = matches!(act, Act::Change(_)) && word.writer() == Some(number);
                 let (write, value) = match act {
                     Act::Load => word.read(who, choice),
                     Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
@@ -414,8 +414,7 @@ impl Machine<'_> {
             }
         }
         self.fruitless = if state.look == look { self.fruitless + 1 } else { 0 };
-        (state.fruitless, state.spun) =
-            if state.look == look { (state.fruitless + 1, state.spun) } else { (0, 0) };
+        state.fruitless = if state.look == look { state.fruitless + 1 } else { 0 };
         state.look = look;
     }
 }
