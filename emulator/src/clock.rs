@@ -245,7 +245,7 @@ const COUNTER_BITS: u32 = 12;
 impl Team {
     /// The cluster's position among those that numbers tell apart.
     fn cluster(self) -> u32 {
-        self.first / self.warps.max(1) & (COUNTER - 1) >> COUNTER_BITS
+        (self.first / self.warps.max(1)) & ((COUNTER - 1) >> COUNTER_BITS)
     }
 
     /// The number in the grid of a place of the clocks; places far behind have none.

@@ -53,7 +53,7 @@ impl Line {
 
     /// Remembers that a copy reads whole chunks; says whether that was possible here.
     fn read(&mut self, range: &Range<u64>, kind: Kind, who: Who<'_>) -> bool {
-        if range.start % CHUNK != 0 || range.end % CHUNK != 0 {
+        if !range.start.is_multiple_of(CHUNK) || !range.end.is_multiple_of(CHUNK) {
             return false;
         }
         let first = range.start % LINE;
