@@ -182,7 +182,7 @@ fn order() -> Vec<Case> {
             .isa("Independent thread scheduling: forward progress of each thread"),
         legal("tickets that lanes of a warp are served by in turn", 32, |k| {
             let f = k.f;
-            f.if_(k.lane().less_than(8), || {
+            f.if_(k.lane().less_than(2), || {
                 let ticket = k.add(k.flag_at(0), AtomicSem::Relaxed);
                 f.loop_(|| {
                     let [serving] = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(1));
