@@ -22,8 +22,8 @@ pub(crate) const NEVER: u32 = u32::MAX;
 /// Counts of the lanes of some warps, in order of the warps' numbers.
 type Split = Vec<(u32, [u32; 32])>;
 
-/// Counts of the cluster's warps, then of its mbarriers; and of the warps of other clusters by their number in the
-/// grid. What is missing is zero.
+/// Counts of the cluster's warps, then of its warpgroups' multiplies and of its mbarriers' phases; and those of other
+/// clusters by their number in the grid ([`Team::number`]). What is missing is zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Clock {
     local: Vec<u32>,
@@ -156,10 +156,10 @@ impl Clock {
         split.is_some_and(|counts| lanes(mask).all(|lane| counts[lane] >= count))
     }
 
-    /// The counts of warps, for other clusters.
+    /// The counts, for other clusters.
     pub(crate) fn export(&self, team: Team) -> Counts {
-        let own = (team.first..).zip(self.local.iter().copied().take(team.warps as usize));
-        let whole = own.filter(|(_, count)| *count > 0);
+        let own = self.local.iter().enumerate().filter(|(_, count)| **count > 0);
+        let whole = own.filter_map(|(place, &count)| Some((team.number(place)?, count)));
         let whole = whole.chain(self.foreign.iter().map(|(&warp, &count)| (warp, count))).collect();
         let own = self.local_lanes.iter().map(|(index, counts)| (team.first + index, *counts));
         let lanes = own.chain(self.foreign_lanes.iter().copied()).collect();
@@ -236,9 +236,37 @@ pub(crate) struct Team {
     pub(crate) per_cta: u32,
 }
 
+/// Marks the number of what clocks count besides the steps of warps.
+const COUNTER: u32 = 1 << 31;
+/// Such numbers of one cluster, and the bits of theirs.
+const COUNTERS: u32 = 1 << COUNTER_BITS;
+const COUNTER_BITS: u32 = 12;
+
 impl Team {
-    fn local(self, warp: u32) -> Option<usize> {
-        let index = warp.checked_sub(self.first)?;
+    /// The cluster's position among those that numbers tell apart.
+    fn cluster(self) -> u32 {
+        (self.first / self.warps.max(1)) & ((COUNTER - 1) >> COUNTER_BITS)
+    }
+
+    /// The number in the grid of a place of the clocks; places far behind have none.
+    pub(crate) fn number(self, place: usize) -> Option<u32> {
+        let place = u32::try_from(place).ok()?;
+        match place.checked_sub(self.warps) {
+            None => Some(self.first.wrapping_add(place)),
+            Some(counter) => {
+                (counter < COUNTERS - 1).then(|| COUNTER | self.cluster() << COUNTER_BITS | counter)
+            }
+        }
+    }
+
+    /// The place of the clocks that has a number, if it is this cluster's.
+    fn local(self, number: u32) -> Option<usize> {
+        let counter = number & (COUNTERS - 1);
+        if number & COUNTER != 0 && counter < COUNTERS - 1 {
+            let own = (number & !COUNTER) >> COUNTER_BITS == self.cluster();
+            return own.then_some((self.warps + counter) as usize);
+        }
+        let index = number.checked_sub(self.first)?;
         (index < self.warps).then_some(index as usize)
     }
 }
@@ -254,6 +282,8 @@ pub(crate) struct View {
     /// The same of shared memory.
     pub(crate) staged: Clock,
     pub(crate) maps: Maps,
+    /// CTAs of the cluster that have started, a bit for each rank.
+    pub(crate) started: u32,
 }
 
 /// What of it copies may rely on that read a tensor map from global memory.
@@ -283,8 +313,8 @@ pub(crate) struct Letter {
     known: Counts,
     done: Counts,
     fenced: Counts,
-    /// Counts of mbarriers, by their cluster's first warp and their place: only that cluster reads them.
-    barriers: BTreeMap<(u32, usize), u32>,
+    /// CTAs that have started, by their cluster's first warp.
+    started: BTreeMap<u32, u32>,
     /// What has been released of tensor maps.
     maps: Vec<(Scope, Counts)>,
 }
@@ -295,6 +325,7 @@ impl View {
         self.done.join(&other.known);
         self.done.join(&other.done);
         self.staged.join(&other.staged);
+        self.started |= other.started;
     }
 
     /// How far a place of the clocks has come, its writes visible or not.
@@ -312,6 +343,7 @@ impl View {
     }
 
     pub(crate) fn join(&mut self, other: &Self) {
+        self.started |= other.started;
         self.known.join(&other.known);
         self.staged.join(&other.staged);
         self.done.join(&other.done);
@@ -327,16 +359,12 @@ impl View {
     }
 
     pub(crate) fn write(&self, team: Team) -> Letter {
-        let places = self.known.local.iter().copied().enumerate().skip(team.warps as usize);
-        let barriers =
-            places.filter(|(_, count)| *count > 0).map(|(place, count)| ((team.first, place), count));
-        let barriers = barriers.collect();
         let maps = self.maps.released.iter().map(|(&scope, clock)| (scope, clock.export(team))).collect();
         Letter {
             known: self.known.export(team),
             done: self.done.export(team),
             fenced: self.fenced.export(team),
-            barriers,
+            started: [(team.first, self.started)].into(),
             maps,
         }
     }
@@ -348,11 +376,7 @@ impl View {
         for (scope, counts) in &letter.maps {
             self.maps.released.entry(*scope).or_default().import(counts, team);
         }
-        for (&(first, place), &count) in &letter.barriers {
-            if first == team.first {
-                self.known.raise(place, count);
-            }
-        }
+        self.started |= letter.started.get(&team.first).copied().unwrap_or(0);
     }
 }
 
@@ -368,9 +392,8 @@ impl Letter {
                 None => self.maps.push((*scope, theirs.clone())),
             }
         }
-        for (&place, &count) in &other.barriers {
-            let known = self.barriers.entry(place).or_default();
-            *known = (*known).max(count);
+        for (&first, &ranks) in &other.started {
+            *self.started.entry(first).or_default() |= ranks;
         }
     }
 }
@@ -386,6 +409,7 @@ mod tests {
         let mut writer = View::default();
         writer.known.raise(1, 7);
         writer.known.raise(5, 3);
+        writer.started = 1;
         assert_eq!(
             (writer.known.of(5, near), writer.known.of(9, near)),
             (7, 0),
@@ -394,12 +418,20 @@ mod tests {
         let mut reader = View::default();
         reader.read(&writer.write(near), far);
         assert_eq!((reader.known.of(5, far), reader.known.of(6, far)), (7, 0));
+        let phases = near.number(5).unwrap();
+        assert_eq!(
+            (reader.known.of(phases, far), reader.known.local(5)),
+            (3, 0),
+            "another cluster's barrier"
+        );
+        assert_eq!(reader.started, 0, "another cluster's CTAs");
         assert_eq!(reader.fenced.of(5, far), 0, "nobody has fenced");
         reader.fence_proxy();
         assert_eq!(reader.fenced.of(5, far), 7);
         let mut back = View::default();
         back.read(&reader.write(far), near);
         assert_eq!((back.known.local(1), back.fenced.local(1)), (7, 7), "the way home");
+        assert_eq!((back.known.local(5), back.known.of(phases, near)), (3, 3));
         let mut letter = Letter::default();
         letter.append(&reader.write(far));
         letter.append(&writer.write(near));

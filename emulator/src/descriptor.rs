@@ -19,7 +19,7 @@
 use crate::trap::Fault;
 
 /// A decoded matrix descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Descriptor {
     start: u32,
     /// The leading-dimension byte offset.
@@ -36,7 +36,7 @@ pub(crate) struct Descriptor {
 const RESERVED: u64 = 3 << 14 | 3 << 30 | 7 << 46 | 0x3FF << 52;
 
 /// An operand: its descriptor, its extents, and its major.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Tile {
     pub(crate) descriptor: Descriptor,
     /// 64 for A, N for B.
@@ -62,6 +62,25 @@ impl Descriptor {
         };
         let base = (bits >> 49 & 7) as u32;
         Ok(Self { start: field(0), leading: field(16), stride: field(32), swizzle, base })
+    }
+}
+
+/// Where the chunks of an operand lie, in the order of their indices.
+#[derive(Clone, Debug)]
+pub(crate) struct Chunks {
+    pub(crate) tile: Tile,
+    pub(crate) chunks: Box<[u32]>,
+    /// One chunk of each kilobyte that holds some.
+    pub(crate) pages: Box<[u32]>,
+}
+
+impl Chunks {
+    pub(crate) fn new(tile: Tile) -> Self {
+        let chunks: Box<[u32]> = (0..tile.chunks()).map(|index| tile.chunk(index)).collect();
+        let mut pages = chunks.to_vec();
+        pages.sort_unstable();
+        pages.dedup_by_key(|chunk| *chunk / 1024);
+        Self { tile, chunks, pages: pages.into() }
     }
 }
 

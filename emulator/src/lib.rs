@@ -42,8 +42,12 @@
 //!   trap, whatever the values and the schedule, with both instructions in the report. Atomic accesses of different sizes, or
 //!   with a scope that the other thread is not in, are plain ones for each other. Asynchronous work has to come after what
 //!   threads did to the bytes, and traps where no proxy fence separates it from their stores.
+//! * How long copies and multiplies read: what a copy takes from global or shared memory, the tensor map that it goes by
+//!   and the operands of a multiply belong to it until who overwrites them has been told that it was waited for.
 //! * Who knows that an mbarrier's phase has completed: a wait two phases late, a reader of what a copy brought that has
-//!   not observed the barrier, and an access to a peer that nothing orders before the peer's exit trap.
+//!   not observed the barrier, and an access to a peer that nothing orders after its start and before its exit trap.
+//! * When an mbarrier is there: a warp that uses one of whose initialisation by another warp nothing has told it traps, and
+//!   so does an invalidation that does not come after all uses by other warps.
 //! * Where tensor copies put and find each byte: strides, all swizzles on absolute shared addresses, clipping on
 //!   every side, multicast; in im2col mode which pixels follow the base, moved by which offset. Bytes credited are the
 //!   whole box.
@@ -71,13 +75,10 @@
 //! * Several lanes that store to one place in one instruction: one of them wins, the last under the schedules that repeat
 //!   themselves but [`Schedule::Latest`], where it is the first.
 //! * Shared memory that asynchronous work owns is known in units of 16 bytes.
+//! * Lanes of the warp that has initialised an mbarrier, or invalidates it, go together as far as the mbarrier goes.
 //!
-//! Not modelled (`docs/hazards.md` lists those of which a program shows that nothing traps):
+//! Not modelled:
 //!
-//! * How long copies read: what a copy takes from global memory, and the map that it goes by, may be written once it has been
-//!   issued. The order of two `cp.async` to the same bytes.
-//! * When a peer starts: its shared memory may be accessed from the beginning.
-//! * `tensormap.replace` in shared memory as an access that races with those of other lanes.
 //! * Time. Schedules ([`Schedule`]) stand in for it: what may happen early or late does.
 //! * Residency: any cluster may wait through global memory for any other, as if all of a grid ran at once.
 //! * The hardware's encoding of tensor maps: their 128 bytes are the emulator's own, opaque to programs.

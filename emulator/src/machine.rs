@@ -1,12 +1,15 @@
 //! One cluster: its CTAs, their warps, and the schedule that runs them to the end.
 
 mod pace;
+mod report;
+mod turn;
 
 use pace::Pace;
+use turn::Turn;
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ptx::inst::{Inst, Ordered, Scope};
+use ptx::inst::Inst;
 
 use crate::clock::Team;
 use crate::launch::Launch;
@@ -15,12 +18,11 @@ use crate::program::{Action, Program};
 use crate::race::SharedRaces;
 use crate::residents::{Outcome, Standing};
 use crate::schedule::{Options, Random, Schedule};
-use crate::shared::{Shared, reported};
-use crate::step::Flow;
+use crate::shared::{Places, Shared};
 use crate::step::{Arrival, ClusterBarrier, Load, NamedBarrier, Scratch, Warpgroup};
 use crate::trace::Tracer;
-use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
-use crate::warp::{ALL, Blocked, Warp};
+use crate::trap::Trap;
+use crate::warp::Warp;
 use crate::word::Word;
 
 /// Instructions of a warp's turn under the schedules that go round.
@@ -32,10 +34,6 @@ const TURNS_OF_CLUSTER: usize = 64;
 const SIGNALS_OF_CLUSTER: usize = 2;
 /// Looks in a row that found nothing new, after which a cluster lets others run.
 const LOOKS: u32 = 256;
-/// Looks in a row of some lanes of a warp that found nothing new, after which others of it have a turn.
-const SPINS: u32 = 64;
-/// Times that a cluster only waits, after which lanes go ahead that wait for others of their warp.
-const STUCK: u32 = 4;
 /// Rounds without progress after which polling warps count as hung.
 const IDLE_ROUNDS: u32 = 1 << 16;
 
@@ -135,17 +133,6 @@ pub(crate) enum Completion {
     Store { warp: usize, index: usize },
 }
 
-/// How a warp's turn went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Turn {
-    /// It executed something, and stopped because it had to.
-    Progress,
-    /// It used its whole quantum: perhaps it computes, perhaps it polls memory.
-    Long,
-    /// It did nothing but find that what it polls for has not happened.
-    Idle,
-}
-
 /// Registers that a CTA is launched with, a thread, as ptxas chooses them: all there are, in steps of 8, but no
 /// more than the most that a `setmaxnreg.inc` asks for.
 fn entry_registers(program: &Program) -> u32 {
@@ -158,22 +145,6 @@ fn entry_registers(program: &Program) -> u32 {
         Some(*count)
     });
     (all / 8 * 8).min(asked.max().unwrap_or(256)).min(256)
-}
-
-/// Whether an operation changes a word that other CTAs may wait for.
-fn signals(action: &Action) -> bool {
-    matches!(action, Action::Inst(Inst::Ordered(Ordered::Store { order, .. })) if order.scope() != Scope::Cta)
-        || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
-}
-
-/// Whether others in the cluster may wait for an operation: what follows it should come too late for them now and then.
-fn hands_on(action: &Action) -> bool {
-    matches!(
-        action,
-        Action::Inst(
-            Inst::TensorLoad { .. } | Inst::Bulk(_) | Inst::MbarrierArrive { .. } | Inst::MbarrierMore(_)
-        )
-    )
 }
 
 /// Coordinates in the grid of the CTA of rank `rank` in cluster `cluster`.
@@ -202,16 +173,21 @@ impl<'p> Machine<'p> {
         let held = entry_registers(program);
         let warps_per_cta = function.threads / 32;
         let all = cx * cy * cz * warps_per_cta;
+        let groups = warps_per_cta.div_ceil(4);
         let cta = |rank: u32| Cta {
             id: coordinates(function.cluster, launch.grid, cluster, rank),
             rank,
-            shared: Shared::new(function.shared_bytes).counted(all + rank, cx * cy * cz),
+            shared: Shared::new(function.shared_bytes).counted(Places {
+                multiplies: all + rank * groups,
+                barriers: all + cx * cy * cz * groups + rank,
+                step: cx * cy * cz,
+            }),
             races: SharedRaces::default(),
             words: BTreeMap::new(),
             touched: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             named: Default::default(),
-            warpgroups: vec![Warpgroup::default(); warps_per_cta.div_ceil(4) as usize],
+            warpgroups: vec![Warpgroup::default(); groups as usize],
             free_registers: 0,
             exited: false,
         };
@@ -447,331 +423,6 @@ impl<'p> Machine<'p> {
                 self.warps[warp].stores[index].done = true;
                 let written = self.write_box(cta, &store);
                 written.map_err(|fault| self.trap(warp, fault.by(warp, store.pc, Some(store.lane))))
-            }
-        }
-    }
-
-    /// Executes up to `quantum` operations of a warp that is ready.
-    fn turn(&mut self, warp: usize, quantum: u32) -> Result<Turn, Box<Trap>> {
-        self.warps[warp].blocked = None;
-        if let Some(fault) = self.warps[warp].missed.take() {
-            let pc = self.warps[warp].pc.saturating_sub(1);
-            return Err(self.trap(warp, fault.by(warp, pc, None)));
-        }
-        let traced = self.tracer.is_some();
-        for executed in 0..quantum {
-            let Some(fuel) = self.fuel.checked_sub(1) else { return Err(self.out_of_fuel()) };
-            self.fuel = fuel;
-            let pc = self.warps[warp].pc;
-            if traced {
-                self.observe(warp);
-            }
-            let flow = match self.step(warp) {
-                Err(stop) if self.warps[warp].may_converge(&stop) => {
-                    let state = &mut self.warps[warp];
-                    state.converge();
-                    let whole = state.registers.active == ALL;
-                    state.ahead &= !(whole && state.strands.is_empty());
-                    if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) }
-                }
-                flow => flow.map_err(|stop| self.trap(warp, stop))?,
-            };
-            let apart = self.options.schedule == Schedule::Random && self.warps[warp].registers.active != ALL;
-            let random = apart.then(|| self.random.next());
-            let state = &mut self.warps[warp];
-            let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
-            if random.is_some_and(|number| number.is_multiple_of(8)) {
-                // Branches of a warp may run in any order.
-                let _some = state.fork();
-            }
-            match flow {
-                Flow::Next => state.pc += 1,
-                Flow::Jump(target) => state.pc = target,
-                Flow::Yield => {
-                    state.pc += 1;
-                    self.observe_wait(warp, pc);
-                    let _some = self.warps[warp].fork();
-                    self.rotate(warp);
-                    return Ok(Turn::Idle);
-                }
-                Flow::Block(blocked) => {
-                    state.pc += 1;
-                    state.blocked = Some(blocked);
-                    self.observe_wait(warp, pc);
-                    return Ok(Turn::Progress);
-                }
-                Flow::Retry(blocked) => {
-                    state.blocked = Some(blocked);
-                    self.observe_wait(warp, pc);
-                    return Ok(end);
-                }
-                Flow::Join => {
-                    self.rotate(warp);
-                    return Ok(Turn::Progress);
-                }
-                Flow::Exit => return Ok(Turn::Progress),
-            }
-            if traced {
-                self.observed(warp, pc);
-            }
-            if self.warps[warp].fruitless >= SPINS {
-                // Perhaps what it looks for comes from its own lanes.
-                self.warps[warp].fruitless = 0;
-                let _some = self.warps[warp].fork();
-                break;
-            }
-            let hands_on =
-                self.options.schedule == Schedule::Random && hands_on(&self.program.ops[pc].action);
-            if hands_on && self.random.next().is_multiple_of(8) {
-                break;
-            }
-            if self.options.schedule == Schedule::Random && signals(&self.program.ops[pc].action) {
-                self.signalled = true;
-                break;
-            }
-        }
-        self.rotate(warp);
-        Ok(Turn::Long)
-    }
-
-    /// Goes on with other lanes of a warp where some are elsewhere in the program.
-    fn rotate(&mut self, warp: usize) {
-        let free = self.warps[warp].free_strands();
-        let must = self.warps[warp].joins.is_some();
-        let choice = match self.options.schedule {
-            Schedule::Random => self.random.next() as usize,
-            Schedule::Default | Schedule::Earliest | Schedule::Latest | Schedule::Paced => 0,
-        };
-        if !free.is_empty() && (must || choice % 2 == 0) {
-            let state = &mut self.warps[warp];
-            let index = free[choice / 2 % free.len()];
-            state.swap(index);
-            // Who has been executed comes last.
-            let strand = state.strands.remove(index);
-            state.strands.push(strand);
-        }
-    }
-
-    /// Whether a warp can go on, with whichever of its lanes.
-    fn ready(&mut self, index: usize) -> bool {
-        if self.ready_strand(index) {
-            return true;
-        }
-        if self.warps[index].exited {
-            return false;
-        }
-        for other in self.warps[index].free_strands() {
-            self.warps[index].swap(other);
-            if self.ready_strand(index) {
-                return true;
-            }
-            self.warps[index].swap(other);
-        }
-        if self.warps[index].fork() {
-            let newest = self.warps[index].strands.len() - 1;
-            self.warps[index].swap(newest);
-            return true;
-        }
-        false
-    }
-
-    /// Lets lanes go ahead that wait for others of their warp, as nothing else can; says whether there are some.
-    fn go_ahead(&mut self) -> bool {
-        let program = self.program;
-        let mut waiting = self.warps.iter_mut().filter(|warp| !warp.exited);
-        let found = waiting.any(|warp| warp.go_ahead(program));
-        if found {
-            self.stuck = 0;
-            self.idle = 0;
-            self.fruitless = 0;
-        }
-        found
-    }
-
-    /// Counts a round in which nothing but waiting happened; says whether lanes went ahead at last.
-    fn is_stuck(&mut self) -> bool {
-        self.stuck += 1;
-        self.stuck >= STUCK && self.go_ahead()
-    }
-
-    /// Whether the lanes of a warp that are being executed can go on.
-    fn ready_strand(&mut self, index: usize) -> bool {
-        let warp = &mut self.warps[index];
-        if warp.exited {
-            return false;
-        }
-        let cta = &self.ctas[warp.cta];
-        let (group, held) = ((warp.index / 4) as usize, warp.held);
-        match &mut warp.blocked {
-            None => true,
-            Some(Blocked::Mbarrier(waiting, order)) => {
-                let (views, active) = (&mut warp.views, warp.registers.active);
-                let missed = &mut warp.missed;
-                waiting.retain(|(offset, parity)| {
-                    let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
-                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, views) {
-                        *missed = Some(fault);
-                        return false;
-                    }
-                    let passed = barrier.passed(*parity);
-                    if passed {
-                        views.acquire(active, barrier, *order);
-                    }
-                    !passed
-                });
-                waiting.is_empty()
-            }
-            Some(Blocked::Named { id, generation }) => {
-                let barrier = &cta.named[*id];
-                let passed = barrier.generation != *generation;
-                if passed {
-                    warp.views.learn(ALL, &barrier.released);
-                    let result = barrier.results.get(generation).copied().unwrap_or_default();
-                    if let Some((op, dst)) = warp.reduces.take() {
-                        warp.missed = warp.write_reduced(op, dst, result).err();
-                    }
-                }
-                passed
-            }
-            Some(Blocked::Cluster { generation }) => {
-                let passed = self.cluster.generation != *generation;
-                if passed {
-                    warp.views.learn(ALL, &self.cluster.released);
-                }
-                passed
-            }
-            Some(Blocked::Warpgroup { until }) => {
-                cta.warpgroups.get(group).is_some_and(|group| group.done() >= *until)
-            }
-            Some(Blocked::Stores { pending }) => {
-                let pending = *pending;
-                warp.stores_done(pending)
-            }
-            Some(Blocked::Registers { asked }) => cta.free_registers + 32 * held >= 32 * *asked,
-            Some(Blocked::Converge) => false,
-        }
-    }
-
-    // ---- reports ----
-
-    fn place(&self, index: usize, pc: usize, lane: Option<u32>) -> Place {
-        let warp = &self.warps[index];
-        let cta = &self.ctas[warp.cta];
-        let operation = &self.program.ops[pc];
-        Place {
-            site: operation.site,
-            instruction: operation.action.name(),
-            cta: cta.id,
-            rank: cta.rank,
-            warp: warp.index,
-            lane,
-            scopes: self.program.scope_path(operation),
-        }
-    }
-
-    /// The place of an operation of any warp of the grid.
-    pub(crate) fn place_of(&self, warp: u32, lane: Option<u32>, pc: u32) -> Place {
-        let function = &self.program.function;
-        let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
-        let rank = index / self.team.per_cta.max(1);
-        let last = self.program.ops.len() - 1;
-        let operation = &self.program.ops[(pc as usize).min(last)];
-        Place {
-            site: operation.site,
-            instruction: operation.action.name(),
-            cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
-            rank,
-            warp: index % self.team.per_cta.max(1),
-            lane,
-            scopes: self.program.scope_path(operation),
-        }
-    }
-
-    fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
-        let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
-        let place = Some(self.place(warp, pc, stop.lane));
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, place })
-    }
-
-    pub(crate) fn hang(&self) -> Box<Trap> {
-        let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
-        let fault = Fault::Hang { waiting: self.waiting(), exited };
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
-    }
-
-    fn out_of_fuel(&self) -> Box<Trap> {
-        let fault = Fault::Fuel { limit: self.options.fuel, warps: self.waiting() };
-        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
-    }
-
-    /// Where every warp is that has not exited, and what it waits for.
-    fn waiting(&self) -> Vec<Waiting> {
-        let alive = (0..self.warps.len()).filter(|&index| !self.warps[index].exited);
-        let mut all: Vec<Waiting> = Vec::new();
-        for index in alive {
-            let warp = &self.warps[index];
-            // Lanes that wait for others of their warp are not the reason.
-            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge));
-            let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
-            let (pc, blocked, polled) = match other {
-                Some(strand) => (strand.pc, strand.blocked.as_ref(), strand.polled),
-                None => (warp.pc, warp.blocked.as_ref(), warp.polled),
-            };
-            let advanced = match blocked {
-                Some(Blocked::Mbarrier(..) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
-                Some(
-                    Blocked::Warpgroup { .. }
-                    | Blocked::Stores { .. }
-                    | Blocked::Registers { .. }
-                    | Blocked::Converge,
-                ) => false,
-                None => polled.is_some(),
-            };
-            let pc = if advanced { pc.saturating_sub(1) } else { pc };
-            let place = self.place(index, pc, None);
-            let reasons = self.reasons_of(index, blocked, polled);
-            all.extend(reasons.into_iter().map(|on| Waiting { place: place.clone(), on }));
-        }
-        all
-    }
-
-    pub(crate) fn reasons(&self, index: usize) -> Vec<Wait> {
-        let warp = &self.warps[index];
-        self.reasons_of(index, warp.blocked.as_ref(), warp.polled)
-    }
-
-    fn reasons_of(&self, index: usize, blocked: Option<&Blocked>, polled: Option<(u32, u32)>) -> Vec<Wait> {
-        let warp = &self.warps[index];
-        let cta = &self.ctas[warp.cta];
-        let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {
-            Some(barrier) => Wait::Mbarrier {
-                offset: reported(offset),
-                parity,
-                phase: barrier.phase,
-                pending: barrier.pending,
-                expected: barrier.expected,
-                outstanding: barrier.tx,
-            },
-            None => Wait::Polling,
-        };
-        match blocked {
-            None | Some(Blocked::Converge) => vec![polled.as_ref().map_or(Wait::Polling, mbarrier)],
-            Some(Blocked::Mbarrier(waiting, _)) => waiting.iter().map(mbarrier).collect(),
-            Some(Blocked::Named { id, .. }) => {
-                let barrier = &cta.named[*id];
-                let (threads, arrived) = (barrier.threads, barrier.arrived);
-                vec![Wait::Named { id: *id as u32, threads, arrived }]
-            }
-            Some(Blocked::Cluster { .. }) => {
-                vec![Wait::Cluster { arrived: self.cluster.arrived, warps: self.warps.len() as u32 }]
-            }
-            Some(Blocked::Warpgroup { until }) => {
-                let (multiply, missing) = self.missing_multiply(index, *until);
-                vec![Wait::Warpgroup { multiply, missing }]
-            }
-            Some(Blocked::Stores { pending }) => vec![Wait::Stores { pending: *pending }],
-            Some(Blocked::Registers { asked }) => {
-                vec![Wait::Registers { asked: *asked, held: warp.held, free: cta.free_registers }]
             }
         }
     }

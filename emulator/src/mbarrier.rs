@@ -65,6 +65,16 @@ impl Released {
     }
 }
 
+/// A step of a warp that did something with a barrier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    /// The warp's index in the cluster, its lanes, its count then and its operation.
+    pub(crate) warp: usize,
+    pub(crate) lanes: u32,
+    pub(crate) count: u32,
+    pub(crate) pc: usize,
+}
+
 /// One mbarrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mbarrier {
@@ -80,6 +90,11 @@ pub(crate) struct Mbarrier {
     pub(crate) by: u16,
     /// Whether that thread has fenced the initialisation.
     pub(crate) fenced: bool,
+    /// The step that initialised it, and whether a barrier of the cluster has come after its fence.
+    pub(crate) made: Used,
+    pub(crate) public: bool,
+    /// The last step of each warp that has used it.
+    users: Vec<Used>,
     /// Landed copies that belong to nobody until the phase completes.
     pub(crate) landed: Vec<Landed>,
     /// What threads' own copies brought: offset and bytes.
@@ -107,6 +122,9 @@ impl Mbarrier {
             tx: 0,
             by,
             fenced: false,
+            made: Used::default(),
+            public: false,
+            users: Vec::new(),
             landed,
             copied: Vec::new(),
             gathered: Released::default(),
@@ -114,6 +132,20 @@ impl Mbarrier {
             index: usize::MAX,
             base: 0,
         })
+    }
+
+    /// Lanes of a warp use it.
+    pub(crate) fn is_used(&mut self, by: Used) {
+        match self.users.iter_mut().find(|user| user.warp == by.warp) {
+            Some(user) if user.count == by.count => user.lanes |= by.lanes,
+            Some(user) => *user = by,
+            None => self.users.push(by),
+        }
+    }
+
+    /// Who has used it last, a step for each warp.
+    pub(crate) fn users(&self) -> impl Iterator<Item = Used> {
+        self.users.iter().copied()
     }
 
     /// Whether the phase of this parity has completed.
@@ -175,8 +207,13 @@ impl Mbarrier {
                 self.gathered.far.join(view);
             }
             Published { view, scope: Some(Scope::Cta) } => self.gathered.far.follow(view),
-            Published { scope: None, .. } => {}
+            Published { view, scope: None } => self.gathered.near.started |= view.started,
         }
+    }
+
+    /// A CTA of this rank has sent something.
+    pub(crate) fn started(&mut self, rank: u32) {
+        self.gathered.near.started |= 1 << rank;
     }
 
     /// A wait has succeeded: gives what it brings to its warp, and what a later fence brings.
@@ -187,6 +224,7 @@ impl Mbarrier {
                 None
             }
             MbarrierOrder::Relaxed(scope) => {
+                view.started |= self.released.near.started | self.released.far.started;
                 let (index, count) = self.count();
                 if index != usize::MAX {
                     view.done.raise(index, count);

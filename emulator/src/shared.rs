@@ -23,7 +23,7 @@ struct Granule {
     reads: u16,
     /// Asynchronous writes in flight.
     writes: u16,
-    /// Copies of threads in flight.
+    /// Which bytes copies of threads in flight write, a bit each.
     copies: u16,
     /// Asynchronous stores and reductions in flight, which may share the bytes.
     joint: u16,
@@ -38,6 +38,26 @@ struct Granule {
 const FRESH: Granule =
     Granule { written: 0, reads: 0, writes: 0, copies: 0, joint: 0, barriers: 0, landed: (0, 0), through: 0 };
 
+/// Through which mbarrier a chunk has been brought.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mark {
+    place: u32,
+    count: u32,
+    chunk: u32,
+    barrier: u32,
+}
+
+impl Mark {
+    /// Refuses the chunk to a warp that nobody who knows of the mbarrier's phase has told.
+    pub(crate) fn observed(&self, known: &Clock) -> Result<(), Fault> {
+        if known.local(self.place as usize) >= self.count {
+            return Ok(());
+        }
+        let (offset, barrier) = (reported(self.chunk), reported(self.barrier));
+        Err(Fault::MbarrierNotObserved { offset, bytes: GRANULE, barrier })
+    }
+}
+
 /// Shared memory of one CTA.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -48,8 +68,21 @@ pub(crate) struct Shared {
     /// Where clocks count the phases of each place that ever held an mbarrier, and what they had counted when the last
     /// one was invalidated.
     counted: BTreeMap<u32, (u32, u32)>,
-    /// The first of the clocks' places for this CTA, and how far apart they are; none outside of a machine.
-    places: Option<(u32, u32)>,
+    /// None outside of a machine.
+    places: Option<Places>,
+    /// For each warpgroup that multiplies, of each 16 bytes the last multiply that reads them: how many its warpgroup has
+    /// issued then.
+    multiplied: Vec<Vec<u32>>,
+}
+
+/// The clocks' places for one CTA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    /// Of the multiplies that the first warpgroup has waited for; the next one's follows.
+    pub(crate) multiplies: u32,
+    /// Of the first mbarrier's phases, and how far apart they are.
+    pub(crate) barriers: u32,
+    pub(crate) step: u32,
 }
 
 /// An offset as reports give it.
@@ -66,12 +99,18 @@ impl Shared {
             barriers: BTreeMap::new(),
             counted: BTreeMap::new(),
             places: None,
+            multiplied: Vec::new(),
         }
     }
 
-    /// Lets clocks count the phases of mbarriers, at every `step`th place from `first`.
-    pub(crate) fn counted(self, first: u32, step: u32) -> Self {
-        Self { places: Some((first, step)), ..self }
+    /// Lets clocks count multiplies and the phases of mbarriers.
+    pub(crate) fn counted(self, places: Places) -> Self {
+        Self { places: Some(places), ..self }
+    }
+
+    /// Where clocks count the multiplies that a warpgroup has waited for.
+    pub(crate) fn multiplies(&self, group: usize) -> Option<usize> {
+        Some(self.places?.multiplies as usize + group)
     }
 
     /// Checks that a range lies in the memory and begins at a multiple of `alignment`.
@@ -208,8 +247,8 @@ impl Shared {
         let (index, mask) = Self::place(offset, bytes);
         let granule = &mut self.granules[index];
         Self::free_of_barriers(granule, offset, mask)?;
-        owned(&Granule { copies: 0, ..*granule }, offset, bytes)?;
-        granule.copies += 1;
+        owned(&Granule { copies: granule.copies & mask, ..*granule }, offset, bytes)?;
+        granule.copies |= mask;
         self.bytes[offset as usize..offset as usize + data.len()].copy_from_slice(data);
         Ok(())
     }
@@ -218,7 +257,7 @@ impl Shared {
     pub(crate) fn release_copy(&mut self, offset: u32, bytes: u32) {
         let (index, mask) = Self::place(offset, bytes);
         if let Some(granule) = self.granules.get_mut(index) {
-            granule.copies = granule.copies.saturating_sub(1);
+            granule.copies &= !mask;
             granule.written |= mask;
         }
     }
@@ -293,8 +332,8 @@ impl Shared {
         let (index, half) = Self::half(offset);
         owned(&self.granules[index], offset, 8)?;
         let mut barrier = Mbarrier::new(at, count, thread)?;
-        if let Some((first, step)) = self.places {
-            let next = first + step * self.counted.len() as u32;
+        if let Some(Places { barriers, step, .. }) = self.places {
+            let next = barriers + step * self.counted.len() as u32;
             let (index, base) = *self.counted.entry(offset).or_insert((next, 0));
             barrier.counted(index as usize, base);
         }
@@ -336,6 +375,21 @@ impl Shared {
         }
     }
 
+    /// Adds the marks of chunks to those that are known.
+    pub(crate) fn marks(&self, chunks: &[u32], known: &mut Vec<Mark>) {
+        let mut last = (0, 0);
+        for &chunk in chunks {
+            let Some(granule) = self.granules.get((chunk / GRANULE) as usize) else { continue };
+            if granule.landed != last && granule.landed.1 > 0 {
+                last = granule.landed;
+                let mark = Mark { place: last.0, count: last.1, chunk, barrier: granule.through };
+                if !known.iter().any(|known| (known.place, known.count) == last) {
+                    known.push(mark);
+                }
+            }
+        }
+    }
+
     /// Refuses to touch what asynchronous work brought where nobody who knows of that has told the warp.
     pub(crate) fn observed(&self, offset: u32, bytes: u32, known: &Clock) -> Result<(), Fault> {
         for granule in self.granules.get(Self::range(offset, bytes)).unwrap_or_default() {
@@ -350,7 +404,40 @@ impl Shared {
 
     /// The same for asynchronous work that overwrites it: it is enough that somebody has waited and said so.
     pub(crate) fn reused(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
-        self.observed(offset, bytes, &view.known).or_else(|_| self.observed(offset, bytes, &view.done))
+        self.observed(offset, bytes, &view.known).or_else(|_| self.observed(offset, bytes, &view.done))?;
+        self.multiplied(offset, bytes, view)
+    }
+
+    /// The same for a thread that writes.
+    pub(crate) fn may_write(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
+        self.observed(offset, bytes, &view.known)?;
+        self.multiplied(offset, bytes, view)
+    }
+
+    /// Chunks that a warpgroup's multiply with this number reads.
+    pub(crate) fn multiply(&mut self, group: usize, number: u64, chunks: &[u32]) {
+        if self.multiplied.len() <= group {
+            self.multiplied.resize(group + 1, Vec::new());
+        }
+        let table = &mut self.multiplied[group];
+        table.resize(self.granules.len(), 0);
+        for &chunk in chunks {
+            if let Some(last) = table.get_mut((chunk / GRANULE) as usize) {
+                *last = number as u32 + 1;
+            }
+        }
+    }
+
+    /// Refuses to overwrite what multiplies have read where nobody who has waited for them has told the thread.
+    fn multiplied(&self, offset: u32, bytes: u32, view: &View) -> Result<(), Fault> {
+        for (group, table) in self.multiplied.iter().enumerate() {
+            let last = table.get(Self::range(offset, bytes)).unwrap_or_default().iter().max();
+            let (last, place) = (last.copied().unwrap_or(0), self.multiplies(group));
+            if place.is_some_and(|place| view.executed(place) < last) {
+                return Err(in_flight(offset, bytes, Owner::AsyncRead, true));
+            }
+        }
+        Ok(())
     }
 
     /// Hands over what has landed for a phase that completed.

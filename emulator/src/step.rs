@@ -22,7 +22,7 @@ mod wgmma;
 
 pub(crate) use barrier::{ClusterBarrier, NamedBarrier};
 pub(crate) use copy::{Arrival, ThreadCopy};
-pub(crate) use tma::Load;
+pub(crate) use tma::{Load, MapRead};
 pub(crate) use wgmma::{Scratch, Warpgroup};
 
 use ptx::Space;

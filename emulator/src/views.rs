@@ -40,8 +40,9 @@ pub(crate) struct Views {
 }
 
 impl Views {
-    pub(crate) fn new(index: usize) -> Self {
-        let groups = vec![(ALL, View::default())];
+    /// Of a warp of the CTA of a rank in its cluster.
+    pub(crate) fn new(index: usize, rank: u32) -> Self {
+        let groups = vec![(ALL, View { started: 1 << rank, ..View::default() })];
         Self { index, count: 1, groups, fences: Vec::new(), seen: Vec::new(), waits: Vec::new() }
     }
 
@@ -246,7 +247,7 @@ mod tests {
 
     #[test]
     fn lanes_know_of_each_other_after_they_met() {
-        let mut views = Views::new(1);
+        let mut views = Views::new(1, 0);
         let then = views.count;
         assert!(!views.of(3).known.covers(1, 1 << 7, then, TEAM), "nobody has said anything");
         views.meet(0xFF);
@@ -260,11 +261,11 @@ mod tests {
 
     #[test]
     fn one_lane_publishes_its_own_accesses_alone() {
-        let mut views = Views::new(1);
+        let mut views = Views::new(1, 0);
         let then = views.count;
         let alone = views.publish(1);
         assert!(alone.known.covers(1, 1, then, TEAM) && !alone.known.covers(1, 2, then, TEAM));
-        let mut other = Views::new(0);
+        let mut other = Views::new(0, 0);
         other.learn(1 << 5, &alone);
         assert!(other.of(5).known.covers(1, 1, then, TEAM) && !other.of(4).known.covers(1, 1, then, TEAM));
         assert_eq!(other.groups.len(), 2);
@@ -274,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_fence_speaks_for_its_own_lane() {
-        let mut views = Views::new(1);
+        let mut views = Views::new(1, 0);
         let then = views.count;
         views.fence(ALL, Scope::Gpu);
         let (scope, view) = views.fenced(4).unwrap();

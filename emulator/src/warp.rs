@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use ptx::inst::{MbarrierOrder, Operand, Reg};
 
 use crate::program::Program;
-use crate::step::ThreadCopy;
+use crate::step::{MapRead, ThreadCopy};
 use crate::strand::Strand;
 use crate::trap::Fault;
 use crate::views::Views;
@@ -315,6 +315,8 @@ pub(crate) struct Warp<'p> {
     pub(crate) ahead: bool,
     /// Looks in a row that found nothing new.
     pub(crate) fruitless: u32,
+    /// Whether the last one was an atomic access to a word that a lane of this warp wrote last: perhaps a lock.
+    pub(crate) own_word: bool,
     pub(crate) registers: Registers<'p>,
     pub(crate) blocked: Option<Blocked>,
     pub(crate) exited: bool,
@@ -342,6 +344,10 @@ pub(crate) struct Warp<'p> {
     pub(crate) views: Views,
     /// Tensor stores whose sources have been waited for, and whose results have not.
     pub(crate) unsettled: Vec<Store>,
+    /// Tensor maps in global memory that its loads read.
+    pub(crate) maps: Vec<MapRead>,
+    /// The word and the write of it that each lane has acquired last.
+    pub(crate) acquired: Lanes<Option<(u64, u64)>>,
     /// Its last look at a word that others change: the operation and what it found.
     pub(crate) look: Option<(usize, u64)>,
     /// The words that it has looked at twice in a row: address, bytes and value.
@@ -366,6 +372,7 @@ impl<'p> Warp<'p> {
             joins: None,
             ahead: false,
             fruitless: 0,
+            own_word: false,
             registers: Registers::new(program),
             blocked: None,
             exited: false,
@@ -379,8 +386,10 @@ impl<'p> Warp<'p> {
             copy_groups: [0; 32],
             held,
             cluster_arrival: None,
-            views: Views::new(place),
+            views: Views::new(place, cta as u32),
             unsettled: Vec::new(),
+            maps: Vec::new(),
+            acquired: [None; 32],
             look: None,
             watched: Vec::new(),
             reduces: None,

@@ -101,6 +101,11 @@ impl Word {
         (self.first + self.writes.len() as u64).saturating_sub(1)
     }
 
+    /// The number of the warp that wrote it last, as far as that is known.
+    pub(crate) fn writer(&self) -> Option<u32> {
+        self.writes.back().filter(|write| write.count > 0).map(|write| write.warp)
+    }
+
     /// A read in one step with a write: it returns the last one.
     pub(crate) fn newest(&self) -> u64 {
         self.writes.back().map_or(0, |write| write.value)

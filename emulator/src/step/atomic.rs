@@ -171,6 +171,9 @@ impl Machine<'_> {
         let size = bytes as usize;
         let view = self.warps[warp].views.of(lane);
         let who = Visitor { warp: number, lanes: mask, count, view, team };
+        let (mut own, mut known) = (false, None);
+        let acquired = self.warps[warp].acquired;
+        let again = |write: u64| lanes(mask).all(|lane| acquired[lane] == Some((target.key(), write)));
         let step =
             |word: &mut Word, old: Result<u64, Fault>| -> Result<(u64, Option<u64>, Vec<Seen>), Fault> {
                 if let Act::Store(new) = act {
@@ -180,11 +183,18 @@ impl Machine<'_> {
                     return Ok((new, Some(new), Vec::new()));
                 }
                 word.holds(old?, bytes);
+                own = matches!(act, Act::Change(_)) && word.writer() == Some(number);
                 let (write, value) = match act {
                     Act::Load => word.read(who, choice),
                     Act::Store(_) | Act::Change(_) => word.read(who, Choice::Newest),
                 };
-                let seen = word.releases(write, order.scope, number, team).cloned().collect();
+                let seen = if order.acquires && again(write) {
+                    // What it has acquired of this write already.
+                    Vec::new()
+                } else {
+                    word.releases(write, order.scope, number, team).cloned().collect()
+                };
+                known = order.acquires.then_some((target.key(), write));
                 let new = match act {
                     Act::Change(change) => change(value),
                     Act::Load | Act::Store(_) => None,
@@ -214,11 +224,17 @@ impl Machine<'_> {
                 if let Some(new) = new {
                     cta_state.shared.store(offset, &new.to_le_bytes()[..size])?;
                 }
-                cta_state.shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
-                self.touch((warp, lane), cta);
+                let view = self.warps[warp].views.of(lane);
+                match act {
+                    Act::Load => cta_state.shared.observed(offset, bytes, &view.known)?,
+                    Act::Store(_) | Act::Change(_) => cta_state.shared.may_write(offset, bytes, view)?,
+                }
+                self.touch((warp, lane), cta)?;
                 (value, seen)
             }
         };
+        self.warps[warp].own_word = own;
+        lanes(mask).for_each(|lane| self.warps[warp].acquired[lane] = known);
         let views = &mut self.warps[warp].views;
         if matches!(act, Act::Store(_)) {
             return Ok(value);

@@ -135,6 +135,7 @@ impl Machine<'_> {
         }
         warp.cluster_arrival = Some(self.cluster.generation);
         self.cluster.arrived += 1;
+        self.cluster.gathered.started |= 1 << self.ctas[warp.cta].rank;
         if !relaxed {
             let view = self.publish(index);
             self.cluster.gathered.join(&view);
@@ -171,40 +172,12 @@ impl Machine<'_> {
         let generation = self.cluster.generation;
         let missing = |warp: &&crate::warp::Warp<'_>| !warp.exited && !arrived(warp, generation);
         if !self.warps.iter().any(|warp| missing(&warp)) {
+            let barriers = self.ctas.iter_mut().flat_map(|cta| cta.shared.barriers.values_mut());
+            barriers.for_each(|barrier| barrier.public |= barrier.fenced);
             let released = core::mem::take(&mut self.cluster.gathered);
             self.cluster =
                 ClusterBarrier { generation: generation + 1, released, ..ClusterBarrier::default() };
         }
-    }
-
-    // ---- mbarriers ----
-
-    pub(super) fn mbarrier_init(
-        &mut self,
-        warp: usize,
-        barrier: Operand,
-        count: Operand,
-    ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, counts) = (warp.registers.read(barrier)?, warp.registers.read(count)?);
-        let cta = &mut self.ctas[warp.cta];
-        for lane in lanes(warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let done = cta.shared.initialise_barrier(offset, counts[lane], warp.thread(lane));
-            done.map_err(|fault| fault.lane(lane))?;
-        }
-        Ok(Flow::Next)
-    }
-
-    pub(super) fn mbarrier_invalidate(&mut self, warp: usize, barrier: Operand) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let barriers = warp.registers.read(barrier)?;
-        let cta = &mut self.ctas[warp.cta];
-        for lane in lanes(warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            cta.shared.invalidate_barrier(offset).map_err(|fault| fault.lane(lane))?;
-        }
-        Ok(Flow::Next)
     }
 
     // ---- fences ----

@@ -177,13 +177,19 @@ impl Machine<'_> {
         }
         let (group, by) = (self.warps[warp].bulk_groups[lane], (warp, self.warps[warp].pc, lane));
         let registers = matches!(source, Source::Registers(_));
+        let until = self.phase_of(cta, at);
         let load = Load { cta, target: offset, barrier: at, source, reduce, group, by };
+        self.reached((warp, lane), cta)?;
+        self.uses(self.use_now(warp, 1 << lane), cta, at)?;
         let shared = &mut self.ctas[cta].shared;
         shared.bounds(offset, load.bytes(), alignment)?;
         shared.fenced_barrier(at)?;
         let view = self.warps[warp].views.of(lane);
         self.ctas[cta].shared.reused(offset, load.bytes(), view)?;
         self.order_async((warp, lane), (cta, offset, load.bytes()), (true, !registers))?;
+        if let Source::Shared(from, source, bytes) = load.source {
+            self.note_source((warp, by.1, lane), (from, source, bytes), until)?;
+        }
         let shared = &mut self.ctas[cta].shared;
         if registers || reduce.is_some() {
             shared.take_joint(offset, load.bytes(), reduce.is_some())?;

@@ -6,9 +6,10 @@
 use ptx::inst::{Address, CopyAsync, MbarrierOrder, Operand};
 
 use super::Flow;
+use crate::clock::NEVER;
 use crate::machine::Machine;
 use crate::mbarrier::Published;
-use crate::race::{By, Kind};
+use crate::race::{By, Claim, Kind};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
@@ -23,6 +24,8 @@ pub(crate) struct ThreadCopy {
     pub(crate) group: u64,
     pub(crate) offset: u32,
     pub(crate) bytes: u32,
+    /// What it reads: address and bytes.
+    source: (u64, u64),
 }
 
 /// An arrival that comes when a thread's copies are done.
@@ -78,15 +81,16 @@ impl Machine<'_> {
                 }
                 let mut buffer = [0u8; 16];
                 if read > 0 {
-                    self.note(warp, lane, addresses[lane], read.into(), Kind::READ)?;
+                    let source = (addresses[lane], read.into());
+                    self.note_in((warp, lane), self.warps[warp].pc, source, Kind::READ, NEVER)?;
                     self.memory.load(addresses[lane], &mut buffer[..read as usize])?;
                 }
                 let offset = self.ctas[cta].own(targets[lane])?;
                 self.ctas[cta].shared.take_copy(offset, &buffer[..bytes as usize])?;
-                self.ctas[cta].shared.observed(offset, bytes, &self.warps[warp].views.of(lane).known)?;
+                self.ctas[cta].shared.may_write(offset, bytes, self.warps[warp].views.of(lane))?;
                 self.note_shared((warp, By::lane(lane)), (cta, offset, bytes), Kind::WRITE)?;
                 let (group, pc) = (self.warps[warp].copy_groups[lane], self.warps[warp].pc);
-                Ok(ThreadCopy { lane, pc, group, offset, bytes })
+                Ok(ThreadCopy { lane, pc, group, offset, bytes, source: (addresses[lane], read.into()) })
             };
             let copy = copy().map_err(|fault| fault.lane(lane))?;
             self.warps[warp].copies.push(copy);
@@ -108,12 +112,20 @@ impl Machine<'_> {
         for copy in done {
             let cta = self.warps[warp].cta;
             self.ctas[cta].shared.release_copy(copy.offset, copy.bytes);
+            let by = By::lane(copy.lane);
+            self.copy_settles(warp, copy, (self.number(warp), by, self.warps[warp].views.count));
             // A proxy fence has to come after this.
             let range = (cta, copy.offset, copy.bytes);
             self.note_shared((warp, By::lane(copy.lane)), range, Kind::WRITE)
                 .map_err(|fault| fault.lane(copy.lane))?;
         }
         Ok(())
+    }
+
+    /// The end of what a thread's copy reads is known.
+    fn copy_settles(&self, warp: usize, copy: ThreadCopy, to: Claim) {
+        let (pc, by) = (u32::try_from(copy.pc).unwrap_or(u32::MAX), By::lane(copy.lane));
+        self.launch.races.settle(copy.source, pc, (self.number(warp), by, NEVER), to);
     }
 
     fn copies_arrive(&mut self, warp: usize, barrier: Operand, counted: bool) -> Result<(), Stop> {
@@ -123,14 +135,21 @@ impl Machine<'_> {
             (state.registers.read(barrier)?, state.registers.active, state.cta, state.pc);
         for lane in lanes(active) {
             let offset = self.ctas[cta].own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
+            self.uses(self.use_now(warp, 1 << lane), cta, offset).map_err(|fault| fault.lane(lane))?;
             let barrier = self.ctas[cta].shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
             if !counted {
                 barrier.expect_one_more();
             }
             let state = &mut self.warps[warp];
-            let (copies, others) =
+            let (copies, others): (Vec<ThreadCopy>, _) =
                 core::mem::take(&mut state.copies).into_iter().partition(|copy| copy.lane == lane);
             state.copies = others;
+            let number = self.number(warp);
+            let until = match self.phase_of(cta, offset) {
+                Some((phase, count)) => (phase, By::Copy { warp: number, lane: lane as u8 }, count),
+                None => (number, By::lane(lane), self.warps[warp].views.count),
+            };
+            copies.iter().for_each(|copy| self.copy_settles(warp, *copy, until));
             let published = published.clone();
             let arrival = Arrival { by: (warp, pc, lane), cta, barrier: offset, copies, published };
             if self.options.schedule == Schedule::Earliest {

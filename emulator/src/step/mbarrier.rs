@@ -10,10 +10,11 @@ use ptx::inst::{MbarrierInst, MbarrierOrder, Operand, Reg};
 use super::Flow;
 use super::barrier::alike;
 use crate::machine::{Arrived, Machine};
-use crate::mbarrier::{Mbarrier, Published, pending};
+use crate::mbarrier::{Mbarrier, Published, Used, pending};
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
-use crate::warp::{Blocked, Lanes, lanes};
+use crate::views::Views;
+use crate::warp::{Blocked, Lanes, Warp, lanes};
 
 /// What is done to a barrier: gets it, its place for reports and the lane's number; says whether its phase completed.
 type Act<'a> = &'a mut dyn FnMut(&mut Mbarrier, u32, u32) -> Result<bool, Fault>;
@@ -147,6 +148,9 @@ impl Machine<'_> {
             };
             let (cta, offset) = place.map_err(|fault| fault.lane(lane))?;
             let far = cta != own;
+            self.reached((index, lane), cta).map_err(|fault| fault.lane(lane))?;
+            let used = self.uses(Used { warp: index, lanes: 1 << lane, count, pc }, cta, offset);
+            used.map_err(|fault| fault.lane(lane))?;
             let shared = &mut self.ctas[cta].shared;
             let barrier = if far { shared.fenced_barrier(offset) } else { shared.barrier(offset) };
             let barrier = barrier.map_err(|fault| fault.lane(lane))?;
@@ -188,6 +192,89 @@ impl Machine<'_> {
         Ok(())
     }
 
+    /// The offset of a barrier of the own CTA that lanes use.
+    fn used(&mut self, (warp, mask): (usize, u32), address: u32) -> Result<u32, Fault> {
+        let cta = self.warps[warp].cta;
+        let offset = self.ctas[cta].own(address)?;
+        self.uses(self.use_now(warp, mask), cta, offset)?;
+        Ok(offset)
+    }
+
+    /// What lanes of a warp do in its current step.
+    pub(super) fn use_now(&self, warp: usize, lanes: u32) -> Used {
+        let state = &self.warps[warp];
+        Used { warp, lanes, count: state.views.count, pc: state.pc }
+    }
+
+    /// Refuses a barrier of whose initialisation nothing has told these lanes, and remembers that they have used it. Lanes
+    /// of the warp that initialised it go together.
+    pub(super) fn uses(&mut self, by: Used, cta: usize, offset: u32) -> Result<(), Fault> {
+        let Some(barrier) = self.ctas[cta].shared.barriers.get_mut(&offset) else { return Ok(()) };
+        barrier.is_used(by);
+        let (made, public) = (barrier.made, barrier.public);
+        let lane = lanes(by.lanes).next().unwrap_or(0);
+        if public || made.warp == by.warp || self.knows((by.warp, lane), made) {
+            return Ok(());
+        }
+        Err(self.used_in_a_race(cta, offset, made))
+    }
+
+    fn knows(&self, (warp, lane): (usize, usize), used: Used) -> bool {
+        let view = self.warps[warp].views.of(lane);
+        view.executed_by(self.number(used.warp), used.lanes, used.count, self.team)
+    }
+
+    fn used_in_a_race(&self, cta: usize, offset: u32, other: Used) -> Fault {
+        let (lane, pc) = (other.lanes.trailing_zeros(), u32::try_from(other.pc).unwrap_or(u32::MAX));
+        let other = Box::new(self.place_of(self.number(other.warp), Some(lane), pc));
+        let (rank, offset) = (self.ctas[cta].rank, reported(offset));
+        Fault::SharedRace { rank, offset, write: true, other_write: true, other }
+    }
+
+    pub(super) fn mbarrier_init(
+        &mut self,
+        warp: usize,
+        barrier: Operand,
+        count: Operand,
+    ) -> Result<Flow, Stop> {
+        let state = &mut self.warps[warp];
+        let (barriers, counts) = (state.registers.read(barrier)?, state.registers.read(count)?);
+        let cta = state.cta;
+        for lane in lanes(state.registers.active) {
+            let mut init = || {
+                let offset = self.ctas[cta].own(barriers[lane])?;
+                let (thread, made) = (self.warps[warp].thread(lane), self.use_now(warp, 1 << lane));
+                let shared = &mut self.ctas[cta].shared;
+                shared.initialise_barrier(offset, counts[lane], thread)?;
+                shared.barrier(offset)?.made = made;
+                self.order_async((warp, lane), (cta, offset, 8), (true, false))
+            };
+            init().map_err(|fault| fault.lane(lane))?;
+        }
+        // What is told from now on includes it.
+        self.warps[warp].views.count += 1;
+        Ok(Flow::Next)
+    }
+
+    pub(super) fn mbarrier_invalidate(&mut self, warp: usize, barrier: Operand) -> Result<Flow, Stop> {
+        let state = &mut self.warps[warp];
+        let (barriers, cta) = (state.registers.read(barrier)?, state.cta);
+        for lane in lanes(state.registers.active) {
+            let mut invalidate = || {
+                let offset = self.used((warp, 1 << lane), barriers[lane])?;
+                let users: Vec<Used> = self.ctas[cta].shared.barrier(offset)?.users().collect();
+                for user in users.into_iter().filter(|user| user.warp != warp) {
+                    if !self.knows((warp, lane), user) {
+                        return Err(self.used_in_a_race(cta, offset, user));
+                    }
+                }
+                self.ctas[cta].shared.invalidate_barrier(offset)
+            };
+            invalidate().map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(Flow::Next)
+    }
+
     fn mbarrier_test(
         &mut self,
         warp: usize,
@@ -195,23 +282,10 @@ impl Machine<'_> {
         (barrier, state): (Operand, Operand),
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, states) = (warp.registers.read(barrier)?, warp.registers.read_wide(state)?);
-        let cta = &mut self.ctas[warp.cta];
-        let mut passed = 0;
-        for (mask, lane) in alike(&barriers, &states, warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let done = barrier.state_passed(reported(offset), states[lane]);
-            if done.map_err(|fault| fault.lane(lane))? {
-                warp.views.acquire(mask, barrier, order);
-                passed |= mask;
-            } else {
-                warp.polled = Some((offset, (barrier.phase & 1) as u32));
-            }
-        }
-        warp.registers.write_predicate(dst, passed)?;
-        Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
+        let states = self.warps[warp].registers.read_wide(state)?;
+        self.look(warp, dst, (barrier, &states), order, |barrier, at, state, _| {
+            Ok((barrier.state_passed(at, state)?, (barrier.phase & 1) as u32))
+        })
     }
 
     pub(super) fn mbarrier_try_wait(
@@ -221,24 +295,11 @@ impl Machine<'_> {
         (barrier, parity): (Operand, Operand),
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
-        let cta = &mut self.ctas[warp.cta];
-        let mut passed = 0;
-        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parities[lane], &warp.views);
-            in_time.map_err(|fault| fault.lane(lane))?;
-            if barrier.passed(parities[lane]) {
-                warp.views.acquire(mask, barrier, order);
-                passed |= mask;
-            } else {
-                warp.polled = Some((offset, parities[lane] & 1));
-            }
-        }
-        warp.registers.write_predicate(dst, passed)?;
-        Ok(if passed == warp.registers.active { Flow::Next } else { Flow::Yield })
+        let parities = self.warps[warp].registers.read(parity)?;
+        self.look(warp, dst, (barrier, &parities), order, |barrier, at, parity, views| {
+            barrier.in_time(at, parity, views)?;
+            Ok((barrier.passed(parity), parity & 1))
+        })
     }
 
     pub(super) fn mbarrier_wait(
@@ -247,25 +308,65 @@ impl Machine<'_> {
         (barrier, parity): (Operand, Operand),
         order: MbarrierOrder,
     ) -> Result<Flow, Stop> {
-        let warp = &mut self.warps[warp];
-        let (barriers, parities) = (warp.registers.read(barrier)?, warp.registers.read(parity)?);
-        let cta = &mut self.ctas[warp.cta];
+        let parities = self.warps[warp].registers.read(parity)?;
         let mut waiting: Vec<(u32, u32)> = Vec::new();
-        for (mask, lane) in alike(&barriers, &parities, warp.registers.active) {
-            let offset = cta.own(barriers[lane]).map_err(|fault| fault.lane(lane))?;
-            let parity = parities[lane] & 1;
-            if waiting.contains(&(offset, parity)) {
-                continue;
-            }
-            let barrier = cta.shared.barrier(offset).map_err(|fault| fault.lane(lane))?;
-            let in_time = barrier.in_time(reported(offset), parity, &warp.views);
-            in_time.map_err(|fault| fault.lane(lane))?;
+        self.each_barrier(warp, (barrier, &parities), |warp, barrier, offset, (mask, parity)| {
+            barrier.in_time(reported(offset), parity, &warp.views)?;
             if barrier.passed(parity) {
                 warp.views.acquire(mask, barrier, order);
-            } else {
-                waiting.push((offset, parity));
+            } else if !waiting.contains(&(offset, parity & 1)) {
+                waiting.push((offset, parity & 1));
             }
-        }
+            Ok(())
+        })?;
         Ok(if waiting.is_empty() { Flow::Next } else { Flow::Block(Blocked::Mbarrier(waiting, order)) })
+    }
+
+    /// One look at the barrier that each active lane names; `passed` says whether what the lane's number stands for has
+    /// completed, and which parity it waits for.
+    fn look<T: Copy + PartialEq>(
+        &mut self,
+        warp: usize,
+        dst: Reg,
+        named: (Operand, &Lanes<T>),
+        order: MbarrierOrder,
+        passed: impl Fn(&Mbarrier, u32, T, &Views) -> Result<(bool, u32), Fault>,
+    ) -> Result<Flow, Stop> {
+        let mut all = 0;
+        self.each_barrier(warp, named, |warp, barrier, offset, (mask, number)| {
+            let (passed, parity) = passed(barrier, reported(offset), number, &warp.views)?;
+            if passed {
+                warp.views.acquire(mask, barrier, order);
+                all |= mask;
+            } else {
+                warp.polled = Some((offset, parity));
+            }
+            Ok(())
+        })?;
+        let registers = &mut self.warps[warp].registers;
+        registers.write_predicate(dst, all)?;
+        Ok(if all == registers.active { Flow::Next } else { Flow::Yield })
+    }
+
+    /// Goes through the barriers of the own CTA that active lanes name, each with its offset, the lanes that name it with
+    /// the same number, and the number.
+    fn each_barrier<T: Copy + PartialEq>(
+        &mut self,
+        index: usize,
+        (barrier, numbers): (Operand, &Lanes<T>),
+        mut act: impl FnMut(&mut Warp<'_>, &Mbarrier, u32, (u32, T)) -> Result<(), Fault>,
+    ) -> Result<(), Stop> {
+        let registers = &mut self.warps[index].registers;
+        let (barriers, active) = (registers.read(barrier)?, registers.active);
+        for (mask, lane) in alike(&barriers, numbers, active) {
+            let mut one = || {
+                let offset = self.used((index, mask), barriers[lane])?;
+                let warp = &mut self.warps[index];
+                let barrier = self.ctas[warp.cta].shared.barrier(offset)?;
+                act(warp, barrier, offset, (mask, numbers[lane]))
+            };
+            one().map_err(|fault| fault.lane(lane))?;
+        }
+        Ok(())
     }
 }

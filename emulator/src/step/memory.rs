@@ -4,7 +4,7 @@ use ptx::inst::{Address, Operand, Reg};
 use ptx::{Space, Type};
 
 use super::Flow;
-use crate::clock::Clock;
+use crate::clock::View;
 use crate::launch::PARAMETERS;
 use crate::machine::{Cta, Machine};
 use crate::program::class;
@@ -111,13 +111,24 @@ impl Machine<'_> {
         })
     }
 
+    /// Refuses to use the shared memory of a CTA of which nothing has told the lane that it has started.
+    pub(super) fn reached(&self, (warp, lane): (usize, usize), target: usize) -> Result<(), Fault> {
+        let (state, rank) = (&self.warps[warp], self.ctas[target].rank);
+        if state.cta != target && state.views.of(lane).started >> rank & 1 == 0 {
+            return Err(Fault::PeerNotStarted { rank });
+        }
+        Ok(())
+    }
+
     /// Remembers that a lane has used the shared memory of another CTA.
-    pub(super) fn touch(&mut self, (warp, lane): (usize, usize), target: usize) {
+    pub(super) fn touch(&mut self, (warp, lane): (usize, usize), target: usize) -> Result<(), Fault> {
+        self.reached((warp, lane), target)?;
         let state = &self.warps[warp];
         if state.cta != target {
             let last = (state.views.count, state.pc);
             self.ctas[target].touched.insert((warp, 1 << lane), last);
         }
+        Ok(())
     }
 
     /// The CTA and the offset of a lane's shared access.
@@ -173,7 +184,7 @@ impl Machine<'_> {
                     undefined.extend(missing.into_iter().map(|(element, fault)| (element, lane, fault)));
                     let known = &self.warps[warp].views.of(lane).known;
                     shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
-                    self.touch((warp, lane), cta);
+                    self.touch((warp, lane), cta).map_err(|fault| fault.lane(lane))?;
                 }
             }
             for (values, element) in values.iter_mut().zip(buffer.chunks_exact(size.max(1))) {
@@ -234,10 +245,10 @@ impl Machine<'_> {
                     let (target, offset) = place.map_err(|fault| fault.lane(lane))?;
                     let stored = self.ctas[target].shared.store(offset, buffer);
                     stored.map_err(|fault| fault.lane(lane))?;
-                    let known = &self.warps[warp].views.of(lane).known;
+                    let view = self.warps[warp].views.of(lane);
                     let shared = &self.ctas[target].shared;
-                    shared.observed(offset, bytes, known).map_err(|fault| fault.lane(lane))?;
-                    self.touch((warp, lane), target);
+                    shared.may_write(offset, bytes, view).map_err(|fault| fault.lane(lane))?;
+                    self.touch((warp, lane), target).map_err(|fault| fault.lane(lane))?;
                 }
             }
         }
@@ -291,7 +302,7 @@ impl Machine<'_> {
                     bytes[2 * column..2 * column + 2].copy_from_slice(&(half as u16).to_le_bytes());
                 }
                 let stored =
-                    put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody().known);
+                    put_row(&mut cta.shared, cta.rank, addresses[lane], &bytes, &warp.views.anybody());
                 stored.map_err(|fault| fault.lane(lane))?;
             }
         }
@@ -300,11 +311,11 @@ impl Machine<'_> {
     }
 }
 
-fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], known: &Clock) -> Result<(), Fault> {
+fn put_row(shared: &mut Shared, own: u32, address: u32, bytes: &[u8], view: &View) -> Result<(), Fault> {
     match split(address) {
         (rank, offset) if rank == own => {
             shared.store(offset, bytes)?;
-            shared.observed(offset, 16, known)
+            shared.may_write(offset, 16, view)
         }
         (rank, _) => Err(Fault::SharedOtherCta { address, rank, own }),
     }

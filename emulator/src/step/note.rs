@@ -8,7 +8,7 @@ use ptx::Space;
 use super::memory::split;
 use crate::clock::{EARLIER, View};
 use crate::machine::Machine;
-use crate::race::{By, Conflict, Kind, Run, Who, runs};
+use crate::race::{By, Conflict, Kind, Run, SharedRaces, Who, runs};
 use crate::schedule::Schedule;
 use crate::shared::reported;
 use crate::trap::{Fault, Stop};
@@ -51,7 +51,25 @@ impl Machine<'_> {
     fn who<'a>(&'a self, warp: usize, by: By, view: &'a View) -> Who<'a> {
         let state = &self.warps[warp];
         let pc = u32::try_from(state.pc).unwrap_or(u32::MAX);
-        Who { warp: self.number(warp), by, pc, count: state.views.count, view, team: self.team }
+        Who { warp: self.number(warp), by, pc, count: state.views.count, view, team: self.team, until: None }
+    }
+
+    /// What the clocks say once the current phase of an mbarrier has completed, for copies that last until then; none of a
+    /// barrier that is not there.
+    pub(super) fn phase_of(&self, cta: usize, barrier: u32) -> Option<(u32, u32)> {
+        let (place, count) = self.ctas[cta].shared.barriers.get(&barrier)?.count();
+        Some((self.team.number(place)?, count + 1))
+    }
+
+    /// As [`Machine::note`], of a copy that reads until then.
+    pub(super) fn note_copy(
+        &self,
+        (warp, lane): (usize, usize),
+        range: (u64, u64),
+        until: Option<(u32, u32)>,
+    ) -> Result<(), Fault> {
+        let who = self.who(warp, By::lane(lane), self.warps[warp].views.of(lane));
+        self.note_who(Who { until, ..who }, range, Kind::READ.asynchronous())
     }
 
     /// Notes an access of a lane to global memory and refuses one that nothing orders.
@@ -167,7 +185,7 @@ impl Machine<'_> {
         let (pc, count) = (u32::try_from(state.pc).unwrap_or(u32::MAX), state.views.count);
         for (mask, run) in runs {
             let view = state.views.of(crate::views::Views::first(*mask));
-            let who = Who { warp: number, by: run.by, pc, count, view, team };
+            let who = Who { warp: number, by: run.by, pc, count, view, team, until: None };
             let (cta, offset) = place(run.start);
             let Some(target) = self.ctas.get_mut(cta) else { continue };
             if let Err(conflict) = target.races.access(offset, run.bytes as u32, kind, who) {
@@ -221,6 +239,12 @@ impl Machine<'_> {
         self.with_view(who, cta, |races, who| races.order(offset, bytes, (write, proxy), who), write)
     }
 
+    /// The same of what a warp reads together, through the generic proxy.
+    pub(super) fn order_warp(&mut self, warp: usize, (cta, offset, bytes): Range) -> Result<(), Fault> {
+        let body = |races: &mut SharedRaces, who: Who<'_>| races.order(offset, bytes, (false, false), who);
+        self.with_view((warp, By::All(ALL)), cta, body, false)
+    }
+
     /// The same for 16 bytes of shared memory that a warp's collective instruction reads.
     pub(super) fn order_collective(&mut self, warp: usize, chunk: u32) -> Result<(), Fault> {
         let cta = self.warps[warp].cta;
@@ -231,11 +255,25 @@ impl Machine<'_> {
         self.with_view(who, cta, |races, who| races.order(chunk, 16, (false, true), who), false)
     }
 
+    /// Notes that a copy of a lane's operation reads shared memory, until then or, once it has been waited for, until now.
+    pub(super) fn note_source(
+        &mut self,
+        (warp, pc, lane): (usize, usize, usize),
+        (cta, offset, bytes): Range,
+        until: Option<(u32, u32)>,
+    ) -> Result<(), Fault> {
+        let pc = u32::try_from(pc).unwrap_or(u32::MAX);
+        let body = |races: &mut SharedRaces, who: Who<'_>| {
+            races.access(offset, bytes, Kind::READ.asynchronous(), Who { pc, until, ..who })
+        };
+        self.with_view((warp, By::lane(lane)), cta, body, false)
+    }
+
     fn with_view(
         &mut self,
         (warp, by): (usize, By),
         cta: usize,
-        body: impl FnOnce(&mut crate::race::SharedRaces, Who<'_>) -> Result<(), Conflict>,
+        body: impl FnOnce(&mut SharedRaces, Who<'_>) -> Result<(), Conflict>,
         write: bool,
     ) -> Result<(), Fault> {
         let (number, team) = (self.number(warp), self.team);
@@ -250,7 +288,8 @@ impl Machine<'_> {
         } else {
             state.views.of(by.first())
         };
-        let done = body(&mut self.ctas[cta].races, Who { warp: number, by, pc, count, view, team });
+        let who = Who { warp: number, by, pc, count, view, team, until: None };
+        let done = body(&mut self.ctas[cta].races, who);
         done.map_err(|conflict| self.shared_race(cta, conflict, write))
     }
 

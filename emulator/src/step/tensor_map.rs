@@ -12,7 +12,8 @@ use ptx::inst::{Address, MapField, MapInst, Operand, Reg, Scope};
 use super::Flow;
 use super::barrier::alike;
 use super::memory::aligned_lanes;
-use crate::clock::{Clock, View};
+use super::tma::LINE;
+use crate::clock::{Clock, NEVER, View};
 use crate::launch::PARAMETERS;
 use crate::machine::Machine;
 use crate::race::{By, Conflict, Kind, Who, together};
@@ -22,6 +23,15 @@ use crate::warp::{ALL, lanes};
 
 /// Alignment of a map that a kernel keeps in memory.
 const ALIGNMENT: u32 = 128;
+
+/// How long a copy reads its map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Held {
+    /// Until an mbarrier's phase.
+    Until(Option<(u32, u32)>),
+    /// Until its thread has waited.
+    Going,
+}
 
 impl Machine<'_> {
     /// The tensor map at a generic address, a parameter's or one in global memory, for a copy of a warp.
@@ -35,12 +45,22 @@ impl Machine<'_> {
         if !address.is_multiple_of(ALIGNMENT.into()) {
             return Err(Fault::GlobalMisaligned { address, alignment: ALIGNMENT });
         }
-        self.map_is_used((warp, lane), address)?;
+        self.map_is_used((warp, lane), address, None)?;
         map.map_err(|reason| Fault::TensorMapFields { address, reason })
     }
 
-    /// Notes that a copy of a warp reads a map in global memory.
-    fn map_is_used(&self, (warp, lane): (usize, usize), address: u64) -> Result<(), Fault> {
+    /// Whether an address is that of a map in global memory, which may change.
+    pub(super) fn may_change(&self, address: u64) -> bool {
+        address != LINE && !self.launch.maps.iter().any(|(at, _)| *at == address)
+    }
+
+    /// Notes that a copy of a warp reads a map in global memory, from now on in the way that `held` says.
+    pub(super) fn map_is_used(
+        &self,
+        (warp, lane): (usize, usize),
+        address: u64,
+        held: Option<Held>,
+    ) -> Result<(), Fault> {
         let View { known, maps, .. } = self.warps[warp].views.of(lane);
         let released = self.released_for((warp, lane), Scope::System);
         let acquired = maps.acquired.get(&(self.cta_number(warp), address)).cloned().unwrap_or_default();
@@ -50,9 +70,10 @@ impl Machine<'_> {
                 warp: self.number(warp),
                 pc: u32::try_from(self.warps[warp].pc).unwrap_or(u32::MAX),
                 by: By::lane(lane),
-                count: self.warps[warp].views.count,
+                count: if held == Some(Held::Going) { NEVER } else { self.warps[warp].views.count },
                 view: &view,
                 team: self.team,
+                until: if let Some(Held::Until(phase)) = held { phase } else { None },
             };
             let kind = Kind::READ.asynchronous();
             let noted = self.launch.races.access(address, TENSOR_MAP_BYTES as u64, kind, who);
@@ -96,7 +117,7 @@ impl Machine<'_> {
                             self.replace_global((warp, lane), places[lane], *field, values[lane])
                         }
                         Space::Shared | Space::SharedCluster => {
-                            self.replace_shared(warp, places[lane] as u32, *field, values[lane])
+                            self.replace_shared((warp, lane), places[lane] as u32, *field, values[lane])
                         }
                     };
                     replaced.map_err(|fault| fault.lane(lane))?;
@@ -202,12 +223,14 @@ impl Machine<'_> {
 
     fn replace_shared(
         &mut self,
-        warp: usize,
+        (warp, lane): (usize, usize),
         address: u32,
         field: MapField,
         value: u64,
     ) -> Result<(), Fault> {
         let (offset, bytes) = self.shared_map(warp, address)?;
+        let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
+        self.note_shared((warp, By::lane(lane)), range, Kind::WRITE)?;
         let bytes = replaced(&bytes, field, value).ok_or(Fault::TensorMap { address: address.into() })?;
         let cta = self.warps[warp].cta;
         for (at, chunk) in (offset..).step_by(16).zip(bytes.chunks_exact(16)) {
@@ -217,7 +240,11 @@ impl Machine<'_> {
     }
 
     fn publish_map(&mut self, warp: usize, dst: u64, src: u32) -> Result<(), Fault> {
-        let (_, bytes) = self.shared_map(warp, src)?;
+        let (offset, bytes) = self.shared_map(warp, src)?;
+        let range = (self.warps[warp].cta, offset, TENSOR_MAP_BYTES as u32);
+        // Any lane may be the one that reads it.
+        self.order_warp(warp, range)?;
+        self.note_shared((warp, By::lane(0)), range, Kind::READ)?;
         self.map_is_written((warp, By::lane(0)), dst)?;
         self.memory.store(dst, &bytes)
     }

@@ -1,14 +1,16 @@
 //! Tensor copies: issued by one thread, done by the machine when the schedule says so.
 
+use ptx::abi::TENSOR_MAP_BYTES;
 use ptx::inst::{Operand, Reduction, Scope};
 
 use super::Flow;
 use super::atomic::{changed, from_bytes};
 use super::im2col::{Mode, placed};
+use super::tensor_map::Held;
 use crate::clock::NEVER;
 use crate::machine::Machine;
 use crate::mbarrier::Landed;
-use crate::race::Kind;
+use crate::race::{By, Kind};
 use crate::schedule::Schedule;
 use crate::shared::{Shared, reported};
 use crate::tensor_map::{Map, swizzled};
@@ -72,6 +74,26 @@ pub(crate) struct Load {
     pub(crate) by: (usize, usize, usize),
 }
 
+/// A load's read of a tensor map in global memory, for which its thread has not waited.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MapRead {
+    at: u64,
+    pc: usize,
+    lane: usize,
+    /// The lane's groups that were closed before.
+    group: u64,
+    /// What it lasts until at most.
+    until: Option<(u32, u32)>,
+}
+
+impl MapRead {
+    /// Whether another follows it that who comes after it comes after this one too.
+    fn is_before(&self, other: &Self) -> bool {
+        let same = (self.at, self.pc, self.lane) == (other.at, other.pc, other.lane);
+        same && self.until.map(|(number, _)| number) == other.until.map(|(number, _)| number)
+    }
+}
+
 /// The box that a lane names.
 #[derive(Clone, Debug)]
 pub(super) struct Boxed {
@@ -102,7 +124,7 @@ impl Boxed {
 /// Alignment of addresses and sizes of bulk copies.
 pub(super) const LINE_ALIGNMENT: u32 = 16;
 /// No tensor map's address.
-const LINE: u64 = u64::MAX;
+pub(super) const LINE: u64 = u64::MAX;
 
 impl Machine<'_> {
     /// The map and the start coordinates that each active lane names.
@@ -213,17 +235,27 @@ impl Machine<'_> {
                 return Err(Fault::PeerExited { rank: receiver.rank });
             }
             receiver.shared.bounds(target, bytes, alignment)?;
+            self.reached((warp, lane), cta)?;
+            self.uses(self.use_now(warp, 1 << lane), cta, barrier_offset)?;
+            let receiver = &mut self.ctas[cta];
             receiver.shared.fenced_barrier(barrier_offset)?;
             receiver.shared.take_write(target, bytes)?;
             let view = self.warps[warp].views.of(lane);
             self.ctas[cta].shared.reused(target, bytes, view)?;
             self.order_async((warp, lane), (cta, target, bytes), (true, true))?;
             self.counts.tensor_loads += u64::from(map_at != LINE);
+            let until = self.phase_of(cta, barrier_offset);
             for index in 0..map.rows() {
                 if let Some(row) = map.row(&start, index) {
-                    let bytes = (row.end - row.start) as u64;
-                    self.note(warp, lane, row.address, bytes, Kind::READ.asynchronous())?;
+                    self.note_copy((warp, lane), (row.address, (row.end - row.start) as u64), until)?;
                 }
+            }
+            if self.may_change(map_at) {
+                self.map_is_used((warp, lane), map_at, Some(Held::Until(until)))?;
+                let state = &mut self.warps[warp];
+                let read = MapRead { at: map_at, pc: by.1, lane, group: state.bulk_groups[lane], until };
+                state.maps.retain(|old| !old.is_before(&read));
+                state.maps.push(read);
             }
             let group = self.warps[warp].bulk_groups[lane];
             let source = Source::Global { map: map.clone(), start, map_at, map_read: false };
@@ -247,7 +279,8 @@ impl Machine<'_> {
     /// A load's data arrive, and its barrier is credited.
     pub(crate) fn land(&mut self, load: Load) -> Result<(), Fault> {
         let bytes = load.bytes();
-        let Load { cta, target, barrier, source, reduce, .. } = load;
+        let Load { cta, target, barrier, source, reduce, by, .. } = load;
+        let issuer = self.ctas[self.warps[by.0].cta].rank;
         let joint = reduce.is_some() || matches!(source, Source::Registers(_));
         match source {
             Source::Global { map, start, .. } => self.bring_box(cta, target, &map, &start)?,
@@ -262,6 +295,7 @@ impl Machine<'_> {
         }
         let shared = &mut self.ctas[cta].shared;
         let credited = shared.barrier(barrier)?;
+        credited.started(issuer);
         credited.landed.push(Landed { offset: target, bytes, joint });
         if credited.complete(reported(barrier), bytes)? {
             shared.phase_completed(barrier);
@@ -346,6 +380,9 @@ impl Machine<'_> {
                 self.note_in((warp, lane), pc, range, kind, NEVER)?;
             }
         }
+        if self.may_change(map_at) {
+            self.map_is_used((warp, lane), map_at, Some(Held::Going))?;
+        }
         let mut store = Store { lane, pc, group, source, map, map_at, start, reduce, done: false };
         if self.options.schedule == Schedule::Earliest {
             self.write_box(cta, &store)?;
@@ -399,23 +436,22 @@ impl Machine<'_> {
         if !warp.stores_done(pending) {
             return Ok(Flow::Retry(Blocked::Stores { pending }));
         }
-        for load in self.loads.iter_mut().filter(|load| load.by.0 == index) {
-            if let Source::Global { map_read, .. } = &mut load.source {
-                *map_read |= warp.waits_for(pending, load.by.2, load.group);
-            }
-        }
+        self.maps_waited(index, pending);
+        let warp = &mut self.warps[index];
+        let cta = warp.cta;
         let stores = core::mem::take(&mut warp.stores);
-        for store in stores {
-            if !warp.covers(pending, &store) {
-                warp.stores.push(store);
-                continue;
+        let (waited, going) = stores.into_iter().partition::<Vec<_>, _>(|store| warp.covers(pending, store));
+        warp.stores = going;
+        for store in waited {
+            let bytes = store.map.box_bytes();
+            for chunk in (store.source..store.source + bytes).step_by(16) {
+                self.ctas[cta].shared.release_read(chunk);
             }
-            let shared = &mut self.ctas[warp.cta].shared;
-            for chunk in (store.source..store.source + store.map.box_bytes()).step_by(16) {
-                shared.release_read(chunk);
-            }
-            warp.unsettled.push(store);
+            // Who overwrites the source has to come after this.
+            self.note_source((index, store.pc, store.lane), (cta, store.source, bytes), None)?;
+            self.warps[index].unsettled.push(store);
         }
+        let warp = &mut self.warps[index];
         if !read {
             let (done, going) = core::mem::take(&mut warp.unsettled)
                 .into_iter()
@@ -424,13 +460,44 @@ impl Machine<'_> {
             let (count, number) = (warp.views.count, self.number(index));
             for store in done {
                 let pc = u32::try_from(store.pc).unwrap_or(u32::MAX);
+                let by = By::lane(store.lane);
                 for row in (0..store.map.rows()).filter_map(|row| store.map.stored_row(&store.start, row)) {
                     let bytes = (row.end - row.start) as u64;
-                    self.launch.races.settle(row.address, bytes, (number, store.lane, pc), count);
+                    let (from, to) = ((number, by, NEVER), (number, by, count));
+                    self.launch.races.settle((row.address, bytes), pc, from, to);
                 }
             }
         }
         Ok(Flow::Next)
+    }
+}
+
+impl Machine<'_> {
+    /// The tensor maps of copies that the active lanes wait for have been read.
+    fn maps_waited(&mut self, index: usize, pending: u32) {
+        let (number, warp) = (self.number(index), &self.warps[index]);
+        let settle = |at: u64, (pc, lane): (usize, usize), (from, by, since): (u32, By, u32)| {
+            let pc = u32::try_from(pc).unwrap_or(u32::MAX);
+            let to = (number, By::lane(lane), warp.views.count);
+            self.launch.races.settle((at, TENSOR_MAP_BYTES as u64), pc, (from, by, since), to);
+        };
+        for load in self.loads.iter_mut().filter(|load| load.by.0 == index) {
+            if let Source::Global { map_read, .. } = &mut load.source {
+                *map_read |= warp.waits_for(pending, load.by.2, load.group);
+            }
+        }
+        for read in warp.maps.iter().filter(|read| warp.waits_for(pending, read.lane, read.group)) {
+            if let Some((from, since)) = read.until {
+                let by = By::Copy { warp: number, lane: read.lane as u8 };
+                settle(read.at, (read.pc, read.lane), (from, by, since));
+            }
+        }
+        for store in warp.stores.iter().filter(|store| warp.covers(pending, store)) {
+            settle(store.map_at, (store.pc, store.lane), (number, By::lane(store.lane), NEVER));
+        }
+        let mut maps = core::mem::take(&mut self.warps[index].maps);
+        maps.retain(|read| !self.warps[index].waits_for(pending, read.lane, read.group));
+        self.warps[index].maps = maps;
     }
 }
 

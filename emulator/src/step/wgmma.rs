@@ -5,7 +5,8 @@
 //! warp's wait gives the shared memory back, as one thread of a warpgroup may speak for it. Registers stay lent
 //! until the warp they belong to has waited itself.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 mod fast;
 mod operands;
@@ -16,11 +17,11 @@ use ptx::inst::{Inst, Reg, WgmmaA};
 use self::fast::Fast;
 use self::operands::Matrices;
 use super::Flow;
-use crate::descriptor::Tile;
+use crate::descriptor::{Chunks, Tile};
 use crate::machine::Machine;
 use crate::numerics::{Exact, Numerics};
 use crate::schedule::Schedule;
-use crate::shared::Shared;
+use crate::shared::{Mark, Shared};
 use crate::trap::{Fault, Stop};
 use crate::warp::{ALL, Blocked, Lanes};
 
@@ -40,6 +41,11 @@ struct Multiply {
     /// Warps that have issued it and waited for it, a bit each.
     issued: u8,
     retired: u8,
+    /// A and B, as far as they lie in shared memory.
+    operands: [Option<Arc<Chunks>>; 2],
+    /// Mbarriers that each warp has to have observed, and chunks that threads have accessed.
+    landed: Vec<Mark>,
+    touched: Vec<u32>,
 }
 
 /// What the four warps of a warpgroup do together.
@@ -75,20 +81,34 @@ impl Warpgroup {
 /// What multiplies reuse: operands as they are stored, and as the arithmetic wants them.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
+    chunks: HashMap<Tile, Arc<Chunks>>,
     matrices: Matrices,
     fast: Fast,
     exact: Exact,
 }
 
+/// Operands whose chunks are kept.
+const KEPT: usize = 1 << 10;
+
+impl Scratch {
+    /// Where the chunks of an operand lie.
+    fn chunks(&mut self, tile: Tile) -> Arc<Chunks> {
+        if self.chunks.len() >= KEPT {
+            self.chunks.clear();
+        }
+        Arc::clone(self.chunks.entry(tile).or_insert_with(|| Arc::new(Chunks::new(tile))))
+    }
+}
+
 /// The operands in shared memory.
-fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<(Option<Tile>, Option<Tile>), Fault> {
-    let Inst::Wgmma { n, sparse, a, transpose_a, transpose_b, .. } = inst else { return Ok((None, None)) };
+fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<[Option<Tile>; 2], Fault> {
+    let Inst::Wgmma { n, sparse, a, transpose_a, transpose_b, .. } = inst else { return Ok([None, None]) };
     let a = match a {
         WgmmaA::Shared(_) => Some(Tile::new(descriptors.0, 64, 2, *transpose_a)?),
         WgmmaA::Registers(_) => None,
     };
     let units = if sparse.is_some() { 4 } else { 2 };
-    Ok((a, Some(Tile::new(descriptors.1, *n, units, *transpose_b)?)))
+    Ok([a, Some(Tile::new(descriptors.1, *n, units, *transpose_b)?)])
 }
 
 /// Accumulators and fragments of a multiply.
@@ -201,35 +221,44 @@ impl Machine<'_> {
                 }
             }
             None => {
-                let (a_tile, b_tile) = tiles(inst, (a, b))?;
-                for tile in a_tile.into_iter().chain(b_tile) {
-                    take(&mut cta.shared, tile)?;
+                let operands = tiles(inst, (a, b))?.map(|tile| Some(self.scratch.chunks(tile?)));
+                let (mut landed, mut touched) = (Vec::new(), Vec::new());
+                for chunks in operands.iter().flatten() {
+                    take(&mut cta.shared, &chunks.chunks)?;
+                    cta.shared.multiply(group, sequence, &chunks.chunks);
+                    cta.shared.marks(&chunks.chunks, &mut landed);
+                    if !chunks.pages.iter().all(|&page| cta.races.untouched(page, 1)) {
+                        let accessed = |chunk: &u32| !cta.races.untouched(*chunk, 16);
+                        touched.extend(chunks.chunks.iter().copied().filter(accessed));
+                    }
                 }
                 let metadata = metadata.map(|own| {
                     let mut all = Box::new([[0; 32]; 4]);
                     all[quarter] = own;
                     all
                 });
-                let multiply = Multiply { pc, a, b, accumulate, metadata, issued: bit, retired: 0 };
-                warpgroup.multiplies.push_back(multiply);
+                let (issued, retired) = (bit, 0);
+                warpgroup.multiplies.push_back(Multiply {
+                    pc,
+                    a,
+                    b,
+                    accumulate,
+                    metadata,
+                    issued,
+                    retired,
+                    operands,
+                    landed,
+                    touched,
+                });
             }
         }
-        let (a_tile, b_tile) = tiles(inst, (a, b))?;
-        let own = self.warps[index].cta;
         let view = self.warps[index].views.anybody();
-        let mut touched = Vec::new();
-        let cta = &self.ctas[own];
-        for tile in a_tile.into_iter().chain(b_tile) {
-            for chunk in 0..tile.chunks() {
-                let chunk = tile.chunk(chunk);
-                cta.shared.observed(chunk, 16, &view.known)?;
-                if !cta.races.untouched(chunk, 16) {
-                    touched.push(chunk);
-                }
+        let warpgroup = &self.ctas[self.warps[index].cta].warpgroups[group];
+        if let Some(multiply) = warpgroup.multiplies.get(at) {
+            multiply.landed.iter().try_for_each(|mark| mark.observed(&view.known))?;
+            for chunk in multiply.touched.clone() {
+                self.order_collective(index, chunk)?;
             }
-        }
-        for chunk in touched {
-            self.order_collective(index, chunk)?;
         }
         if self.options.schedule == Schedule::Earliest {
             let cta = self.warps[index].cta;
@@ -265,7 +294,10 @@ impl Machine<'_> {
             if self.multiplied(cta, group) < until {
                 return Ok(Flow::Retry(Blocked::Warpgroup { until }));
             }
-            self.release_operands(cta, group, until)?;
+            self.release_operands(cta, group, until);
+            if let Some(place) = self.ctas[cta].shared.multiplies(group) {
+                self.warps[index].views.change(ALL, |_, view| view.known.raise(place, until as u32));
+            }
             let program = self.program;
             let warpgroup = &mut self.ctas[cta].warpgroups[group];
             for sequence in retired..until {
@@ -293,25 +325,18 @@ impl Machine<'_> {
     }
 
     /// Gives back the shared memory that multiplies before `until` read.
-    fn release_operands(&mut self, cta: usize, group: usize, until: u64) -> Result<(), Fault> {
-        let program = self.program;
+    fn release_operands(&mut self, cta: usize, group: usize, until: u64) {
         let cta = &mut self.ctas[cta];
         let warpgroup = &mut cta.warpgroups[group];
         for sequence in warpgroup.owned..until {
             let Some(multiply) = warpgroup.multiplies.get((sequence - warpgroup.first) as usize) else {
                 continue;
             };
-            if let crate::program::Action::Inst(inst) = &program.ops[multiply.pc].action {
-                let (a, b) = tiles(inst, (multiply.a, multiply.b))?;
-                for tile in a.into_iter().chain(b) {
-                    for index in 0..tile.chunks() {
-                        cta.shared.release_read(tile.chunk(index));
-                    }
-                }
+            for chunks in multiply.operands.iter().flatten() {
+                chunks.chunks.iter().for_each(|&chunk| cta.shared.release_read(chunk));
             }
         }
         warpgroup.owned = warpgroup.owned.max(until);
-        Ok(())
     }
 
     /// Does the multiplies before `until`.
@@ -323,18 +348,20 @@ impl Machine<'_> {
             let warpgroup = &mut self.ctas[cta].warpgroups[group];
             let at = (warpgroup.done - warpgroup.first) as usize;
             warpgroup.done += 1;
-            let Some(multiply) = warpgroup.multiplies.get(at).cloned() else { return Ok(()) };
+            let Some(multiply) = warpgroup.multiplies.get(at) else { return Ok(()) };
             let crate::program::Action::Inst(inst) = &program.ops[multiply.pc].action else { continue };
             let Inst::Wgmma { types, n, sparse, d, a, negate_a, negate_b, .. } = inst else { continue };
-            let (a_tile, b_tile) = tiles(inst, (multiply.a, multiply.b))?;
+            let (operands, accumulate) = (multiply.operands.clone(), multiply.accumulate);
+            let metadata = multiply.metadata.clone();
             let shared = &self.ctas[cta].shared;
-            let Scratch { matrices, fast, exact } = &mut self.scratch;
+            let Scratch { chunks: _, matrices, fast, exact } = &mut self.scratch;
             matrices.begin(*types, *n, sparse.is_some());
-            if let Some(tile) = a_tile {
-                matrices.fill_a(shared, tile);
+            let [a_chunks, b_chunks] = &operands;
+            if let Some(chunks) = a_chunks {
+                matrices.fill_a(shared, chunks);
             }
-            if let Some(tile) = b_tile {
-                matrices.fill_b(shared, tile);
+            if let Some(chunks) = b_chunks {
+                matrices.fill_b(shared, chunks);
             }
             let Some(warps) = self.warps.get_mut(first_warp..first_warp + 4) else { continue };
             if let WgmmaA::Registers(fragment) = a {
@@ -343,7 +370,7 @@ impl Machine<'_> {
                     matrices.fill_fragment(quarter, &fragment);
                 }
             }
-            if let (Some(sparse), Some(metadata)) = (sparse, &multiply.metadata) {
+            if let (Some(sparse), Some(metadata)) = (sparse, &metadata) {
                 matrices.select(sparse.selector, metadata)?;
             }
             let negate = negate_a != negate_b;
@@ -351,7 +378,7 @@ impl Machine<'_> {
                 _ if !types.allows_negation() => {
                     for (quarter, warp) in warps.iter_mut().enumerate() {
                         matrices.each_sum(&mut warp.registers, quarter, d, |row, column, old| {
-                            let old = if multiply.accumulate { old } else { 0 };
+                            let old = if accumulate { old } else { 0 };
                             matrices.integer(row, column, old.cast_signed()).cast_unsigned()
                         });
                     }
@@ -359,14 +386,14 @@ impl Machine<'_> {
                 Numerics::Fast => {
                     fast.begin(matrices, negate);
                     for (quarter, warp) in warps.iter_mut().enumerate() {
-                        fast.multiply(matrices, &mut warp.registers, quarter, d, multiply.accumulate);
+                        fast.multiply(matrices, &mut warp.registers, quarter, d, accumulate);
                     }
                 }
                 Numerics::Exact => {
                     exact.begin(matrices.types, negate, &matrices.a, &matrices.b);
                     for (quarter, warp) in warps.iter_mut().enumerate() {
                         matrices.each_sum(&mut warp.registers, quarter, d, |row, column, old| {
-                            let old = multiply.accumulate.then_some(old);
+                            let old = accumulate.then_some(old);
                             let columns = (column * matrices.k_b)..((column + 1) * matrices.k_b);
                             exact.sum(row * matrices.k_a, columns, matrices.places(row), old)
                         });
@@ -400,9 +427,8 @@ impl Machine<'_> {
 }
 
 /// Checks an operand's chunks and takes them.
-fn take(shared: &mut Shared, tile: Tile) -> Result<(), Fault> {
-    for index in 0..tile.chunks() {
-        let chunk = tile.chunk(index);
+fn take(shared: &mut Shared, chunks: &[u32]) -> Result<(), Fault> {
+    for &chunk in chunks {
         shared.bounds(chunk, 16, 16)?;
         shared.take_read(chunk, true)?;
     }

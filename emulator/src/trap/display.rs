@@ -160,7 +160,7 @@ impl fmt::Display for Fault {
                         "a st.async, red.async or bulk reduction whose barrier phase has not completed writes them"
                     }
                     Owner::AsyncRead => {
-                        "a wgmma, tensor store or bulk copy that nobody has waited for reads them"
+                        "a wgmma, tensor store or bulk copy reads them: nothing says here that it has been waited for"
                     }
                 };
                 let verb = if *write { "written" } else { "read" };
@@ -175,6 +175,10 @@ impl fmt::Display for Fault {
                  has executed no fence.proxy.async since"
             ),
             Self::PeerExited { rank } => write!(f, "the shared memory of rank {rank}, which has exited"),
+            Self::PeerNotStarted { rank } => write!(
+                f,
+                "shared memory of CTA {rank} of the cluster, of which nothing has told this thread that it has started"
+            ),
             Self::PeerUnordered { rank } => write!(
                 f,
                 "the shared memory of rank {rank} is used here, and nothing orders that before the CTA's exit"

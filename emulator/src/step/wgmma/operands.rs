@@ -3,7 +3,7 @@
 use ptx::WgmmaTypes;
 use ptx::inst::{Int8, Reg, WgmmaElement, WgmmaSum};
 
-use crate::descriptor::Tile;
+use crate::descriptor::Chunks;
 use crate::shared::Shared;
 use crate::trap::Fault;
 use crate::warp::{Lanes, Registers};
@@ -41,12 +41,12 @@ impl Matrices {
         self.places.clear();
     }
 
-    pub(super) fn fill_a(&mut self, shared: &Shared, tile: Tile) {
-        fill(&mut self.a, self.k_a, self.width, shared, tile);
+    pub(super) fn fill_a(&mut self, shared: &Shared, chunks: &Chunks) {
+        fill(&mut self.a, self.k_a, self.width, shared, chunks);
     }
 
-    pub(super) fn fill_b(&mut self, shared: &Shared, tile: Tile) {
-        fill(&mut self.b, self.k_b, self.width, shared, tile);
+    pub(super) fn fill_b(&mut self, shared: &Shared, chunks: &Chunks) {
+        fill(&mut self.b, self.k_b, self.width, shared, chunks);
     }
 
     /// With p elements in a register, register r of lane 4g + c holds row g + 8 (r % 2) and elements pc.. of the half
@@ -149,14 +149,14 @@ impl Matrices {
 }
 
 /// Reads an operand of `k` elements a row from shared memory.
-fn fill(matrix: &mut [u32], k: usize, width: usize, shared: &Shared, tile: Tile) {
+fn fill(matrix: &mut [u32], k: usize, width: usize, shared: &Shared, chunks: &Chunks) {
     match width {
-        1 => fill_with::<16>(matrix, k, shared, tile, |chunk| chunk.map(u32::from)),
-        2 => fill_with::<8>(matrix, k, shared, tile, |chunk| {
+        1 => fill_with::<16>(matrix, k, shared, chunks, |chunk| chunk.map(u32::from)),
+        2 => fill_with::<8>(matrix, k, shared, chunks, |chunk| {
             let (halves, _) = chunk.as_chunks::<2>();
             core::array::from_fn(|i| u16::from_le_bytes(halves[i]).into())
         }),
-        _ => fill_with::<4>(matrix, k, shared, tile, |chunk| {
+        _ => fill_with::<4>(matrix, k, shared, chunks, |chunk| {
             let (words, _) = chunk.as_chunks::<4>();
             core::array::from_fn(|i| u32::from_le_bytes(words[i]))
         }),
@@ -168,11 +168,11 @@ fn fill_with<const E: usize>(
     matrix: &mut [u32],
     k: usize,
     shared: &Shared,
-    tile: Tile,
+    Chunks { tile, chunks, .. }: &Chunks,
     elements: impl Fn([u8; 16]) -> [u32; E],
 ) {
-    for index in 0..tile.chunks() {
-        let values = elements(shared.chunk(tile.chunk(index)));
+    for (index, &chunk) in (0..).zip(chunks) {
+        let values = elements(shared.chunk(chunk));
         if tile.transposed {
             let (at, block) = tile.column(index);
             for (i, value) in values.into_iter().enumerate() {

@@ -1,0 +1,130 @@
+//! What is said of a fault: where it happened, who waits for what.
+
+use super::{Machine, coordinates};
+use crate::shared::reported;
+use crate::trap::{Fault, Place, Stop, Trap, Wait, Waiting};
+use crate::warp::Blocked;
+
+impl Machine<'_> {
+    fn place(&self, index: usize, pc: usize, lane: Option<u32>) -> Place {
+        let warp = &self.warps[index];
+        let cta = &self.ctas[warp.cta];
+        let operation = &self.program.ops[pc];
+        Place {
+            site: operation.site,
+            instruction: operation.action.name(),
+            cta: cta.id,
+            rank: cta.rank,
+            warp: warp.index,
+            lane,
+            scopes: self.program.scope_path(operation),
+        }
+    }
+
+    /// The place of an operation of any warp of the grid.
+    pub(crate) fn place_of(&self, warp: u32, lane: Option<u32>, pc: u32) -> Place {
+        let function = &self.program.function;
+        let (cluster, index) = (warp / self.team.warps.max(1), warp % self.team.warps.max(1));
+        let rank = index / self.team.per_cta.max(1);
+        let last = self.program.ops.len() - 1;
+        let operation = &self.program.ops[(pc as usize).min(last)];
+        Place {
+            site: operation.site,
+            instruction: operation.action.name(),
+            cta: coordinates(function.cluster, self.launch.grid, cluster.into(), rank),
+            rank,
+            warp: index % self.team.per_cta.max(1),
+            lane,
+            scopes: self.program.scope_path(operation),
+        }
+    }
+
+    pub(super) fn trap(&self, warp: usize, stop: Stop) -> Box<Trap> {
+        let (warp, pc) = stop.by.unwrap_or((warp, self.warps[warp].pc));
+        let place = Some(self.place(warp, pc, stop.lane));
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault: *stop.fault, place })
+    }
+
+    pub(crate) fn hang(&self) -> Box<Trap> {
+        let exited = self.warps.iter().filter(|warp| warp.exited).count() as u32;
+        let fault = Fault::Hang { waiting: self.waiting(), exited };
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
+    }
+
+    pub(super) fn out_of_fuel(&self) -> Box<Trap> {
+        let fault = Fault::Fuel { limit: self.options.fuel, warps: self.waiting() };
+        Box::new(Trap { kernel: self.program.function.name.clone(), fault, place: None })
+    }
+
+    /// Where every warp is that has not exited, and what it waits for.
+    fn waiting(&self) -> Vec<Waiting> {
+        let alive = (0..self.warps.len()).filter(|&index| !self.warps[index].exited);
+        let mut all: Vec<Waiting> = Vec::new();
+        for index in alive {
+            let warp = &self.warps[index];
+            // Lanes that wait for others of their warp are not the reason.
+            let own = warp.joins.is_some() || matches!(warp.blocked, Some(Blocked::Converge));
+            let other = warp.strands.iter().find(|strand| own && !strand.waits_for_own());
+            let (pc, blocked, polled) = match other {
+                Some(strand) => (strand.pc, strand.blocked.as_ref(), strand.polled),
+                None => (warp.pc, warp.blocked.as_ref(), warp.polled),
+            };
+            let advanced = match blocked {
+                Some(Blocked::Mbarrier(..) | Blocked::Named { .. } | Blocked::Cluster { .. }) => true,
+                Some(
+                    Blocked::Warpgroup { .. }
+                    | Blocked::Stores { .. }
+                    | Blocked::Registers { .. }
+                    | Blocked::Converge,
+                ) => false,
+                None => polled.is_some(),
+            };
+            let pc = if advanced { pc.saturating_sub(1) } else { pc };
+            let place = self.place(index, pc, None);
+            let reasons = self.reasons_of(index, blocked, polled);
+            all.extend(reasons.into_iter().map(|on| Waiting { place: place.clone(), on }));
+        }
+        all
+    }
+
+    pub(crate) fn reasons(&self, index: usize) -> Vec<Wait> {
+        let warp = &self.warps[index];
+        self.reasons_of(index, warp.blocked.as_ref(), warp.polled)
+    }
+
+    fn reasons_of(&self, index: usize, blocked: Option<&Blocked>, polled: Option<(u32, u32)>) -> Vec<Wait> {
+        let warp = &self.warps[index];
+        let cta = &self.ctas[warp.cta];
+        let mbarrier = |&(offset, parity): &(u32, u32)| match cta.shared.barriers.get(&offset) {
+            Some(barrier) => Wait::Mbarrier {
+                offset: reported(offset),
+                parity,
+                phase: barrier.phase,
+                pending: barrier.pending,
+                expected: barrier.expected,
+                outstanding: barrier.tx,
+            },
+            None => Wait::Polling,
+        };
+        match blocked {
+            None | Some(Blocked::Converge) => vec![polled.as_ref().map_or(Wait::Polling, mbarrier)],
+            Some(Blocked::Mbarrier(waiting, _)) => waiting.iter().map(mbarrier).collect(),
+            Some(Blocked::Named { id, .. }) => {
+                let barrier = &cta.named[*id];
+                let (threads, arrived) = (barrier.threads, barrier.arrived);
+                vec![Wait::Named { id: *id as u32, threads, arrived }]
+            }
+            Some(Blocked::Cluster { .. }) => {
+                vec![Wait::Cluster { arrived: self.cluster.arrived, warps: self.warps.len() as u32 }]
+            }
+            Some(Blocked::Warpgroup { until }) => {
+                let (multiply, missing) = self.missing_multiply(index, *until);
+                vec![Wait::Warpgroup { multiply, missing }]
+            }
+            Some(Blocked::Stores { pending }) => vec![Wait::Stores { pending: *pending }],
+            Some(Blocked::Registers { asked }) => {
+                vec![Wait::Registers { asked: *asked, held: warp.held, free: cta.free_registers }]
+            }
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! One turn of a warp: which of its lanes go on, how far, and when they have to wait.
+
+use ptx::inst::{Inst, Ordered, Scope};
+
+use super::Machine;
+use crate::program::Action;
+use crate::schedule::Schedule;
+use crate::shared::reported;
+use crate::step::Flow;
+use crate::trap::Trap;
+use crate::warp::{ALL, Blocked};
+
+/// Looks in a row of some lanes of a warp that found nothing new, after which others of it have a turn.
+const SPINS: u32 = 64;
+/// Times that a cluster only waits, after which lanes go ahead that wait for others of their warp.
+const STUCK: u32 = 4;
+
+/// How a warp's turn went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It executed something, and stopped because it had to.
+    Progress,
+    /// It used its whole quantum: perhaps it computes, perhaps it polls memory.
+    Long,
+    /// It did nothing but find that what it polls for has not happened.
+    Idle,
+}
+
+/// Whether an operation changes a word that other CTAs may wait for.
+fn signals(action: &Action) -> bool {
+    matches!(action, Action::Inst(Inst::Ordered(Ordered::Store { order, .. })) if order.scope() != Scope::Cta)
+        || matches!(action, Action::Inst(Inst::Atomic(atomic)) if atomic.scope != Scope::Cta)
+}
+
+/// Whether others in the cluster may wait for an operation: what follows it should come too late for them now and then.
+fn hands_on(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Inst(
+            Inst::TensorLoad { .. } | Inst::Bulk(_) | Inst::MbarrierArrive { .. } | Inst::MbarrierMore(_)
+        )
+    )
+}
+
+impl Machine<'_> {
+    /// Executes up to `quantum` operations of a warp that is ready.
+    pub(super) fn turn(&mut self, warp: usize, quantum: u32) -> Result<Turn, Box<Trap>> {
+        self.warps[warp].blocked = None;
+        if let Some(fault) = self.warps[warp].missed.take() {
+            let pc = self.warps[warp].pc.saturating_sub(1);
+            return Err(self.trap(warp, fault.by(warp, pc, None)));
+        }
+        let traced = self.tracer.is_some();
+        for executed in 0..quantum {
+            let Some(fuel) = self.fuel.checked_sub(1) else { return Err(self.out_of_fuel()) };
+            self.fuel = fuel;
+            let pc = self.warps[warp].pc;
+            if traced {
+                self.observe(warp);
+            }
+            let flow = match self.step(warp) {
+                Err(stop) if self.warps[warp].may_converge(&stop) => {
+                    let state = &mut self.warps[warp];
+                    state.converge();
+                    let whole = state.registers.active == ALL;
+                    state.ahead &= !(whole && state.strands.is_empty());
+                    if whole { Flow::Jump(pc) } else { Flow::Retry(Blocked::Converge) }
+                }
+                flow => flow.map_err(|stop| self.trap(warp, stop))?,
+            };
+            let apart = self.options.schedule == Schedule::Random && self.warps[warp].registers.active != ALL;
+            let random = apart.then(|| self.random.next());
+            let state = &mut self.warps[warp];
+            let end = if executed == 0 { Turn::Idle } else { Turn::Progress };
+            if random.is_some_and(|number| number.is_multiple_of(8)) {
+                // Branches of a warp may run in any order.
+                let _some = state.fork();
+            }
+            match flow {
+                Flow::Next => state.pc += 1,
+                Flow::Jump(target) => state.pc = target,
+                Flow::Yield => {
+                    state.pc += 1;
+                    self.observe_wait(warp, pc);
+                    let _some = self.warps[warp].fork();
+                    self.rotate(warp);
+                    return Ok(Turn::Idle);
+                }
+                Flow::Block(blocked) => {
+                    state.pc += 1;
+                    state.blocked = Some(blocked);
+                    self.observe_wait(warp, pc);
+                    return Ok(Turn::Progress);
+                }
+                Flow::Retry(blocked) => {
+                    state.blocked = Some(blocked);
+                    self.observe_wait(warp, pc);
+                    return Ok(end);
+                }
+                Flow::Join => {
+                    self.rotate(warp);
+                    return Ok(Turn::Progress);
+                }
+                Flow::Exit => return Ok(Turn::Progress),
+            }
+            if traced {
+                self.observed(warp, pc);
+            }
+            if self.warps[warp].fruitless >= SPINS {
+                // Perhaps what it looks for comes from its own lanes.
+                let program = self.program;
+                let state = &mut self.warps[warp];
+                state.fruitless = 0;
+                let _some = state.fork() || state.own_word && state.go_ahead(program);
+                break;
+            }
+            let hands_on =
+                self.options.schedule == Schedule::Random && hands_on(&self.program.ops[pc].action);
+            if hands_on && self.random.next().is_multiple_of(8) {
+                break;
+            }
+            if self.options.schedule == Schedule::Random && signals(&self.program.ops[pc].action) {
+                self.signalled = true;
+                break;
+            }
+        }
+        self.rotate(warp);
+        Ok(Turn::Long)
+    }
+
+    /// Goes on with other lanes of a warp where some are elsewhere in the program.
+    fn rotate(&mut self, warp: usize) {
+        let free = self.warps[warp].free_strands();
+        let must = self.warps[warp].joins.is_some();
+        let choice = match self.options.schedule {
+            Schedule::Random => self.random.next() as usize,
+            Schedule::Default | Schedule::Earliest | Schedule::Latest | Schedule::Paced => 0,
+        };
+        if !free.is_empty() && (must || choice % 2 == 0) {
+            let state = &mut self.warps[warp];
+            let index = free[choice / 2 % free.len()];
+            state.swap(index);
+            // Who has been executed comes last.
+            let strand = state.strands.remove(index);
+            state.strands.push(strand);
+        }
+    }
+
+    /// Whether a warp can go on, with whichever of its lanes.
+    pub(super) fn ready(&mut self, index: usize) -> bool {
+        if self.ready_strand(index) {
+            return true;
+        }
+        if self.warps[index].exited {
+            return false;
+        }
+        for other in self.warps[index].free_strands() {
+            self.warps[index].swap(other);
+            if self.ready_strand(index) {
+                return true;
+            }
+            self.warps[index].swap(other);
+        }
+        if self.warps[index].fork() {
+            let newest = self.warps[index].strands.len() - 1;
+            self.warps[index].swap(newest);
+            return true;
+        }
+        false
+    }
+
+    /// Lets lanes go ahead that wait for others of their warp, as nothing else can; says whether there are some.
+    pub(super) fn go_ahead(&mut self) -> bool {
+        let program = self.program;
+        let mut waiting = self.warps.iter_mut().filter(|warp| !warp.exited);
+        let found = waiting.any(|warp| warp.go_ahead(program));
+        if found {
+            self.stuck = 0;
+            self.idle = 0;
+            self.fruitless = 0;
+        }
+        found
+    }
+
+    /// Counts a round in which nothing but waiting happened; says whether lanes went ahead at last.
+    pub(super) fn is_stuck(&mut self) -> bool {
+        self.stuck += 1;
+        self.stuck >= STUCK && self.go_ahead()
+    }
+
+    /// Whether the lanes of a warp that are being executed can go on.
+    fn ready_strand(&mut self, index: usize) -> bool {
+        let warp = &mut self.warps[index];
+        if warp.exited {
+            return false;
+        }
+        let cta = &self.ctas[warp.cta];
+        let (group, held) = ((warp.index / 4) as usize, warp.held);
+        match &mut warp.blocked {
+            None => true,
+            Some(Blocked::Mbarrier(waiting, order)) => {
+                let (views, active) = (&mut warp.views, warp.registers.active);
+                let missed = &mut warp.missed;
+                waiting.retain(|(offset, parity)| {
+                    let Some(barrier) = cta.shared.barriers.get(offset) else { return false };
+                    if let Err(fault) = barrier.in_time(reported(*offset), *parity, views) {
+                        *missed = Some(fault);
+                        return false;
+                    }
+                    let passed = barrier.passed(*parity);
+                    if passed {
+                        views.acquire(active, barrier, *order);
+                    }
+                    !passed
+                });
+                waiting.is_empty()
+            }
+            Some(Blocked::Named { id, generation }) => {
+                let barrier = &cta.named[*id];
+                let passed = barrier.generation != *generation;
+                if passed {
+                    warp.views.learn(ALL, &barrier.released);
+                    let result = barrier.results.get(generation).copied().unwrap_or_default();
+                    if let Some((op, dst)) = warp.reduces.take() {
+                        warp.missed = warp.write_reduced(op, dst, result).err();
+                    }
+                }
+                passed
+            }
+            Some(Blocked::Cluster { generation }) => {
+                let passed = self.cluster.generation != *generation;
+                if passed {
+                    warp.views.learn(ALL, &self.cluster.released);
+                }
+                passed
+            }
+            Some(Blocked::Warpgroup { until }) => {
+                cta.warpgroups.get(group).is_some_and(|group| group.done() >= *until)
+            }
+            Some(Blocked::Stores { pending }) => {
+                let pending = *pending;
+                warp.stores_done(pending)
+            }
+            Some(Blocked::Registers { asked }) => cta.free_registers + 32 * held >= 32 * *asked,
+            Some(Blocked::Converge) => false,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What threads, and copies in their name, do to the shared memory of one CTA.
+
+use super::chunk::{Chunk, UNTOUCHED};
+use super::{By, Conflict, Kind, Who};
+
+/// Chunks of a page of shared memory.
+const SHARED_PAGE: u32 = 64;
+
+/// Accesses of threads to the shared memory of one CTA.
+#[derive(Debug, Default)]
+pub(crate) struct SharedRaces {
+    pages: Vec<Option<Box<[Chunk]>>>,
+}
+
+impl SharedRaces {
+    /// Remembers an access of threads, unless it races with an earlier one.
+    pub(crate) fn access(
+        &mut self,
+        offset: u32,
+        bytes: u32,
+        kind: Kind,
+        who: Who<'_>,
+    ) -> Result<(), Conflict> {
+        self.each(
+            offset,
+            bytes,
+            true,
+            |chunk, mask, by, at| {
+                let entered = chunk.enter(mask, kind, Who { by, ..who }, &who.view.staged);
+                entered.map_err(|conflict| Conflict { address: at, ..conflict })
+            },
+            who.by,
+        )
+    }
+
+    /// Refuses an access of asynchronous work that races with what threads did, or through the async `proxy` comes after a
+    /// store with no proxy fence between, and forgets what it comes after. Who may
+    /// touch the bytes afterwards is known by whom they belong to.
+    pub(crate) fn order(
+        &mut self,
+        offset: u32,
+        bytes: u32,
+        (write, proxy): (bool, bool),
+        who: Who<'_>,
+    ) -> Result<(), Conflict> {
+        let kind = if write { Kind::WRITE } else { Kind::READ };
+        let kind = if proxy { kind.asynchronous() } else { kind };
+        self.each(
+            offset,
+            bytes,
+            false,
+            |chunk, mask, by, at| {
+                let ordered = chunk.order(mask, kind, Who { by, ..who }, &who.view.staged);
+                ordered.map_err(|conflict| Conflict { address: at, ..conflict })
+            },
+            who.by,
+        )
+    }
+
+    /// Whether no thread has accessed the neighbourhood of a range.
+    pub(crate) fn untouched(&self, offset: u32, bytes: u32) -> bool {
+        let pages =
+            offset / (16 * SHARED_PAGE)..=offset.saturating_add(bytes.saturating_sub(1)) / (16 * SHARED_PAGE);
+        pages.into_iter().all(|page| self.pages.get(page as usize).is_none_or(Option::is_none))
+    }
+
+    fn each(
+        &mut self,
+        offset: u32,
+        bytes: u32,
+        create: bool,
+        mut body: impl FnMut(&mut Chunk, u16, By, u64) -> Result<(), Conflict>,
+        by: By,
+    ) -> Result<(), Conflict> {
+        let (end, mut at) = (offset.saturating_add(bytes), offset);
+        while at < end {
+            let index = at / (16 * SHARED_PAGE);
+            let until = end.min((index + 1) * 16 * SHARED_PAGE);
+            let index = index as usize;
+            if self.pages.len() <= index {
+                if !create {
+                    return Ok(());
+                }
+                self.pages.resize_with(index + 1, || None);
+            }
+            let page = match &mut self.pages[index] {
+                Some(page) => page,
+                None if !create => {
+                    at = until;
+                    continue;
+                }
+                place @ None => place.insert(vec![UNTOUCHED; SHARED_PAGE as usize].into()),
+            };
+            while at < until {
+                let first = at % 16;
+                let last = (until - at + first).min(16);
+                let mask = ((1u32 << last) - (1u32 << first)) as u16;
+                let chunk = &mut page[(at / 16 % SHARED_PAGE) as usize];
+                body(chunk, mask, by.from((at - offset).into()).back(first.into()), at.into())?;
+                at += last - first;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! More programs that the ISA allows, and whose order is told in a way that few kernels use.
+
+use emulator::Fault;
+use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, MapChange, MbarrierOrder, Scope, StoreOrder};
+
+use crate::tools::{ACQUIRE, RELEASE};
+use crate::{BOX_BYTES, Case, Kernel};
+
+fn legal(why: &'static str, threads: u32, program: fn(Kernel<'_>)) -> Case {
+    Case::new(why, threads, program, |_: &Fault| false)
+}
+
+fn grid(why: &'static str, ctas: u32, program: fn(Kernel<'_>)) -> Case {
+    legal(why, 32, program).ctas(ctas)
+}
+
+impl<'f> Kernel<'f> {
+    /// Lanes below `count` take a lock in turn and add to a word.
+    fn adds_in_turn(self, count: u32, lock: Location, scope: Scope) {
+        let f = self.f;
+        f.if_(self.lane().less_than(count), || {
+            f.loop_(|| {
+                let (free, held) = (f.constant(0u32), f.constant(1u32));
+                let order = (AtomicSem::Acquire, scope);
+                f.break_if(f.compare_swap(lock, free, held, order).equals(0));
+            });
+            let old = f.load_global::<u32>(self.data, 0);
+            f.store_global(self.data, 0, [old + 1]);
+            f.store_ordered(StoreOrder::Release(scope), lock, [f.constant(0u32)]);
+        });
+    }
+}
+
+pub(crate) fn cases() -> Vec<Case> {
+    [copies(), order()].into_iter().flatten().collect()
+}
+
+fn copies() -> Vec<Case> {
+    vec![
+        Case::in_cluster(
+            "the source of a multicast overwritten after both CTAs have told",
+            |k| {
+                k.ready();
+                k.once(|| k.f.mbarrier_arrive_expect(k.barrier(), BOX_BYTES));
+                k.meet();
+                k.in_rank(0, || k.once(|| k.copy_box(k.base, k.barrier(), Some(k.f.constant(3u16)))));
+                k.f.mbarrier_wait(k.barrier(), 0);
+                k.meet();
+                k.in_rank(1, || k.once(|| k.f.store_global(k.data, 0, [k.thread])));
+                k.meet();
+            },
+            |_: &Fault| false,
+        )
+        .isa("cp.async.bulk.tensor: .multicast::cluster; barrier.cluster"),
+        legal("a source loaded twice and overwritten after both phases", 64, |k| {
+            k.barriers([1, 1], 64);
+            k.once(|| {
+                k.bring(k.stage(0), k.bar(0));
+                k.bring(k.stage(1), k.bar(1));
+            });
+            k.f.mbarrier_wait(k.bar(1), 0);
+            k.f.mbarrier_wait(k.bar(0), 0);
+            k.in_thread(63, || k.f.store_global(k.data, 0, [k.thread]));
+        })
+        .isa("cp.async.bulk.tensor: completion mechanism"),
+        grid("a source overwritten by a CTA that a third CTA told", 3, |k| {
+            k.in_cta(0, || {
+                k.init();
+                k.load(k.base);
+                k.once(|| {
+                    k.f.mbarrier_wait(k.barrier(), 0);
+                    k.set_flag(0, RELEASE);
+                });
+                k.f.mbarrier_wait(k.barrier(), 0);
+            });
+            k.in_cta(1, || {
+                k.once(|| {
+                    k.poll(k.flag_at(0), ACQUIRE);
+                    k.set_flag(4, RELEASE);
+                });
+            });
+            k.in_cta(2, || {
+                k.once(|| {
+                    k.poll(k.flag_at(4), ACQUIRE);
+                    k.f.store_global(k.data, 0, [k.thread]);
+                });
+            });
+        })
+        .isa("Memory Consistency Model, Causality order: cumulativity"),
+        legal("operands given back by a relaxed arrival after a fence", 160, |k| {
+            let (f, d) = (k.f, k.accumulators());
+            k.zero(4096);
+            k.barriers([1, 1], 160);
+            f.if_else(
+                f.warp_index().less_than(4),
+                || {
+                    f.wgmma_fence();
+                    k.wgmma(&d, false, None);
+                    k.finish();
+                    k.once(|| {
+                        f.fence(Scope::Cta);
+                        f.mbarrier_arrive_as(k.bar(1), false, MbarrierOrder::Relaxed(Scope::Cta));
+                    });
+                },
+                || {
+                    k.in_thread(128, || {
+                        f.mbarrier_wait(k.bar(1), 0);
+                        k.bring(k.base, k.bar(0));
+                        f.mbarrier_wait(k.bar(0), 0);
+                    });
+                },
+            );
+        })
+        .isa("mbarrier.arrive: .relaxed with an explicit fence"),
+        legal("operands given back by the last warp's lane 31", 160, |k| {
+            let (f, d) = (k.f, k.accumulators());
+            k.zero(4096);
+            k.barriers([1, 1], 160);
+            f.if_else(
+                f.warp_index().less_than(4),
+                || {
+                    f.wgmma_fence();
+                    for round in 0..2 {
+                        k.wgmma(&d, round > 0, None);
+                        f.wgmma_commit();
+                    }
+                    f.wgmma_wait(0);
+                    k.in_thread(127, || f.mbarrier_arrive(k.bar(1)));
+                },
+                || {
+                    k.in_thread(128, || {
+                        f.mbarrier_wait(k.bar(1), 0);
+                        k.bring(k.base, k.bar(0));
+                        f.mbarrier_wait(k.bar(0), 0);
+                    });
+                },
+            );
+        })
+        .isa("wgmma.wait_group: completion of the executing threads' multiplies"),
+        legal("a map used, waited for and rewritten, round after round", 32, |k| {
+            k.init();
+            for round in 0..3u32 {
+                k.published(Scope::Gpu);
+                k.acquired();
+                k.use_it();
+                k.f.mbarrier_wait(k.barrier(), round & 1);
+            }
+        })
+        .isa("tensormap.replace; fence.proxy.tensormap"),
+        legal("a map that a store has read changed by another warp", 64, |k| {
+            k.zeroed(BOX_BYTES, 64);
+            k.in_warp(0, || {
+                k.published(Scope::Gpu);
+                k.acquired();
+                Kernel { out_map: k.out, ..k }.store(k.base);
+                k.f.bulk_wait(0, true);
+            });
+            k.f.barrier_sync(0, 64);
+            k.in_thread(32, || k.f.replace_tensor_map(k.out, MapChange::Extent(1, k.f.constant(4))));
+            k.f.bulk_wait(0, false);
+        })
+        .isa("cp.async.bulk.wait_group: .read, of the tensormap too"),
+        legal("cp.async waited for by each thread, its source overwritten by the neighbour", 64, |k| {
+            let source = |thread| k.data + ptx::Value::mul_wide(thread, 16);
+            k.f.copy_async(16, k.base + k.thread * 16, (source(k.thread), 0), None);
+            k.f.copy_wait_all();
+            k.f.barrier_sync(0, 64);
+            k.f.store_global(source(k.thread ^ 1), 0, [k.thread]);
+        })
+        .isa("cp.async.wait_all; bar.sync"),
+    ]
+}
+
+fn order() -> Vec<Case> {
+    vec![
+        legal("a lock in shared memory that all lanes of a warp take", 32, |k| {
+            k.zeroed(128, 32);
+            k.adds_in_turn(32, Location::shared(k.base, 0), Scope::Cta);
+        })
+        .isa("Independent thread scheduling: forward progress of each thread"),
+        grid("a lock that lanes of two CTAs take", 2, |k| k.adds_in_turn(4, k.flag_at(0), Scope::Gpu))
+            .isa("Independent thread scheduling: forward progress of each thread"),
+        legal("tickets that lanes of a warp are served by in turn", 32, |k| {
+            let f = k.f;
+            f.if_(k.lane().less_than(2), || {
+                let ticket = k.add(k.flag_at(0), AtomicSem::Relaxed);
+                f.loop_(|| {
+                    let [serving] = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(1));
+                    f.break_if(serving.equals(ticket));
+                });
+                let old = f.load_global::<u32>(k.data, 0);
+                f.store_global(k.data, 0, [old + 1]);
+                f.reduce(AtomicOp::Add, k.flag_at(1), [f.constant(1u32)], (AtomicSem::Release, Scope::Gpu));
+            });
+        })
+        .isa("Independent thread scheduling: forward progress of each thread"),
+        Case::in_cluster(
+            "a peer that says through global memory that it has started",
+            |k| {
+                k.in_rank(1, || {
+                    k.once(|| {
+                        k.write(k.base, 0u32);
+                        k.set_flag(0, RELEASE);
+                    });
+                });
+                k.in_rank(0, || {
+                    k.once(|| {
+                        k.poll(k.flag_at(0), ACQUIRE);
+                        let at = Location::cluster(k.f.map_shared(k.base, 1), 0);
+                        k.f.store_ordered(StoreOrder::Relaxed(Scope::Cluster), at, [k.thread]);
+                    });
+                });
+                k.meet();
+            },
+            |_: &Fault| false,
+        )
+        .isa("Memory Consistency Model, Causality order"),
+        Case::in_cluster(
+            "a barrier made by another warp's elected lane, and a relaxed barrier of the cluster",
+            |k| {
+                k.f.if_(k.f.elect(), || {
+                    k.f.mbarrier_init(k.barrier(), 1);
+                    k.f.fence_mbarrier_init();
+                });
+                k.f.cluster_arrive(true);
+                k.f.cluster_wait();
+                k.once(|| {
+                    let at = k.f.map_shared(k.barrier(), k.rank() ^ 1);
+                    k.f.mbarrier_arrive_cluster(at);
+                });
+                k.f.mbarrier_wait(k.barrier(), 0);
+                k.meet();
+            },
+            |_: &Fault| false,
+        )
+        .isa("fence.mbarrier_init.release.cluster; barrier.cluster.arrive.relaxed"),
+        legal("a barrier invalidated after the users said so through another", 64, |k| {
+            k.barriers([1, 1], 64);
+            k.in_thread(32, || {
+                k.f.mbarrier_arrive(k.bar(0));
+                k.f.mbarrier_wait(k.bar(0), 0);
+                k.f.mbarrier_arrive(k.bar(1));
+            });
+            k.once(|| {
+                k.f.mbarrier_wait(k.bar(1), 0);
+                k.f.emit(ptx::Inst::MbarrierInvalidate { barrier: k.bar(0).operand() });
+                k.write(k.bar(0), 0u32);
+            });
+        })
+        .isa("mbarrier.inval"),
+        legal("lanes that count by atomics and read after they have met", 32, |k| {
+            k.zeroed(128, 32);
+            let at = Location::shared(k.base, 0);
+            k.f.reduce(AtomicOp::Add, at, [k.f.constant(1u32)], (AtomicSem::Relaxed, Scope::Cta));
+            k.f.warp_sync();
+            let _count = k.read(k.base);
+        })
+        .isa("bar.warp.sync"),
+        legal("lanes that poll a word by atomics until all have added", 32, |k| {
+            let f = k.f;
+            f.reduce(AtomicOp::Add, k.flag_at(0), [f.constant(1u32)], (AtomicSem::Release, Scope::Gpu));
+            f.loop_(|| {
+                let none = f.constant(0u32);
+                let seen = f.atomic(AtomicOp::Or, k.flag_at(0), none, (AtomicSem::Acquire, Scope::Gpu));
+                f.break_if(seen.equals(32));
+            });
+        })
+        .isa("atom"),
+        legal("one warp polls what all lanes of another have said", 64, |k| {
+            let f = k.f;
+            f.store_global(k.data + k.thread.mul_wide(4), 0, [k.thread]);
+            f.if_else(
+                (k.thread / 32).equals(0),
+                || {
+                    f.reduce(
+                        AtomicOp::Add,
+                        k.flag_at(0),
+                        [f.constant(1u32)],
+                        (AtomicSem::Release, Scope::Gpu),
+                    );
+                },
+                || {
+                    f.loop_(|| {
+                        let order = LoadOrder::Acquire(Scope::Gpu);
+                        f.break_if(f.load_ordered::<u32, 1>(order, k.flag_at(0))[0].equals(32));
+                    });
+                    k.touch(k.data + (k.thread ^ 32).mul_wide(4));
+                },
+            );
+        })
+        .isa("Memory Consistency Model, Observation: through atomic read-modify-writes"),
+    ]
+}
