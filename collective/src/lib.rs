@@ -51,15 +51,16 @@ pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{
-    Consumer, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair, FragmentRow, Mainloop,
-    MainloopEmitter, Piece, TensorCopies, ThreadCopies, TmaWgmma,
+    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair, FragmentRow,
+    Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, Sums, TensorCopies, TensorCopy,
+    ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
 };
 pub use plan::{
-    Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, RegisterPlan, Roles, StagePlan,
-    StagingPlan, TileNeeds,
+    Arrivals, Atom, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,
+    RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

@@ -18,10 +18,9 @@ mod types;
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, Plan,
-    Producer, Roles, Sourced, StoreSpec, Way,
+    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, OperandSpec, Plan,
+    Producer, Roles, Room, Sourced, StoreSpec, Way,
 };
-use cute_rs::atom::Major;
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
 pub use text::SpecError;
@@ -88,14 +87,13 @@ impl KernelSpec {
     pub const DEFAULT: Self = Self {
         form: Form::Single,
         mainloop: MainloopSpec {
-            formats: [Format::Bf16; 2],
-            types: match Format::Bf16.multiplies(Format::Bf16) {
-                Some(types) => types,
+            operands: [OperandSpec::k_major(Format::Bf16); 2],
+            more: [Room::NONE; MainloopSpec::MORE],
+            atom: match Format::Bf16.multiplies(Format::Bf16) {
+                Some(types) => Atom::shared(types),
                 None => panic!("Hopper multiplies bf16"),
             },
-            a_major: Major::K,
-            b_major: Major::K,
-            cache: [CachePolicy::Normal; 2],
+            registers: 0,
             tile: [128, 256, 64],
             step: 0,
             roles: Roles::Cooperative,
@@ -127,7 +125,7 @@ impl KernelSpec {
                 ))
             }
             EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
-            EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.formats[0], store) {
+            EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.operands[0].format, store) {
                 Ok(spec) => Ok(spec),
                 Err(words) => Err(IllegalKernel::Roles(words)),
             },
@@ -139,8 +137,8 @@ impl KernelSpec {
     /// # Errors
     /// The first rule that the spec breaks.
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
-        let [a, b] = self.mainloop.formats;
-        if a.multiplies(b).is_none() {
+        let [a, b] = self.mainloop.operands;
+        if a.format.multiplies(b.format).is_none() {
             return Err(IllegalKernel::Roles(
                 "Hopper has no `wgmma` for these operands: A and B have the same element type, bf16 or f16",
             ));
@@ -159,7 +157,7 @@ impl KernelSpec {
         match self.epilogue {
             EpilogueKind::Linear => Arc::new(Linear { store }),
             EpilogueKind::Sourced => Arc::new(Sourced { store }),
-            EpilogueKind::Fused(fusion) => fusion.emitter(self.mainloop.formats[0], store),
+            EpilogueKind::Fused(fusion) => fusion.emitter(self.mainloop.operands[0].format, store),
         }
     }
 
@@ -195,7 +193,7 @@ impl AnyGemm {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
         let plan = &self.plan;
         let fused =
-            |fusion: &Fusion| fusion.emitter(plan.mainloop.formats[0], store).name() == self.epilogue.name();
+            |fusion: &Fusion| fusion.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name();
         let epilogue = match (plan.epilogue.sourced, self.epilogue.linear()) {
             (true, Some(_)) => EpilogueKind::Sourced,
             (false, Some(_)) => EpilogueKind::Linear,

@@ -6,7 +6,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, Producer, Roles, StoreSpec, Way,
+    Arrivals, Atom, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
+    StoreSpec, TileLayout, Way,
 };
 use cute_rs::atom::Major;
 use emulator::Schedule;
@@ -191,12 +192,20 @@ impl Draw {
         let rows = if roles == Roles::Pingpong { 64 } else { 64 * consumers.clamp(1, 4) };
         let majors = [Major::K, Major::K, Major::Mn];
         let columns = self.of(&[64, 128, 192, 256, 320]);
+        let majors = [self.of(&majors), self.of(&majors)];
+        let cache = [self.of(&cache), self.of(&cache)];
+        let operand = |i: usize| OperandSpec {
+            format,
+            major: majors[i],
+            layout: TileLayout::Widest,
+            cache: cache[i],
+        };
+        let types = format.multiplies(format);
         let mainloop = MainloopSpec {
-            formats: [format; 2],
-            types: format.multiplies(format).unwrap_or(KernelSpec::DEFAULT.mainloop.types),
-            a_major: self.of(&majors),
-            b_major: self.of(&majors),
-            cache: [self.of(&cache), self.of(&cache)],
+            operands: [operand(0), operand(1)],
+            atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared),
+            more: KernelSpec::DEFAULT.mainloop.more,
+            registers: 0,
             tile: [self.extent(rows, 256.max(rows)), self.extent(8, columns), self.extent(16, 128)],
             step: if self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },
             roles,

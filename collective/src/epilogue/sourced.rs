@@ -38,7 +38,7 @@ use crate::tree::{NodeError, Path, Shape};
 /// type M = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>;
 /// const TWO: Plan = Plan::checked(M::SPEC, SourcedCombination::<bf16>::SPEC);
 /// const FOUR: Plan = Plan::checked(M::SPEC, SourcedCombination::<bf16, U4>::SPEC);
-/// assert_eq!((TWO.stages, FOUR.stages), (4, 3));
+/// assert_eq!((TWO.ring.stages, FOUR.ring.stages), (4, 3));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct SourcedCombination<T, Buffers = U2>(PhantomData<(T, Buffers)>);
@@ -143,7 +143,6 @@ impl<T: Element, B: Unsigned + 'static> SourcedCombination<T, B> {
 }
 
 impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
-    type Accumulator = f32;
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = Self::VALUE.spec();
     const FORMS: Forms = Forms::ALL;
@@ -245,7 +244,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         consumer: Consumer<'f>,
         piece: Piece<'f>,
     ) {
-        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        let elements = output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         f.if_(self.reads_c() & consumer.thread.equals(0), || {
             let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];

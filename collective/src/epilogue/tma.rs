@@ -74,7 +74,7 @@ impl<B: Unsigned + 'static> Store for TmaStore<B> {
 /// The values of the parameters.
 pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
     let (swizzle, n) = (plan.staging.swizzle, plan.output_tile_n());
-    let box_dims = tma::box_dims(Major::K, swizzle, format.bits(), 64, n);
+    let box_dims = tma::box_dims(Major::K, swizzle, format.bits(), plan.block_rows(), n);
     TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
 }
 

@@ -75,6 +75,42 @@ pub enum PlanError {
         /// The instruction's K.
         step: u32,
     },
+    /// A tile is no whole number of its layout's slabs.
+    Layout {
+        /// Which operand.
+        operand: &'static str,
+        /// Elements of a slab's width.
+        width: u32,
+    },
+    /// The instruction reads elements of another width than a stage holds.
+    Stored {
+        /// Which operand.
+        operand: &'static str,
+        /// Bits of an element in memory.
+        stored: u32,
+        /// Bits of an element that is multiplied.
+        bits: u32,
+    },
+    /// The instruction reads the operand in the other direction only.
+    KMajorOnly {
+        /// Which operand.
+        operand: &'static str,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// A is to come from registers and lies along M.
+    Fragments,
+    /// Tiles are not those of a product's spec, or the spec is none that `wgmma` multiplies with sums of this type.
+    Product {
+        /// The spec's tile.
+        tile: [u32; 3],
+        /// Extents of A's tile.
+        a: [u32; 2],
+        /// Extents of B's tile.
+        b: [u32; 2],
+    },
+    /// The sums are halves.
+    HalfSums,
     /// A tile extent is more than one tensor copy can bring.
     Box {
         /// The extent's name.
@@ -200,6 +236,34 @@ impl PlanError {
                 .text(", not a positive multiple of ")
                 .number(step)
                 .text(", the K of one wgmma: change tile K"),
+            Self::Layout { operand, width } => s
+                .text("the tile of ")
+                .text(operand)
+                .text(" is no whole number of slabs, which are ")
+                .number(width)
+                .text(" elements wide: change its layout, or make the tile's contiguous extent a multiple of that"),
+            Self::Stored { operand, stored, bits } => s
+                .text(operand)
+                .text(" has elements of ")
+                .number(stored)
+                .text(" bits in shared memory, and the instruction reads ")
+                .number(bits)
+                .text(" there: store what is multiplied, or take A from registers and convert it"),
+            Self::KMajorOnly { operand, bits } => s
+                .text(operand)
+                .text(" is MN-major with elements of ")
+                .number(bits)
+                .text(" bits, and wgmma reads only those of 16 bits so: use KMajor"),
+            Self::Fragments => s.text(
+                "A comes from registers, whose elements are neighbours along K: use KMajor for A",
+            ),
+            Self::Product { tile: [m, n, k], a, b } => s
+                .text("a product is one of tiles ")
+                .number(a[0]).text(" x ").number(a[1]).text(" and ").number(b[0]).text(" x ").number(b[1])
+                .text(", its spec says M x N x K = ")
+                .number(m).text(" x ").number(n).text(" x ").number(k)
+                .text(": the tiles are (M, K) and (N, K), and the sums of the atom's type"),
+            Self::HalfSums => s.text("sums are f16, and epilogues take f32 or s32: choose types with such sums"),
             Self::Box { extent, elements } => s
                 .text(extent)
                 .text(" is ")

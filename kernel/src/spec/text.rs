@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use collective::{Arrivals, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, Way};
+use collective::{Arrivals, Atom, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, Way};
 use cute_rs::atom::Major;
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
@@ -358,9 +358,8 @@ impl KernelSpec {
         };
         let output = words.one_of("out", output, &formats)?;
         let mainloop = &mut spec.mainloop;
-        mainloop.formats = [operand; 2];
         if let Some(types) = operand.multiplies(operand) {
-            mainloop.types = types;
+            mainloop.atom = Atom::shared(types);
         }
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
@@ -385,8 +384,9 @@ impl KernelSpec {
         let transposed = words.one_of("swap", false, &SWITCH)?;
         spec.store = StoreSpec { format: output, way, transposed };
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
-        (mainloop.a_major, mainloop.b_major) = (layout[a], layout[b]);
-        mainloop.cache = [cache[a], cache[b]];
+        for (of, to) in [a, b].into_iter().zip(&mut mainloop.operands) {
+            (to.format, to.major, to.cache) = (operand, layout[of], cache[of]);
+        }
         spec.scheduler = scheduler(&mut words)?;
         spec.overlaps = words.one_of("pdl", true, &SWITCH)?;
         let words = words.rest("buffers", "store=tma")?.rest("parts", "scheduler=dynamic-tail")?;
@@ -415,10 +415,10 @@ impl KernelSpec {
         let Self { form, mainloop, epilogue, store, scheduler, overlaps } = *self;
         let extents = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
         let [a, b] = if store.transposed { [1, 0] } else { [0, 1] };
-        let (majors, cache) = ([mainloop.a_major, mainloop.b_major], mainloop.cache);
+        let (majors, cache) = (mainloop.operands.map(|of| of.major), mainloop.operands.map(|of| of.cache));
         let mut words = vec![
             ("form", name_of(&FORMS, form).to_owned()),
-            ("dtype", mainloop.formats[0].name().to_owned()),
+            ("dtype", mainloop.operands[0].format.name().to_owned()),
             ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
             ("epilogue", epilogue.name().to_owned()),
             ("out", store.format.name().to_owned()),

@@ -22,7 +22,7 @@ impl KernelSpec {
     }
 
     fn epilogue_type(&self) -> String {
-        let (format, operand) = (self.store.format.rust_type(), self.mainloop.formats[0].rust_type());
+        let (format, operand) = (self.store.format.rust_type(), self.mainloop.operands[0].format.rust_type());
         let way = match self.store.way {
             Way::Direct => "DirectStore".to_owned(),
             Way::Tma { buffers: 2 } => "TmaStore".to_owned(),
@@ -66,18 +66,18 @@ fn tree(fusion: Fusion, operand: &str) -> String {
 }
 
 fn mainloop(spec: &MainloopSpec) -> String {
-    let operand = |i: usize, major| {
-        let format = spec.formats[i].rust_type();
-        let matrix = match major {
+    let [a, b] = spec.operands.map(|operand| {
+        let format = operand.format.rust_type();
+        let matrix = match operand.major {
             Major::K => format!("KMajor<{format}>"),
             Major::Mn => format!("MnMajor<{format}>"),
         };
-        match spec.cache[i] {
+        match operand.cache {
             CachePolicy::Normal => matrix,
             CachePolicy::EvictFirst => format!("EvictFirst<{matrix}>"),
             CachePolicy::EvictLast => format!("EvictLast<{matrix}>"),
         }
-    };
+    });
     let name = match spec.producer {
         Producer::Thread => "TmaWgmma",
         Producer::Warpgroup => "CopyWgmma",
@@ -85,12 +85,7 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    format!(
-        "{name}<Operands<{}, {}>, {tile}, {}>",
-        operand(0, spec.a_major),
-        operand(1, spec.b_major),
-        roles(spec)
-    )
+    format!("{name}<Operands<{a}, {b}>, {tile}, {}>", roles(spec))
 }
 
 fn roles(spec: &MainloopSpec) -> String {
