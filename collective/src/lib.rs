@@ -12,7 +12,25 @@
 //!
 //! The first warpgroup of a CTA is the *producer*: it gives most of its registers away, and one of its threads
 //! starts all tensor copies, or all of its threads copy. The other warpgroups are *consumers*: they take those registers, multiply, and store. Between
-//! them lies a ring of *stages* ([`pipeline`]), each big enough for one A tile and one B tile.
+//! them lies a ring of *stages* ([`pipeline`]), each of which holds a list of tiles: A's, B's, and what else a mainloop needs.
+//!
+//! # A mainloop of your own
+//!
+//! Our mainloops are made of public parts, and so is yours:
+//!
+//! | part | does |
+//! |---|---|
+//! | [`OperandTile`] | says how an operand's tile lies in a stage, and finds it there |
+//! | [`Room`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
+//! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill, wait, give back |
+//! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
+//! | [`Product`] | multiplies two tiles by `wgmma` into accumulators, as many products as there are registers for |
+//! | [`Fragments`] | A from registers, converted on the way |
+//! | [`Consumer::each_stage`] | walks the stages of a piece |
+//!
+//! `MainloopSpec { more, registers, atom, .. }` tells the plan what differs from one of ours: further tiles of a stage, registers of
+//! another product, the instruction's types. `kernel/tests/parts` has two products of one A, block scales as a third tile, and A from
+//! registers.
 //!
 //! # Where the numbers come from
 //!
@@ -51,9 +69,9 @@ pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{
-    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair, FragmentRow,
-    Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, Sums, TensorCopies, TensorCopy,
-    ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, Sums, TensorCopies,
+    TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,

@@ -2,7 +2,9 @@
 //!
 //! A mainloop has two sides, each emitted into the branch of its warp role. The *producer* side copies the tiles
 //! of a piece of work into the ring; the *consumer* side multiplies them into accumulators, which it hands to the
-//! epilogue as a [`Fragment`].
+//! epilogue as [`Sums`]: a [`Fragment`] of the accumulators' type.
+//!
+//! The mainloops of this crate are made of parts that others are made of, too: see the crate's page.
 
 mod copy_wgmma;
 mod fragments;
@@ -129,7 +131,8 @@ impl<'f, T: Scalar> Fragment<'f, T> {
 
     /// One block of a narrower tile that begins `offset` (m, n) behind this fragment's first element.
     pub(crate) fn narrowed(&self, plan: &Plan, block: Vec<Var<'f, T>>, [m, n]: [Value<'f, u32>; 2]) -> Self {
-        let elements = output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         let first = [self.first[0] + m, self.first[1] + n];
         Self { blocks: vec![block], elements, first, ..*self }
     }
@@ -310,7 +313,8 @@ pub trait DeviceMainloop<'f> {
         f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
         Sums::F32(Fragment {
             blocks: Vec::new(),
-            elements: output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies"),
+            elements: output_elements(&plan.mainloop)
+                .expect("a plan admits only tiles that wgmma multiplies"),
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,
             first: [piece.m, piece.n],

@@ -19,8 +19,8 @@ const AHEAD: u32 = 4;
 /// A ring in shared memory.
 ///
 /// ```
-/// use collective::pipeline::{Ring, Stage};
-/// use collective::{RingPlan, Room};
+/// use collective::pipeline::{ClusterPosition, Release, Ring, Stage};
+/// use collective::{Arrivals, RingPlan, Room};
 /// use ptx::{BulkLoad, Entry, Function, Target};
 ///
 /// // Two stages of 1 KB, which one thread fills and every thread of a warpgroup gives back.
@@ -50,10 +50,12 @@ const AHEAD: u32 = 4;
 ///         });
 ///     });
 ///     f.if_(thread.less_than(128), || {
-///         f.repeat(f.constant(8), |_| f.mbarrier_arrive(reader.acquire().empty));
+///         let alone = ClusterPosition::new(f, [1, 1]);
+///         let release = Release::new(f, Arrivals::Thread, alone, f.shared_base(), thread);
+///         f.repeat(f.constant(8), |_| release.arrive(reader.acquire().empty));
 ///     });
 /// });
-/// ptx::verify(&function)?;
+/// function.verify()?;
 /// # Ok::<(), ptx::VerifyError>(())
 /// ```
 #[derive(Clone, Copy, Debug)]

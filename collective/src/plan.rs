@@ -157,7 +157,10 @@ impl Plan {
             return Err(error);
         }
         let sharers = mainloop.cluster[0];
-        if epilogue.split && sharers > 1 && matches!(mainloop.operands[1].major, Major::K) && !sharers.is_multiple_of(2)
+        if epilogue.split
+            && sharers > 1
+            && matches!(mainloop.operands[1].major, Major::K)
+            && !sharers.is_multiple_of(2)
         {
             return Err(PlanError::Split { ctas: sharers });
         }
@@ -205,7 +208,9 @@ impl Plan {
         // Where nobody but the multiplying warpgroups fills stages, they wait for each other instead.
         let emptying = match mainloop.roles {
             Roles::Unspecialised => 0,
-            Roles::Cooperative | Roles::Pingpong => sharing * mainloop.arrivals.count() * mainloop.suppliers(),
+            Roles::Cooperative | Roles::Pingpong => {
+                sharing * mainloop.arrivals.count() * mainloop.suppliers()
+            }
         };
         Ok(Self {
             mainloop,
@@ -329,13 +334,16 @@ impl Plan {
         if !shared && !matches!(a.major, Major::K) {
             return Err(PlanError::Fragments);
         }
+        if !shared && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
+            return Err(PlanError::EarlyArrival);
+        }
         let (a_wrong, b_wrong) = (shared && a.format.bits() != bits, b.format.bits() != bits);
         if a_wrong || b_wrong {
             let (operand, stored) = if a_wrong { ("A", a.format.bits()) } else { ("B", b.format.bits()) };
             return Err(PlanError::Stored { operand, stored, bits });
         }
         if !atom.types.allows_transpose() {
-            if matches!(a.major, Major::Mn) {
+            if shared && matches!(a.major, Major::Mn) {
                 return Err(PlanError::KMajorOnly { operand: "A", bits });
             }
             if matches!(b.major, Major::Mn) {

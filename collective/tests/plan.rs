@@ -78,7 +78,10 @@ fn every_plan_keeps_the_hardware_s_rules() {
                 for (consumers, a_major, b_major) in
                     [(1, Major::K, Major::K), (2, Major::Mn, Major::K), (3, Major::K, Major::Mn)]
                 {
-                    let spec = MainloopSpec { operands: majors([a_major, b_major]), ..spec([m, n, k], consumers, None) };
+                    let spec = MainloopSpec {
+                        operands: majors([a_major, b_major]),
+                        ..spec([m, n, k], consumers, None)
+                    };
                     let Ok(plan) = Plan::new(
                         spec,
                         EpilogueSpec {

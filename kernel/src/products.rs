@@ -102,7 +102,11 @@ impl Products {
                     let (stride, Output { m, n, pitch, .. }) = (d_ref.stride, d);
                     return Err(LaunchError::Overlap { stride, m, n, pitch });
                 }
-                Ok(Checked { a: operand(("A", a_bits), a, count, a_ref)?, b: operand(("B", b_bits), b, count, b_ref)?, d })
+                Ok(Checked {
+                    a: operand(("A", a_bits), a, count, a_ref)?,
+                    b: operand(("B", b_bits), b, count, b_ref)?,
+                    d,
+                })
             }
             Self::Ragged { count, offsets } => {
                 table(count, ("the groups' offsets", offsets, 4))?;

@@ -18,8 +18,8 @@ mod types;
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, OperandSpec, Plan,
-    Producer, Roles, Room, Sourced, StoreSpec, Way,
+    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, OperandSpec,
+    Plan, Producer, Roles, Room, Sourced, StoreSpec, Way,
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
@@ -192,8 +192,9 @@ impl AnyGemm {
     pub fn spec(&self) -> Option<KernelSpec> {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
         let plan = &self.plan;
-        let fused =
-            |fusion: &Fusion| fusion.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name();
+        let fused = |fusion: &Fusion| {
+            fusion.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name()
+        };
         let epilogue = match (plan.epilogue.sourced, self.epilogue.linear()) {
             (true, Some(_)) => EpilogueKind::Sourced,
             (false, Some(_)) => EpilogueKind::Linear,

@@ -194,12 +194,8 @@ impl Draw {
         let columns = self.of(&[64, 128, 192, 256, 320]);
         let majors = [self.of(&majors), self.of(&majors)];
         let cache = [self.of(&cache), self.of(&cache)];
-        let operand = |i: usize| OperandSpec {
-            format,
-            major: majors[i],
-            layout: TileLayout::Widest,
-            cache: cache[i],
-        };
+        let operand =
+            |i: usize| OperandSpec { format, major: majors[i], layout: TileLayout::Widest, cache: cache[i] };
         let types = format.multiplies(format);
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],

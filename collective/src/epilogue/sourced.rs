@@ -244,7 +244,8 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         consumer: Consumer<'f>,
         piece: Piece<'f>,
     ) {
-        let elements = output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         f.if_(self.reads_c() & consumer.thread.equals(0), || {
             let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];

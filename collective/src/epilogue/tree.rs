@@ -242,7 +242,8 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
         piece: Piece<'f>,
     ) {
         let Some(early) = self.early else { return };
-        let elements = output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         let places = [Some(consumer.thread), Some(consumer.part)];
         let [_, column] = begin(&elements, [piece.m, piece.n], places);
         let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);

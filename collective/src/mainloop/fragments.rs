@@ -118,11 +118,11 @@ impl<'f> Fragments<'f> {
         let (f, stored) = (self.f, self.tile.format);
         match format {
             _ if same => self.each(stage, &|address| f.load_shared_vector::<u32, 1>(address, 0)[0]),
-            Some(format) => self.load_converted(stage, &|pair| {
-                match format.pack(f, pair.map(|element| stored.widen(element))) {
-                    Packed::Word(word) => word,
-                    Packed::Pair(_) | Packed::Half(_) => f.constant(0),
-                }
+            Some(format) => self.load_converted(stage, &|pair| match format
+                .pack(f, pair.map(|element| stored.widen(element)))
+            {
+                Packed::Word(word) => word,
+                Packed::Pair(_) | Packed::Half(_) => f.constant(0),
             }),
             None => f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied"),
         }

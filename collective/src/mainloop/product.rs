@@ -223,7 +223,9 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     /// Issues the instructions, with A from shared memory.
     pub fn issue(&self, accumulate: bool) {
         let Some((of_a, a)) = self.product.a.zip(self.a) else {
-            self.product.f.refuse("the atom takes A from registers: load them by `Fragments`, issue by `issue_registers`");
+            self.product.f.refuse(
+                "the atom takes A from registers: load them by `Fragments`, issue by `issue_registers`",
+            );
             return;
         };
         self.each(accumulate, |block, step| {
@@ -233,7 +235,9 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
 
     /// Issues the instructions, with A from registers.
     pub fn issue_registers(&self, a: &Fragments<'f>, accumulate: bool) {
-        let missing = || self.product.f.refuse("the fragments of A are those of another tile: make them of the product's");
+        let missing = || {
+            self.product.f.refuse("the fragments of A are those of another tile: make them of the product's")
+        };
         self.each(accumulate, |block, step| match a.get(block, step) {
             Some(registers) => WgmmaSource::Registers(registers),
             None => {

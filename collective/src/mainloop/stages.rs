@@ -9,7 +9,7 @@ use crate::pipeline::{Position, Stage};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InFlight {
     /// None: a stage's instructions are complete before the next stage is touched. For A from registers, which the next stage
-    /// overwrites.
+    /// overwrites, and wherever threads read a stage: then each warp gives it back ([`EachWarp`](crate::EachWarp)).
     None,
     /// Those of the stage before: it is given back when the next one's have been issued.
     One,
@@ -72,6 +72,8 @@ impl<'f> Consumer<'f> {
                 let stage = ring.acquire();
                 multiply(stage, accumulate);
                 f.wgmma_wait(0);
+                // What the other lanes have read of the stage comes before the warp's arrival.
+                f.warp_sync();
                 self.release.arrive(stage.empty);
             };
             whole(false);

@@ -1,7 +1,7 @@
 //! Loading by tensor copies: one operand's tile into a stage.
 
-use cute_rs::atom::tma::{self, TmaTiles};
 use cute_rs::atom::Major;
+use cute_rs::atom::tma::{self, TmaTiles};
 use ptx::abi::TensorMap;
 use ptx::{Builder, TensorLoad, Value};
 

@@ -43,9 +43,8 @@ pub(super) fn thread_arguments(
     let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
     // Where the right half begins in a line of both.
     let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
-    let fits = |width: &u32| {
-        !anywhere && (matrix.address | pitch | batch | half).is_multiple_of((*width).into())
-    };
+    let fits =
+        |width: &u32| !anywhere && (matrix.address | pitch | batch | half).is_multiple_of((*width).into());
     let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
     let mut arguments = vec![matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()];
     if batched {
@@ -325,7 +324,8 @@ impl<'f> Copier<'f> {
                 // The first element in the lowest bits.
                 let join = |word: &[Var<'f, T>]| {
                     let parts: Vec<_> = word.iter().map(|part| part.get().cast::<u32>()).collect();
-                    let joined = (0u32..).zip(parts).reduce(|(_, low), (i, part)| (i, low | part << (bits * i)));
+                    let joined =
+                        (0u32..).zip(parts).reduce(|(_, low), (i, part)| (i, low | part << (bits * i)));
                     joined.map_or(self.f.constant(0), |(_, word)| word)
                 };
                 let words: Vec<_> = values.chunks((4 / bytes) as usize).map(join).collect();

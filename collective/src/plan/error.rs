@@ -100,6 +100,8 @@ pub enum PlanError {
     },
     /// A is to come from registers and lies along M.
     Fragments,
+    /// Threads read stages, and one of them gives a stage back for all.
+    EarlyArrival,
     /// Tiles are not those of a product's spec, or the spec is none that `wgmma` multiplies with sums of this type.
     Product {
         /// The spec's tile.
@@ -263,6 +265,9 @@ impl PlanError {
                 .text(", its spec says M x N x K = ")
                 .number(m).text(" x ").number(n).text(" x ").number(k)
                 .text(": the tiles are (M, K) and (N, K), and the sums of the atom's type"),
+            Self::EarlyArrival => s.text(
+                "threads load A from a stage, and one arrival a warpgroup does not say that all warps have: use EachWarp<_>",
+            ),
             Self::HalfSums => s.text("sums are f16, and epilogues take f32 or s32: choose types with such sums"),
             Self::Box { extent, elements } => s
                 .text(extent)

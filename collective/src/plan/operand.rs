@@ -150,6 +150,7 @@ impl OperandTile {
 
     /// `(mn, k) -> offset` in elements.
     pub fn layout(&self) -> ComposedLayout {
-        smem::tile(self.major, self.swizzle, self.bits(), self.mn, self.k).expect("a tile is checked when it is made")
+        smem::tile(self.major, self.swizzle, self.bits(), self.mn, self.k)
+            .expect("a tile is checked when it is made")
     }
 }

@@ -376,7 +376,12 @@ impl MainloopSpec {
         let b_mode = b.mode(if split { n / 2 } else { n }, k);
         let a_tile = match OperandTile::new(a.format, a.major, [m, k], TileLayout::Slabs(a.mode(m, k))) {
             Ok(tile) => OperandTile { slices: self.cluster[1], ..tile.cached(a.cache) },
-            Err(_) => return Err(PlanError::Layout { operand: "A", width: a.mode(m, k).elements(a.format.bits()) }),
+            Err(_) => {
+                return Err(PlanError::Layout {
+                    operand: "A",
+                    width: a.mode(m, k).elements(a.format.bits()),
+                });
+            }
         };
         // A tile that may be narrowed comes in parts; CTAs that share it take turns with those.
         let slices = match b.major {
@@ -385,7 +390,9 @@ impl MainloopSpec {
         };
         let b_tile = match OperandTile::new(b.format, b.major, [n, k], TileLayout::Slabs(b_mode)) {
             Ok(tile) => OperandTile { slices, split, ..tile.cached(b.cache) },
-            Err(_) => return Err(PlanError::Layout { operand: "B", width: b_mode.elements(b.format.bits()) }),
+            Err(_) => {
+                return Err(PlanError::Layout { operand: "B", width: b_mode.elements(b.format.bits()) });
+            }
         };
         let promotion = self.promotion();
         Ok([OperandTile { promotion, ..a_tile }, OperandTile { promotion, ..b_tile }])
