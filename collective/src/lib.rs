@@ -57,6 +57,7 @@ mod sentence;
 mod tile;
 pub mod tree;
 
+pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Element, Format, MultipliesWith, Narrow, Packed};
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Extent, HasTree, Linear,
@@ -75,6 +76,7 @@ pub use mainloop::{
 };
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
+    TileAtom, Widest,
 };
 pub use plan::{
     Arrivals, Atom, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,

@@ -16,7 +16,7 @@ pub use operand::{OperandTile, TileLayout};
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 
-use cute_rs::atom::{Major, SwizzleMode, smem, tma};
+use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
 use ptx::inst::WgmmaSum;
 
@@ -178,7 +178,10 @@ impl Plan {
         let [c, d, e, f] = mainloop.more;
         let ring = RingPlan::of(&[a.room(), b.room(), c, d, e, f]);
         let have = Self::TARGET.limits().shared_bytes;
-        let staging = Self::staging(&mainloop, &epilogue);
+        let staging = match Self::staging(&mainloop, &epilogue) {
+            Ok(staging) => staging,
+            Err(error) => return Err(error),
+        };
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
@@ -353,16 +356,22 @@ impl Plan {
         Ok(())
     }
 
-    const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> StagingPlan {
+    const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<StagingPlan, PlanError> {
         let (n, bits) = (mainloop.tile[1] >> epilogue.halvings, epilogue.staged_bits);
         if bits == 0 {
-            return StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 };
+            return Ok(StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 });
         }
         let rows = mainloop.atom.rows();
-        let swizzle = smem::widest_mode(Major::K, bits, rows, n);
+        if epilogue.transposed && !matches!(epilogue.staging, TileLayout::Widest) {
+            return Err(PlanError::TransposedLayout);
+        }
+        let swizzle = epilogue.staging.mode(Major::K, bits, rows, n);
+        if !n.is_multiple_of(swizzle.elements(bits)) {
+            return Err(PlanError::StagedLayout { n, width: swizzle.elements(bits) });
+        }
         let tiles = mainloop.blocks() * n / swizzle.elements(bits);
         let buffers = if tiles < epilogue.buffers { tiles } else { epilogue.buffers };
-        StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers }
+        Ok(StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers })
     }
 
     const fn registers(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<RegisterPlan, PlanError> {

@@ -2,7 +2,7 @@
 
 use collective::{
     Arrivals, Atom, EpilogueSpec, Format, MainloopSpec, OperandSpec, Plan, PlanError, Producer, Roles, Room,
-    TileNeeds,
+    TileLayout, TileNeeds,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
@@ -15,6 +15,7 @@ const PLAIN: EpilogueSpec = EpilogueSpec {
     alignment: 2,
     staged_bits: 0,
     buffers: 0,
+    staging: TileLayout::Widest,
     registers: 24,
     halvings: 0,
     split: false,
@@ -89,6 +90,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
                             alignment: 16,
                             staged_bits: 16,
                             buffers: 2,
+                            staging: TileLayout::Widest,
                             registers: 40,
                             halvings: 0,
                             split: false,
@@ -290,6 +292,7 @@ fn reasons_of_illegal_plans() {
         alignment: 16,
         staged_bits: 8,
         buffers: 2,
+        staging: TileLayout::Widest,
         registers: 24,
         halvings: 0,
         split: false,
@@ -305,6 +308,7 @@ fn reasons_of_illegal_plans() {
         alignment: 16,
         staged_bits: 64,
         buffers: 16,
+        staging: TileLayout::Widest,
         registers: 24,
         halvings: 0,
         split: false,

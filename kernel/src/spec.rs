@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use collective::{
     Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, OperandSpec,
-    Plan, Producer, Roles, Room, Sourced, StoreSpec, Way,
+    Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
 };
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
@@ -104,7 +104,12 @@ impl KernelSpec {
             stages: None,
         },
         epilogue: EpilogueKind::Linear,
-        store: StoreSpec { format: Format::Bf16, way: Way::Tma { buffers: 2 }, transposed: false },
+        store: StoreSpec {
+            format: Format::Bf16,
+            way: Way::Tma { buffers: 2 },
+            layout: TileLayout::Widest,
+            transposed: false,
+        },
         scheduler: SchedulerSpec::Persistent(Walk { raster: RasterSpec::BandsOfM(8) }),
         overlaps: true,
     };
@@ -200,7 +205,12 @@ impl AnyGemm {
             (false, Some(_)) => EpilogueKind::Linear,
             (_, None) => EpilogueKind::Fused(Fusion::ALL.into_iter().find(fused)?),
         };
-        self.mainloop.is_built_in().then_some(KernelSpec {
+        // Words say operands and what multiplies them, and no further tiles.
+        let [a, b] = plan.mainloop.operands;
+        let said = a.format.multiplies(b.format).map(Atom::shared) == Some(plan.mainloop.atom)
+            && plan.mainloop.more.iter().all(|room| room.bytes == 0)
+            && plan.mainloop.registers == 0;
+        (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
             mainloop: plan.mainloop,
             epilogue,

@@ -9,7 +9,7 @@ use collective::{
     Arrivals, Atom, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
     StoreSpec, TileLayout, Way,
 };
-use cute_rs::atom::Major;
+use cute_rs::atom::{Major, SwizzleMode};
 use emulator::Schedule;
 use fastrand::Rng;
 use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
@@ -194,8 +194,9 @@ impl Draw {
         let columns = self.of(&[64, 128, 192, 256, 320]);
         let majors = [self.of(&majors), self.of(&majors)];
         let cache = [self.of(&cache), self.of(&cache)];
+        let layouts = [self.layout(), self.layout()];
         let operand =
-            |i: usize| OperandSpec { format, major: majors[i], layout: TileLayout::Widest, cache: cache[i] };
+            |i: usize| OperandSpec { format, major: majors[i], layout: layouts[i], cache: cache[i] };
         let types = format.multiplies(format);
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
@@ -225,9 +226,15 @@ impl Draw {
             Way::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
         };
         let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
-        let store = StoreSpec { format: output, way, transposed };
+        let layout = if way == Way::Direct { TileLayout::Widest } else { self.layout() };
+        let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
         KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) }
+    }
+
+    /// How a tile lies in shared memory: mostly by default.
+    fn layout(&mut self) -> TileLayout {
+        if self.once_in(5) { TileLayout::Slabs(self.of(&SwizzleMode::ALL)) } else { TileLayout::Widest }
     }
 
     /// An extent that a few tiles of so many elements cover, ragged or not.

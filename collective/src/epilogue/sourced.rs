@@ -16,6 +16,7 @@ use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format, Packed};
 use crate::form::{Batch, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
+use crate::operand::{TileAtom, Widest};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
 use crate::tree::{NodeError, Path, Shape};
 
@@ -41,7 +42,7 @@ use crate::tree::{NodeError, Path, Shape};
 /// assert_eq!((TWO.ring.stages, FOUR.ring.stages), (4, 3));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct SourcedCombination<T, Buffers = U2>(PhantomData<(T, Buffers)>);
+pub struct SourcedCombination<T, Buffers = U2, L = Widest>(PhantomData<(T, Buffers, L)>);
 
 /// Parameters of [`Sourced`] on the device, and what it remembers from tile to tile.
 #[derive(Clone, Copy, Debug)]
@@ -138,11 +139,11 @@ impl<'f> Copies<'f> {
     }
 }
 
-impl<T: Element, B: Unsigned + 'static> SourcedCombination<T, B> {
-    const VALUE: Sourced = Sourced { store: StoreSpec::of::<TmaStore<B>>(T::FORMAT) };
+impl<T: Element, B: Unsigned + 'static, L: TileAtom> SourcedCombination<T, B, L> {
+    const VALUE: Sourced = Sourced { store: StoreSpec::of::<TmaStore<B, L>>(T::FORMAT) };
 }
 
-impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
+impl<T: Element, B: Unsigned + 'static, L: TileAtom> Epilogue for SourcedCombination<T, B, L> {
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = Self::VALUE.spec();
     const FORMS: Forms = Forms::ALL;

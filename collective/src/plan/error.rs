@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use cute_rs::atom::{Major, SwizzleMode};
+
 use crate::sentence::Sentence;
 
 /// Why a configuration cannot be a kernel.
@@ -79,9 +81,27 @@ pub enum PlanError {
     Layout {
         /// Which operand.
         operand: &'static str,
+        /// Its contiguous extent in elements.
+        extent: u32,
         /// Elements of a slab's width.
         width: u32,
     },
+    /// A layout is no atom that `wgmma` reads and tensor copies write.
+    Atom {
+        /// The operand's contiguous direction.
+        major: Major,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// A row of an output tile is no whole number of its layout's slabs.
+    StagedLayout {
+        /// Elements of the row.
+        n: u32,
+        /// Elements of a slab's width.
+        width: u32,
+    },
+    /// A transposed store has a layout of its own.
+    TransposedLayout,
     /// The instruction reads elements of another width than a stage holds.
     Stored {
         /// Which operand.
@@ -238,12 +258,43 @@ impl PlanError {
                 .text(", not a positive multiple of ")
                 .number(step)
                 .text(", the K of one wgmma: change tile K"),
-            Self::Layout { operand, width } => s
+            Self::Layout { operand, extent, width } => s
                 .text("the tile of ")
                 .text(operand)
-                .text(" is no whole number of slabs, which are ")
+                .text(" has ")
+                .number(extent)
+                .text(" contiguous elements, its layout has slabs of ")
                 .number(width)
-                .text(" elements wide: change its layout, or make the tile's contiguous extent a multiple of that"),
+                .text(": make the extent a multiple of that, or choose a narrower swizzle"),
+            Self::Atom { major, bits } => {
+                let width = SwizzleMode::B128.elements(bits);
+                let base = SwizzleMode::B128.swizzle(bits).base;
+                let s = s
+                    .text("wgmma and tensor copies read atoms of 8 x W elements, W = ")
+                    .number(width)
+                    .text(", ")
+                    .number(width / 2)
+                    .text(", ")
+                    .number(width / 4)
+                    .text(" or ")
+                    .number(width / 8)
+                    .text(", swizzled by 3, 2, 1 or 0 bits: write Swizzled<Sw<U3, U")
+                    .number(base)
+                    .text(", U3>, ");
+                match major {
+                    Major::K => s.text("RowMajor<(U8, U").number(width).text(")>> or a narrower one"),
+                    Major::Mn => s.text("ColumnMajor<(U").number(width).text(", U8)>> or a narrower one"),
+                }
+            }
+            Self::StagedLayout { n, width } => s
+                .text("a row of an output tile is ")
+                .number(n)
+                .text(" elements, its layout in shared memory has slabs of ")
+                .number(width)
+                .text(": make tile N a multiple of that, or choose a narrower swizzle"),
+            Self::TransposedLayout => s.text(
+                "a transposed store lays a buffer out along the columns of D: leave its layout out",
+            ),
             Self::Stored { operand, stored, bits } => s
                 .text(operand)
                 .text(" has elements of ")

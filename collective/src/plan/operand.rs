@@ -4,7 +4,7 @@ use cute_rs::atom::{Major, SwizzleMode, smem};
 use cute_rs::{ComposedLayout, LayoutError};
 use ptx::abi::Promotion;
 
-use super::Room;
+use super::{PlanError, Room};
 use crate::element::Format;
 use crate::operand::CachePolicy;
 
@@ -23,6 +23,41 @@ pub enum TileLayout {
 }
 
 impl TileLayout {
+    /// The layout of a tile of these atoms, of elements of so many bits.
+    ///
+    /// # Errors
+    /// [`PlanError::Atom`] for an atom that `wgmma` does not read, with those that it reads.
+    pub const fn of_atom(
+        atom: Option<ComposedLayout>,
+        major: Major,
+        element_bits: u32,
+    ) -> Result<Self, PlanError> {
+        let Some(atom) = atom else { return Ok(Self::Widest) };
+        match smem::atom_mode(major, element_bits, &atom) {
+            Some(mode) => Ok(Self::Slabs(mode)),
+            None => Err(PlanError::Atom { major, bits: element_bits }),
+        }
+    }
+
+    /// The same in a constant; an illegal atom stops the build.
+    ///
+    /// # Panics
+    /// While compiling, with the error's sentence.
+    pub const fn checked(atom: Option<ComposedLayout>, major: Major, element_bits: u32) -> Self {
+        match Self::of_atom(atom, major, element_bits) {
+            Ok(layout) => layout,
+            Err(error) => panic!("{}", error.sentence().as_str()),
+        }
+    }
+
+    /// What it adds to a kernel's name: bytes of a slab's rows.
+    pub(crate) fn suffix(self) -> String {
+        match self {
+            Self::Widest => String::new(),
+            Self::Slabs(mode) => mode.bytes().to_string(),
+        }
+    }
+
     /// The swizzle of a tile `(mn, k)`.
     pub const fn mode(self, major: Major, element_bits: u32, mn: u32, k: u32) -> SwizzleMode {
         match self {

@@ -101,7 +101,17 @@ impl OperandSpec {
     }
 
     const fn of<O: Operand>() -> Self {
-        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: TileLayout::Widest, cache: O::CACHE }
+        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE }
+    }
+
+    /// A tile that is no whole number of atoms.
+    const fn misfit(&self, operand: &'static str, mn: u32, k: u32) -> PlanError {
+        let width = self.mode(mn, k).elements(self.format.bits());
+        let extent = match self.major {
+            Major::K => k,
+            Major::Mn => mn,
+        };
+        PlanError::Layout { operand, extent, width }
     }
 
     /// The swizzle of a tile `(mn, k)`.
@@ -169,8 +179,10 @@ pub struct EpilogueSpec {
     pub alignment: u32,
     /// Bits of an output element that goes through shared memory; 0 where none does.
     pub staged_bits: u32,
-    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    /// Most buffers of a consumer warpgroup, each of the rows of a block and of one swizzle width.
     pub buffers: u32,
+    /// How a buffer lies in shared memory.
+    pub staging: TileLayout,
     /// Registers a thread needs beside the accumulators.
     pub registers: u32,
     /// How often it halves the columns: D has `N >> halvings` of them.
@@ -194,6 +206,7 @@ impl EpilogueSpec {
             alignment: store.alignment(),
             staged_bits: store.staged_bits(),
             buffers: store.buffers(),
+            staging: store.layout,
             registers: 0,
             halvings: 0,
             split: false,
@@ -238,6 +251,7 @@ impl MainloopSpec {
             Major::K => 'k',
             Major::Mn => 'm',
         };
+        let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
         let cluster = match self.cluster {
             [1, 1] => String::new(),
@@ -258,7 +272,7 @@ impl MainloopSpec {
         let ([m, n, k], format) = (self.tile, self.operands[0].format);
         let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
-            "{format}_{a}{a_cache}{b}{b_cache}_{m}x{n}x{k}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{step}_{roles}{}{cluster}{stages}{arrivals}",
             self.consumers
         )
     }
@@ -377,10 +391,7 @@ impl MainloopSpec {
         let a_tile = match OperandTile::new(a.format, a.major, [m, k], TileLayout::Slabs(a.mode(m, k))) {
             Ok(tile) => OperandTile { slices: self.cluster[1], ..tile.cached(a.cache) },
             Err(_) => {
-                return Err(PlanError::Layout {
-                    operand: "A",
-                    width: a.mode(m, k).elements(a.format.bits()),
-                });
+                return Err(a.misfit("A", m, k));
             }
         };
         // A tile that may be narrowed comes in parts; CTAs that share it take turns with those.
@@ -388,10 +399,13 @@ impl MainloopSpec {
             Major::K if self.step > 0 => n / self.step,
             Major::K | Major::Mn => self.cluster[0],
         };
+        if split && OperandTile::new(b.format, b.major, [n / 2, k], TileLayout::Slabs(b_mode)).is_err() {
+            return Err(b.misfit("half of B", n / 2, k));
+        }
         let b_tile = match OperandTile::new(b.format, b.major, [n, k], TileLayout::Slabs(b_mode)) {
             Ok(tile) => OperandTile { slices, split, ..tile.cached(b.cache) },
             Err(_) => {
-                return Err(PlanError::Layout { operand: "B", width: b_mode.elements(b.format.bits()) });
+                return Err(b.misfit("B", n, k));
             }
         };
         let promotion = self.promotion();
