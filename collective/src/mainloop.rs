@@ -197,6 +197,13 @@ pub(crate) fn unbounded(modes: usize) -> Result<CoordLayout, LayoutError> {
     CoordLayout::identity(IntTuple::int(1 << 20).repeat(modes)?)
 }
 
+/// The mainloops of this crate load A and B: a stage that lacks one is another mainloop's.
+pub(crate) fn both_staged(f: &Builder, plan: &Plan) {
+    if !plan.mainloop.operands.iter().all(|operand| operand.staged) {
+        f.refuse("TmaWgmma and CopyWgmma bring both operands into stages: write a `DeviceMainloop` that loads those that there are");
+    }
+}
+
 /// A swizzle mode as a tensor map calls it.
 pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
     match mode {

@@ -63,6 +63,8 @@ pub struct Plan {
     pub ring: RingPlan,
     /// The epilogue's buffers.
     pub staging: StagingPlan,
+    /// Where the mainloop's own memory begins, a multiple of 1024.
+    pub own_offset: u32,
     /// Where the epilogue's memory begins.
     pub epilogue_offset: u32,
     /// Where the words begin, one for each consumer warpgroup, by which one thread tells the others something.
@@ -176,7 +178,12 @@ impl Plan {
             Err(error) => return Err(error),
         };
         let [c, d, e, f] = mainloop.more;
-        let ring = RingPlan::of(&[a.room(), b.room(), c, d, e, f]);
+        let rooms = [
+            if mainloop.operands[0].staged { a.room() } else { Room::NONE },
+            if mainloop.operands[1].staged { b.room() } else { Room::NONE },
+        ];
+        let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
+        let own_bytes = round_up(mainloop.own_bytes, 1024);
         let have = Self::TARGET.limits().shared_bytes;
         let staging = match Self::staging(&mainloop, &epilogue) {
             Ok(staging) => staging,
@@ -189,7 +196,7 @@ impl Plan {
             + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
         let table_bytes = form.table_bytes();
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
-        let fit = ring.fit(have.saturating_sub(epilogue_bytes + words));
+        let fit = ring.fit(have.saturating_sub(own_bytes.saturating_add(epilogue_bytes + words)));
         // Without a producer, a single stage is filled and emptied in turn.
         let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
         let stages = match mainloop.stages {
@@ -198,10 +205,11 @@ impl Plan {
             None => max(least, fit),
         };
         if stages > fit {
-            let need = ring.need(stages).saturating_add(epilogue_bytes);
+            let need = ring.need(stages).saturating_add(epilogue_bytes).saturating_add(own_bytes);
             return Err(PlanError::Shared { stages, need, have });
         }
-        let epilogue_offset = stages * ring.stage_bytes;
+        let own_offset = stages * ring.stage_bytes;
+        let epilogue_offset = own_offset + own_bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
         let queue_barriers = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
         let words_offset = queue_barriers + 2 * slots * MBARRIER_BYTES;
@@ -222,6 +230,7 @@ impl Plan {
             operands: [a.at(ring.offset(0)), b.at(ring.offset(1))],
             ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.producer.arrivals(), emptying),
             staging,
+            own_offset,
             epilogue_offset,
             words_offset,
             queue,
@@ -526,6 +535,12 @@ impl Plan {
     pub const fn majors(&self) -> [Major; 2] {
         let [a, b] = self.mainloop.operands;
         if self.swapped() { [b.major, a.major] } else { [a.major, b.major] }
+    }
+
+    /// Whether the caller's A and B are brought into stages: what is not, is not read there.
+    pub const fn operands_staged(&self) -> [bool; 2] {
+        let [a, b] = self.mainloop.operands;
+        if self.swapped() { [b.staged, a.staged] } else { [a.staged, b.staged] }
     }
 
     /// Bits of an element of the caller's A and B, in memory.

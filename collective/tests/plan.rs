@@ -29,6 +29,7 @@ fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
         operands: [OperandSpec::k_major(Format::Bf16); 2],
         more: [Room::NONE; MainloopSpec::MORE],
         atom: Atom::shared(WgmmaTypes::Bf16F32),
+        own_bytes: 0,
         registers: 0,
         tile,
         step: 0,

@@ -93,6 +93,7 @@ impl KernelSpec {
                 Some(types) => Atom::shared(types),
                 None => panic!("Hopper multiplies bf16"),
             },
+            own_bytes: 0,
             registers: 0,
             tile: [128, 256, 64],
             step: 0,
@@ -208,8 +209,10 @@ impl AnyGemm {
         // Words say operands and what multiplies them, and no further tiles.
         let [a, b] = plan.mainloop.operands;
         let said = a.format.multiplies(b.format).map(Atom::shared) == Some(plan.mainloop.atom)
+            && a.staged
+            && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
-            && plan.mainloop.registers == 0;
+            && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0);
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
             mainloop: plan.mainloop,

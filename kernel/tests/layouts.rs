@@ -8,7 +8,7 @@ use collective::{
 };
 use cute_rs::atom::SwizzleMode;
 use half::bf16;
-use kernel::{Batched, Composed, Emulator, Gemm, GemmProblem, KernelSpec};
+use kernel::{Batched, Composed, Emulator, Engine, Gemm, GemmProblem, Gpu, KernelSpec};
 use scheduler::{AlongM, AlongN, Grouped, Persistent};
 use typenum::{U0, U1, U2, U3, U8, U16, U32, U64, U96, U128};
 
@@ -26,9 +26,14 @@ type Sourced<M, L> = Composed<M, SourcedCombination<bf16, U2, L>, Persistent<Alo
 /// Runs each kernel on problems whose edges lie inside of tiles.
 macro_rules! runs {
     ($($kernel:ty),* $(,)?) => {
-        let mut engine = Emulator::new().with_multiprocessors(4);
-        for (m, n, k) in [(130, 200, 200), (64, 72, 8)] {
-            $(support::check::<$kernel>(&mut engine, GemmProblem { m, n, k });)*
+        let run = |engine: &mut dyn Engine| {
+            for (m, n, k) in [(130, 200, 200), (64, 72, 8)] {
+                $(support::check::<$kernel>(engine, GemmProblem { m, n, k });)*
+            }
+        };
+        run(&mut Emulator::new().with_multiprocessors(4));
+        if let Ok(mut gpu) = Gpu::new(0) {
+            run(&mut gpu);
         }
     };
 }

@@ -195,13 +195,19 @@ impl Draw {
         let majors = [self.of(&majors), self.of(&majors)];
         let cache = [self.of(&cache), self.of(&cache)];
         let layouts = [self.layout(), self.layout()];
-        let operand =
-            |i: usize| OperandSpec { format, major: majors[i], layout: layouts[i], cache: cache[i] };
+        let operand = |i: usize| OperandSpec {
+            format,
+            major: majors[i],
+            layout: layouts[i],
+            cache: cache[i],
+            staged: true,
+        };
         let types = format.multiplies(format);
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
             atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared),
             more: KernelSpec::DEFAULT.mainloop.more,
+            own_bytes: 0,
             registers: 0,
             tile: [self.extent(rows, 256.max(rows)), self.extent(8, columns), self.extent(16, 128)],
             step: if self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },

@@ -12,7 +12,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 
 use super::thread_copy::{ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
-use super::{DeviceMainloop, Mainloop, MainloopEmitter, Piece};
+use super::{DeviceMainloop, Mainloop, MainloopEmitter, Piece, both_staged};
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position};
@@ -82,6 +82,7 @@ impl MainloopEmitter for ThreadCopies {
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        both_staged(f, plan);
         if plan.form.described() {
             let (wide, narrow) = (f.constant(0), f.constant(0));
             let nowhere = ThreadOrigin { address: wide, pitch: wide, mn: narrow, width: narrow, batch: None };

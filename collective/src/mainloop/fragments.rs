@@ -106,17 +106,39 @@ impl<'f> Fragments<'f> {
         self.registers.get(block as usize)?.get(step as usize).copied()
     }
 
+    /// Rounds the accumulators of another product, by block, to elements of 16 bits: sums of `K` columns are A of a product over
+    /// these `K`, and every thread has the elements that it needs.
+    pub fn pack(&self, accumulators: &[Vec<Var<'f, f32>>]) {
+        let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 8;
+        let fits = self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len));
+        let Some(format) = self.format().filter(|_| fits) else {
+            self.f.refuse("sums are packed as A of 16 bits whose K is their number of columns: change the product's tile");
+            return;
+        };
+        for (steps, sums) in self.registers.iter().zip(accumulators) {
+            for (register, pair) in steps.iter().flatten().zip(sums.chunks_exact(2)) {
+                if let Packed::Word(word) = format.pack(self.f, [pair[0].get(), pair[1].get()]) {
+                    register.set(word);
+                }
+            }
+        }
+    }
+
+    /// What is multiplied, where it has 16 bits.
+    fn format(&self) -> Option<Format> {
+        match self.element {
+            WgmmaElement::Bf16 => Some(Format::Bf16),
+            WgmmaElement::F16 => Some(Format::F16),
+            WgmmaElement::Tf32 | WgmmaElement::Fp8(_) | WgmmaElement::Int8(_) | WgmmaElement::B1 => None,
+        }
+    }
+
     /// Loads a stage's tile: as it is where it lies in the format that is multiplied, otherwise converted from one float to
     /// another of 16 bits.
     pub fn load(&self, stage: Stage<'f>) {
         let same = self.tile.bits() == self.element.bits();
-        let format = match self.element {
-            WgmmaElement::Bf16 => Some(Format::Bf16),
-            WgmmaElement::F16 => Some(Format::F16),
-            WgmmaElement::Tf32 | WgmmaElement::Fp8(_) | WgmmaElement::Int8(_) | WgmmaElement::B1 => None,
-        };
         let (f, stored) = (self.f, self.tile.format);
-        match format {
+        match self.format() {
             _ if same => self.each(stage, &|address| f.load_shared_vector::<u32, 1>(address, 0)[0]),
             Some(format) => self.load_converted(stage, &|pair| match format
                 .pack(f, pair.map(|element| stored.widen(element)))

@@ -191,9 +191,14 @@ impl<'f, T: Accumulator> Product<'f, T> {
     /// Finds the operands in a stage. Several products are one group of instructions where all are found before the fence:
     /// `wgmma_fence`, each [`issue`](Found::issue), `wgmma_commit`.
     pub fn find(&self, stage: Stage<'f>) -> Found<'_, 'f, T> {
+        self.find_in([stage; 2])
+    }
+
+    /// The same with A's tile in a stage of one ring and B's in that of another.
+    pub fn find_in(&self, [a_stage, b_stage]: [Stage<'f>; 2]) -> Found<'_, 'f, T> {
         let [a, b] = self.tiles.map(|tile| tile.offset);
-        let a = self.a.map(|of| Self::descriptor(&of.descriptor, stage.address + a) + of.rows);
-        let b = Self::descriptor(&self.b, stage.address + b);
+        let a = self.a.map(|of| Self::descriptor(&of.descriptor, a_stage.address + a) + of.rows);
+        let b = Self::descriptor(&self.b, b_stage.address + b);
         Found { product: self, a, b, width: self.spec.tile[1] }
     }
 
@@ -205,7 +210,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
         self.f.wgmma_commit();
     }
 
-    /// The same with A from registers, which are loaded before.
+    /// The same with A from registers, which are loaded or packed before.
     pub fn multiply_registers(&self, a: &Fragments<'f>, stage: Stage<'f>, accumulate: bool) {
         let found = self.find(stage);
         self.f.wgmma_fence();

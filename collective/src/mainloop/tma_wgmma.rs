@@ -10,7 +10,7 @@ use ptx::{Builder, Value};
 use super::maps::OwnMaps;
 use super::multiplier;
 use super::tensor_copy::{Origin, TensorCopy, tensor_map};
-use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, unbounded};
+use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, both_staged, unbounded};
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
@@ -86,6 +86,7 @@ impl MainloopEmitter for TensorCopies {
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        both_staged(f, plan);
         let [a, b] = plan.operand_batches();
         Box::new(TensorMaps {
             a: OperandMap::declare(f, ["a_map", "a_step"], a),

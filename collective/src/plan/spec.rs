@@ -92,16 +92,18 @@ pub struct OperandSpec {
     pub layout: TileLayout,
     /// What L2 does with the matrix' lines.
     pub cache: CachePolicy,
+    /// Whether a stage holds its tile. A mainloop whose A comes of another product has none of it in memory.
+    pub staged: bool,
 }
 
 impl OperandSpec {
     /// A K-major operand as most are.
     pub const fn k_major(format: Format) -> Self {
-        Self { format, major: Major::K, layout: TileLayout::Widest, cache: CachePolicy::Normal }
+        Self { format, major: Major::K, layout: TileLayout::Widest, cache: CachePolicy::Normal, staged: true }
     }
 
     const fn of<O: Operand>() -> Self {
-        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE }
+        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true }
     }
 
     /// A tile that is no whole number of atoms.
@@ -131,6 +133,9 @@ pub struct MainloopSpec {
     pub more: [Room; Self::MORE],
     /// The instruction that multiplies.
     pub atom: Atom,
+    /// Bytes of dynamic shared memory of the mainloop's own, mbarriers included, for tiles that are no part of a stage: from
+    /// [`Plan::own_offset`](super::Plan::own_offset) on.
+    pub own_bytes: u32,
     /// Registers that a consumer thread needs beside the accumulators of one product and what every mainloop needs: those of
     /// another product, fragments of A.
     pub registers: u32,
@@ -233,6 +238,7 @@ impl MainloopSpec {
             operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
             more: [Room::NONE; Self::MORE],
             atom: Atom::shared(O::TYPES),
+            own_bytes: 0,
             registers: 0,
             tile: [T::M, T::N, T::K],
             step: T::STEP,

@@ -8,13 +8,13 @@ use collective::{
     MainloopEmitter, MainloopSpec, Operands, Source, TensorCopies, ThreadCopies, Tile, TmaWgmma,
 };
 use half::bf16;
-use kernel::{Composed, Emulator, GemmConfig, GemmProblem};
+use kernel::{Composed, GemmConfig, GemmProblem};
 use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, Int8};
 use scheduler::{AlongM, Ordered, Persistent, StreamK};
 use typenum::{U1, U2, U64};
 
-use crate::support::{Elements, compare, run, sum};
+use crate::support::{Elements, compare, on_every_engine, run, sum};
 
 /// The types of a product: its atom and the elements of A and B.
 trait Types: 'static {
@@ -115,19 +115,20 @@ where
     C::Mainloop: Mainloop<Arguments = ()>,
     C::Epilogue: collective::Epilogue<Arguments = collective::LinearArguments>,
 {
-    let mut engine = Emulator::new().with_multiprocessors(2);
-    let (a, b) = (elements::<T>([m, k], 1), elements::<T>([n, k], 2));
-    let operands = [a.upload(&mut engine), b.upload(&mut engine)];
-    let got = run::<C>(&mut engine, GemmProblem { m, n, k }, operands, &());
-    compare(what, [m, n], &got, |i, j| {
-        let [want, all] = sum(k, |k| a.at(i, k) * b.at(j, k));
-        // Sums of 8-bit floats keep 13 bits of each product; integers below 2^24 are exact.
-        let bound = match T::TYPES {
-            WgmmaTypes::Fp8F32(..) => all * 2f64.powi(-10),
-            WgmmaTypes::Int8 { .. } => 0.0,
-            _ => f64::from(k) * f64::from(f32::EPSILON) * all,
-        };
-        [want, bound]
+    on_every_engine(&|engine| {
+        let (a, b) = (elements::<T>([m, k], 1), elements::<T>([n, k], 2));
+        let operands = [a.upload(engine), b.upload(engine)];
+        let got = run::<C>(engine, GemmProblem { m, n, k }, operands, &());
+        compare(what, [m, n], &got, |i, j| {
+            let [want, all] = sum(k, |k| a.at(i, k) * b.at(j, k));
+            // Sums of 8-bit floats keep 13 bits of each product; integers below 2^24 are exact.
+            let bound = match T::TYPES {
+                WgmmaTypes::Fp8F32(..) => all * 2f64.powi(-10),
+                WgmmaTypes::Int8 { .. } => 0.0,
+                _ => f64::from(k) * f64::from(f32::EPSILON) * all,
+            };
+            [want, bound]
+        });
     });
 }
 

@@ -11,13 +11,13 @@ use collective::{
 };
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::{Composed, Emulator, GemmProblem};
+use kernel::{Composed, GemmProblem};
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use scheduler::{AlongM, Persistent};
 use typenum::{U2, U3, U64, U128};
 
-use crate::support::{Elements, compare, run, sum};
+use crate::support::{Elements, compare, on_every_engine, run, sum};
 
 /// Tile, roles and ring are those of one GEMM.
 type One = TmaWgmma<
@@ -155,20 +155,21 @@ type Kernel = Composed<Dual, LinearCombination<f32, DirectStore>, Persistent<Alo
 
 #[test]
 fn two_products_of_one_stage() {
-    for (m, n, k) in [(128, 64, 64), (200, 72, 328), (8, 136, 16)] {
-        let mut engine = Emulator::new().with_multiprocessors(3);
-        let elements = |rows, seed| Elements::random(Format::Bf16, [rows, k], seed);
-        let (a, b, gate) = (elements(m, 1), elements(n, 2), elements(n, 3));
-        let operands = [a.upload(&mut engine), b.upload(&mut engine)];
-        let own = Gate(Some(gate.operand(&mut engine, k)));
-        let got = run::<Kernel>(&mut engine, GemmProblem { m, n, k }, operands, &own);
-        compare("dual", [m, n], &got, |i, j| {
-            let [x, x_all] = sum(k, |k| a.at(i, k) * b.at(j, k));
-            let [y, y_all] = sum(k, |k| a.at(i, k) * gate.at(j, k));
-            let silu = y / (1.0 + (-y).exp());
-            // Sums are rounded at each step; silu is no steeper than 1.1.
-            let step = f64::from(k) * f64::from(f32::EPSILON);
-            [x * silu, step * (x_all * silu.abs() + 1.1 * y_all * x.abs()) + 1e-6]
-        });
-    }
+    on_every_engine(&|engine| {
+        for (m, n, k) in [(128, 64, 64), (200, 72, 328), (8, 136, 16)] {
+            let elements = |rows, seed| Elements::random(Format::Bf16, [rows, k], seed);
+            let (a, b, gate) = (elements(m, 1), elements(n, 2), elements(n, 3));
+            let operands = [a.upload(engine), b.upload(engine)];
+            let own = Gate(Some(gate.operand(engine, k)));
+            let got = run::<Kernel>(engine, GemmProblem { m, n, k }, operands, &own);
+            compare("dual", [m, n], &got, |i, j| {
+                let [x, x_all] = sum(k, |k| a.at(i, k) * b.at(j, k));
+                let [y, y_all] = sum(k, |k| a.at(i, k) * gate.at(j, k));
+                let silu = y / (1.0 + (-y).exp());
+                // Sums are rounded at each step; silu is no steeper than 1.1.
+                let step = f64::from(k) * f64::from(f32::EPSILON);
+                [x * silu, step * (x_all * silu.abs() + 1.1 * y_all * x.abs()) + 1e-6]
+            });
+        }
+    });
 }

@@ -9,13 +9,13 @@ use collective::{
     Plan, Product, TensorCopies, ThreadCopies, Tile, TmaWgmma,
 };
 use half::bf16;
-use kernel::{Composed, Emulator, GemmProblem};
+use kernel::{Composed, GemmProblem};
 use ptx::abi::Argument;
 use ptx::{Builder, WgmmaTypes};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U2, U64, U128, U192};
 
-use crate::support::{Elements, compare, run, sum};
+use crate::support::{Elements, compare, on_every_engine, run, sum};
 
 type Ours<M> = TmaWgmma<
     Operands<KMajor<bf16>, KMajor<bf16>>,
@@ -124,13 +124,14 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
 type Kernel<M> = Composed<M, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
 
 fn check<M: Mainloop<Arguments = ()>>(what: &str, factor: f64, [m, n, k]: [u32; 3]) {
-    let mut engine = Emulator::new().with_multiprocessors(2);
-    let (a, b) = (Elements::random(Format::E4m3, [m, k], 1), Elements::random(Format::Bf16, [n, k], 2));
-    let operands = [a.upload(&mut engine), b.upload(&mut engine)];
-    let got = run::<Kernel<M>>(&mut engine, GemmProblem { m, n, k }, operands, &());
-    compare(what, [m, n], &got, |i, j| {
-        let [want, all] = sum(k, |k| factor * a.at(i, k) * b.at(j, k));
-        [want, f64::from(k) * f64::from(f32::EPSILON) * all]
+    on_every_engine(&|engine| {
+        let (a, b) = (Elements::random(Format::E4m3, [m, k], 1), Elements::random(Format::Bf16, [n, k], 2));
+        let operands = [a.upload(engine), b.upload(engine)];
+        let got = run::<Kernel<M>>(engine, GemmProblem { m, n, k }, operands, &());
+        compare(what, [m, n], &got, |i, j| {
+            let [want, all] = sum(k, |k| factor * a.at(i, k) * b.at(j, k));
+            [want, f64::from(k) * f64::from(f32::EPSILON) * all]
+        });
     });
 }
 

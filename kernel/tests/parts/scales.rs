@@ -9,13 +9,13 @@ use collective::{
     Piece, Plan, Product, Room, TensorCopy, Tile, TmaWgmma,
 };
 use half::bf16;
-use kernel::{Composed, Emulator, Engine, GemmProblem};
+use kernel::{Composed, GemmProblem};
 use ptx::abi::Argument;
 use ptx::{Builder, BulkLoad, Value};
 use scheduler::{AlongM, Persistent};
 use typenum::{U1, U2, U3, U64, U128};
 
-use crate::support::{Elements, compare, run, sum};
+use crate::support::{Elements, compare, on_every_engine, run, sum};
 
 type Ours = TmaWgmma<
     Operands<KMajor<bf16>, KMajor<bf16>>,
@@ -142,19 +142,20 @@ type Kernel = Composed<Scaled, LinearCombination<f32, DirectStore>, Persistent<A
 
 #[test]
 fn scales_of_blocks_are_a_tile_of_a_stage() {
-    for (m, n, k) in [(128, 64, 64), (200, 72, 328)] {
-        let mut engine = Emulator::new().with_multiprocessors(2);
-        let elements = |rows, seed| Elements::random(Format::Bf16, [rows, k], seed);
-        let (a, b) = (elements(m, 1), elements(n, 2));
-        let operands = [a.upload(&mut engine), b.upload(&mut engine)];
-        let k_tiles = k.div_ceil(64);
-        let scales = Elements::random(Format::F32, [m.div_ceil(128) * k_tiles, 128], 3);
-        let own = Scales(engine.upload(&scales.bytes).expect("memory").address);
-        let got = run::<Kernel>(&mut engine, GemmProblem { m, n, k }, operands, &own);
-        compare("scaled", [m, n], &got, |i, j| {
-            let scale = |k: u32| scales.at(i / 128 * k_tiles + k / 64, i % 128);
-            let [want, all] = sum(k, |k| scale(k) * a.at(i, k) * b.at(j, k));
-            [want, f64::from(k) * f64::from(f32::EPSILON) * all]
-        });
-    }
+    on_every_engine(&|engine| {
+        for (m, n, k) in [(128, 64, 64), (200, 72, 328)] {
+            let elements = |rows, seed| Elements::random(Format::Bf16, [rows, k], seed);
+            let (a, b) = (elements(m, 1), elements(n, 2));
+            let operands = [a.upload(engine), b.upload(engine)];
+            let k_tiles = k.div_ceil(64);
+            let scales = Elements::random(Format::F32, [m.div_ceil(128) * k_tiles, 128], 3);
+            let own = Scales(engine.upload(&scales.bytes).expect("memory").address);
+            let got = run::<Kernel>(engine, GemmProblem { m, n, k }, operands, &own);
+            compare("scaled", [m, n], &got, |i, j| {
+                let scale = |k: u32| scales.at(i / 128 * k_tiles + k / 64, i % 128);
+                let [want, all] = sum(k, |k| scale(k) * a.at(i, k) * b.at(j, k));
+                [want, f64::from(k) * f64::from(f32::EPSILON) * all]
+            });
+        }
+    });
 }

@@ -1,7 +1,8 @@
 //! One product on the emulator, and matrices whose elements are known.
 
 use collective::{Epilogue, Format, LinearArguments, Matrix, MatrixRef};
-use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem};
+use emulator::Schedule;
+use kernel::{Call, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Gpu};
 
 /// Values in -1..1, the same for the same seed, as a format has them.
 pub(crate) struct Elements {
@@ -30,16 +31,26 @@ impl Elements {
     }
 
     /// The matrix on an engine.
-    pub(crate) fn upload(&self, engine: &mut Emulator) -> MatrixRef {
+    pub(crate) fn upload(&self, engine: &mut dyn Engine) -> MatrixRef {
         let address = engine.upload(&self.bytes).expect("memory").address;
         MatrixRef::new(address, self.pitch.into())
     }
 
     /// The same as an operand of a mainloop's own.
-    pub(crate) fn operand(&self, engine: &mut Emulator, k: u32) -> Matrix {
+    pub(crate) fn operand(&self, engine: &mut dyn Engine, k: u32) -> Matrix {
         let MatrixRef { address, pitch, .. } = self.upload(engine);
         let mn = self.values.len() as u32 / self.pitch;
         Matrix { address, mn, k, pitch, batch: collective::Batch::ONE }
+    }
+}
+
+/// Runs something on the emulator and, where there is one, on the GPU.
+pub(crate) fn on_every_engine(run: &dyn Fn(&mut dyn Engine)) {
+    for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
+        run(&mut Emulator::new().with_multiprocessors(2).with_schedule(schedule, seed));
+    }
+    if let Ok(mut gpu) = Gpu::new(0) {
+        run(&mut gpu);
     }
 }
 
@@ -50,7 +61,7 @@ pub(crate) fn sum(k: u32, term: impl Fn(u32) -> f64) -> [f64; 2] {
 
 /// D of a kernel with `f32` results.
 pub(crate) fn run<C: GemmConfig>(
-    engine: &mut Emulator,
+    engine: &mut dyn Engine,
     problem: GemmProblem,
     [a, b]: [MatrixRef; 2],
     own: &<C::Mainloop as collective::Mainloop>::Arguments,
