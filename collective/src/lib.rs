@@ -25,12 +25,12 @@
 //! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill, wait, give back |
 //! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
 //! | [`Product`] | multiplies two tiles by `wgmma` into accumulators, as many products as there are registers for |
-//! | [`Fragments`] | A from registers, converted on the way |
+//! | [`Fragments`] | A from registers: converted on the way, or the sums of another product |
 //! | [`Consumer::each_stage`] | walks the stages of a piece |
 //!
-//! `MainloopSpec { more, registers, atom, .. }` tells the plan what differs from one of ours: further tiles of a stage, registers of
-//! another product, the instruction's types. `kernel/tests/parts` has two products of one A, block scales as a third tile, and A from
-//! registers.
+//! `MainloopSpec { more, own_bytes, registers, atom, .. }` tells the plan what differs from one of ours: further tiles of a stage,
+//! shared memory of its own, registers of another product, the instruction's types. `kernel/tests/parts` has two products of one A, two
+//! products one after the other, block scales as a third tile, and A from registers.
 //!
 //! # Where the numbers come from
 //!

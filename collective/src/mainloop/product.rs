@@ -241,7 +241,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     /// Issues the instructions, with A from registers.
     pub fn issue_registers(&self, a: &Fragments<'f>, accumulate: bool) {
         let missing = || {
-            self.product.f.refuse("the fragments of A are those of another tile: make them of the product's")
+            self.product.f.refuse("the fragments of A are those of another tile: make them of the product's");
         };
         self.each(accumulate, |block, step| match a.get(block, step) {
             Some(registers) => WgmmaSource::Registers(registers),

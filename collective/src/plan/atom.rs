@@ -74,6 +74,15 @@ impl Atom {
         self.types.allows(columns)
     }
 
+    /// What it adds to the name of a kernel whose operands do not say it.
+    pub(super) fn suffix(self) -> String {
+        let source = match self.a {
+            Source::Shared => "",
+            Source::Registers => "_rs",
+        };
+        format!("_{}{source}", self.types.suffix().replace('.', "_"))
+    }
+
     /// Which thread holds which element, for an instruction of so many columns.
     ///
     /// # Errors

@@ -257,6 +257,9 @@ impl MainloopSpec {
             Major::K => 'k',
             Major::Mn => 'm',
         };
+        let [a_format, b_format] = self.operands.map(|operand| operand.format);
+        let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom);
+        let atom = if usual { String::new() } else { self.atom.suffix() };
         let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
         let cluster = match self.cluster {
@@ -278,7 +281,7 @@ impl MainloopSpec {
         let ([m, n, k], format) = (self.tile, self.operands[0].format);
         let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
-            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{step}_{roles}{}{cluster}{stages}{arrivals}",
             self.consumers
         )
     }

@@ -21,24 +21,54 @@ trait Types: 'static {
     const TYPES: WgmmaTypes;
     /// For integers a format of the same width: a stage knows widths alone.
     const ELEMENTS: Format;
+
+    /// Makes the values those that the instruction reads.
+    fn read(_: &mut Elements) {}
+
+    /// How far a sum of `k` products may lie from the exact one, if their magnitudes add up to `all`.
+    fn bound(k: u32, all: f64) -> f64 {
+        f64::from(k) * f64::from(f32::EPSILON) * all
+    }
 }
 
 struct Bytes;
 impl Types for Bytes {
     const TYPES: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3);
     const ELEMENTS: Format = Format::E4m3;
+
+    /// Sums keep 13 bits of each product.
+    fn bound(_: u32, all: f64) -> f64 {
+        all * 2f64.powi(-10)
+    }
 }
 
 struct Words;
 impl Types for Words {
     const TYPES: WgmmaTypes = WgmmaTypes::Tf32F32;
     const ELEMENTS: Format = Format::F32;
+
+    /// The low 13 bits are not read.
+    fn read(elements: &mut Elements) {
+        for value in &mut elements.values {
+            *value = f64::from(f32::from_bits((*value as f32).to_bits() & !0x1FFF));
+        }
+    }
 }
 
 struct Integers;
 impl Types for Integers {
     const TYPES: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false };
     const ELEMENTS: Format = Format::E4m3;
+
+    /// The bytes.
+    fn read(elements: &mut Elements) {
+        elements.values = elements.bytes.iter().map(|&byte| f64::from(byte.cast_signed())).collect();
+    }
+
+    /// Below 2^24 they are exact in `f32`, too.
+    fn bound(_: u32, _: f64) -> f64 {
+        0.0
+    }
 }
 
 struct Copied;
@@ -92,21 +122,10 @@ impl<T: Types, W: Way> Mainloop for Of<T, W> {
 type Whole<M> = Composed<M, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
 type Divided<M> = Composed<M, LinearCombination<f32, DirectStore>, StreamK<AlongM, Ordered>>;
 
-/// Elements as the instruction reads them: integers are the bytes.
+/// Elements as the instruction reads them.
 fn elements<T: Types>(extents: [u32; 2], seed: u32) -> Elements {
     let mut elements = Elements::random(T::ELEMENTS, extents, seed);
-    match T::TYPES {
-        WgmmaTypes::Int8 { .. } => {
-            elements.values = elements.bytes.iter().map(|&byte| f64::from(byte.cast_signed())).collect();
-        }
-        WgmmaTypes::Tf32F32 => {
-            // The low 13 bits are not read.
-            for value in &mut elements.values {
-                *value = f64::from(f32::from_bits((*value as f32).to_bits() & !0x1FFF));
-            }
-        }
-        _ => {}
-    }
+    T::read(&mut elements);
     elements
 }
 
@@ -121,13 +140,7 @@ where
         let got = run::<C>(engine, GemmProblem { m, n, k }, operands, &());
         compare(what, [m, n], &got, |i, j| {
             let [want, all] = sum(k, |k| a.at(i, k) * b.at(j, k));
-            // Sums of 8-bit floats keep 13 bits of each product; integers below 2^24 are exact.
-            let bound = match T::TYPES {
-                WgmmaTypes::Fp8F32(..) => all * 2f64.powi(-10),
-                WgmmaTypes::Int8 { .. } => 0.0,
-                _ => f64::from(k) * f64::from(f32::EPSILON) * all,
-            };
-            [want, bound]
+            [want, T::bound(k, all)]
         });
     });
 }
