@@ -23,7 +23,12 @@ const PLAN: Plan = Gemm::<MyGemm>::PLAN;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let problem = GemmProblem { m: 500, n: 400, k: 256 };
     let GemmProblem { m, n, k } = problem;
-    println!("{} with {} stages of {} bytes", Gemm::<MyGemm>::name(), PLAN.stages, PLAN.stage.bytes);
+    println!(
+        "{} with {} stages of {} bytes",
+        Gemm::<MyGemm>::name(),
+        PLAN.ring.stages,
+        PLAN.ring.stage_bytes
+    );
 
     let mut engine: Box<dyn Engine> = match Gpu::new(0) {
         Ok(gpu) => Box::new(gpu),

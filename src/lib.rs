@@ -14,7 +14,7 @@
 //!     type Scheduler = Persistent<Grouped<AlongM, U8>>;
 //! }
 //! const PLAN: Plan = Gemm::<MyGemm>::PLAN; // illegal numbers stop the build here, with the reason
-//! assert_eq!((PLAN.stages, PLAN.threads), (4, 384));
+//! assert_eq!((PLAN.ring.stages, PLAN.threads), (4, 384));
 //!
 //! let program = Gemm::<MyGemm>::program()?; // verified; milliseconds
 //! assert!(program.text().starts_with(".version"));

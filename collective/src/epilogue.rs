@@ -54,8 +54,6 @@ pub struct Extent<'f> {
     note = "write `LinearCombination<bf16>` for D = alpha * A * B + beta * C in bf16"
 )]
 pub trait Epilogue: 'static {
-    /// Type of the accumulators it takes.
-    type Accumulator;
     /// Its arguments on the host.
     type Arguments;
     /// What it asks of the plan.

@@ -300,7 +300,7 @@ fn separate<'f, T: Number + Default>(
             || {
                 let sums = first.total(index.get() * groups, groups, others + 1);
                 let (block, column) = (index.get() / columns, index.get() % columns);
-                finish(&narrow, fragment.narrowed(&narrow, sums, [block * 64, column * n]));
+                finish(&narrow, fragment.narrowed(&narrow, sums, [block * plan.block_rows(), column * n]));
                 index.set(index.get() + others + 1);
             },
         );

@@ -12,7 +12,25 @@
 //!
 //! The first warpgroup of a CTA is the *producer*: it gives most of its registers away, and one of its threads
 //! starts all tensor copies, or all of its threads copy. The other warpgroups are *consumers*: they take those registers, multiply, and store. Between
-//! them lies a ring of *stages* ([`pipeline`]), each big enough for one A tile and one B tile.
+//! them lies a ring of *stages* ([`pipeline`]), each of which holds a list of tiles: A's, B's, and what else a mainloop needs.
+//!
+//! # A mainloop of your own
+//!
+//! Our mainloops are made of public parts, and so is yours:
+//!
+//! | part | does |
+//! |---|---|
+//! | [`OperandTile`] | says how an operand's tile lies in a stage, and finds it there |
+//! | [`Room`], [`RingPlan`] | plan a stage from a list of tiles, and a ring from stages |
+//! | [`Ring`](pipeline::Ring), [`Position`](pipeline::Position), [`Release`](pipeline::Release) | walk the ring: fill, wait, give back |
+//! | [`TensorCopy`], [`ThreadCopy`] | load a tile, by tensor copies or by `cp.async` |
+//! | [`Product`] | multiplies two tiles by `wgmma` into accumulators, as many products as there are registers for |
+//! | [`Fragments`] | A from registers: converted on the way, or the sums of another product |
+//! | [`Consumer::each_stage`] | walks the stages of a piece |
+//!
+//! `MainloopSpec { more, own_bytes, registers, atom, .. }` tells the plan what differs from one of ours: further tiles of a stage,
+//! shared memory of its own, registers of another product, the instruction's types. `kernel/tests/parts` has two products of one A, two
+//! products one after the other, block scales as a third tile, and A from registers.
 //!
 //! # Where the numbers come from
 //!
@@ -39,6 +57,7 @@ mod sentence;
 mod tile;
 pub mod tree;
 
+pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Element, Format, MultipliesWith, Narrow, Packed};
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Extent, HasTree, Linear,
@@ -51,15 +70,17 @@ pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{
-    Consumer, CopyWgmma, DeviceMainloop, Finish, Fragment, FragmentPair, FragmentRow, Mainloop,
-    MainloopEmitter, Piece, TensorCopies, ThreadCopies, TmaWgmma,
+    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, Sums, TensorCopies,
+    TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
+    TileAtom, Widest,
 };
 pub use plan::{
-    Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, RegisterPlan, Roles, StagePlan,
-    StagingPlan, TileNeeds,
+    Arrivals, Atom, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,
+    RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

@@ -2,25 +2,39 @@
 //!
 //! A mainloop has two sides, each emitted into the branch of its warp role. The *producer* side copies the tiles
 //! of a piece of work into the ring; the *consumer* side multiplies them into accumulators, which it hands to the
-//! epilogue as a [`Fragment`].
+//! epilogue as [`Sums`]: a [`Fragment`] of the accumulators' type.
+//!
+//! The mainloops of this crate are made of parts that others are made of, too: see the crate's page.
 
 mod copy_wgmma;
+mod fragments;
 mod maps;
 mod multiplier;
+mod product;
+mod stages;
+mod sums;
+mod tensor_copy;
+mod thread_copy;
 mod tma_wgmma;
 
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
+pub use fragments::{Convert, Fragments};
 pub(crate) use maps::bytes as map_bytes;
+pub use product::{Found, Product};
+pub use stages::InFlight;
+pub use sums::{Accumulator, Sums};
+pub use tensor_copy::{Origin, TensorCopy};
+pub use thread_copy::{ThreadCopy, ThreadOrigin};
 pub use tma_wgmma::{TensorCopies, TmaWgmma};
 
 use core::fmt;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cute_rs::atom::{SwizzleMode, wgmma};
+use cute_rs::atom::SwizzleMode;
 use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Partition, TiledMma};
 use ptx::abi::{Argument, TensorSwizzle};
-use ptx::{Builder, Number, Scalar, Value, Var};
+use ptx::{Builder, Scalar, Value, Var};
 
 use crate::epilogue::FIRST_BARRIER;
 use crate::form::Forms;
@@ -28,7 +42,6 @@ use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
 use crate::plan::{MainloopSpec, Plan, Producer};
 use crate::record::RecordDevice;
-use multiplier::Multiplier;
 
 /// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +65,7 @@ pub struct Piece<'f> {
 /// The part of an output tile that one consumer warpgroup holds in registers.
 #[derive(Debug)]
 pub struct Fragment<'f, T> {
-    /// Accumulators by 64-row block: `[block][value]`.
+    /// Accumulators by block, the rows of one instruction: `[block][value]`.
     pub blocks: Vec<Vec<Var<'f, T>>>,
     /// Which elements `(m, n)` of the tile the threads hold: part `(thread, part, _, _)` is `(value, block, side)`, where
     /// values go on in the instructions side by side.
@@ -69,7 +82,7 @@ pub struct Fragment<'f, T> {
     pub thread: Value<'f, u32>,
 }
 
-/// One row of a 64-row block as a thread holds it, or some neighbouring columns of it.
+/// One row of a block as a thread holds it, or some neighbouring columns of it.
 #[derive(Debug)]
 pub struct FragmentRow<'f, T> {
     /// The row in the output.
@@ -116,9 +129,10 @@ impl<'f, T: Scalar> Fragment<'f, T> {
         Self { blocks: self.blocks.clone(), ..*self }
     }
 
-    /// One 64-row block of a narrower tile that begins `offset` (m, n) behind this fragment's first element.
+    /// One block of a narrower tile that begins `offset` (m, n) behind this fragment's first element.
     pub(crate) fn narrowed(&self, plan: &Plan, block: Vec<Var<'f, T>>, [m, n]: [Value<'f, u32>; 2]) -> Self {
-        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         let first = [self.first[0] + m, self.first[1] + n];
         Self { blocks: vec![block], elements, first, ..*self }
     }
@@ -149,22 +163,21 @@ impl<'f, T: Scalar> Fragment<'f, T> {
     }
 }
 
-/// The multiply of a tile by all consumer warpgroups that share it: each has an equal share of the rows, in 64-row blocks
-/// that follow each other. Instructions side by side that are not equally wide count as more of equal ones.
-pub(crate) fn tiled_mma(plan: &Plan) -> Result<TiledMma, LayoutError> {
-    let MainloopSpec { types, tile: [m, ..], .. } = plan.mainloop;
-    let (blocks, rows) = (i64::from(plan.blocks()), i64::from(m));
-    let parts = rows / (64 * blocks);
-    let shares = Layout::flat(&[64, parts, blocks], &[1, 64 * blocks, 64])?;
-    let atom = wgmma::atom(plan.mainloop.column_unit(), types.element_bits())?;
-    TiledMma::new(atom, [parts, 1, 1])?.permuted([Some(shares), None, None])
+/// The multiply of a tile by all consumer warpgroups that share it: each has an equal share of the rows, in blocks that follow
+/// each other. Instructions side by side that are not equally wide count as more of equal ones.
+pub(crate) fn tiled_mma(spec: &MainloopSpec) -> Result<TiledMma, LayoutError> {
+    let (blocks, rows, tile_m) =
+        (i64::from(spec.blocks()), i64::from(spec.atom.rows()), i64::from(spec.tile[0]));
+    let parts = if blocks == 0 { 0 } else { tile_m / (rows * blocks) };
+    let shares = Layout::flat(&[rows, parts, blocks], &[1, rows * blocks, rows])?;
+    TiledMma::new(spec.atom.layout(spec.column_unit())?, [parts, 1, 1])?.permuted([Some(shares), None, None])
 }
 
 /// Which elements `(m, n)` of an output tile the threads of its consumer warpgroups hold.
-pub(crate) fn output_elements(plan: &Plan) -> Result<Partition<CoordLayout>, LayoutError> {
-    let [m, n, _] = plan.mainloop.tile;
+pub(crate) fn output_elements(spec: &MainloopSpec) -> Result<Partition<CoordLayout>, LayoutError> {
+    let [m, n, _] = spec.tile;
     let output = CoordLayout::identity(IntTuple::from((i64::from(m), i64::from(n))))?;
-    tiled_mma(plan)?.partition(cute_rs::Operand::C, &output)
+    tiled_mma(spec)?.partition(cute_rs::Operand::C, &output)
 }
 
 /// Where the part `(thread, part, _, _)` of a tile that begins at `tile` begins; what is `None` counts as the first.
@@ -184,6 +197,13 @@ pub(crate) fn unbounded(modes: usize) -> Result<CoordLayout, LayoutError> {
     CoordLayout::identity(IntTuple::int(1 << 20).repeat(modes)?)
 }
 
+/// The mainloops of this crate load A and B: a stage that lacks one is another mainloop's.
+pub(crate) fn both_staged(f: &Builder, plan: &Plan) {
+    if !plan.mainloop.operands.iter().all(|operand| operand.staged) {
+        f.refuse("TmaWgmma and CopyWgmma bring both operands into stages: write a `DeviceMainloop` that loads those that there are");
+    }
+}
+
 /// A swizzle mode as a tensor map calls it.
 pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
     match mode {
@@ -195,7 +215,7 @@ pub(crate) fn tensor_swizzle(mode: SwizzleMode) -> TensorSwizzle {
 }
 
 /// What becomes of a piece's sums. A mainloop whose tiles may be narrowed emits it for every width, and runs one.
-pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Fragment<'f, f32>);
+pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Sums<'f>);
 
 /// A collective mainloop as a type: the first role of a kernel.
 ///
@@ -206,8 +226,6 @@ pub type Finish<'a, 'f> = &'a dyn Fn(&Plan, Fragment<'f, f32>);
             at any address"
 )]
 pub trait Mainloop: 'static {
-    /// Type of the accumulators, whose default is zero.
-    type Accumulator: Number + Default;
     /// What it asks of the plan.
     const SPEC: MainloopSpec;
     /// The forms of kernels it can be part of: beyond one product, those whose operands it takes by
@@ -274,7 +292,8 @@ pub trait DeviceMainloop<'f> {
     }
 
     /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
-    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as `Plan::stage` says.
+    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::operands`] says, with A from registers where the spec's
+    /// atom takes it from there.
     fn multiply(
         &self,
         f: &'f Builder,
@@ -284,7 +303,7 @@ pub trait DeviceMainloop<'f> {
         piece: Piece<'f>,
         finish: Finish<'_, 'f>,
     ) {
-        Multiplier::new(f, plan, consumer.part).ring(consumer, ring, piece, finish);
+        multiplier::ring(f, plan, consumer, ring, piece, finish);
     }
 
     /// Emitted for every warpgroup where there is no producer ([`Roles::Unspecialised`](crate::Roles)): loads a piece and
@@ -297,17 +316,18 @@ pub trait DeviceMainloop<'f> {
         consumer: Consumer<'f>,
         _positions: [Position<'f>; 2],
         piece: Piece<'f>,
-    ) -> Fragment<'f, f32> {
+    ) -> Sums<'f> {
         f.refuse("the mainloop's SPEC has no producer: write `DeviceMainloop::load_and_multiply`");
-        Fragment {
+        Sums::F32(Fragment {
             blocks: Vec::new(),
-            elements: output_elements(plan).expect("a plan admits only tiles that wgmma multiplies"),
+            elements: output_elements(&plan.mainloop)
+                .expect("a plan admits only tiles that wgmma multiplies"),
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,
             first: [piece.m, piece.n],
             columns: plan.mainloop.tile[1],
             thread: consumer.thread,
-        }
+        })
     }
 }
 

@@ -3,18 +3,59 @@
 use core::marker::PhantomData;
 
 use cute_rs::atom::Major;
+use cute_rs::{ComposedLayout, StaticComposed};
 use ptx::WgmmaTypes;
 
 use crate::Batch;
 use crate::element::{Element, MultipliesWith};
+use crate::plan::TileLayout;
 
 /// An operand whose K elements are contiguous: row-major A `(M, K)`, or B stored `(N, K)` row by row.
+///
+/// `L` is the layout atom of its tile in shared memory: 8 rows of one swizzle width, as a type of `cute_rs`.
+///
+/// ```
+/// use collective::{Cooperative, KMajor, Mainloop, Operands, RowMajor, Sw, Swizzled, Tile, TileLayout, TmaWgmma};
+/// use cute_rs::atom::SwizzleMode;
+/// use half::bf16;
+/// use typenum::{U2, U3, U8, U32, U64, U128};
+///
+/// /// Rows of 32 elements, 64 bytes, whose 16-byte chunks are permuted by 2 bits.
+/// type Atom = Swizzled<Sw<U2, U3, U3>, RowMajor<(U8, U32)>>;
+/// type M = TmaWgmma<Operands<KMajor<bf16, Atom>, KMajor<bf16>>, Tile<U128, U128, U64>, Cooperative<U2>>;
+/// assert_eq!(M::SPEC.operands[0].layout, TileLayout::Slabs(SwizzleMode::B64));
+/// ```
 #[derive(Clone, Copy, Debug)]
-pub struct KMajor<T>(PhantomData<T>);
+pub struct KMajor<T, L = Widest>(PhantomData<(T, L)>);
 
 /// An operand whose M (or N) elements are contiguous: column-major A `(M, K)`, or B stored `(K, N)` row by row.
+///
+/// `L` is the layout atom of its tile in shared memory: one swizzle width of 8 columns.
 #[derive(Clone, Copy, Debug)]
-pub struct MnMajor<T>(PhantomData<T>);
+pub struct MnMajor<T, L = Widest>(PhantomData<(T, L)>);
+
+/// The layout atom with the widest swizzle whose rows divide the tile's contiguous extent.
+#[derive(Clone, Copy, Debug)]
+pub struct Widest;
+
+/// The layout atom of a tile in shared memory: [`Widest`], or a swizzled layout of `cute_rs`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no layout atom of a tile in shared memory",
+    note = "write `Swizzled<Sw<B, M, S>, RowMajor<(U8, W)>>` (K-major) or `Swizzled<Sw<B, M, S>, ColumnMajor<(W, U8)>>` \
+            (MN-major), or leave it out: `Widest`"
+)]
+pub trait TileAtom: 'static {
+    /// The atom; `None` for the widest.
+    const ATOM: Option<ComposedLayout>;
+}
+
+impl TileAtom for Widest {
+    const ATOM: Option<ComposedLayout> = None;
+}
+
+impl<L: StaticComposed + 'static> TileAtom for L {
+    const ATOM: Option<ComposedLayout> = Some(L::COMPOSED);
+}
 
 /// What L2 does with the lines of a matrix when it has to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +106,8 @@ pub trait Operand: 'static {
     type Element: Element;
     /// Which direction is contiguous.
     const MAJOR: Major;
+    /// How its tile lies in shared memory.
+    const LAYOUT: TileLayout = TileLayout::Widest;
     /// What L2 does with it.
     const CACHE: CachePolicy = CachePolicy::Normal;
 }
@@ -72,23 +115,27 @@ pub trait Operand: 'static {
 impl<O: Operand> Operand for EvictFirst<O> {
     type Element = O::Element;
     const MAJOR: Major = O::MAJOR;
+    const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = CachePolicy::EvictFirst;
 }
 
 impl<O: Operand> Operand for EvictLast<O> {
     type Element = O::Element;
     const MAJOR: Major = O::MAJOR;
+    const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = CachePolicy::EvictLast;
 }
 
-impl<T: Element> Operand for KMajor<T> {
+impl<T: Element, L: TileAtom> Operand for KMajor<T, L> {
     type Element = T;
     const MAJOR: Major = Major::K;
+    const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::K, T::FORMAT.bits());
 }
 
-impl<T: Element> Operand for MnMajor<T> {
+impl<T: Element, L: TileAtom> Operand for MnMajor<T, L> {
     type Element = T;
     const MAJOR: Major = Major::Mn;
+    const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::Mn, T::FORMAT.bits());
 }
 
 /// Operands A and B that one instruction can multiply.

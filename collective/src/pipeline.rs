@@ -8,20 +8,61 @@
 
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 
-use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, Roles};
+use crate::plan::{Arrivals, MBARRIER_BYTES, Plan, RingPlan};
 
 /// Warps of a warpgroup.
 const WARPS: u32 = 4;
 
-/// The ring's place in shared memory.
+/// Most stages that copies by threads go on for while the next one is filled.
+const AHEAD: u32 = 4;
+
+/// A ring in shared memory.
+///
+/// ```
+/// use collective::pipeline::{ClusterPosition, Release, Ring, Stage};
+/// use collective::{Arrivals, RingPlan, Room};
+/// use ptx::{BulkLoad, Entry, Function, Target};
+///
+/// // Two stages of 1 KB, which one thread fills and every thread of a warpgroup gives back.
+/// const PLAN: RingPlan = RingPlan::of(&[Room::line(1024)]).placed(2, 0, 2048).arrivals(1, 128);
+/// let entry = Entry {
+///     name: "ring".to_owned(),
+///     target: Target::Sm90a,
+///     threads: 256,
+///     shared_bytes: PLAN.barriers + PLAN.barrier_bytes(),
+///     cluster: [1, 1, 1],
+/// };
+/// let function = Function::build(entry, |f| {
+///     let ring = Ring::new(f, PLAN, f.shared_base());
+///     let (thread, src) = (f.special(ptx::Special::ThreadX), f.param::<u64>("source"));
+///     f.if_(thread.equals(0), || {
+///         ring.initialise();
+///         f.fence_mbarrier_init();
+///     });
+///     f.barrier_sync(0, 256);
+///     let (filler, reader) = (ring.producer(), ring.consumer());
+///     f.if_(thread.equals(128), || {
+///         f.repeat(f.constant(8), |_| {
+///             let bytes = f.constant(PLAN.transaction_bytes());
+///             filler.produce(bytes, |Stage { address: dst, full: barrier, .. }| {
+///                 f.bulk_load(BulkLoad { src, dst, barrier, multicast: None, hint: None }, bytes);
+///             });
+///         });
+///     });
+///     f.if_(thread.less_than(128), || {
+///         let alone = ClusterPosition::new(f, [1, 1]);
+///         let release = Release::new(f, Arrivals::Thread, alone, f.shared_base(), thread);
+///         f.repeat(f.constant(8), |_| release.arrive(reader.acquire().empty));
+///     });
+/// });
+/// function.verify()?;
+/// # Ok::<(), ptx::VerifyError>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Ring<'f> {
     f: &'f Builder,
     base: Value<'f, u32>,
-    stages: u32,
-    stage_bytes: u32,
-    barriers: u32,
-    arrivals: u32,
+    plan: RingPlan,
 }
 
 /// One role's position in the ring.
@@ -61,10 +102,9 @@ pub struct ClusterPosition<'f> {
 }
 
 impl<'f> ClusterPosition<'f> {
-    /// The executing CTA's place: `rank = m + n * cluster_m`.
-    pub fn new(f: &'f Builder, plan: &Plan) -> Self {
-        let shape = plan.mainloop.cluster;
-        if plan.cluster_size() == 1 {
+    /// The executing CTA's place in a cluster of `shape` CTAs along M and N: `rank = m + n * shape[0]`.
+    pub fn new(f: &'f Builder, shape: [u32; 2]) -> Self {
+        if shape == [1, 1] {
             return Self { m: f.constant(0), n: f.constant(0), shape };
         }
         let rank = f.special(Special::ClusterRank);
@@ -110,21 +150,22 @@ pub struct Release<'f> {
 }
 
 impl<'f> Release<'f> {
-    /// For the executing warpgroup, of which the executing thread is `thread`.
+    /// For the executing warpgroup, of which the executing thread is `thread`; `arrivals` says who speaks for it.
     pub fn new(
         f: &'f Builder,
-        plan: &Plan,
+        arrivals: Arrivals,
         position: ClusterPosition<'f>,
         base: Value<'f, u32>,
         thread: Value<'f, u32>,
     ) -> Self {
-        let index = match plan.mainloop.arrivals {
+        let [rows, columns] = position.shape;
+        let index = match arrivals {
             Arrivals::Warpgroup => thread,
             Arrivals::Warp => f.special(Special::Lane),
             Arrivals::Thread => f.constant(0),
         };
-        let speaks = index.less_than(plan.suppliers());
-        let to_peer = (plan.cluster_size() > 1).then(|| {
+        let speaks = index.less_than(rows + columns - 1);
+        let to_peer = (rows * columns > 1).then(|| {
             let zero = f.constant(0);
             let rank = position.supplier(index.where_or(speaks, zero));
             f.map_shared(base, rank) - base
@@ -153,7 +194,45 @@ pub struct Turns<'f> {
     speaks: Value<'f, bool>,
 }
 
+/// The barrier of a consumer's turn.
+fn turn_barrier<'f>(plan: &Plan, base: Value<'f, u32>, consumer: Value<'f, u32>) -> Value<'f, u32> {
+    base + plan.turns_offset() + consumer * MBARRIER_BYTES
+}
+
+/// Initialises all barriers of a kernel but those of its queue; one thread does it, and a CTA-wide barrier must follow.
+pub fn initialise<'f>(f: &'f Builder, plan: &Plan, ring: Ring<'f>) {
+    let base = ring.base;
+    for consumer in 0..plan.turns() {
+        f.mbarrier_init(turn_barrier(plan, base, f.constant(consumer)), WARPS);
+    }
+    ring.initialise();
+    for source in 0..plan.source_barriers() {
+        let offset = plan.source_barriers_offset() + source * MBARRIER_BYTES;
+        f.mbarrier_init(base + offset, 1);
+    }
+    f.fence_mbarrier_init();
+}
+
 impl<'f> Turns<'f> {
+    /// A consumer's turns, with barriers in the dynamic shared memory that begins at `base`: the first one is the first
+    /// consumer's.
+    pub fn new(
+        f: &'f Builder,
+        plan: &Plan,
+        base: Value<'f, u32>,
+        warpgroup: Value<'f, u32>,
+        thread: Value<'f, u32>,
+    ) -> Self {
+        let barriers = (plan.turns() > 0).then(|| {
+            let next = warpgroup + 1;
+            let next = f.constant(0u32).where_or(next.equals(plan.turns()), next);
+            let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
+            let [own, next] = [warpgroup, next].map(|consumer| turn_barrier(plan, base, consumer));
+            (own, next, f.variable(first))
+        });
+        Self { f, barriers, speaks: (thread % 32).equals(0) }
+    }
+
     /// Waits for the own turn.
     pub fn begin(&self) {
         if let Some((own, _, parity)) = self.barriers {
@@ -172,62 +251,30 @@ impl<'f> Turns<'f> {
 }
 
 impl<'f> Ring<'f> {
-    /// The ring of a plan in the dynamic shared memory that begins at `base`.
-    pub fn new(f: &'f Builder, plan: &Plan, base: Value<'f, u32>) -> Self {
-        Self {
-            f,
-            base,
-            stages: plan.stages,
-            stage_bytes: plan.stage.bytes,
-            barriers: plan.barrier_offset,
-            arrivals: plan.mainloop.sharing() * plan.mainloop.arrivals.count() * plan.suppliers(),
-        }
+    /// A planned ring in the dynamic shared memory that begins at `base`.
+    pub fn new(f: &'f Builder, plan: RingPlan, base: Value<'f, u32>) -> Self {
+        Self { f, base, plan }
     }
 
-    /// Initialises all barriers; one thread does it, and a CTA-wide barrier must follow.
-    pub fn initialise(&self, plan: &Plan) {
-        for consumer in 0..plan.turns() {
-            self.f.mbarrier_init(self.turn_barrier(self.f.constant(consumer)), WARPS);
-        }
-        for stage in 0..self.stages {
+    /// Initialises the barriers; one thread does it, `fence.mbarrier_init` and a CTA-wide barrier must follow.
+    pub fn initialise(&self) {
+        for stage in 0..self.plan.stages {
             let stage = self.stage(self.f.constant(stage));
-            self.f.mbarrier_init(stage.full, plan.mainloop.producer.arrivals());
-            // Where nobody but the multiplying warpgroups fills stages, they wait for each other instead.
-            if plan.mainloop.roles != Roles::Unspecialised {
-                self.f.mbarrier_init(stage.empty, self.arrivals);
+            self.f.mbarrier_init(stage.full, self.plan.filling);
+            if self.plan.emptying > 0 {
+                self.f.mbarrier_init(stage.empty, self.plan.emptying);
             }
         }
-        for source in 0..plan.source_barriers() {
-            let offset = plan.source_barriers_offset() + source * MBARRIER_BYTES;
-            self.f.mbarrier_init(self.base + offset, 1);
-        }
-        self.f.fence_mbarrier_init();
     }
 
     fn stage(&self, index: Value<'f, u32>) -> Stage<'f> {
-        let full = self.base + self.barriers + index * MBARRIER_BYTES;
+        let RingPlan { stages, stage_bytes, start, barriers, .. } = self.plan;
+        let full = self.base + barriers + index * MBARRIER_BYTES;
         Stage {
-            address: self.base + index * self.stage_bytes,
+            address: self.base + start + index * stage_bytes,
             full,
-            empty: full + self.stages * MBARRIER_BYTES,
+            empty: full + stages * MBARRIER_BYTES,
         }
-    }
-
-    /// Behind the stages' barriers.
-    fn turn_barrier(&self, consumer: Value<'f, u32>) -> Value<'f, u32> {
-        self.base + (self.barriers + 2 * self.stages * MBARRIER_BYTES) + consumer * MBARRIER_BYTES
-    }
-
-    /// A consumer's turns: the first one is the first consumer's.
-    pub fn turns(&self, plan: &Plan, warpgroup: Value<'f, u32>, thread: Value<'f, u32>) -> Turns<'f> {
-        let f = self.f;
-        let barriers = (plan.turns() > 0).then(|| {
-            let next = warpgroup + 1;
-            let next = f.constant(0u32).where_or(next.equals(plan.turns()), next);
-            let first = f.constant(1u32).where_or(warpgroup.equals(0), 0);
-            (self.turn_barrier(warpgroup), self.turn_barrier(next), f.variable(first))
-        });
-        Turns { f, barriers, speaks: (thread % 32).equals(0) }
     }
 
     /// The producer's start.
@@ -271,6 +318,30 @@ impl<'f> Position<'f> {
         stage
     }
 
+    /// Fills the stages of k-tiles `begin..end` by all threads of a warpgroup: `fill` starts a thread's `cp.async` into a stage,
+    /// which the thread publishes when they have landed, some stages behind the newest one that it has claimed.
+    pub fn fill_by_threads(
+        &self,
+        [begin, end]: [Value<'f, u32>; 2],
+        fill: impl FnOnce(Stage<'f>, Value<'f, u32>),
+    ) {
+        let (f, stages) = (self.ring.f, self.ring.plan.stages);
+        // Stages whose copies may be on their way while the next one is claimed. Consumers hold one until the one behind it
+        // is full, so two of the ring are theirs.
+        let ahead = (stages / 2).min(stages.saturating_sub(2)).min(AHEAD);
+        let behind = self.behind();
+        f.repeat_from(begin, end, |k_tile| {
+            fill(self.claim(), k_tile);
+            f.copy_commit();
+            f.if_((k_tile - begin).at_least(ahead), || {
+                f.copy_wait(ahead);
+                behind.publish();
+            });
+        });
+        f.copy_wait(0);
+        f.repeat((end - begin).min(ahead), |_| behind.publish());
+    }
+
     /// The current stage as the first of those that will be [published](Behind::publish) one after the other.
     pub fn behind(&self) -> Behind<'f> {
         Behind { ring: self.ring, stage: self.ring.f.variable(self.stage.get()) }
@@ -279,9 +350,9 @@ impl<'f> Position<'f> {
     /// Goes past `count` stages, which are somebody else's.
     pub fn skip(&self, count: Value<'f, u32>) {
         let reached = self.stage.get() + count;
-        let wraps = reached / self.ring.stages;
+        let wraps = reached / self.ring.plan.stages;
         self.parity.set(self.parity.get() ^ (wraps & 1));
-        self.stage.set(reached % self.ring.stages);
+        self.stage.set(reached % self.ring.plan.stages);
     }
 
     /// Waits until the current stage is full and goes on to the next one. The stage stays the caller's until it
@@ -295,7 +366,7 @@ impl<'f> Position<'f> {
 
     fn advance(&self) {
         let next = self.stage.get() + 1;
-        let wraps = next.equals(self.ring.stages);
+        let wraps = next.equals(self.ring.plan.stages);
         let flipped = self.parity.get() ^ 1;
         self.parity.set(flipped.where_or(wraps, self.parity.get()));
         let zero = self.ring.f.constant(0u32);
@@ -310,6 +381,6 @@ impl Behind<'_> {
         self.ring.f.fence_proxy_async(ProxySpace::Shared);
         self.ring.f.mbarrier_arrive(self.ring.stage(self.stage.get()).full);
         let (next, first) = (self.stage.get() + 1, self.ring.f.constant(0u32));
-        self.stage.set(first.where_or(next.equals(self.ring.stages), next));
+        self.stage.set(first.where_or(next.equals(self.ring.plan.stages), next));
     }
 }

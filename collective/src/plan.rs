@@ -4,41 +4,31 @@
 //! configuration stops the build with the error's sentence; a tuner calls it at run time and gets the error as a
 //! value.
 
+mod atom;
 mod error;
+mod operand;
+mod ring;
 mod spec;
 
+pub use atom::{Atom, Source};
 pub use error::PlanError;
-pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, Producer, Roles, TileNeeds};
+pub use operand::{OperandTile, TileLayout};
+pub use ring::{RingPlan, Room};
+pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 
-use cute_rs::atom::{Major, SwizzleMode, smem, tma};
+use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
+use ptx::inst::WgmmaSum;
 
 use crate::form::Form;
 use crate::queue::QueuePlan;
-
-/// Where the operands' tiles lie in one stage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StagePlan {
-    /// Swizzle of A's tile.
-    pub a_swizzle: SwizzleMode,
-    /// Swizzle of B's tile.
-    pub b_swizzle: SwizzleMode,
-    /// Bytes of A's tile.
-    pub a_bytes: u32,
-    /// Bytes of B's tile.
-    pub b_bytes: u32,
-    /// Where B's tile begins, in bytes from the stage's start.
-    pub b_offset: u32,
-    /// Bytes from one stage to the next.
-    pub bytes: u32,
-}
 
 /// Where a consumer warpgroup lays its output out before it is copied to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StagingPlan {
     /// Swizzle of a buffer, whose rows are as long as the swizzle is wide.
     pub swizzle: SwizzleMode,
-    /// Bytes of a buffer: 64 rows.
+    /// Bytes of a buffer: the rows of a block.
     pub buffer_bytes: u32,
     /// Buffers of a warpgroup.
     pub buffers: u32,
@@ -66,15 +56,15 @@ pub struct Plan {
     pub epilogue: EpilogueSpec,
     /// How many products a launch computes.
     pub form: Form,
-    /// Pipeline stages.
-    pub stages: u32,
-    /// One stage.
-    pub stage: StagePlan,
+    /// A's tile and B's, where they lie in a stage.
+    pub operands: [OperandTile; 2],
+    /// The ring of stages. Behind its mbarriers lie those of consumers that take turns, then those of the epilogue's buffers
+    /// where copies bring C into them.
+    pub ring: RingPlan,
     /// The epilogue's buffers.
     pub staging: StagingPlan,
-    /// Where the mbarriers begin, in bytes of dynamic shared memory: full and empty ones of the stages, then those of
-    /// consumers that take turns, then those of the epilogue's buffers where copies bring C into them.
-    pub barrier_offset: u32,
+    /// Where the mainloop's own memory begins, a multiple of 1024.
+    pub own_offset: u32,
     /// Where the epilogue's memory begins.
     pub epilogue_offset: u32,
     /// Where the words begin, one for each consumer warpgroup, by which one thread tells the others something.
@@ -136,7 +126,7 @@ impl Plan {
             return Err(PlanError::Consumers { consumers });
         }
         let sharing = mainloop.sharing();
-        if m == 0 || !m.is_multiple_of(64 * sharing) {
+        if m == 0 || !m.is_multiple_of(mainloop.atom.rows() * sharing) {
             return Err(PlanError::TileM { m, consumers: sharing });
         }
         if let Err(error) = Self::columns(&mainloop, &epilogue) {
@@ -155,7 +145,7 @@ impl Plan {
         if !(columns * bits).is_multiple_of(128) {
             return Err(PlanError::StagedRow { n: columns, bits });
         }
-        let step = mainloop.types.k();
+        let step = mainloop.atom.k();
         if k == 0 || !k.is_multiple_of(step) {
             return Err(PlanError::TileK { k, step });
         }
@@ -169,7 +159,10 @@ impl Plan {
             return Err(error);
         }
         let sharers = mainloop.cluster[0];
-        if epilogue.split && sharers > 1 && matches!(mainloop.b_major, Major::K) && !sharers.is_multiple_of(2)
+        if epilogue.split
+            && sharers > 1
+            && matches!(mainloop.operands[1].major, Major::K)
+            && !sharers.is_multiple_of(2)
         {
             return Err(PlanError::Split { ctas: sharers });
         }
@@ -177,10 +170,25 @@ impl Plan {
             Ok(registers) => registers,
             Err(error) => return Err(error),
         };
-        let stage = Self::stage(&mainloop, epilogue.split);
+        if let Err(error) = Self::formats(&mainloop) {
+            return Err(error);
+        }
+        let [a, b] = match mainloop.tiles(epilogue.split) {
+            Ok(tiles) => tiles,
+            Err(error) => return Err(error),
+        };
+        let [c, d, e, f] = mainloop.more;
+        let rooms = [
+            if mainloop.operands[0].staged { a.room() } else { Room::NONE },
+            if mainloop.operands[1].staged { b.room() } else { Room::NONE },
+        ];
+        let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
+        let own_bytes = round_up(mainloop.own_bytes, 1024);
         let have = Self::TARGET.limits().shared_bytes;
-        let per_stage = stage.bytes + 2 * MBARRIER_BYTES;
-        let staging = Self::staging(&mainloop, &epilogue);
+        let staging = match Self::staging(&mainloop, &epilogue) {
+            Ok(staging) => staging,
+            Err(error) => return Err(error),
+        };
         let epilogue_bytes = round_up(consumers * staging.buffers * staging.buffer_bytes, 1024);
         let turns = if matches!(mainloop.roles, Roles::Pingpong) { consumers } else { 0 };
         let sources = if epilogue.sourced { consumers * staging.buffers } else { 0 };
@@ -188,7 +196,7 @@ impl Plan {
             + if slots > 0 { QueuePlan::CHUNK_BYTES } else { 0 };
         let table_bytes = form.table_bytes();
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
-        let fit = have.saturating_sub(epilogue_bytes + words) / per_stage;
+        let fit = ring.fit(have.saturating_sub(own_bytes.saturating_add(epilogue_bytes + words)));
         // Without a producer, a single stage is filled and emptied in turn.
         let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
         let stages = match mainloop.stages {
@@ -197,24 +205,32 @@ impl Plan {
             None => max(least, fit),
         };
         if stages > fit {
-            let need = stages.saturating_mul(per_stage).saturating_add(epilogue_bytes);
+            let need = ring.need(stages).saturating_add(epilogue_bytes).saturating_add(own_bytes);
             return Err(PlanError::Shared { stages, need, have });
         }
-        let epilogue_offset = stages * stage.bytes;
+        let own_offset = stages * ring.stage_bytes;
+        let epilogue_offset = own_offset + own_bytes;
         let barrier_offset = epilogue_offset + epilogue_bytes;
         let queue_barriers = barrier_offset + (stages * 2 + turns + sources) * MBARRIER_BYTES;
         let words_offset = queue_barriers + 2 * slots * MBARRIER_BYTES;
         let end = words_offset + consumers * WORD_BYTES;
         let words = if slots > 0 { round_up(end, QueuePlan::CHUNK_BYTES) } else { end };
         let queue = QueuePlan { slots, barriers: queue_barriers, words };
+        // Where nobody but the multiplying warpgroups fills stages, they wait for each other instead.
+        let emptying = match mainloop.roles {
+            Roles::Unspecialised => 0,
+            Roles::Cooperative | Roles::Pingpong => {
+                sharing * mainloop.arrivals.count() * mainloop.suppliers()
+            }
+        };
         Ok(Self {
             mainloop,
             epilogue,
             form,
-            stages,
-            stage,
+            operands: [a.at(ring.offset(0)), b.at(ring.offset(1))],
+            ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.producer.arrivals(), emptying),
             staging,
-            barrier_offset,
+            own_offset,
             epilogue_offset,
             words_offset,
             queue,
@@ -235,7 +251,7 @@ impl Plan {
         let across = mainloop.across();
         let mut i = 0;
         while i < across {
-            if !mainloop.types.allows(mainloop.columns_of(i)[1]) {
+            if !mainloop.atom.allows(mainloop.columns_of(i)[1]) {
                 return Err(PlanError::TileN { n });
             }
             i += 1;
@@ -251,7 +267,7 @@ impl Plan {
 
     /// Whether tiles can be narrowed as they are said to be.
     const fn narrowing(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
-        let MainloopSpec { tile: [_, n, k], step, types, .. } = *mainloop;
+        let MainloopSpec { tile: [_, n, k], step, atom, operands: [_, b], .. } = *mainloop;
         if step == 0 {
             return Ok(());
         }
@@ -265,9 +281,8 @@ impl Plan {
             return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
         }
         // Copies bring whole periods of the swizzle, which is as wide as that of all of the tile.
-        let swizzle = smem::widest_mode(mainloop.b_major, types.element_bits(), n, k);
-        let whole = step.is_multiple_of(8) && swizzle.elements(types.element_bits()).is_multiple_of(8);
-        if !whole || !n.is_multiple_of(step) || !types.allows(step) {
+        let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
+        if !whole || !n.is_multiple_of(step) || !atom.allows(step) {
             return Err(PlanError::Narrowed { n, step });
         }
         Ok(())
@@ -281,15 +296,16 @@ impl Plan {
             return Err(PlanError::Cluster { m, n, most });
         }
         let [tile_m, tile_n, tile_k] = mainloop.tile;
-        let (a, a_elements) = match mainloop.a_major {
+        let [a_operand, b_operand] = mainloop.operands;
+        let (a, a_elements) = match a_operand.major {
             Major::K => ("tile M", tile_m),
             Major::Mn => ("tile K", tile_k),
         };
         // More rows than a copy brings come in several.
-        let (b, b_elements) = match mainloop.b_major {
+        let (b, b_elements) = match b_operand.major {
             Major::K => {
-                let mode = Self::stage(mainloop, false).b_swizzle;
-                let bits = mainloop.types.element_bits();
+                let mode = b_operand.mode(tile_n, tile_k);
+                let bits = b_operand.format.bits();
                 let [_, rows] = tma::box_dims(Major::K, mode, bits, tile_n, tile_k);
                 (if rows < tile_n { "a copy's part of tile N" } else { "tile N" }, rows)
             }
@@ -319,28 +335,52 @@ impl Plan {
         Ok(())
     }
 
-    const fn stage(mainloop: &MainloopSpec, split: bool) -> StagePlan {
-        let [m, n, k] = mainloop.tile;
-        let bits = mainloop.types.element_bits();
-        let a_swizzle = smem::widest_mode(mainloop.a_major, bits, m, k);
-        // A box has columns of one half.
-        let b_swizzle = smem::widest_mode(mainloop.b_major, bits, if split { n / 2 } else { n }, k);
-        let a_bytes = m * k * bits / 8;
-        let b_bytes = n * k * bits / 8;
-        let b_offset = round_up(a_bytes, b_swizzle.alignment());
-        let bytes = round_up(b_offset + b_bytes, 1024);
-        StagePlan { a_swizzle, b_swizzle, a_bytes, b_bytes, b_offset, bytes }
+    /// Whether the instruction reads what a stage holds.
+    const fn formats(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+        let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
+        if matches!(atom.sums(), WgmmaSum::F16) {
+            return Err(PlanError::HalfSums);
+        }
+        let bits = atom.element_bits();
+        let shared = matches!(atom.a, Source::Shared);
+        if !shared && !matches!(a.major, Major::K) {
+            return Err(PlanError::Fragments);
+        }
+        if !shared && matches!(mainloop.arrivals, Arrivals::Warpgroup) {
+            return Err(PlanError::EarlyArrival);
+        }
+        let (a_wrong, b_wrong) = (shared && a.format.bits() != bits, b.format.bits() != bits);
+        if a_wrong || b_wrong {
+            let (operand, stored) = if a_wrong { ("A", a.format.bits()) } else { ("B", b.format.bits()) };
+            return Err(PlanError::Stored { operand, stored, bits });
+        }
+        if !atom.types.allows_transpose() {
+            if shared && matches!(a.major, Major::Mn) {
+                return Err(PlanError::KMajorOnly { operand: "A", bits });
+            }
+            if matches!(b.major, Major::Mn) {
+                return Err(PlanError::KMajorOnly { operand: "B", bits });
+            }
+        }
+        Ok(())
     }
 
-    const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> StagingPlan {
+    const fn staging(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<StagingPlan, PlanError> {
         let (n, bits) = (mainloop.tile[1] >> epilogue.halvings, epilogue.staged_bits);
         if bits == 0 {
-            return StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 };
+            return Ok(StagingPlan { swizzle: SwizzleMode::None, buffer_bytes: 0, buffers: 0 });
         }
-        let swizzle = smem::widest_mode(Major::K, bits, 64, n);
+        let rows = mainloop.atom.rows();
+        if epilogue.transposed && !matches!(epilogue.staging, TileLayout::Widest) {
+            return Err(PlanError::TransposedLayout);
+        }
+        let swizzle = epilogue.staging.mode(Major::K, bits, rows, n);
+        if !n.is_multiple_of(swizzle.elements(bits)) {
+            return Err(PlanError::StagedLayout { n, width: swizzle.elements(bits) });
+        }
         let tiles = mainloop.blocks() * n / swizzle.elements(bits);
         let buffers = if tiles < epilogue.buffers { tiles } else { epilogue.buffers };
-        StagingPlan { swizzle, buffer_bytes: 64 * swizzle.bytes(), buffers }
+        Ok(StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers })
     }
 
     const fn registers(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<RegisterPlan, PlanError> {
@@ -349,7 +389,7 @@ impl Plan {
         let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
         let launch = if per_thread > 248 { 248 } else { per_thread };
         // Before it knows who raises its share, ptxas wants each instruction to fit into the registers of the launch.
-        let instruction = mainloop.types.accumulators(mainloop.widest()) + INSTRUCTION_REGISTERS;
+        let instruction = mainloop.atom.accumulators(mainloop.widest()) + INSTRUCTION_REGISTERS;
         if instruction > launch {
             return Err(PlanError::Registers {
                 need: instruction,
@@ -364,9 +404,8 @@ impl Plan {
             }
         };
         let consumer = if consumer > 240 { 240 } else { consumer };
-        let blocks = mainloop.blocks();
-        let accumulators = blocks * mainloop.types.accumulators(mainloop.tile[1]);
-        let need = accumulators + max(WORKING_REGISTERS, epilogue.registers);
+        let accumulators = mainloop.accumulators();
+        let need = accumulators + mainloop.registers + max(WORKING_REGISTERS, epilogue.registers);
         if need > consumer {
             return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
         }
@@ -402,7 +441,7 @@ impl Plan {
         let least = max(8 << epilogue.halvings, epilogue.needs.columns);
         let columns = max(if staged { stored << epilogue.halvings } else { stored }, least);
         let divides = mainloop.tile[1].is_multiple_of(columns);
-        mainloop.tile[0] = 64 * mainloop.sharing();
+        mainloop.tile[0] = mainloop.atom.rows() * mainloop.sharing();
         mainloop.tile[1] = if divides { columns } else { least };
         mainloop.step = 0;
         Self { mainloop, ..*self }
@@ -429,7 +468,7 @@ impl Plan {
 
     /// CTAs, this one among them, that bring operands into this CTA's shared memory: its row and its column.
     pub const fn suppliers(&self) -> u32 {
-        self.mainloop.cluster[0] + self.mainloop.cluster[1] - 1
+        self.mainloop.suppliers()
     }
 
     /// Consumers that take turns; 0 where they work side by side.
@@ -437,19 +476,19 @@ impl Plan {
         if matches!(self.mainloop.roles, Roles::Pingpong) { self.mainloop.consumers } else { 0 }
     }
 
+    /// Where the mbarriers of consumers that take turns begin.
+    pub const fn turns_offset(&self) -> u32 {
+        self.ring.barriers + self.ring.barrier_bytes()
+    }
+
     /// Where the mbarriers of the epilogue's buffers begin, those of one consumer warpgroup after the other.
     pub const fn source_barriers_offset(&self) -> u32 {
-        self.barrier_offset + (self.stages * 2 + self.turns()) * MBARRIER_BYTES
+        self.turns_offset() + self.turns() * MBARRIER_BYTES
     }
 
     /// Mbarriers of the epilogue's buffers.
     pub const fn source_barriers(&self) -> u32 {
         if self.epilogue.sourced { self.mainloop.consumers * self.staging.buffers } else { 0 }
-    }
-
-    /// Bytes that one stage's copies bring.
-    pub const fn transaction_bytes(&self) -> u32 {
-        self.stage.a_bytes + self.stage.b_bytes
     }
 
     /// Whether groups of rows are cut into tiles of nearly equal width, and the largest dealt out first: those of a kernel
@@ -472,9 +511,9 @@ impl Plan {
     /// What N must be a multiple of where a tile has columns of both halves of N: pairs of columns stay pairs in either
     /// half, and where B is read along N both begin where copies may.
     pub const fn split_step(&self) -> u32 {
-        let MainloopSpec { b_major, types, producer, .. } = self.mainloop;
-        let bits = types.element_bits();
-        match b_major {
+        let MainloopSpec { operands: [_, b], producer, .. } = self.mainloop;
+        let bits = b.format.bits();
+        match b.major {
             Major::Mn => 2 * max(2, producer.alignment(bits) * 8 / bits),
             Major::K => 4,
         }
@@ -494,13 +533,30 @@ impl Plan {
 
     /// The contiguous directions of the caller's A and B.
     pub const fn majors(&self) -> [Major; 2] {
-        let MainloopSpec { a_major, b_major, .. } = self.mainloop;
-        if self.swapped() { [b_major, a_major] } else { [a_major, b_major] }
+        let [a, b] = self.mainloop.operands;
+        if self.swapped() { [b.major, a.major] } else { [a.major, b.major] }
     }
 
-    /// 64-row blocks of the tile that one consumer warpgroup computes.
+    /// Whether the caller's A and B are brought into stages: what is not, is not read there.
+    pub const fn operands_staged(&self) -> [bool; 2] {
+        let [a, b] = self.mainloop.operands;
+        if self.swapped() { [b.staged, a.staged] } else { [a.staged, b.staged] }
+    }
+
+    /// Bits of an element of the caller's A and B, in memory.
+    pub const fn operand_bits(&self) -> [u32; 2] {
+        let [a, b] = self.mainloop.operands;
+        if self.swapped() { [b.format.bits(), a.format.bits()] } else { [a.format.bits(), b.format.bits()] }
+    }
+
+    /// Blocks of the tile, each the rows of one instruction, that one consumer warpgroup computes.
     pub const fn blocks(&self) -> u32 {
         self.mainloop.blocks()
+    }
+
+    /// Rows of a block.
+    pub const fn block_rows(&self) -> u32 {
+        self.mainloop.atom.rows()
     }
 
     /// Columns of D that a tile has.

@@ -1,7 +1,8 @@
 //! Plans: the numbers of legal configurations, and the reasons of illegal ones.
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueSpec, Format, MainloopSpec, Plan, PlanError, Producer, Roles, TileNeeds,
+    Arrivals, Atom, EpilogueSpec, Format, MainloopSpec, OperandSpec, Plan, PlanError, Producer, Roles, Room,
+    TileLayout, TileNeeds,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
@@ -14,6 +15,7 @@ const PLAIN: EpilogueSpec = EpilogueSpec {
     alignment: 2,
     staged_bits: 0,
     buffers: 0,
+    staging: TileLayout::Widest,
     registers: 24,
     halvings: 0,
     split: false,
@@ -24,11 +26,11 @@ const PLAIN: EpilogueSpec = EpilogueSpec {
 
 fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
     MainloopSpec {
-        formats: [Format::Bf16; 2],
-        types: WgmmaTypes::Bf16F32,
-        a_major: Major::K,
-        b_major: Major::K,
-        cache: [CachePolicy::Normal; 2],
+        operands: [OperandSpec::k_major(Format::Bf16); 2],
+        more: [Room::NONE; MainloopSpec::MORE],
+        atom: Atom::shared(WgmmaTypes::Bf16F32),
+        own_bytes: 0,
+        registers: 0,
         tile,
         step: 0,
         roles: Roles::Cooperative,
@@ -38,6 +40,10 @@ fn spec(tile: [u32; 3], consumers: u32, stages: Option<u32>) -> MainloopSpec {
         cluster: [1, 1],
         stages,
     }
+}
+
+fn majors(majors: [Major; 2]) -> [OperandSpec; 2] {
+    majors.map(|major| OperandSpec { major, ..OperandSpec::k_major(Format::Bf16) })
 }
 
 #[test]
@@ -56,7 +62,7 @@ fn numbers_of_legal_plans() {
     ];
     for (why, tile, consumers, asked, stages, threads, registers, accumulators) in cases {
         let plan = Plan::new(spec(tile, consumers, asked), PLAIN).expect(why);
-        assert_eq!(plan.stages, stages, "{why}: stages");
+        assert_eq!(plan.ring.stages, stages, "{why}: stages");
         assert_eq!(plan.threads, threads, "{why}: threads");
         assert_eq!(plan.registers.consumer, registers, "{why}: registers");
         assert_eq!(plan.registers.accumulators, accumulators, "{why}: accumulators");
@@ -74,7 +80,10 @@ fn every_plan_keeps_the_hardware_s_rules() {
                 for (consumers, a_major, b_major) in
                     [(1, Major::K, Major::K), (2, Major::Mn, Major::K), (3, Major::K, Major::Mn)]
                 {
-                    let spec = MainloopSpec { a_major, b_major, ..spec([m, n, k], consumers, None) };
+                    let spec = MainloopSpec {
+                        operands: majors([a_major, b_major]),
+                        ..spec([m, n, k], consumers, None)
+                    };
                     let Ok(plan) = Plan::new(
                         spec,
                         EpilogueSpec {
@@ -82,6 +91,7 @@ fn every_plan_keeps_the_hardware_s_rules() {
                             alignment: 16,
                             staged_bits: 16,
                             buffers: 2,
+                            staging: TileLayout::Widest,
                             registers: 40,
                             halvings: 0,
                             split: false,
@@ -93,20 +103,21 @@ fn every_plan_keeps_the_hardware_s_rules() {
                         continue;
                     };
                     plans += 1;
-                    assert!(plan.stages >= 2, "{plan:?}");
+                    assert!(plan.ring.stages >= 2, "{plan:?}");
                     assert!(plan.shared_bytes <= limits.shared_bytes, "{plan:?}");
                     assert!(
-                        plan.stage.bytes.is_multiple_of(1024),
+                        plan.ring.stage_bytes.is_multiple_of(1024),
                         "stages keep every swizzle's period: {plan:?}"
                     );
-                    assert!(plan.stage.b_offset >= plan.stage.a_bytes, "{plan:?}");
-                    assert!(plan.stage.b_offset.is_multiple_of(plan.stage.b_swizzle.alignment()), "{plan:?}");
-                    assert!(plan.stage.b_offset + plan.stage.b_bytes <= plan.stage.bytes, "{plan:?}");
-                    assert!(plan.epilogue_offset >= plan.stages * plan.stage.bytes, "{plan:?}");
+                    let [a, b] = plan.operands.map(|tile| tile.room());
+                    assert!(plan.ring.offset(1) >= a.bytes, "{plan:?}");
+                    assert!(plan.ring.offset(1).is_multiple_of(b.alignment), "{plan:?}");
+                    assert!(plan.ring.offset(1) + b.bytes <= plan.ring.stage_bytes, "{plan:?}");
+                    assert!(plan.epilogue_offset >= plan.ring.stages * plan.ring.stage_bytes, "{plan:?}");
                     let staging = consumers * plan.staging.buffers * plan.staging.buffer_bytes;
-                    assert!(plan.barrier_offset >= plan.epilogue_offset + staging, "{plan:?}");
+                    assert!(plan.ring.barriers >= plan.epilogue_offset + staging, "{plan:?}");
                     assert!(staging > 0 && staging <= m * n * 2, "{plan:?}");
-                    assert!(plan.barrier_offset + 16 * plan.stages <= plan.shared_bytes, "{plan:?}");
+                    assert!(plan.ring.barriers + 16 * plan.ring.stages <= plan.shared_bytes, "{plan:?}");
                     let registers = plan.registers;
                     let pool = registers.launch * plan.threads;
                     assert!(pool <= limits.registers, "{plan:?}");
@@ -125,11 +136,11 @@ fn narrow_tiles_take_narrower_swizzles() {
         [(64, SwizzleMode::B128), (32, SwizzleMode::B64), (16, SwizzleMode::B32), (128, SwizzleMode::B128)]
     {
         let plan = Plan::new(spec([64, 64, k], 1, Some(2)), PLAIN).expect("legal");
-        assert_eq!(plan.stage.a_swizzle, want, "tile K {k}");
+        assert_eq!(plan.operands[0].swizzle(), want, "tile K {k}");
     }
-    let rows = MainloopSpec { b_major: Major::Mn, ..spec([64, 8, 64], 1, Some(2)) };
+    let rows = MainloopSpec { operands: majors([Major::K, Major::Mn]), ..spec([64, 8, 64], 1, Some(2)) };
     assert_eq!(
-        Plan::new(rows, PLAIN).expect("legal").stage.b_swizzle,
+        Plan::new(rows, PLAIN).expect("legal").operands[1].swizzle(),
         SwizzleMode::None,
         "8 contiguous columns"
     );
@@ -150,7 +161,7 @@ fn columns_of_instructions_side_by_side() {
         (288, Major::Mn, &[128, 160]),
         (576, Major::K, &[192, 192, 192]),
     ] {
-        let spec = MainloopSpec { b_major, ..spec([64, n, 64], 1, None) };
+        let spec = MainloopSpec { operands: majors([Major::K, b_major]), ..spec([64, n, 64], 1, None) };
         let parts: Vec<_> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();
         let widths: Vec<_> = parts.iter().map(|part| part[1]).collect();
         assert_eq!(widths, want, "{n} columns, {b_major:?}");
@@ -189,7 +200,7 @@ fn reasons_of_illegal_plans() {
         (spec([64, 0, 64], 1, None), PlanError::TileN { n: 0 }, "8 to 256 in steps of 8"),
         (spec([64, 260, 64], 1, None), PlanError::TileN { n: 260 }, "8 to 256 in steps of 8"),
         (
-            MainloopSpec { types: SIGNED, ..spec([64, 272, 64], 1, None) },
+            MainloopSpec { atom: Atom::shared(SIGNED), ..spec([64, 272, 64], 1, None) },
             PlanError::TileN { n: 272 },
             "change tile N",
         ),
@@ -282,6 +293,7 @@ fn reasons_of_illegal_plans() {
         alignment: 16,
         staged_bits: 8,
         buffers: 2,
+        staging: TileLayout::Widest,
         registers: 24,
         halvings: 0,
         split: false,
@@ -297,6 +309,7 @@ fn reasons_of_illegal_plans() {
         alignment: 16,
         staged_bits: 64,
         buffers: 16,
+        staging: TileLayout::Widest,
         registers: 24,
         halvings: 0,
         split: false,

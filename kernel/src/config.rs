@@ -32,13 +32,13 @@ use crate::program::Program;
 ///     type Scheduler = Persistent<Grouped<AlongM, U8>>;
 /// }
 /// const PLAN: Plan = Gemm::<MyGemm>::PLAN; // illegal numbers stop the build here
-/// assert_eq!(PLAN.stages, 4);
+/// assert_eq!(PLAN.ring.stages, 4);
 /// ```
 pub trait GemmConfig: 'static {
     /// Brings operand tiles in and multiplies them.
     type Mainloop: Mainloop;
     /// Turns accumulators into the output.
-    type Epilogue: Epilogue<Accumulator = <Self::Mainloop as Mainloop>::Accumulator>;
+    type Epilogue: Epilogue;
     /// Deals output tiles to CTAs.
     type Scheduler: TileScheduler;
     /// Whether the kernel may begin while the kernel before it in its stream still runs (programmatic dependent launch):
@@ -57,7 +57,7 @@ pub struct Composed<M, E, S>(PhantomData<(M, E, S)>);
 impl<M, E, S> GemmConfig for Composed<M, E, S>
 where
     M: Mainloop,
-    E: Epilogue<Accumulator = M::Accumulator>,
+    E: Epilogue,
     S: TileScheduler,
 {
     type Mainloop = M;

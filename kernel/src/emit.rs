@@ -1,8 +1,8 @@
 //! The one emitter: a kernel's value becomes a program, top to bottom.
 
-use collective::pipeline::{ClusterPosition, Release, Ring};
+use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
-use collective::{Consumer, Extent, MainloopSpec, Piece, Plan, Producer, Roles, Share};
+use collective::{Consumer, Extent, Fragment, MainloopSpec, Piece, Plan, Producer, Roles, Share, Sums};
 use ptx::{Builder, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
 
@@ -38,14 +38,14 @@ impl AnyGemm {
         let workspace = self.works_in_memory().then(|| f.param::<u64>("workspace"));
 
         let shared = f.shared_base();
-        let ring = Ring::new(f, plan, shared);
-        let cluster = ClusterPosition::new(f, plan);
+        let ring = Ring::new(f, plan.ring, shared);
+        let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
         let warp = f.warp_index();
         f.if_(warp.equals(0), || {
             f.if_(f.elect(), || {
                 mainloop.prefetch(f);
                 queue::initialise(f, plan, shared);
-                ring.initialise(plan);
+                pipeline::initialise(f, plan, ring);
             });
         });
         meet(f, plan, true);
@@ -88,20 +88,27 @@ impl AnyGemm {
                 warpgroup,
                 part: if shares { warpgroup } else { f.constant(0) },
                 thread,
-                release: Release::new(f, plan, cluster, shared, thread),
-                turns: ring.turns(plan, warpgroup, thread),
+                release: Release::new(f, plan.mainloop.arrivals, cluster, shared, thread),
+                turns: Turns::new(f, plan, shared, warpgroup, thread),
             }
         };
-        let store = |narrowed: &Plan, fragment, extent, share| {
+        let store = |narrowed: &Plan, sums: Sums<'f>, extent, share| {
             let finish = |plan: &Plan, fragment| {
                 f.scope("epilogue", || epilogue.store(f, plan, extent, fragment));
             };
+            let near = |plan: &Plan, fragment: Fragment<'f, i32>| finish(plan, fragment.to_f32(f));
             match (self.fix_up(), workspace, share) {
                 (Some(fix_up), Some(workspace), Some(share)) => {
-                    let (plans, sums) = ([plan, narrowed], workspace + self.counter_bytes());
-                    f.scope("fix-up", || fix_up.exchange(f, plans, sums, share, fragment, &finish));
+                    let (plans, slots) = ([plan, narrowed], workspace + self.counter_bytes());
+                    f.scope("fix-up", || match sums {
+                        Sums::F32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &finish),
+                        Sums::S32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &near),
+                    });
                 }
-                _ => finish(narrowed, fragment),
+                _ => match sums {
+                    Sums::F32(fragment) => finish(narrowed, fragment),
+                    Sums::S32(fragment) => near(narrowed, fragment),
+                },
             }
         };
         let consume = || {
@@ -110,8 +117,8 @@ impl AnyGemm {
             let position = ring.consumer();
             let multiply = |piece, extent, share| {
                 epilogue.begin(f, plan, extent, consumer, piece);
-                mainloop.multiply(f, plan, consumer, position, piece, &|plan, fragment| {
-                    store(plan, fragment, extent, share);
+                mainloop.multiply(f, plan, consumer, position, piece, &|plan, sums| {
+                    store(plan, sums, extent, share);
                 });
             };
             match plan.mainloop.roles {
@@ -135,8 +142,8 @@ impl AnyGemm {
             let positions = [ring.consumer(), ring.consumer()];
             each_piece(Part::Loaders, &|piece, extent, share| {
                 epilogue.begin(f, plan, extent, consumer, piece);
-                let fragment = mainloop.load_and_multiply(f, plan, consumer, positions, piece);
-                store(plan, fragment, extent, share);
+                let sums = mainloop.load_and_multiply(f, plan, consumer, positions, piece);
+                store(plan, sums, extent, share);
             });
             epilogue.finish(f, plan, thread);
         };

@@ -65,7 +65,7 @@ impl AnyGemm {
 
     /// Name of the element type of A and B: `bf16` or `f16`.
     pub fn element(&self) -> &'static str {
-        self.plan.mainloop.formats[0].name()
+        self.plan.mainloop.operands[0].format.name()
     }
 
     /// How tiles are dealt out, in words.

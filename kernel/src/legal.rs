@@ -137,7 +137,7 @@ const fn misfit(
              and ups alternate",
         );
     }
-    let rows = if epilogue.transposed { mainloop.b_major } else { mainloop.a_major };
+    let rows = mainloop.operands[if epilogue.transposed { 1 } else { 0 }].major;
     if form.shares_rows() && matches!(rows, Major::Mn) && matches!(mainloop.producer, Producer::Thread) {
         return Some(
             "groups of rows begin at any row, and tensor copies at multiples of 16 bytes of a line: use KMajor for A, or \

@@ -160,24 +160,28 @@ impl<E> Call<E> {
         // The sums of a product without factors are empty: then A and B are not read.
         let k = if multiplied { k } else { 0 };
         let empty = m == 0 || n == 0 || k == 0;
-        let bytes = u64::from(spec.types.element_bits() / 8);
-        let operand = |name, matrix: MatrixRef, mn, major: Major| {
-            let (contiguous, lines) = match major {
-                Major::K => (k, mn),
-                Major::Mn => (mn, k),
+        let [a_bits, b_bits] = plan.operand_bits();
+        let [a_staged, b_staged] = plan.operands_staged();
+        let operand =
+            |(name, staged): (&'static str, bool), matrix: MatrixRef, mn, major: Major, bits: u32| {
+                let empty = empty || !staged;
+                let bytes = u64::from(bits / 8);
+                let (contiguous, lines) = match major {
+                    Major::K => (k, mn),
+                    Major::Mn => (mn, k),
+                };
+                if !empty {
+                    let alignment = spec.producer.alignment(bits).into();
+                    let rule = Rule { name, contiguous, lines, bytes, alignment };
+                    rule.check(matrix)?;
+                }
+                // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
+                let pitch = if empty { 16 / bytes } else { matrix.pitch };
+                let address = if empty { 0 } else { matrix.address };
+                Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
             };
-            if !empty {
-                let alignment = spec.producer.alignment(spec.types.element_bits()).into();
-                let rule = Rule { name, contiguous, lines, bytes, alignment };
-                rule.check(matrix)?;
-            }
-            // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
-            let pitch = if empty { 16 / bytes } else { matrix.pitch };
-            let address = if empty { 0 } else { matrix.address };
-            Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
-        };
-        let a = operand("A", self.a, m, a_major)?;
-        let b = operand("B", self.b, n, b_major)?;
+        let a = operand(("A", a_staged), self.a, m, a_major, a_bits)?;
+        let b = operand(("B", b_staged), self.b, n, b_major, b_bits)?;
         let OutputRule { bits, alignment, halvings } = *output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {

@@ -78,14 +78,16 @@ impl Products {
         [a_ref, b_ref, d_ref]: [MatrixRef; 3],
     ) -> Result<Checked, LaunchError> {
         let Checked { a, b, d } = first;
-        let bits = plan.mainloop.types.element_bits();
-        let alignment = plan.mainloop.producer.alignment(bits).into();
-        let rule = |name| Distance { name, bytes: u64::from(bits / 8), alignment };
+        let [a_bits, b_bits] = plan.operand_bits();
+        let rule = |name, bits: u32| {
+            let alignment = plan.mainloop.producer.alignment(bits).into();
+            Distance { name, bytes: u64::from(bits / 8), alignment }
+        };
         // Where nothing is multiplied, nothing is read.
-        let operand = |name, matrix: Matrix, count, of: MatrixRef| match matrix.k {
+        let operand = |(name, bits), matrix: Matrix, count, of: MatrixRef| match matrix.k {
             0 => Ok(matrix),
             _ => {
-                let batch = rule(name).check(count, of.stride, matrix.address)?;
+                let batch = rule(name, bits).check(count, of.stride, matrix.address)?;
                 Ok::<_, LaunchError>(Matrix { batch, ..matrix })
             }
         };
@@ -100,11 +102,15 @@ impl Products {
                     let (stride, Output { m, n, pitch, .. }) = (d_ref.stride, d);
                     return Err(LaunchError::Overlap { stride, m, n, pitch });
                 }
-                Ok(Checked { a: operand("A", a, count, a_ref)?, b: operand("B", b, count, b_ref)?, d })
+                Ok(Checked {
+                    a: operand(("A", a_bits), a, count, a_ref)?,
+                    b: operand(("B", b_bits), b, count, b_ref)?,
+                    d,
+                })
             }
             Self::Ragged { count, offsets } => {
                 table(count, ("the groups' offsets", offsets, 4))?;
-                Ok(Checked { a, b: operand("B", b, count, b_ref)?, d })
+                Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
             }
             Self::Grouped { count, records } => {
                 table(count, ("the records", records, Record::BYTES[1].into()))?;

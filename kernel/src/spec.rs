@@ -20,10 +20,9 @@ mod types;
 use std::sync::Arc;
 
 use collective::{
-    Arrivals, CachePolicy, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, Plan,
-    Producer, Roles, Sourced, StoreSpec, Way,
+    Arrivals, Atom, EpilogueEmitter, EpilogueSpec, Form, Format, Fusion, Linear, MainloopSpec, OperandSpec,
+    Plan, Producer, Roles, Room, Sourced, StoreSpec, TileLayout, Way,
 };
-use cute_rs::atom::Major;
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
 pub use text::SpecError;
@@ -90,14 +89,14 @@ impl KernelSpec {
     pub const DEFAULT: Self = Self {
         form: Form::Single,
         mainloop: MainloopSpec {
-            formats: [Format::Bf16; 2],
-            types: match Format::Bf16.multiplies(Format::Bf16) {
-                Some(types) => types,
+            operands: [OperandSpec::k_major(Format::Bf16); 2],
+            more: [Room::NONE; MainloopSpec::MORE],
+            atom: match Format::Bf16.multiplies(Format::Bf16) {
+                Some(types) => Atom::shared(types),
                 None => panic!("Hopper multiplies bf16"),
             },
-            a_major: Major::K,
-            b_major: Major::K,
-            cache: [CachePolicy::Normal; 2],
+            own_bytes: 0,
+            registers: 0,
             tile: [128, 256, 64],
             step: 0,
             roles: Roles::Cooperative,
@@ -108,7 +107,12 @@ impl KernelSpec {
             stages: None,
         },
         epilogue: EpilogueKind::Linear,
-        store: StoreSpec { format: Format::Bf16, way: Way::Tma { buffers: 2 }, transposed: false },
+        store: StoreSpec {
+            format: Format::Bf16,
+            way: Way::Tma { buffers: 2 },
+            layout: TileLayout::Widest,
+            transposed: false,
+        },
         scheduler: SchedulerSpec::Persistent(Walk { raster: RasterSpec::BandsOfM(8) }),
         overlaps: true,
     };
@@ -129,7 +133,7 @@ impl KernelSpec {
                 ))
             }
             EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
-            EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.formats[0], store) {
+            EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.operands[0].format, store) {
                 Ok(spec) => Ok(spec),
                 Err(words) => Err(IllegalKernel::Roles(words)),
             },
@@ -141,8 +145,8 @@ impl KernelSpec {
     /// # Errors
     /// The first rule that the spec breaks.
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
-        let [a, b] = self.mainloop.formats;
-        if a.multiplies(b).is_none() {
+        let [a, b] = self.mainloop.operands;
+        if a.format.multiplies(b.format).is_none() {
             return Err(IllegalKernel::Roles(
                 "Hopper has no `wgmma` for these operands: A and B have the same element type, bf16 or f16",
             ));
@@ -161,7 +165,7 @@ impl KernelSpec {
         match self.epilogue {
             EpilogueKind::Linear => Arc::new(Linear { store }),
             EpilogueKind::Sourced => Arc::new(Sourced { store }),
-            EpilogueKind::Fused(fusion) => fusion.emitter(self.mainloop.formats[0], store),
+            EpilogueKind::Fused(fusion) => fusion.emitter(self.mainloop.operands[0].format, store),
         }
     }
 
@@ -196,14 +200,22 @@ impl AnyGemm {
     pub fn spec(&self) -> Option<KernelSpec> {
         let (scheduler, store) = (self.scheduler.spec()?, self.epilogue.store()?);
         let plan = &self.plan;
-        let fused =
-            |fusion: &Fusion| fusion.emitter(plan.mainloop.formats[0], store).name() == self.epilogue.name();
+        let fused = |fusion: &Fusion| {
+            fusion.emitter(plan.mainloop.operands[0].format, store).name() == self.epilogue.name()
+        };
         let epilogue = match (plan.epilogue.sourced, self.epilogue.linear()) {
             (true, Some(_)) => EpilogueKind::Sourced,
             (false, Some(_)) => EpilogueKind::Linear,
             (_, None) => EpilogueKind::Fused(Fusion::ALL.into_iter().find(fused)?),
         };
-        self.mainloop.is_built_in().then_some(KernelSpec {
+        // Words say operands and what multiplies them, and no further tiles.
+        let [a, b] = plan.mainloop.operands;
+        let said = a.format.multiplies(b.format).map(Atom::shared) == Some(plan.mainloop.atom)
+            && a.staged
+            && b.staged
+            && plan.mainloop.more.iter().all(|room| room.bytes == 0)
+            && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0);
+        (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
             mainloop: plan.mainloop,
             epilogue,

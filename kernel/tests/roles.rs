@@ -38,7 +38,6 @@ struct LaterDevice<'f> {
 }
 
 impl Mainloop for Later {
-    type Accumulator = f32;
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = First;
 
@@ -123,7 +122,6 @@ fn a_mainloop_has_arguments_of_its_own() {
 struct Bare;
 
 impl Mainloop for Bare {
-    type Accumulator = f32;
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
 

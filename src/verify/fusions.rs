@@ -47,7 +47,7 @@ impl FusedGemm {
     /// # Errors
     /// The first thing that is wrong.
     pub fn check(&self, bench: &mut Bench<'_>, problem: GemmProblem) -> Result<Checked, TreeError> {
-        with_fusion!(self.fusion, self.gemm.plan().mainloop.formats[0], X => {
+        with_fusion!(self.fusion, self.gemm.plan().mainloop.operands[0].format, X => {
             let arguments = X::sample(bench, shape::<X>(problem))?;
             bench.check_tree::<X>(&self.gemm, problem, &arguments)
         })
@@ -82,7 +82,7 @@ impl FusedGemm {
         let launches = sets.iter().map(launch).collect::<Result<_, TreeError>>()?;
         let plain = Ready { program, launches, slots };
         let fused = with_fusion!(
-            self.fusion, gemm.plan().mainloop.formats[0], X => prepare::<X>(&self.gemm, bench, problem, sets)
+            self.fusion, gemm.plan().mainloop.operands[0].format, X => prepare::<X>(&self.gemm, bench, problem, sets)
         )?;
         Ok(Fused { kind: self.kind().to_owned(), plain, fused })
     }

@@ -6,9 +6,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, Producer, Roles, StoreSpec, Way,
+    Arrivals, Atom, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
+    StoreSpec, TileLayout, Way,
 };
-use cute_rs::atom::Major;
+use cute_rs::atom::{Major, SwizzleMode};
 use emulator::Schedule;
 use fastrand::Rng;
 use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
@@ -191,12 +192,23 @@ impl Draw {
         let rows = if roles == Roles::Pingpong { 64 } else { 64 * consumers.clamp(1, 4) };
         let majors = [Major::K, Major::K, Major::Mn];
         let columns = self.of(&[64, 128, 192, 256, 320]);
+        let majors = [self.of(&majors), self.of(&majors)];
+        let cache = [self.of(&cache), self.of(&cache)];
+        let layouts = [self.layout(), self.layout()];
+        let operand = |i: usize| OperandSpec {
+            format,
+            major: majors[i],
+            layout: layouts[i],
+            cache: cache[i],
+            staged: true,
+        };
+        let types = format.multiplies(format);
         let mainloop = MainloopSpec {
-            formats: [format; 2],
-            types: format.multiplies(format).unwrap_or(KernelSpec::DEFAULT.mainloop.types),
-            a_major: self.of(&majors),
-            b_major: self.of(&majors),
-            cache: [self.of(&cache), self.of(&cache)],
+            operands: [operand(0), operand(1)],
+            atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared),
+            more: KernelSpec::DEFAULT.mainloop.more,
+            own_bytes: 0,
+            registers: 0,
             tile: [self.extent(rows, 256.max(rows)), self.extent(8, columns), self.extent(16, 128)],
             step: if self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },
             roles,
@@ -220,9 +232,15 @@ impl Draw {
             Way::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
         };
         let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
-        let store = StoreSpec { format: output, way, transposed };
+        let layout = if way == Way::Direct { TileLayout::Widest } else { self.layout() };
+        let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
         KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) }
+    }
+
+    /// How a tile lies in shared memory: mostly by default.
+    fn layout(&mut self) -> TileLayout {
+        if self.once_in(5) { TileLayout::Slabs(self.of(&SwizzleMode::ALL)) } else { TileLayout::Widest }
     }
 
     /// An extent that a few tiles of so many elements cover, ragged or not.

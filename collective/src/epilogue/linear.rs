@@ -70,7 +70,6 @@ impl<T: Element, S: Store> LinearCombination<T, S> {
 }
 
 impl<T: Element, S: Store> Epilogue for LinearCombination<T, S> {
-    type Accumulator = f32;
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = Self::VALUE.spec();
     const FORMS: Forms = Forms::ALL;
@@ -229,7 +228,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
         }
         let (begin, size, end) = match spec.transposed {
             true => (fragment.first[1], plan.mainloop.tile[1], extent.n),
-            false => (fragment.first[0], plan.blocks() * 64, extent.m),
+            false => (fragment.first[0], plan.blocks() * plan.block_rows(), extent.m),
         };
         f.if_else((begin + size).at_most(end), || store(true), || store(false));
     }

@@ -16,6 +16,7 @@ use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent, LinearHost};
 use crate::element::{Element, Format, Packed};
 use crate::form::{Batch, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
+use crate::operand::{TileAtom, Widest};
 use crate::plan::{EpilogueSpec, MBARRIER_BYTES, Plan};
 use crate::tree::{NodeError, Path, Shape};
 
@@ -38,10 +39,10 @@ use crate::tree::{NodeError, Path, Shape};
 /// type M = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>;
 /// const TWO: Plan = Plan::checked(M::SPEC, SourcedCombination::<bf16>::SPEC);
 /// const FOUR: Plan = Plan::checked(M::SPEC, SourcedCombination::<bf16, U4>::SPEC);
-/// assert_eq!((TWO.stages, FOUR.stages), (4, 3));
+/// assert_eq!((TWO.ring.stages, FOUR.ring.stages), (4, 3));
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct SourcedCombination<T, Buffers = U2>(PhantomData<(T, Buffers)>);
+pub struct SourcedCombination<T, Buffers = U2, L = Widest>(PhantomData<(T, Buffers, L)>);
 
 /// Parameters of [`Sourced`] on the device, and what it remembers from tile to tile.
 #[derive(Clone, Copy, Debug)]
@@ -138,12 +139,11 @@ impl<'f> Copies<'f> {
     }
 }
 
-impl<T: Element, B: Unsigned + 'static> SourcedCombination<T, B> {
-    const VALUE: Sourced = Sourced { store: StoreSpec::of::<TmaStore<B>>(T::FORMAT) };
+impl<T: Element, B: Unsigned + 'static, L: TileAtom> SourcedCombination<T, B, L> {
+    const VALUE: Sourced = Sourced { store: StoreSpec::of::<TmaStore<B, L>>(T::FORMAT) };
 }
 
-impl<T: Element, B: Unsigned + 'static> Epilogue for SourcedCombination<T, B> {
-    type Accumulator = f32;
+impl<T: Element, B: Unsigned + 'static, L: TileAtom> Epilogue for SourcedCombination<T, B, L> {
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = Self::VALUE.spec();
     const FORMS: Forms = Forms::ALL;
@@ -245,7 +245,8 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
         consumer: Consumer<'f>,
         piece: Piece<'f>,
     ) {
-        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         f.if_(self.reads_c() & consumer.thread.equals(0), || {
             let first = begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]);
             let place = [consumer.shared, consumer.warpgroup];

@@ -39,24 +39,26 @@ pub(super) type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, [&[Packed<'f>]; 2]);
 /// Parts that are computed and stored between two meetings of a warpgroup that has a buffer for each.
 const TOGETHER: usize = 2;
 
-/// One 64-row block of a tile in shared memory and the copies that store it.
+/// One block of a tile in shared memory and the copies that store it.
 pub(super) struct Staging {
     /// The rows of one buffer.
     pub(super) buffer: ComposedLayout,
     copies: TmaTiles,
     /// Columns of a buffer.
     pub(super) columns: u32,
+    /// Rows of a buffer: those of a block.
+    pub(super) rows: u32,
     format: Format,
 }
 
 impl Staging {
     pub(super) fn new(format: Format, plan: &Plan) -> Self {
-        let (n, mode) = (plan.output_tile_n(), plan.staging.swizzle);
+        let (n, mode, rows) = (plan.output_tile_n(), plan.staging.swizzle, plan.block_rows());
         let columns = mode.elements(format.bits());
         let planned = "the plan has rows of whole 16 bytes";
-        let buffer = smem::tile(Major::K, mode, format.bits(), 64, columns).expect(planned);
-        let copies = TmaTiles::new(Major::K, mode, format.bits(), 64, n).expect(planned);
-        Self { buffer, copies, columns, format }
+        let buffer = smem::tile(Major::K, mode, format.bits(), rows, columns).expect(planned);
+        let copies = TmaTiles::new(Major::K, mode, format.bits(), rows, n).expect(planned);
+        Self { buffer, copies, columns, rows, format }
     }
 
     /// Emits the stores of a warpgroup's part of a tile, buffer by buffer.
@@ -173,7 +175,7 @@ impl Staging {
     /// Where a part begins in D, if the warpgroup's part of the tile begins at `first`.
     pub(super) fn coordinates<'f>(&self, [m, n]: [Value<'f, u32>; 2], index: u32) -> [Value<'f, u32>; 2] {
         let (block, part) = (index / self.copies.count, self.copies.get(index % self.copies.count));
-        [m + block * 64, n + part.k]
+        [m + block * self.rows, n + part.k]
     }
 
     /// The rows of each block of a fragment.

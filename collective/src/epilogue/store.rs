@@ -1,6 +1,7 @@
 //! Ways of storing a fragment, and what they share: the output, what becomes of accumulators, how memory may be accessed.
 
-use cute_rs::atom::SwizzleMode;
+use cute_rs::ComposedLayout;
+use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::{Argument, Promotion, TensorMap};
 use ptx::{Builder, Value};
 
@@ -10,7 +11,7 @@ use super::{Extent, transposed};
 use crate::element::{Format, Packed};
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
-use crate::plan::Plan;
+use crate::plan::{Plan, TileLayout};
 
 /// A row-major output matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,6 +137,8 @@ pub trait Store: 'static {
     const WAY: Way;
     /// Whether what it stores is the transpose of D: its rows are D's columns.
     const TRANSPOSED: bool = false;
+    /// The layout atom of its buffers, K-major; `None` for the widest.
+    const ATOM: Option<ComposedLayout> = None;
 }
 
 /// How a tile comes to memory.
@@ -157,6 +160,8 @@ pub struct StoreSpec {
     pub format: Format,
     /// How they come to memory.
     pub way: Way,
+    /// How a buffer lies in shared memory, if there is one.
+    pub layout: TileLayout,
     /// Whether what is stored is the transpose of D: its rows are D's columns.
     pub transposed: bool,
 }
@@ -180,7 +185,8 @@ impl StoreSpec {
             !matches!(S::WAY, Way::Tma { buffers: 0 }),
             "TmaStore has no buffer to store from: use TmaStore<U1> or more"
         );
-        Self { format, way: S::WAY, transposed: S::TRANSPOSED }
+        let layout = TileLayout::checked(S::ATOM, Major::K, format.bits());
+        Self { format, way: S::WAY, layout, transposed: S::TRANSPOSED }
     }
 
     /// Bits of an element that goes through shared memory; 0 where none does.
@@ -226,7 +232,11 @@ impl StoreSpec {
             Way::Tma { buffers } => format!("_tma{buffers}"),
         };
         let element = if self.format.bits() == 16 { String::new() } else { format!("_{}", self.format) };
-        format!("{transposed}{way}{element}")
+        let layout = match self.layout {
+            TileLayout::Widest => String::new(),
+            TileLayout::Slabs(mode) => format!("_in{}", mode.bytes()),
+        };
+        format!("{transposed}{way}{layout}{element}")
     }
 
     /// Declares the kernel parameters.

@@ -13,6 +13,7 @@ use super::direct::{self, DirectDevice};
 use super::staging::{Staging, Through};
 use super::store::{Access, Combine, Output, Store, Stored, Way};
 use crate::element::{Format, Packed};
+use crate::operand::{TileAtom, Widest};
 use crate::plan::Plan;
 
 /// Registers to swizzled shared memory by `stmatrix` (elements of 16 bits) or by stores of pairs, and from there by tensor copies, which go on while the next
@@ -22,8 +23,10 @@ use crate::plan::Plan;
 /// Each consumer warpgroup has up to `Buffers` buffers of its own, 64 rows of one swizzle width (64 columns of 16 bits),
 /// and waits for nobody but itself: for the last copy from a buffer to have read it, then for its own threads to have
 /// filled it. Two let one be filled while the other is read; more take the place of pipeline stages.
+///
+/// `L` is the layout atom of a buffer, as a type of `cute_rs`: 8 rows of one swizzle width.
 #[derive(Clone, Copy, Debug)]
-pub struct TmaStore<Buffers = U2>(PhantomData<Buffers>);
+pub struct TmaStore<Buffers = U2, L = Widest>(PhantomData<(Buffers, L)>);
 
 /// Where [`TmaStore`] stores.
 #[derive(Clone, Copy, Debug)]
@@ -67,14 +70,15 @@ impl<'f> TmaDevice<'f> {
     }
 }
 
-impl<B: Unsigned + 'static> Store for TmaStore<B> {
+impl<B: Unsigned + 'static, L: TileAtom> Store for TmaStore<B, L> {
     const WAY: Way = Way::Tma { buffers: B::U32 };
+    const ATOM: Option<ComposedLayout> = L::ATOM;
 }
 
 /// The values of the parameters.
 pub(super) fn parameters(format: Format, plan: &Plan, output: Output) -> Vec<Argument> {
     let (swizzle, n) = (plan.staging.swizzle, plan.output_tile_n());
-    let box_dims = tma::box_dims(Major::K, swizzle, format.bits(), 64, n);
+    let box_dims = tma::box_dims(Major::K, swizzle, format.bits(), plan.block_rows(), n);
     TmaDevice::parameters(format, plan, output, output.tensor_map(format, plan, box_dims, swizzle))
 }
 

@@ -186,15 +186,15 @@ pub(super) fn store<'f>(
         return store_directly(format, f, device, tile, combine);
     }
     let staging = Staging::new(format, plan);
-    let planned = "a buffer has 64 rows, and a multiple of 8 columns";
+    let planned = "a buffer has the rows of a block, and a multiple of 8 columns";
     let swizzle = swizzle(format.bits());
-    let buffer = smem::tile(Major::Mn, swizzle, format.bits(), 64, staging.columns).expect(planned);
+    let buffer = smem::tile(Major::Mn, swizzle, format.bits(), staging.rows, staging.columns).expect(planned);
     let place = |at: [Value<'f, u32>; 2]| buffer.apply_modes(&at).expect(planned) * format.bytes();
     let (lane, warp) = (fragment.thread % 32, fragment.thread / 32);
     // Lines that are longer than the swizzle is wide lie in blocks of as many, which a copy each brings to D.
     let width = swizzle.elements(format.bits());
     let copy = |address: Value<'f, u32>, [row, column]: [Value<'f, u32>; 2]| {
-        for (block, skipped) in (0..).zip((0..64).step_by(width as usize)) {
+        for (block, skipped) in (0..).zip((0..staging.rows).step_by(width as usize)) {
             let source = address + block * staging.columns * swizzle.bytes();
             extent.tensor_store(f, plan, device.map, source, [row + skipped, column]);
         }

@@ -61,7 +61,6 @@ impl<T: Element, S: Store, X: Node> TreeEpilogue<T, S, X> {
 }
 
 impl<T: Element, S: Store, X: Node> Epilogue for TreeEpilogue<T, S, X> {
-    type Accumulator = f32;
     type Arguments = X::Arguments;
     const SPEC: EpilogueSpec = match Treed::<X>::spec(Self::STORE) {
         Ok(spec) => spec,
@@ -243,7 +242,8 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
         piece: Piece<'f>,
     ) {
         let Some(early) = self.early else { return };
-        let elements = output_elements(plan).expect("a plan admits only tiles that wgmma multiplies");
+        let elements =
+            output_elements(&plan.mainloop).expect("a plan admits only tiles that wgmma multiplies");
         let places = [Some(consumer.thread), Some(consumer.part)];
         let [_, column] = begin(&elements, [piece.m, piece.n], places);
         let whole = (piece.n + plan.mainloop.tile[1]).at_most(extent.n) & self.pairs.differs_from(0);
@@ -296,7 +296,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
             X::end(&tile, &mut state.borrow_mut());
         };
         let [m, n] = fragment.first;
-        let (rows, columns) = (plan.blocks() * 64, plan.mainloop.tile[1]);
+        let (rows, columns) = (plan.blocks() * plan.block_rows(), plan.mainloop.tile[1]);
         let whole = (m + rows).at_most(extent.m) & (n + columns).at_most(extent.n);
         let mut pairs = self.pairs.differs_from(0);
         if let Some(record) = extent.record {

@@ -9,8 +9,7 @@ use cute_rs::atom::Major;
 use ptx::{Builder, MapChange, Scope, Special, Value, Var};
 
 use super::Piece;
-use super::multiplier::Side;
-use crate::plan::Plan;
+use crate::plan::{OperandTile, Plan};
 use crate::record::Described;
 
 /// Bytes of a pair of maps.
@@ -18,7 +17,7 @@ const PAIR_BYTES: u32 = 256;
 
 /// Pairs of a CTA.
 const fn pairs(plan: &Plan) -> u32 {
-    plan.stages + 1
+    plan.ring.stages + 1
 }
 
 /// Bytes of all maps of a CTA.
@@ -83,10 +82,11 @@ impl<'f> OwnMaps<'f> {
                 self.product.set(product);
                 let [m, n, k] = record.extents(f, plan);
                 let operands = record.operands(f, plan);
-                let sides = [(Side::a(plan), m), (Side::b(plan), n)];
+                let [a, b] = plan.operands;
+                let tiles = [(a, m), (b, n)];
                 let maps = maps(self.pair.get());
-                for ((map, (side, mn)), operand) in maps.into_iter().zip(sides).zip(operands) {
-                    replace(f, map, side, operand, [mn, k]);
+                for ((map, (tile, mn)), operand) in maps.into_iter().zip(tiles).zip(operands) {
+                    replace(f, map, tile, operand, [mn, k]);
                 }
                 f.release_tensor_maps(Scope::Gpu);
                 for map in maps {
@@ -102,16 +102,16 @@ impl<'f> OwnMaps<'f> {
 fn replace<'f>(
     f: &'f Builder,
     map: Value<'f, u64>,
-    side: Side,
+    tile: OperandTile,
     Described { address, pitch }: Described<'f>,
     [mn, k]: [Value<'f, u32>; 2],
 ) {
-    let [inner, outer] = match side.major {
+    let [inner, outer] = match tile.major {
         Major::K => [k, mn],
         Major::Mn => [mn, k],
     };
     f.replace_tensor_map(map, MapChange::Address(address));
     f.replace_tensor_map(map, MapChange::Extent(0, inner));
     f.replace_tensor_map(map, MapChange::Extent(1, outer));
-    f.replace_tensor_map(map, MapChange::Stride(1, pitch * u64::from(side.bits / 8)));
+    f.replace_tensor_map(map, MapChange::Stride(1, pitch * u64::from(tile.bits() / 8)));
 }

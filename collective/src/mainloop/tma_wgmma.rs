@@ -3,22 +3,18 @@
 use core::marker::PhantomData;
 use std::sync::Arc;
 
-use cute_rs::atom::Major;
-use cute_rs::atom::tma::{self, TmaTiles};
 use cute_rs::{CoordLayout, IntTuple, Partition, Tiler};
-use ptx::abi::{Argument, TensorElement, TensorMap};
-use ptx::{Builder, TensorLoad, Value};
+use ptx::abi::Argument;
+use ptx::{Builder, Value};
 
 use super::maps::OwnMaps;
-use super::multiplier::{Multiplier, Side};
-use super::{
-    Consumer, DeviceMainloop, Fragment, Mainloop, MainloopEmitter, Piece, tensor_swizzle, unbounded,
-};
-use crate::element::Format;
+use super::multiplier;
+use super::tensor_copy::{Origin, TensorCopy, tensor_map};
+use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, both_staged, unbounded};
 use crate::form::Forms;
-use crate::operand::{CachePolicy, Matrix, OperandPair};
+use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{MainloopSpec, Plan, Producer};
+use crate::plan::{MainloopSpec, OperandTile, Plan, Producer};
 use crate::tile::{TileShape, WarpRoles};
 
 /// Operand pair `O`, tile shape `T`, warp roles `R`.
@@ -52,8 +48,8 @@ impl<'f> OperandMap<'f> {
         Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
     }
 
-    fn arguments(side: Side, element: TensorElement, matrix: Matrix, batched: bool) -> Vec<Argument> {
-        let mut arguments = vec![tensor_map(side, element, matrix, batched).into()];
+    fn arguments(tile: &OperandTile, matrix: Matrix, batched: bool) -> Vec<Argument> {
+        let mut arguments = vec![tensor_map(tile, matrix, batched).into()];
         if batched {
             arguments.push(u32::from(matrix.batch.stride != 0).into());
         }
@@ -66,143 +62,7 @@ impl<'f> OperandMap<'f> {
     }
 }
 
-/// The tensor map of a matrix: its contiguous direction is dimension 0. The half of a matrix that is split is dimension 2, and
-/// where there are several, their number is the last dimension. Every launch makes one, so it asks for nothing that takes long.
-fn tensor_map(side: Side, element: TensorElement, matrix: Matrix, batched: bool) -> TensorMap {
-    let Side { major, swizzle, bits, mn, k, slices, split, promotion } = side;
-    let extent = if split { matrix.mn / 2 } else { matrix.mn };
-    let [width, other] = tma::box_dims(major, swizzle, bits, mn, k);
-    let (inner, outer) = match major {
-        Major::K => (matrix.k, extent),
-        Major::Mn => (extent, matrix.k),
-    };
-    let bytes = u64::from(element.bytes());
-    let mut map = TensorMap {
-        element,
-        address: matrix.address,
-        dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
-        strides: vec![matrix.pitch * bytes],
-        box_dims: vec![width, other / slices],
-        swizzle: tensor_swizzle(swizzle),
-        promotion,
-    };
-    if split {
-        let (rows, distance) = match major {
-            Major::K if slices == 1 => (2, u64::from(extent) * matrix.pitch),
-            Major::K => (1, u64::from(extent) * matrix.pitch),
-            Major::Mn => (1, u64::from(extent)),
-        };
-        map.dims.push(2);
-        map.strides.push(distance * bytes);
-        // One box has both halves where one CTA brings all of them.
-        map.box_dims[1] /= rows;
-        map.box_dims.push(rows);
-    }
-    if batched {
-        let matrices = matrix.batch.distinct();
-        map.dims.push(matrices.into());
-        map.strides.push(if matrices == 1 { matrix.pitch * bytes } else { matrix.batch.stride * bytes });
-        map.box_dims.push(1);
-    }
-    map
-}
-
-/// How one operand's tile is copied.
-struct OperandTile {
-    tiles: TmaTiles,
-    side: Side,
-}
-
-impl OperandTile {
-    fn new(side: Side) -> Self {
-        let Side { major, swizzle, bits, mn, k, slices, .. } = side;
-        let planned = "the plan admits only tiles that have a canonical layout";
-        let tiles = TmaTiles::new(major, swizzle, bits, mn, k);
-        let tiles = tiles.and_then(|tiles| tiles.sliced(slices)).expect(planned);
-        Self { tiles, side }
-    }
-
-    /// The half of a split matrix that the `i`-th box of a slice begins in; `None` where the matrix is whole.
-    fn half<'f>(&self, i: u32, slice: Value<'f, u32>) -> Option<Value<'f, u32>> {
-        let Side { major, mn, slices, split, .. } = self.side;
-        let half = match major {
-            Major::K if slices == 1 => slice.builder().constant(0),
-            Major::K if slices == 2 => slice,
-            Major::K => slice / (slices / 2),
-            Major::Mn => slice.builder().constant(self.tiles.get(i).mn / (mn / 2)),
-        };
-        split.then_some(half)
-    }
-
-    /// Starts the copies of this CTA's slice of the tile whose first element is `tile`, `(mn, k)`, in the left half of a split
-    /// matrix; `load` says where the tile goes. Boxes
-    /// behind the first `columns` of a tile whose columns are contiguous are left out.
-    fn load<'f>(
-        &self,
-        f: &'f Builder,
-        load: TensorLoad<'f>,
-        slice: Value<'f, u32>,
-        tile: [Value<'f, u32>; 2],
-        matrix: Option<Value<'f, u32>>,
-        columns: Option<Value<'f, u32>>,
-    ) {
-        let planned = "a coordinate has two components, and so has a box";
-        let boxes = self.tiles.plan();
-        let tile = boxes.slice(tile, slice).expect(planned);
-        let dst = load.dst + slice * self.tiles.slice_bytes();
-        for (i, place) in (0..).zip(boxes.boxes()) {
-            let [mut inner, mut outer]: [_; 2] = boxes.copy(tile, i).expect(planned);
-            let load = TensorLoad { dst: dst + place.offset_bytes, ..load };
-            let half = self.half(i, slice);
-            if let Some(half) = half {
-                let along = if self.side.major == Major::K { &mut outer } else { &mut inner };
-                *along = *along - half * (self.side.mn / 2);
-            }
-            let copy = || match (half, matrix) {
-                (None, None) => f.tensor_load(load, [inner, outer].map(Value::cast)),
-                (Some(third), None) | (None, Some(third)) => {
-                    f.tensor_load(load, [inner, outer, third].map(Value::cast));
-                }
-                (Some(half), Some(matrix)) => {
-                    f.tensor_load(load, [inner, outer, half, matrix].map(Value::cast));
-                }
-            };
-            match columns {
-                Some(columns) => f.if_(columns.more_than(self.tiles.get(i).mn), copy),
-                None => copy(),
-            }
-        }
-    }
-
-    /// The same for the first `columns` of a tile that may be narrowed, of which this CTA is the `cta`-th of `ctas` that share
-    /// it.
-    fn load_columns<'f>(
-        &self,
-        f: &'f Builder,
-        load: TensorLoad<'f>,
-        [cta, columns]: [Value<'f, u32>; 2],
-        ctas: u32,
-        tile: [Value<'f, u32>; 2],
-        matrix: Option<Value<'f, u32>>,
-    ) {
-        if self.side.major == Major::Mn {
-            // Boxes lie side by side along the columns; the CTAs have slices of each along K.
-            return self.load(f, load, cta, tile, matrix, Some(columns));
-        }
-        let (part, step) = (f.variable(cta), self.tiles.box_dims[1]);
-        let parts = columns / step;
-        f.while_(
-            || part.get().less_than(parts),
-            || {
-                self.load(f, load, part.get(), tile, matrix, None);
-                part.set(part.get() + ctas);
-            },
-        );
-    }
-}
-
 impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> {
-    type Accumulator = f32;
     const SPEC: MainloopSpec = MainloopSpec::of::<O, T, R>(Producer::Thread);
     const FORMS: Forms = Forms::ALL;
     type Arguments = ();
@@ -226,6 +86,7 @@ impl MainloopEmitter for TensorCopies {
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        both_staged(f, plan);
         let [a, b] = plan.operand_batches();
         Box::new(TensorMaps {
             a: OperandMap::declare(f, ["a_map", "a_step"], a),
@@ -236,12 +97,12 @@ impl MainloopEmitter for TensorCopies {
 
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
         let [a_batched, b_batched] = plan.operand_batches();
-        let [a_element, b_element] = plan.mainloop.formats.map(Format::tensor);
+        let [a_tile, b_tile] = &plan.operands;
         let described = plan.form.described();
         // Records say where matrices lie; nothing is read through the maps that the host encodes.
         let map = |matrix: Matrix| Matrix { address: if described { 0 } else { matrix.address }, ..matrix };
-        let mut arguments = OperandMap::arguments(Side::a(plan), a_element, map(a), a_batched);
-        arguments.extend(OperandMap::arguments(Side::b(plan), b_element, map(b), b_batched));
+        let mut arguments = OperandMap::arguments(a_tile, map(a), a_batched);
+        arguments.extend(OperandMap::arguments(b_tile, map(b), b_batched));
         if described {
             arguments.push(a.address.into());
         }
@@ -284,27 +145,21 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
         consumer: Consumer<'f>,
         [ring, ahead]: [Position<'f>; 2],
         piece: Piece<'f>,
-    ) -> Fragment<'f, f32> {
+    ) -> Sums<'f> {
         let loads = consumer.warpgroup.equals(0) & consumer.thread.equals(0);
-        let loader = Loader::new(f, plan, *self, ClusterPosition::new(f, plan), piece, Some(loads));
-        let multiplier = Multiplier::new(f, plan, consumer.part);
+        let cluster = ClusterPosition::new(f, plan.mainloop.cluster);
+        let loader = Loader::new(f, plan, *self, cluster, piece, Some(loads));
         let fill = |k_tile| ahead.fill(loader.bytes, |stage| loader.load(stage, k_tile));
-        let first = (piece.k_end - piece.k_begin).min(plan.stages) + piece.k_begin;
-        f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
+        let first = || {
+            let first = (piece.k_end - piece.k_begin).min(plan.ring.stages) + piece.k_begin;
+            f.if_(loads, || f.repeat_from(piece.k_begin, first, fill));
+        };
         // The stage that has been multiplied is the one that is filled next.
-        let step = |k_tile: Value<'f, u32>, accumulate: bool| {
-            multiplier.stage(ring.acquire(), accumulate);
-            f.wgmma_wait(0);
-            f.barrier_sync(0, plan.threads);
-            let next = k_tile + plan.stages;
+        let next = |k_tile: Value<'f, u32>| {
+            let next = k_tile + plan.ring.stages;
             f.if_(loads & next.less_than(piece.k_end), || fill(next));
         };
-        let multiply = || {
-            step(piece.k_begin, false);
-            f.repeat_from(piece.k_begin + 1, piece.k_end, |k_tile| step(k_tile, true));
-        };
-        f.if_else(piece.k_begin.less_than(piece.k_end), multiply, || multiplier.clear());
-        multiplier.fragment(consumer, piece, plan.mainloop.tile[1])
+        multiplier::in_turn(f, plan, consumer, ring, piece, (&first, &next))
     }
 }
 
@@ -321,8 +176,8 @@ struct Loader<'f, 'p> {
     matrices: [Option<Value<'f, u32>>; 2],
     /// The coordinates `(m, n, k)` of the problem, cut into tiles.
     tiles: Partition<CoordLayout>,
-    a: OperandTile,
-    b: OperandTile,
+    a: TensorCopy,
+    b: TensorCopy,
 }
 
 impl<'f, 'p> Loader<'f, 'p> {
@@ -339,8 +194,10 @@ impl<'f, 'p> Loader<'f, 'p> {
         let tiles = tiles.expect("a tile has positive extents");
         let [part, parts] = plan.mainloop.parts();
         let bytes = match piece.columns {
-            None => f.constant(plan.transaction_bytes()),
-            Some(columns) => columns.div_ceil(part) * (plan.stage.b_bytes / parts) + plan.stage.a_bytes,
+            None => f.constant(plan.ring.tile_bytes(0) + plan.ring.tile_bytes(1)),
+            Some(columns) => {
+                columns.div_ceil(part) * (plan.ring.tile_bytes(1) / parts) + plan.ring.tile_bytes(0)
+            }
         };
         Self {
             f,
@@ -354,8 +211,8 @@ impl<'f, 'p> Loader<'f, 'p> {
             },
             matrices: [device.a, device.b].map(|operand| operand.coordinate(piece.group)),
             tiles,
-            a: OperandTile::new(Side::a(plan)),
-            b: OperandTile::new(Side::b(plan)),
+            a: TensorCopy::new(plan.operands[0]),
+            b: TensorCopy::new(plan.operands[1]),
         }
     }
 
@@ -367,18 +224,13 @@ impl<'f, 'p> Loader<'f, 'p> {
         let [m, n, k] = tile.start;
         let n = if plan.epilogue.split { n >> 1 } else { n };
         let (row, column) = (cluster.row_mask(), cluster.column_mask());
-        let [a_hint, b_hint] = plan.mainloop.cache.map(CachePolicy::bits);
-        let (dst, barrier) = (stage.address, stage.full);
-        let load = TensorLoad { map: maps[0], dst, barrier, multicast: row, hint: a_hint };
-        self.a.load(f, load, cluster.n, [m, k], self.matrices[0], None);
-        let dst = stage.address + plan.stage.b_offset;
-        let load = TensorLoad { map: maps[1], dst, barrier, multicast: column, hint: b_hint };
+        let [a, b] = self.matrices;
+        let a = Origin { map: maps[0], matrix: a, slice: cluster.n, receivers: row };
+        let b = Origin { map: maps[1], matrix: b, slice: cluster.m, receivers: column };
+        self.a.load(f, stage, a, [m, k]);
         match piece.columns {
-            None => self.b.load(f, load, cluster.m, [n, k], self.matrices[1], None),
-            Some(columns) => {
-                let ctas = plan.mainloop.cluster[0];
-                self.b.load_columns(f, load, [cluster.m, columns], ctas, [n, k], self.matrices[1]);
-            }
+            None => self.b.load(f, stage, b, [n, k]),
+            Some(columns) => self.b.load_columns(f, stage, b, [n, k], (columns, plan.mainloop.cluster[0])),
         }
     }
 }

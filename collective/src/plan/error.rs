@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use cute_rs::atom::{Major, SwizzleMode};
+
 use crate::sentence::Sentence;
 
 /// Why a configuration cannot be a kernel.
@@ -75,6 +77,62 @@ pub enum PlanError {
         /// The instruction's K.
         step: u32,
     },
+    /// A tile is no whole number of its layout's slabs.
+    Layout {
+        /// Which operand.
+        operand: &'static str,
+        /// Its contiguous extent in elements.
+        extent: u32,
+        /// Elements of a slab's width.
+        width: u32,
+    },
+    /// A layout is no atom that `wgmma` reads and tensor copies write.
+    Atom {
+        /// The operand's contiguous direction.
+        major: Major,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// A row of an output tile is no whole number of its layout's slabs.
+    StagedLayout {
+        /// Elements of the row.
+        n: u32,
+        /// Elements of a slab's width.
+        width: u32,
+    },
+    /// A transposed store has a layout of its own.
+    TransposedLayout,
+    /// The instruction reads elements of another width than a stage holds.
+    Stored {
+        /// Which operand.
+        operand: &'static str,
+        /// Bits of an element in memory.
+        stored: u32,
+        /// Bits of an element that is multiplied.
+        bits: u32,
+    },
+    /// The instruction reads the operand in the other direction only.
+    KMajorOnly {
+        /// Which operand.
+        operand: &'static str,
+        /// Bits of an element.
+        bits: u32,
+    },
+    /// A is to come from registers and lies along M.
+    Fragments,
+    /// Threads read stages, and one of them gives a stage back for all.
+    EarlyArrival,
+    /// Tiles are not those of a product's spec, or the spec is none that `wgmma` multiplies with sums of this type.
+    Product {
+        /// The spec's tile.
+        tile: [u32; 3],
+        /// Extents of A's tile.
+        a: [u32; 2],
+        /// Extents of B's tile.
+        b: [u32; 2],
+    },
+    /// The sums are halves.
+    HalfSums,
     /// A tile extent is more than one tensor copy can bring.
     Box {
         /// The extent's name.
@@ -200,6 +258,68 @@ impl PlanError {
                 .text(", not a positive multiple of ")
                 .number(step)
                 .text(", the K of one wgmma: change tile K"),
+            Self::Layout { operand, extent, width } => s
+                .text("the tile of ")
+                .text(operand)
+                .text(" has ")
+                .number(extent)
+                .text(" contiguous elements, its layout has slabs of ")
+                .number(width)
+                .text(": make the extent a multiple of that, or choose a narrower swizzle"),
+            Self::Atom { major, bits } => {
+                let width = SwizzleMode::B128.elements(bits);
+                let base = SwizzleMode::B128.swizzle(bits).base;
+                let s = s
+                    .text("wgmma and tensor copies read atoms of 8 x W elements, W = ")
+                    .number(width)
+                    .text(", ")
+                    .number(width / 2)
+                    .text(", ")
+                    .number(width / 4)
+                    .text(" or ")
+                    .number(width / 8)
+                    .text(", swizzled by 3, 2, 1 or 0 bits: write Swizzled<Sw<U3, U")
+                    .number(base)
+                    .text(", U3>, ");
+                match major {
+                    Major::K => s.text("RowMajor<(U8, U").number(width).text(")>> or a narrower one"),
+                    Major::Mn => s.text("ColumnMajor<(U").number(width).text(", U8)>> or a narrower one"),
+                }
+            }
+            Self::StagedLayout { n, width } => s
+                .text("a row of an output tile is ")
+                .number(n)
+                .text(" elements, its layout in shared memory has slabs of ")
+                .number(width)
+                .text(": make tile N a multiple of that, or choose a narrower swizzle"),
+            Self::TransposedLayout => s.text(
+                "a transposed store lays a buffer out along the columns of D: leave its layout out",
+            ),
+            Self::Stored { operand, stored, bits } => s
+                .text(operand)
+                .text(" has elements of ")
+                .number(stored)
+                .text(" bits in shared memory, and the instruction reads ")
+                .number(bits)
+                .text(" there: store what is multiplied, or take A from registers and convert it"),
+            Self::KMajorOnly { operand, bits } => s
+                .text(operand)
+                .text(" is MN-major with elements of ")
+                .number(bits)
+                .text(" bits, and wgmma reads only those of 16 bits so: use KMajor"),
+            Self::Fragments => s.text(
+                "A comes from registers, whose elements are neighbours along K: use KMajor for A",
+            ),
+            Self::Product { tile: [m, n, k], a, b } => s
+                .text("a product is one of tiles ")
+                .number(a[0]).text(" x ").number(a[1]).text(" and ").number(b[0]).text(" x ").number(b[1])
+                .text(", its spec says M x N x K = ")
+                .number(m).text(" x ").number(n).text(" x ").number(k)
+                .text(": the tiles are (M, K) and (N, K), and the sums of the atom's type"),
+            Self::EarlyArrival => s.text(
+                "threads load A from a stage, and one arrival a warpgroup does not say that all warps have: use EachWarp<_>",
+            ),
+            Self::HalfSums => s.text("sums are f16, and epilogues take f32 or s32: choose types with such sums"),
             Self::Box { extent, elements } => s
                 .text(extent)
                 .text(" is ")

@@ -1,9 +1,9 @@
 //! What mainloops and epilogues ask of a plan.
 
-use cute_rs::atom::{Major, smem};
-use ptx::WgmmaTypes;
+use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 
+use super::{Atom, OperandTile, PlanError, Room, TileLayout};
 use crate::element::{Element, Format};
 use crate::epilogue::StoreSpec;
 use crate::operand::{CachePolicy, Operand, OperandPair};
@@ -81,19 +81,64 @@ impl Producer {
     pub const CHUNKS: u32 = 8;
 }
 
+/// What an operand's type says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct OperandSpec {
+    /// Elements in memory and in a stage. What is multiplied has the format that the [`Atom`] says.
+    pub format: Format,
+    /// The contiguous direction.
+    pub major: Major,
+    /// How a tile lies in shared memory.
+    pub layout: TileLayout,
+    /// What L2 does with the matrix' lines.
+    pub cache: CachePolicy,
+    /// Whether a stage holds its tile. A mainloop whose A comes of another product has none of it in memory.
+    pub staged: bool,
+}
+
+impl OperandSpec {
+    /// A K-major operand as most are.
+    pub const fn k_major(format: Format) -> Self {
+        Self { format, major: Major::K, layout: TileLayout::Widest, cache: CachePolicy::Normal, staged: true }
+    }
+
+    const fn of<O: Operand>() -> Self {
+        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true }
+    }
+
+    /// A tile that is no whole number of atoms.
+    const fn misfit(&self, operand: &'static str, mn: u32, k: u32) -> PlanError {
+        let width = self.mode(mn, k).elements(self.format.bits());
+        let extent = match self.major {
+            Major::K => k,
+            Major::Mn => mn,
+        };
+        PlanError::Layout { operand, extent, width }
+    }
+
+    /// The swizzle of a tile `(mn, k)`.
+    pub(crate) const fn mode(&self, mn: u32, k: u32) -> SwizzleMode {
+        self.layout.mode(self.major, self.format.bits(), mn, k)
+    }
+}
+
 /// What a mainloop asks for.
+///
+/// A mainloop of your own changes what differs from one of ours: `MainloopSpec { more, registers, ..<Ours as Mainloop>::SPEC }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MainloopSpec {
-    /// Elements of A and of B in memory.
-    pub formats: [Format; 2],
-    /// The matrix instruction's types.
-    pub types: WgmmaTypes,
-    /// A's contiguous direction.
-    pub a_major: Major,
-    /// B's contiguous direction.
-    pub b_major: Major,
-    /// What L2 does with the lines of A and of B.
-    pub cache: [CachePolicy; 2],
+    /// A and B: the first two tiles of a stage.
+    pub operands: [OperandSpec; 2],
+    /// What else a stage holds, behind A's tile and B's: another operand, block scales, metadata.
+    pub more: [Room; Self::MORE],
+    /// The instruction that multiplies.
+    pub atom: Atom,
+    /// Bytes of dynamic shared memory of the mainloop's own, mbarriers included, for tiles that are no part of a stage: from
+    /// [`Plan::own_offset`](super::Plan::own_offset) on.
+    pub own_bytes: u32,
+    /// Registers that a consumer thread needs beside the accumulators of one product and what every mainloop needs: those of
+    /// another product, fragments of A.
+    pub registers: u32,
     /// Tile extents (M, N, K) in elements.
     pub tile: [u32; 3],
     /// In which steps a tile is narrowed along N where the output ends inside of it; 0 where it never is.
@@ -139,8 +184,10 @@ pub struct EpilogueSpec {
     pub alignment: u32,
     /// Bits of an output element that goes through shared memory; 0 where none does.
     pub staged_bits: u32,
-    /// Most buffers of a consumer warpgroup, each of 64 rows of one swizzle width.
+    /// Most buffers of a consumer warpgroup, each of the rows of a block and of one swizzle width.
     pub buffers: u32,
+    /// How a buffer lies in shared memory.
+    pub staging: TileLayout,
     /// Registers a thread needs beside the accumulators.
     pub registers: u32,
     /// How often it halves the columns: D has `N >> halvings` of them.
@@ -164,6 +211,7 @@ impl EpilogueSpec {
             alignment: store.alignment(),
             staged_bits: store.staged_bits(),
             buffers: store.buffers(),
+            staging: store.layout,
             registers: 0,
             halvings: 0,
             split: false,
@@ -181,14 +229,17 @@ const MOST_COLUMNS: u32 = 256;
 const LARGE_TILE: u32 = 128 * 256;
 
 impl MainloopSpec {
+    /// Most tiles of a stage behind A's and B's.
+    pub const MORE: usize = 4;
+
     /// The spec that types say.
     pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
         Self {
-            formats: [<O::A as Operand>::Element::FORMAT, <O::B as Operand>::Element::FORMAT],
-            types: O::TYPES,
-            a_major: O::A::MAJOR,
-            b_major: O::B::MAJOR,
-            cache: [O::A::CACHE, O::B::CACHE],
+            operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
+            more: [Room::NONE; Self::MORE],
+            atom: Atom::shared(O::TYPES),
+            own_bytes: 0,
+            registers: 0,
             tile: [T::M, T::N, T::K],
             step: T::STEP,
             roles: R::ROLES,
@@ -206,7 +257,11 @@ impl MainloopSpec {
             Major::K => 'k',
             Major::Mn => 'm',
         };
-        let [a_cache, b_cache] = self.cache.map(CachePolicy::suffix);
+        let [a_format, b_format] = self.operands.map(|operand| operand.format);
+        let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom);
+        let atom = if usual { String::new() } else { self.atom.suffix() };
+        let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
+        let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
         let cluster = match self.cluster {
             [1, 1] => String::new(),
             [m, n] => format!("_{m}x{n}"),
@@ -223,12 +278,17 @@ impl MainloopSpec {
             Arrivals::Warp => "_by_warp",
             Arrivals::Thread => "_by_thread",
         };
-        let ([m, n, k], format) = (self.tile, self.formats[0]);
-        let (a, b) = (letter(self.a_major), letter(self.b_major));
+        let ([m, n, k], format) = (self.tile, self.operands[0].format);
+        let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
-            "{format}_{a}{a_cache}{b}{b_cache}_{m}x{n}x{k}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{step}_{roles}{}{cluster}{stages}{arrivals}",
             self.consumers
         )
+    }
+
+    /// CTAs, one among them, that bring operands into a CTA's shared memory: its row and its column.
+    pub const fn suppliers(&self) -> u32 {
+        self.cluster[0] + self.cluster[1] - 1
     }
 
     /// Warpgroups of a CTA.
@@ -258,23 +318,21 @@ impl MainloopSpec {
     /// narrowed.
     pub const fn parts(&self) -> [u32; 2] {
         let [_, n, k] = self.tile;
-        let part = match (self.step, self.b_major) {
+        let b = self.operands[1];
+        let part = match (self.step, b.major) {
             (0, _) => n,
             (step, Major::K) => step,
-            (_, Major::Mn) => {
-                let bits = self.types.element_bits();
-                smem::widest_mode(self.b_major, bits, n, k).elements(bits)
-            }
+            (_, Major::Mn) => b.mode(n, k).elements(b.format.bits()),
         };
         [part, n / part]
     }
 
     /// In which steps a tile's columns are divided among instructions: where B is N-major, they begin where its swizzle does.
     const fn column_step(&self) -> u32 {
-        let ([_, n, k], bits) = (self.tile, self.types.element_bits());
-        match self.b_major {
+        let ([_, n, k], b) = (self.tile, self.operands[1]);
+        match b.major {
             Major::K => 8,
-            Major::Mn => smem::widest_mode(self.b_major, bits, n, k).elements(bits),
+            Major::Mn => b.mode(n, k).elements(b.format.bits()),
         }
     }
 
@@ -321,8 +379,45 @@ impl MainloopSpec {
         unit
     }
 
-    /// 64-row blocks of a tile that one warpgroup computes.
+    /// Blocks of a tile, each the rows of one instruction, that one warpgroup computes.
     pub const fn blocks(&self) -> u32 {
-        self.tile[0] / self.sharing() / 64
+        self.tile[0] / self.sharing() / self.atom.rows()
+    }
+
+    /// Accumulators of a consumer thread, in 32-bit registers, for one product.
+    pub const fn accumulators(&self) -> u32 {
+        self.blocks() * self.atom.accumulators(self.tile[1])
+    }
+
+    /// A's tile and B's, at the start of a stage each; half of B's columns from either half of the matrix if `split`.
+    ///
+    /// # Errors
+    /// The first that is no whole number of layout atoms.
+    pub(super) const fn tiles(&self, split: bool) -> Result<[OperandTile; 2], PlanError> {
+        let ([m, n, k], [a, b]) = (self.tile, self.operands);
+        // A box has columns of one half.
+        let b_mode = b.mode(if split { n / 2 } else { n }, k);
+        let a_tile = match OperandTile::new(a.format, a.major, [m, k], TileLayout::Slabs(a.mode(m, k))) {
+            Ok(tile) => OperandTile { slices: self.cluster[1], ..tile.cached(a.cache) },
+            Err(_) => {
+                return Err(a.misfit("A", m, k));
+            }
+        };
+        // A tile that may be narrowed comes in parts; CTAs that share it take turns with those.
+        let slices = match b.major {
+            Major::K if self.step > 0 => n / self.step,
+            Major::K | Major::Mn => self.cluster[0],
+        };
+        if split && OperandTile::new(b.format, b.major, [n / 2, k], TileLayout::Slabs(b_mode)).is_err() {
+            return Err(b.misfit("half of B", n / 2, k));
+        }
+        let b_tile = match OperandTile::new(b.format, b.major, [n, k], TileLayout::Slabs(b_mode)) {
+            Ok(tile) => OperandTile { slices, split, ..tile.cached(b.cache) },
+            Err(_) => {
+                return Err(b.misfit("B", n, k));
+            }
+        };
+        let promotion = self.promotion();
+        Ok([OperandTile { promotion, ..a_tile }, OperandTile { promotion, ..b_tile }])
     }
 }

@@ -210,7 +210,7 @@ pub(super) const fn rows_of_a_box(rows: u32, mode: SwizzleMode) -> u32 {
 }
 
 /// The mode whose permutation a layout has.
-const fn mode_of(shared: &ComposedLayout, element_bits: u32) -> Option<SwizzleMode> {
+pub(super) const fn mode_of(shared: &ComposedLayout, element_bits: u32) -> Option<SwizzleMode> {
     let mut i = 0;
     while i < SwizzleMode::ALL.len() {
         let swizzle = SwizzleMode::ALL[i].swizzle(element_bits);

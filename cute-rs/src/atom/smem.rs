@@ -5,6 +5,7 @@
 //! so that a tensor copy whose inner box extent is the swizzle width brings the whole block at once.
 //! Source: PTX ISA "Shared Memory Matrix Layout", canonical layouts.
 
+use super::boxes::mode_of;
 use super::{Major, SwizzleMode};
 use crate::composed::ComposedLayout;
 use crate::error::LayoutError;
@@ -24,6 +25,40 @@ pub const fn widest_mode(major: Major, element_bits: u32, mn: u32, k: u32) -> Sw
         i += 1;
     }
     SwizzleMode::None
+}
+
+/// The mode whose atom a layout is; `None` for a layout that `wgmma` does not read.
+///
+/// ```
+/// # use cute_rs::atom::{Major, SwizzleMode, smem};
+/// # use cute_rs::{Layout, StaticComposed};
+/// # use cute_rs::typenum::{U2, U3, U8, U32};
+/// use cute_rs::types::{RowMajor, Sw, Swizzled};
+///
+/// type Atom = Swizzled<Sw<U2, U3, U3>, RowMajor<(U8, U32)>>;
+/// assert_eq!(smem::atom_mode(Major::K, 16, &Atom::COMPOSED), Some(SwizzleMode::B64));
+/// assert_eq!(smem::atom_mode(Major::K, 8, &Atom::COMPOSED), None, "32 bytes a row, and a swizzle of 64");
+/// ```
+pub const fn atom_mode(major: Major, element_bits: u32, atom: &ComposedLayout) -> Option<SwizzleMode> {
+    let Some(mode) = mode_of(atom, element_bits) else { return None };
+    let width = mode.elements(element_bits) as i64;
+    let (extents, strides) = match major {
+        Major::K => ([8, width], [width, 1]),
+        Major::Mn => ([width, 8], [1, width]),
+    };
+    if atom.offset != 0 || atom.layout.shape_ref().rank() != 2 {
+        return None;
+    }
+    let mut i = 0;
+    while i < 2 {
+        let mode = atom.layout.mode(i).coalesce();
+        let (shape, stride) = (mode.shape_ref(), mode.stride_ref());
+        if shape.len() != 1 || shape.leaf(0) != extents[i] || stride.leaf(0) != strides[i] {
+            return None;
+        }
+        i += 1;
+    }
+    Some(mode)
 }
 
 /// The layout `(mn, k) -> element offset` of a tile.
@@ -126,6 +161,24 @@ mod tests {
         ] {
             let got = tile(major, SwizzleMode::B128, 16, extents.0, extents.1);
             assert_eq!(got, Err(LayoutError::Extents { name, extent, multiple }), "{why}");
+        }
+    }
+
+    #[test]
+    fn atoms_are_those_that_tiles_consist_of() {
+        for major in [Major::K, Major::Mn] {
+            for (mode, bits) in
+                SwizzleMode::ALL.into_iter().flat_map(|mode| [8, 16, 32].map(|bits| (mode, bits)))
+            {
+                let width = mode.elements(bits);
+                let (mn, k) = if major == Major::K { (8, width) } else { (width, 8) };
+                let atom = tile(major, mode, bits, mn, k).unwrap();
+                assert_eq!(atom_mode(major, bits, &atom), Some(mode), "{major:?} {mode:?} {bits}");
+                let other = if major == Major::K { Major::Mn } else { Major::K };
+                assert_eq!(atom_mode(other, bits, &atom), None, "{other:?} {mode:?} {bits}");
+                let two = tile(major, mode, bits, 2 * mn, k).unwrap();
+                assert_eq!(atom_mode(major, bits, &two), None, "two atoms are none");
+            }
         }
     }
 

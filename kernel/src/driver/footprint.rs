@@ -22,8 +22,8 @@ struct Span {
 pub(super) struct Matrices {
     /// Contiguous directions of A and B.
     pub(super) majors: [Major; 2],
-    /// Bytes of an element of A and B, and of C and D.
-    pub(super) bytes: [u64; 2],
+    /// Bytes of an element of A, of B, and of C and D.
+    pub(super) bytes: [u64; 3],
     /// D has `N >> halvings` columns.
     pub(super) halvings: u32,
 }
@@ -31,7 +31,8 @@ pub(super) struct Matrices {
 impl Matrices {
     /// Those of a kernel whose output has elements of so many bits.
     pub(super) fn new(plan: &Plan, output_bits: u32) -> Self {
-        let bytes = [plan.mainloop.types.element_bits(), output_bits].map(|bits| u64::from(bits.div_ceil(8)));
+        let [a, b] = plan.operand_bits();
+        let bytes = [a, b, output_bits].map(|bits| u64::from(bits.div_ceil(8)));
         Self { majors: plan.majors(), bytes, halvings: plan.epilogue.halvings }
     }
 }
@@ -66,7 +67,7 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> Option<[Span;
         Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4)),
         Products::Grouped { .. } => return None,
     };
-    let Matrices { majors: [a_major, b_major], bytes: [operand, output], halvings } = matrices;
+    let Matrices { majors: [a_major, b_major], bytes: [a_bytes, b_bytes, output], halvings } = matrices;
     let empty = m == 0 || n == 0 || others == 0;
     let multiplied = multiplied && !empty && k > 0;
     let lines = |major, mn, k| if major == Major::K { [mn, k] } else { [k, mn] };
@@ -81,8 +82,8 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> Option<[Span;
     let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
     let reached = |bytes| if empty { 0 } else { bytes };
     Some([
-        matrix("A", multiplied, a, lines(a_major, m, k), operand, first),
-        matrix("B", multiplied, b, lines(b_major, n, k), operand, others),
+        matrix("A", multiplied, a, lines(a_major, m, k), a_bytes, first),
+        matrix("B", multiplied, b, lines(b_major, n, k), b_bytes, others),
         matrix("D", !empty, d, [m, n >> halvings], output, first),
         Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
         Span { name: "the groups' offsets", address: offsets, bytes: reached(offset_bytes), writes: false },
@@ -111,8 +112,8 @@ mod tests {
         };
         let experts = Products::Ragged { count: 2, offsets: 6000 };
         let [matrices, turned] = [
-            Matrices { majors: [Major::K, Major::K], bytes: [2, 2], halvings: 0 },
-            Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 4], halvings: 1 },
+            Matrices { majors: [Major::K, Major::K], bytes: [2, 2, 2], halvings: 0 },
+            Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 2, 4], halvings: 1 },
         ];
         for (why, matrices, call, multiplied, want) in [
             ("all of it", matrices, call, true, [54, 174, 170, 64, 0]),

@@ -113,13 +113,13 @@ impl Machine {
     /// From one k-tile to the next.
     fn step(&self, plan: &Plan, call: &Call) -> Step {
         let [m, n, k] = plan.mainloop.tile;
-        let instructions = f64::from(m / 64) * f64::from(k) / f64::from(plan.mainloop.types.k());
+        let instructions = f64::from(m / 64) * f64::from(k) / f64::from(plan.mainloop.atom.k());
         // CTAs of one multiprocessor share its tensor cores.
         let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
         let wait = if m > 64 { self.step_shared } else { self.step_alone };
         let clustered = plan.cluster_size() > 1;
         let latency = self.latency * if clustered { 1.0 + self.clustered_latency } else { 1.0 };
-        let seconds = (math + wait).max(latency / f64::from(plan.stages));
+        let seconds = (math + wait).max(latency / f64::from(plan.ring.stages));
         let coupled = plan.turns() > 0 && clustered;
         let seconds = if coupled { seconds * self.coupled } else { seconds };
         let seconds = match plan.mainloop.producer {
@@ -131,13 +131,15 @@ impl Machine {
 
     /// Microseconds in which threads copy a k-tile.
     fn copies(&self, plan: &Plan, call: &Call) -> f64 {
-        let bytes = u64::from(plan.mainloop.types.element_bits() / 8);
-        let rate = |matrix: MatrixRef| {
+        let rate = |matrix: MatrixRef, bits: u32| {
+            let bytes = u64::from(bits / 8);
             let aligned = |width: u64| (matrix.address | (matrix.pitch * bytes)).is_multiple_of(width);
             let width = [16, 8, 4].into_iter().position(aligned).unwrap_or(3);
             self.copied[width]
         };
-        f64::from(plan.stage.a_bytes) / rate(call.a) + f64::from(plan.stage.b_bytes) / rate(call.b)
+        let [a_bits, b_bits] = plan.operand_bits();
+        let [a, b] = [0, 1].map(|i| f64::from(plan.ring.tile_bytes(i)));
+        a / rate(call.a, a_bits) + b / rate(call.b, b_bits)
     }
 
     /// One CTA's epilogue.
@@ -230,10 +232,10 @@ struct Traffic {
 /// does not come again.
 fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, places: &Places) -> Traffic {
     let (spec, tiles) = (&plan.mainloop, places.tiles);
-    let bytes = f64::from(spec.types.element_bits()) / 8.0;
+    let [a_bytes, b_bytes] = plan.operand_bits().map(|bits| f64::from(bits) / 8.0);
     let (band_m, band_n) = (spec.tile[0] * spec.cluster[0], spec.tile[1] * spec.cluster[1]);
     // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
-    let cost = |matrix: MatrixRef| {
+    let cost = |matrix: MatrixRef, bytes: f64| {
         let pitch = matrix.pitch as f64 * bytes;
         match (pitch % 128.0 == 0.0, pitch % 32.0 == 0.0) {
             (true, _) => 1.0,
@@ -241,7 +243,7 @@ fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, places: 
             (false, false) => machine.part_sectors,
         }
     };
-    let (a_cost, b_cost) = (cost(call.a), cost(call.b));
+    let (a_cost, b_cost) = (cost(call.a, a_bytes), cost(call.b, b_bytes));
     // Elements of a band that exist; the rest of a tile at the edge is not fetched.
     let inside =
         |band: u32, index: u32, extent: u32| f64::from(band.min(extent.saturating_sub(index * band)));
@@ -256,9 +258,9 @@ fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, places: 
         for work in lanes.iter().filter_map(|lane| lane.pieces.get(wave)) {
             let part = f64::from(work.k_end - work.k_begin) / f64::from(tiles.k.max(1));
             let Place { group, problem, tile: [m, n] } = places.of([work.m, work.n]);
-            let k_bytes = f64::from(problem.k) * part * bytes;
-            let a = inside(band_m, m, problem.m) * k_bytes;
-            let b = inside(band_n, n, problem.n) * k_bytes;
+            let k = f64::from(problem.k) * part;
+            let a = inside(band_m, m, problem.m) * (k * a_bytes);
+            let b = inside(band_n, n, problem.n) * (k * b_bytes);
             traffic.l2 += a * a_cost + b * b_cost;
             // Rows of groups lie behind each other: a group's are its own.
             let rows = if places.ragged { group } else { own(call.a, group) };

@@ -3,15 +3,17 @@
 use core::fmt;
 use core::str::FromStr;
 
-use collective::{Arrivals, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, Way};
-use cute_rs::atom::Major;
+use collective::{
+    Arrivals, Atom, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, TileLayout, Way,
+};
+use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 25] = [
+const KEYS: [&str; 28] = [
     "form",
     "dtype",
     "layout",
@@ -27,7 +29,10 @@ const KEYS: [&str; 25] = [
     "load",
     "l2-a",
     "l2-b",
+    "swizzle-a",
+    "swizzle-b",
     "store",
+    "swizzle-d",
     "swap",
     "scheduler",
     "raster",
@@ -211,6 +216,13 @@ const CACHES: [(&str, CachePolicy); 3] = [
     ("evict-first", CachePolicy::EvictFirst),
     ("evict-last", CachePolicy::EvictLast),
 ];
+const SWIZZLES: [(&str, TileLayout); 5] = [
+    ("widest", TileLayout::Widest),
+    ("128", TileLayout::Slabs(SwizzleMode::B128)),
+    ("64", TileLayout::Slabs(SwizzleMode::B64)),
+    ("32", TileLayout::Slabs(SwizzleMode::B32)),
+    ("none", TileLayout::Slabs(SwizzleMode::None)),
+];
 const LAYOUTS: [(&str, [Major; 2]); 4] = [
     ("kk", [Major::K, Major::K]),
     ("kn", [Major::K, Major::Mn]),
@@ -358,9 +370,8 @@ impl KernelSpec {
         };
         let output = words.one_of("out", output, &formats)?;
         let mainloop = &mut spec.mainloop;
-        mainloop.formats = [operand; 2];
         if let Some(types) = operand.multiplies(operand) {
-            mainloop.types = types;
+            mainloop.atom = Atom::shared(types);
         }
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
@@ -380,16 +391,28 @@ impl KernelSpec {
             words.one_of("l2-a", CachePolicy::Normal, &CACHES)?,
             words.one_of("l2-b", CachePolicy::Normal, &CACHES)?,
         ];
+        let swizzles = [
+            words.one_of("swizzle-a", TileLayout::Widest, &SWIZZLES)?,
+            words.one_of("swizzle-b", TileLayout::Widest, &SWIZZLES)?,
+        ];
         let staged = words.one_of("store", true, &[("tma", true), ("direct", false)])?;
         let way = if staged { Way::Tma { buffers: words.number("buffers", 2)? } } else { Way::Direct };
         let transposed = words.one_of("swap", false, &SWITCH)?;
-        spec.store = StoreSpec { format: output, way, transposed };
+        let staging = match way {
+            Way::Tma { .. } => words.one_of("swizzle-d", TileLayout::Widest, &SWIZZLES)?,
+            Way::Direct => TileLayout::Widest,
+        };
+        spec.store = StoreSpec { format: output, way, layout: staging, transposed };
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
-        (mainloop.a_major, mainloop.b_major) = (layout[a], layout[b]);
-        mainloop.cache = [cache[a], cache[b]];
+        for (of, to) in [a, b].into_iter().zip(&mut mainloop.operands) {
+            (to.format, to.major, to.layout, to.cache) = (operand, layout[of], swizzles[of], cache[of]);
+        }
         spec.scheduler = scheduler(&mut words)?;
         spec.overlaps = words.one_of("pdl", true, &SWITCH)?;
-        let words = words.rest("buffers", "store=tma")?.rest("parts", "scheduler=dynamic-tail")?;
+        let words = words
+            .rest("buffers", "store=tma")?
+            .rest("swizzle-d", "store=tma")?
+            .rest("parts", "scheduler=dynamic-tail")?;
         let words = words.rest("reduction", "scheduler=stream-k")?.rest("divide", "scheduler=stream-k")?;
         words.rest("least", "scheduler=stream-k and scheduler=dynamic-tail")?;
         Ok(spec)
@@ -415,10 +438,11 @@ impl KernelSpec {
         let Self { form, mainloop, epilogue, store, scheduler, overlaps } = *self;
         let extents = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join("x");
         let [a, b] = if store.transposed { [1, 0] } else { [0, 1] };
-        let (majors, cache) = ([mainloop.a_major, mainloop.b_major], mainloop.cache);
+        let layouts = mainloop.operands.map(|of| of.layout);
+        let (majors, cache) = (mainloop.operands.map(|of| of.major), mainloop.operands.map(|of| of.cache));
         let mut words = vec![
             ("form", name_of(&FORMS, form).to_owned()),
-            ("dtype", mainloop.formats[0].name().to_owned()),
+            ("dtype", mainloop.operands[0].format.name().to_owned()),
             ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
             ("epilogue", epilogue.name().to_owned()),
             ("out", store.format.name().to_owned()),
@@ -432,11 +456,18 @@ impl KernelSpec {
             ("load", name_of(&LOADS, mainloop.producer).to_owned()),
             ("l2-a", name_of(&CACHES, cache[a]).to_owned()),
             ("l2-b", name_of(&CACHES, cache[b]).to_owned()),
+            ("swizzle-a", name_of(&SWIZZLES, layouts[a]).to_owned()),
+            ("swizzle-b", name_of(&SWIZZLES, layouts[b]).to_owned()),
         ];
         match store.way {
             Way::Direct => words.push(("store", "direct".to_owned())),
             Way::Tma { buffers } => {
-                words.extend([("store", "tma".to_owned()), ("buffers", buffers.to_string())]);
+                let layout = name_of(&SWIZZLES, store.layout).to_owned();
+                words.extend([
+                    ("store", "tma".to_owned()),
+                    ("buffers", buffers.to_string()),
+                    ("swizzle-d", layout),
+                ]);
             }
         }
         words.push(("swap", name_of(&SWITCH, store.transposed).to_owned()));

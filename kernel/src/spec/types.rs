@@ -1,7 +1,9 @@
 //! A spec as the Rust type to paste.
 
-use collective::{Arrivals, CachePolicy, Form, Fusion, MainloopSpec, Producer, Roles, Way};
-use cute_rs::atom::Major;
+use collective::{
+    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Producer, Roles, TileLayout, Way,
+};
+use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::{EpilogueKind, KernelSpec};
@@ -22,17 +24,23 @@ impl KernelSpec {
     }
 
     fn epilogue_type(&self) -> String {
-        let (format, operand) = (self.store.format.rust_type(), self.mainloop.formats[0].rust_type());
+        let (format, operand) = (self.store.format.rust_type(), self.mainloop.operands[0].format.rust_type());
         let way = match self.store.way {
             Way::Direct => "DirectStore".to_owned(),
-            Way::Tma { buffers: 2 } => "TmaStore".to_owned(),
-            Way::Tma { buffers } => format!("TmaStore<U{buffers}>"),
+            Way::Tma { buffers } => match (atom(self.store.layout, Major::K, self.store.format), buffers) {
+                (None, 2) => "TmaStore".to_owned(),
+                (None, _) => format!("TmaStore<U{buffers}>"),
+                (Some(atom), _) => format!("TmaStore<U{buffers}, {atom}>"),
+            },
         };
         let store = if self.store.transposed { format!("Transposed<{way}>") } else { way };
         match (self.epilogue, self.store.way) {
             (EpilogueKind::Linear, _) => format!("LinearCombination<{format}, {store}>"),
             (EpilogueKind::Sourced, Way::Tma { buffers }) => {
-                format!("SourcedCombination<{format}, U{buffers}>")
+                match atom(self.store.layout, Major::K, self.store.format) {
+                    None => format!("SourcedCombination<{format}, U{buffers}>"),
+                    Some(atom) => format!("SourcedCombination<{format}, U{buffers}, {atom}>"),
+                }
             }
             (EpilogueKind::Sourced, Way::Direct) => format!("SourcedCombination<{format}>"),
             (EpilogueKind::Fused(fusion), _) => {
@@ -65,19 +73,35 @@ fn tree(fusion: Fusion, operand: &str) -> String {
     }
 }
 
+/// The layout atom of a tile; `None` for the default.
+fn atom(layout: TileLayout, major: Major, format: Format) -> Option<String> {
+    let TileLayout::Slabs(mode) = layout else { return None };
+    let (bits, width) = (mode.byte_swizzle().bits, mode.elements(format.bits()));
+    let base = SwizzleMode::B128.swizzle(format.bits()).base;
+    let rows = match major {
+        Major::K => format!("RowMajor<(U8, U{width})>"),
+        Major::Mn => format!("ColumnMajor<(U{width}, U8)>"),
+    };
+    Some(format!("Swizzled<Sw<U{bits}, U{base}, U3>, {rows}>"))
+}
+
 fn mainloop(spec: &MainloopSpec) -> String {
-    let operand = |i: usize, major| {
-        let format = spec.formats[i].rust_type();
-        let matrix = match major {
-            Major::K => format!("KMajor<{format}>"),
-            Major::Mn => format!("MnMajor<{format}>"),
+    let [a, b] = spec.operands.map(|operand| {
+        let format = operand.format.rust_type();
+        let name = match operand.major {
+            Major::K => "KMajor",
+            Major::Mn => "MnMajor",
         };
-        match spec.cache[i] {
+        let matrix = match atom(operand.layout, operand.major, operand.format) {
+            None => format!("{name}<{format}>"),
+            Some(atom) => format!("{name}<{format}, {atom}>"),
+        };
+        match operand.cache {
             CachePolicy::Normal => matrix,
             CachePolicy::EvictFirst => format!("EvictFirst<{matrix}>"),
             CachePolicy::EvictLast => format!("EvictLast<{matrix}>"),
         }
-    };
+    });
     let name = match spec.producer {
         Producer::Thread => "TmaWgmma",
         Producer::Warpgroup => "CopyWgmma",
@@ -85,12 +109,7 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    format!(
-        "{name}<Operands<{}, {}>, {tile}, {}>",
-        operand(0, spec.a_major),
-        operand(1, spec.b_major),
-        roles(spec)
-    )
+    format!("{name}<Operands<{a}, {b}>, {tile}, {}>", roles(spec))
 }
 
 fn roles(spec: &MainloopSpec) -> String {

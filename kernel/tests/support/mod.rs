@@ -28,7 +28,7 @@ where
     C::Epilogue: Epilogue<Arguments = LinearArguments>,
 {
     let name = Gemm::<C>::name();
-    assert_eq!(<C::Mainloop as Mainloop>::SPEC.formats[0].name(), "bf16", "the test speaks bf16");
+    assert_eq!(<C::Mainloop as Mainloop>::SPEC.operands[0].format.name(), "bf16", "the test speaks bf16");
     let GemmProblem { m, n, k } = problem;
     let [a_major, b_major] = Gemm::<C>::PLAN.majors();
     let mut seed = m ^ n << 8 ^ k << 16;

@@ -105,7 +105,7 @@ fn list(out: &mut impl Write) -> io::Result<()> {
             direction(plan.majors()[0], "M"),
             direction(plan.majors()[1], "N"),
             tile(&plan),
-            plan.stages,
+            plan.ring.stages,
             plan.shared_bytes,
             plan.threads,
             kernel.schedule(),
@@ -162,7 +162,7 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
 /// A call with matrices whose rows begin at multiples of 16 B, if they have to.
 pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let plan = entry.plan();
-    let elements = 128 / plan.mainloop.types.element_bits();
+    let elements = 128 / plan.mainloop.operands[0].format.bits();
     // Nothing is read: the addresses only have to be legal.
     let matrix = |contiguous: u32| {
         let pitch = u64::from(contiguous).next_multiple_of(elements.into());
@@ -274,7 +274,7 @@ fn ranking(
 
 fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     let plan = kernel.plan();
-    let stage = plan.stage;
+    let (ring, [a, b]) = (plan.ring, plan.operands);
     writeln!(out, "{} ({})", kernel.name(), kernel.entry_name())?;
     let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
     row("element type", kernel.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
@@ -295,20 +295,20 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
     row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup")?;
     row("threads", plan.threads.to_string(), "of a CTA")?;
-    row("stages", plan.stages.to_string(), "of the ring between producer and consumers")?;
-    row("bytes a stage", stage.bytes.to_string(), "one A tile and one B tile")?;
-    row("A tile bytes", stage.a_bytes.to_string(), swizzle(stage.a_swizzle.bytes()))?;
-    row("B tile bytes", stage.b_bytes.to_string(), swizzle(stage.b_swizzle.bytes()))?;
+    row("stages", ring.stages.to_string(), "of the ring between producer and consumers")?;
+    row("bytes a stage", ring.stage_bytes.to_string(), "one A tile and one B tile")?;
+    row("A tile bytes", a.room().bytes.to_string(), swizzle(a.swizzle().bytes()))?;
+    row("B tile bytes", b.room().bytes.to_string(), swizzle(b.swizzle().bytes()))?;
     match plan.mainloop.producer {
         Producer::Thread => {
-            row("bytes announced", plan.transaction_bytes().to_string(), "to each full barrier")?;
+            row("bytes announced", ring.transaction_bytes().to_string(), "to each full barrier")?;
         }
         Producer::Warpgroup => {
             row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier")?;
         }
     }
     row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged")?;
-    row("barrier offset", plan.barrier_offset.to_string(), "where the mbarriers are")?;
+    row("barrier offset", ring.barriers.to_string(), "where the mbarriers are")?;
     row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have")?;
     row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most")?;
     row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;

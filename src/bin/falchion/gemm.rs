@@ -150,7 +150,7 @@ impl GemmArgs {
             out,
             "plan      tile {}, {} stages, {} B shared, {} threads, {} + {} registers, {}",
             catalogue::tile(&plan),
-            plan.stages,
+            plan.ring.stages,
             plan.shared_bytes,
             plan.threads,
             plan.registers.producer,

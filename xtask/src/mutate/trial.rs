@@ -235,13 +235,13 @@ impl Case {
                 (beside(purpose) * cluster_tile_m - 8, rows)
             }
             Size::OneMoreThanStages if persists => {
-                ((plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+                ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
             Size::Small | Size::Empty | Size::OneMoreThanStages | Size::Long => {
                 ((2 * turns - 1) * cluster_tile_m + 8, cluster_tile_n + 8)
             }
             Size::Divided { tiles, .. } => (tiles * cluster_tile_m - 8, cluster_tile_n - 8),
-            Size::OneStageTiles => ((2 * plan.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
+            Size::OneStageTiles => ((2 * plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n),
             Size::DividedWidths => return Ok(None),
         };
         let oriented = |m, n| if plan.swapped() { [n, m] } else { [m, n] };
@@ -266,14 +266,14 @@ impl Case {
             Size::Small => 4u32.div_ceil(tiles_each.max(1)),
             Size::OneStageTiles if tiles_each < 2 => return Ok(None),
             Size::OneStageTiles => 1,
-            Size::OneMoreThanStages => plan.stages + 1,
+            Size::OneMoreThanStages => plan.ring.stages + 1,
             Size::Divided { .. } | Size::DividedWidths => match least_divided(gemm, problem, slots) {
                 Some(k_tiles) => k_tiles,
                 None => return Ok(None),
             },
             Size::Long => {
                 // What is done behind the last k-tile meets the ring's end too.
-                (plan.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
+                (plan.ring.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
             }
         };
         problem.k = (tile_k * k_tiles).saturating_sub(8);

@@ -20,7 +20,6 @@ type Linear = LinearCombination<bf16>;
 struct Mine;
 struct Device<'f>(Box<dyn DeviceEpilogue<'f> + 'f>);
 impl Epilogue for Mine {
-    type Accumulator = f32;
     type Arguments = LinearArguments;
     const SPEC: EpilogueSpec = <Linear as Epilogue>::SPEC;
     fn emitter() -> Arc<dyn EpilogueEmitter> {

@@ -19,7 +19,6 @@ type Ours = TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, 
 struct First;
 struct Device<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
 impl Mainloop for First {
-    type Accumulator = f32;
     const SPEC: MainloopSpec = <Ours as Mainloop>::SPEC;
     type Arguments = ();
     fn emitter() -> Arc<dyn MainloopEmitter> {

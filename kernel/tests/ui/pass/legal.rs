@@ -15,6 +15,6 @@ impl GemmConfig for Mine {
 const PLAN: Plan = Gemm::<Mine>::PLAN;
 
 fn main() {
-    assert_eq!(PLAN.stages, 3);
+    assert_eq!(PLAN.ring.stages, 3);
     assert_eq!(PLAN.threads, 512);
 }

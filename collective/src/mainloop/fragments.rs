@@ -1,0 +1,185 @@
+//! A from registers: a tile's elements as `wgmma` takes them from the threads of a warpgroup, converted on the way if need be.
+
+use std::collections::BTreeMap;
+
+use cute_rs::{ComposedLayout, LayoutError, Tensor};
+use ptx::inst::WgmmaElement;
+use ptx::{Builder, Value, Var};
+
+use super::{Consumer, tiled_mma};
+use crate::element::{Format, Narrow, Packed};
+use crate::pipeline::Stage;
+use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
+
+/// A's tile in the registers of a consumer warpgroup: for each block of its rows and each K of an instruction four registers.
+///
+/// Threads load it from a stage, so it may lie there in another [`Format`] than is multiplied. Registers that an instruction
+/// reads may not be written before it is complete: a mainloop waits for its instructions before it loads the next stage
+/// ([`InFlight::None`](super::InFlight::None)), or has two of these.
+///
+/// ```
+/// use collective::pipeline::Position;
+/// use collective::{Consumer, Format, Fragments, InFlight, Piece, Plan, PlanError, Product, Sums};
+/// use ptx::Builder;
+///
+/// /// A's elements are 8-bit floats in memory and are multiplied as bf16.
+/// fn multiply<'f>(
+///     f: &'f Builder,
+///     plan: &Plan,
+///     consumer: Consumer<'f>,
+///     ring: Position<'f>,
+///     piece: Piece<'f>,
+/// ) -> Result<Sums<'f>, PlanError> {
+///     let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)?;
+///     let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer)?;
+///     consumer.each_stage(
+///         f,
+///         (ring, piece),
+///         InFlight::None,
+///         &|stage, accumulate| {
+///             a.load_converted(stage, &|pair| {
+///                 let wide = pair.map(|element| Format::E4m3.widen(element));
+///                 f.pack::<half::bf16>(wide[0], wide[1])
+///             });
+///             product.multiply_registers(&a, stage, accumulate);
+///         },
+///         &|multiplied| if !multiplied { product.clear() },
+///     );
+///     Ok(product.fragment(consumer, piece).into())
+/// }
+/// ```
+#[derive(Debug)]
+pub struct Fragments<'f> {
+    f: &'f Builder,
+    tile: OperandTile,
+    /// What is multiplied.
+    element: WgmmaElement,
+    /// Values, blocks and steps of the executing thread.
+    own: Tensor<ComposedLayout, Value<'f, u32>>,
+    /// By block and step.
+    registers: Vec<Vec<[Var<'f, u32>; 4]>>,
+}
+
+/// What becomes of two neighbours along K: a register of two elements of 16 bits, the first in its low half.
+pub type Convert<'a, 'f> = &'a dyn Fn([Narrow<'f>; 2]) -> Value<'f, u32>;
+
+impl<'f> Fragments<'f> {
+    /// The registers of a consumer for a tile that is A of `spec`.
+    ///
+    /// # Errors
+    /// [`PlanError::Fragments`] unless the tile is K-major and the spec's atom takes A from registers;
+    /// [`PlanError::Product`] where it is not A's tile of the spec.
+    pub fn new(
+        f: &'f Builder,
+        spec: &MainloopSpec,
+        tile: OperandTile,
+        consumer: Consumer<'f>,
+    ) -> Result<Self, PlanError> {
+        let ([m, n, k], extents) = (spec.tile, tile.extents());
+        let error = PlanError::Product { tile: spec.tile, a: extents, b: [n, k] };
+        if spec.atom.a != Source::Registers || tile.major != cute_rs::atom::Major::K {
+            return Err(PlanError::Fragments);
+        }
+        if extents != [m, k] {
+            return Err(error);
+        }
+        Self::found(f, spec, tile, consumer).map_err(|_| error)
+    }
+
+    fn found(
+        f: &'f Builder,
+        spec: &MainloopSpec,
+        tile: OperandTile,
+        consumer: Consumer<'f>,
+    ) -> Result<Self, LayoutError> {
+        let parts = tiled_mma(spec)?.partition(cute_rs::Operand::A, &tile.layout())?;
+        let own = [Some(consumer.thread), Some(consumer.part), Some(f.constant(0)), Some(f.constant(0))];
+        let own = parts.tensor(f.constant(0), &own)?;
+        let steps = spec.tile[2] / spec.atom.k();
+        let four = || core::array::from_fn(|_| f.uninitialised());
+        let registers = (0..spec.blocks()).map(|_| (0..steps).map(|_| four()).collect()).collect();
+        Ok(Self { f, tile, element: spec.atom.types.a(), own, registers })
+    }
+
+    /// The four registers of a block and a step along K; `None` for one that there is not.
+    pub fn get(&self, block: u32, step: u32) -> Option<[Var<'f, u32>; 4]> {
+        self.registers.get(block as usize)?.get(step as usize).copied()
+    }
+
+    /// Rounds the accumulators of another product, by block, to elements of 16 bits: sums of `K` columns are A of a product over
+    /// these `K`, and every thread has the elements that it needs.
+    pub fn pack(&self, accumulators: &[Vec<Var<'f, f32>>]) {
+        let held = |block: &Vec<[Var<'f, u32>; 4]>| block.len() * 8;
+        let fits = self.registers.iter().map(held).eq(accumulators.iter().map(Vec::len));
+        let Some(format) = self.format().filter(|_| fits) else {
+            self.f.refuse("sums are packed as A of 16 bits whose K is their number of columns: change the product's tile");
+            return;
+        };
+        for (steps, sums) in self.registers.iter().zip(accumulators) {
+            for (register, pair) in steps.iter().flatten().zip(sums.chunks_exact(2)) {
+                if let Packed::Word(word) = format.pack(self.f, [pair[0].get(), pair[1].get()]) {
+                    register.set(word);
+                }
+            }
+        }
+    }
+
+    /// What is multiplied, where it has 16 bits.
+    fn format(&self) -> Option<Format> {
+        match self.element {
+            WgmmaElement::Bf16 => Some(Format::Bf16),
+            WgmmaElement::F16 => Some(Format::F16),
+            WgmmaElement::Tf32 | WgmmaElement::Fp8(_) | WgmmaElement::Int8(_) | WgmmaElement::B1 => None,
+        }
+    }
+
+    /// Loads a stage's tile: as it is where it lies in the format that is multiplied, otherwise converted from one float to
+    /// another of 16 bits.
+    pub fn load(&self, stage: Stage<'f>) {
+        let same = self.tile.bits() == self.element.bits();
+        let (f, stored) = (self.f, self.tile.format);
+        match self.format() {
+            _ if same => self.each(stage, &|address| f.load_shared_vector::<u32, 1>(address, 0)[0]),
+            Some(format) => self.load_converted(stage, &|pair| match format
+                .pack(f, pair.map(|element| stored.widen(element)))
+            {
+                Packed::Word(word) => word,
+                Packed::Pair(_) | Packed::Half(_) => f.constant(0),
+            }),
+            None => f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied"),
+        }
+    }
+
+    /// Loads a stage's tile and converts it, two neighbours along K at a time, to elements of 16 bits.
+    pub fn load_converted(&self, stage: Stage<'f>, convert: Convert<'_, 'f>) {
+        if self.element.bits() != 16 {
+            self.f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied");
+            return;
+        }
+        self.each(stage, &|address| convert(self.tile.format.load_shared_pair(self.f, address)));
+    }
+
+    /// Sets every register to what `load` makes of the shared address of its first element.
+    fn each(&self, stage: Stage<'f>, load: &dyn Fn(Value<'f, u32>) -> Value<'f, u32>) {
+        let base = stage.address + self.tile.offset;
+        let Tensor { layout, start } = self.own;
+        let bytes = self.tile.bits() / 8;
+        let period = i64::from(self.tile.swizzle.alignment() / bytes);
+        let packed = i64::from(32 / self.element.bits());
+        // Whole periods of the swizzle are added behind it, so addresses within one are computed once.
+        let mut within = BTreeMap::new();
+        for (block, steps) in (0i64..).zip(&self.registers) {
+            for (step, registers) in (0i64..).zip(steps) {
+                for (index, register) in (0i64..).zip(registers) {
+                    let place = layout.layout.at_modes(&[index * packed, block, step]);
+                    let near = *within.entry(place % period).or_insert_with(|| {
+                        let near = u32::try_from(place % period).expect("less than a period");
+                        base + layout.swizzle.apply_to(start + near) * bytes
+                    });
+                    let far = u32::try_from(place / period * period).expect("a tile is small") * bytes;
+                    register.set(load(near + far));
+                }
+            }
+        }
+    }
+}

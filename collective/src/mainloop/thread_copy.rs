@@ -1,0 +1,346 @@
+//! Loading by threads: `cp.async` of as many bytes as addresses allow, or element by element, into a swizzled tile.
+
+use cute_rs::ComposedLayout;
+use cute_rs::atom::Major;
+use ptx::abi::Argument;
+use ptx::{Builder, Scalar, Value, Var};
+
+use crate::form::displaced;
+use crate::operand::Matrix;
+use crate::pipeline::Stage;
+use crate::plan::{OperandTile, Producer};
+
+/// Where threads copy an operand's tiles from.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadOrigin<'f> {
+    pub(super) address: Value<'f, u64>,
+    /// Bytes from one row (K-major) or column (MN-major) to the next.
+    pub(super) pitch: Value<'f, u64>,
+    /// Extent along M or N.
+    pub(super) mn: Value<'f, u32>,
+    /// Bytes that can be copied at once wherever 16 B of the tile come from.
+    pub(super) width: Value<'f, u32>,
+    /// Bytes from one matrix to the next, if there are several.
+    pub(super) batch: Option<Value<'f, u64>>,
+}
+
+impl OperandTile {
+    /// The values of the parameters that [`ThreadOrigin::declare`] declares, for tiles of a matrix.
+    pub fn thread_arguments(&self, matrix: Matrix) -> Vec<Argument> {
+        thread_arguments(self, matrix, false, false)
+    }
+}
+
+/// Where groups of rows may begin at any element of a line, nothing is aligned: `anywhere`.
+pub(super) fn thread_arguments(
+    tile: &OperandTile,
+    matrix: Matrix,
+    batched: bool,
+    anywhere: bool,
+) -> Vec<Argument> {
+    let OperandTile { major, split, .. } = *tile;
+    let bits = tile.bits();
+    let [pitch, batch] = [matrix.pitch, matrix.batch.stride].map(|stride| stride * u64::from(bits / 8));
+    // Where the right half begins in a line of both.
+    let half = if split && major == Major::Mn { u64::from(matrix.mn / 2 * (bits / 8)) } else { 0 };
+    let fits =
+        |width: &u32| !anywhere && (matrix.address | pitch | batch | half).is_multiple_of((*width).into());
+    let width = WIDTHS.into_iter().find(fits).unwrap_or(bits / 8);
+    let mut arguments = vec![matrix.address.into(), pitch.into(), matrix.mn.into(), width.into()];
+    if batched {
+        arguments.push(batch.into());
+    }
+    arguments
+}
+
+impl<'f> ThreadOrigin<'f> {
+    /// Declares the parameters of a matrix under these names: its address, its pitch in bytes, its rows, and the bytes that can be
+    /// copied at once.
+    pub fn declare(f: &'f Builder, [address, pitch, mn, width]: [&'static str; 4]) -> Self {
+        Self {
+            address: f.param(address),
+            pitch: f.number(pitch),
+            mn: f.param(mn),
+            width: f.param(width),
+            batch: None,
+        }
+    }
+
+    /// The matrix of a group.
+    pub(super) fn of(self, group: Option<Value<'f, u32>>) -> Self {
+        Self { address: displaced(self.address, self.batch, group), ..self }
+    }
+}
+
+/// Bytes that `cp.async` copies at once.
+pub(super) const WIDTHS: [u32; 3] = [16, 8, 4];
+
+/// Bytes of a chunk, which swizzles leave together.
+const CHUNK: u32 = 16;
+
+/// Copies of one operand's tile by the 128 threads of a warpgroup.
+///
+/// Each thread says that a stage is full when its own copies have landed: see
+/// [`Position::fill_by_threads`](crate::pipeline::Position::fill_by_threads). What lies outside of the matrix becomes zero.
+///
+/// ```
+/// use collective::pipeline::Position;
+/// use collective::{Format, OperandTile, ThreadCopy, ThreadOrigin, TileLayout};
+/// use cute_rs::atom::Major;
+/// use ptx::{Builder, Special, Value};
+///
+/// const TILE: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [128, 64], TileLayout::Widest);
+///
+/// /// Fills stages with the tiles of rows `row..row + 128`, `count` of them along K, of a matrix with `k` columns.
+/// fn load<'f>(f: &'f Builder, ring: Position<'f>, row: Value<'f, u32>, count: Value<'f, u32>, k: Value<'f, u32>) {
+///     let thread = f.special(Special::ThreadX) % 128;
+///     let origin = ThreadOrigin::declare(f, ["x", "x_pitch", "x_rows", "x_width"]);
+///     let copy = ThreadCopy::new(f, TILE, origin, k, thread);
+///     ring.fill_by_threads([f.constant(0), count], |stage, k_tile| copy.copy(stage, [row, k_tile * 64]));
+/// }
+/// ```
+pub struct ThreadCopy<'f> {
+    /// One for all of the tile, or for a split matrix one for the part from either half.
+    parts: Vec<Copier<'f>>,
+}
+
+impl std::fmt::Debug for ThreadCopy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadCopy").field("parts", &self.parts.len()).finish()
+    }
+}
+
+impl<'f> ThreadCopy<'f> {
+    /// The copies of a tile by the executing thread, the `thread`-th of its warpgroup, from a matrix with `k` columns.
+    pub fn new(
+        f: &'f Builder,
+        tile: OperandTile,
+        origin: ThreadOrigin<'f>,
+        k: Value<'f, u32>,
+        thread: Value<'f, u32>,
+    ) -> Self {
+        Self { parts: Copier::halves(f, tile, origin, k, thread) }
+    }
+
+    /// Starts the copies of the tile whose first element is `(mn, k)`, into a stage.
+    pub fn copy(&self, stage: Stage<'f>, first: [Value<'f, u32>; 2]) {
+        for part in &self.parts {
+            part.copy(first, stage.address + part.tile.offset);
+        }
+    }
+}
+
+/// Copies one operand's tiles. A *line* is a row of a K-major operand or a column of an MN-major one; a tile consists of
+/// blocks of lines of one swizzle width. Threads take the chunks of as many lines as there are threads for, side by side,
+/// and then those of the next lines.
+struct Copier<'f> {
+    f: &'f Builder,
+    source: ThreadOrigin<'f>,
+    tile: OperandTile,
+    layout: ComposedLayout,
+    /// Lines of the matrix, and elements of each.
+    extent: [Value<'f, u32>; 2],
+    /// The thread's first chunk in the tile: its line and the first of its elements.
+    own: [Value<'f, u32>; 2],
+    /// Where it lies in shared memory, in bytes from the tile's start.
+    place: Value<'f, u32>,
+    /// The line and the element of the tile where this copier's part of it begins.
+    skipped: [u32; 2],
+}
+
+/// Where 16 B of a tile come from and go to.
+struct Chunk<'f> {
+    source: Value<'f, u64>,
+    destination: Value<'f, u32>,
+    /// Whether its line is inside of the matrix.
+    inside: Value<'f, bool>,
+    /// Whether the executing thread has it at all; `None` where every thread has.
+    own: Option<Value<'f, bool>>,
+}
+
+impl<'f> Copier<'f> {
+    fn new(
+        f: &'f Builder,
+        tile: OperandTile,
+        source: ThreadOrigin<'f>,
+        k: Value<'f, u32>,
+        thread: Value<'f, u32>,
+    ) -> Self {
+        let (layout, bits) = (tile.layout(), tile.bits());
+        let chunks = tile.swizzle.bytes() / CHUNK;
+        let own = [thread / chunks, thread % chunks * (CHUNK * 8 / bits)];
+        let place = layout.apply_modes(&ordered(tile.major, own)).expect("a tile has two modes") * (bits / 8);
+        let extent = ordered(tile.major, [source.mn, k]);
+        Self { f, source, tile, layout, extent, own, place, skipped: [0, 0] }
+    }
+
+    /// What copies a tile: one for all of it, or for a split matrix one for the part from either half.
+    fn halves(
+        f: &'f Builder,
+        tile: OperandTile,
+        source: ThreadOrigin<'f>,
+        k: Value<'f, u32>,
+        thread: Value<'f, u32>,
+    ) -> Vec<Self> {
+        let whole = Self::new(f, tile, source, k, thread);
+        if !tile.split {
+            return vec![whole];
+        }
+        let mn = source.mn >> 1;
+        let distance = match tile.major {
+            Major::K => mn.cast::<u64>() * source.pitch,
+            Major::Mn => mn.mul_wide(tile.bits() / 8),
+        };
+        let half = |address, skipped| Self {
+            source: ThreadOrigin { address, mn, ..source },
+            tile: OperandTile { mn: tile.mn / 2, ..tile },
+            extent: ordered(tile.major, [mn, k]),
+            skipped: ordered(tile.major, [skipped, 0]),
+            ..whole
+        };
+        vec![half(source.address, 0), half(source.address + distance, tile.mn / 2)]
+    }
+
+    /// Lines of the tile that all threads take at once.
+    fn lines_at_once(&self) -> u32 {
+        128 * CHUNK / self.tile.swizzle.bytes()
+    }
+
+    /// Copies the tile whose first element is `(mn, k)` to a shared address.
+    fn copy(&self, first: [Value<'f, u32>; 2], address: Value<'f, u32>) {
+        let [line, column] = ordered(self.tile.major, first);
+        let [own_line, own_column] = self.own;
+        let (line, column) = (line + own_line, column + own_column);
+        let source = self.source.address
+            + line.cast::<u64>() * self.source.pitch
+            + column.mul_wide(self.tile.bits() / 8);
+        let place = address + self.place;
+        self.in_widths(&WIDTHS, &|width| self.blocks([line, column], source, place, width));
+    }
+
+    /// Emits `copy` for each width, to be chosen by the operand's; zero stands for element by element.
+    fn in_widths(&self, widths: &[u32], copy: &dyn Fn(u32)) {
+        match widths {
+            [] => copy(0),
+            [width, rest @ ..] => self.f.if_else(
+                self.source.width.equals(*width),
+                || copy(*width),
+                || self.in_widths(rest, copy),
+            ),
+        }
+    }
+
+    /// Copies the executing thread's chunks of all blocks, `width` bytes at a time.
+    fn blocks(
+        &self,
+        [line, column]: [Value<'f, u32>; 2],
+        source: Value<'f, u64>,
+        place: Value<'f, u32>,
+        width: u32,
+    ) {
+        let OperandTile { major, swizzle, mn, k, .. } = self.tile;
+        let bits = self.tile.bits();
+        let [tile_lines, tile_columns] = ordered(major, [mn, k]);
+        let (at_once, columns) = (self.lines_at_once(), swizzle.elements(bits));
+        let [lines, extent] = self.extent;
+        for block in 0..tile_columns / columns {
+            let first = column + block * columns;
+            // Elements of the chunks of this block that are inside of the matrix.
+            let left = (extent - first).where_or(first.less_than(extent), 0).min(CHUNK * 8 / bits);
+            let mut chunks = Vec::new();
+            let mut source = source + u64::from(block * swizzle.bytes());
+            for pass in 0..tile_lines.div_ceil(at_once) {
+                let skipped = pass * at_once;
+                // Chunks of other passes are whole periods of the swizzle away.
+                let [first_line, first_column] = self.skipped;
+                let at = ordered(major, [first_line + skipped, first_column + block * columns]);
+                let offset = self.layout.at_modes(&at.map(i64::from));
+                let offset = u32::try_from(offset).expect("a tile is small") * (bits / 8);
+                if pass > 0 {
+                    source = source + self.source.pitch * u64::from(at_once);
+                }
+                let own =
+                    (skipped + at_once > tile_lines).then(|| self.own[0].less_than(tile_lines - skipped));
+                let destination = place + offset;
+                let inside = (line + skipped).less_than(lines);
+                chunks.push(Chunk { source, destination, inside, own });
+            }
+            for chunks in chunks.chunks(Producer::CHUNKS as usize) {
+                match width {
+                    0 => self.by_elements(chunks, left),
+                    _ => chunks.iter().for_each(|chunk| self.asynchronously(chunk, left, width)),
+                }
+            }
+        }
+    }
+
+    /// Emits something for the threads that have the chunk.
+    fn owned(&self, chunk: &Chunk<'f>, body: impl FnOnce()) {
+        match chunk.own {
+            Some(own) => self.f.if_(own, body),
+            None => body(),
+        }
+    }
+
+    /// Starts the copies of a chunk of which `left` elements are inside of the matrix.
+    fn asynchronously(&self, chunk: &Chunk<'f>, left: Value<'f, u32>, width: u32) {
+        let bytes = left * (self.tile.bits() / 8);
+        self.owned(chunk, || {
+            for skipped in (0..CHUNK).step_by(width as usize) {
+                let size = (bytes.max(skipped) - skipped).min(width).where_or(chunk.inside, 0);
+                let source = (chunk.source, skipped.cast_signed());
+                self.f.copy_async(width, chunk.destination + skipped, source, Some(size));
+            }
+        });
+    }
+
+    /// Copies chunks of which `left` elements are inside of the matrix, element by element: all loads, then all stores.
+    fn by_elements(&self, chunks: &[Chunk<'f>], left: Value<'f, u32>) {
+        match self.tile.bits() {
+            8 => self.by::<u8>(chunks, left, 0),
+            16 => self.by::<u16>(chunks, left, 0),
+            _ => self.by::<u32>(chunks, left, 0),
+        }
+    }
+
+    /// The same for elements of a type.
+    fn by<T: Scalar>(&self, chunks: &[Chunk<'f>], left: Value<'f, u32>, zero: T) {
+        let (bits, bytes) = (T::TYPE.bits(), T::TYPE.bits() / 8);
+        let elements = CHUNK / bytes;
+        let load = |chunk: &Chunk<'f>| -> Vec<Var<'f, T>> {
+            let values: Vec<_> = (0..elements).map(|_| self.f.variable(zero)).collect();
+            self.owned(chunk, || {
+                for (element, value) in (0u32..).zip(&values) {
+                    self.f.if_(left.more_than(element) & chunk.inside, || {
+                        value.set(self.f.load_global::<T>(chunk.source, (element * bytes).cast_signed()));
+                    });
+                }
+            });
+            values
+        };
+        let loaded: Vec<_> = chunks.iter().map(load).collect();
+        for (chunk, values) in chunks.iter().zip(&loaded) {
+            self.owned(chunk, || {
+                // The first element in the lowest bits.
+                let join = |word: &[Var<'f, T>]| {
+                    let parts: Vec<_> = word.iter().map(|part| part.get().cast::<u32>()).collect();
+                    let joined =
+                        (0u32..).zip(parts).reduce(|(_, low), (i, part)| (i, low | part << (bits * i)));
+                    joined.map_or(self.f.constant(0), |(_, word)| word)
+                };
+                let words: Vec<_> = values.chunks((4 / bytes) as usize).map(join).collect();
+                if let [a, b, c, d] = words[..] {
+                    self.f.store_shared(chunk.destination, 0, [a, b, c, d]);
+                }
+            });
+        }
+    }
+}
+
+/// `(mn, k)` as `(line, column)`, or the other way round.
+fn ordered<V>(major: Major, [mn, k]: [V; 2]) -> [V; 2] {
+    match major {
+        Major::K => [mn, k],
+        Major::Mn => [k, mn],
+    }
+}

@@ -1,0 +1,96 @@
+//! The multiply atom: the instruction that multiplies, and where its A comes from.
+
+use cute_rs::atom::wgmma;
+use cute_rs::{LayoutError, MmaAtom};
+use ptx::WgmmaTypes;
+use ptx::inst::WgmmaSum;
+
+/// Where an instruction takes operand A from. B always comes from shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Source {
+    /// Shared memory, as the instruction reads it: A lies there in the format that is multiplied.
+    Shared,
+    /// Registers: threads load A's tile, and may convert it, before each multiply.
+    Registers,
+}
+
+/// The multiply atom: `m64nNk(32 bytes)` of `wgmma`, for some types of A, B and the sums.
+///
+/// ```
+/// use collective::{Atom, Source};
+/// use ptx::WgmmaTypes;
+/// use ptx::inst::{Int8, WgmmaSum};
+///
+/// let bytes = Atom::shared(WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false });
+/// assert_eq!((bytes.rows(), bytes.k(), bytes.sums()), (64, 32, WgmmaSum::S32));
+/// assert!(bytes.allows(48) && !bytes.allows(40));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Atom {
+    /// The instruction's types.
+    pub types: WgmmaTypes,
+    /// Where A comes from.
+    pub a: Source,
+}
+
+impl Atom {
+    /// Both operands from shared memory.
+    pub const fn shared(types: WgmmaTypes) -> Self {
+        Self { types, a: Source::Shared }
+    }
+
+    /// A from registers.
+    pub const fn registers(types: WgmmaTypes) -> Self {
+        Self { types, a: Source::Registers }
+    }
+
+    /// Rows of one instruction: a *block* of a tile.
+    pub const fn rows(self) -> u32 {
+        64
+    }
+
+    /// K of one instruction.
+    pub const fn k(self) -> u32 {
+        self.types.k()
+    }
+
+    /// Bits of an element of A and B as they are multiplied.
+    pub const fn element_bits(self) -> u32 {
+        self.types.element_bits()
+    }
+
+    /// The accumulators' type.
+    pub const fn sums(self) -> WgmmaSum {
+        self.types.d()
+    }
+
+    /// Accumulators of a thread for so many columns, in 32-bit registers.
+    pub const fn accumulators(self, columns: u32) -> u32 {
+        self.types.accumulators(columns)
+    }
+
+    /// Whether one instruction multiplies so many columns.
+    pub const fn allows(self, columns: u32) -> bool {
+        self.types.allows(columns)
+    }
+
+    /// What it adds to the name of a kernel whose operands do not say it.
+    pub(super) fn suffix(self) -> String {
+        let source = match self.a {
+            Source::Shared => "",
+            Source::Registers => "_rs",
+        };
+        format!("_{}{source}", self.types.suffix().replace('.', "_"))
+    }
+
+    /// Which thread holds which element, for an instruction of so many columns.
+    ///
+    /// # Errors
+    /// Those of [`wgmma::atom`].
+    pub const fn layout(self, columns: u32) -> Result<MmaAtom, LayoutError> {
+        match self.a {
+            Source::Shared => wgmma::atom(columns, self.element_bits()),
+            Source::Registers => wgmma::atom_with_a_in_registers(columns, self.element_bits()),
+        }
+    }
+}

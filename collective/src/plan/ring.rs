@@ -1,0 +1,128 @@
+//! The ring's own plan: from a list of what a stage holds to bytes, barriers and stages.
+
+use super::{MBARRIER_BYTES, round_up};
+
+/// What one tile takes in a stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Room {
+    /// Bytes.
+    pub bytes: u32,
+    /// What its start is a multiple of, in bytes.
+    pub alignment: u32,
+}
+
+impl Room {
+    /// No tile.
+    pub const NONE: Self = Self { bytes: 0, alignment: 1 };
+
+    /// Some bytes that a bulk copy brings: block scales, metadata, a bias.
+    pub const fn line(bytes: u32) -> Self {
+        Self { bytes, alignment: 128 }
+    }
+}
+
+/// The plan of a ring of stages, each of which holds the same list of tiles.
+///
+/// A kernel has one such plan for the ring of its mainloop; a mainloop that needs another ring (attention has one for K and one for V)
+/// makes its own. The order is: what a stage holds, how many stages, where they lie, who arrives.
+///
+/// ```
+/// use collective::{RingPlan, Room};
+///
+/// // A, two tiles of B, and 512 bytes of scales.
+/// let tile = |bytes| Room { bytes, alignment: 1024 };
+/// let ring = RingPlan::of(&[tile(16384), tile(8192), tile(8192), Room::line(512)]);
+/// assert_eq!((ring.offset(2), ring.offset(3), ring.stage_bytes), (24576, 32768, 33792));
+/// // As many stages as 100 KB hold, each with two mbarriers; the barriers lie behind the stages.
+/// let stages = ring.fit(100 << 10);
+/// let ring = ring.placed(stages, 0, stages * ring.stage_bytes).arrivals(1, 2);
+/// assert_eq!((ring.stages, ring.transaction_bytes()), (3, 33280));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RingPlan {
+    rooms: [Room; Self::MOST],
+    offsets: [u32; Self::MOST],
+    /// Bytes from one stage to the next.
+    pub stage_bytes: u32,
+    /// How many stages.
+    pub stages: u32,
+    /// Where the stages begin, in bytes of dynamic shared memory.
+    pub start: u32,
+    /// Where the mbarriers begin: the full ones of all stages, then the empty ones.
+    pub barriers: u32,
+    /// Arrivals that say that a stage is full.
+    pub filling: u32,
+    /// Arrivals that say that a stage is empty; 0 where nobody waits for that.
+    pub emptying: u32,
+}
+
+/// What stages begin at multiples of: the period of the widest swizzle.
+const STAGE_ALIGNMENT: u32 = 1024;
+
+impl RingPlan {
+    /// Most tiles of a stage.
+    pub const MOST: usize = 6;
+
+    /// A stage of these tiles, in this order; of those beyond [`MOST`](Self::MOST) nothing is planned.
+    pub const fn of(tiles: &[Room]) -> Self {
+        let (mut rooms, mut offsets) = ([Room::NONE; Self::MOST], [0; Self::MOST]);
+        let (mut end, mut i) = (0, 0);
+        while i < tiles.len() && i < Self::MOST {
+            rooms[i] = tiles[i];
+            let alignment = if tiles[i].alignment == 0 { 1 } else { tiles[i].alignment };
+            offsets[i] = round_up(end, alignment);
+            end = offsets[i] + tiles[i].bytes;
+            i += 1;
+        }
+        let stage_bytes = round_up(end, STAGE_ALIGNMENT);
+        Self { rooms, offsets, stage_bytes, stages: 0, start: 0, barriers: 0, filling: 1, emptying: 1 }
+    }
+
+    /// Stages that so many bytes hold, their mbarriers included.
+    pub const fn fit(&self, bytes: u32) -> u32 {
+        bytes / (self.stage_bytes + 2 * MBARRIER_BYTES)
+    }
+
+    /// Bytes of so many stages and their mbarriers.
+    pub const fn need(&self, stages: u32) -> u32 {
+        stages.saturating_mul(self.stage_bytes + 2 * MBARRIER_BYTES)
+    }
+
+    /// With so many stages from byte `start` of dynamic shared memory on, a multiple of 1024, and mbarriers from `barriers` on,
+    /// a multiple of 8.
+    #[must_use]
+    pub const fn placed(self, stages: u32, start: u32, barriers: u32) -> Self {
+        Self { stages, start, barriers, ..self }
+    }
+
+    /// With so many arrivals on a full barrier, and on an empty one.
+    #[must_use]
+    pub const fn arrivals(self, filling: u32, emptying: u32) -> Self {
+        Self { filling, emptying, ..self }
+    }
+
+    /// Bytes of all mbarriers.
+    pub const fn barrier_bytes(&self) -> u32 {
+        2 * self.stages * MBARRIER_BYTES
+    }
+
+    /// Where tile `i` begins in a stage; 0 for a tile that there is not.
+    pub const fn offset(&self, i: usize) -> u32 {
+        if i < Self::MOST { self.offsets[i] } else { 0 }
+    }
+
+    /// Bytes of tile `i`; 0 for a tile that there is not.
+    pub const fn tile_bytes(&self, i: usize) -> u32 {
+        if i < Self::MOST { self.rooms[i].bytes } else { 0 }
+    }
+
+    /// Bytes of all tiles of a stage: what copies bring.
+    pub const fn transaction_bytes(&self) -> u32 {
+        let (mut bytes, mut i) = (0, 0);
+        while i < Self::MOST {
+            bytes += self.rooms[i].bytes;
+            i += 1;
+        }
+        bytes
+    }
+}

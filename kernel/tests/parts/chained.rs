@@ -1,0 +1,195 @@
+//! Two products one after the other, as attention has them: `D = bf16(Q * Key) * V`, the sums of the first in registers as A of the
+//! second. Q has a ring of its own, of one stage; a stage of the kernel's ring holds tiles of Key and of V, and none of A.
+
+use std::sync::Arc;
+
+use collective::pipeline::{ClusterPosition, Position, Ring};
+use collective::{
+    Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
+    KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, MnMajor, OperandSpec,
+    OperandTile, Operands, Origin, Piece, Plan, Product, RingPlan, TensorCopy, Tile, TileLayout, TmaWgmma,
+};
+use cute_rs::atom::Major;
+use half::bf16;
+use kernel::{Composed, GemmProblem};
+use ptx::abi::Argument;
+use ptx::{Builder, Value, WgmmaTypes};
+use scheduler::{AlongM, Persistent};
+use typenum::{U1, U2, U32, U64, U128};
+
+use crate::support::{Elements, compare, on_every_engine, run, sum};
+
+/// Rows of Q, elements of a head, rows of Key and V per stage.
+const ROWS: u32 = 128;
+const HEAD: u32 = 64;
+const KEYS: u32 = 32;
+
+const Q: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [ROWS, HEAD], TileLayout::Widest);
+const KEY: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [KEYS, HEAD], TileLayout::Widest);
+
+/// The second product, whose B is V: `(N, K)` with N contiguous.
+type Second = TmaWgmma<
+    Operands<KMajor<bf16>, MnMajor<bf16>>,
+    Tile<U128, U64, U32>,
+    Cooperative<U2, Cluster<U1, U1>, EachWarp<U2>>,
+>;
+const SECOND: MainloopSpec = {
+    let mut spec = <Second as Mainloop>::SPEC;
+    spec.operands[0].staged = false;
+    spec.atom = Atom::registers(WgmmaTypes::Bf16F32);
+    spec.more[0] = KEY.room();
+    spec.own_bytes = OWN.start + OWN.stage_bytes + OWN.barrier_bytes();
+    // The scores, and the same as fragments.
+    spec.registers = FIRST.accumulators() + 2 * SCORES;
+    spec
+};
+/// The scores of a thread as elements of 16 bits.
+const SCORES: u32 = ROWS / 2 / 64 * KEYS / 16 * 4;
+
+/// The first product: rows of Q by rows of Key.
+const FIRST: MainloopSpec = MainloopSpec {
+    operands: [OperandSpec::k_major(Format::Bf16); 2],
+    tile: [ROWS, KEYS, HEAD],
+    ..<Second as Mainloop>::SPEC
+};
+
+/// Q's ring, counted from the mainloop's own memory.
+const OWN: RingPlan = RingPlan::of(&[Q.room()]).placed(1, 0, Q.room().bytes).arrivals(1, 2 * 4);
+
+struct Chained;
+
+#[derive(Default)]
+struct Queries(Option<[Matrix; 2]>);
+
+#[derive(Debug)]
+struct Emitter;
+
+struct Device<'f> {
+    maps: [Value<'f, u64>; 3],
+    q: Ring<'f>,
+    filled: Position<'f>,
+    read: Position<'f>,
+}
+
+impl Mainloop for Chained {
+    const SPEC: MainloopSpec = SECOND;
+    type Arguments = Queries;
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter)
+    }
+
+    fn check(own: &Queries, _: Matrix, _: Matrix) -> Result<(), String> {
+        own.0.map(|_| ()).ok_or_else(|| "Q and Key are missing: bind them".to_owned())
+    }
+
+    fn arguments(plan: &Plan, a: Matrix, v: Matrix, own: &Queries) -> Vec<Argument> {
+        let [q, key] = own.0.unwrap_or([a, a]);
+        [(Q, q), (KEY, key), (plan.operands[1], v)]
+            .map(|(tile, matrix)| tile.tensor_map(matrix).into())
+            .into()
+    }
+}
+
+impl MainloopEmitter for Emitter {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "chained".to_owned()
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let maps = ["q_map", "key_map", "v_map"].map(|name| f.tensor_map(name));
+        let q = Ring::new(f, OWN, f.shared_base() + plan.own_offset);
+        Box::new(Device { maps, q, filled: q.producer(), read: q.consumer() })
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Chained::arguments(plan, a, b, &Queries::default())
+    }
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn prefetch(&self, _: &'f Builder) {
+        self.q.initialise();
+    }
+
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        _: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let [q, key, v] = [Q, KEY.at(plan.ring.offset(2)), plan.operands[1]].map(TensorCopy::new);
+        let [q_map, key_map, v_map] = self.maps.map(Origin::alone);
+        let zero = f.constant(0);
+        self.filled
+            .produce(f.constant(OWN.transaction_bytes()), |stage| q.load(f, stage, q_map, [piece.m, zero]));
+        f.repeat_from(piece.k_begin, piece.k_end, |tile| {
+            ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
+                key.load(f, stage, key_map, [tile * KEYS, zero]);
+                v.load(f, stage, v_map, [piece.n, tile * KEYS]);
+            });
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let planned = "the tiles are those of the specs";
+        let key = KEY.at(plan.ring.offset(2));
+        let scores = Product::<f32>::new(f, &FIRST, [Q, key], consumer.part).expect(planned);
+        let out = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect(planned);
+        let p = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect(planned);
+        let q = self.read.acquire();
+        out.clear();
+        f.repeat_from(piece.k_begin, piece.k_end, |_| {
+            let stage = ring.acquire();
+            let found = scores.find_in([q, stage]);
+            f.wgmma_fence();
+            found.issue(false);
+            f.wgmma_commit();
+            f.wgmma_wait(0);
+            p.pack(scores.accumulators());
+            out.multiply_registers(&p, stage, true);
+            f.wgmma_wait(0);
+            consumer.release.arrive(stage.empty);
+        });
+        consumer.release.arrive(q.empty);
+        finish(plan, out.fragment(consumer, piece).into());
+    }
+}
+
+type Kernel = Composed<Chained, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
+
+#[test]
+fn the_sums_of_one_product_are_operand_a_of_the_next() {
+    on_every_engine(&|engine| {
+        for (rows, keys) in [(128, 32), (328, 200)] {
+            let (q, key) = (
+                Elements::random(Format::Bf16, [rows, HEAD], 1),
+                Elements::random(Format::Bf16, [keys, HEAD], 2),
+            );
+            let v = Elements::random(Format::Bf16, [keys, HEAD], 3);
+            let own = Queries(Some([q.operand(engine, HEAD), key.operand(engine, HEAD)]));
+            let operands = [collective::MatrixRef::NONE, v.upload(engine)];
+            let problem = GemmProblem { m: rows, n: HEAD, k: keys };
+            let got = run::<Kernel>(engine, problem, operands, &own);
+            let score = |i, k| {
+                let [sum, _] = sum(HEAD, |h| q.at(i, h) * key.at(k, h));
+                Format::Bf16.decode(Format::Bf16.encode(sum))
+            };
+            compare("chained", [rows, HEAD], &got, |i, j| {
+                let [want, all] = sum(keys, |k| score(i, k) * v.at(k, j));
+                // A score is rounded to 8 bits, perhaps to the other side.
+                [want, all * 2f64.powi(-8)]
+            });
+        }
+    });
+}

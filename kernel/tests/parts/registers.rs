@@ -1,0 +1,143 @@
+//! A from registers: in memory 8-bit floats, multiplied as bf16.
+
+use std::sync::Arc;
+
+use collective::pipeline::{ClusterPosition, Position};
+use collective::{
+    Atom, Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragments,
+    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Piece,
+    Plan, Product, TensorCopies, ThreadCopies, Tile, TmaWgmma,
+};
+use half::bf16;
+use kernel::{Composed, GemmProblem};
+use ptx::abi::Argument;
+use ptx::{Builder, WgmmaTypes};
+use scheduler::{AlongM, Persistent};
+use typenum::{U1, U2, U64, U128, U192};
+
+use crate::support::{Elements, compare, on_every_engine, run, sum};
+
+type Ours<M> = TmaWgmma<
+    Operands<KMajor<bf16>, KMajor<bf16>>,
+    Tile<M, U64, U64>,
+    Cooperative<U1, Cluster<U1, U1>, EachWarp<U2>>,
+>;
+
+/// What changes: A's elements in memory, the atom, and the registers of A's fragments.
+const fn mixed(mut spec: MainloopSpec) -> MainloopSpec {
+    spec.operands[0].format = Format::E4m3;
+    spec.atom = Atom::registers(WgmmaTypes::Bf16F32);
+    spec.registers = spec.blocks() * spec.tile[2] / spec.atom.k() * 4 + 16;
+    spec
+}
+
+/// Loads by tensor copies, converts as our own mainloops do.
+struct ByCopies<M>(core::marker::PhantomData<M>);
+
+impl<M: typenum::Unsigned + 'static> Mainloop for ByCopies<M> {
+    const SPEC: MainloopSpec = mixed(<Ours<M> as Mainloop>::SPEC);
+    type Arguments = ();
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(TensorCopies)
+    }
+}
+
+/// Loads by threads, and converts with a function of its own: twice the element.
+#[derive(Debug)]
+struct Doubled;
+
+impl Mainloop for Doubled {
+    const SPEC: MainloopSpec = {
+        let mut spec = mixed(<Ours<U128> as Mainloop>::SPEC);
+        spec.producer = collective::Producer::Warpgroup;
+        spec
+    };
+    type Arguments = ();
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Self)
+    }
+}
+
+impl MainloopEmitter for Doubled {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "doubled".to_owned()
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(DoubledDevice(ThreadCopies.declare(f, plan)))
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        ThreadCopies.arguments(plan, a, b)
+    }
+}
+
+struct DoubledDevice<'f>(Box<dyn DeviceMainloop<'f> + 'f>);
+
+impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        self.0.load(f, plan, cluster, ring, piece);
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let product =
+            Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect("the spec's tile");
+        let a = Fragments::new(f, &plan.mainloop, plan.operands[0], consumer).expect("the spec's A");
+        consumer.each_stage(
+            f,
+            (ring, piece),
+            InFlight::None,
+            &|stage, accumulate| {
+                a.load_converted(stage, &|pair| {
+                    let [low, high] = pair.map(|element| Format::E4m3.widen(element) * 2.0);
+                    f.pack::<bf16>(low, high)
+                });
+                product.multiply_registers(&a, stage, accumulate);
+            },
+            &|multiplied| {
+                if !multiplied {
+                    product.clear();
+                }
+            },
+        );
+        finish(plan, product.fragment(consumer, piece).into());
+    }
+}
+
+type Kernel<M> = Composed<M, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
+
+fn check<M: Mainloop<Arguments = ()>>(what: &str, factor: f64, [m, n, k]: [u32; 3]) {
+    on_every_engine(&|engine| {
+        let (a, b) = (Elements::random(Format::E4m3, [m, k], 1), Elements::random(Format::Bf16, [n, k], 2));
+        let operands = [a.upload(engine), b.upload(engine)];
+        let got = run::<Kernel<M>>(engine, GemmProblem { m, n, k }, operands, &());
+        compare(what, [m, n], &got, |i, j| {
+            let [want, all] = sum(k, |k| factor * a.at(i, k) * b.at(j, k));
+            [want, f64::from(k) * f64::from(f32::EPSILON) * all]
+        });
+    });
+}
+
+#[test]
+fn a_from_registers_is_converted() {
+    check::<ByCopies<U64>>("one block", 1.0, [64, 64, 128]);
+    check::<ByCopies<U192>>("three blocks, ragged", 1.0, [200, 72, 336]);
+    check::<Doubled>("doubled", 2.0, [130, 40, 100]);
+}

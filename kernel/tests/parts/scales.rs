@@ -1,0 +1,161 @@
+//! Block scales as a third tile of a stage: `D = sum over k-tiles t of scale(m, t) * (A_t * B_t)`, promoted in registers.
+
+use std::sync::Arc;
+
+use collective::pipeline::{ClusterPosition, Position};
+use collective::{
+    Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragment,
+    InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin,
+    Piece, Plan, Product, Room, TensorCopy, Tile, TmaWgmma,
+};
+use half::bf16;
+use kernel::{Composed, GemmProblem};
+use ptx::abi::Argument;
+use ptx::{Builder, BulkLoad, Value};
+use scheduler::{AlongM, Persistent};
+use typenum::{U1, U2, U3, U64, U128};
+
+use crate::support::{Elements, compare, on_every_engine, run, sum};
+
+type Ours = TmaWgmma<
+    Operands<KMajor<bf16>, KMajor<bf16>>,
+    Tile<U128, U64, U64>,
+    Cooperative<U2, Cluster<U1, U1>, EachWarp<U3>>,
+>;
+const OURS: MainloopSpec = <Ours as Mainloop>::SPEC;
+/// Bytes of the scales of a tile's rows.
+const LINE: u32 = 128 * 4;
+
+struct Scaled;
+
+/// Where the scales lie: 128 for each k-tile of each tile of rows, one k-tile after the other.
+#[derive(Default)]
+struct Scales(u64);
+
+#[derive(Debug)]
+struct Emitter;
+
+struct Device<'f> {
+    maps: [Value<'f, u64>; 2],
+    scales: Value<'f, u64>,
+    k_tiles: Value<'f, u32>,
+}
+
+impl Mainloop for Scaled {
+    const SPEC: MainloopSpec = {
+        let mut spec = OURS;
+        spec.more[0] = Room::line(LINE);
+        spec.registers = OURS.accumulators();
+        spec
+    };
+    type Arguments = Scales;
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter)
+    }
+
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Scales) -> Vec<Argument> {
+        let [a_tile, b_tile] = plan.operands;
+        let k_tiles = a.k.div_ceil(plan.mainloop.tile[2]);
+        vec![a_tile.tensor_map(a).into(), b_tile.tensor_map(b).into(), own.0.into(), k_tiles.into()]
+    }
+}
+
+impl MainloopEmitter for Emitter {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "scaled".to_owned()
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let maps = ["a_map", "b_map"].map(|name| f.tensor_map(name));
+        Box::new(Device { maps, scales: f.param("scales"), k_tiles: f.param("scales_k") })
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        Scaled::arguments(plan, a, b, &Scales::default())
+    }
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        _: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let copies = plan.operands.map(TensorCopy::new);
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            let k = k_tile * plan.mainloop.tile[2];
+            ring.produce(f.constant(plan.ring.transaction_bytes()), |stage| {
+                for ((copy, map), mn) in copies.iter().zip(self.maps).zip([piece.m, piece.n]) {
+                    copy.load(f, stage, Origin::alone(map), [mn, k]);
+                }
+                let line = piece.m / plan.mainloop.tile[0] * self.k_tiles + k_tile;
+                let (src, dst) = (self.scales + line.mul_wide(LINE), stage.address + plan.ring.offset(2));
+                f.bulk_load(BulkLoad { src, dst, barrier: stage.full, multicast: None, hint: None }, LINE);
+            });
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let product =
+            Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part).expect("the spec's tile");
+        let zeros = |block: &Vec<_>| block.iter().map(|_| f.variable(0.0f32)).collect::<Vec<_>>();
+        let sums: Vec<_> = product.accumulators().iter().map(zeros).collect();
+        let fragment = product.fragment(consumer, piece);
+        // Where the scale of the thread's first row lies in a stage.
+        let [row, _] = fragment.start();
+        let own = (row - piece.m) * 4 + plan.ring.offset(2);
+        consumer.each_stage(
+            f,
+            (ring, piece),
+            InFlight::None,
+            &|stage, _| {
+                product.multiply(stage, false);
+                f.wgmma_wait(0);
+                let elements = fragment.elements.part();
+                for (block, (sums, products)) in (0i64..).zip(sums.iter().zip(product.accumulators())) {
+                    for (value, (sum, product)) in (0i64..).zip(sums.iter().zip(products)) {
+                        let row = elements.at_modes(&[value, block, 0]).leaf(0) as u32;
+                        let [scale] = f.load_shared_vector::<f32, 1>(stage.address + own + row * 4, 0);
+                        sum.set(product.get().mul_add(scale, sum.get()));
+                    }
+                }
+            },
+            &|_| {},
+        );
+        finish(plan, Fragment { blocks: sums, ..fragment }.into());
+    }
+}
+
+type Kernel = Composed<Scaled, LinearCombination<f32, DirectStore>, Persistent<AlongM>>;
+
+#[test]
+fn scales_of_blocks_are_a_tile_of_a_stage() {
+    on_every_engine(&|engine| {
+        for (m, n, k) in [(128, 64, 64), (200, 72, 328)] {
+            let elements = |rows, seed| Elements::random(Format::Bf16, [rows, k], seed);
+            let (a, b) = (elements(m, 1), elements(n, 2));
+            let operands = [a.upload(engine), b.upload(engine)];
+            let k_tiles = k.div_ceil(64);
+            let scales = Elements::random(Format::F32, [m.div_ceil(128) * k_tiles, 128], 3);
+            let own = Scales(engine.upload(&scales.bytes).expect("memory").address);
+            let got = run::<Kernel>(engine, GemmProblem { m, n, k }, operands, &own);
+            compare("scaled", [m, n], &got, |i, j| {
+                let scale = |k: u32| scales.at(i / 128 * k_tiles + k / 64, i % 128);
+                let [want, all] = sum(k, |k| scale(k) * a.at(i, k) * b.at(j, k));
+                [want, f64::from(k) * f64::from(f32::EPSILON) * all]
+            });
+        }
+    });
+}
