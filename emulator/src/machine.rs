@@ -285,7 +285,7 @@ impl<'p> Machine<'p> {
                     match self.turn(warp, TURN)? {
                         Turn::Progress => progress = true,
                         Turn::Long => long = true,
-                        Turn::Idle => polled |= self.warps[warp].blocked.is_none(),
+                        Turn::Idle => polled |= self.warps[warp].may_run(),
                     }
                 }
             }

@@ -47,6 +47,12 @@ impl Warp<'_> {
         core::mem::swap(&mut self.joins, &mut strand.joins);
     }
 
+    /// Whether some of its lanes wait for nothing that it knows of.
+    pub(crate) fn may_run(&self) -> bool {
+        let free = |strand: &Strand| strand.joins.is_none() && strand.blocked.is_none();
+        self.blocked.is_none() || self.strands.iter().any(free)
+    }
+
     /// Strands that do not wait for others of the warp.
     pub(crate) fn free_strands(&self) -> Vec<usize> {
         (0..self.strands.len()).filter(|&index| self.strands[index].joins.is_none()).collect()

@@ -48,7 +48,7 @@ impl Machine<'_> {
                 if self.ready(warp) {
                     match self.turn(warp, 1)? {
                         Turn::Progress | Turn::Long => moved = true,
-                        Turn::Idle => polled |= self.warps[warp].blocked.is_none(),
+                        Turn::Idle => polled |= self.warps[warp].may_run(),
                     }
                 }
             }
@@ -74,7 +74,9 @@ impl Machine<'_> {
             if happened {
                 self.goes_on();
             }
-            if self.fruitless >= LOOKS * 16 && !self.is_stuck() {
+            // What is in flight takes its time.
+            let looks = if self.first_completion().is_some() { LOOKS * 16 } else { LOOKS };
+            if self.fruitless >= looks && !self.is_stuck() {
                 return Ok(Outcome::Waits);
             }
         }

@@ -343,7 +343,7 @@ fn empty_products_are_launched_nowhere() {
 fn a_map_that_the_driver_refuses_leaves_no_launch_behind() {
     let stub = Stub::named("small-bf16-kk");
     let mut calls = Calls::default();
-    let [first, second] = [4096, 8192].map(|address| call(address));
+    let [first, second] = [4096, 8192].map(call);
     let made = calls.get(&stub, &first).expect("legal").map(|(_, block)| block.to_vec());
     stub.refuses.set(true);
     let error = calls.get(&stub, &second).expect_err("refused").to_string();
