@@ -151,7 +151,7 @@ impl AnyGemm {
         let mut nowhere = MatrixRef::new(WORKSPACE_ALIGNMENT, 1 << 31);
         let d = nowhere;
         if call.products.count() > 0 {
-            let maps = call.workspace(self.workspace(call, slots))? + self.counter_bytes();
+            let maps = call.workspace_for(self.workspace(call, slots))? + self.counter_bytes();
             nowhere.address = maps.max(WORKSPACE_ALIGNMENT);
         }
         let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
@@ -206,7 +206,7 @@ impl AnyGemm {
         let workers = self.scheduler.workers(tiles, slots);
         arguments.extend(self.scheduler.parameters(tiles, workers).into_iter().map(Argument::from));
         if self.works_in_memory() {
-            arguments.push(call.workspace(self.workspace_bytes(tiles, workers))?.into());
+            arguments.push(call.workspace_for(self.workspace_bytes(tiles, workers))?.into());
         }
         let ctas = u64::from(workers) * u64::from(plan.cluster_size());
         match u32::try_from(ctas) {

@@ -131,7 +131,7 @@ pub(crate) const WORKSPACE_ALIGNMENT: u64 = 128;
 
 impl<E> Call<E> {
     /// The workspace's address, if it has `needed` bytes.
-    pub(crate) fn workspace(&self, needed: u64) -> Result<u64, LaunchError> {
+    pub(crate) fn workspace_for(&self, needed: u64) -> Result<u64, LaunchError> {
         let given = self.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
         if needed == 0 {
             return Ok(0);

@@ -18,6 +18,7 @@
 #![forbid(unsafe_code)]
 
 pub mod bound;
+pub mod element;
 pub mod format;
 pub mod matrix;
 pub mod memory;
@@ -25,6 +26,7 @@ pub mod oracle;
 pub mod wgmma;
 
 pub use bound::Expected;
+pub use element::{Element, Wanted};
 pub use format::Format;
 pub use matrix::{HostMatrix, Order};
 pub use oracle::Sums;

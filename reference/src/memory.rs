@@ -1,33 +1,18 @@
-//! Device memory as the host remembers it, and what a run must make of it where a kernel's epilogue is a tree.
+//! Device memory as the host remembers it, and what a run must make of it.
 
 use std::collections::BTreeMap;
 
-use collective::Bounded;
-use collective::tree::{Host, Memory, Shape, Written};
-
-use crate::{Format, HostMatrix, Order, Sums};
+use crate::element::Wanted;
+use crate::{Format, HostMatrix, Order};
 
 /// What buffers hold, by address: as they were uploaded, or as the last run left them.
 #[derive(Clone, Debug, Default)]
 pub struct Contents(BTreeMap<u64, Vec<u8>>);
 
-/// D in device memory.
-#[derive(Clone, Copy, Debug)]
-pub struct Output {
-    /// Rows and columns.
-    pub shape: Shape,
-    /// Its first element.
-    pub address: u64,
-    /// Elements from one row to the next.
-    pub pitch: u64,
-    /// Bytes of an element.
-    pub bytes: u64,
-}
-
-/// All elements that a tree writes, to D and beside it.
-#[derive(Clone, Debug)]
+/// All elements that a kernel has to write, to D and beside it.
+#[derive(Clone, Debug, Default)]
 pub struct Writes {
-    elements: BTreeMap<u64, Written>,
+    elements: BTreeMap<u64, Wanted>,
     /// Rows and columns of those that are D's.
     places: BTreeMap<u64, [u32; 2]>,
 }
@@ -46,7 +31,7 @@ pub struct Compared {
 /// The first thing that is wrong with a buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// An element is further from the tree's value than its bound.
+    /// An element is further from its value than its bound.
     Value {
         /// Its byte of the buffer.
         byte: usize,
@@ -55,9 +40,9 @@ pub enum Fault {
         /// What is there.
         got: f64,
         /// What should be there.
-        expected: Written,
+        expected: Wanted,
     },
-    /// A byte was written where the tree writes nothing.
+    /// A byte was written where nothing has to be.
     Beside {
         /// Its byte of the buffer.
         byte: usize,
@@ -69,30 +54,9 @@ pub enum Fault {
 }
 
 impl Writes {
-    /// Those of a tree over the `sums` of a product with `k` terms, all of them computed. `element` evaluates the tree at
-    /// a place of D, and writes the value to an address.
-    pub fn of(
-        memory: &Contents,
-        (sums, k): (&Sums, u32),
-        d: Output,
-        element: &dyn Fn(&mut Host<'_>, u64, [u32; 2]),
-    ) -> Self {
-        let n = sums.columns.len();
-        let accumulator = |[row, column]: [u32; 2]| {
-            let (sum, magnitude) = sums.sums[row as usize * n + column as usize];
-            let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
-            Bounded { value: sum, error: error + f64::from(k) * f64::powi(2.0, -149) }
-        };
-        let mut host = Host::new(d.shape, memory, &accumulator);
-        let mut places = BTreeMap::new();
-        for row in 0..d.shape.m {
-            for column in 0..d.shape.n {
-                let address = d.address + (u64::from(row) * d.pitch + u64::from(column)) * d.bytes;
-                element(&mut host, address, [row, column]);
-                places.insert(address, [row, column]);
-            }
-        }
-        Self { elements: host.finish(), places }
+    /// These, by address; `places` says which of them are D's, and where.
+    pub fn new(elements: BTreeMap<u64, Wanted>, places: BTreeMap<u64, [u32; 2]>) -> Self {
+        Self { elements, places }
     }
 }
 
@@ -146,16 +110,16 @@ impl Contents {
                 byte += 1;
                 continue;
             };
-            let end = byte + element.bytes() as usize;
+            let end = byte + element.element.bytes() as usize;
             let bits = after[byte..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-            let (got, place) = (element.decode(bits), writes.places.get(&address).copied());
+            let (got, place) = (element.element.decode(bits), writes.places.get(&address).copied());
             if !element.admits(bits) {
                 return Err(Fault::Value { byte, place, got, expected: *element });
             }
             if place.is_some() {
                 compared.d.push(got);
             }
-            let ratio = (got - element.value.value).abs() / element.bound();
+            let ratio = (got - element.value).abs() / element.bound();
             compared.ratio = if ratio > compared.ratio { ratio } else { compared.ratio };
             compared.elements += 1;
             byte = end;
@@ -165,8 +129,9 @@ impl Contents {
     }
 }
 
-impl Memory for Contents {
-    fn read(&self, address: u64, bytes: u32) -> Option<u64> {
+impl Contents {
+    /// `bytes` bytes (8 at most) from an address on, as a little-endian number; `None` where there is no memory.
+    pub fn read(&self, address: u64, bytes: u32) -> Option<u64> {
         let (&begin, contents) = self.0.range(..=address).next_back()?;
         let at = usize::try_from(address - begin).ok()?;
         let found = contents.get(at..at.checked_add(bytes as usize)?)?;

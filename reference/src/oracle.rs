@@ -64,6 +64,14 @@ impl Sums {
             .collect();
         Self { rows, columns, sums, complete }
     }
+
+    /// The sum at a place of the list, of `k` products, and how far its computation in `f32` may be from it: each of `k` and a
+    /// few more roundings moves it by half of a unit of the magnitudes, and may lose a subnormal number.
+    pub fn in_single(&self, place: usize, k: u32) -> (f64, f64) {
+        let (sum, magnitude) = self.sums[place];
+        let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
+        (sum, error + f64::from(k) * f64::powi(2.0, -149))
+    }
 }
 
 /// Whether so few products are computed all.

@@ -27,14 +27,15 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use collective::tree::{Host, Node, Scratch, Shape, Written};
-use collective::{Epilogue, EpilogueSpec, HasTree};
+use collective::tree::{Host, Memory, Node, Scratch, Shape, Written};
+use collective::{Bounded, Epilogue, EpilogueSpec, HasTree};
 use cute_rs::atom::Major;
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
     MatrixRef, Program, Tree, UnknownConfig,
 };
-use reference::memory::{Compared, Contents, Fault, Output, Writes};
+use reference::memory::{Compared, Contents, Fault, Writes};
+use reference::{Element, Wanted};
 
 use super::matrix::Fill;
 use super::{Format, HostMatrix, Order, Sums};
@@ -67,14 +68,14 @@ pub enum TreeError {
         name: &'static str,
     },
     /// An element is further from the tree's value than its bound.
-    #[error("{place} is {got}, {} within {:e} was expected", expected.value.value, expected.bound())]
+    #[error("{place} is {got}, {} within {:e} was expected", expected.value, expected.bound())]
     Value {
         /// Which element.
         place: String,
         /// What is there.
         got: f64,
         /// What should be there.
-        expected: Written,
+        expected: Wanted,
     },
     /// A byte was written where the tree writes nothing.
     #[error("the byte at {address:#x} was {was:#04x} and is {is:#04x}, but the tree does not write there")]
@@ -132,6 +133,55 @@ struct Subject<'a> {
     launch: &'a dyn Fn(u32) -> Result<Option<Launch>, LaunchError>,
     /// Writes the tree's value at a place of D to an address.
     element: &'a dyn Fn(&mut Host<'_>, u64, [u32; 2]),
+}
+
+/// D in device memory.
+struct Output {
+    shape: Shape,
+    address: u64,
+    /// Elements from one row to the next.
+    pitch: u64,
+    /// Bytes of an element.
+    bytes: u64,
+}
+
+/// What the host remembers, as a tree reads it.
+struct Remembered<'a>(&'a Contents);
+
+impl Memory for Remembered<'_> {
+    fn read(&self, address: u64, bytes: u32) -> Option<u64> {
+        self.0.read(address, bytes)
+    }
+}
+
+/// What a tree writes over the `sums` of a product with `k` terms, all of them computed. `element` evaluates the tree at a place
+/// of D, and writes the value to an address.
+fn writes(
+    contents: &Contents,
+    (sums, k): (&Sums, u32),
+    d: Output,
+    element: &dyn Fn(&mut Host<'_>, u64, [u32; 2]),
+) -> Writes {
+    let n = sums.columns.len();
+    let accumulator = |[row, column]: [u32; 2]| {
+        let (value, error) = sums.in_single(row as usize * n + column as usize, k);
+        Bounded { value, error }
+    };
+    let memory = Remembered(contents);
+    let mut host = Host::new(d.shape, &memory, &accumulator);
+    let mut places = BTreeMap::new();
+    for row in 0..d.shape.m {
+        for column in 0..d.shape.n {
+            let address = d.address + (u64::from(row) * d.pitch + u64::from(column)) * d.bytes;
+            element(&mut host, address, [row, column]);
+            places.insert(address, [row, column]);
+        }
+    }
+    let wanted = |(address, Written { format, unrounded, value })| {
+        let element = Element::named(format.name())?;
+        Some((address, Wanted { element, unrounded, value: value.value, error: value.error }))
+    };
+    Writes::new(host.finish().into_iter().filter_map(wanted).collect(), places)
 }
 
 /// The orders in which A and B lie for a kernel.
@@ -380,9 +430,8 @@ impl<'e> Bench<'e> {
         };
 
         let sums = Sums::of(&a, &b, &|_| ());
-        let shape = Shape { m, n: n >> halvings };
-        let d = Output { shape, address: d.address, pitch: d.pitch, bytes };
-        let writes = Writes::of(&self.contents, (&sums, k), d, subject.element);
+        let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, pitch: d.pitch, bytes };
+        let writes = writes(&self.contents, (&sums, k), d, subject.element);
         let mut compared = Compared::default();
         for (&begin, &buffer) in &self.uploads {
             let after = self.engine.read(buffer)?;

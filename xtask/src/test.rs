@@ -18,8 +18,9 @@ const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 /// The programs that must not compile are built by the tests in the profile of development: nobody debugs them.
 const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
-/// Set where tests may take their time: every `f16` program is assembled, not one of four beside its twin of `bf16`, all of the
-/// tables' cases of `f16` run, not one of three, and the library is checked with toolkits that are made up.
+/// Set where tests may take their time: every program is assembled, not one of four beside its twin of K-major `bf16`, and 500
+/// random ones; all of the tables' cases of `f16` run, not one of three; the library is checked with toolkits that are made up; and
+/// the compiler is measured.
 const LONG: (&str, &str) = ("FALCHION_LONG", "1");
 
 /// Property tests draw the same cases in every run, so that a change is judged by what it changes.

@@ -12,65 +12,14 @@ pub trait Memory {
 }
 
 /// An element that a tree writes: to D, or beside it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Written {
-    format: Format,
-    /// The bound is that of the value alone.
-    unrounded: bool,
+    /// Its format.
+    pub format: Format,
+    /// Nothing rounds it once more: the bound is that of the value alone.
+    pub unrounded: bool,
     /// What it is before it is rounded to its format.
     pub value: Bounded,
-}
-
-impl Written {
-    /// An element of some format.
-    pub fn new(format: Format, value: Bounded) -> Self {
-        Self { format, unrounded: false, value }
-    }
-
-    /// An `f32`, which nothing rounds once more.
-    pub fn single(value: Bounded) -> Self {
-        Self { format: Format::F32, unrounded: true, value }
-    }
-
-    /// Bytes in memory.
-    pub fn bytes(&self) -> u32 {
-        self.format.bytes()
-    }
-
-    /// The value of an element's bits.
-    pub fn decode(&self, bits: u64) -> f64 {
-        self.format.decode(bits)
-    }
-
-    fn roundoff(&self) -> f64 {
-        if self.unrounded { 0.0 } else { self.format.unit_roundoff() }
-    }
-
-    /// The largest distance of a correct element from the value.
-    pub fn bound(&self) -> f64 {
-        let Bounded { value, error } = self.value;
-        let tiniest = if self.unrounded { 0.0 } else { self.format.tiniest() };
-        error + self.roundoff() * (value.abs() + error) + tiniest / 2.0
-    }
-
-    /// Whether an element with these bits is correct. Where the value is NaN it must be NaN; where it may be beyond the
-    /// format's largest, infinity will do, or the largest itself where the format saturates.
-    pub fn admits(&self, bits: u64) -> bool {
-        let (got, Bounded { value, error }) = (self.decode(bits), self.value);
-        let largest = self.format.largest();
-        if value.is_nan() {
-            return got.is_nan();
-        }
-        if self.format.saturates() {
-            let nearest = value.clamp(-largest, largest);
-            return (got - nearest).abs() <= self.bound();
-        }
-        if got.is_infinite() {
-            let beyond = value.abs() + error >= largest * (1.0 - self.roundoff());
-            return beyond && got.signum() == value.signum();
-        }
-        got == value || (got - value).abs() <= self.bound()
-    }
 }
 
 /// Reduces an old value and all new ones to one.
@@ -142,14 +91,15 @@ impl<'a> Host<'a> {
         for (address, (combine, elements)) in core::mem::take(&mut self.reduced) {
             let before = self.memory.read(address, 4).map_or(f64::NAN, |bits| Format::F32.decode(bits));
             let elements: Vec<Bounded> = elements.into_values().collect();
-            self.written.insert(address, Written::single(combine(before, &elements)));
+            let value = combine(before, &elements);
+            self.written.insert(address, Written { format: Format::F32, unrounded: true, value });
         }
         self.written
     }
 
     /// Remembers an element that the tree writes.
     pub fn write(&mut self, format: Format, address: u64, value: Bounded) {
-        self.note_written(address, Written::new(format, value));
+        self.note_written(address, Written { format, unrounded: false, value });
     }
 
     // What follows is of no type of the tree's: it is compiled here, once, and not with each tree.

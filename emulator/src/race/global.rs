@@ -150,7 +150,7 @@ impl Races {
                 continue;
             };
             while at < until {
-                let next = until.min((at / LINE + 1) * LINE);
+                let next = until.min((at / LINE + 1).saturating_mul(LINE));
                 body(&mut page[(at / LINE % PAGE) as usize], at, next)?;
                 at = next;
             }

@@ -1,33 +1,72 @@
-//! An epilogue of somebody else's: a function with an argument of its own, in a kernel that the emulator runs.
+//! What somebody else writes: an epilogue, layouts, a scheduler, a mainloop, each in kernels that the emulator runs.
 
-use falchion::collective::tree::{Accumulator, Compute};
-use falchion::collective::{Pointwise, Real};
+mod epilogue;
+mod layout;
+mod mainloop;
+mod scheduler;
+
+use std::error::Error;
+
+use falchion::collective::{Batch, Matrix};
 use falchion::prelude::*;
-use falchion::verify::Bench;
+use falchion::verify::{Bench, Format, HostMatrix, Order};
 
-/// `x^2 / (x^2 + c)` with the sign of x.
-struct Hill;
-impl Pointwise for Hill {
-    type Arguments = f32;
-    const ARGUMENTS: &'static [&'static str] = &["c"];
-    fn name() -> String {
-        "hill".into()
+use epilogue::HillOfSums;
+use layout::{Row, Slab};
+use mainloop::{Second, TwoB};
+use scheduler::Runs;
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Tma<O> = TmaWgmma<O, Tile<U128, U64, U64>, Cooperative<U2>>;
+
+/// Its own epilogue, and a scheduler of the library's.
+type Epilogue = Composed<Tma<Kk>, HillOfSums<TmaStore>, OneTile<AlongM>>;
+/// Its own layouts of A's tile and of D's, and its own scheduler.
+type Layouts = Composed<Tma<Operands<KMajor<bf16, Slab>, KMajor<bf16>>>, HillOfSums<TmaStore<U2, Row>>, Runs>;
+/// Its own mainloop and scheduler.
+type Sums = Composed<TwoB, LinearCombination<f32>, Runs>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut engine = Emulator::new().with_multiprocessors(3);
+    let problem = GemmProblem { m: 270, n: 136, k: 200 };
+    for checked in [
+        Bench::new(&mut engine, 1).check::<Epilogue>(problem, &(4.0, ((),)))?,
+        Bench::new(&mut engine, 2).check::<Layouts>(problem, &(0.5, ((),)))?,
+    ] {
+        println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
     }
-    fn apply<R: Real>(c: R, [x]: [R; 1]) -> R {
-        (x * x / (x * x + c)).copysign(x)
-    }
+    println!("{} sums of two products", two_products(&mut engine, problem)?);
+    Ok(())
 }
 
-type MyGemm = Composed<
-    TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1>>,
-    TreeEpilogue<bf16, TmaStore, Compute<Hill, (Accumulator,)>>,
-    OneTile<AlongM>,
->;
-
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let mut engine = Emulator::new();
-    let checked = Bench::new(&mut engine, 1)
-        .check::<MyGemm>(GemmProblem { m: 70, n: 72, k: 64 }, &(4.0, ((),)))?;
-    println!("{} elements, at most {:.2} of the bound off", checked.compared, checked.ratio);
-    Ok(())
+/// `D = A * (B1 + B2)` against sums in f64; how many elements were compared.
+fn two_products(engine: &mut Emulator, problem: GemmProblem) -> Result<usize, Box<dyn Error>> {
+    let GemmProblem { m, n, k } = problem;
+    let mut seed = 1u32;
+    let mut random = |rows| {
+        HostMatrix::from_fn(Format::Bf16, [rows, k], Order::RowMajor, k, |_, _| {
+            seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            f64::from(seed >> 8) / 8_388_608.0 - 1.0
+        })
+    };
+    let (a, b, more) = (random(m), random(n), random(n));
+    let [a_at, b_at, more_at] = [&a, &b, &more].map(|matrix| engine.upload(&matrix.bytes()));
+    let d = engine.upload(&f32::NAN.to_le_bytes().repeat((m * n) as usize))?;
+    let second =
+        Second(Some(Matrix { address: more_at?.address, mn: n, k, pitch: k.into(), batch: Batch::ONE }));
+    let call = Call::of(problem).a(a_at?.address, k.into()).b(b_at?.address, k.into()).d(d.address, n.into());
+    let program = Gemm::<Sums>::program()?;
+    let launch =
+        Gemm::<Sums>::bind(&second).launch(&call, engine.slots(&program)?)?.ok_or("an empty product")?;
+    engine.launch(&program, launch.grid, &launch.arguments)?;
+    let got = engine.read(d)?;
+    for (place, word) in got.chunks_exact(4).enumerate() {
+        let (i, j) = (place as u32 / n, place as u32 % n);
+        let want: f64 = (0..k).map(|k| a.get(i, k) * (b.get(j, k) + more.get(j, k))).sum();
+        let got = f64::from(f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+        if (got - want).abs() > 1e-3 {
+            return Err(format!("D({i}, {j}) is {got}, not {want}").into());
+        }
+    }
+    Ok(got.len() / 4)
 }

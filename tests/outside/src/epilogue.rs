@@ -1,0 +1,21 @@
+//! An epilogue: a function with an argument of its own.
+
+use falchion::collective::tree::{Accumulator, Compute};
+use falchion::collective::{Pointwise, Real};
+use falchion::prelude::*;
+
+/// `x^2 / (x^2 + c)` with the sign of x.
+pub struct Hill;
+impl Pointwise for Hill {
+    type Arguments = f32;
+    const ARGUMENTS: &'static [&'static str] = &["c"];
+    fn name() -> String {
+        "hill".into()
+    }
+    fn apply<R: Real>(c: R, [x]: [R; 1]) -> R {
+        (x * x / (x * x + c)).copysign(x)
+    }
+}
+
+/// D is it of each sum.
+pub type HillOfSums<S> = TreeEpilogue<bf16, S, Compute<Hill, (Accumulator,)>>;

@@ -1,0 +1,128 @@
+//! A mainloop from the library's parts: `D = A * (B1 + B2)` by two products of a stage that holds three operand tiles.
+
+use std::sync::Arc;
+
+use falchion::collective::pipeline::{ClusterPosition, Position};
+use falchion::collective::{
+    Consumer, DeviceMainloop, Finish, Format, InFlight, Mainloop, MainloopEmitter, MainloopSpec, Matrix,
+    OperandTile, Origin, Piece, Product, TensorCopy, TileLayout,
+};
+use falchion::cute_rs::atom::Major;
+use falchion::prelude::*;
+use falchion::ptx::abi::Argument;
+use falchion::ptx::{Builder, Value};
+
+use crate::layout::Slab;
+
+type One = TmaWgmma<Operands<KMajor<bf16, Slab>, KMajor<bf16>>, Tile<U128, U64, U64>, Cooperative<U2>>;
+const SECOND: OperandTile = OperandTile::checked(Format::Bf16, Major::K, [64, 64], TileLayout::Widest);
+
+/// The mainloop as a type.
+pub struct TwoB;
+/// The second B, as large as the first.
+#[derive(Default)]
+pub struct Second(pub Option<Matrix>);
+#[derive(Debug)]
+struct Emitter;
+struct Device<'f>([Value<'f, u64>; 3]);
+
+impl Mainloop for TwoB {
+    const SPEC: MainloopSpec = {
+        let mut spec = <One as Mainloop>::SPEC;
+        spec.more[0] = SECOND.room();
+        spec.registers = spec.accumulators();
+        spec
+    };
+    type Arguments = Second;
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Arc::new(Emitter)
+    }
+    fn check(own: &Second, _: Matrix, b: Matrix) -> Result<(), String> {
+        match own.0 {
+            Some(second) if (second.mn, second.k) == (b.mn, b.k) => Ok(()),
+            Some(second) => {
+                Err(format!("the second B is {} x {}, {} x {} was needed", second.mn, second.k, b.mn, b.k))
+            }
+            None => Err("the second B is missing: bind it".into()),
+        }
+    }
+    fn arguments(plan: &Plan, a: Matrix, b: Matrix, own: &Second) -> Vec<Argument> {
+        let [a_tile, b_tile] = plan.operands;
+        let tiles = [(a_tile, a), (b_tile, b), (SECOND, own.0.unwrap_or(b))];
+        tiles.map(|(tile, matrix)| tile.tensor_map(matrix).into()).into()
+    }
+}
+
+impl MainloopEmitter for Emitter {
+    fn name(&self, _: &MainloopSpec) -> String {
+        "two_b".into()
+    }
+    fn declare<'f>(&self, f: &'f Builder, _: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        Box::new(Device(["a_map", "b_map", "second_map"].map(|name| f.tensor_map(name))))
+    }
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        TwoB::arguments(plan, a, b, &Second::default())
+    }
+}
+
+fn tiles(plan: &Plan) -> [OperandTile; 3] {
+    let [a, b] = plan.operands;
+    [a, b, SECOND.at(plan.ring.offset(2))]
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        _: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let copies = tiles(plan).map(TensorCopy::new);
+        let bytes = f.constant(plan.ring.transaction_bytes());
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            ring.produce(bytes, |stage| {
+                for ((copy, map), mn) in copies.iter().zip(self.0).zip([piece.m, piece.n, piece.n]) {
+                    copy.load(f, stage, Origin::alone(map), [mn, k_tile * plan.mainloop.tile[2]]);
+                }
+            });
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let [a, b, second] = tiles(plan);
+        let product =
+            |b| Product::<f32>::new(f, &plan.mainloop, [a, b], consumer.part).expect("the spec's tile");
+        let (sums, others) = (product(b), product(second));
+        consumer.each_stage(
+            f,
+            (ring, piece),
+            InFlight::One,
+            &|stage, accumulate| {
+                let both = [sums.find(stage), others.find(stage)];
+                f.wgmma_fence();
+                both.iter().for_each(|found| found.issue(accumulate));
+                f.wgmma_commit();
+            },
+            &|multiplied| {
+                if !multiplied {
+                    sums.clear();
+                    others.clear();
+                }
+            },
+        );
+        for (sum, other) in sums.accumulators().iter().flatten().zip(others.accumulators().iter().flatten()) {
+            sum.set(sum.get() + other.get());
+        }
+        finish(plan, sums.fragment(consumer, piece).into());
+    }
+}

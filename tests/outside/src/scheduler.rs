@@ -1,0 +1,54 @@
+//! A scheduler: each worker has a run of neighbouring tiles, row by row of the output, and walks it from its last to its first.
+
+use std::sync::Arc;
+
+use falchion::ptx::Builder;
+use falchion::scheduler::{Facts, Schedule, TileScheduler, Tiles, Work, WorkLoop};
+
+/// The scheduler, as a type and as a value.
+#[derive(Clone, Copy, Debug)]
+pub struct Runs;
+
+impl TileScheduler for Runs {
+    const FACTS: Facts = Facts::WHOLE;
+    fn schedule() -> Arc<dyn Schedule> {
+        Arc::new(Self)
+    }
+}
+
+impl Schedule for Runs {
+    fn name(&self) -> String {
+        "runs".into()
+    }
+    fn describe(&self) -> String {
+        "persistent CTAs, each with a run of neighbouring tiles".into()
+    }
+    fn facts(&self) -> Facts {
+        Facts::WHOLE
+    }
+    fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
+        tiles.count().unwrap_or(0).min(slots.max(1))
+    }
+    fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
+        let all = tiles.count().unwrap_or(0);
+        let length = all.div_ceil(workers.max(1));
+        let (first, end) = ((worker * length).min(all), (worker * length + length).min(all));
+        let piece =
+            move |id| Work { m: id / tiles.n, n: id % tiles.n, k_begin: 0, k_end: tiles.k, split: None };
+        Box::new((first..end).rev().map(piece))
+    }
+    fn emit<'f>(&self, f: &'f Builder, WorkLoop { tiles, worker, workers, body, .. }: &mut WorkLoop<'_, 'f>) {
+        let all = tiles.m * tiles.n;
+        let length = (all + *workers - 1) / *workers;
+        let first = (*worker * length).min(all);
+        let left = f.variable((first + length).min(all));
+        f.while_(
+            || left.get().more_than(first),
+            || {
+                left.set(left.get() - 1);
+                let (m, n) = (left.get() / tiles.n, left.get() % tiles.n);
+                body(Work { m, n, k_begin: f.constant(0), k_end: tiles.k, split: None });
+            },
+        );
+    }
+}

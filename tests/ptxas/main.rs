@@ -1,0 +1,193 @@
+//! NVIDIA's assembler judges every kernel of the catalogue and every instruction the printer can write.
+//!
+//! `cargo xtask test` fetches `ptxas`, names it in `FALCHION_PTXAS`, and runs these with the others.
+
+#[path = "../assembler/mod.rs"]
+mod assembler;
+mod instructions;
+#[path = "../random/mod.rs"]
+mod random;
+
+use assembler::{Report, assemble};
+use cute_rs::atom::Major;
+use ptx::{Entry, Function, Special, Target};
+
+/// Everything that makes a kernel slow: spills, a stack frame, advisories about serialized instructions.
+fn complaints(report: &Report) -> Vec<&str> {
+    let bad = |line: &str| {
+        let clean = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads";
+        line.contains("(C75") || line.contains("rror") || (line.contains("spill") && !line.contains(clean))
+    };
+    report.log.lines().filter(|line| bad(line)).collect()
+}
+
+/// Whether a kernel is assembled: where `cargo xtask test --long` gives time, all are; else K-major ones of `bf16`, and one of
+/// four of those that differ from them in the format or the directions alone.
+fn judged((number, gemm): &(usize, kernel::AnyGemm)) -> bool {
+    let first = gemm.element() == "bf16" && gemm.plan().majors() == [Major::K; 2];
+    first || number % 4 == 0 || std::env::var_os("FALCHION_LONG").is_some()
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
+    let catalogue: Vec<_> = kernel::catalogue().into_iter().chain(kernel::several()).collect();
+    assert!(catalogue.len() >= 24);
+    for entry in catalogue.into_iter().enumerate().filter(judged).map(|(_, entry)| entry) {
+        let program = entry.program().expect("a legal program");
+        let report = assemble(entry.name(), program.text());
+        assert!(report.accepted, "{}:\n{}", entry.name(), report.log);
+        assert!(report.log.contains("bytes spill stores"), "no resource report: {}", report.log);
+        assert_eq!(complaints(&report), [""; 0], "{}", entry.name());
+    }
+}
+
+/// A kernel that the assembler refuses or complains of, and how.
+fn refused(name: &str, program: &kernel::Program) -> Option<String> {
+    let report = assemble(name, program.text());
+    let complaints = complaints(&report).join("\n");
+    (!report.accepted || !complaints.is_empty()).then(|| format!("{name}: {complaints}"))
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn fused_kernels_assemble_without_spills_or_serialization() {
+    use rayon::prelude::*;
+    let catalogue = falchion::verify::fused_catalogue();
+    assert!(catalogue.len() >= 90);
+    let failures: Vec<String> = catalogue
+        .into_par_iter()
+        .map(|kernel| kernel.gemm)
+        .enumerate()
+        .filter(judged)
+        .filter_map(|(_, gemm)| refused(gemm.name(), &gemm.program().expect("a legal program")))
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
+/// Every function in the largest tiles that two warpgroups share, D stored in either way.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn functions_in_large_tiles_assemble_without_spills() {
+    use collective::functions::*;
+    use collective::tree::{Accumulator, Compute, Node, ReduceColumn, RowVector, Sum};
+    use collective::{Exact, Fast, Fastest};
+    use falchion::prelude::*;
+    use rayon::prelude::*;
+    type Program = fn() -> kernel::Program;
+    fn with<S: collective::Store, X: Node>() -> kernel::Program {
+        type Long<S, X> = Composed<
+            TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+            TreeEpilogue<bf16, S, X>,
+            Persistent<Grouped<AlongM, U8>>,
+        >;
+        Gemm::<Long<S, X>>::program().expect("a legal program")
+    }
+    type Biased = Compute<Add, (Accumulator, RowVector<bf16>)>;
+    let mut all: Vec<Program> = vec![with::<TmaStore, ReduceColumn<Sum, Biased>>];
+    macro_rules! of {
+        ($($function:ty),*) => {
+            all.extend([$(
+                with::<TmaStore, Compute<$function, (Biased,)>> as Program,
+                with::<DirectStore, Compute<$function, (Biased,)>>,
+            )*]);
+        };
+    }
+    of!(Relu, LeakyRelu, ThresholdRelu, Clamp, HardSwish, Sigmoid<Exact>, Sigmoid<Fast>, Sigmoid<Fastest>);
+    of!(Tanh<Exact>, Tanh<Fast>, Tanh<Fastest>, Silu<Exact>, Silu<Fast>, Silu<Fastest>);
+    of!(Gelu<Exact>, Gelu<Fast>, Gelu<Fastest>, GeluTanh<Exact>, GeluTanh<Fast>, GeluTanh<Fastest>);
+    let failures: Vec<String> = all
+        .into_par_iter()
+        .filter_map(|program| {
+            let program = program();
+            refused(program.name(), &program)
+        })
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
+/// A tree of a family in a 128 x 256 tile, as the assembler sees it.
+fn random_tree<F: random::Family, S: collective::Store>(case: u64) -> Option<String> {
+    use falchion::prelude::*;
+    type Long<S, X> = Composed<
+        TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+        TreeEpilogue<bf16, S, X>,
+        Persistent<Grouped<AlongM, U8>>,
+    >;
+    let tree = random::draw::<F>(&mut fastrand::Rng::with_seed(case), 1 + case as u32 % 3);
+    let program = Gemm::<Long<S, random::Random<F>>>::program().expect("a legal program");
+    refused(&format!("random-{case}"), &program).map(|complaints| format!("{tree:?}: {complaints}"))
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn random_trees_assemble_without_spills() {
+    use collective::{TmaStore, Transposed};
+    use random::{InEights, InHalves, InPairs, InSixteens, Plain, Rows, Turned};
+    use rayon::prelude::*;
+    type Check = fn(u64) -> Option<String>;
+    const FAMILIES: [Check; 8] = [
+        random_tree::<Plain, TmaStore>,
+        random_tree::<Plain, TmaStore>,
+        random_tree::<Rows, TmaStore>,
+        random_tree::<InPairs, TmaStore>,
+        random_tree::<InEights, TmaStore>,
+        random_tree::<InSixteens, TmaStore>,
+        random_tree::<InHalves, TmaStore>,
+        random_tree::<Turned, Transposed<TmaStore>>,
+    ];
+    let check = |case: u64| FAMILIES[case as usize / 3 % 8](case);
+    let failures: Vec<String> = (0..200).into_par_iter().filter_map(check).collect();
+    assert_eq!(failures, [""; 0]);
+}
+
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn a_kernel_that_spills_or_serializes_is_noticed() {
+    // 128 accumulators beside 248 live values cannot fit 255 registers.
+    let entry = Entry {
+        name: "spills".into(),
+        target: Target::Sm90a,
+        threads: 128,
+        shared_bytes: 0,
+        cluster: [1; 3],
+    };
+    let function = Function::build(entry, |f| {
+        let data = f.param::<u64>("data");
+        let values: Vec<_> = (0..300).map(|i| f.load_global::<f32>(data, 4 * i)).collect();
+        f.barrier_sync(0, 128);
+        let index = f.special(Special::ThreadX);
+        for (i, value) in (0i32..).zip(&values) {
+            f.store_global(data + index.mul_wide(4), 4 * i, [*value]);
+        }
+        f.barrier_sync(0, 128);
+        for (i, value) in (0i32..).zip(values.iter().rev()) {
+            f.store_global(data + index.mul_wide(8), 4 * i, [*value]);
+        }
+    });
+    let report = assemble("spills", &ptx::module_text(&function.verify().expect("legal")));
+    assert!(report.accepted, "{}", report.log);
+    assert_ne!(complaints(&report), [""; 0], "{}", report.log);
+}
+
+/// Random specs from the whole space: the assembler accepts each that the plan admits, without a spill. 500 where
+/// `cargo xtask test --long` gives time.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn random_specs_assemble_without_spills_or_serialization() {
+    use rayon::prelude::*;
+    let count = if std::env::var_os("FALCHION_LONG").is_some() { 500 } else { 12 };
+    let legal = |seed| {
+        let spec = falchion::verify::random::spec(seed);
+        spec.kernel().ok().map(|gemm| (spec, gemm))
+    };
+    let specs: Vec<_> = (0u64..).filter_map(legal).take(count).enumerate().collect();
+    let failures: Vec<String> = specs
+        .into_par_iter()
+        .filter_map(|(number, (spec, gemm))| {
+            let program = gemm.program().unwrap_or_else(|error| panic!("{spec}: {error}"));
+            refused(&format!("spec-{number}"), &program).map(|why| format!("{spec}\n{why}"))
+        })
+        .collect();
+    assert!(failures.is_empty(), "{} of {count}:\n{}", failures.len(), failures.join("\n"));
+}
