@@ -15,7 +15,7 @@
 //!     Layout::new(IntTuple::from(((8, rows), (8, columns))), stride).expect("positive extents")
 //! });
 //! laws::check(1000, 100, blocked_tiles, |tile| {
-//!     let matrix = Layout::row_major(tile.shape().product_each()).expect("positive extents");
+//!     let matrix = Layout::row_major(tile.shape().product_each().expect("few modes")).expect("positive extents");
 //!     assert_eq!(tile.max_common_vector(&matrix).expect("equal sizes") % 8, 0);
 //!     laws::common(&tile, &matrix)?;
 //!     laws::inverses(&tile)

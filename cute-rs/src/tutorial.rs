@@ -69,9 +69,10 @@
 //! assert_eq!(natural[..5], ["(0,(0,0))", "(1,(0,0))", "(2,(0,0))", "(0,(1,0))", "(1,(1,0))"]);
 //! assert_eq!(natural[13..], ["(1,(0,2))", "(2,(0,2))", "(0,(1,2))", "(1,(1,2))", "(2,(1,2))"]);
 //! // One integer a mode: the same elements as a matrix of 3 x 6.
-//! let matrix = shape.product_each();
+//! let matrix = shape.product_each()?;
 //! assert_eq!(natural[13], shape.idx2crd(13).to_string());
 //! assert_eq!(matrix.idx2crd(13), IntTuple::from((1, 4)));
+//! # Ok::<(), cute_rs::LayoutError>(())
 //! ```
 //!
 //! The offsets as a picture; [`draw`](crate::draw) makes it, also as SVG and LaTeX:

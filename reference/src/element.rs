@@ -132,7 +132,9 @@ impl Wanted {
             return got.is_nan();
         }
         if element.saturates() {
-            return (got - value.clamp(-largest, largest)).abs() <= self.bound();
+            let [low, high] = [value - error, value + error].map(|end| end.clamp(-largest, largest));
+            let slack = self.roundoff() * low.abs().max(high.abs()) + element.tiniest() / 2.0;
+            return (low - slack..=high + slack).contains(&got);
         }
         if got.is_infinite() {
             let beyond = value.abs() + error >= largest * (1.0 - self.roundoff());
