@@ -378,6 +378,9 @@ impl Plan {
         if !n.is_multiple_of(swizzle.elements(bits)) {
             return Err(PlanError::StagedLayout { n, width: swizzle.elements(bits) });
         }
+        if swizzle.elements(bits) < 8 {
+            return Err(PlanError::NarrowStaging { width: swizzle.elements(bits), bits });
+        }
         let tiles = mainloop.blocks() * n / swizzle.elements(bits);
         let buffers = if tiles < epilogue.buffers { tiles } else { epilogue.buffers };
         Ok(StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers })

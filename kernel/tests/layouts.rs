@@ -113,6 +113,7 @@ fn layouts_that_do_not_fit_are_refused() {
         ),
         ("tile=128x96x64 layout=kn swizzle-b=128", "the tile of B has 96 contiguous elements"),
         ("tile=128x96x64 swizzle-d=128", "a row of an output tile is 96 elements"),
+        ("out=f32 swizzle-d=none", "threads store 8 side by side: choose a wider swizzle"),
         ("swap=yes swizzle-d=64", "a transposed store lays a buffer out"),
         ("store=direct swizzle-d=64", "swizzle-d=64 belongs to store=tma"),
         ("swizzle-a=16", "swizzle-a is `16`, one of widest, 128, 64, 32, none was needed"),

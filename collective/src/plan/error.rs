@@ -100,6 +100,13 @@ pub enum PlanError {
         /// Elements of a slab's width.
         width: u32,
     },
+    /// Rows of a buffer hold fewer columns than threads store side by side.
+    NarrowStaging {
+        /// Elements of a row.
+        width: u32,
+        /// Bits of an element.
+        bits: u32,
+    },
     /// A transposed store has a layout of its own.
     TransposedLayout,
     /// The instruction reads elements of another width than a stage holds.
@@ -292,6 +299,12 @@ impl PlanError {
                 .text(" elements, its layout in shared memory has slabs of ")
                 .number(width)
                 .text(": make tile N a multiple of that, or choose a narrower swizzle"),
+            Self::NarrowStaging { width, bits } => s
+                .text("rows of the output's layout in shared memory are ")
+                .number(width)
+                .text(" elements of ")
+                .number(bits)
+                .text(" bits, threads store 8 side by side: choose a wider swizzle"),
             Self::TransposedLayout => s.text(
                 "a transposed store lays a buffer out along the columns of D: leave its layout out",
             ),
