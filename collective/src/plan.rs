@@ -90,8 +90,9 @@ const WORKING_REGISTERS: u32 = 32;
 /// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
 const INSTRUCTION_REGISTERS: u32 = 26;
 
+/// The next multiple, or as much as a number holds.
 const fn round_up(value: u32, to: u32) -> u32 {
-    value.div_ceil(to) * to
+    value.div_ceil(to).saturating_mul(to)
 }
 
 const fn max(a: u32, b: u32) -> u32 {

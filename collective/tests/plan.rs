@@ -1,9 +1,10 @@
 //! Plans: the numbers of legal configurations, and the reasons of illegal ones.
 
 use collective::{
-    Arrivals, Atom, EpilogueSpec, Format, MainloopSpec, OperandSpec, Plan, PlanError, Producer, Roles, Room,
-    TileLayout, TileNeeds,
+    Arrivals, Atom, EpilogueSpec, Format, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,
+    RingPlan, Roles, Room, TileLayout, TileNeeds,
 };
+use cute_rs::LayoutError;
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
 use ptx::inst::Int8;
@@ -319,4 +320,16 @@ fn reasons_of_illegal_plans() {
     };
     let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
+}
+
+#[test]
+fn extents_that_no_memory_holds_are_refused() {
+    for major in [Major::K, Major::Mn] {
+        for extents in [[1 << 20, 1 << 14], [64, 1 << 31], [u32::MAX - 7, u32::MAX - 7]] {
+            let made = OperandTile::new(Format::Bf16, major, extents, TileLayout::Widest);
+            assert!(matches!(made, Err(LayoutError::Range { .. })), "{extents:?}: {made:?}");
+        }
+    }
+    let ring = RingPlan::of(&[Room { bytes: u32::MAX, alignment: 1024 }; 2]);
+    assert_eq!((ring.fit(1 << 17), ring.need(1), ring.transaction_bytes()), (0, u32::MAX, u32::MAX));
 }

@@ -103,7 +103,8 @@ impl OperandTile {
     /// The tile of `mn` rows (of M or N) and `k` columns, at a stage's start, brought by one CTA.
     ///
     /// # Errors
-    /// [`LayoutError::Extents`] where an extent is no multiple of the layout atom's.
+    /// [`LayoutError::Extents`] where an extent is no multiple of the layout atom's, [`LayoutError::Range`] for a tile that no
+    /// shared memory holds.
     pub const fn new(
         format: Format,
         major: Major,
@@ -111,6 +112,11 @@ impl OperandTile {
         layout: TileLayout,
     ) -> Result<Self, LayoutError> {
         let swizzle = layout.mode(major, format.bits(), mn, k);
+        let (bytes, most) = (mn as u64 * k as u64 / 8, super::Plan::TARGET.limits().shared_bytes);
+        if bytes.saturating_mul(format.bits() as u64) > most as u64 {
+            let value = if mn > k { mn } else { k };
+            return Err(LayoutError::Range { name: "the tile's larger extent", value, low: 1, high: most });
+        }
         match smem::tile(major, swizzle, format.bits(), mn, k) {
             Ok(_) => Ok(Self {
                 format,

@@ -63,15 +63,16 @@ impl RingPlan {
     /// Most tiles of a stage.
     pub const MOST: usize = 6;
 
-    /// A stage of these tiles, in this order; of those beyond [`MOST`](Self::MOST) nothing is planned.
+    /// A stage of these tiles, in this order; of those beyond [`MOST`](Self::MOST) nothing is planned. Bytes that no number holds
+    /// saturate, so that no such ring fits anywhere.
     pub const fn of(tiles: &[Room]) -> Self {
         let (mut rooms, mut offsets) = ([Room::NONE; Self::MOST], [0; Self::MOST]);
-        let (mut end, mut i) = (0, 0);
+        let (mut end, mut i) = (0_u32, 0);
         while i < tiles.len() && i < Self::MOST {
             rooms[i] = tiles[i];
             let alignment = if tiles[i].alignment == 0 { 1 } else { tiles[i].alignment };
             offsets[i] = round_up(end, alignment);
-            end = offsets[i] + tiles[i].bytes;
+            end = offsets[i].saturating_add(tiles[i].bytes);
             i += 1;
         }
         let stage_bytes = round_up(end, STAGE_ALIGNMENT);
@@ -80,12 +81,12 @@ impl RingPlan {
 
     /// Stages that so many bytes hold, their mbarriers included.
     pub const fn fit(&self, bytes: u32) -> u32 {
-        bytes / (self.stage_bytes + 2 * MBARRIER_BYTES)
+        bytes / self.stage_bytes.saturating_add(2 * MBARRIER_BYTES)
     }
 
     /// Bytes of so many stages and their mbarriers.
     pub const fn need(&self, stages: u32) -> u32 {
-        stages.saturating_mul(self.stage_bytes + 2 * MBARRIER_BYTES)
+        stages.saturating_mul(self.stage_bytes.saturating_add(2 * MBARRIER_BYTES))
     }
 
     /// With so many stages from byte `start` of dynamic shared memory on, a multiple of 1024, and mbarriers from `barriers` on,
@@ -103,7 +104,7 @@ impl RingPlan {
 
     /// Bytes of all mbarriers.
     pub const fn barrier_bytes(&self) -> u32 {
-        2 * self.stages * MBARRIER_BYTES
+        self.stages.saturating_mul(2 * MBARRIER_BYTES)
     }
 
     /// Where tile `i` begins in a stage; 0 for a tile that there is not.
@@ -118,9 +119,9 @@ impl RingPlan {
 
     /// Bytes of all tiles of a stage: what copies bring.
     pub const fn transaction_bytes(&self) -> u32 {
-        let (mut bytes, mut i) = (0, 0);
+        let (mut bytes, mut i) = (0_u32, 0);
         while i < Self::MOST {
-            bytes += self.rooms[i].bytes;
+            bytes = bytes.saturating_add(self.rooms[i].bytes);
             i += 1;
         }
         bytes
