@@ -88,5 +88,7 @@ pub use problem::{Call, GemmProblem, Launch, WorkspaceRef};
 pub use products::Products;
 pub use program::Program;
 pub use schedule::{ScheduleError, check_schedule};
-pub use select::{Machine, Prediction, Ranked, Refused, Request, Selection, rank, select};
+pub use select::{
+    Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
+};
 pub use spec::{EpilogueKind, KernelSpec, SpecError};

@@ -3,7 +3,9 @@
 
 use core::fmt;
 use core::num::NonZeroUsize;
+use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use collective::Record;
@@ -23,7 +25,7 @@ use crate::error::EngineError;
 use crate::program::Program;
 
 /// Kernels that stay compiled: more than a command compiles, and few enough to fit a device.
-const KERNELS: NonZeroUsize = NonZeroUsize::new(512).unwrap();
+const KERNELS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
 
 /// A Hopper GPU with memory, a stream and the kernels compiled for it so far.
 ///
@@ -202,6 +204,34 @@ impl Gpu {
         let kernel = Arc::new(Kernel::load_in(&self.context, program)?);
         self.kernels.put(program.digest(), (Arc::clone(text), Arc::clone(&kernel)));
         Ok(kernel)
+    }
+
+    /// Compiles programs on all of the host's processors at once, so that their first use is quick. Those that are compiled
+    /// already cost nothing.
+    ///
+    /// # Errors
+    /// The first program's that the driver refuses, with the compiler's log, or a driver error.
+    pub fn compile(&mut self, programs: &[&Program]) -> Result<(), EngineError> {
+        self.context.alive()?;
+        let missing: Vec<&Program> =
+            programs.iter().copied().filter(|program| !self.kernels.contains(&program.digest())).collect();
+        let (next, context) = (AtomicUsize::new(0), &self.context);
+        let work = || {
+            let mut made = Vec::new();
+            while let Some(program) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
+                made.push((*program, Kernel::load_in(context, program)));
+            }
+            made
+        };
+        let workers = thread::available_parallelism().map_or(1, NonZeroUsize::get).min(missing.len());
+        let made: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
+            threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        });
+        for (program, kernel) in made {
+            self.kernels.put(program.digest(), (Arc::clone(program.shared_text()), Arc::new(kernel?)));
+        }
+        Ok(())
     }
 
     /// After a failed call: if the context is broken for good, every later call says so too.

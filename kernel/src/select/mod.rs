@@ -1,4 +1,4 @@
-//! Which kernel of the catalogue is best for a call.
+//! Which kernel is best for a call: the space of specs that the built-in parts span, ranked by a model.
 //!
 //! ```
 //! use cute_rs::atom::Major;
@@ -14,19 +14,21 @@
 
 mod machine;
 mod model;
-mod places;
 mod reason;
+mod space;
 
 use core::fmt;
 
-use collective::{Form, Fusion, MatrixRef};
+use collective::{Form, Format, Fusion, MatrixRef};
 use cute_rs::atom::Major;
 
 pub use machine::Machine;
 pub use model::Prediction;
 
+use space::{Entry, Space};
+
 use crate::arguments::Whatever;
-use crate::catalogue::{catalogue, fused, several};
+use crate::catalogue::several;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
@@ -116,15 +118,13 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// The kernels that are made for such calls.
-    fn kernels(&self) -> Vec<AnyGemm> {
+    /// What is searched for such calls; `None` where there is no such element type, and where the kernels are listed.
+    fn space(&self) -> Option<Space> {
         let form = self.call.products.form();
-        match (form, self.fusion) {
-            (Form::Single, None) => catalogue(),
-            (Form::Single, Some(_)) => fused(),
-            (_, None) => several(),
-            (_, Some(_)) => Vec::new(),
-        }
+        let element = Format::ALL.into_iter().find(|format| format.name() == self.element)?;
+        let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
+        let searched = matches!(form, Form::Single | Form::Batched);
+        searched.then_some(Space { form, element, majors: self.majors, fusion: self.fusion, sourced })
     }
 
     /// Whether a kernel is one of the element type, the directions, the form and the epilogue that are asked for.
@@ -154,6 +154,9 @@ impl<'a> Request<'a> {
     }
 }
 
+/// How many kernels of a space a [`Selection`] has at most.
+pub const RANKED: usize = 64;
+
 /// A kernel that can do a call, and how long it will take.
 pub struct Ranked {
     /// The kernel.
@@ -173,12 +176,12 @@ pub struct Refused {
     pub error: LaunchError,
 }
 
-/// The catalogue, ordered for one call.
+/// Kernels, ordered for one call.
 #[derive(Debug)]
 pub struct Selection {
     /// Kernels that can do it, the one that is predicted to be fastest first.
     pub ranked: Vec<Ranked>,
-    /// Kernels that cannot.
+    /// Kernels that cannot; of a space, one for each reason.
     pub refused: Vec<Refused>,
 }
 
@@ -190,9 +193,68 @@ impl fmt::Debug for Ranked {
     }
 }
 
-/// Ranks the kernels that are made for such a call: those of the catalogue, of several products, or with the fused epilogue.
+/// Ranks the kernels that can be made for such a call, the first [`RANKED`] of them: for one product and for those of one shape
+/// the whole space of built-in parts, for groups the kernels of [`several`].
 pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
-    rank(request.kernels(), request, machine)
+    search(request, machine, RANKED)
+}
+
+/// As [`select`], with the first `most` of the space.
+pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
+    match request.space() {
+        Some(space) => of_space(space, request, machine, most),
+        None => rank(several(), request, machine),
+    }
+}
+
+/// The kernel that is predicted to be fastest.
+///
+/// # Errors
+/// Why the kernel that would be fastest cannot do the call, where none can; none at all for an element type that there is not.
+pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Option<LaunchError>> {
+    let mut selection = search(request, machine, 1);
+    if selection.ranked.is_empty() {
+        return Err(selection.refused.into_iter().next().map(|refused| refused.error));
+    }
+    Ok(selection.ranked.swap_remove(0))
+}
+
+/// The first so many of a space that can do a call.
+fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
+    let (entries, groups) = (space.entries(), request.groups());
+    let predict = |entry: &Entry| machine.predict_subject(&entry.subject(), request, groups.as_deref());
+    let mut times: Vec<(f64, usize)> =
+        entries.iter().enumerate().map(|(i, entry)| (predict(entry).microseconds, i)).collect();
+    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
+    // Few are looked at; where most cannot do the call, more.
+    let (mut from, mut part) = (0, most.saturating_add(most / 4 + 8));
+    while from < times.len() && selection.ranked.len() < most {
+        let rest = &mut times[from..];
+        let count = part.min(rest.len());
+        if count < rest.len() {
+            rest.select_nth_unstable_by(count, order);
+        }
+        rest[..count].sort_unstable_by(order);
+        for &(_, i) in &rest[..count] {
+            let entry = &entries[i];
+            if selection.ranked.len() == most {
+                break;
+            }
+            let Ok(gemm) = entry.spec.kernel() else { continue };
+            match request.admitted(&gemm, machine.slots(entry.plan())) {
+                Ok(()) => {
+                    let prediction = predict(entry);
+                    let reason = reason::sentence(&gemm, machine, &prediction);
+                    selection.ranked.push(Ranked { gemm, prediction, reason });
+                }
+                Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
+                Err(error) => selection.refused.push(Refused { name: gemm.name().to_owned(), error }),
+            }
+        }
+        (from, part) = (from + count, part * 4);
+    }
+    selection
 }
 
 /// Ranks kernels for a call; those of another element type, direction, form or epilogue are left out.
@@ -217,26 +279,34 @@ mod tests {
 
     const H200: Machine = Machine::h200();
 
-    fn names(selection: &Selection) -> Vec<&str> {
-        selection.ranked.iter().map(|ranked| ranked.gemm.name()).collect()
-    }
-
     fn cube(extent: u32) -> GemmProblem {
         GemmProblem { m: extent, n: extent, k: extent }
     }
 
+    fn first(selection: &Selection) -> &AnyGemm {
+        &selection.ranked.first().expect("a kernel").gemm
+    }
+
+    fn copies(gemm: &AnyGemm) -> bool {
+        gemm.plan().mainloop.producer == collective::Producer::Warpgroup
+    }
+
     #[test]
     fn only_kernels_that_fit_are_ranked() {
-        for (element, majors, end) in [
-            ("bf16", [Major::K, Major::K], "-bf16-kk"),
-            ("f16", [Major::K, Major::Mn], "-f16-kn"),
-            ("bf16", [Major::Mn, Major::K], "-bf16-mk"),
+        for (element, majors) in [
+            ("bf16", [Major::K, Major::K]),
+            ("f16", [Major::K, Major::Mn]),
+            ("bf16", [Major::Mn, Major::K]),
         ] {
-            let selection = select(&Request::packed(element, majors, cube(1024)), &H200);
-            let names = names(&selection);
-            assert!(names.iter().all(|name| name.ends_with(end)), "{names:?}");
-            let all = catalogue().iter().filter(|gemm| gemm.name().ends_with(end)).count();
-            assert_eq!((names.len(), selection.refused.len()), (all, 0), "{end}");
+            let request = Request::packed(element, majors, cube(1024));
+            let selection = select(&request, &H200);
+            assert_eq!(selection.ranked.len(), RANKED, "{element} {majors:?}");
+            assert!(selection.ranked.iter().all(|ranked| request.fits(&ranked.gemm)), "{element} {majors:?}");
+            let times: Vec<f64> =
+                selection.ranked.iter().map(|ranked| ranked.prediction.microseconds).collect();
+            assert!(times.is_sorted(), "{times:?}");
+            let best = fastest(&request, &H200).expect("a kernel");
+            assert_eq!(best.gemm.spec(), first(&selection).spec(), "{element} {majors:?}");
         }
         let none = select(&Request::packed("f8", [Major::K, Major::K], cube(1024)), &H200);
         assert!(none.ranked.is_empty() && none.refused.is_empty());
@@ -248,15 +318,12 @@ mod tests {
         let problem = GemmProblem { m: 1024, n: 1023, k: 1024 };
         let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
         assert!(!selection.ranked.is_empty());
-        let staged = selection.refused.iter().find(|refused| refused.name == "staged-bf16-kk");
-        let error = &staged.expect("a kernel with tensor stores").error;
-        assert!(matches!(error, LaunchError::Pitch { name: "D", .. }), "{error}");
+        let pitch = |refused: &Refused| matches!(refused.error, LaunchError::Pitch { name: "D", .. });
+        assert!(selection.refused.iter().any(pitch), "{:?}", selection.refused);
         // Rows of A of 2 * 1023 B: no tensor copy can load them.
         let problem = GemmProblem { m: 1024, n: 1024, k: 1023 };
         let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
-        let copying = |name: &str| name.starts_with("unaligned");
-        assert!(!selection.ranked.is_empty() && names(&selection).into_iter().all(copying));
-        assert!(!selection.refused.iter().any(|refused| copying(&refused.name)));
+        assert!(!selection.ranked.is_empty() && selection.ranked.iter().all(|ranked| copies(&ranked.gemm)));
         assert!(selection.refused.iter().all(|refused| {
             let words = refused.error.to_string();
             words.contains("2046 B") && words.contains("take a kernel that copies elements")
@@ -271,8 +338,8 @@ mod tests {
             for majors in [[Major::K, Major::K], [Major::K, Major::Mn], [Major::Mn, Major::Mn]] {
                 let m = if majors[0] == Major::Mn { m.max(8) } else { m };
                 let selection = select(&Request::packed("bf16", majors, GemmProblem { m, n, k }), &H200);
-                let first = names(&selection)[0];
-                assert!(!first.starts_with("unaligned"), "{m} x {n} x {k}, {majors:?}: {first}");
+                let first = first(&selection);
+                assert!(!copies(first), "{m} x {n} x {k}, {majors:?}: {first:?}");
             }
         }
     }
@@ -283,10 +350,23 @@ mod tests {
         for (m, n, k) in [(1, 8192, 8192), (16, 28672, 8192), (16, 4096, 14336)] {
             for majors in [[Major::K, Major::K], [Major::K, Major::Mn]] {
                 let selection = select(&Request::packed("bf16", majors, GemmProblem { m, n, k }), &H200);
-                let first = names(&selection)[0];
-                assert!(first.starts_with("swap"), "{m} x {n} x {k}, {majors:?}: {first}");
+                let first = first(&selection);
+                assert!(first.plan().swapped(), "{m} x {n} x {k}, {majors:?}: {first:?}");
             }
         }
+    }
+
+    /// C is brought by copies where it is read, if that is predicted to be faster.
+    #[test]
+    fn kernels_that_bring_c_are_there_for_calls_that_read_it() {
+        let mut request = Request::packed("bf16", [Major::K; 2], cube(4096));
+        let sourced = |request: &Request<'_>| {
+            let selection = select(request, &H200);
+            selection.ranked.iter().filter(|ranked| ranked.gemm.plan().epilogue.sourced).count()
+        };
+        assert_eq!(sourced(&request), 0);
+        (request.call.epilogue.beta, request.call.epilogue.c) = (1.0, Some(request.call.d));
+        assert!(sourced(&request) > 0);
     }
 
     /// Times that the model must be near, of kernels that one resource decides; the rest is measured in
@@ -310,7 +390,7 @@ mod tests {
     /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.
     #[test]
     fn times_grow_with_the_problem() {
-        for gemm in catalogue().iter().filter(|gemm| gemm.name().ends_with("bf16-kk")) {
+        for gemm in crate::catalogue().iter().filter(|gemm| gemm.name().ends_with("bf16-kk")) {
             let time = |m| {
                 let problem = GemmProblem { m, n: 16384, k: 4096 };
                 let request = Request::packed("bf16", [Major::K, Major::K], problem);

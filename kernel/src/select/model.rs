@@ -1,18 +1,18 @@
-//! How long a kernel takes: an analytic model.
+//! How long a kernel takes: an analytic model, in closed form.
 //!
-//! Each multiprocessor's time follows from the tiles it is dealt: k-tiles times the cycles of their `wgmma`s (an
-//! m64nN instruction takes N / 2 cycles), and what of the epilogue nothing overlaps. Beside it stand the times that L2,
-//! memory and stores need for the whole product; the slowest of these decides, softly ([`Machine::sharpness`]).
+//! The busiest multiprocessor's time follows from the tiles it is dealt: k-tiles times the longest of what a k-tile needs (its
+//! `wgmma`s, of which an m64nN instruction takes N / 2 cycles; the bytes that they read and copies write in shared memory; the
+//! bytes that come in; the time from asking to having, divided by the stages in flight), and what of the epilogue nothing
+//! overlaps. Beside it stand the times that L2 and memory need for the whole product; the slowest of the three decides, softly.
+//!
+//! Whole spaces of kernels are ranked by it, so it walks over nothing.
 
-use std::collections::HashSet;
+use collective::{CachePolicy, MatrixRef, Plan, Producer};
+use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles};
 
-use collective::{MatrixRef, Plan, Producer};
-use scheduler::{Tiles, Work};
-
-use super::places::{Place, Places};
 use super::{Machine, Request};
 use crate::gemm::AnyGemm;
-use crate::problem::Call;
+use crate::problem::{Call, GemmProblem};
 
 /// The model's answer. Times are in microseconds; those of resources overlap, so they do not add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,119 +21,333 @@ pub struct Prediction {
     pub microseconds: f64,
     /// Tiles for each that runs at once: 2.5 are two full waves and a half.
     pub waves: f64,
-    /// Launch, and CTAs that begin where others have ended.
+    /// Launch, filling the ring, and CTAs that begin where others have ended.
     pub launch: f64,
-    /// The busiest multiprocessor's multiplications.
+    /// The busiest multiprocessor's k-tiles.
     pub multiply: f64,
-    /// The busiest multiprocessor's epilogues, as far as nothing overlaps them.
+    /// The busiest multiprocessor's epilogues, as far as nothing overlaps them, and exchanges of sums.
     pub epilogue: f64,
-    /// The part of multiplications and epilogues in which a multiprocessor on average has nothing to do.
-    pub idle: f64,
     /// L2's time for the operands.
     pub l2: f64,
     /// Memory's time for operands and output.
     pub dram: f64,
-    /// The time that stores straight from registers need in L2; zero for other kernels.
-    pub stores: f64,
+    /// What a k-tile waits for longest.
+    pub(super) step: Step,
 }
 
-/// Waves that are walked; what comes behind is taken to be like them.
-const WALKED_WAVES: usize = 48;
+/// What decides how long a k-tile takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Multiplications,
+    SharedMemory,
+    Copies,
+    Latency,
+}
 
-/// What one slot does, wave by wave.
-struct Slot {
-    pieces: Vec<Work<u32>>,
-    /// CTAs that begin on it, one after the other.
-    starts: usize,
+/// What the model looks at of a kernel.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) facts: &'a Facts,
+    pub(super) scheduler: &'a dyn Schedule,
+}
+
+impl<'a> Subject<'a> {
+    pub(super) fn of(gemm: &'a AnyGemm) -> Self {
+        Self { plan: &gemm.plan, facts: &gemm.facts, scheduler: gemm.scheduler.as_ref() }
+    }
+
+    /// Of a product in the kernel's eyes.
+    fn tiles(&self, problem: GemmProblem) -> Tiles<u32> {
+        let spec = &self.plan.mainloop;
+        let ([m, n, k], [across, along]) = (spec.tile, spec.cluster);
+        Tiles {
+            m: problem.m.div_ceil(m * across),
+            n: problem.n.div_ceil(n * along),
+            k: problem.k.div_ceil(k),
+        }
+    }
+}
+
+/// All products of a launch together.
+struct Totals {
+    /// Tiles as the scheduler sees them.
+    tiles: Tiles<u32>,
+    /// K-tiles of a tile, on average.
+    k_tiles: f64,
+    /// Bytes from L2, and from memory for the operands.
+    l2: f64,
+    dram: f64,
+    /// Elements of all outputs.
+    outputs: f64,
+}
+
+/// What the busiest worker does.
+struct Busiest {
+    k_tiles: f64,
+    pieces: f64,
+    /// Of these, parts of tiles.
+    divided: f64,
+    /// Parts of a divided tile.
+    parts: f64,
+    /// CTAs one after the other.
+    starts: f64,
 }
 
 impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
-        let plan = &gemm.plan;
-        let places = Places::new(gemm, request);
-        let tiles = places.tiles;
-        let call = &request.call.seen_by(plan);
-        let beta = request.fusion.is_none() && call.epilogue.beta != 0.0;
+        self.predict_subject(&Subject::of(gemm), request, request.groups().as_deref())
+    }
+
+    pub(super) fn predict_subject(
+        &self,
+        subject: &Subject<'_>,
+        request: &Request<'_>,
+        groups: Option<&[GemmProblem]>,
+    ) -> Prediction {
+        let plan = subject.plan;
+        let call = request.call.seen_by(plan);
         let slots = self.slots(plan);
-        let lanes = walk(gemm, tiles, slots);
-        let walked: usize = lanes.iter().map(|lane| lane.pieces.len()).sum();
-        let all = f64::from(tiles.m) * f64::from(tiles.n);
-        let whole_lanes = lanes.iter().all(|lane| lane.pieces.len() < WALKED_WAVES);
-        let scale = if whole_lanes { 1.0 } else { (all / walked.max(1) as f64).max(1.0) };
+        let totals = self.totals(subject, &call, groups, slots);
+        let workers = subject.scheduler.workers(totals.tiles, slots).max(1);
+        let busiest = busiest(subject, &totals, workers, slots);
+        let cluster = f64::from(plan.cluster_size());
+        let clustered = if plan.cluster_size() > 1 { 1.0 } else { 0.0 };
+        let beta = request.fusion.is_none() && call.epilogue.beta != 0.0;
 
-        let step = self.step(plan, call);
-        let draw = if plan.queue.slots > 0 { self.draw } else { 0.0 };
-        let epilogue = self.epilogue(plan, call, beta) + draw;
-        let exchange = self.exchange(plan);
-        let times: Vec<Lane> = lanes
-            .iter()
-            .map(|slot| Lane::of(plan, slot, tiles, step.seconds, [epilogue, exchange]))
-            .collect();
-        let most = |part: fn(&Lane) -> f64| times.iter().map(part).fold(0.0, f64::max) * scale;
-        let total: f64 = times.iter().map(|lane| lane.multiply + lane.epilogue).sum::<f64>() * scale;
-        let busiest = most(|lane| lane.multiply + lane.epilogue);
-        let multiply = most(|lane| lane.multiply);
-        // What the tensor cores of the whole card do of what they could.
-        let lanes_at_once = f64::from(slots);
-        let math: f64 =
-            times.iter().map(|lane| lane.multiply).sum::<f64>() * scale * step.math / step.seconds;
-        let load = if busiest > 0.0 { math / (lanes_at_once * busiest) } else { 0.0 };
-        let [m, n, _] = plan.mainloop.tile;
-        let power = self.moved * (1.0 / f64::from(m) + 1.0 / f64::from(n));
-        let slower = power * load * multiply;
+        let at_once = f64::from(workers.min(slots)) * cluster;
+        let sharing = (at_once / f64::from(self.multiprocessors)).ceil().min(f64::from(self.ctas(plan)));
+        let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
+        let epilogue = self.epilogue(plan, &call, beta);
+        let [m, n, k] = plan.mainloop.tile.map(f64::from);
+        let multiply = busiest.k_tiles * step;
+        let all = busiest.pieces * (epilogue + self.tile);
+        let turns = f64::from(plan.turns());
+        let busy = if turns > 0.0 {
+            (multiply + busiest.pieces * self.tile).max(all / turns) + epilogue
+        } else {
+            multiply + all
+        };
+        let exchange = self.meeting
+            + match subject.facts.reduction {
+                Some(ReductionKind::Separate) => 2.0 * m * n / self.exchanged,
+                Some(ReductionKind::Ordered | ReductionKind::Atomic) => {
+                    m * n / self.exchanged * (busiest.parts - 1.0).max(1.0).sqrt()
+                }
+                None => 0.0,
+            };
+        let draws = if subject.facts.draws { busiest.pieces * self.draw } else { 0.0 };
+        let busy = busy + busiest.divided * exchange + draws;
+        // Multiplications of the whole card, as a part of the time: power takes the clock down.
+        let tiles = f64::from(totals.tiles.m) * f64::from(totals.tiles.n);
+        let load =
+            (tiles * cluster * totals.k_tiles * math / f64::from(self.multiprocessors) / busy).min(1.0);
+        let slower = 1.0 + self.power * load;
+        let starts = (busiest.starts - 1.0) * self.start;
 
-        let starts = most(|lane| lane.starts as f64 - 1.0).max(0.0) * self.start;
-        let traffic = traffic(self, plan, &lanes, call, &places);
-        let bits = plan.epilogue.output.bits() >> plan.epilogue.halvings;
-        let d_bytes = places.outputs * f64::from(bits) / 8.0;
+        let bits = f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings);
+        let d_bytes = totals.outputs * bits / 8.0;
         let c_bytes = if beta { d_bytes } else { 0.0 };
-        let l2 = traffic.l2 * scale / self.l2;
-        let dram = (traffic.dram * scale + d_bytes + c_bytes) / self.dram;
-        let stores =
-            if direct(plan) { d_bytes / self.direct_bytes / self.part_of_pairs(plan, call) } else { 0.0 };
+        let (l2, dram) = (totals.l2 / self.l2, (totals.dram + d_bytes + c_bytes) / self.dram);
         let launch = self.launch
-            + if plan.cluster_size() > 1 { self.clustered_launch } else { 0.0 }
-            + if gemm.reduction().is_some() { self.divided_launch } else { 0.0 };
-        let resources = [busiest + slower + starts, l2 + stores, dram];
-        let norm: f64 = resources.iter().map(|time| time.powf(self.sharpness)).sum();
+            + clustered * self.clustered_launch
+            + if subject.facts.reduction.is_some() { self.divided_launch } else { 0.0 }
+            + if subject.facts.tiles_on_device || subject.facts.reduction.is_some() {
+                self.persistent_launch
+            } else {
+                0.0
+            }
+            + (m + n) * k * f64::from(plan.operand_bits()[0]) / 8.0 * self.filling;
+        let fourth = |time: f64| (time * time) * (time * time);
+        let norm = fourth(busy * slower + starts) + fourth(l2) + fourth(dram);
         Prediction {
-            microseconds: launch + norm.powf(1.0 / self.sharpness),
-            waves: all / f64::from(slots),
+            microseconds: launch + norm.sqrt().sqrt(),
+            waves: tiles / f64::from(slots),
             launch: launch + starts,
-            multiply: multiply + slower,
-            epilogue: busiest - multiply,
-            idle: (busiest - total / lanes_at_once).max(0.0),
+            multiply: multiply * slower,
+            epilogue: busy * slower - multiply * slower,
             l2,
             dram,
-            stores,
+            step: why,
         }
     }
 
-    /// From one k-tile to the next.
-    fn step(&self, plan: &Plan, call: &Call) -> Step {
-        let [m, n, k] = plan.mainloop.tile;
-        let instructions = f64::from(m / 64) * f64::from(k) / f64::from(plan.mainloop.atom.k());
-        // CTAs of one multiprocessor share its tensor cores.
-        let math = instructions * f64::from(n) / 2.0 / self.cycles * f64::from(self.ctas(plan));
-        let wait = if m > 64 { self.step_shared } else { self.step_alone };
-        let clustered = plan.cluster_size() > 1;
-        let latency = self.latency * if clustered { 1.0 + self.clustered_latency } else { 1.0 };
-        let seconds = (math + wait).max(latency / f64::from(plan.ring.stages));
-        let coupled = plan.turns() > 0 && clustered;
-        let seconds = if coupled { seconds * self.coupled } else { seconds };
-        let seconds = match plan.mainloop.producer {
-            Producer::Thread => seconds,
-            Producer::Warpgroup => seconds.max(self.copies(plan, call)) + self.step_alone,
+    /// Adds up the products of a launch.
+    fn totals(
+        &self,
+        subject: &Subject<'_>,
+        call: &Call,
+        groups: Option<&[GemmProblem]>,
+        slots: u32,
+    ) -> Totals {
+        let swapped = subject.plan.swapped();
+        let Some(groups) = groups else {
+            let tiles = subject.tiles(call.problem);
+            let count = call.products.count();
+            let (l2, dram) = self.traffic(subject, call, call.problem, tiles, slots);
+            let all = match subject.facts.rows_last {
+                true => Tiles { m: tiles.m.saturating_mul(count), ..tiles },
+                false => Tiles { n: tiles.n.saturating_mul(count), ..tiles },
+            };
+            let times = f64::from(count);
+            let outputs = f64::from(call.problem.m) * f64::from(call.problem.n) * times;
+            return Totals {
+                tiles: all,
+                k_tiles: f64::from(tiles.k),
+                l2: l2 * times,
+                dram: dram * times,
+                outputs,
+            };
         };
-        Step { math, seconds }
+        let mut totals =
+            Totals { tiles: Tiles { m: 0, n: 1, k: 1 }, k_tiles: 0.0, l2: 0.0, dram: 0.0, outputs: 0.0 };
+        for &group in groups {
+            let problem = if swapped { group.transposed() } else { group };
+            let tiles = subject.tiles(problem);
+            let count = tiles.m.saturating_mul(tiles.n);
+            if count == 0 {
+                continue;
+            }
+            let (l2, dram) = self.traffic(subject, call, problem, tiles, slots);
+            totals.tiles.m = totals.tiles.m.saturating_add(count);
+            totals.tiles.k = totals.tiles.k.max(tiles.k);
+            totals.k_tiles += f64::from(count) * f64::from(tiles.k);
+            totals.l2 += l2;
+            totals.dram += dram;
+            totals.outputs += f64::from(problem.m) * f64::from(problem.n);
+        }
+        totals.k_tiles /= f64::from(totals.tiles.m.max(1));
+        totals
+    }
+
+    /// Bytes of a product's operands: from L2 to the multiprocessors, and from memory to L2.
+    fn traffic(
+        &self,
+        subject: &Subject<'_>,
+        call: &Call,
+        problem: GemmProblem,
+        tiles: Tiles<u32>,
+        slots: u32,
+    ) -> (f64, f64) {
+        let plan = subject.plan;
+        let [a_bytes, b_bytes] = plan.operand_bits().map(|bits| f64::from(bits) / 8.0);
+        let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
+        let [tiles_m, tiles_n] = [tiles.m, tiles.n].map(|tiles| f64::from(tiles.max(1)));
+        // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
+        let cost = |matrix: MatrixRef, bytes: u32| {
+            let pitch = matrix.pitch.wrapping_mul(bytes.into());
+            match (pitch.is_multiple_of(128), pitch.is_multiple_of(32)) {
+                (true, _) => 1.0,
+                (false, true) => self.part_lines,
+                (false, false) => self.part_sectors,
+            }
+        };
+        let [a_bits, b_bits] = plan.operand_bits();
+        let (a, b) = (m * k * a_bytes, n * k * b_bytes);
+        let l2 = a * tiles_n * cost(call.a, a_bits / 8) + b * tiles_m * cost(call.b, b_bits / 8);
+        // Tiles of a band are computed together: while the band goes along, what crosses it is read again, unless L2 has it.
+        let at_once = f64::from(slots).min(tiles_m * tiles_n);
+        let band = f64::from(subject.facts.band.max(1));
+        let (bands, again) = if subject.facts.rows_last {
+            ((tiles_m / band.max(at_once / tiles_n)).ceil(), b)
+        } else {
+            ((tiles_n / band.max(at_once / tiles_m)).ceil(), a)
+        };
+        let lost = self.lost(again);
+        let first = |i: usize| plan.mainloop.operands[i].cache == CachePolicy::EvictFirst;
+        let evicted = if first(0) { a * (tiles_n - 1.0) } else { 0.0 }
+            + if first(1) { b * (tiles_m - 1.0) } else { 0.0 };
+        let crossed = again * (bands - 1.0).max(0.0) * lost;
+        // What several clusters read at nearly the same time, some of them ask memory for once more.
+        let shared =
+            if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 };
+        let scattered = self.scattered(subject, tiles, slots) * self.lost(a + b);
+        let dram = a + b + crossed + evicted * self.refetched + shared * self.echo
+            + scattered * (a * (tiles_n - 1.0) + b * (tiles_m - 1.0));
+        (l2, dram)
+    }
+
+    /// The part of so many bytes that L2 no longer has when they are read again.
+    fn lost(&self, bytes: f64) -> f64 {
+        let ratio = self.l2_bytes / bytes.max(1.0);
+        1.0 / (1.0 + ratio * ratio * ratio)
+    }
+
+    /// The part of the operands that is read again where tiles beside each other are divided at different places along K: at a
+    /// time they read different k-tiles of what they share.
+    fn scattered(&self, subject: &Subject<'_>, tiles: Tiles<u32>, slots: u32) -> f64 {
+        if subject.facts.reduction.is_none() {
+            return 0.0;
+        }
+        let Divided { units, tiles: divided } =
+            subject.scheduler.divided(tiles, subject.scheduler.workers(tiles, slots));
+        let all = f64::from(tiles.m) * f64::from(tiles.n);
+        let even = divided == 0 || units.is_multiple_of(divided);
+        if even { 0.0 } else { self.scattered * f64::from(divided) / all }
+    }
+
+    /// Microseconds from one k-tile to the next, those of its multiplications alone, and what decides.
+    fn step(
+        &self,
+        plan: &Plan,
+        call: &Call,
+        totals: &Totals,
+        sharing: f64,
+        at_once: f64,
+    ) -> (f64, f64, Step) {
+        let [m, n, k] = plan.mainloop.tile.map(f64::from);
+        let rounds = k / f64::from(plan.mainloop.atom.k());
+        // Wide tiles are multiplied by two instructions beside each other.
+        let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
+        let rows = m / 64.0;
+        let math = rows * beside * width / 2.0 * rounds / self.cycles;
+        // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
+        let read = rows * beside * (16.0 + width / 4.0);
+        let shared = (read + (m + n) / 4.0) * rounds * self.shared / self.cycles;
+        let clustered = plan.cluster_size() > 1;
+        let [a_bits, b_bits] = plan.operand_bits().map(f64::from);
+        // Tiles that many ask for at once come from few places.
+        let crowd = self.crowded / f64::from(plan.cluster_size()).sqrt();
+        let of = |readers: u32| 1.0 + crowd * f64::from(readers).min(at_once);
+        let bytes = (m * of(totals.tiles.n) * a_bits + n * of(totals.tiles.m) * b_bits) * k / 8.0;
+        let copies = bytes / self.ingest;
+        let latency = self.latency * if clustered { 1.0 + self.clustered_latency } else { 1.0 };
+        let latency = latency / (f64::from(plan.ring.stages) - self.drained);
+        let resources = [
+            (math * sharing, Step::Multiplications),
+            (shared * sharing, Step::SharedMemory),
+            (copies * sharing, Step::Copies),
+            (latency, Step::Latency),
+        ];
+        let mut longest = resources[0];
+        for resource in &resources[1..] {
+            if resource.0 > longest.0 {
+                longest = *resource;
+            }
+        }
+        let between = self.step / f64::from(plan.mainloop.consumers) * sharing;
+        let coupled = if plan.turns() > 0 && clustered { self.coupled } else { 1.0 };
+        let step = (longest.0 + between) * coupled;
+        match plan.mainloop.producer {
+            Producer::Thread => (step, math, longest.1),
+            Producer::Warpgroup => {
+                let copied = self.copies(plan, call) * sharing;
+                if copied > step {
+                    (copied + between, math, Step::Copies)
+                } else {
+                    (step + between, math, longest.1)
+                }
+            }
+        }
     }
 
     /// Microseconds in which threads copy a k-tile.
     fn copies(&self, plan: &Plan, call: &Call) -> f64 {
         let rate = |matrix: MatrixRef, bits: u32| {
             let bytes = u64::from(bits / 8);
-            let aligned = |width: u64| (matrix.address | (matrix.pitch * bytes)).is_multiple_of(width);
+            let aligned =
+                |width: u64| (matrix.address | matrix.pitch.wrapping_mul(bytes)).is_multiple_of(width);
             let width = [16, 8, 4].into_iter().position(aligned).unwrap_or(3);
             self.copied[width]
         };
@@ -144,142 +358,40 @@ impl Machine {
 
     /// One CTA's epilogue.
     fn epilogue(&self, plan: &Plan, call: &Call, beta: bool) -> f64 {
-        let [m, n, _] = plan.mainloop.tile;
-        let rate = if direct(plan) { self.direct * self.part_of_pairs(plan, call) } else { self.staged };
-        let rate = if plan.swapped() { rate * self.transposed } else { rate };
-        // Reading C takes about as long as storing D, unless copies have brought it before.
-        let reads = beta && !plan.epilogue.sourced;
-        f64::from(m * n) / rate * if reads { 2.0 } else { 1.0 }
-    }
-
-    /// What the sum of a part of a tile costs beside: it is exchanged with those of the other parts.
-    fn exchange(&self, plan: &Plan) -> f64 {
-        let [m, n, _] = plan.mainloop.tile;
-        f64::from(m * n) / self.exchanged + self.meeting
-    }
-
-    /// The part of the speed of direct stores that is left for this D.
-    fn part_of_pairs(&self, plan: &Plan, call: &Call) -> f64 {
+        let [m, n, _] = plan.mainloop.tile.map(f64::from);
+        let direct = plan.epilogue.staged_bits == 0;
+        let swapped = plan.swapped();
         // Threads that store transposed hold neighbours of a row of D one by one in any case.
-        if call.d.pitch.is_multiple_of(2) || plan.swapped() { 1.0 } else { self.odd_rows }
+        let odd = direct && !swapped && !call.d.pitch.is_multiple_of(2);
+        let rate = if direct { self.direct } else { self.staged };
+        let rate = rate * if swapped { self.transposed } else { 1.0 } * if odd { self.odd_rows } else { 1.0 };
+        let row = if swapped { m } else { n };
+        let narrow = 1.0 + self.narrow * (64.0 / row - 1.0).max(0.0);
+        // Reading C takes about as long as storing D, unless copies have brought it before.
+        let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
+        m * n / rate * narrow * reads + self.epilogue
     }
 }
 
-/// Whether D is stored straight from registers.
-fn direct(plan: &Plan) -> bool {
-    plan.epilogue.staged_bits == 0
-}
-
-/// Microseconds of a k-tile: of its multiplications, and in all.
-struct Step {
-    math: f64,
-    seconds: f64,
-}
-
-/// A slot's times.
-struct Lane {
-    multiply: f64,
-    epilogue: f64,
-    starts: usize,
-}
-
-impl Lane {
-    fn of(plan: &Plan, slot: &Slot, tiles: Tiles<u32>, step: f64, [epilogue, exchange]: [f64; 2]) -> Self {
-        // One tile is multiplied at a time. Warpgroups that take turns store one tile while the next is multiplied.
-        let turns = plan.turns().max(1) as usize;
-        let mut tensor_cores_free = 0.0_f64;
-        let mut free = vec![0.0_f64; turns];
-        let mut multiply = 0.0;
-        for (i, work) in slot.pieces.iter().enumerate() {
-            let k_tiles = f64::from(work.k_end.saturating_sub(work.k_begin));
-            let divided = k_tiles < f64::from(tiles.k);
-            let turn = i % turns;
-            tensor_cores_free = tensor_cores_free.max(free[turn]) + k_tiles * step;
-            free[turn] = tensor_cores_free + epilogue + if divided { exchange } else { 0.0 };
-            multiply += k_tiles * step;
-        }
-        let end = free.into_iter().fold(0.0, f64::max);
-        Self { multiply, epilogue: end - multiply, starts: slot.starts }
+/// What the worker does that ends last.
+fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> Busiest {
+    let Tiles { m, n, k } = totals.tiles;
+    let all = f64::from(m) * f64::from(n);
+    let Divided { units, tiles: divided } = subject.scheduler.divided(totals.tiles, workers);
+    let lanes = f64::from(workers.min(slots));
+    let whole = ((all - f64::from(divided)).max(0.0) / lanes).ceil();
+    let starts = (f64::from(workers) / f64::from(slots)).ceil();
+    let (units, divided) = (f64::from(units), f64::from(divided));
+    if divided == 0.0 || units == 0.0 {
+        return Busiest { k_tiles: whole * totals.k_tiles, pieces: whole, divided: 0.0, parts: 1.0, starts };
     }
-}
-
-/// What each slot computes. A scheduler that launches more workers than slots has them dealt out by the hardware.
-fn walk(gemm: &AnyGemm, tiles: Tiles<u32>, slots: u32) -> Vec<Slot> {
-    let workers = gemm.workers(tiles, slots);
-    (0..workers.min(slots))
-        .map(|slot| {
-            let mut lane = Slot { pieces: Vec::new(), starts: 0 };
-            for worker in (slot..workers).step_by(slots.max(1) as usize) {
-                let room = WALKED_WAVES - lane.pieces.len();
-                if room == 0 {
-                    break;
-                }
-                lane.pieces.extend(gemm.work(tiles, worker, workers).take(room));
-                lane.starts += 1;
-            }
-            lane
-        })
-        .collect()
-}
-
-/// Bytes of operands: from L2 to the multiprocessors, and from memory to L2.
-struct Traffic {
-    l2: f64,
-    dram: f64,
-}
-
-/// Walks the waves: what the tiles of one wave share comes from memory once, and what the wave before has left in L2
-/// does not come again.
-fn traffic(machine: &Machine, plan: &Plan, lanes: &[Slot], call: &Call, places: &Places) -> Traffic {
-    let (spec, tiles) = (&plan.mainloop, places.tiles);
-    let [a_bytes, b_bytes] = plan.operand_bits().map(|bits| f64::from(bits) / 8.0);
-    let (band_m, band_n) = (spec.tile[0] * spec.cluster[0], spec.tile[1] * spec.cluster[1]);
-    // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
-    let cost = |matrix: MatrixRef, bytes: f64| {
-        let pitch = matrix.pitch as f64 * bytes;
-        match (pitch % 128.0 == 0.0, pitch % 32.0 == 0.0) {
-            (true, _) => 1.0,
-            (false, true) => machine.part_lines,
-            (false, false) => machine.part_sectors,
-        }
-    };
-    let (a_cost, b_cost) = (cost(call.a, a_bytes), cost(call.b, b_bytes));
-    // Elements of a band that exist; the rest of a tile at the edge is not fetched.
-    let inside =
-        |band: u32, index: u32, extent: u32| f64::from(band.min(extent.saturating_sub(index * band)));
-    let mut traffic = Traffic { l2: 0.0, dram: 0.0 };
-    let waves = lanes.iter().map(|lane| lane.pieces.len()).max().unwrap_or(0);
-    // Products that share an operand are one where it is concerned.
-    let own = |matrix: MatrixRef, group| if matrix.stride == 0 && !places.described { 0 } else { group };
-    let mut kept: HashSet<(bool, u32, u32)> = HashSet::new();
-    for wave in 0..waves {
-        let (mut now, mut again) = (HashSet::<(bool, u32, u32)>::new(), HashSet::new());
-        let mut footprint = 0.0;
-        for work in lanes.iter().filter_map(|lane| lane.pieces.get(wave)) {
-            let part = f64::from(work.k_end - work.k_begin) / f64::from(tiles.k.max(1));
-            let Place { group, problem, tile: [m, n] } = places.of([work.m, work.n]);
-            let k = f64::from(problem.k) * part;
-            let a = inside(band_m, m, problem.m) * (k * a_bytes);
-            let b = inside(band_n, n, problem.n) * (k * b_bytes);
-            traffic.l2 += a * a_cost + b * b_cost;
-            // Rows of groups lie behind each other: a group's are its own.
-            let rows = if places.ragged { group } else { own(call.a, group) };
-            for (key, size) in [((true, rows, m), a), ((false, own(call.b, group), n), b)] {
-                if now.insert(key) {
-                    footprint += size;
-                    if !kept.contains(&key) {
-                        traffic.dram += size;
-                    }
-                } else if again.insert(key) && !kept.contains(&key) {
-                    traffic.dram += machine.echo * size;
-                }
-            }
-        }
-        if footprint <= machine.l2_bytes {
-            kept = now;
-        } else {
-            kept.clear();
-        }
+    let own = (units / lanes).ceil();
+    let length = (divided * f64::from(k) / units).ceil();
+    Busiest {
+        k_tiles: whole * totals.k_tiles + own * length,
+        pieces: whole + own,
+        divided: own,
+        parts: units / divided,
+        starts,
     }
-    traffic
 }

@@ -1,5 +1,6 @@
 //! What decides a kernel's time, in a sentence.
 
+use super::model::Step;
 use super::{Machine, Prediction};
 use crate::gemm::AnyGemm;
 
@@ -24,14 +25,19 @@ pub(super) fn sentence(gemm: &AnyGemm, machine: &Machine, prediction: &Predictio
 
 /// What takes the most time.
 fn bound(prediction: &Prediction) -> &'static str {
-    let Prediction { launch, multiply, epilogue, l2, dram, stores, .. } = *prediction;
+    let Prediction { launch, multiply, epilogue, l2, dram, step, .. } = *prediction;
+    let loop_of = match step {
+        Step::Multiplications => "the tensor cores decide",
+        Step::SharedMemory => "shared memory decides, which the multiplications read",
+        Step::Copies => "what comes into a multiprocessor decides",
+        Step::Latency => "the time until tiles arrive decides",
+    };
     let bounds = [
         (launch, "launching and filling the ring decide"),
-        (multiply, "the tensor cores decide"),
+        (multiply, loop_of),
         (epilogue, "the epilogue decides, which nothing overlaps"),
         (l2, "reads from L2 decide"),
         (dram, "memory decides"),
-        (stores, "stores from registers decide"),
     ];
     bounds.into_iter().max_by(|a, b| a.0.total_cmp(&b.0)).map_or("", |(_, words)| words)
 }

@@ -50,6 +50,9 @@ enum Command {
     Verify(verify::VerifyArgs),
     Trace(trace::TraceArgs),
     Bench(bench::BenchArgs),
+    Tune(bench::tune::TuneArgs),
+    #[command(hide = true)]
+    Compile(bench::compilers::CompileArgs),
     Layout(layout::LayoutArgs),
     Schedule(schedule::ScheduleArgs),
 }
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
         Command::Verify(args) => args.run(),
         Command::Trace(args) => args.run(),
         Command::Bench(args) => args.run(),
+        Command::Tune(args) => args.run(),
+        Command::Compile(args) => args.run(),
         Command::Layout(args) => args.run(),
         Command::Schedule(args) => args.run(),
     };

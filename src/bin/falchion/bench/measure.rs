@@ -37,6 +37,8 @@ pub(super) struct Protocol {
     pub(super) rest: Duration,
     /// Seconds of a burst.
     pub(super) burst: f64,
+    /// After two turns, whoever of ours is so many times slower than our best gets no further ones.
+    pub(super) near: Option<f64>,
 }
 
 /// Seconds of the same work before a sustained measurement.
@@ -101,8 +103,9 @@ impl Protocol {
             seconds.push(gpu.time_many(launches, 3)?.max(1e-7));
         }
         let mut turns = vec![Turns::default(); candidates.len()];
-        for _ in 0..self.turns.max(1) {
-            for (i, candidate) in candidates.iter().enumerate() {
+        for turn in 0..self.turns.max(1) {
+            let far = self.far(turn, candidates, &turns);
+            for (i, candidate) in candidates.iter().enumerate().filter(|(i, _)| !far[*i]) {
                 let count = |span: f64| ((span / seconds[i]) as usize).clamp(3, 20_000);
                 let each = match state {
                     State::Burst => {
@@ -125,6 +128,18 @@ impl Protocol {
             }
         }
         Ok(turns)
+    }
+
+    /// Who gets no further turns.
+    fn far(&self, turn: usize, candidates: &[Candidate<'_>], turns: &[Turns]) -> Vec<bool> {
+        let most = |turns: &Turns| turns.spread()[2];
+        let ours = || candidates.iter().zip(turns).filter(|(candidate, _)| candidate.slots.is_some());
+        let best = ours().map(|(_, turns)| most(turns)).fold(0.0, f64::max);
+        let far = |(candidate, turns): (&Candidate<'_>, &Turns)| {
+            let near = self.near.is_none_or(|near| most(turns) * near >= best);
+            turn >= 2 && !near && candidate.slots.is_some()
+        };
+        candidates.iter().zip(turns).map(far).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! do not fit the L2 cache together.
 
 mod arena;
+pub(crate) mod compilers;
 mod epilogue;
 mod grouped;
 mod launch;
@@ -12,6 +13,7 @@ mod measure;
 mod plot;
 mod report;
 pub(crate) mod suites;
+pub(crate) mod tune;
 
 use std::cell::Cell;
 use std::io::{self, Write};
@@ -278,7 +280,7 @@ impl BenchArgs {
         }
         let (turns, rest, burst) = if alone { (3, 30, 0.004) } else { (7, 120, 0.010) };
         let rest = Duration::from_millis(rest);
-        Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst }
+        Protocol { states, turns: self.turns.unwrap_or(turns), rest, burst, near: None }
     }
 
     fn kernels(&self, shapes: &[GemmProblem]) -> Result<(Vec<AnyGemm>, Choice), Failure> {

@@ -1,0 +1,273 @@
+//! The space that is searched: every spec of the built-in parts that may be the best at some shape.
+//!
+//! A spec is in the space where its plan is legal; nothing is listed by shape. What no shape was seen to profit from is left
+//! out, so that the rest is ranked in a moment: wide tiles of few columns, deep k-tiles of tall ones, rings of two stages.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use collective::{Atom, CachePolicy, Form, Format, Fusion, Plan, Producer, Roles, Way};
+use cute_rs::atom::Major;
+use scheduler::{
+    DivideSpec, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk, Whole,
+};
+
+use super::model::Subject;
+use crate::spec::{EpilogueKind, KernelSpec};
+
+/// Columns of tiles: what an instruction multiplies at once, or two of them beside each other.
+const COLUMNS: [u32; 15] = [8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 224, 256, 288, 320];
+
+/// Rows of tiles with the roles that share them, and how many consumers there are.
+const ROWS: [(u32, Roles, u32); 6] = [
+    (64, Roles::Cooperative, 1),
+    (128, Roles::Cooperative, 2),
+    (192, Roles::Cooperative, 3),
+    (256, Roles::Cooperative, 2),
+    (64, Roles::Pingpong, 2),
+    (128, Roles::Pingpong, 2),
+];
+
+/// Columns of a k-tile.
+const DEPTHS: [u32; 2] = [64, 128];
+
+/// CTAs of a cluster.
+const CLUSTERS: [[u32; 2]; 4] = [[1, 1], [2, 1], [1, 2], [2, 2]];
+
+/// Fewer stages do not cover the time that memory takes.
+const LEAST_STAGES: u32 = 3;
+
+/// Orders of large tiles: which is best for L2 depends on how many there are along M and N.
+const RASTERS: [RasterSpec; 3] = [RasterSpec::BandsOfM(8), RasterSpec::BandsOfM(16), RasterSpec::BandsOfN(8)];
+
+/// Ways to divide tiles along K.
+const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
+    (ReductionKind::Ordered, DivideSpec::HEURISTIC),
+    (ReductionKind::Separate, DivideSpec::Heuristic { gain: 4 }),
+    (ReductionKind::Ordered, DivideSpec::Remainder),
+];
+
+/// Tiles of operands that threads copy.
+const COPIED: [[u32; 3]; 3] = [[128, 128, 64], [128, 64, 64], [64, 64, 64]];
+
+/// What all specs of a space have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Space {
+    pub(super) form: Form,
+    pub(super) element: Format,
+    /// Contiguous directions of the caller's A and B.
+    pub(super) majors: [Major; 2],
+    pub(super) fusion: Option<Fusion>,
+    /// Whether C is read.
+    pub(super) sourced: bool,
+}
+
+/// A legal spec with what the model looks at.
+pub(super) struct Entry {
+    pub(super) spec: KernelSpec,
+    plan: Plan,
+    facts: Facts,
+    scheduler: Arc<dyn Schedule>,
+}
+
+impl Entry {
+    fn new(spec: KernelSpec, plan: Plan) -> Self {
+        Self { spec, plan, facts: spec.scheduler.facts(), scheduler: spec.scheduler.schedule() }
+    }
+
+    pub(super) fn subject(&self) -> Subject<'_> {
+        Subject { plan: &self.plan, facts: &self.facts, scheduler: self.scheduler.as_ref() }
+    }
+
+    pub(super) fn plan(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+/// The shape of a tile and who computes it.
+#[derive(Clone, Copy)]
+struct Tile {
+    extents: [u32; 3],
+    roles: Roles,
+    consumers: u32,
+    cluster: [u32; 2],
+    /// Whether the caller's B fills the rows.
+    swapped: bool,
+}
+
+impl Tile {
+    const fn elements(&self) -> u32 {
+        self.extents[0] * self.extents[1]
+    }
+
+    /// Whether some shape may profit from it.
+    const fn is_worth_trying(&self) -> bool {
+        let ([m, n, k], [across, along]) = (self.extents, self.cluster);
+        let cooperative = matches!(self.roles, Roles::Cooperative);
+        if n < 64 && (!cooperative || (!self.swapped && (m > 64 || across * along > 1))) {
+            return false;
+        }
+        if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
+            return false;
+        }
+        k == 64 || m == 64
+    }
+}
+
+impl Space {
+    /// All of it, the same for every call of a process.
+    pub(super) fn entries(self) -> Arc<[Entry]> {
+        static KNOWN: Mutex<Vec<(Space, Arc<[Entry]>)>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, entries)) = known.iter().find(|(space, _)| *space == self) {
+            return Arc::clone(entries);
+        }
+        let entries: Arc<[Entry]> = self.every().into();
+        known.push((self, Arc::clone(&entries)));
+        entries
+    }
+
+    fn every(self) -> Vec<Entry> {
+        let Some(base) = self.base() else { return Vec::new() };
+        let mut entries = Vec::new();
+        for (m, roles, consumers) in ROWS {
+            for n in COLUMNS {
+                for k in DEPTHS {
+                    for cluster in CLUSTERS {
+                        for swapped in [false, true] {
+                            let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
+                            if tile.is_worth_trying() {
+                                of_tile(base, tile, &mut entries);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for tile in COPIED {
+            copied(base, tile, &mut entries);
+        }
+        if self.sourced {
+            let sourced = |entry: &Entry| {
+                let spec = KernelSpec { epilogue: EpilogueKind::Sourced, ..entry.spec };
+                let persistent = matches!(spec.scheduler, SchedulerSpec::Persistent(_));
+                persistent.then(|| spec.plan().ok().map(|plan| Entry::new(spec, plan))).flatten()
+            };
+            let more: Vec<Entry> = entries.iter().filter_map(sourced).collect();
+            entries.extend(more);
+        }
+        entries
+    }
+
+    fn base(self) -> Option<KernelSpec> {
+        let mut spec = KernelSpec { form: self.form, ..KernelSpec::DEFAULT };
+        spec.mainloop.atom = Atom::shared(self.element.multiplies(self.element)?);
+        for (operand, major) in spec.mainloop.operands.iter_mut().zip(self.majors) {
+            (operand.format, operand.major) = (self.element, major);
+        }
+        spec.store.format = self.element;
+        if let Some(fusion) = self.fusion {
+            spec.epilogue = EpilogueKind::Fused(fusion);
+            spec.store.format = fusion.output(self.element);
+        }
+        Some(spec)
+    }
+}
+
+/// The specs of a tile: both ways to store it, and all schedulers.
+fn of_tile(base: KernelSpec, tile: Tile, entries: &mut Vec<Entry>) {
+    let mut spec = base;
+    let Tile { extents: [m, n, _], roles, consumers, cluster, swapped } = tile;
+    let mainloop = &mut spec.mainloop;
+    (mainloop.tile, mainloop.roles, mainloop.consumers) = (tile.extents, roles, consumers);
+    mainloop.cluster = cluster;
+    spec.store.transposed = swapped;
+    if swapped {
+        mainloop.operands.swap(0, 1);
+    }
+    // Weights that no other tile reads had better leave L2 first.
+    let mut policies = vec![[CachePolicy::Normal; 2]];
+    match (swapped, m * cluster[0]) {
+        (true, _) if n * cluster[1] <= 128 => {
+            policies.insert(0, [CachePolicy::EvictFirst, CachePolicy::Normal])
+        }
+        (false, 64 | 128) if n <= 128 && consumers == 1 => {
+            policies.insert(0, [CachePolicy::Normal, CachePolicy::EvictFirst]);
+        }
+        (_, _) => {}
+    }
+    // What is stored straight from registers waits longer for it, but not for the buffers; and where rows of D are no
+    // multiples of 16 bytes there is no other way.
+    let direct =
+        tile.elements() <= 64 * 128 || (swapped && n <= 32) || (n >= 64 && cluster[0] * cluster[1] <= 2);
+    let ways = [Some(Way::Tma { buffers: 2 }), direct.then_some(Way::Direct)];
+    for [a, b] in policies {
+        (spec.mainloop.operands[0].cache, spec.mainloop.operands[1].cache) = (a, b);
+        for way in ways.into_iter().flatten() {
+            spec.store.way = way;
+            let unusual = matches!(way, Way::Direct) && tile.elements() > 64 * 128;
+            for scheduler in schedulers(tile, unusual) {
+                let spec = KernelSpec { scheduler, ..spec };
+                match spec.plan() {
+                    Ok(plan) if plan.ring.stages >= LEAST_STAGES => entries.push(Entry::new(spec, plan)),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+    }
+}
+
+/// Who may compute tiles: `few` for kernels that are there for what others cannot do.
+fn schedulers(tile: Tile, few: bool) -> Vec<SchedulerSpec> {
+    let small = tile.elements() <= 64 * 256;
+    let cooperative = matches!(tile.roles, Roles::Cooperative);
+    let mut all = Vec::new();
+    if cooperative && small {
+        all.push(SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM }));
+    }
+    let rasters = if tile.elements() >= 128 * 192 && !few { &RASTERS[..] } else { &RASTERS[..1] };
+    all.extend(rasters.iter().map(|&raster| SchedulerSpec::Persistent(Walk { raster })));
+    if cooperative {
+        let raster = if small { RasterSpec::AlongM } else { RASTERS[0] };
+        let divisions = if few { &DIVISIONS[..1] } else { &DIVISIONS[..] };
+        all.extend(divisions.iter().map(|&(reduction, divide)| {
+            SchedulerSpec::StreamK(Streamed { raster, reduction, divide, least: 4 })
+        }));
+    }
+    all
+}
+
+/// The specs of a tile of operands that no tensor copy can bring.
+fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
+    let mut spec = base;
+    spec.mainloop.tile = tile;
+    spec.mainloop.producer = Producer::Warpgroup;
+    spec.mainloop.consumers = tile[0] / 64;
+    spec.store.way = Way::Direct;
+    let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
+    for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
+        let spec = KernelSpec { scheduler, ..spec };
+        entries.extend(spec.plan().ok().map(|plan| Entry::new(spec, plan)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(fusion: Option<Fusion>) -> Space {
+        Space { form: Form::Single, element: Format::Bf16, majors: [Major::K; 2], fusion, sourced: false }
+    }
+
+    #[test]
+    fn specs_are_legal_and_there_once() {
+        for fusion in [None, Some(Fusion::BiasGelu)] {
+            let entries = space(fusion).entries();
+            assert!((500..4000).contains(&entries.len()), "{fusion:?}: {}", entries.len());
+            let mut seen = std::collections::HashSet::new();
+            for entry in entries.iter() {
+                assert!(seen.insert(entry.spec), "{}", entry.spec);
+                assert_eq!(entry.spec.plan().as_ref(), Ok(&entry.plan), "{}", entry.spec);
+            }
+        }
+    }
+}
