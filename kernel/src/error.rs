@@ -451,6 +451,12 @@ pub enum LaunchError {
     },
 }
 
+impl From<scheduler::TooManyTiles> for LaunchError {
+    fn from(scheduler::TooManyTiles { m, n, most }: scheduler::TooManyTiles) -> Self {
+        Self::TooManyTiles { m, n, most }
+    }
+}
+
 /// Who deals out a kernel's tiles.
 fn scheduled(scheduler: Option<&str>) -> String {
     scheduler.map_or(String::new(), |name| format!(", scheduled by `{name}`,"))

@@ -28,6 +28,7 @@
 
 mod check;
 mod dynamic;
+pub mod groups;
 mod hilbert;
 mod index;
 mod persistent;
@@ -75,10 +76,33 @@ impl Tiles<u32> {
     /// Most output tiles that a launch numbers.
     pub const MOST: u32 = i32::MAX as u32;
 
+    /// So many output tiles along M and N, and k-tiles.
+    ///
+    /// # Errors
+    /// More than `most` output tiles, which are [`MOST`](Self::MOST) or fewer.
+    pub fn counted([m, n]: [u128; 2], k: u32, most: u32) -> Result<Self, TooManyTiles> {
+        let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
+        match (u32::try_from(m), u32::try_from(n)) {
+            (Ok(m), Ok(n)) if fits => Ok(Self { m, n, k }),
+            _ => Err(TooManyTiles { m, n, most }),
+        }
+    }
+
     /// How many output tiles there are; `None` where they are more than [`MOST`](Self::MOST).
     pub fn count(self) -> Option<u32> {
         self.m.checked_mul(self.n).filter(|&all| all <= Self::MOST)
     }
+}
+
+/// More output tiles than are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyTiles {
+    /// Tiles along M.
+    pub m: u128,
+    /// Tiles along N.
+    pub n: u128,
+    /// Most of both together.
+    pub most: u32,
 }
 
 /// One piece of work: an output tile and the k-tiles `k_begin..k_end` that are summed for it.

@@ -51,11 +51,11 @@ impl Machine {
     /// Predicts the time of a kernel for a legal call whose matrices are not in L2.
     pub fn predict(&self, gemm: &AnyGemm, request: &Request<'_>) -> Prediction {
         let plan = &gemm.plan;
-        let places = Places::new(gemm, request);
+        let slots = self.slots(plan);
+        let places = Places::new(gemm, request, slots);
         let tiles = places.tiles;
         let call = &request.call.seen_by(plan);
         let beta = request.fusion.is_none() && call.epilogue.beta != 0.0;
-        let slots = self.slots(plan);
         let lanes = walk(gemm, tiles, slots);
         let walked: usize = lanes.iter().map(|lane| lane.pieces.len()).sum();
         let all = f64::from(tiles.m) * f64::from(tiles.n);
