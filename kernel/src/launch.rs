@@ -9,9 +9,10 @@ use scheduler::Tiles;
 use scheduler::groups::Fitted;
 
 use crate::arguments::{Arguments, Given};
+use crate::check::{OutputRule, WORKSPACE_ALIGNMENT};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch, OutputRule, WORKSPACE_ALIGNMENT};
+use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
 use crate::products::Products;
 
 /// Most CTAs of a grid along x.

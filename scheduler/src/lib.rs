@@ -28,6 +28,7 @@
 
 mod check;
 mod dynamic;
+mod error;
 pub mod groups;
 mod hilbert;
 mod index;
@@ -42,13 +43,13 @@ mod timeline;
 
 pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use dynamic::{Draw, Drawn, Dynamic};
-pub use hilbert::Hilbert;
+pub use error::ScheduleError;
 pub use index::Index;
 pub use persistent::{Persistent, Walk};
-pub use raster::{AlongM, AlongN, Grouped, Raster, RasterSpec};
+pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
 pub use shares::Shares;
 pub use single::{OneTile, Whole};
-pub use spec::{ScheduleError, SchedulerSpec};
+pub use spec::SchedulerSpec;
 pub use stream_k::{
     Atomic, Divide, DivideSpec, EveryTile, Heuristic, Ordered, Reduction, ReductionKind, Remainder, Separate,
     StreamK, Streamed,

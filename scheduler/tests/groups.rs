@@ -210,7 +210,7 @@ fn groups_of_rows() {
                 let own = places.iter().filter(|place| place.group == Some(group));
                 let mut firsts: Vec<_> = own
                     .inspect(|place| {
-                        assert_eq!(place.ends[axis], Some(range[1]), "group {group} of {rows:?}")
+                        assert_eq!(place.ends[axis], Some(range[1]), "group {group} of {rows:?}");
                     })
                     .map(|place| place.first)
                     .collect();

@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::call;
 use super::sys::{Functions, Status};
 use crate::error::EngineError;
 
@@ -48,7 +47,7 @@ pub(super) fn driver() -> Result<&'static Driver, EngineError> {
             Err(EngineError::OldDriver { version: *version, needed: split(OLDEST_VERSION) })
         }
         Found::Fails(status) => {
-            let (code, reason) = call::unexplained(*status);
+            let (code, reason) = unexplained(*status);
             Err(EngineError::Driver { call: "cuDriverGetVersion", code, reason })
         }
     }
@@ -106,6 +105,11 @@ fn parse_module_version(text: &str) -> Option<String> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(is_number);
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+/// An error's name and a sentence about it where the driver has no words.
+pub(super) fn unexplained(status: Status) -> (String, String) {
+    (format!("CUDA error {status}"), "the driver has no words for it".to_owned())
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ mod module;
 #[cfg(feature = "measure")]
 mod monitor;
 mod reach;
+mod stopwatch;
 mod stream;
 mod sys;
 mod tensor_map;

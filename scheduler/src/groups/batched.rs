@@ -1,6 +1,6 @@
 //! Products of one shape.
 
-use super::{Elements, Place};
+use super::place::{Elements, Place};
 use crate::{Index, Tiles, TooManyTiles};
 
 /// Products of one shape: one output as many times as high, or as wide, as there are products.

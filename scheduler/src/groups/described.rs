@@ -2,9 +2,9 @@
 
 use ptx::{Special, Value};
 
+use super::place::{Elements, Place};
 use super::shared::{SharedTable, Stored, scan};
 use super::table::{Listed, Table};
-use super::{Elements, Place};
 use crate::{Index, Tiles, TooManyTiles};
 
 /// Products of any shapes, each described by a record: one column of the tiles of all, those of each product column by column.

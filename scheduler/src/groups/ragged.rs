@@ -2,9 +2,9 @@
 
 use ptx::{Special, Value};
 
+use super::place::{Elements, Place};
 use super::shared::{Offsets, SharedTable, Stored, scan};
 use super::table::{Listed, Table, rows_of};
-use super::{Elements, Place};
 use crate::{Index, Tiles, TooManyTiles};
 
 /// Groups of rows of one matrix: the rows of tiles of all groups, one group after the other. Each group begins with a tile of
