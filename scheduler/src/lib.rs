@@ -12,6 +12,9 @@
 //! device ([`Schedule::emit`]) and once for the host ([`Schedule::work`]), and the tests hold the two
 //! against each other, piece by piece.
 //!
+//! A launch may compute several products. A schedule sees the tiles of all of them as those of one output; [`groups`] says which
+//! product a tile is of.
+//!
 //! ```
 //! use scheduler::{AlongM, Grouped, Persistent, TileScheduler, Tiles};
 //! use typenum::U8;

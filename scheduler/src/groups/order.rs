@@ -18,9 +18,9 @@ pub(super) const MANY_TILES: u32 = 4;
 /// How groups are cut into tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// Rows of a tile at most. Rows of groups lie along N of the tiles.
+    /// Rows of a tile at most, one or more. Rows of groups lie along N of the tiles.
     pub width: u32,
-    /// The steps in which it is narrowed.
+    /// The steps in which it is narrowed, of one row or more.
     pub step: u32,
 }
 
