@@ -2,7 +2,7 @@
 
 use collective::{Form, Plan};
 use scheduler::Tiles;
-use scheduler::groups::{Batched, Cut, Described, Fitted, Groups, Ragged};
+use scheduler::groups::{Balanced, Batched, Cut, Described, Groups, Ragged};
 
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
@@ -60,7 +60,7 @@ impl AnyGemm {
             }
             Form::Batched => Batched::counted(one, count, axis).map(Groups::Batched),
             Form::Ragged if plan.balanced() => {
-                Fitted::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Fitted)
+                Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
             }
             Form::Ragged => Ragged::listed(&rows, tile(plan)[axis], axis, one).map(Groups::Ragged),
             Form::Grouped => {

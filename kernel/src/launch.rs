@@ -6,7 +6,7 @@ use collective::tree::{Path, Shape};
 use collective::{Mainloop, Matrix, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
-use scheduler::groups::Fitted;
+use scheduler::groups::Balanced;
 
 use crate::arguments::{Arguments, Given};
 use crate::check::{OutputRule, WORKSPACE_ALIGNMENT};
@@ -36,7 +36,7 @@ impl AnyGemm {
             // Nobody knows.
             Products::Grouped { .. } => all = [Tiles::MOST.into(), 1],
         }
-        let most = if self.plan.balanced() { Fitted::MOST_TILES } else { Tiles::MOST };
+        let most = if self.plan.balanced() { Balanced::MOST_TILES } else { Tiles::MOST };
         self.banded(Tiles::counted(all, k, most)?)
     }
 

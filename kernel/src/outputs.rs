@@ -4,7 +4,7 @@ use collective::pipeline::ClusterPosition;
 use collective::{Extent, Form, Plan, Record, RecordDevice};
 use ptx::{Builder, Special, Value};
 use scheduler::Tiles;
-use scheduler::groups::{Batched, Described, Elements, Fitted, Groups, Offsets, Ragged, SharedTable};
+use scheduler::groups::{Balanced, Batched, Described, Elements, Groups, Offsets, Ragged, SharedTable};
 
 use crate::gemm::AnyGemm;
 use crate::groups::{cut, tile};
@@ -71,7 +71,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
             Form::Ragged if plan.balanced() => {
                 let (height, table) = (others.div_ceil(tile[0]), table());
                 let workers = f.special(Special::GridX) / plan.cluster_size();
-                Groups::Fitted(Fitted::stored(table, offsets, cut(plan), [height, workers, k]))
+                Groups::Balanced(Balanced::stored(table, offsets, cut(plan), [height, workers, k]))
             }
             Form::Ragged => {
                 Groups::Ragged(Ragged::stored(table(), offsets, (gemm.axis(), tile), [others, k]))

@@ -1,4 +1,4 @@
-//! Schedulers that cannot be.
+//! Schedulers that cannot be, and tiles that they cannot number.
 
 use core::fmt;
 
@@ -56,3 +56,26 @@ impl fmt::Display for ScheduleError {
 }
 
 impl core::error::Error for ScheduleError {}
+
+/// More output tiles than are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooManyTiles {
+    /// Tiles along M.
+    pub m: u128,
+    /// Tiles along N.
+    pub n: u128,
+    /// Most of both together.
+    pub most: u32,
+}
+
+impl fmt::Display for TooManyTiles {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { m, n, most } = self;
+        write!(
+            f,
+            "there are {m} x {n} tiles, at most {most} are numbered: take a larger tile, or launch in parts"
+        )
+    }
+}
+
+impl core::error::Error for TooManyTiles {}

@@ -8,15 +8,15 @@
 //! | [`Single`](Groups::Single) | one | its own |
 //! | [`Batched`] | of one shape | one output, as many times as high or as wide |
 //! | [`Ragged`] | groups of rows of one matrix | rows of tiles of all groups, one group after the other |
-//! | [`Fitted`] | the same | one column; groups are cut into tiles of nearly equal width, wide ones first |
+//! | [`Balanced`] | the same | one column; groups are cut into tiles of nearly equal width, wide ones first |
 //! | [`Described`] | of any shapes | one column; each product column by column |
 //!
 //! Each is written once, for numbers of the host and values of the device ([`Index`]). What exists twice is the table of where
 //! groups begin: the host has it in a list, a CTA writes it to shared memory ([`SharedTable`]) from what device memory says.
 
+mod balanced;
 mod batched;
 mod described;
-mod fitted;
 mod order;
 mod place;
 mod ragged;
@@ -24,9 +24,9 @@ mod shared;
 mod sorted;
 mod table;
 
+pub use balanced::Balanced;
 pub use batched::Batched;
 pub use described::Described;
-pub use fitted::Fitted;
 pub use order::Cut;
 pub use place::{Elements, Place};
 pub use ragged::Ragged;
@@ -44,7 +44,7 @@ pub enum Groups<'a, I> {
     /// Groups of rows.
     Ragged(Ragged<'a, I>),
     /// Groups of rows, cut into tiles of nearly equal width.
-    Fitted(Fitted<'a, I>),
+    Balanced(Balanced<'a, I>),
     /// Products of any shapes.
     Described(Described<'a, I>),
 }
@@ -56,7 +56,7 @@ impl<I: Index> Groups<'_, I> {
             Self::Single(tiles) => *tiles,
             Self::Batched(batched) => batched.tiles(),
             Self::Ragged(ragged) => ragged.tiles(),
-            Self::Fitted(fitted) => fitted.tiles(),
+            Self::Balanced(balanced) => balanced.tiles(),
             Self::Described(described) => described.tiles(),
         }
     }
@@ -67,7 +67,7 @@ impl<I: Index> Groups<'_, I> {
             Self::Single(_) => Place::of(None, tile, elements),
             Self::Batched(batched) => batched.place(tile, elements),
             Self::Ragged(ragged) => ragged.place(tile, elements),
-            Self::Fitted(fitted) => fitted.place(tile, elements),
+            Self::Balanced(balanced) => balanced.place(tile, elements),
             Self::Described(described) => described.place(tile, elements),
         }
     }

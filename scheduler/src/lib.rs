@@ -46,7 +46,7 @@ mod timeline;
 
 pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use dynamic::{Draw, Drawn, Dynamic};
-pub use error::ScheduleError;
+pub use error::{ScheduleError, TooManyTiles};
 pub use index::Index;
 pub use persistent::{Persistent, Walk};
 pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
@@ -96,17 +96,6 @@ impl Tiles<u32> {
     pub fn count(self) -> Option<u32> {
         self.m.checked_mul(self.n).filter(|&all| all <= Self::MOST)
     }
-}
-
-/// More output tiles than are numbered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooManyTiles {
-    /// Tiles along M.
-    pub m: u128,
-    /// Tiles along N.
-    pub n: u128,
-    /// Most of both together.
-    pub most: u32,
 }
 
 /// One piece of work: an output tile and the k-tiles `k_begin..k_end` that are summed for it.

@@ -8,7 +8,7 @@ use ptx::abi::{Argument, Grid};
 use ptx::{Builder, Entry, Function, Special, Target, Value};
 use scheduler::Tiles;
 use scheduler::groups::{
-    Batched, Cut, Described, Elements, Fitted, Groups, Offsets, Place, Ragged, SharedTable,
+    Balanced, Batched, Cut, Described, Elements, Groups, Offsets, Place, Ragged, SharedTable,
 };
 
 /// Elements of a tile.
@@ -269,13 +269,13 @@ fn groups_cut_into_tiles_of_nearly_equal_width() {
         let f = given.table.f;
         let height = given.extent[0].div_ceil(TILE[0]);
         let numbers = [height, f.special(Special::GridX), given.k];
-        Groups::Fitted(Fitted::stored(given.table, given.offsets, CUT, numbers))
+        Groups::Balanced(Balanced::stored(given.table, given.offsets, CUT, numbers))
     });
     let mut random = Random(7);
     for rows in rows_of_groups(&mut random) {
         let (offsets, height) = (offsets(&rows), 1 + random.below(3));
         let (count, all) = (rows.len() as u32, offsets[rows.len()]);
-        let groups = Groups::Fitted(Fitted::listed(&rows, CUT, [height, 3], |_| 1).expect("few"));
+        let groups = Groups::Balanced(Balanced::listed(&rows, CUT, [height, 3], |_| 1).expect("few"));
         let given = [count, height * TILE[0], all, 3];
         let places = agree(&program, &groups, given, (all, &offsets), &rows);
         let mut order_of_places: Vec<u32> = places.iter().filter_map(|place| place.group).collect();

@@ -15,13 +15,13 @@ use crate::{Index, Tiles, TooManyTiles};
 /// Groups of rows of one matrix, cut into tiles of nearly equal width: one column of the tiles of all groups. Of a group, those
 /// that are narrowed lie along N, next to each other, and those of the first row of tiles come first.
 #[derive(Debug)]
-pub struct Fitted<'a, I> {
+pub struct Balanced<'a, I> {
     table: Box<dyn Table<I> + 'a>,
     cut: Cut,
     tiles: Tiles<I>,
 }
 
-impl Fitted<'static, u32> {
+impl Balanced<'static, u32> {
     /// Most tiles of a launch: what the table of a CTA numbers.
     pub const MOST_TILES: u32 = Sorted::MOST_TILES;
 
@@ -48,7 +48,7 @@ impl Fitted<'static, u32> {
     }
 }
 
-impl<'f> Fitted<'f, Value<'f, u32>> {
+impl<'f> Balanced<'f, Value<'f, u32>> {
     /// Emitted for all threads of a CTA: writes the table of groups with `height` tiles along M each, for `workers` workers.
     pub fn stored(
         table: SharedTable<'f>,
@@ -61,7 +61,7 @@ impl<'f> Fitted<'f, Value<'f, u32>> {
     }
 }
 
-impl<I: Index> Fitted<'_, I> {
+impl<I: Index> Balanced<'_, I> {
     pub(super) fn tiles(&self) -> Tiles<I> {
         self.tiles
     }
