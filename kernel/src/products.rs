@@ -7,7 +7,7 @@ use crate::error::LaunchError;
 
 /// The products of a launch.
 ///
-/// A [`Call`](crate::Call) names the matrices of the first; the `stride` of each ([`MatrixRef::every`]) says where the next product
+/// A [`Call`](crate::Call) names the matrices of the first; the `stride` of each ([`MatrixRef::every`](collective::MatrixRef::every)) says where the next product
 /// has its own, and is 0 where all have the same one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Products {
@@ -35,7 +35,7 @@ pub enum Products {
     Grouped {
         /// How many, [`Form::MOST_GROUPS`] at most.
         count: u32,
-        /// Device address of as many [`Record`]s behind each other, a multiple of 16.
+        /// Device address of as many [`Record`](collective::Record)s behind each other, a multiple of 16.
         records: u64,
     },
 }
