@@ -52,6 +52,8 @@ mod arguments;
 mod catalogue;
 pub mod ceiling;
 mod config;
+#[cfg(feature = "disk")]
+pub mod disk;
 #[cfg(feature = "driver")]
 pub mod driver;
 mod emit;
