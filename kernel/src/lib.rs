@@ -49,6 +49,7 @@
 //! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
 
 mod arguments;
+pub mod build;
 mod catalogue;
 pub mod ceiling;
 mod config;

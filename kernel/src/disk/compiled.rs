@@ -28,11 +28,11 @@ impl Compiled {
     /// there are.
     pub(crate) fn is_whole(&self) -> bool {
         let word = |at: usize| self.cubin.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
-        let half = |at: usize| Some(u64::from(u16::from_le_bytes(self.cubin.get(at..at + 2)?.try_into().ok()?)));
+        let half =
+            |at: usize| Some(u64::from(u16::from_le_bytes(self.cubin.get(at..at + 2)?.try_into().ok()?)));
         // A table: where it begins, bytes of one part, number of parts.
-        let ends = |begin: usize, part: usize, count: usize| {
-            word(begin)?.checked_add(half(part)? * half(count)?)
-        };
+        let ends =
+            |begin: usize, part: usize, count: usize| word(begin)?.checked_add(half(part)? * half(count)?);
         let whole = |end: Option<u64>| end.is_some_and(|end| end <= self.cubin.len() as u64);
         // Of little-endian files, segments and sections.
         self.cubin.starts_with(b"\x7fELF\x02\x01") && whole(ends(32, 54, 56)) && whole(ends(40, 58, 60))
@@ -76,7 +76,9 @@ mod tests {
             assert_eq!(back.as_ref() == Some(&compiled), want, "{why}");
         }
         let beyond = [&u64::MAX.to_le_bytes()[..], b"\x7fELF"].concat();
-        for (why, bytes) in [("nothing", &b""[..]), ("a short length", &[0; 7]), ("a log beyond the end", &beyond)] {
+        for (why, bytes) in
+            [("nothing", &b""[..]), ("a short length", &[0; 7]), ("a log beyond the end", &beyond)]
+        {
             assert_eq!(Compiled::of_bytes(bytes), None, "{why}");
         }
     }

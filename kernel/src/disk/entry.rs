@@ -179,7 +179,11 @@ mod tests {
             ("another version", of(card, driver, "0.0.9", "a program"), "another key"),
             ("another program", of(card, driver, version, "another program"), "another key"),
             ("another kind", records, "another key"),
-            ("a later format", file(b"p").iter().map(|&b| if b == b'1' { b'2' } else { b }).collect(), "begin"),
+            (
+                "a later format",
+                file(b"p").iter().map(|&b| if b == b'1' { b'2' } else { b }).collect(),
+                "begin",
+            ),
             ("nothing", Vec::new(), "begin"),
             ("an ELF", b"\x7fELF\x02\x01\x01".to_vec(), "begin"),
             ("a header without end", format!("{MAGIC}\nkind {}", "k".repeat(9000)).into_bytes(), "whole"),

@@ -167,7 +167,8 @@ fn describe(path: &Path) -> Option<Entry> {
 
 /// Whether a file was begun long ago and never finished.
 fn is_unfinished(path: &Path) -> bool {
-    let ours = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY));
+    let ours =
+        path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(TEMPORARY));
     let modified = || fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?.modified().ok();
     ours && modified().is_some_and(|at| at.elapsed().is_ok_and(|age| age > UNFINISHED))
 }

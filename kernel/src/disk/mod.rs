@@ -144,7 +144,10 @@ impl Cache {
             Err(error) => return unread(error),
         };
         if bytes > MOST_BYTES {
-            return Err(CacheError::damaged(path, format!("it has {bytes} B, an entry has {MOST_BYTES} B at most")));
+            return Err(CacheError::damaged(
+                path,
+                format!("it has {bytes} B, an entry has {MOST_BYTES} B at most"),
+            ));
         }
         let mut read = Vec::with_capacity(usize::try_from(bytes).unwrap_or(0));
         match File::open(path).and_then(|file| file.take(MOST_BYTES).read_to_end(&mut read)) {

@@ -118,7 +118,11 @@ fn trimming_leaves_what_the_limit_admits() {
     for (why, limit, want) in [
         ("room for all", Limit::Bytes(u64::MAX), &all[..]),
         ("just enough", Limit::Bytes(5 * file + 10), &all[..]),
-        ("the kernel that was not used for longest goes first", Limit::Bytes(5 * file - 10), &["old", "new", "first", "second"]),
+        (
+            "the kernel that was not used for longest goes first",
+            Limit::Bytes(5 * file - 10),
+            &["old", "new", "first", "second"],
+        ),
         ("then the next", Limit::Bytes(3 * file + 10), &["new", "first", "second"]),
         ("then records, the oldest first", Limit::Bytes(file + 10), &["second"]),
         ("nothing", Limit::Bytes(0), &[]),

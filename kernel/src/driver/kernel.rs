@@ -89,7 +89,7 @@ impl Kernel {
         Self::of_image(program, load::load(context, program, cache)?)
     }
 
-    /// The same from a binary that was made ahead of time together with its PTX text ([`build`](crate::build)). Where the text
+    /// The same from a binary that was made ahead of time together with its PTX text . Where the text
     /// is not that of the program, or the driver refuses the binary, it is as [`load_in`](Self::load_in).
     ///
     /// # Errors

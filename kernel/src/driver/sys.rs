@@ -163,7 +163,8 @@ pub(super) struct Functions {
     pub(super) copy_to_host: unsafe extern "C" fn(*mut c_void, u64, usize, RawStream) -> Status,
     pub(super) module_load:
         unsafe extern "C" fn(*mut RawModule, *const c_void, c_uint, *mut c_int, *mut *mut c_void) -> Status,
-    pub(super) link_create: unsafe extern "C" fn(c_uint, *mut c_int, *mut *mut c_void, *mut RawLink) -> Status,
+    pub(super) link_create:
+        unsafe extern "C" fn(c_uint, *mut c_int, *mut *mut c_void, *mut RawLink) -> Status,
     pub(super) link_add: unsafe extern "C" fn(
         RawLink,
         c_int,
