@@ -45,6 +45,7 @@
 //! binary, `mine.cubin`, and `MINE_CUBIN` holds it. Otherwise `MINE_CUBIN` is `None`, and the build needs nothing of NVIDIA's.
 //! `Kernel::load_ahead` (feature `driver`) loads a binary together with its text.
 
+use core::fmt;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -58,7 +59,7 @@ use crate::gemm::AnyGemm;
 pub const PTXAS: &str = "FALCHION_PTXAS";
 
 /// Why kernels were not made ahead of time.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// Nothing says where to write.
@@ -113,6 +114,13 @@ pub enum BuildError {
         /// What it said.
         log: String,
     },
+}
+
+/// The error's words: a `main` that fails shows this form, and whoever builds has to understand it.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
 }
 
 /// The files of a kernel.

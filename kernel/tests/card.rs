@@ -118,3 +118,47 @@ fn numbers_of_the_definition_are_exact() {
     assert_eq!(product(|sum, _| sum).len(), (SIZE.m * SIZE.n) as usize);
     assert!(product(|sum, _| sum).iter().all(|sum| sum.abs() <= 256.0), "bf16 has them all");
 }
+
+/// A kernel that comes from disk is the one that was compiled, and gives the same product.
+#[test]
+#[allow(unsafe_code, reason = "launches with addresses of buffers that are alive")]
+fn kernels_from_disk_are_those_that_were_compiled() -> Result<(), Box<dyn std::error::Error>> {
+    use kernel::driver::{Kernel, Origin, parameter_block};
+    let Ok(mut gpu) = Gpu::new(0) else {
+        skipped::skipped("GPU");
+        return Ok(());
+    };
+    let folder = tempfile::tempdir()?;
+    let cache = kernel::disk::Cache::at(folder.path());
+    for name in ["small-bf16-kk", "large-bf16-kk", "stream-bf16-kk"] {
+        let gemm = kernel::find(name)?;
+        let program = gemm.program()?;
+        let ones = bf16::ONE.to_le_bytes().repeat(64 * 64);
+        let (operand, d) = (gpu.upload(&ones)?, gpu.allocate(ones.len())?);
+        let mut numbers = Vec::new();
+        for origin in [Origin::Compiled, Origin::Disk] {
+            let kernel = Kernel::load_from(gpu.context(), &program, Some(&cache))?;
+            assert_eq!((kernel.origin(), kernel.warnings()), (origin, &[][..]), "{name}");
+            assert_eq!(kernel.advisories(), Vec::<String>::new(), "{name}");
+            let slots = kernel.max_active_clusters()?;
+            numbers.push((kernel.registers(), kernel.local_bytes(), slots, kernel.compile_log().to_owned()));
+            let call = kernel::Call::of(GemmProblem { m: 64, n: 64, k: 64 });
+            let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
+            let workspace = gpu.workspace(gemm.workspace(&call, slots))?;
+            let call = kernel::Call { workspace, ..call };
+            let launch = gemm.launch(&call, slots)?.ok_or("an empty product")?;
+            let block = parameter_block(&program, &launch.arguments)?;
+            gpu.write(d, &[0xff; 64 * 64 * 2])?;
+            // SAFETY: the stream is the GPU's, and so are all buffers, which stay until it has been read.
+            unsafe { kernel.launch_raw(gpu.stream().raw(), launch.grid, &block)? };
+            assert_eq!(
+                gpu.read(d)?,
+                bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64),
+                "{name}, {origin:?}"
+            );
+        }
+        assert_eq!(numbers[0], numbers[1], "{name}");
+        assert!(numbers[0].3.contains("registers"), "the compiler has said something: {}", numbers[0].3);
+    }
+    Ok(())
+}
