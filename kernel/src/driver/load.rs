@@ -1,4 +1,5 @@
 //! How a kernel comes to the card: as a binary from the folder of compiled kernels, or compiled.
+#![cfg_attr(test, allow(unsafe_code, reason = "launches kernels"))]
 
 use std::sync::{Arc, OnceLock};
 
@@ -154,4 +155,59 @@ pub(super) fn compile(
     let module = Module::compile(context, program.name(), program.text())?;
     let function = module.function(program.name())?;
     Ok(Image { module, function, origin: Origin::Compiled, warnings })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Origin;
+    use crate::disk::Cache;
+    use crate::driver::counting::card;
+    use crate::driver::{Kernel, parameter_block};
+    use crate::engine::Engine;
+    use crate::problem::{Call, GemmProblem};
+    use half::bf16;
+
+    /// With a GPU: a kernel that comes from disk is the one that was compiled, and gives the same product.
+    #[test]
+    fn kernels_from_disk_are_those_that_were_compiled() -> Result<(), Box<dyn std::error::Error>> {
+        let Some(mut gpu) = card() else { return Ok(()) };
+        let folder = tempfile::tempdir()?;
+        let cache = Cache::at(folder.path());
+        for name in ["small-bf16-kk", "large-bf16-kk", "stream-bf16-kk"] {
+            let gemm = crate::find(name)?;
+            let program = gemm.program()?;
+            let ones = bf16::ONE.to_le_bytes().repeat(64 * 64);
+            let (operand, d) = (gpu.upload(&ones)?, gpu.allocate(ones.len())?);
+            let mut numbers = Vec::new();
+            for origin in [Origin::Compiled, Origin::Disk] {
+                let kernel = Kernel::load_from(gpu.context(), &program, Some(&cache))?;
+                assert_eq!((kernel.origin(), kernel.warnings()), (origin, &[][..]), "{name}");
+                assert_eq!(kernel.advisories(), Vec::<String>::new(), "{name}");
+                let slots = kernel.max_active_clusters()?;
+                numbers.push((
+                    kernel.registers(),
+                    kernel.local_bytes(),
+                    slots,
+                    kernel.compile_log().to_owned(),
+                ));
+                let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
+                let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
+                let workspace = gpu.workspace(gemm.workspace(&call, slots))?;
+                let call = Call { workspace, ..call };
+                let launch = gemm.launch(&call, slots)?.ok_or("an empty product")?;
+                let block = parameter_block(&program, &launch.arguments)?;
+                gpu.write(d, &[0xff; 64 * 64 * 2])?;
+                // SAFETY: the stream is the GPU's, and so are all buffers, which stay until it has been read.
+                unsafe { kernel.launch_raw(gpu.stream().raw(), launch.grid, &block)? };
+                assert_eq!(
+                    gpu.read(d)?,
+                    bf16::from_f32(64.0).to_le_bytes().repeat(64 * 64),
+                    "{name}, {origin:?}"
+                );
+            }
+            assert_eq!(numbers[0], numbers[1], "{name}");
+            assert!(numbers[0].3.contains("registers"), "the compiler has said something: {}", numbers[0].3);
+        }
+        Ok(())
+    }
 }
