@@ -54,7 +54,7 @@ impl fmt::Display for Digest {
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A kernel as the driver's linker compiled it ([`Compiled`](super::Compiled)).
+    /// A kernel as the driver's linker compiled it.
     Kernel,
     /// What was measured on a card (`Records`, feature `records`).
     Records,
