@@ -1,5 +1,6 @@
 //! A stand-in for CUDA's driver, for tests without a GPU: device memory is the host's, launches are counted and run
-//! nothing, and handles that are used after they were given back are noted. Compiled by `tests/driver.rs`.
+//! nothing, its linker gives a digest of the text in place of a binary, and handles that are used after they were given back are noted.
+//! Compiled by tests (`tests/support/stand_in.rs`).
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::cell::Cell;
