@@ -100,13 +100,13 @@ pub(super) fn compile(context: &Context, kernel: &str, ptx: &str) -> Result<Comp
     context.bind()?;
     let image = text(kernel, ptx)?;
     let image = image.as_bytes_with_nul();
-    // The linker writes to the logs until it is dropped, which is before they are.
+    // The linker writes to logs and values until it is dropped, which is before they are.
     let mut logs = Logs::new();
     let (count, mut options, mut values) = logs.options();
     let functions = context.functions();
     let mut raw = ptr::null_mut();
-    // SAFETY: there are as many options as values, each value of the kind its option takes; both logs are as long as stated and
-    // outlive the linker; one handle is written.
+    // SAFETY: there are as many options as values, each value of the kind its option takes; both logs are as long as stated; they
+    // and the values, to which the linker writes the logs' lengths, outlive it; one handle is written.
     let status =
         unsafe { (functions.link_create)(count, options.as_mut_ptr(), values.as_mut_ptr(), &mut raw) };
     context.check_kernel(kernel, "cuLinkCreate", status)?;
