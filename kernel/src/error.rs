@@ -78,6 +78,13 @@ pub enum EngineError {
         /// The assembler's log.
         log: String,
     },
+    /// The folder of compiled kernels that the user named cannot be used.
+    #[cfg(feature = "driver")]
+    #[error("{source}")]
+    Cache {
+        /// Which and why.
+        source: crate::disk::CacheError,
+    },
     /// Arguments that do not fit the kernel's parameters.
     #[error("kernel `{kernel}`: {source}")]
     Argument {

@@ -50,10 +50,13 @@
 
 mod arguments;
 mod buffer;
+pub mod build;
 mod catalogue;
 pub mod ceiling;
 mod check;
 mod config;
+#[cfg(feature = "disk")]
+pub mod disk;
 #[cfg(feature = "driver")]
 pub mod driver;
 mod emit;

@@ -24,6 +24,17 @@ pub(super) struct Driver {
     _library: Library,
 }
 
+impl Driver {
+    /// Its version on one line: that of the kernel module where the system shows it, and CUDA's.
+    pub(super) fn name(&self) -> String {
+        let (major, minor) = self.version;
+        match module_version() {
+            Some(module) => format!("{module}, CUDA {major}.{minor}"),
+            None => format!("CUDA {major}.{minor}"),
+        }
+    }
+}
+
 /// What was found at the first look.
 enum Found {
     Driver(Box<Driver>),
