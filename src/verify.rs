@@ -29,7 +29,7 @@ pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;
 pub use reference::{Format, HostMatrix, Order, Sums, bound, format, matrix, oracle};
 pub use sample::Sample;
-pub use several::{Products, SeveralOutcome, SeveralProducts};
+pub use several::{SeveralOutcome, SeveralProducts};
 pub use tree::{Bench, TreeError};
 
 /// FNV-1a, 64 bits.

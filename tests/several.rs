@@ -9,7 +9,7 @@ use collective::{
 };
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
-use falchion::verify::{Format, HostMatrix, Order, Products, RecordProducts, SeveralProducts, Sums};
+use falchion::verify::{Format, HostMatrix, Order, RecordProducts, SeveralProducts, Sums};
 use half::bf16;
 use kernel::{
     AnyGemm, Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
@@ -18,17 +18,25 @@ use kernel::{
 use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Grouped, OneTile, Persistent, StreamK};
 use typenum::{U1, U2, U3, U4, U32, U64, U128};
 
-fn products(products: Products) -> SeveralProducts {
-    SeveralProducts {
-        format: Format::Bf16,
-        products,
-        n: 136,
-        k: 72,
-        factors: [1.0, 0.0],
-        operand_multiple: 8,
-        d_padding: 0,
-        seed: 11,
-    }
+/// N and K.
+const COLUMNS: [u32; 2] = [136, 72];
+
+fn products(products: SeveralProducts) -> SeveralProducts {
+    SeveralProducts { seed: 11, ..products }
+}
+
+fn batch(count: u32, m: u32) -> SeveralProducts {
+    let [n, k] = COLUMNS;
+    products(SeveralProducts::batch(GemmProblem { m, n, k }, count))
+}
+
+fn rows(rows: &[u32]) -> SeveralProducts {
+    products(SeveralProducts::of_rows(rows, 1, COLUMNS))
+}
+
+/// The same with sums of another length.
+fn longer(products: SeveralProducts, k: u32) -> SeveralProducts {
+    SeveralProducts { problem: GemmProblem { k, ..products.problem }, ..products }
 }
 
 #[test]
@@ -44,7 +52,8 @@ fn whatever_offsets_say_groups_stay_inside() {
         {
             let entry = kernel::find(name).expect("a catalogue name");
             let program = entry.program().expect("legal");
-            let case = products(Products::Rows { offsets: offsets.clone(), all });
+            let problem = GemmProblem { m: all, n: COLUMNS[0], k: COLUMNS[1] };
+            let case = products(SeveralProducts::groups(problem, offsets.clone()));
             let outcome = case.run(&entry, &program, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{why}: {name}");
         }
@@ -56,9 +65,8 @@ fn whatever_offsets_say_groups_stay_inside() {
 fn drawn_tiles_and_copied_sources() {
     type Roles = Cooperative<U2>;
     type Linear = LinearCombination<bf16, TmaStore>;
-    let rows = Products::of_rows(&[0, 70, 3, 0, 130], 1);
-    let batch = |shared| Products::Batch { count: 3, m: 70, shared, interleaved: false };
-    let with_c = |products: Products| SeveralProducts { factors: [0.5, 2.0], ..self::products(products) };
+    let batch = |shared| SeveralProducts { shared, ..batch(3, 70) };
+    let with_c = |products| SeveralProducts { factors: [0.5, 2.0], ..products };
     let drawn = AnyGemm::of::<Ragged<Composed<Tma<Roles>, Linear, Dynamic<AlongN>>>>("ragged, drawn");
     let batch_drawn = AnyGemm::of::<Batched<Composed<Tma<Roles>, Linear, Dynamic<AlongM>>>>("batched, drawn");
     let sourced = || {
@@ -67,7 +75,7 @@ fn drawn_tiles_and_copied_sources() {
         )
     };
     for (entry, case) in [
-        (drawn, with_c(rows)),
+        (drawn, with_c(rows(&[0, 70, 3, 0, 130]))),
         (batch_drawn, with_c(batch([false; 3]))),
         (sourced(), with_c(batch([false; 3]))),
         (sourced(), with_c(batch([false, false, true]))),
@@ -104,7 +112,7 @@ fn tails_of_groups_are_divided() {
         ]
     }) {
         let program = entry.program().expect("legal");
-        let case = SeveralProducts { factors: [0.5, 2.0], k: 328, ..products(Products::of_rows(rows, 1)) };
+        let case = SeveralProducts { factors: [0.5, 2.0], ..longer(self::rows(rows), 328) };
         let mut first = None;
         for (schedule, seed) in [(Schedule::Default, 0), (Schedule::Latest, 0), (Schedule::Random, 1)] {
             let mut engine = Emulator::new().with_multiprocessors(6).with_schedule(schedule, seed);
@@ -118,15 +126,14 @@ fn tails_of_groups_are_divided() {
 
 #[test]
 fn every_schedule_of_warps_gives_the_same() {
-    let rows = Products::of_rows(&[0, 70, 3, 0, 130], 1);
-    let batch = Products::Batch { count: 3, m: 70, shared: [false; 3], interleaved: false };
+    let rows = rows(&[0, 70, 3, 0, 130]);
     for (name, case) in [
-        ("ragged-bf16-kk", products(rows.clone())),
-        ("ragged-flat-bf16-kk", products(rows.clone())),
-        ("ragged-duo-bf16-kn", products(rows.clone())),
-        ("ragged-fitted-bf16-kk", products(rows.clone())),
-        ("ragged-fitted2-bf16-kn", products(rows)),
-        ("batched-stream-bf16-kk", SeveralProducts { k: 600, ..products(batch) }),
+        ("ragged-bf16-kk", rows.clone()),
+        ("ragged-flat-bf16-kk", rows.clone()),
+        ("ragged-duo-bf16-kn", rows.clone()),
+        ("ragged-fitted-bf16-kk", rows.clone()),
+        ("ragged-fitted2-bf16-kn", rows),
+        ("batched-stream-bf16-kk", longer(batch(3, 70), 600)),
     ] {
         let entry = kernel::find(name).expect("a catalogue name");
         let program = entry.program().expect("legal");

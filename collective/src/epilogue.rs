@@ -13,7 +13,6 @@ mod tree;
 pub use direct::DirectStore;
 pub use linear::{Linear, LinearArguments, LinearCombination};
 pub use sourced::{Sourced, SourcedCombination};
-pub(crate) use staging::FIRST_BARRIER;
 pub use store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored, Values, Way};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
@@ -26,24 +25,11 @@ use ptx::Builder;
 use ptx::Value;
 use ptx::abi::Argument;
 
+use crate::extent::Extent;
 use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
-use crate::record::RecordDevice;
 use crate::tree::{NodeError, Path, Shape};
-
-/// The output's extent on the device.
-#[derive(Clone, Copy, Debug)]
-pub struct Extent<'f> {
-    /// Rows.
-    pub m: Value<'f, u32>,
-    /// Columns.
-    pub n: Value<'f, u32>,
-    /// Which of several outputs it is; `None` where there is but one.
-    pub group: Option<Value<'f, u32>>,
-    /// What memory says of the product, where it does.
-    pub record: Option<RecordDevice<'f>>,
-}
 
 /// A collective epilogue as a type: the second role of a kernel.
 ///

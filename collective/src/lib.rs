@@ -41,6 +41,7 @@
 
 mod element;
 mod epilogue;
+mod extent;
 mod fixup;
 mod form;
 pub mod functions;
@@ -60,10 +61,11 @@ pub mod tree;
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Element, Format, MultipliesWith, Narrow, Packed};
 pub use epilogue::{
-    Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Extent, HasTree, Linear,
+    Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, HasTree, Linear,
     LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, Store, StoreDevice,
     StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
 };
+pub use extent::Extent;
 pub use fixup::{FixUp, Share};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
@@ -75,12 +77,12 @@ pub use mainloop::{
     TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
-    CachePolicy, EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
-    TileAtom, Widest,
+    EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands, TileAtom,
+    Widest,
 };
 pub use plan::{
-    Arrivals, Atom, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError, Producer,
-    RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
+    Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,
+    Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

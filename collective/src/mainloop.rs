@@ -10,6 +10,7 @@ mod copy_wgmma;
 mod fragments;
 mod maps;
 mod multiplier;
+mod of_spec;
 mod product;
 mod stages;
 mod sums;
@@ -19,7 +20,6 @@ mod tma_wgmma;
 
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
-pub(crate) use maps::bytes as map_bytes;
 pub use product::{Found, Product};
 pub use stages::InFlight;
 pub use sums::{Accumulator, Sums};
@@ -36,12 +36,15 @@ use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Partition, TiledMma};
 use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Scalar, Value, Var};
 
-use crate::epilogue::FIRST_BARRIER;
+use crate::extent::Extent;
 use crate::form::Forms;
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Release, Turns};
-use crate::plan::{MainloopSpec, Plan, Producer};
+use crate::plan::{MainloopSpec, Plan};
 use crate::record::RecordDevice;
+
+/// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
+const FIRST_BARRIER: u32 = 1;
 
 /// A piece of work in elements: where the output tile begins, and which k-tiles are summed.
 #[derive(Clone, Copy, Debug)]
@@ -112,7 +115,7 @@ impl<'f, T: Copy> FragmentRow<'f, T> {
 
 impl<'f, T> FragmentRow<'f, T> {
     /// How many columns lie between the thread's value 0 and the output's edge; zero where the row is outside.
-    pub fn columns_inside(&self, extent: crate::Extent<'f>) -> Value<'f, u32> {
+    pub fn columns_inside(&self, extent: Extent<'f>) -> Value<'f, u32> {
         let left = (extent.n - self.column).where_or(self.column.less_than(extent.n), 0);
         left.where_or(self.row.less_than(extent.m), 0)
     }
@@ -328,16 +331,6 @@ pub trait DeviceMainloop<'f> {
             columns: plan.mainloop.tile[1],
             thread: consumer.thread,
         })
-    }
-}
-
-impl MainloopSpec {
-    /// The mainloop of this crate that a spec describes.
-    pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
-        match self.producer {
-            Producer::Thread => Arc::new(TensorCopies),
-            Producer::Warpgroup => Arc::new(ThreadCopies),
-        }
     }
 }
 

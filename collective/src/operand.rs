@@ -8,7 +8,7 @@ use ptx::WgmmaTypes;
 
 use crate::Batch;
 use crate::element::{Element, MultipliesWith};
-use crate::plan::TileLayout;
+use crate::plan::{CachePolicy, TileLayout};
 
 /// An operand whose K elements are contiguous: row-major A `(M, K)`, or B stored `(N, K)` row by row.
 ///
@@ -55,37 +55,6 @@ impl TileAtom for Widest {
 
 impl<L: StaticComposed + 'static> TileAtom for L {
     const ATOM: Option<ComposedLayout> = Some(L::COMPOSED);
-}
-
-/// What L2 does with the lines of a matrix when it has to choose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CachePolicy {
-    /// As it likes.
-    Normal,
-    /// They go first.
-    EvictFirst,
-    /// They stay longest.
-    EvictLast,
-}
-
-impl CachePolicy {
-    /// The operand of `.L2::cache_hint`, as `createpolicy.fractional` makes it for all lines; `None` for no hint.
-    pub const fn bits(self) -> Option<u64> {
-        match self {
-            Self::Normal => None,
-            Self::EvictFirst => Some(0x12F0_0000_0000_0000),
-            Self::EvictLast => Some(0x14F0_0000_0000_0000),
-        }
-    }
-
-    /// What it adds to a kernel's name.
-    pub(crate) const fn suffix(self) -> &'static str {
-        match self {
-            Self::Normal => "",
-            Self::EvictFirst => "f",
-            Self::EvictLast => "l",
-        }
-    }
 }
 
 /// Matrix `X` with L2's policy "evict first": for what is used once.

@@ -7,12 +7,15 @@
 mod atom;
 mod error;
 mod operand;
+mod queue;
 mod ring;
 mod spec;
+mod units;
 
 pub use atom::{Atom, Source};
 pub use error::PlanError;
-pub use operand::{OperandTile, TileLayout};
+pub use operand::{CachePolicy, OperandTile, TileLayout};
+pub use queue::QueuePlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 
@@ -20,8 +23,9 @@ use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
 use ptx::inst::WgmmaSum;
 
+use self::units::round_up;
+pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
 use crate::form::Form;
-use crate::queue::QueuePlan;
 
 /// Where a consumer warpgroup lays its output out before it is copied to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,18 +94,13 @@ const WORKING_REGISTERS: u32 = 32;
 /// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
 const INSTRUCTION_REGISTERS: u32 = 26;
 
-/// The next multiple, or as much as a number holds.
-const fn round_up(value: u32, to: u32) -> u32 {
-    value.div_ceil(to).saturating_mul(to)
-}
-
 const fn max(a: u32, b: u32) -> u32 {
     if a > b { a } else { b }
 }
 
 impl Plan {
     /// The target that all plans are for.
-    pub const TARGET: Target = Target::Sm90a;
+    pub const TARGET: Target = units::TARGET;
 
     /// Works out every number of a kernel for single products.
     ///
@@ -523,10 +522,18 @@ impl Plan {
         }
     }
 
+    /// Bytes of a pair of tensor maps, A's and B's.
+    pub(crate) const MAP_PAIR_BYTES: u32 = 256;
+
+    /// Pairs of tensor maps of a CTA that changes them: see `mainloop/maps.rs`.
+    pub(crate) const fn map_pairs(&self) -> u32 {
+        self.ring.stages + 1
+    }
+
     /// Bytes of the tensor maps that each CTA keeps in global memory; 0 where the host makes all maps.
     pub const fn map_bytes(&self) -> u32 {
         let by_copies = matches!(self.mainloop.producer, Producer::Thread);
-        if self.form.described() && by_copies { crate::mainloop::map_bytes(self) } else { 0 }
+        if self.form.described() && by_copies { self.map_pairs() * Self::MAP_PAIR_BYTES } else { 0 }
     }
 
     /// Whether rows of the kernel's operand A, and of B, are those of several groups behind each other.
@@ -568,9 +575,3 @@ impl Plan {
         self.mainloop.tile[1] >> self.epilogue.halvings
     }
 }
-
-/// Bytes of a word.
-pub(crate) const WORD_BYTES: u32 = 4;
-
-/// Bytes of an mbarrier.
-pub(crate) const MBARRIER_BYTES: u32 = 8;

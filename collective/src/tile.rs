@@ -4,7 +4,9 @@ use core::marker::PhantomData;
 
 use typenum::{U1, U2, Unsigned};
 
-use crate::plan::{Arrivals, Roles};
+use crate::element::Element;
+use crate::operand::{Operand, OperandPair};
+use crate::plan::{Arrivals, Atom, MainloopSpec, OperandSpec, Producer, Roles, Room};
 
 /// What one CTA computes at a time: `M x N` of the output, `K` of the reduction a stage.
 #[derive(Clone, Copy, Debug)]
@@ -193,4 +195,31 @@ impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Unspecialised<C, S> {
     const CLUSTER: [u32; 2] = [1, 1];
     const STAGES: Option<u32> = S::STAGES;
     const ARRIVALS: Arrivals = S::ARRIVALS;
+}
+
+impl OperandSpec {
+    const fn of<O: Operand>() -> Self {
+        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true }
+    }
+}
+
+impl MainloopSpec {
+    /// The spec that types say.
+    pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
+        Self {
+            operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
+            more: [Room::NONE; Self::MORE],
+            atom: Atom::shared(O::TYPES),
+            own_bytes: 0,
+            registers: 0,
+            tile: [T::M, T::N, T::K],
+            step: T::STEP,
+            roles: R::ROLES,
+            producer,
+            consumers: R::CONSUMERS,
+            arrivals: R::ARRIVALS,
+            cluster: R::CLUSTER,
+            stages: R::STAGES,
+        }
+    }
 }

@@ -35,6 +35,7 @@ mod compute;
 mod declare;
 mod dropout;
 mod each;
+mod early;
 mod gated;
 mod host;
 mod leaf;
@@ -54,6 +55,7 @@ pub use compute::{Compute, Inputs};
 pub use declare::{Declare, Parameters};
 pub use dropout::{Dropout, DropoutArgument};
 pub use each::{Each, EachArgument};
+pub(crate) use early::EarlyRow;
 pub use gated::{Alternating, Blocks, GateOrder, Gated, Glu, Split};
 pub use host::{Host, Memory, Written};
 pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
@@ -68,7 +70,6 @@ pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScala
 pub use rotate::Rotate;
 pub use share::{Bound, Let};
 pub use top_k::TopKSoftmax;
-pub(crate) use vector::EarlyRow;
 pub use vector::{ColumnArgument, ColumnVector, RowArgument, RowDevice, RowVector};
 pub use visit::{Columns, Pair, Part, PartRow, Visit};
 

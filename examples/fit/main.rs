@@ -134,6 +134,7 @@ impl Records {
             let mut times = Vec::new();
             for Timed { spec, quick, microseconds } in line.kernels {
                 let time = microseconds.or_else(|| (quick < UNRESTED).then_some(quick * ratio));
+                let spec = format!("{spec} dtype={} layout={}", line.dtype, line.layout);
                 times.extend(self.kernel(spec).zip(time));
             }
             let problem = GemmProblem { m: line.m, n: line.n, k: line.k };
@@ -190,7 +191,10 @@ impl Records {
                     format!("{} ({:.1})", gemm.name(), machine.predict(gemm, &request).microseconds)
                 });
                 let ratio = chosen.0 / best;
-                println!("{m}x{n}x{k} {ratio:.3}\n    took {taken} {:.1}\n    best {fastest} {best:.1}", chosen.0);
+                println!(
+                    "{m}x{n}x{k} {ratio:.3}\n    took {taken} {:.1}\n    best {fastest} {best:.1}",
+                    chosen.0
+                );
             }
         }
         let count = self.cases.len().max(1) as f64;

@@ -6,9 +6,9 @@ use collective::tree::{Node, Path, Shape};
 use collective::{Epilogue, EpilogueEmitter, LinearArguments, MatrixRef, Output, Treed};
 use ptx::abi::Argument;
 
+use crate::check::check_c;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::problem::check_c;
 
 /// Arguments of an epilogue: [`LinearArguments`], those of a [`Tree`], or those of an epilogue of your [`Own`].
 pub trait Arguments: Given {}

@@ -154,3 +154,19 @@ impl<C: GemmConfig> Bound<'_, C> {
         Ok(made.map(|made| made.launch))
     }
 }
+
+impl AnyGemm {
+    /// The kernel of a type, under a name of your own.
+    pub fn of<C: GemmConfig>(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            rust_type: crate::rust_type::of::<C>(),
+            overlaps: C::OVERLAPS,
+            plan: Gemm::<C>::PLAN,
+            mainloop: C::Mainloop::emitter(),
+            epilogue: C::Epilogue::emitter(),
+            scheduler: C::Scheduler::schedule(),
+            facts: <C::Scheduler as TileScheduler>::FACTS,
+        }
+    }
+}

@@ -6,8 +6,8 @@ use collective::{Consumer, Extent, Fragment, MainloopSpec, Piece, Plan, Producer
 use ptx::{Builder, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
 
-use crate::form::{Groups, Outputs, Place};
 use crate::gemm::AnyGemm;
+use crate::outputs::{Given, Outputs};
 
 /// What is emitted for each piece of work.
 type Body<'b, 'f> = &'b dyn Fn(Piece<'f>, Extent<'f>, Option<Share<'f>>);
@@ -30,9 +30,7 @@ impl AnyGemm {
     pub(crate) fn emit<'f>(&self, f: &'f Builder) {
         let plan = &self.plan;
         let mainloop = self.mainloop.declare(f, plan);
-        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None, record: None };
-        let k_tiles = f.param::<u32>("k_tiles");
-        let groups = Groups::declare(f, plan.form);
+        let given = Given::declare(f, plan.form);
         let epilogue = self.epilogue.declare(f, plan);
         let schedule = self.scheduler.declare(f);
         let workspace = self.works_in_memory().then(|| f.param::<u64>("workspace"));
@@ -57,11 +55,11 @@ impl AnyGemm {
         if plan.form.described() {
             f.if_(warp.equals(0), || mainloop.prepare(f, plan));
         }
-        let outputs = Outputs::new(f, plan, self.facts.rows_last, groups, extent, k_tiles);
+        let outputs = &Outputs::new(f, self, cluster, given);
         let each_piece = |part, body: Body<'_, 'f>| {
             let queue = workspace.filter(|_| plan.queue.slots > 0);
             let queue = queue.map(|workspace| Queue::new(f, plan, shared, workspace, part));
-            self.each_piece(f, cluster, &schedule, outputs, queue, body);
+            self.each_piece(f, &schedule, outputs, queue, body);
         };
         let thread = f.special(Special::ThreadX) % 128;
         let produce = || {
@@ -167,9 +165,8 @@ impl AnyGemm {
     fn each_piece<'f>(
         &self,
         f: &'f Builder,
-        cluster: ClusterPosition<'f>,
         parameters: &[Value<'f, u32>],
-        outputs: Outputs<'f>,
+        outputs: &Outputs<'_, 'f>,
         queue: Option<Queue<'f>>,
         body: Body<'_, 'f>,
     ) {
@@ -179,7 +176,7 @@ impl AnyGemm {
         let drawn = queue.map(Drawn);
         let draw = drawn.as_ref().map(|drawn| drawn as &dyn Draw<'f>);
         let mut body = |work: Work<Value<'f, u32>>| {
-            let Place { first: [m, n], extent, k } = outputs.place(plan, cluster, [work.m, work.n]);
+            let ([m, n], extent, k) = outputs.place([work.m, work.n]);
             let Work { k_begin, mut k_end, .. } = work;
             if extent.record.is_some() {
                 k_end = k;

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use emulator::{Failure, Memory, Numerics, Options, Report, Schedule};
 use ptx::abi::{Argument, Grid};
 
-use crate::engine::{Buffer, Engine};
+use crate::buffer::Buffer;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::program::Program;
 

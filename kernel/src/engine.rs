@@ -6,18 +6,10 @@ use std::time::Duration;
 
 use ptx::abi::{Argument, Grid};
 
+use crate::buffer::Buffer;
 use crate::error::EngineError;
 use crate::problem::WorkspaceRef;
 use crate::program::Program;
-
-/// A span of an engine's device memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Buffer {
-    /// Device address, a multiple of 256.
-    pub address: u64,
-    /// Bytes.
-    pub bytes: usize,
-}
 
 /// A machine with device memory that runs programs.
 pub trait Engine {

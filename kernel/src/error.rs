@@ -78,6 +78,13 @@ pub enum EngineError {
         /// The assembler's log.
         log: String,
     },
+    /// The folder of compiled kernels that the user named cannot be used.
+    #[cfg(feature = "driver")]
+    #[error("{source}")]
+    Cache {
+        /// Which and why.
+        source: crate::disk::CacheError,
+    },
     /// Arguments that do not fit the kernel's parameters.
     #[error("kernel `{kernel}`: {source}")]
     Argument {
@@ -449,6 +456,12 @@ pub enum LaunchError {
         /// Factor of C.
         beta: f32,
     },
+}
+
+impl From<scheduler::TooManyTiles> for LaunchError {
+    fn from(scheduler::TooManyTiles { m, n, most }: scheduler::TooManyTiles) -> Self {
+        Self::TooManyTiles { m, n, most }
+    }
 }
 
 /// Who deals out a kernel's tiles.

@@ -3,15 +3,12 @@
 use core::fmt;
 use std::sync::Arc;
 
-use collective::queue::QueuePlan;
-use collective::{Epilogue, EpilogueEmitter, FixUp, Form, Mainloop, MainloopEmitter, MainloopSpec, Plan};
+use collective::{EpilogueEmitter, FixUp, Form, MainloopEmitter, MainloopSpec, Plan, QueuePlan};
 use ptx::{Entry, Function};
-use scheduler::{Divided, Facts, ReductionKind, Schedule, TileScheduler, Tiles, Work};
+use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles, Work};
 
-use crate::config::{Gemm, GemmConfig};
 use crate::problem::GemmProblem;
 use crate::program::Program;
-use crate::rust_type;
 
 /// A GEMM kernel whose type has been forgotten: the plan with every number, and a value for each role.
 ///
@@ -38,20 +35,6 @@ impl fmt::Debug for AnyGemm {
 }
 
 impl AnyGemm {
-    /// The kernel of a type, under a name of your own.
-    pub fn of<C: GemmConfig>(name: impl Into<String>) -> Self {
-        Self {
-            name: name.into(),
-            rust_type: rust_type::of::<C>(),
-            overlaps: C::OVERLAPS,
-            plan: Gemm::<C>::PLAN,
-            mainloop: C::Mainloop::emitter(),
-            epilogue: C::Epilogue::emitter(),
-            scheduler: C::Scheduler::schedule(),
-            facts: <C::Scheduler as TileScheduler>::FACTS,
-        }
-    }
-
     /// The catalogue's name.
     pub fn name(&self) -> &str {
         &self.name

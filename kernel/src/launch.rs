@@ -3,15 +3,16 @@
 use core::ops::Range;
 
 use collective::tree::{Path, Shape};
-use collective::{Form, Mainloop, Matrix, MatrixRef, Plan};
+use collective::{Mainloop, Matrix, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
+use scheduler::groups::Balanced;
 
 use crate::arguments::{Arguments, Given};
+use crate::check::{OutputRule, WORKSPACE_ALIGNMENT};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
-use crate::order::{MOST_TILES, widths};
-use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch, OutputRule, WORKSPACE_ALIGNMENT};
+use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
 use crate::products::Products;
 
 /// Most CTAs of a grid along x.
@@ -24,78 +25,28 @@ impl AnyGemm {
         problem: GemmProblem,
         products: &Products,
     ) -> Result<Tiles<u32>, LaunchError> {
-        let tiles = self.tiles(problem);
-        let [m, n] = [tiles.m, tiles.n].map(u128::from);
-        let count = u128::from(products.count());
-        let [m, n] = match products {
-            Products::One => [m, n],
-            Products::Batched { .. } if self.facts.rows_last => [m * count, n],
-            Products::Batched { .. } => [m, n * count],
+        let (Tiles { m, n, k }, count) = (self.tiles(problem), u128::from(products.count()));
+        let mut all = [m, n].map(u128::from);
+        let along = &mut all[self.axis()];
+        match products {
+            Products::One => {}
+            Products::Batched { .. } => *along *= count,
             // Each group may begin inside of a tile that the one before has as well.
-            Products::Ragged { .. } if self.plan.swapped() => [m, n + count],
-            Products::Ragged { .. } => [m + count, n],
+            Products::Ragged { .. } => *along += count,
             // Nobody knows.
-            Products::Grouped { .. } => [Tiles::MOST.into(), 1],
-        };
-        self.numbered([m, n], tiles.k)
+            Products::Grouped { .. } => all = [Tiles::MOST.into(), 1],
+        }
+        let most = if self.plan.balanced() { Balanced::MOST_TILES } else { Tiles::MOST };
+        self.banded(Tiles::counted(all, k, most)?)
     }
 
-    /// So many tiles along M and N, and k-tiles, if a launch numbers them.
-    fn numbered(&self, [m, n]: [u128; 2], k: u32) -> Result<Tiles<u32>, LaunchError> {
-        let most = if self.plan.balanced() { MOST_TILES - 1 } else { Tiles::MOST };
-        let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
-        let (Ok(rows), Ok(columns), true) = (u32::try_from(m), u32::try_from(n), fits) else {
-            return Err(LaunchError::TooManyTiles { m, n, most });
-        };
-        let (band, along) = (self.facts.band, if self.facts.rows_last { columns } else { rows });
+    /// Tiles whose order can be numbered.
+    pub(crate) fn banded(&self, tiles: Tiles<u32>) -> Result<Tiles<u32>, LaunchError> {
+        let (band, along) = (self.facts.band, if self.facts.rows_last { tiles.n } else { tiles.m });
         match band.checked_mul(along) {
-            Some(_) => Ok(Tiles { m: rows, n: columns, k }),
+            Some(_) => Ok(tiles),
             None => Err(LaunchError::Band { band, tiles: along }),
         }
-    }
-
-    /// The tiles of some products of one launch, as the scheduler numbers them: for a kernel of groups of rows, products of one
-    /// N and K; for one of a batch, of one shape. K-tiles are those of the longest sums.
-    ///
-    /// # Errors
-    /// Extents, groups or tiles that are more than a launch can have.
-    pub fn tiles_of(&self, products: &[GemmProblem]) -> Result<Tiles<u32>, LaunchError> {
-        let plan = &self.plan;
-        products.iter().try_for_each(GemmProblem::limited)?;
-        let groups = u32::try_from(products.len()).unwrap_or(u32::MAX);
-        if matches!(plan.form, Form::Ragged | Form::Grouped) && groups > Form::MOST_GROUPS {
-            return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
-        }
-        let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
-        if plan.form == Form::Ragged && rows >= EXTENT_LIMIT.into() {
-            return Err(LaunchError::Extent { name: "M", extent: rows, limit: EXTENT_LIMIT });
-        }
-        let each = || products.iter().map(|&problem| self.tiles(problem));
-        let sum = |part: &dyn Fn(Tiles<u32>) -> u128| each().map(part).sum::<u128>();
-        let first = each().next().unwrap_or(Tiles { m: 0, n: 0, k: 0 });
-        let [of_m, of_n] = [first.m, first.n].map(u128::from);
-        let [m, n] = [sum(&|tiles| tiles.m.into()), sum(&|tiles| tiles.n.into())];
-        let all = sum(&|tiles| u128::from(tiles.m) * u128::from(tiles.n));
-        let longest = each().map(|tiles| tiles.k).max().unwrap_or(0);
-        let (tiles, k) = match plan.form {
-            Form::Single => ([of_m, of_n], first.k),
-            Form::Batched if self.facts.rows_last => ([m, of_n], first.k),
-            Form::Batched => ([of_m, n], first.k),
-            Form::Ragged if plan.balanced() => ([all, 1], first.k),
-            Form::Ragged if plan.swapped() => ([of_m, n], first.k),
-            Form::Ragged => ([m, of_n], first.k),
-            Form::Grouped => ([all, 1], longest),
-        };
-        self.numbered(tiles, k)
-    }
-
-    /// The columns that each tile of [`tiles_of`](Self::tiles_of) multiplies, by its number, where groups are cut into tiles of
-    /// nearly equal width; `None` where all tiles are alike.
-    pub fn widths_of(&self, products: &[GemmProblem], workers: u32) -> Option<Vec<u32>> {
-        let plan = &self.plan;
-        let rows: Vec<u32> = products.iter().map(|problem| problem.m).collect();
-        let height = products.first().map_or(0, |&problem| self.tiles(problem).m);
-        plan.balanced().then(|| widths(plan, &rows, height, workers))
     }
 
     /// Bytes of device memory that a call needs beside its matrices ([`Call::workspace`]), on a machine that runs `slots` of

@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use collective::queue::QueuePlan;
-use collective::{EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, Sentence};
+use collective::{EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Sentence};
 use cute_rs::atom::Major;
 use scheduler::{Facts, ReductionKind, ScheduleError};
 

@@ -49,9 +49,14 @@
 //! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
 
 mod arguments;
+mod buffer;
+pub mod build;
 mod catalogue;
 pub mod ceiling;
+mod check;
 mod config;
+#[cfg(feature = "disk")]
+pub mod disk;
 #[cfg(feature = "driver")]
 pub mod driver;
 mod emit;
@@ -60,9 +65,10 @@ mod engine;
 mod error;
 mod form;
 mod gemm;
+mod groups;
 mod launch;
 pub mod legal;
-mod order;
+mod outputs;
 mod problem;
 mod products;
 mod program;
@@ -74,13 +80,14 @@ mod select;
 mod skipped;
 mod spec;
 pub use arguments::{Arguments, Own, Tree};
+pub use buffer::Buffer;
 pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
 pub use collective::{LinearArguments, MatrixRef};
 pub use config::{Bound, Composed, Gemm, GemmConfig};
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
 pub use emulated::{Emulator, Progress};
-pub use engine::{Buffer, Engine};
+pub use engine::Engine;
 pub use error::{EngineError, LaunchError};
 pub use form::{Batched, PointerArray, Ragged};
 pub use gemm::AnyGemm;

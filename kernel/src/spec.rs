@@ -26,6 +26,8 @@ use collective::{
 use scheduler::{RasterSpec, SchedulerSpec, Walk};
 
 pub use text::SpecError;
+#[cfg(feature = "records")]
+pub(crate) use text::{form_name, form_named, layout_name, layout_named};
 
 use crate::gemm::AnyGemm;
 use crate::legal::{self, IllegalKernel};

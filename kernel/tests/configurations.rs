@@ -115,8 +115,8 @@ fn instructions_side_by_side() {
         Of<TmaWgmma<Kk, Wide, Cooperative<U2>>, Transposed<TmaStore>, Persistent<AlongM>>,
         Of<TmaWgmma<Kn, Alone, Cooperative<U1>>, Transposed<DirectStore>, Persistent<AlongM>>,
         Composed<TmaWgmma<Kn, Wide, Cooperative<U2>>, SourcedCombination<bf16>, Persistent<AlongM>>,
-        Staged<Kk, Wide, Cooperative<U2>, StreamK<AlongM, Ordered, EveryTile<U3>, U1>>,
-        With<Kn, Wide, Cooperative<U2>, StreamK<AlongM, Separate, EveryTile<U2>, U1>>,
+        Staged<Kk, Wide, Cooperative<U2>, StreamK<AlongM, Ordered, EveryTile<U3, U1>>>,
+        With<Kn, Wide, Cooperative<U2>, StreamK<AlongM, Separate, EveryTile<U2, U1>>>,
     ];
 }
 
@@ -166,7 +166,7 @@ fn transposed_tiles() {
 /// Tiles divided along K, of exchanged and of copied operands.
 #[test]
 fn shares_of_transposed_and_of_copied_tiles() {
-    type Shares = StreamK<AlongM, Ordered, EveryTile<U3>, U1>;
+    type Shares = StreamK<AlongM, Ordered, EveryTile<U3, U1>>;
     type Exchanged<O, T, X> =
         Composed<TmaWgmma<O, T, Cooperative<U1>>, LinearCombination<bf16, Transposed<X>>, Shares>;
     type Copying<O, T, R> = Composed<CopyWgmma<O, T, R>, LinearCombination<bf16>, Shares>;
@@ -256,21 +256,21 @@ fn divided_tiles() {
     type Roles = Cooperative<U2>;
     type Short = Tile<U64, U32, U16>;
     runs![
-        With<Kk, Shape, Roles, StreamK<AlongM, Ordered, Remainder, U1>>,
-        Staged<Kk, Shape, Roles, StreamK<AlongM, Ordered, EveryTile<U2>, U1>>,
-        Staged<Kn, Short, Cooperative<U1>, StreamK<Grouped<AlongM, U2>, Ordered, Remainder, U2>>,
-        With<Mk, Short, Pingpong, StreamK<AlongN, Ordered, Remainder, U1>>,
-        Staged<Kk, Short, Pingpong<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, EveryTile<U4>, U1>>,
-        Staged<Kk, Shape, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, Remainder, U1>>,
-        With<Kk, Short, Unspecialised<U1>, StreamK<AlongM, Ordered, EveryTile<U3>, U1>>,
-        With<Kk, Shape, Roles, StreamK<AlongM, Separate, EveryTile<U3>, U1>>,
-        Staged<Kk, Tile<U128, U128, U64>, Roles, StreamK<AlongM, Separate, EveryTile<U2>, U1>>,
-        Staged<Kn, Short, Cooperative<U1>, StreamK<AlongM, Separate, EveryTile<U4>, U1>>,
-        With<Mk, Short, Pingpong, StreamK<AlongN, Separate, EveryTile<U2>, U1>>,
-        With<Kk, Tile<U128, U48, U32>, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Separate, EveryTile<U3>, U1>>,
-        With<Kk, Shape, Roles, StreamK<AlongM, Atomic, Remainder, U1>>,
-        Staged<Mn, Short, Pingpong, StreamK<AlongM, Atomic, EveryTile<U4>, U1>>,
-        Staged<Kk, Short, Cooperative<U1, Cluster<U1, U2>>, StreamK<AlongM, Atomic, EveryTile<U2>, U1>>,
+        With<Kk, Shape, Roles, StreamK<AlongM, Ordered, Remainder<U1>>>,
+        Staged<Kk, Shape, Roles, StreamK<AlongM, Ordered, EveryTile<U2, U1>>>,
+        Staged<Kn, Short, Cooperative<U1>, StreamK<Grouped<AlongM, U2>, Ordered, Remainder<U2>>>,
+        With<Mk, Short, Pingpong, StreamK<AlongN, Ordered, Remainder<U1>>>,
+        Staged<Kk, Short, Pingpong<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, EveryTile<U4, U1>>>,
+        Staged<Kk, Shape, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Ordered, Remainder<U1>>>,
+        With<Kk, Short, Unspecialised<U1>, StreamK<AlongM, Ordered, EveryTile<U3, U1>>>,
+        With<Kk, Shape, Roles, StreamK<AlongM, Separate, EveryTile<U3, U1>>>,
+        Staged<Kk, Tile<U128, U128, U64>, Roles, StreamK<AlongM, Separate, EveryTile<U2, U1>>>,
+        Staged<Kn, Short, Cooperative<U1>, StreamK<AlongM, Separate, EveryTile<U4, U1>>>,
+        With<Mk, Short, Pingpong, StreamK<AlongN, Separate, EveryTile<U2, U1>>>,
+        With<Kk, Tile<U128, U48, U32>, Cooperative<U2, Cluster<U2, U1>>, StreamK<AlongM, Separate, EveryTile<U3, U1>>>,
+        With<Kk, Shape, Roles, StreamK<AlongM, Atomic, Remainder<U1>>>,
+        Staged<Mn, Short, Pingpong, StreamK<AlongM, Atomic, EveryTile<U4, U1>>>,
+        Staged<Kk, Short, Cooperative<U1, Cluster<U1, U2>>, StreamK<AlongM, Atomic, EveryTile<U2, U1>>>,
     ];
 }
 

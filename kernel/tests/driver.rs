@@ -2,8 +2,9 @@
 //! again as a process of its own, whose loader finds the stand-in.
 #![cfg(target_os = "linux")]
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+#[path = "support/stand_in.rs"]
+mod stand_in;
+
 use std::sync::Arc;
 
 use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
@@ -13,39 +14,7 @@ use kernel::{AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Pro
 use scheduler::{AlongM, OneTile};
 use typenum::{U1, U64};
 
-/// Names the file in which the stand-in notes what it was asked; set where a test runs with it.
-const LOG: &str = "STAND_IN_LOG";
-
-/// Compiles the stand-in, and runs a test again with it, as a process of its own; there, runs its body.
-fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)], body: fn()) {
-    if std::env::var_os(LOG).is_some() {
-        return body();
-    }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{test}"));
-    std::fs::create_dir_all(&folder).expect("a writable folder");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/stand_in/cuda.rs");
-    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let mut compile = Command::new(rustc);
-    compile.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--cap-lints=allow"]);
-    compile.args(cfg).arg(source).arg("-o").arg(folder.join("libcuda.so.1"));
-    assert!(compile.status().expect("rustc runs").success());
-    let log = folder.join("log");
-    let _ = std::fs::remove_file(&log);
-    let own = std::env::current_exe().expect("a program");
-    let mut again = Command::new(own);
-    again.args([test, "--exact", "--nocapture"]);
-    again.env("LD_LIBRARY_PATH", &folder).env(LOG, &log).envs(environment.iter().copied());
-    let output = again.output().expect("it runs");
-    let text = String::from_utf8_lossy(&output.stdout);
-    let ran = output.status.success() && text.contains("1 passed");
-    assert!(ran, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
-}
-
-/// How often the stand-in noted something.
-fn noted(line: &str) -> usize {
-    let log = std::env::var(LOG).expect("set");
-    std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()
-}
+use stand_in::{noted, with_stand_in};
 
 fn call(a: u64, b: u64, d: u64) -> Call {
     Call::of(GemmProblem { m: 64, n: 64, k: 64 }).a(a, 64).b(b, 64).d(d, 64)

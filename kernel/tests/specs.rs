@@ -31,7 +31,7 @@ fn types_lower_to_specs() {
         Composed<
             TmaWgmma<Kk<bf16>, Tile<U192, U160, U64>, Cooperative<U3>>,
             LinearCombination<bf16, TmaStore>,
-            StreamK<AlongN, Atomic, EveryTile<U3>, U8>,
+            StreamK<AlongN, Atomic, EveryTile<U3, U8>>,
         >,
     >(
         "dtype=bf16 layout=kk tile=192x160x64 scheduler=stream-k raster=n reduction=atomic divide=split3 least=8",

@@ -1,32 +1,14 @@
 //! Hilbert's curve through the tiles.
 
-use core::marker::PhantomData;
+use crate::{Index, Tiles};
 
-use typenum::Unsigned;
-
-use crate::raster::band;
-use crate::{Index, Raster, RasterSpec, Tiles};
-
-/// Bands of `S` tiles of M, walked along N; every `S x S` square of a band is filled by Hilbert's curve, which begins
-/// where the curve of the square before has ended.
-///
-/// Neighbours in the order are neighbours in the output at every scale up to `S`, so that whichever tiles run at one
-/// time share operands. `S` is a power of two from 2 to 64. What is left of a band when no whole square fits, and a
-/// last band that is narrower, are walked column by column.
-#[derive(Clone, Copy, Debug)]
-pub struct Hilbert<S>(PhantomData<S>);
-
-impl<S: Unsigned + 'static> Raster for Hilbert<S> {
-    const RASTER: RasterSpec = RasterSpec::Hilbert(S::U32);
-}
-
-/// The tile that comes `id`-th.
-pub(crate) fn tile<I: Index>(id: I, tiles: Tiles<I>, side: u32) -> (I, I) {
+/// The tile that comes `id`-th; `plain` says which does where bands are walked column by column.
+pub(crate) fn tile<I: Index>(id: I, tiles: Tiles<I>, side: u32, plain: impl FnOnce() -> (I, I)) -> (I, I) {
     let per_band = tiles.n * side;
     let (first, inside) = ((id / per_band) * side, id % per_band);
     let (square, along) = (inside / (side * side), inside % (side * side));
     let (x, y) = curve(along, side);
-    let (plain_m, plain_n) = band(id, tiles.m, tiles.n, side);
+    let (plain_m, plain_n) = plain();
     // Whole squares: those of whole bands whose last column exists.
     let pick = |curved: I, plain: I| {
         let whole = square.less(tiles.n / side, curved, plain);
@@ -63,9 +45,10 @@ fn curve<I: Index>(id: I, side: u32) -> (I, I) {
 mod tests {
     use std::collections::HashSet;
 
-    use typenum::{U2, U4, U8};
+    use typenum::{U2, U4, U8, Unsigned};
 
     use super::*;
+    use crate::{Hilbert, Raster};
 
     fn order<R: Raster>(m: u32, n: u32) -> Vec<(u32, u32)> {
         (0..m * n).map(|id| R::RASTER.tile(id, Tiles { m, n, k: 1 })).collect()

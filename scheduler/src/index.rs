@@ -1,4 +1,4 @@
-//! Numbers that a raster order computes with: host integers and device values alike.
+//! Numbers that tiles are dealt out with: host integers and device values alike.
 
 use core::ops::{Add, Div, Mul, Rem, Sub};
 
@@ -30,6 +30,9 @@ pub trait Index:
 
     /// `yes` where the number is less than `limit`, otherwise `no`.
     fn less(self, limit: Self, yes: Self, no: Self) -> Self;
+
+    /// The number of parts of `size` each, the last of which may be smaller.
+    fn parts(self, size: u32) -> Self;
 }
 
 impl Index for u32 {
@@ -52,6 +55,10 @@ impl Index for u32 {
     fn less(self, limit: Self, yes: Self, no: Self) -> Self {
         if self < limit { yes } else { no }
     }
+
+    fn parts(self, size: u32) -> Self {
+        self.div_ceil(size)
+    }
 }
 
 impl Index for Value<'_, u32> {
@@ -73,5 +80,9 @@ impl Index for Value<'_, u32> {
 
     fn less(self, limit: Self, yes: Self, no: Self) -> Self {
         yes.where_or(self.less_than(limit), no)
+    }
+
+    fn parts(self, size: u32) -> Self {
+        self.div_ceil(size)
     }
 }

@@ -12,6 +12,9 @@
 //! device ([`Schedule::emit`]) and once for the host ([`Schedule::work`]), and the tests hold the two
 //! against each other, piece by piece.
 //!
+//! A launch may compute several products. A schedule sees the tiles of all of them as those of one output; [`groups`] says which
+//! product a tile is of.
+//!
 //! ```
 //! use scheduler::{AlongM, Grouped, Persistent, TileScheduler, Tiles};
 //! use typenum::U8;
@@ -28,6 +31,8 @@
 
 mod check;
 mod dynamic;
+mod error;
+pub mod groups;
 mod hilbert;
 mod index;
 mod persistent;
@@ -41,13 +46,13 @@ mod timeline;
 
 pub use check::{CoverageError, CoverageFault, covered, covers};
 pub use dynamic::{Draw, Drawn, Dynamic};
-pub use hilbert::Hilbert;
+pub use error::{ScheduleError, TooManyTiles};
 pub use index::Index;
 pub use persistent::{Persistent, Walk};
-pub use raster::{AlongM, AlongN, Grouped, Raster, RasterSpec};
+pub use raster::{AlongM, AlongN, Grouped, Hilbert, Raster, RasterSpec};
 pub use shares::Shares;
 pub use single::{OneTile, Whole};
-pub use spec::{ScheduleError, SchedulerSpec};
+pub use spec::SchedulerSpec;
 pub use stream_k::{
     Atomic, Divide, DivideSpec, EveryTile, Heuristic, Ordered, Reduction, ReductionKind, Remainder, Separate,
     StreamK, Streamed,
@@ -74,6 +79,18 @@ pub struct Tiles<I> {
 impl Tiles<u32> {
     /// Most output tiles that a launch numbers.
     pub const MOST: u32 = i32::MAX as u32;
+
+    /// So many output tiles along M and N, and k-tiles.
+    ///
+    /// # Errors
+    /// More than `most` output tiles, which are [`MOST`](Self::MOST) or fewer.
+    pub fn counted([m, n]: [u128; 2], k: u32, most: u32) -> Result<Self, TooManyTiles> {
+        let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
+        match (u32::try_from(m), u32::try_from(n)) {
+            (Ok(m), Ok(n)) if fits => Ok(Self { m, n, k }),
+            _ => Err(TooManyTiles { m, n, most }),
+        }
+    }
 
     /// How many output tiles there are; `None` where they are more than [`MOST`](Self::MOST).
     pub fn count(self) -> Option<u32> {

@@ -42,6 +42,15 @@ pub struct AlongN;
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped<R, G>(PhantomData<(R, G)>);
 
+/// Bands of `S` tiles of M, walked along N; every `S x S` square of a band is filled by Hilbert's curve, which begins
+/// where the curve of the square before has ended.
+///
+/// Neighbours in the order are neighbours in the output at every scale up to `S`, so that whichever tiles run at one
+/// time share operands. `S` is a power of two from 2 to 64. What is left of a band when no whole square fits, and a
+/// last band that is narrower, are walked column by column.
+#[derive(Clone, Copy, Debug)]
+pub struct Hilbert<S>(PhantomData<S>);
+
 impl Raster for AlongM {
     const RASTER: RasterSpec = RasterSpec::AlongM;
 }
@@ -56,6 +65,10 @@ impl<G: Unsigned + 'static> Raster for Grouped<AlongM, G> {
 
 impl<G: Unsigned + 'static> Raster for Grouped<AlongN, G> {
     const RASTER: RasterSpec = RasterSpec::BandsOfN(G::U32);
+}
+
+impl<S: Unsigned + 'static> Raster for Hilbert<S> {
+    const RASTER: RasterSpec = RasterSpec::Hilbert(S::U32);
 }
 
 impl RasterSpec {
@@ -122,7 +135,7 @@ impl RasterSpec {
                 let (n, m) = band(id, tiles.n, tiles.m, group.max(1));
                 (m, n)
             }
-            Self::Hilbert(side) => hilbert::tile(id, tiles, side),
+            Self::Hilbert(side) => hilbert::tile(id, tiles, side, || band(id, tiles.m, tiles.n, side)),
         }
     }
 }

@@ -70,38 +70,46 @@ impl Reduction for Separate {
     const KIND: ReductionKind = ReductionKind::Separate;
 }
 
-/// Which tiles are divided, and into how many units, as a type.
+/// Which tiles are divided, into how many units, and how short a piece may be, as a type.
 pub trait Divide: 'static {
     /// The rule.
     const DIVIDE: DivideSpec;
+
+    /// Fewest k-tiles of a piece.
+    const LEAST: u32;
 }
 
-/// The tiles of the last wave and of the one before are divided among all workers; the others stay whole.
+/// The tiles of the last wave and of the one before are divided among all workers; the others stay whole. No piece has fewer
+/// than `Least` k-tiles.
 #[derive(Clone, Copy, Debug)]
-pub struct Remainder;
+pub struct Remainder<Least = U4>(PhantomData<Least>);
 
-/// Every tile is divided into `S` equal parts.
+/// Every tile is divided into `S` equal parts, or into as many as have `Least` k-tiles or more.
 #[derive(Clone, Copy, Debug)]
-pub struct EveryTile<S>(PhantomData<S>);
+pub struct EveryTile<S, Least = U4>(PhantomData<(S, Least)>);
 
-/// [`Remainder`], equal parts of every tile, or no division: whichever should be fastest.
+/// [`Remainder`], equal parts of every tile, or no division: whichever should be fastest. No piece has fewer than `Least`
+/// k-tiles.
 ///
 /// Where there are more tiles than workers, a division has to save `Gain` k-tiles and 3 % of the busiest worker's: large
 /// tiles are expensive to exchange, and run at the speed that power allows, so that idle workers cost little. Tiles of few
 /// columns, which wait for memory, are worth dividing for less.
 #[derive(Clone, Copy, Debug)]
-pub struct Heuristic<Gain = U28>(PhantomData<Gain>);
+pub struct Heuristic<Gain = U28, Least = U4>(PhantomData<(Gain, Least)>);
 
-impl Divide for Remainder {
+impl<Least: Unsigned + 'static> Divide for Remainder<Least> {
     const DIVIDE: DivideSpec = DivideSpec::Remainder;
+    const LEAST: u32 = Least::U32;
 }
 
-impl<S: Unsigned + 'static> Divide for EveryTile<S> {
+impl<S: Unsigned + 'static, Least: Unsigned + 'static> Divide for EveryTile<S, Least> {
     const DIVIDE: DivideSpec = DivideSpec::EveryTile(S::U32);
+    const LEAST: u32 = Least::U32;
 }
 
-impl<Gain: Unsigned + 'static> Divide for Heuristic<Gain> {
+impl<Gain: Unsigned + 'static, Least: Unsigned + 'static> Divide for Heuristic<Gain, Least> {
     const DIVIDE: DivideSpec = DivideSpec::Heuristic { gain: Gain::U32 };
+    const LEAST: u32 = Least::U32;
 }
 
 /// Which tiles are divided, and into how many units.
@@ -144,20 +152,18 @@ impl DivideSpec {
 
 /// As [`Persistent`](crate::Persistent), but tiles may be divided along K into *units*, as `D` says: worker `w` of `W`
 /// computes units `w`, `w + W`, …, each from its last tile to its first, then whole tiles with the same stride. The sums
-/// of a tile's pieces are added up as `A` says. No piece has fewer than `Least` k-tiles.
+/// of a tile's pieces are added up as `A` says.
 ///
 /// Units wait only for units before them: all that run at once go on, in whatever order they began.
 #[derive(Clone, Copy, Debug)]
-pub struct StreamK<R, A = Ordered, D = Heuristic, Least = U4>(PhantomData<(R, A, D, Least)>);
+pub struct StreamK<R, A = Ordered, D = Heuristic>(PhantomData<(R, A, D)>);
 
-impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> StreamK<R, A, D, Least> {
+impl<R: Raster, A: Reduction, D: Divide> StreamK<R, A, D> {
     const VALUE: Streamed =
-        Streamed { raster: R::RASTER, reduction: A::KIND, divide: D::DIVIDE, least: Least::U32 };
+        Streamed { raster: R::RASTER, reduction: A::KIND, divide: D::DIVIDE, least: D::LEAST };
 }
 
-impl<R: Raster, A: Reduction, D: Divide, Least: Unsigned + 'static> TileScheduler
-    for StreamK<R, A, D, Least>
-{
+impl<R: Raster, A: Reduction, D: Divide> TileScheduler for StreamK<R, A, D> {
     const FACTS: Facts = SchedulerSpec::StreamK(Self::VALUE).checked_facts();
 
     fn schedule() -> Arc<dyn Schedule> {

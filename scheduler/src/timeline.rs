@@ -259,18 +259,18 @@ mod tests {
             // Halves of 4: the second adds the first one's sum, which costs 3.
             (
                 "halves in order",
-                timeline::<StreamK<AlongM, Ordered, EveryTile<U2>, U1>>(tiles(1, 1, 8), 2),
+                timeline::<StreamK<AlongM, Ordered, EveryTile<U2, U1>>>(tiles(1, 1, 8), 2),
                 [7, 8, 0, 3],
             ),
             (
                 "halves as they come",
-                timeline::<StreamK<AlongM, Atomic, EveryTile<U2>, U1>>(tiles(1, 1, 8), 2),
+                timeline::<StreamK<AlongM, Atomic, EveryTile<U2, U1>>>(tiles(1, 1, 8), 2),
                 [5, 8, 0, 2],
             ),
             // 9 k-tiles for each of 2 workers: 6 + 3 and 3 + 6; the second begins with tile 2's 6, waits for nobody's sum.
             (
                 "a wave and a half",
-                timeline::<StreamK<AlongM, Ordered, Remainder, U1>>(tiles(3, 1, 6), 2),
+                timeline::<StreamK<AlongM, Ordered, Remainder<U1>>>(tiles(3, 1, 6), 2),
                 [12, 18, 0, 3],
             ),
         ] {
@@ -299,8 +299,8 @@ mod tests {
             for slots in [1, 3, 8] {
                 let tiles = Tiles { m: 5, n: 3, k };
                 for timeline in [
-                    timeline::<StreamK<AlongM, Ordered, Remainder, U1>>(tiles, slots),
-                    timeline::<StreamK<AlongM, crate::Separate, EveryTile<U2>, U1>>(tiles, slots),
+                    timeline::<StreamK<AlongM, Ordered, Remainder<U1>>>(tiles, slots),
+                    timeline::<StreamK<AlongM, crate::Separate, EveryTile<U2, U1>>>(tiles, slots),
                     timeline::<OneTile<AlongM>>(tiles, slots),
                 ] {
                     for pair in timeline.spans.windows(2) {

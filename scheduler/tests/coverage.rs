@@ -6,7 +6,7 @@ use scheduler::{
     AlongM, AlongN, Atomic, Divided, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
     Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
-use typenum::{U1, U2, U3, U4, U8};
+use typenum::{U1, U2, U3, U4, U8, U28};
 
 /// Counts how often each (m, n, k) is computed over all workers.
 fn visits<S: TileScheduler>(tiles: Tiles<u32>, slots: u32) -> Vec<u32> {
@@ -151,14 +151,14 @@ fn divided_tiles_are_summed_exactly_once() {
     let configurations = divides_everywhere::<StreamK<AlongM>>(4, 40)
         + divides_everywhere::<StreamK<Grouped<AlongM, U8>, Atomic>>(4, 40)
         + divides_everywhere::<StreamK<AlongN, Ordered, Remainder>>(4, 40)
-        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder, U1>>(1, 40)
-        + divides_everywhere::<StreamK<Hilbert<U2>, Ordered, Remainder, U8>>(8, 40)
+        + divides_everywhere::<StreamK<AlongN, Ordered, Remainder<U1>>>(1, 40)
+        + divides_everywhere::<StreamK<Hilbert<U2>, Ordered, Remainder<U8>>>(8, 40)
         + divides_everywhere::<StreamK<AlongM, Atomic, EveryTile<U2>>>(4, 40)
-        + divides_everywhere::<StreamK<AlongM, Ordered, EveryTile<U8>, U1>>(1, 40)
-        + divides_everywhere::<StreamK<AlongM, Separate, EveryTile<U8>, U1>>(1, 40)
-        + divides_everywhere::<StreamK<AlongN, Separate, Heuristic, U2>>(2, 40)
-        + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3>, U3>>(3, 40)
-        + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic, U2>>(2, 40);
+        + divides_everywhere::<StreamK<AlongM, Ordered, EveryTile<U8, U1>>>(1, 40)
+        + divides_everywhere::<StreamK<AlongM, Separate, EveryTile<U8, U1>>>(1, 40)
+        + divides_everywhere::<StreamK<AlongN, Separate, Heuristic<U28, U2>>>(2, 40)
+        + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3, U3>>>(3, 40)
+        + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic<U28, U2>>>(2, 40);
     assert!(configurations >= CONFIGURATIONS, "{configurations}");
 }
 

@@ -8,7 +8,7 @@ use scheduler::{
     AlongM, AlongN, Atomic, DividedTail, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
     Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles, Work, WorkLoop,
 };
-use typenum::{U1, U2, U3, U8};
+use typenum::{U1, U2, U3, U8, U28};
 
 /// A counter in global memory and the answer of one thread.
 struct Counter<'f> {
@@ -133,8 +133,8 @@ fn the_device_computes_what_the_host_says() {
     agrees::<StreamK<AlongM>>();
     agrees::<StreamK<Grouped<AlongM, U2>, Ordered, Remainder>>();
     agrees::<StreamK<AlongN, Atomic, EveryTile<U3>>>();
-    agrees::<StreamK<Hilbert<U2>, Ordered, Remainder, U1>>();
-    agrees::<StreamK<AlongM, Separate, Heuristic, U2>>();
+    agrees::<StreamK<Hilbert<U2>, Ordered, Remainder<U1>>>();
+    agrees::<StreamK<AlongM, Separate, Heuristic<U28, U2>>>();
 }
 
 /// Whoever comes first, each tile is computed once, and the counter is zero again: also for a second launch on it, and for

@@ -17,9 +17,7 @@ use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Str
 
 use super::matrix::Fill;
 use super::product::{Product, RunError, orders};
-use super::{
-    Bench, Format, FusedGemm, HostMatrix, Order, Products, RecordProducts, SeveralProducts, Sums, TreeError,
-};
+use super::{Bench, Format, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, Sums, TreeError};
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -277,16 +275,8 @@ impl Draw {
         let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
         let (operand_multiple, d_padding) =
             (8, if row > 1 { 8 * self.random.u32(..2) } else { self.random.u32(..3) });
-        let several = |products| SeveralProducts {
-            format,
-            products,
-            n: problem.n,
-            k: problem.k,
-            factors,
-            operand_multiple,
-            d_padding,
-            seed,
-        };
+        let several =
+            |products| SeveralProducts { format, factors, operand_multiple, d_padding, seed, ..products };
         let outcome = match spec.form {
             Form::Single => {
                 let (ratio, wrong) =
@@ -296,14 +286,16 @@ impl Draw {
             Form::Batched => {
                 let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
                 let count = self.random.u32(1..4);
-                let products = Products::Batch { count, m: problem.m, shared, interleaved: self.once_in(3) };
+                let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
+                let products = SeveralProducts { shared, interleaved, ..batch };
                 several(products).run(gemm, &program, &mut engine)?
             }
             Form::Ragged => {
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
                 let spare = self.random.u32(..3);
-                several(Products::of_rows(&rows, spare)).run(gemm, &program, &mut engine)?
+                let products = SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k]);
+                several(products).run(gemm, &program, &mut engine)?
             }
             Form::Grouped => {
                 let shapes = (0..self.random.u32(1..4)).map(|_| {

@@ -150,7 +150,7 @@ mod tests {
     use kernel::{Emulator, Engine, GemmProblem};
 
     use super::*;
-    use crate::verify::{Format, Products, SeveralProducts};
+    use crate::verify::SeveralProducts;
 
     const WORDS: u32 = 40;
 
@@ -203,19 +203,9 @@ mod tests {
     fn divided_tiles_have_the_same_bits_every_time() {
         let entry = kernel::find("batched-stream-bf16-kk").expect("a catalogue name");
         let program = entry.program().expect("legal");
-        let products = Products::Batch { count: 3, m: 20, shared: [false; 3], interleaved: false };
-        let several = SeveralProducts {
-            format: Format::Bf16,
-            products,
-            n: 40,
-            k: 2048,
-            factors: [1.0, 0.0],
-            operand_multiple: 8,
-            d_padding: 8,
-            seed: 1,
-        };
-        let mut engine = Emulator::new().with_multiprocessors(8);
         let problem = GemmProblem { m: 20, n: 40, k: 2048 };
+        let several = SeveralProducts { d_padding: 8, seed: 1, ..SeveralProducts::batch(problem, 3) };
+        let mut engine = Emulator::new().with_multiprocessors(8);
         assert!(entry.workspace(&kernel::Call::of(problem).batched(3), 8) > 0, "tiles are divided");
         let outcome = several.run_times(&entry, &program, &mut engine, 3).expect("runs");
         assert_eq!(outcome.mismatch, None);

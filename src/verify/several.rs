@@ -2,72 +2,28 @@
 
 use std::time::Duration;
 
-use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Program};
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Products, Program};
 
 use super::matrix::Fill;
 use super::product::{POISON, Product, RunError, freeing, orders};
 use super::repeat::{Again, CHUNK};
 use super::{Format, HostMatrix, Order, Sums};
 
-/// Which products there are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Products {
-    /// Some of one shape.
-    Batch {
-        /// How many.
-        count: u32,
-        /// Rows of each.
-        m: u32,
-        /// Whether all have the same A, B, C.
-        shared: [bool; 3],
-        /// Whether the rows of all D lie side by side, not one D behind the other.
-        interleaved: bool,
-    },
-    /// Groups of rows, each with a B of its own.
-    Rows {
-        /// What memory says of where groups begin and where the last one ends.
-        offsets: Vec<u32>,
-        /// Rows of A, C and D.
-        all: u32,
-    },
-}
-
-impl Products {
-    /// Groups of so many rows, and `spare` rows behind them.
-    pub fn of_rows(rows: &[u32], spare: u32) -> Self {
-        let mut offsets = vec![0];
-        offsets.extend(rows.iter().scan(0, |end, rows| {
-            *end += rows;
-            Some(*end)
-        }));
-        let all = offsets[rows.len()] + spare;
-        Self::Rows { offsets, all }
-    }
-
-    /// First row and rows of each product, among those of all.
-    fn rows(&self) -> Vec<[u32; 2]> {
-        match self {
-            Self::Batch { count, m, .. } => (0..*count).map(|i| [i * m, *m]).collect(),
-            Self::Rows { offsets, all } => {
-                // As documented: no offset counts as less than one before it, or as more than there are rows.
-                let most = |count: usize| offsets[..count].iter().copied().max().unwrap_or(0).min(*all);
-                (1..offsets.len()).map(|i| [most(i), most(i + 1) - most(i)]).collect()
-            }
-        }
-    }
-}
-
-/// Products of one launch with random matrices.
+/// Products of one launch with random matrices: a batch, or groups of rows, each with a B of its own.
 #[derive(Clone, Debug)]
 pub struct SeveralProducts {
     /// Element type.
     pub format: Format,
-    /// Which there are.
+    /// Which there are. A run puts the offsets of groups into memory, wherever they are said to be.
     pub products: Products,
-    /// Columns of each.
-    pub n: u32,
-    /// Length of each sum.
-    pub k: u32,
+    /// Extents of each product of a batch. Of groups, M is the number of rows of A, C and D.
+    pub problem: GemmProblem,
+    /// What memory says of where groups begin and where the last one ends; nothing of a batch.
+    pub offsets: Vec<u32>,
+    /// Of a batch: whether all have the same A, B, C.
+    pub shared: [bool; 3],
+    /// Of a batch: whether the rows of all D lie side by side, not one D after the other.
+    pub interleaved: bool,
     /// Factors of the products and of C.
     pub factors: [f32; 2],
     /// What the leading dimensions of A and B are rounded up to, in elements.
@@ -97,26 +53,69 @@ pub struct SeveralOutcome {
 pub(super) const GAP: usize = 64;
 
 impl SeveralProducts {
+    /// A batch of packed products of bf16: D = AB.
+    pub fn batch(problem: GemmProblem, count: u32) -> Self {
+        Self {
+            format: Format::Bf16,
+            products: Products::Batched { count },
+            problem,
+            offsets: Vec::new(),
+            shared: [false; 3],
+            interleaved: false,
+            factors: [1.0, 0.0],
+            operand_multiple: 8,
+            d_padding: 0,
+            seed: 0,
+        }
+    }
+
+    /// Groups that begin where `offsets` say, in M rows.
+    pub fn groups(problem: GemmProblem, offsets: Vec<u32>) -> Self {
+        let count = offsets.len().saturating_sub(1) as u32;
+        Self { products: Products::Ragged { count, offsets: 0 }, offsets, ..Self::batch(problem, 0) }
+    }
+
+    /// Groups of so many rows, and `spare` rows after them.
+    pub fn of_rows(rows: &[u32], spare: u32, [n, k]: [u32; 2]) -> Self {
+        let mut offsets = vec![0];
+        offsets.extend(rows.iter().scan(0, |end, rows| {
+            *end += rows;
+            Some(*end)
+        }));
+        Self::groups(GemmProblem { m: offsets[rows.len()] + spare, n, k }, offsets)
+    }
+
+    /// Whether they are groups of rows.
+    fn ragged(&self) -> bool {
+        self.products.form().shares_rows()
+    }
+
+    /// First row and rows of each product, among those of all.
+    fn rows(&self) -> Vec<[u32; 2]> {
+        let (offsets, m) = (&self.offsets, self.problem.m);
+        if !self.ragged() {
+            return (0..self.products.count()).map(|i| [i * m, m]).collect();
+        }
+        // As documented: no offset counts as less than one before it, or as more than there are rows.
+        let most = |count: usize| offsets[..count].iter().copied().max().unwrap_or(0).min(m);
+        (1..offsets.len()).map(|i| [most(i), most(i + 1) - most(i)]).collect()
+    }
+
     /// Floating-point operations of all of them.
     pub fn operations(&self) -> f64 {
-        let operations = |m| GemmProblem { m, n: self.n, k: self.k }.operations();
-        self.products.rows().iter().map(|&[_, m]| operations(m)).sum()
+        let operations = |m| GemmProblem { m, ..self.problem }.operations();
+        self.rows().iter().map(|&[_, m]| operations(m)).sum()
     }
 
     /// Where each D begins in memory, in elements, and elements from one row to the next.
     fn places(&self) -> (Vec<usize>, usize) {
-        let rows = self.products.rows();
-        let padded = (self.n + self.d_padding) as usize;
-        match self.products {
-            Products::Batch { count, interleaved: true, .. } => {
-                ((0..rows.len()).map(|i| i * padded).collect(), padded * (count as usize).max(1))
-            }
-            Products::Batch { m, .. } => {
-                ((0..rows.len()).map(|i| i * (m as usize * padded + GAP)).collect(), padded)
-            }
-            Products::Rows { .. } => {
-                (rows.iter().map(|&[first, _]| first as usize * padded).collect(), padded)
-            }
+        let rows = self.rows();
+        let padded = (self.problem.n + self.d_padding) as usize;
+        let distance = self.problem.m as usize * padded + GAP;
+        match (self.ragged(), self.interleaved) {
+            (true, _) => (rows.iter().map(|&[first, _]| first as usize * padded).collect(), padded),
+            (_, true) => ((0..rows.len()).map(|i| i * padded).collect(), padded * rows.len().max(1)),
+            (_, false) => ((0..rows.len()).map(|i| i * distance).collect(), padded),
         }
     }
 
@@ -155,7 +154,7 @@ impl SeveralProducts {
         runs: u32,
         buffers: &mut Vec<Buffer>,
     ) -> Result<SeveralOutcome, RunError> {
-        let Self { format, n, k, factors: [alpha, beta], .. } = *self;
+        let Self { format, problem, factors: [alpha, beta], .. } = *self;
         let matrices = self.matrices(orders(entry));
         let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
             let buffer = engine.upload(bytes)?;
@@ -174,27 +173,19 @@ impl SeveralProducts {
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
         let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
         let (places, d_pitch) = self.places();
-        let rows = self.products.rows();
-        let inner = match self.products {
-            Products::Rows { all, .. } => all as usize * d_pitch,
-            Products::Batch { m, .. } => places.last().map_or(0, |last| last + m as usize * d_pitch),
-        };
+        let rows = self.rows();
+        let last = if self.ragged() { Some(0) } else { places.last().copied() };
+        let inner = last.map_or(0, |last| last + problem.m as usize * d_pitch);
         let before = vec![POISON; (inner + GAP).next_multiple_of(CHUNK)];
         let bytes: Vec<u8> = before.iter().flat_map(|bits| bits.to_le_bytes()).collect();
         let d = upload(engine, &bytes)?;
         let slots = engine.slots(program)?;
-        let m = match self.products {
-            Products::Batch { m, .. } => m,
-            Products::Rows { all, .. } => all,
-        };
-        let problem = GemmProblem { m, n, k };
-        let products = match &self.products {
-            Products::Batch { count, .. } => kernel::Products::Batched { count: *count },
-            Products::Rows { offsets, .. } => {
-                let bytes: Vec<u8> = offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-                let count = offsets.len() as u32 - 1;
-                kernel::Products::Ragged { count, offsets: upload(engine, &bytes)?.address }
+        let products = match self.products {
+            Products::Ragged { count, .. } => {
+                let bytes: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+                Products::Ragged { count, offsets: upload(engine, &bytes)?.address }
             }
+            Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
         };
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
         let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
@@ -216,7 +207,7 @@ impl SeveralProducts {
         for (i, (&place, &[first, m])) in places.iter().zip(&rows).enumerate() {
             let element = |row: u32, column: u32| place + row as usize * d_pitch + column as usize;
             let mut dense = Vec::new();
-            for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            for (row, column) in (0..m).flat_map(|row| (0..problem.n).map(move |column| (row, column))) {
                 dense.push(after[element(row, column)]);
                 inside[element(row, column)] = true;
             }
@@ -244,17 +235,14 @@ impl SeveralProducts {
     }
 
     fn matrices(&self, [a_order, b_order]: [Order; 2]) -> Matrices {
-        let Self { format, n, k, operand_multiple, seed, .. } = *self;
+        let Self { format, problem: GemmProblem { m, n, k }, operand_multiple, seed, .. } = *self;
         let mut random = fastrand::Rng::with_seed(seed ^ u64::from(n) << 20 ^ u64::from(k));
         let mut fill = |extents, order, multiple| {
             HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
         };
-        let count = self.products.rows().len();
+        let count = self.rows().len();
         let several = |shared: bool| if shared { count.min(1) } else { count };
-        let (m, [a, b, c]) = match self.products {
-            Products::Batch { m, shared, .. } => (m, shared.map(several)),
-            Products::Rows { all, .. } => (all, [1, count, 1]),
-        };
+        let [a, b, c] = if self.ragged() { [1, count, 1] } else { self.shared.map(several) };
         Matrices {
             a: (0..a).map(|_| fill([m, k], a_order, operand_multiple)).collect(),
             b: (0..b).map(|_| fill([k, n], b_order, operand_multiple)).collect(),
@@ -274,15 +262,15 @@ impl Matrices {
     /// The `i`-th product by itself.
     fn product(&self, of: &SeveralProducts, i: usize, [first, m]: [u32; 2]) -> Product {
         let own = |all: &[HostMatrix]| all[i.min(all.len() - 1)].clone();
-        let part = |matrix: HostMatrix| match of.products {
-            Products::Batch { .. } => matrix,
-            Products::Rows { .. } => {
-                let HostMatrix { format, columns, order, .. } = matrix;
-                let pitch = if order == Order::RowMajor { columns } else { m };
-                HostMatrix::from_fn(format, [m, columns], order, pitch, |row, column| {
-                    matrix.get(first + row, column)
-                })
+        let part = |matrix: HostMatrix| {
+            if !of.ragged() {
+                return matrix;
             }
+            let HostMatrix { format, columns, order, .. } = matrix;
+            let pitch = if order == Order::RowMajor { columns } else { m };
+            HostMatrix::from_fn(format, [m, columns], order, pitch, |row, column| {
+                matrix.get(first + row, column)
+            })
         };
         let [alpha, beta] = of.factors;
         Product {
@@ -292,7 +280,7 @@ impl Matrices {
             c: Some(part(own(&self.c))),
             alpha,
             beta,
-            d_pitch: of.n,
+            d_pitch: of.problem.n,
             d_offset: 0,
             in_place: false,
         }

@@ -1,11 +1,11 @@
 //! Case tables: rows of TOML, each a family of products with the reason it is there.
 
-use kernel::{AnyGemm, Engine, Program};
+use kernel::{AnyGemm, Engine, GemmProblem, Program};
 use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
 use super::product::{Product, RunError, orders};
-use super::{Format, Order, Products, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
+use super::{Format, Order, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
 
 /// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
 #[derive(Clone, Debug, Deserialize)]
@@ -191,13 +191,17 @@ impl Verdict {
 
 impl Case {
     /// The products of each launch, for kernels of several.
-    fn launches(&self) -> Vec<Products> {
-        let batch = |&count: &u32| {
-            let (shared, interleaved) = (self.shared, self.interleaved);
-            self.m.iter().map(move |&m| Products::Batch { count, m, shared, interleaved })
-        };
-        let rows = self.rows.iter().map(|rows| Products::of_rows(rows, 3));
-        self.batch.iter().flat_map(batch).chain(rows).collect()
+    fn launches(&self) -> Vec<SeveralProducts> {
+        let columns = || self.n.iter().flat_map(|&n| self.k.iter().map(move |&k| [n, k]));
+        let batches = columns().flat_map(|[n, k]| {
+            let problems = self.m.iter().map(move |&m| GemmProblem { m, n, k });
+            problems.flat_map(|problem| self.batch.iter().map(move |&count| (problem, count)))
+        });
+        let batches = batches.map(|(problem, count)| SeveralProducts::batch(problem, count));
+        let rows = columns()
+            .flat_map(|columns| self.rows.iter().map(move |rows| SeveralProducts::of_rows(rows, 3, columns)));
+        let (shared, interleaved) = (self.shared, self.interleaved);
+        batches.chain(rows).map(|products| SeveralProducts { shared, interleaved, ..products }).collect()
     }
 
     /// The kernels that the case is for.
@@ -237,11 +241,9 @@ impl Share<'_> {
         let case = self.case;
         let launches = case.launches();
         for products in &launches {
-            for (&n, &k) in case.n.iter().flat_map(|n| case.k.iter().map(move |k| (n, k))) {
-                self.several(&entry, &program, engine, (products, n, k, repeated), &mut verdict);
-                if verdict.failure.is_some() {
-                    return verdict;
-                }
+            self.several(&entry, &program, engine, (products, repeated), &mut verdict);
+            if verdict.failure.is_some() {
+                return verdict;
             }
         }
         for shapes in &case.records {
@@ -272,21 +274,19 @@ impl Share<'_> {
         entry: &AnyGemm,
         program: &Program,
         engine: &mut dyn Engine,
-        (products, n, k, Repeated { seed, runs }): (&Products, u32, u32, Repeated),
+        (products, Repeated { seed, runs }): (&SeveralProducts, Repeated),
         verdict: &mut Verdict,
     ) {
         for &factors in &self.case.factors {
             let several = SeveralProducts {
                 format: self.format,
-                products: products.clone(),
-                n,
-                k,
                 factors,
                 operand_multiple: self.case.operand_multiple,
                 d_padding: self.case.d_padding,
                 seed,
+                ..products.clone()
             };
-            let place = format!("{products:?}, N {n}, K {k}, alpha {}, beta {}", factors[0], factors[1]);
+            let place = format!("{several:?}");
             verdict.add(&place, several.run_times(entry, program, engine, runs));
             if verdict.failure.is_some() {
                 return;

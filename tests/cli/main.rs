@@ -1,5 +1,6 @@
 //! The command line as its users meet it: output, errors and exit codes.
 
+mod cache;
 mod catalogue;
 mod files;
 mod limits;

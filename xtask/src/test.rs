@@ -4,6 +4,8 @@
 //! dominate, and one profile means one build. It also keeps the tests' outputs away from the running `xtask` program,
 //! which some systems would refuse to replace.
 
+use std::path::Path;
+
 use crate::cargo;
 use crate::error::Error;
 use crate::examples;
@@ -25,6 +27,9 @@ const LONG: (&str, &str) = ("FALCHION_LONG", "1");
 
 /// Property tests draw the same cases in every run, so that a change is judged by what it changes.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20260401");
+
+/// Tests keep no compiled kernels where a user keeps them, and read none.
+const NO_CACHE: (&str, &str) = ("FALCHION_CACHE", "");
 
 /// Which tests run, and on what.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +54,7 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
     let arguments = if choice.ptxas { [&TEST[..], &WITH_IGNORED].concat() } else { TEST.to_vec() };
     let skipped = Skipped::begin()?;
     let tested = cargo::run(&arguments, |command| {
-        command.envs([QUICK]).env(skipped::VARIABLE, skipped.path());
+        command.envs([QUICK, NO_CACHE]).env(skipped::VARIABLE, skipped.path());
         match &ptxas {
             Some(ptxas) => command.env(ptxas::VARIABLE, &ptxas.path),
             None => command.env_remove(ptxas::VARIABLE),
@@ -58,7 +63,10 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
     });
     let report = skipped.report();
     let examples = if tested.is_ok() { examples::run().map(Some) } else { Ok(None) };
-    let outside = if choice.ptxas && tested.is_ok() { outside() } else { Ok(()) };
+    let outside = match &ptxas {
+        Some(ptxas) if tested.is_ok() => outside(&ptxas.path),
+        Some(_) | None => Ok(()),
+    };
     eprintln!("\n{report}");
     if let Ok(Some(count)) = examples {
         eprintln!("xtask: {count} examples ran");
@@ -75,12 +83,21 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the crate that depends on the library from outside of the workspace.
-fn outside() -> Result<(), Error> {
+/// Runs the crates that depend on the library from outside of the workspace. The one that makes kernels ahead of time is built
+/// without an assembler and with one.
+fn outside(ptxas: &Path) -> Result<(), Error> {
     let target = cargo::target_directory()?;
-    cargo::run(&["run", "--profile", "ci", "--manifest-path", "tests/outside/Cargo.toml"], |command| {
-        command.env("CARGO_TARGET_DIR", target);
-    })
+    for (manifest, ptxas) in [
+        ("tests/outside/Cargo.toml", None),
+        ("tests/ahead/Cargo.toml", None),
+        ("tests/ahead/Cargo.toml", Some(ptxas)),
+    ] {
+        cargo::run(&["run", "--profile", "ci", "--manifest-path", manifest], |command| {
+            command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
+            command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
+        })?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 use ptx::abi::Argument;
 use ptx::{Builder, Value};
 
-use super::Extent;
 use super::store::{Access, Combine, Output, Store, Stored, Way, row_address};
 use crate::element::{Format, Packed};
+use crate::extent::Extent;
 use crate::form::displaced;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;

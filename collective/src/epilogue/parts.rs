@@ -5,7 +5,7 @@ use core::cell::RefCell;
 
 use ptx::{Builder, Value, Var};
 
-use super::Extent;
+use crate::extent::Extent;
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::Plan;
 use crate::tree::{Columns, Facts, Pair, Part, PartRow, Visit};

@@ -10,9 +10,6 @@ use crate::element::{Format, Packed};
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::plan::{Plan, StagingPlan};
 
-/// The named barriers of the consumer warpgroups begin here; 0 is the CTA's.
-pub(crate) const FIRST_BARRIER: u32 = 1;
-
 /// How a part of a block goes through a buffer.
 pub(super) struct Through<'a, 'f> {
     /// Emits the stores of the packed pairs of a thread's two rows into the buffer at a shared address.

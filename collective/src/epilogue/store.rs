@@ -7,8 +7,9 @@ use ptx::{Builder, Value};
 
 use super::direct::{self, DirectDevice};
 use super::tma::{self, TmaDevice};
-use super::{Extent, transposed};
+use super::transposed;
 use crate::element::{Format, Packed};
+use crate::extent::Extent;
 use crate::form::Batch;
 use crate::mainloop::{Fragment, FragmentRow, tensor_swizzle};
 use crate::plan::{Plan, TileLayout};

@@ -8,11 +8,11 @@ use ptx::abi::{Argument, TensorMap};
 use ptx::{Builder, Value};
 use typenum::{U2, Unsigned};
 
-use super::Extent;
 use super::direct::{self, DirectDevice};
 use super::staging::{Staging, Through};
 use super::store::{Access, Combine, Output, Store, Stored, Way};
 use crate::element::{Format, Packed};
+use crate::extent::Extent;
 use crate::operand::{TileAtom, Widest};
 use crate::plan::Plan;
 

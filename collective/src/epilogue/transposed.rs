@@ -12,12 +12,12 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value};
 use typenum::Unsigned;
 
-use super::Extent;
 use super::direct::{DirectDevice, DirectStore};
 use super::staging::{Partly, Staging, Through};
 use super::store::{Combine, Output, Store, Stored, Way};
 use super::tma::{TmaDevice, TmaStore};
 use crate::element::{Format, Packed};
+use crate::extent::Extent;
 use crate::mainloop::FragmentRow;
 use crate::plan::Plan;
 use crate::tree::Pair;

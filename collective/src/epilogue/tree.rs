@@ -10,8 +10,9 @@ use ptx::{Builder, Value};
 
 use super::parts::{Order, Parts};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Extent};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter};
 use crate::element::Element;
+use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};

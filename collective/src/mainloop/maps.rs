@@ -12,19 +12,6 @@ use super::Piece;
 use crate::plan::{OperandTile, Plan};
 use crate::record::Described;
 
-/// Bytes of a pair of maps.
-const PAIR_BYTES: u32 = 256;
-
-/// Pairs of a CTA.
-const fn pairs(plan: &Plan) -> u32 {
-    plan.ring.stages + 1
-}
-
-/// Bytes of all maps of a CTA.
-pub(crate) const fn bytes(plan: &Plan) -> u32 {
-    pairs(plan) * PAIR_BYTES
-}
-
 /// A CTA's maps on the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OwnMaps<'f> {
@@ -40,7 +27,7 @@ impl<'f> OwnMaps<'f> {
     /// Declares the kernel parameter.
     pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
         let all = f.param::<u64>("maps");
-        let address = all + f.special(Special::CtaX).mul_wide(bytes(plan));
+        let address = all + f.special(Special::CtaX).mul_wide(plan.map_bytes());
         Self { address, pair: f.variable(0u32), product: f.variable(0u32) }
     }
 
@@ -49,8 +36,8 @@ impl<'f> OwnMaps<'f> {
         let own = self.address + f.special(Special::Lane).mul_wide(4);
         for (operand, template) in (0..).zip(templates) {
             let word = f.tensor_map_word(template);
-            for pair in 0..pairs(plan) {
-                let offset = pair * PAIR_BYTES + operand * (PAIR_BYTES / 2);
+            for pair in 0..plan.map_pairs() {
+                let offset = pair * Plan::MAP_PAIR_BYTES + operand * (Plan::MAP_PAIR_BYTES / 2);
                 f.store_global(own, offset.cast_signed(), [word]);
             }
         }
@@ -66,8 +53,8 @@ impl<'f> OwnMaps<'f> {
         loads: Option<Value<'f, bool>>,
     ) -> [Value<'f, u64>; 2] {
         let maps = |pair: Value<'f, u32>| {
-            let a = self.address + pair.mul_wide(PAIR_BYTES);
-            [a, a + u64::from(PAIR_BYTES / 2)]
+            let a = self.address + pair.mul_wide(Plan::MAP_PAIR_BYTES);
+            [a, a + u64::from(Plan::MAP_PAIR_BYTES / 2)]
         };
         if let (Some(record), Some(group)) = (piece.record, piece.group) {
             let product = group + 1;
@@ -78,7 +65,7 @@ impl<'f> OwnMaps<'f> {
             }
             f.if_(changes, || {
                 let next = self.pair.get() + 1;
-                self.pair.set(next.where_or(next.less_than(pairs(plan)), 0));
+                self.pair.set(next.where_or(next.less_than(plan.map_pairs()), 0));
                 self.product.set(product);
                 let [m, n, k] = record.extents(f, plan);
                 let operands = record.operands(f, plan);

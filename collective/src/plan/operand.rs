@@ -6,7 +6,37 @@ use ptx::abi::Promotion;
 
 use super::{PlanError, Room};
 use crate::element::Format;
-use crate::operand::CachePolicy;
+
+/// What L2 does with the lines of a matrix when it has to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum CachePolicy {
+    /// As it likes.
+    Normal,
+    /// They go first.
+    EvictFirst,
+    /// They stay longest.
+    EvictLast,
+}
+
+impl CachePolicy {
+    /// The operand of `.L2::cache_hint`, as `createpolicy.fractional` makes it for all lines; `None` for no hint.
+    pub const fn bits(self) -> Option<u64> {
+        match self {
+            Self::Normal => None,
+            Self::EvictFirst => Some(0x12F0_0000_0000_0000),
+            Self::EvictLast => Some(0x14F0_0000_0000_0000),
+        }
+    }
+
+    /// What it adds to a kernel's name.
+    pub(crate) const fn suffix(self) -> &'static str {
+        match self {
+            Self::Normal => "",
+            Self::EvictFirst => "f",
+            Self::EvictLast => "l",
+        }
+    }
+}
 
 /// How an operand's tile lies in shared memory.
 ///
@@ -112,7 +142,7 @@ impl OperandTile {
         layout: TileLayout,
     ) -> Result<Self, LayoutError> {
         let swizzle = layout.mode(major, format.bits(), mn, k);
-        let (bytes, most) = (mn as u64 * k as u64 / 8, super::Plan::TARGET.limits().shared_bytes);
+        let (bytes, most) = (mn as u64 * k as u64 / 8, super::units::TARGET.limits().shared_bytes);
         if bytes.saturating_mul(format.bits() as u64) > most as u64 {
             let value = if mn > k { mn } else { k };
             return Err(LayoutError::Range { name: "the tile's larger extent", value, low: 1, high: most });

@@ -1,6 +1,6 @@
 //! The ring's own plan: from a list of what a stage holds to bytes, barriers and stages.
 
-use super::{MBARRIER_BYTES, round_up};
+use super::units::{MBARRIER_BYTES, round_up};
 
 /// What one tile takes in a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,11 +3,9 @@
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 
-use super::{Atom, OperandTile, PlanError, Room, TileLayout};
-use crate::element::{Element, Format};
+use super::{Atom, CachePolicy, OperandTile, PlanError, Room, TileLayout};
+use crate::element::Format;
 use crate::epilogue::StoreSpec;
-use crate::operand::{CachePolicy, Operand, OperandPair};
-use crate::tile::{TileShape, WarpRoles};
 
 /// How the warpgroups of a CTA divide the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -100,10 +98,6 @@ impl OperandSpec {
     /// A K-major operand as most are.
     pub const fn k_major(format: Format) -> Self {
         Self { format, major: Major::K, layout: TileLayout::Widest, cache: CachePolicy::Normal, staged: true }
-    }
-
-    const fn of<O: Operand>() -> Self {
-        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true }
     }
 
     /// A tile that is no whole number of atoms.
@@ -231,25 +225,6 @@ const LARGE_TILE: u32 = 128 * 256;
 impl MainloopSpec {
     /// Most tiles of a stage behind A's and B's.
     pub const MORE: usize = 4;
-
-    /// The spec that types say.
-    pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
-        Self {
-            operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
-            more: [Room::NONE; Self::MORE],
-            atom: Atom::shared(O::TYPES),
-            own_bytes: 0,
-            registers: 0,
-            tile: [T::M, T::N, T::K],
-            step: T::STEP,
-            roles: R::ROLES,
-            producer,
-            consumers: R::CONSUMERS,
-            arrivals: R::ARRIVALS,
-            cluster: R::CLUSTER,
-            stages: R::STAGES,
-        }
-    }
 
     /// An identifier of its numbers, for kernel names.
     pub(crate) fn name(&self) -> String {

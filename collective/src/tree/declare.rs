@@ -3,7 +3,7 @@
 use ptx::abi::Argument;
 use ptx::{Builder, Scalar, Value};
 
-use super::vector::{EARLY, EarlyRow};
+use super::early::{EARLY, EarlyRow};
 
 /// Names of parameters, in the order of the tree.
 const NAMES: [&str; 64] = [

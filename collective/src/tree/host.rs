@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bounded, Reduce, Shape};
+use super::{Bounded, Shape};
 use crate::element::Format;
 
 /// Device memory as the host sees it.
@@ -81,11 +81,6 @@ impl<'a> Host<'a> {
         Bounded::exact(bits.map_or(f64::NAN, |bits| format.decode(bits)))
     }
 
-    /// Remembers an element whose value is reduced to the `f32` at an address.
-    pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
-        self.note_reduced(O::combine_all, address, at, value);
-    }
-
     /// All that has been written, reductions among it.
     pub fn finish(mut self) -> BTreeMap<u64, Written> {
         for (address, (combine, elements)) in core::mem::take(&mut self.reduced) {
@@ -108,7 +103,8 @@ impl<'a> Host<'a> {
         self.written.insert(address + self.displacement, element);
     }
 
-    fn note_reduced(&mut self, combine: Combine, address: u64, at: [u32; 2], value: Bounded) {
+    /// Remembers an element whose value is reduced to the `f32` at an address.
+    pub(super) fn note_reduced(&mut self, combine: Combine, address: u64, at: [u32; 2], value: Bounded) {
         let (_, elements) =
             self.reduced.entry(address + self.displacement).or_insert((combine, BTreeMap::new()));
         elements.insert(at, value);

@@ -45,6 +45,13 @@ pub trait Reduce: 'static {
     fn combine_all(before: f64, elements: &[Bounded]) -> Bounded;
 }
 
+impl Host<'_> {
+    /// Remembers an element whose value is reduced to the `f32` at an address.
+    pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
+        self.note_reduced(O::combine_all, address, at, value);
+    }
+}
+
 /// The sum.
 #[derive(Clone, Copy, Debug)]
 pub struct Sum;

@@ -4,7 +4,7 @@ use core::cell::RefCell;
 
 use ptx::{Builder, Value};
 
-use crate::Extent;
+use crate::extent::Extent;
 
 /// Values of two neighbouring columns.
 pub type Pair<'f> = [Value<'f, f32>; 2];

@@ -4,7 +4,7 @@
 use core::ffi::{CStr, c_char};
 use core::ptr;
 
-use super::library::{self, Driver};
+use super::library::{self, Driver, unexplained};
 use super::sys::{SUCCESS, Status};
 use crate::error::EngineError;
 
@@ -29,11 +29,6 @@ pub(super) fn explain(driver: &Driver, status: Status) -> (String, String) {
     };
     let (code, reason) = unexplained(status);
     (words(functions.error_name).unwrap_or(code), words(functions.error_string).unwrap_or(reason))
-}
-
-/// The same where the driver has no words.
-pub(super) fn unexplained(status: Status) -> (String, String) {
-    (format!("CUDA error {status}"), "the driver has no words for it".to_owned())
 }
 
 /// Makes the driver ready; it does nothing after the first time.

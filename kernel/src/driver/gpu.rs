@@ -16,11 +16,12 @@ use ptx::abi::{Argument, Grid};
 use super::context::Context;
 use super::kernel::Kernel;
 use super::memory::{Allocation, DeviceMemory, Memories};
+use super::stopwatch::Stopwatch;
 use super::stream::Stream;
 use super::sys::device;
-use super::timing::Stopwatch;
 use super::{library, reach};
-use crate::engine::{Buffer, Engine};
+use crate::buffer::Buffer;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::program::Program;
 

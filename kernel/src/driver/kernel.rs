@@ -9,9 +9,11 @@ use std::sync::Arc;
 use ptx::abi::{Argument, ArgumentError, Description, Grid, TENSOR_MAP_BYTES};
 
 use super::context::Context;
+use super::load::{self, Image, Origin};
 use super::module::{self, Module};
 use super::sys::{LaunchAttribute, LaunchConfig, RawFunction, RawStream, function};
 use super::{call, library, tensor_map};
+use crate::disk::{Cache, CacheError, Compiled};
 use crate::error::EngineError;
 use crate::program::Program;
 
@@ -26,6 +28,8 @@ pub struct Kernel {
     module: Module,
     function: RawFunction,
     name: Arc<str>,
+    origin: Origin,
+    warnings: Vec<CacheError>,
     threads: u32,
     shared_bytes: u32,
     cluster: [u32; 3],
@@ -56,24 +60,73 @@ impl fmt::Debug for Kernel {
 }
 
 impl Kernel {
-    /// Compiles a program into a device's primary context: that of cudarc, candle, cust and the CUDA runtime too.
+    /// Loads a program into a device's primary context: that of cudarc, candle, cust and the CUDA runtime too.
+    ///
+    /// A binary that the environment's folder of compiled kernels holds is loaded; otherwise the driver compiles the
+    /// program, and the binary is kept there ([`disk`](crate::disk)).
+    ///
+    /// # Errors
+    /// The compiler's log where the driver refuses the program, `FALCHION_CACHE` names a folder that cannot be made, or a
+    /// driver error.
+    pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
+        check_parameters(program)?;
+        let (cache, warning) = load::of_process()?;
+        let mut image = load::load(context, program, cache)?;
+        image.warnings.extend(warning);
+        Self::of_image(program, image)
+    }
+
+    /// The same with a folder of your own; `None` to have the driver compile the program and keep nothing.
     ///
     /// # Errors
     /// The compiler's log where the driver refuses the program, or a driver error.
-    pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
-        let name = program.name();
+    pub fn load_from(
+        context: &Arc<Context>,
+        program: &Program,
+        cache: Option<&Cache>,
+    ) -> Result<Self, EngineError> {
+        check_parameters(program)?;
+        Self::of_image(program, load::load(context, program, cache)?)
+    }
+
+    /// The same from a binary that was made ahead of time together with its PTX text . Where the text
+    /// is not that of the program, or the driver refuses the binary, it is as [`load_in`](Self::load_in).
+    ///
+    /// # Errors
+    /// As [`load_in`](Self::load_in).
+    ///
+    /// # Safety
+    /// The binary is what NVIDIA's assembler made of that text.
+    pub unsafe fn load_ahead(
+        context: &Arc<Context>,
+        program: &Program,
+        text: &str,
+        binary: &[u8],
+    ) -> Result<Self, EngineError> {
+        check_parameters(program)?;
+        let compiled = Compiled { cubin: binary.to_vec(), log: String::new() };
+        if text == program.text() && compiled.is_whole() {
+            match load::binary(context, program, compiled) {
+                Ok((module, function)) => {
+                    let (origin, warnings) = (Origin::Ahead, Vec::new());
+                    return Self::of_image(program, Image { module, function, origin, warnings });
+                }
+                Err(_) => context.alive()?,
+            }
+        }
+        Self::load_in(context, program)
+    }
+
+    fn of_image(program: &Program, image: Image) -> Result<Self, EngineError> {
+        let Image { module, function: handle, origin, warnings } = image;
         let entry = program.function();
         let (offsets, block_bytes) = entry.param_offsets();
-        if offsets.len() > MAX_PARAMETERS {
-            let log = format!("it has {} parameters, a launch takes {MAX_PARAMETERS}", offsets.len());
-            return Err(EngineError::Compile { kernel: name.to_owned(), log });
-        }
-        let module = Module::load(context, name, program.text())?;
-        let handle = module.function(name)?;
         let mut kernel = Self {
             module,
             function: handle,
-            name: name.into(),
+            name: program.name().into(),
+            origin,
+            warnings,
             threads: entry.threads,
             shared_bytes: entry.shared_bytes,
             cluster: entry.cluster,
@@ -138,8 +191,18 @@ impl Kernel {
         self.block_bytes
     }
 
-    /// What the driver's compiler said. It says nothing where it found the binary in its cache on disk; with
-    /// `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
+    /// Where its binary came from.
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// What was wrong with the folder of compiled kernels: the kernel is right all the same, and slower to load.
+    pub fn warnings(&self) -> &[CacheError] {
+        &self.warnings
+    }
+
+    /// What the compiler said; the folder of compiled kernels keeps it too. The driver has a cache of its own, and says
+    /// nothing of what it finds there; with `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
     pub fn compile_log(&self) -> &str {
         self.module.log()
     }
@@ -228,6 +291,16 @@ impl Kernel {
             attribute_count: attributes.len() as u32,
         }
     }
+}
+
+/// Fails for a program of more parameters than a launch takes.
+fn check_parameters(program: &Program) -> Result<(), EngineError> {
+    let count = program.function().params.len();
+    if count <= MAX_PARAMETERS {
+        return Ok(());
+    }
+    let log = format!("it has {count} parameters, a launch takes {MAX_PARAMETERS}");
+    Err(EngineError::Compile { kernel: program.name().to_owned(), log })
 }
 
 /// Lays arguments out as a program's parameter block, with tensor maps as the driver encodes them.

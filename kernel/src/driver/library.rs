@@ -6,7 +6,6 @@ use std::sync::OnceLock;
 
 use libloading::Library;
 
-use super::call;
 use super::sys::{Functions, Status};
 use crate::error::EngineError;
 
@@ -23,6 +22,17 @@ pub(super) struct Driver {
     pub(super) version: (i32, i32),
     /// Keeps the functions where they are.
     _library: Library,
+}
+
+impl Driver {
+    /// Its version on one line: that of the kernel module where the system shows it, and CUDA's.
+    pub(super) fn name(&self) -> String {
+        let (major, minor) = self.version;
+        match module_version() {
+            Some(module) => format!("{module}, CUDA {major}.{minor}"),
+            None => format!("CUDA {major}.{minor}"),
+        }
+    }
 }
 
 /// What was found at the first look.
@@ -48,7 +58,7 @@ pub(super) fn driver() -> Result<&'static Driver, EngineError> {
             Err(EngineError::OldDriver { version: *version, needed: split(OLDEST_VERSION) })
         }
         Found::Fails(status) => {
-            let (code, reason) = call::unexplained(*status);
+            let (code, reason) = unexplained(*status);
             Err(EngineError::Driver { call: "cuDriverGetVersion", code, reason })
         }
     }
@@ -106,6 +116,11 @@ fn parse_module_version(text: &str) -> Option<String> {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let is_version = |word: &&str| word.contains('.') && word.split('.').all(is_number);
     text.lines().next()?.split_whitespace().find(is_version).map(str::to_owned)
+}
+
+/// An error's name and a sentence about it where the driver has no words.
+pub(super) fn unexplained(status: Status) -> (String, String) {
+    (format!("CUDA error {status}"), "the driver has no words for it".to_owned())
 }
 
 #[cfg(test)]

@@ -38,6 +38,13 @@
 //! }
 //! ```
 //!
+//! # Compiled kernels on disk
+//!
+//! What the driver compiles is kept in a folder ([`disk`](crate::disk)), so that the next process loads it without
+//! compiling. The environment variable `FALCHION_CACHE` names the folder, or is empty to keep nothing. A file that is
+//! damaged, of another driver, or refused by the driver is compiled anew. [`Kernel::origin`] says where a kernel came from,
+//! and [`Kernel::warnings`] what was wrong with the folder.
+//!
 //! # What is trusted
 //!
 //! A program reads and writes from the addresses it is given as far as the extents it is given say. That is what the
@@ -58,14 +65,17 @@ pub mod cudarc;
 mod footprint;
 mod gpu;
 mod graph;
+mod jit;
 mod kernel;
 mod library;
+mod load;
 mod loaded;
 mod memory;
 mod module;
 #[cfg(feature = "measure")]
 mod monitor;
 mod reach;
+mod stopwatch;
 mod stream;
 mod sys;
 mod tensor_map;
@@ -75,6 +85,7 @@ pub use context::Context;
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use kernel::{Kernel, parameter_block};
+pub use load::Origin;
 pub use loaded::Loaded;
 pub use memory::{DeviceMemory, DeviceSlice};
 #[cfg(feature = "measure")]

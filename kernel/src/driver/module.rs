@@ -1,19 +1,16 @@
-//! PTX text compiled by the driver, with what the compiler had to say.
+//! Modules: PTX text that the driver compiles, or a binary that it has compiled before; with what the compiler had to say.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
-use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
 use std::ffi::CString;
 use std::sync::Arc;
 
-use super::call;
 use super::context::Context;
-use super::sys::{RawFunction, RawModule, STICKY, SUCCESS, jit};
+use super::jit::{self, Logs};
+use super::sys::{RawFunction, RawModule};
+use crate::disk::Compiled;
 use crate::error::EngineError;
-
-/// Bytes kept of each of the compiler's two logs.
-const LOG_BYTES: usize = 32 * 1024;
 
 /// One loaded module.
 pub(super) struct Module {
@@ -38,21 +35,11 @@ impl Module {
     ///
     /// # Errors
     /// The compiler's log where it refused the text, or a driver error.
-    pub(super) fn load(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
+    pub(super) fn compile(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
         context.bind()?;
-        let compile = |log| EngineError::Compile { kernel: kernel.to_owned(), log };
-        let image = CString::new(text).map_err(|_| compile("the text holds a NUL character".to_owned()))?;
-        let (mut info, mut errors) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
-        let number = ptr::without_provenance_mut::<c_void>;
-        let (mut options, mut values): (Vec<_>, Vec<_>) = [
-            (jit::INFO_LOG, info.as_mut_ptr().cast()),
-            (jit::INFO_LOG_BYTES, number(LOG_BYTES)),
-            (jit::ERROR_LOG, errors.as_mut_ptr().cast()),
-            (jit::ERROR_LOG_BYTES, number(LOG_BYTES)),
-            (jit::VERBOSE, number(1)),
-        ]
-        .into_iter()
-        .unzip();
+        let image = jit::text(kernel, text)?;
+        let mut logs = Logs::new();
+        let (count, mut options, mut values) = logs.options();
         let mut raw = ptr::null_mut();
         // SAFETY: the image ends in NUL; there are as many options as values, each value of the kind its option
         // takes, and both buffers are as long as stated and outlive the call.
@@ -60,18 +47,39 @@ impl Module {
             (context.functions().module_load)(
                 &mut raw,
                 image.as_ptr().cast(),
-                options.len() as u32,
+                count,
                 options.as_mut_ptr(),
                 values.as_mut_ptr(),
             )
         };
-        let errors = log_text(&errors);
-        if status == SUCCESS || errors.is_empty() || STICKY.contains(&status) {
-            context.check_kernel(kernel, "cuModuleLoadDataEx", status)?;
-        } else {
-            return Err(compile(format!("{}: {errors}", call::explain(context.driver(), status).0)));
-        }
-        Ok(Self { raw, context: Arc::clone(context), log: log_text(&info) })
+        logs.judge(context, kernel, "cuModuleLoadDataEx", status)?;
+        Ok(Self { raw, context: Arc::clone(context), log: logs.info() })
+    }
+
+    /// Loads a binary; `log` is what its compiler said.
+    ///
+    /// # Errors
+    /// The driver refuses the binary, or another driver error.
+    pub(super) fn load(
+        context: &Arc<Context>,
+        kernel: &str,
+        Compiled { cubin, log }: Compiled,
+    ) -> Result<Self, EngineError> {
+        context.bind()?;
+        let mut raw = ptr::null_mut();
+        // SAFETY: the image is a whole ELF file, whose header says how long it is: the driver's linker wrote it, or an entry
+        // on disk holds it whose checksum is right, or the caller of an unsafe function vouches for it. It outlives the call.
+        let status = unsafe {
+            (context.functions().module_load)(
+                &mut raw,
+                cubin.as_ptr().cast(),
+                0,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+        };
+        context.check_kernel(kernel, "cuModuleLoadDataEx", status)?;
+        Ok(Self { raw, context: Arc::clone(context), log })
     }
 
     /// The context it is loaded in.
@@ -79,7 +87,7 @@ impl Module {
         &self.context
     }
 
-    /// What the compiler said; empty where the driver took the binary from its cache.
+    /// What the compiler said; empty where the driver took the binary from its own cache.
     pub(super) fn log(&self) -> &str {
         &self.log
     }
@@ -109,12 +117,6 @@ impl Drop for Module {
     }
 }
 
-/// A log buffer up to its NUL.
-fn log_text(buffer: &[u8]) -> String {
-    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
-    String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
-}
-
 /// Lines of a compiler's log that foretell a slow kernel: advisories C75xx (`wgmma` made serial, `setmaxnreg`
 /// ignored) and spills or stack frames of more than no bytes.
 pub(super) fn advisories(log: &str) -> Vec<String> {
@@ -137,7 +139,7 @@ pub(super) fn advisories(log: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{advisories, log_text};
+    use super::advisories;
 
     #[test]
     fn advisories_are_found_in_logs() {
@@ -153,12 +155,5 @@ mod tests {
             let want: Vec<_> = if found { vec![line.trim().to_owned()] } else { Vec::new() };
             assert_eq!(advisories(&log), want, "{why}");
         }
-    }
-
-    #[test]
-    fn logs_end_at_their_nul() {
-        assert_eq!(log_text(b" a log\n\0rest"), "a log");
-        assert_eq!(log_text(b"no end"), "no end");
-        assert_eq!(log_text(b"\0"), "");
     }
 }

@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use ptx::abi::{Argument, Grid};
 
-use super::context::Context;
 use super::gpu::Gpu;
 use super::kernel::{Kernel, parameter_block_in};
 use super::memory::Allocation;
 use super::reach;
-use super::stream::{Event, Held, Stream};
+use super::stream::{Held, Stream};
 use crate::error::EngineError;
 use crate::program::Program;
 
@@ -154,29 +153,4 @@ pub(super) fn names(launches: &[&dyn Enqueue]) -> String {
     names.sort_unstable();
     names.dedup();
     names.join(", ")
-}
-
-/// Two events around a piece of work.
-#[derive(Debug)]
-pub(super) struct Stopwatch {
-    start: Event,
-    stop: Event,
-}
-
-impl Stopwatch {
-    pub(super) fn new(context: &Arc<Context>) -> Result<Self, EngineError> {
-        Ok(Self { start: Event::new(context)?, stop: Event::new(context)? })
-    }
-
-    fn start(&self, stream: &Stream) -> Result<(), EngineError> {
-        self.start.record(stream)
-    }
-
-    fn stop(&self, stream: &Stream) -> Result<(), EngineError> {
-        self.stop.record(stream)
-    }
-
-    fn milliseconds(&self) -> Result<f32, EngineError> {
-        self.stop.since(&self.start)
-    }
 }

@@ -260,10 +260,13 @@ impl Machine {
             + if first(1) { b * (tiles_m - 1.0) } else { 0.0 };
         let crossed = again * (bands - 1.0).max(0.0) * lost;
         // What several clusters read at nearly the same time, some of them ask memory for once more.
-        let shared =
-            if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 };
+        let shared = if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 };
         let scattered = self.scattered(subject, tiles, slots) * self.lost(a + b);
-        let dram = a + b + crossed + evicted * self.refetched + shared * self.echo
+        let dram = a
+            + b
+            + crossed
+            + evicted * self.refetched
+            + shared * self.echo
             + scattered * (a * (tiles_n - 1.0) + b * (tiles_m - 1.0));
         (l2, dram)
     }

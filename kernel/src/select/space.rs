@@ -59,6 +59,8 @@ pub(super) struct Space {
     pub(super) fusion: Option<Fusion>,
     /// Whether C is read.
     pub(super) sourced: bool,
+    /// Whether rows of D begin where no tensor copy can store.
+    pub(super) unaligned: bool,
 }
 
 /// A legal spec with what the model looks at.
@@ -103,7 +105,7 @@ impl Tile {
     const fn is_worth_trying(&self) -> bool {
         let ([m, n, k], [across, along]) = (self.extents, self.cluster);
         let cooperative = matches!(self.roles, Roles::Cooperative);
-        if n < 64 && (!cooperative || (!self.swapped && (m > 64 || across * along > 1))) {
+        if n < 64 && (!cooperative || along > 1 || (!self.swapped && (m > 64 || across > 1))) {
             return false;
         }
         if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
@@ -136,7 +138,7 @@ impl Space {
                         for swapped in [false, true] {
                             let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
                             if tile.is_worth_trying() {
-                                of_tile(base, tile, &mut entries);
+                                of_tile(base, tile, self.unaligned, &mut entries);
                             }
                         }
                     }
@@ -174,9 +176,9 @@ impl Space {
 }
 
 /// The specs of a tile: both ways to store it, and all schedulers.
-fn of_tile(base: KernelSpec, tile: Tile, entries: &mut Vec<Entry>) {
+fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entry>) {
     let mut spec = base;
-    let Tile { extents: [m, n, _], roles, consumers, cluster, swapped } = tile;
+    let Tile { extents: [_, n, _], roles, consumers, cluster, swapped } = tile;
     let mainloop = &mut spec.mainloop;
     (mainloop.tile, mainloop.roles, mainloop.consumers) = (tile.extents, roles, consumers);
     mainloop.cluster = cluster;
@@ -185,27 +187,25 @@ fn of_tile(base: KernelSpec, tile: Tile, entries: &mut Vec<Entry>) {
         mainloop.operands.swap(0, 1);
     }
     // Weights that no other tile reads had better leave L2 first.
-    let mut policies = vec![[CachePolicy::Normal; 2]];
-    match (swapped, m * cluster[0]) {
-        (true, _) if n * cluster[1] <= 128 => {
-            policies.insert(0, [CachePolicy::EvictFirst, CachePolicy::Normal])
-        }
-        (false, 64 | 128) if n <= 128 && consumers == 1 => {
-            policies.insert(0, [CachePolicy::Normal, CachePolicy::EvictFirst]);
-        }
-        (_, _) => {}
-    }
-    // What is stored straight from registers waits longer for it, but not for the buffers; and where rows of D are no
-    // multiples of 16 bytes there is no other way.
-    let direct =
-        tile.elements() <= 64 * 128 || (swapped && n <= 32) || (n >= 64 && cluster[0] * cluster[1] <= 2);
-    let ways = [Some(Way::Tma { buffers: 2 }), direct.then_some(Way::Direct)];
-    for [a, b] in policies {
+    const FIRST: CachePolicy = CachePolicy::EvictFirst;
+    const NORMAL: CachePolicy = CachePolicy::Normal;
+    let policies: &[[CachePolicy; 2]] = match (swapped, cluster[1]) {
+        (true, 1) if n < 64 => &[[FIRST, NORMAL]],
+        (true, 1) if n <= 128 => &[[FIRST, NORMAL], [NORMAL, NORMAL]],
+        (false, 1) if n <= 128 && consumers == 1 => &[[NORMAL, FIRST], [NORMAL, NORMAL]],
+        (_, _) => &[[NORMAL, NORMAL]],
+    };
+    // Small tiles may gain by being stored straight from registers; where tensor copies cannot store, all have to.
+    let direct = tile.elements() <= 64 * 128 || (swapped && n <= 32);
+    let ways = match unaligned {
+        true => [None, Some(Way::Direct)],
+        false => [Some(Way::Tma { buffers: 2 }), direct.then_some(Way::Direct)],
+    };
+    for &[a, b] in policies {
         (spec.mainloop.operands[0].cache, spec.mainloop.operands[1].cache) = (a, b);
         for way in ways.into_iter().flatten() {
             spec.store.way = way;
-            let unusual = matches!(way, Way::Direct) && tile.elements() > 64 * 128;
-            for scheduler in schedulers(tile, unusual) {
+            for scheduler in schedulers(tile) {
                 let spec = KernelSpec { scheduler, ..spec };
                 match spec.plan() {
                     Ok(plan) if plan.ring.stages >= LEAST_STAGES => entries.push(Entry::new(spec, plan)),
@@ -216,20 +216,19 @@ fn of_tile(base: KernelSpec, tile: Tile, entries: &mut Vec<Entry>) {
     }
 }
 
-/// Who may compute tiles: `few` for kernels that are there for what others cannot do.
-fn schedulers(tile: Tile, few: bool) -> Vec<SchedulerSpec> {
+/// Who may compute tiles.
+fn schedulers(tile: Tile) -> Vec<SchedulerSpec> {
     let small = tile.elements() <= 64 * 256;
     let cooperative = matches!(tile.roles, Roles::Cooperative);
     let mut all = Vec::new();
     if cooperative && small {
         all.push(SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM }));
     }
-    let rasters = if tile.elements() >= 128 * 192 && !few { &RASTERS[..] } else { &RASTERS[..1] };
+    let rasters = if tile.elements() >= 128 * 192 { &RASTERS[..] } else { &RASTERS[..1] };
     all.extend(rasters.iter().map(|&raster| SchedulerSpec::Persistent(Walk { raster })));
     if cooperative {
         let raster = if small { RasterSpec::AlongM } else { RASTERS[0] };
-        let divisions = if few { &DIVISIONS[..1] } else { &DIVISIONS[..] };
-        all.extend(divisions.iter().map(|&(reduction, divide)| {
+        all.extend(DIVISIONS.iter().map(|&(reduction, divide)| {
             SchedulerSpec::StreamK(Streamed { raster, reduction, divide, least: 4 })
         }));
     }
@@ -254,14 +253,16 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
 mod tests {
     use super::*;
 
-    fn space(fusion: Option<Fusion>) -> Space {
-        Space { form: Form::Single, element: Format::Bf16, majors: [Major::K; 2], fusion, sourced: false }
+    fn space(fusion: Option<Fusion>, unaligned: bool) -> Space {
+        let (form, element) = (Form::Single, Format::Bf16);
+        Space { form, element, majors: [Major::K; 2], fusion, sourced: false, unaligned }
     }
 
     #[test]
     fn specs_are_legal_and_there_once() {
-        for fusion in [None, Some(Fusion::BiasGelu)] {
-            let entries = space(fusion).entries();
+        for (fusion, unaligned) in [(None, false), (None, true), (Some(Fusion::BiasGelu), false)] {
+            let entries = space(fusion, unaligned).entries();
+            println!("{fusion:?} {unaligned}: {}", entries.len());
             assert!((500..4000).contains(&entries.len()), "{fusion:?}: {}", entries.len());
             let mut seen = std::collections::HashSet::new();
             for entry in entries.iter() {

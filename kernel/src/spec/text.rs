@@ -236,6 +236,35 @@ const REDUCTIONS: [(&str, ReductionKind); 3] = [
     ("separate", ReductionKind::Separate),
 ];
 
+/// A form's word.
+#[cfg(feature = "records")]
+pub(crate) fn form_name(form: Form) -> &'static str {
+    name_of(&FORMS, form)
+}
+
+/// The form of a word.
+#[cfg(feature = "records")]
+pub(crate) fn form_named(name: &str) -> Option<Form> {
+    named(&FORMS, name)
+}
+
+/// The word of the contiguous directions of A and B.
+#[cfg(feature = "records")]
+pub(crate) fn layout_name(majors: [Major; 2]) -> &'static str {
+    name_of(&LAYOUTS, majors)
+}
+
+/// The contiguous directions of A and B of a word.
+#[cfg(feature = "records")]
+pub(crate) fn layout_named(name: &str) -> Option<[Major; 2]> {
+    named(&LAYOUTS, name)
+}
+
+#[cfg(feature = "records")]
+fn named<T: Copy>(names: &[(&'static str, T)], name: &str) -> Option<T> {
+    names.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+}
+
 fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
     names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }

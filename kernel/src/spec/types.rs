@@ -162,17 +162,21 @@ fn schedule(spec: SchedulerSpec) -> String {
                 ReductionKind::Atomic => "Atomic",
                 ReductionKind::Separate => "Separate",
             };
-            let divide = match divide {
-                DivideSpec::Remainder => "Remainder".to_owned(),
-                DivideSpec::EveryTile(parts) => format!("EveryTile<U{parts}>"),
-                DivideSpec::HEURISTIC => "Heuristic".to_owned(),
-                DivideSpec::Heuristic { gain } => format!("Heuristic<U{gain}>"),
+            let least = if least == 4 { None } else { Some(format!("U{least}")) };
+            let (name, number) = match divide {
+                DivideSpec::Remainder => ("Remainder", None),
+                DivideSpec::EveryTile(parts) => ("EveryTile", Some(parts)),
+                DivideSpec::HEURISTIC if least.is_none() => ("Heuristic", None),
+                DivideSpec::Heuristic { gain } => ("Heuristic", Some(gain)),
             };
-            match (reduction, divide.as_str(), least) {
-                ("Ordered", "Heuristic", 4) => format!("StreamK<{order}>"),
-                (_, "Heuristic", 4) => format!("StreamK<{order}, {reduction}>"),
-                (_, _, 4) => format!("StreamK<{order}, {reduction}, {divide}>"),
-                _ => format!("StreamK<{order}, {reduction}, {divide}, U{least}>"),
+            let numbers: Vec<String> =
+                number.map(|number| format!("U{number}")).into_iter().chain(least).collect();
+            let divide =
+                if numbers.is_empty() { name.to_owned() } else { format!("{name}<{}>", numbers.join(", ")) };
+            match (reduction, divide.as_str()) {
+                ("Ordered", "Heuristic") => format!("StreamK<{order}>"),
+                (_, "Heuristic") => format!("StreamK<{order}, {reduction}>"),
+                _ => format!("StreamK<{order}, {reduction}, {divide}>"),
             }
         }
     }

@@ -222,7 +222,7 @@ pub(crate) fn majors(layout: &str) -> [Major; 2] {
 pub(crate) fn first(selection: &Selection) -> Result<&Ranked, Failure> {
     let none = || match selection.refused.first() {
         Some(Refused { error, .. }) => Failure::usage(error),
-        None => Failure::usage("the catalogue has no kernel of this element type and these directions"),
+        None => Failure::usage("there is no kernel of this element type and these directions"),
     };
     selection.ranked.first().ok_or_else(none)
 }
@@ -236,6 +236,9 @@ fn many(products: Products) -> &'static str {
         Products::Grouped { .. } => "described products",
     }
 }
+
+/// How many kernels a ranking shows.
+const SHOWN: usize = 12;
 
 fn ranking(
     out: &mut impl Write,
@@ -252,22 +255,21 @@ fn ranking(
     let element = request.element;
     writeln!(out, "{m} x {n} x {k} {element}{products}, directions {layout}, predicted for an H200\n")?;
     let operations = request.operations();
-    writeln!(out, "{:22} {:>10} {:>8} {:>6}  why", "name", "us", "TFLOP/s", "waves")?;
-    for Ranked { gemm, prediction, reason } in &selection.ranked {
+    writeln!(out, "{:>10} {:>8} {:>6}  kernel", "us", "TFLOP/s", "waves")?;
+    let own = |gemm: &AnyGemm| gemm.name().replace(&format!("dtype={element} layout={layout} "), "");
+    for (i, Ranked { gemm, prediction, reason }) in selection.ranked.iter().take(SHOWN).enumerate() {
         let microseconds = prediction.microseconds;
-        writeln!(
-            out,
-            "{:22} {microseconds:10.1} {:8.0} {:6.2}  {reason}",
-            gemm.name(),
-            operations / microseconds / 1e6,
-            prediction.waves,
-        )?;
+        let rate = operations / microseconds / 1e6;
+        writeln!(out, "{microseconds:10.1} {rate:8.0} {:6.2}  {}", prediction.waves, own(gemm))?;
+        if i == 0 {
+            writeln!(out, "{:27} {reason}", "")?;
+        }
     }
-    for Refused { name, error } in &selection.refused {
-        writeln!(out, "{name:22} {:>10} {:>8} {:>6}  {error}", "-", "-", "-")?;
+    for Refused { name, error } in selection.refused.iter().take(SHOWN) {
+        writeln!(out, "{:>10} {:>8} {:>6}  {name}: {error}", "-", "-", "-")?;
     }
     if let Some(Ranked { gemm, .. }) = selection.ranked.first() {
-        writeln!(out, "\n{} as a type:\n\n    type Kernel = Gemm<{}>;", gemm.name(), gemm.rust_type())?;
+        writeln!(out, "\nthe first as a type:\n\n    type Kernel = Gemm<{}>;", gemm.rust_type())?;
     }
     out.flush()
 }

@@ -65,6 +65,7 @@ from! {
     kernel::UnknownConfig => Usage;
     kernel::LaunchError => Usage;
     kernel::EngineError => Environment;
+    kernel::disk::CacheError => Environment;
     ptx::VerifyError => Environment;
     falchion::verify::tables::TableError => Environment;
 }

@@ -7,6 +7,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
+mod cache;
 mod catalogue;
 mod engine;
 mod failure;
@@ -55,6 +56,7 @@ enum Command {
     Compile(bench::compilers::CompileArgs),
     Layout(layout::LayoutArgs),
     Schedule(schedule::ScheduleArgs),
+    Cache(cache::CacheArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +76,7 @@ fn main() -> ExitCode {
         Command::Compile(args) => args.run(),
         Command::Layout(args) => args.run(),
         Command::Schedule(args) => args.run(),
+        Command::Cache(args) => args.run(),
     };
     match result.and_then(|()| Ok(output::out().flush()?)) {
         Ok(()) => ExitCode::SUCCESS,

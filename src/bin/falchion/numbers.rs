@@ -17,9 +17,54 @@ pub(crate) fn factor(text: &str) -> Result<f32, String> {
     Ok(value)
 }
 
+/// A number of bytes, with a unit of powers of 1000 as sizes are printed.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let needed = || "a number of bytes was needed, as 500000, 20kB, 200MB or 1GB".to_owned();
+    let factor = match unit.trim_start().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        _ => return Err(needed()),
+    };
+    if number.is_empty() {
+        return Err(needed());
+    }
+    let bytes = number.parse().ok().and_then(|number: u64| number.checked_mul(factor));
+    bytes.ok_or_else(|| format!("it is more than {} B", u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::factor;
+    use super::{factor, size};
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, want) in [
+            ("0", Ok(0)),
+            ("500000", Ok(500_000)),
+            ("7B", Ok(7)),
+            ("20kB", Ok(20_000)),
+            ("20 kb", Ok(20_000)),
+            ("200M", Ok(200_000_000)),
+            ("1GB", Ok(1_000_000_000)),
+            ("18446744073709551615", Ok(u64::MAX)),
+            ("18446744073709551616", Err("more than")),
+            ("18446744073709552k", Err("more than")),
+            ("1.5GB", Err("a number of bytes")),
+            ("-1", Err("a number of bytes")),
+            ("MB", Err("a number of bytes")),
+            ("5MiB", Err("a number of bytes")),
+            ("", Err("a number of bytes")),
+        ] {
+            match (size(text), want) {
+                (Err(error), Err(words)) => assert!(error.contains(words), "{text}: {error}"),
+                (size, want) => assert_eq!(size.ok(), want.ok(), "{text}"),
+            }
+        }
+    }
 
     #[test]
     fn factors_are_finite() {

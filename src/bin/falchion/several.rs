@@ -4,7 +4,7 @@ use std::io::Write;
 
 use collective::Form;
 use cute_rs::atom::Major;
-use falchion::verify::{Format, Products, RecordProducts, RunError, SeveralProducts};
+use falchion::verify::{Format, RecordProducts, RunError, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem, Machine};
 
 use crate::engine::{Choice, Chosen};
@@ -30,12 +30,11 @@ pub(crate) struct SeveralArgs<'a> {
 }
 
 impl SeveralArgs<'_> {
-    fn products(&self) -> Products {
+    fn products(&self) -> SeveralProducts {
+        let GemmProblem { n, k, .. } = self.problem;
         match (self.batch, self.rows) {
-            (Some(count), _) => {
-                Products::Batch { count, m: self.problem.m, shared: [false; 3], interleaved: false }
-            }
-            (None, rows) => Products::of_rows(rows.unwrap_or_default(), 0),
+            (Some(count), _) => SeveralProducts::batch(self.problem, count),
+            (None, rows) => SeveralProducts::of_rows(rows.unwrap_or_default(), 0, [n, k]),
         }
     }
 
@@ -113,16 +112,8 @@ impl SeveralArgs<'_> {
             d_padding: 0,
             seed: self.seed,
         };
-        let several = SeveralProducts {
-            format: self.format,
-            products: self.products(),
-            n,
-            k,
-            factors: self.factors,
-            operand_multiple: 8,
-            d_padding: 0,
-            seed: self.seed,
-        };
+        let (format, factors, seed) = (self.format, self.factors, self.seed);
+        let several = SeveralProducts { format, factors, seed, ..self.products() };
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let program = entry.program()?;
         let [alpha, beta] = self.factors;

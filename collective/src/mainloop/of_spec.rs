@@ -1,0 +1,16 @@
+//! From a spec to the mainloop that it describes.
+
+use std::sync::Arc;
+
+use super::{MainloopEmitter, TensorCopies, ThreadCopies};
+use crate::plan::{MainloopSpec, Producer};
+
+impl MainloopSpec {
+    /// The mainloop of this crate that a spec describes.
+    pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
+        match self.producer {
+            Producer::Thread => Arc::new(TensorCopies),
+            Producer::Warpgroup => Arc::new(ThreadCopies),
+        }
+    }
+}

@@ -1,0 +1,17 @@
+//! What every plan counts with.
+
+use ptx::Target;
+
+/// What kernels are made for.
+pub(super) const TARGET: Target = Target::Sm90a;
+
+/// Bytes of a word.
+pub(crate) const WORD_BYTES: u32 = 4;
+
+/// Bytes of an mbarrier.
+pub(crate) const MBARRIER_BYTES: u32 = 8;
+
+/// The next multiple, or as much as a number holds.
+pub(super) const fn round_up(value: u32, to: u32) -> u32 {
+    value.div_ceil(to).saturating_mul(to)
+}

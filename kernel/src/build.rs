@@ -1,0 +1,248 @@
+//! Kernels made ahead of time: a build script writes their PTX, and the program that is built carries it.
+//!
+//! The build script depends on this crate alone, without features:
+//!
+//! ```no_run
+//! // build.rs
+//! use kernel::{AnyGemm, KernelSpec};
+//!
+//! # mod kernels {
+//! #     use kernel::Composed;
+//! #     use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+//! #     use half::bf16;
+//! #     use scheduler::{AlongN, OneTile};
+//! #     use typenum::{U1, U32, U64};
+//! #     pub type Mine = Composed<
+//! #         TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U32, U64>, Cooperative<U1>>,
+//! #         LinearCombination<bf16>,
+//! #         OneTile<AlongN>,
+//! #     >;
+//! # }
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let streamed: KernelSpec = "tile=64x160x64 roles=pingpong scheduler=stream-k".parse()?;
+//!     kernel::build::emit(&[
+//!         AnyGemm::of::<kernels::Mine>("mine"), // a type, for example of a file that the crate's own code includes too
+//!         streamed.named("streamed")?,
+//!     ])?;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! In the crate itself, `OUT_DIR` then holds `mine.ptx` and `streamed.ptx`, for
+//! `include_str!(concat!(env!("OUT_DIR"), "/mine.ptx"))`. It also holds `kernels.rs`, which names all of them:
+//!
+//! ```ignore
+//! mod ahead {
+//!     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
+//! }
+//! let text: &str = ahead::MINE_PTX;
+//! let binary: Option<&[u8]> = ahead::MINE_CUBIN;
+//! ```
+//!
+//! # Binaries
+//!
+//! Where the environment variable `FALCHION_PTXAS` names NVIDIA's assembler while the crate is built, each kernel also has a
+//! binary, `mine.cubin`, and `MINE_CUBIN` holds it. Otherwise `MINE_CUBIN` is `None`, and the build needs nothing of NVIDIA's.
+//! `Kernel::load_ahead` (feature `driver`) loads a binary together with its text.
+
+use core::fmt;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::gemm::AnyGemm;
+
+/// The environment variable that names the assembler.
+pub const PTXAS: &str = "FALCHION_PTXAS";
+
+/// Why kernels were not made ahead of time.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// Nothing says where to write.
+    #[error("OUT_DIR is not set: call `kernel::build::emit` from a build script")]
+    NoFolder,
+    /// A name that makes no file and no constant.
+    #[error(
+        "kernel name `{name}`: {needed} was needed; `AnyGemm::of` and `KernelSpec::named` take a name of yours"
+    )]
+    Name {
+        /// The name.
+        name: String,
+        /// What was needed.
+        needed: &'static str,
+    },
+    /// A program that breaks a rule.
+    #[error("kernel `{kernel}`: {source}")]
+    Program {
+        /// The kernel's name.
+        kernel: String,
+        /// The violations.
+        source: ptx::VerifyError,
+    },
+    /// A file that cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The assembler cannot be started.
+    #[error(
+        "{PTXAS} names {}, which cannot be started ({source}): name NVIDIA's ptxas, or unset {PTXAS} to make no binaries",
+        path.display()
+    )]
+    NoAssembler {
+        /// What was named.
+        path: PathBuf,
+        /// The system's words.
+        source: io::Error,
+    },
+    /// The assembler refused a kernel.
+    #[error("{} (from {PTXAS}) failed for kernel `{kernel}` with {status}:\n{log}", path.display())]
+    Assembler {
+        /// The assembler.
+        path: PathBuf,
+        /// The kernel's name.
+        kernel: String,
+        /// How it ended.
+        status: String,
+        /// What it said.
+        log: String,
+    },
+}
+
+/// The error's words: a `main` that fails shows this form, and whoever builds has to understand it.
+impl fmt::Debug for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The files of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Built {
+    /// The kernel's name.
+    pub name: String,
+    /// Its text.
+    pub ptx: PathBuf,
+    /// Its binary, where an assembler was named.
+    pub cubin: Option<PathBuf>,
+}
+
+/// Writes kernels to the folder of a build script, and tells cargo when the script has to run again: if it, the assembler
+/// or the variable that names the assembler changes. Warnings of the assembler become warnings of the build.
+///
+/// # Errors
+/// A name that makes no file, two names that make one constant, a program that breaks a rule, a file that cannot be
+/// written, or an assembler that cannot be started or fails.
+pub fn emit(kernels: &[AnyGemm]) -> Result<Vec<Built>, BuildError> {
+    let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoFolder)?;
+    let assembler = env::var_os(PTXAS).filter(|path| !path.is_empty());
+    let mut lines = String::new();
+    let built = emit_to(kernels, Path::new(&folder), assembler.as_deref(), &mut lines);
+    // What the script depends on is told where it fails, too.
+    io::stdout()
+        .write_all(lines.as_bytes())
+        .map_err(|source| BuildError::Write { path: "standard output".into(), source })?;
+    built
+}
+
+/// The same into any folder; `lines` gets what cargo reads.
+fn emit_to(
+    kernels: &[AnyGemm],
+    folder: &Path,
+    assembler: Option<&OsStr>,
+    lines: &mut String,
+) -> Result<Vec<Built>, BuildError> {
+    lines.push_str("cargo::rerun-if-changed=build.rs\n");
+    lines.push_str(&format!("cargo::rerun-if-env-changed={PTXAS}\n"));
+    if let Some(path) = assembler.map(Path::new).filter(|path| path.is_file()) {
+        lines.push_str(&format!("cargo::rerun-if-changed={}\n", path.display()));
+    }
+    let mut constants: Vec<String> = Vec::new();
+    let mut module = String::new();
+    let mut built = Vec::new();
+    for kernel in kernels {
+        let name = kernel.name();
+        let constant = constant(name)?;
+        if constants.contains(&constant) {
+            let needed = "a name that differs from the others in more than case, `-` and `_`";
+            return Err(BuildError::Name { name: name.to_owned(), needed });
+        }
+        let program = kernel.program();
+        let program = program.map_err(|source| BuildError::Program { kernel: name.to_owned(), source })?;
+        let ptx = folder.join(format!("{name}.ptx"));
+        write(&ptx, program.text())?;
+        let cubin = assembler.map(|path| assemble(Path::new(path), name, &ptx, lines)).transpose()?;
+        let binary = match &cubin {
+            Some(_) => format!("Some(include_bytes!({:?}))", format!("{name}.cubin")),
+            None => "None".to_owned(),
+        };
+        module.push_str(&format!(
+            "/// Kernel `{name}` as PTX.\npub const {constant}_PTX: &str = include_str!({:?});\n\
+             /// Kernel `{name}` as a binary, where {PTXAS} named an assembler.\n\
+             pub const {constant}_CUBIN: Option<&[u8]> = {binary};\n",
+            format!("{name}.ptx")
+        ));
+        constants.push(constant);
+        built.push(Built { name: name.to_owned(), ptx, cubin });
+    }
+    write(&folder.join("kernels.rs"), &module)?;
+    Ok(built)
+}
+
+/// How the constants of a kernel begin.
+fn constant(name: &str) -> Result<String, BuildError> {
+    let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.starts_with(|c: char| c.is_ascii_alphabetic()) && name.chars().all(word) {
+        return Ok(name.replace('-', "_").to_ascii_uppercase());
+    }
+    let needed = "a letter, and after it letters, digits, `-` and `_`";
+    Err(BuildError::Name { name: name.to_owned(), needed })
+}
+
+/// Writes a file unless it holds that text already: what is older than its sources is compiled again.
+fn write(path: &Path, text: &str) -> Result<(), BuildError> {
+    if fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|source| BuildError::Write { path: path.to_owned(), source })
+}
+
+/// Has the assembler make a binary of a text.
+fn assemble(path: &Path, kernel: &str, ptx: &Path, lines: &mut String) -> Result<PathBuf, BuildError> {
+    let cubin = ptx.with_extension("cubin");
+    let architecture = OsString::from(format!("-arch={}", ptx::Target::Sm90a.name()));
+    let output = Command::new(path)
+        .arg(architecture)
+        .arg("-o")
+        .arg(&cubin)
+        .arg(ptx)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| BuildError::NoAssembler { path: path.to_owned(), source })?;
+    let log = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+    let whole = fs::read(&cubin).is_ok_and(|binary| binary.starts_with(b"\x7fELF"));
+    if !output.status.success() || !whole {
+        // A half-written one is no binary.
+        let _ = fs::remove_file(&cubin);
+        let status = match output.status.success() {
+            true => "no binary".to_owned(),
+            false => output.status.to_string(),
+        };
+        let (path, kernel) = (path.to_owned(), kernel.to_owned());
+        return Err(BuildError::Assembler { path, kernel, status, log: log.trim().to_owned() });
+    }
+    for line in log.lines().filter(|line| !line.trim().is_empty()) {
+        lines.push_str(&format!("cargo::warning=kernel `{kernel}`: {}\n", line.trim()));
+    }
+    Ok(cubin)
+}
+
+#[cfg(test)]
+mod tests;

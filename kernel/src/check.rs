@@ -1,0 +1,245 @@
+//! Whether the matrices of a call are legal, of one product and of all.
+
+use collective::{Batch, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record};
+use cute_rs::atom::Major;
+
+use crate::error::LaunchError;
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::products::Products;
+
+/// What a kernel asks of D.
+pub(crate) struct OutputRule {
+    /// Bits of an element.
+    pub(crate) bits: u32,
+    /// What D's address, row length and row pitch must be a multiple of, in bytes.
+    pub(crate) alignment: u64,
+    /// D has `N >> halvings` columns.
+    pub(crate) halvings: u32,
+}
+
+/// What [`Call::check`] found.
+pub(crate) struct Checked {
+    pub(crate) a: Matrix,
+    pub(crate) b: Matrix,
+    pub(crate) d: Output,
+}
+
+/// Bytes that a workspace is aligned to.
+pub(crate) const WORKSPACE_ALIGNMENT: u64 = 128;
+
+impl<E> Call<E> {
+    /// The workspace's address, if it has `needed` bytes.
+    pub(crate) fn workspace_for(&self, needed: u64) -> Result<u64, LaunchError> {
+        let given = self.workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
+        if needed == 0 {
+            return Ok(0);
+        }
+        if given.bytes < needed || given.address == 0 {
+            return Err(LaunchError::Workspace { bytes: given.bytes, needed });
+        }
+        if !given.address.is_multiple_of(WORKSPACE_ALIGNMENT) {
+            let (name, alignment) = ("the workspace", WORKSPACE_ALIGNMENT);
+            return Err(LaunchError::Address { name, address: given.address, alignment });
+        }
+        Ok(given.address)
+    }
+
+    /// Checks everything that does not depend on the tile.
+    pub(crate) fn check(
+        &self,
+        plan: &Plan,
+        output: &OutputRule,
+        multiplied: bool,
+    ) -> Result<Checked, LaunchError> {
+        let spec = &plan.mainloop;
+        let [a_major, b_major] = plan.majors();
+        let GemmProblem { m, n, k } = self.problem;
+        self.problem.limited()?;
+        // The sums of a product without factors are empty: then A and B are not read.
+        let k = if multiplied { k } else { 0 };
+        let empty = m == 0 || n == 0 || k == 0;
+        let [a_bits, b_bits] = plan.operand_bits();
+        let [a_staged, b_staged] = plan.operands_staged();
+        let operand =
+            |(name, staged): (&'static str, bool), matrix: MatrixRef, mn, major: Major, bits: u32| {
+                let empty = empty || !staged;
+                let bytes = u64::from(bits / 8);
+                let (contiguous, lines) = match major {
+                    Major::K => (k, mn),
+                    Major::Mn => (mn, k),
+                };
+                if !empty {
+                    let alignment = spec.producer.alignment(bits).into();
+                    let rule = Rule { name, contiguous, lines, bytes, alignment };
+                    rule.check(matrix)?;
+                }
+                // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
+                let pitch = if empty { 16 / bytes } else { matrix.pitch };
+                let address = if empty { 0 } else { matrix.address };
+                Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
+            };
+        let a = operand(("A", a_staged), self.a, m, a_major, a_bits)?;
+        let b = operand(("B", b_staged), self.b, n, b_major, b_bits)?;
+        let OutputRule { bits, alignment, halvings } = *output;
+        let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
+        if m > 0 && n > 0 {
+            Rule { name: "D", contiguous: columns, lines: m, bytes, alignment }.check(self.d)?;
+        }
+        let row_bytes = u64::from(columns) * bytes;
+        if m > 0 && !row_bytes.is_multiple_of(alignment) {
+            return Err(LaunchError::Row { name: "D", bytes: row_bytes, alignment });
+        }
+        let d = Output { address: self.d.address, m, n: columns, pitch: self.d.pitch, batch: Batch::ONE };
+        Ok(Checked { a, b, d })
+    }
+}
+
+impl Products {
+    /// The matrices of all of them, checked: those of the first are, and `strides` are A's, B's and D's.
+    pub(crate) fn checked(
+        &self,
+        plan: &Plan,
+        first: Checked,
+        output: &OutputRule,
+        [a_ref, b_ref, d_ref]: [MatrixRef; 3],
+    ) -> Result<Checked, LaunchError> {
+        let Checked { a, b, d } = first;
+        let [a_bits, b_bits] = plan.operand_bits();
+        let rule = |name, bits: u32| {
+            let alignment = plan.mainloop.producer.alignment(bits).into();
+            Distance { name, bytes: u64::from(bits / 8), alignment }
+        };
+        // Where nothing is multiplied, nothing is read.
+        let operand = |(name, bits), matrix: Matrix, count, of: MatrixRef| match matrix.k {
+            0 => Ok(matrix),
+            _ => {
+                let batch = rule(name, bits).check(count, of.stride, matrix.address)?;
+                Ok::<_, LaunchError>(Matrix { batch, ..matrix })
+            }
+        };
+        match *self {
+            Self::One => Ok(Checked { a, b, d }),
+            Self::Batched { count } => {
+                let rule =
+                    Distance { name: "D", bytes: u64::from(output.bits / 8), alignment: output.alignment };
+                let batch = rule.check(count, d_ref.stride, d.address)?;
+                let d = Output { batch, ..d };
+                if !apart(d) {
+                    let (stride, Output { m, n, pitch, .. }) = (d_ref.stride, d);
+                    return Err(LaunchError::Overlap { stride, m, n, pitch });
+                }
+                Ok(Checked {
+                    a: operand(("A", a_bits), a, count, a_ref)?,
+                    b: operand(("B", b_bits), b, count, b_ref)?,
+                    d,
+                })
+            }
+            Self::Ragged { count, offsets } => {
+                table(count, ("the groups' offsets", offsets, 4))?;
+                Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
+            }
+            Self::Grouped { count, records } => {
+                table(count, ("the records", records, Record::BYTES[1].into()))?;
+                Ok(Checked { a, b, d })
+            }
+        }
+    }
+}
+
+/// Whether C is legal.
+pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]) -> Result<(), LaunchError> {
+    match arguments.c {
+        _ if arguments.beta == 0.0 => Ok(()),
+        None => Err(LaunchError::MissingC { beta: arguments.beta }),
+        Some(_) if m == 0 || n == 0 => Ok(()),
+        Some(c) => {
+            let bytes = u64::from(c_bits / 8);
+            Rule { name: "C", contiguous: n, lines: m, bytes, alignment: bytes }.check(c)
+        }
+    }
+}
+
+/// What a matrix must satisfy.
+struct Rule {
+    name: &'static str,
+    /// Elements that lie contiguously.
+    contiguous: u32,
+    /// How many rows or columns of them there are.
+    lines: u32,
+    bytes: u64,
+    alignment: u64,
+}
+
+impl Rule {
+    fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
+        let Self { name, contiguous, lines, bytes, alignment } = *self;
+        if matrix.address == 0 {
+            return Err(LaunchError::Null { name });
+        }
+        if !matrix.address.is_multiple_of(alignment) {
+            return Err(LaunchError::Address { name, address: matrix.address, alignment });
+        }
+        if matrix.pitch < u64::from(contiguous) {
+            return Err(LaunchError::ShortPitch { name, pitch: matrix.pitch, needed: contiguous });
+        }
+        let pitch_bytes = u128::from(matrix.pitch) * u128::from(bytes);
+        if !pitch_bytes.is_multiple_of(alignment.into()) || pitch_bytes >= 1 << 40 {
+            return Err(LaunchError::Pitch { name, bytes: pitch_bytes, alignment });
+        }
+        let last = u128::from(lines.saturating_sub(1)) * pitch_bytes;
+        within(name, matrix.address, last + u128::from(contiguous) * u128::from(bytes))
+    }
+}
+
+/// Whether so many bytes from an address on have addresses.
+pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<(), LaunchError> {
+    if u128::from(address) + bytes > 1 << 64 {
+        return Err(LaunchError::End { name, address, bytes });
+    }
+    Ok(())
+}
+
+/// Whether a kernel can find so many groups by what lies at an address.
+fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> Result<(), LaunchError> {
+    if groups > Form::MOST_GROUPS {
+        return Err(LaunchError::Groups { groups, most: Form::MOST_GROUPS });
+    }
+    if address == 0 {
+        return Err(LaunchError::Null { name });
+    }
+    if !address.is_multiple_of(alignment) {
+        return Err(LaunchError::Address { name, address, alignment });
+    }
+    Ok(())
+}
+
+/// What the distance between matrices must be.
+struct Distance {
+    name: &'static str,
+    bytes: u64,
+    alignment: u64,
+}
+
+impl Distance {
+    fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
+        let Self { name, bytes, alignment } = *self;
+        let stride_bytes = u128::from(stride) * u128::from(bytes);
+        if count > 1 && (!stride_bytes.is_multiple_of(alignment.into()) || stride_bytes >= 1 << 40) {
+            return Err(LaunchError::Distance { name, bytes: stride_bytes, alignment });
+        }
+        if count > 1 {
+            within(name, address, u128::from(count - 1) * stride_bytes + u128::from(bytes))?;
+        }
+        Ok(Batch { count, stride: if count > 1 { stride } else { 0 } })
+    }
+}
+
+/// Whether no two outputs have an element in common: each ends before the next begins, or rows of all of them lie side by
+/// side.
+fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> bool {
+    let [m, n, count] = [m, n, count].map(u128::from);
+    let [pitch, stride] = [pitch, stride].map(u128::from);
+    count <= 1
+        || stride >= m.saturating_sub(1) * pitch + n
+        || stride >= n && pitch >= (count - 1) * stride + n
+}

@@ -1,0 +1,133 @@
+//! What can go wrong on disk. Where a kernel can be compiled all the same, it is a warning: a value, never printed.
+
+use std::path::{Path, PathBuf};
+
+use super::VARIABLE;
+
+/// Why something was not read from the folder of entries, or not written to it.
+///
+/// An entry that cannot be used counts as missing, so this is a warning wherever the entry can be made again.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheError {
+    /// There is no folder for caches: no environment variable names one, and the user has no home.
+    #[error(
+        "no folder for compiled kernels: {VARIABLE} is not set and the user has no home folder with an absolute path; \
+         set {VARIABLE} to a folder, or to nothing to keep none"
+    )]
+    NoHome,
+    /// The folder is not there and cannot be made, or is no folder.
+    #[error("the folder {} of compiled kernels{} cannot be used: {reason}", path.display(), named_words(*named))]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Whether the user named it, and did not get the platform's.
+        named: bool,
+        /// The system's words.
+        reason: String,
+    },
+    /// A file or a folder cannot be read.
+    #[error("cannot read {}: {reason}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// A file cannot be written, for example because the disk is full or the folder is read-only.
+    #[error("cannot write {}: {reason}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// A file cannot be removed.
+    #[error("cannot remove {}: {reason}", path.display())]
+    Remove {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        reason: String,
+    },
+    /// A file is not the entry that its name promises: it is truncated, changed, of another format or of another key.
+    #[error("{} was ignored: {why}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The driver refused a compiled kernel, which was removed.
+    #[error("{} was removed: the driver refused it ({reason})", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// The driver's words.
+        reason: String,
+    },
+    /// The driver's linker made no binary, so the kernel was compiled without keeping it.
+    #[error("kernel `{kernel}` was compiled but not kept: the driver's linker failed ({reason})")]
+    NotLinked {
+        /// The entry's name.
+        kernel: String,
+        /// The driver's words.
+        reason: String,
+    },
+    /// Another process holds the lock of the folder.
+    #[error("{} has been locked by another process for {seconds} s: nothing was saved, try again", path.display())]
+    Locked {
+        /// The file that is locked.
+        path: PathBuf,
+        /// How long was waited.
+        seconds: u64,
+    },
+    /// A part of a key that no file can hold.
+    #[error("{field} `{}` cannot be part of a key: {needed} was needed", value.escape_debug())]
+    Key {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What was needed.
+        needed: &'static str,
+    },
+    /// A tuning record, or a measurement of one, that is not legal.
+    #[error("tuning record: {field} is `{}`, {needed} was needed", value.escape_debug())]
+    Record {
+        /// The field.
+        field: &'static str,
+        /// What was given.
+        value: String,
+        /// What was needed.
+        needed: String,
+    },
+    /// A line of a file of tuning records, or a measurement in it, that was left out.
+    #[error("line {line} of {} was left out: {why}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Its number among the lines of the records, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+}
+
+impl CacheError {
+    pub(super) fn read(path: &Path, reason: &std::io::Error) -> Self {
+        Self::Read { path: path.to_owned(), reason: reason.to_string() }
+    }
+
+    pub(super) fn write(path: &Path, reason: &std::io::Error) -> Self {
+        Self::Write { path: path.to_owned(), reason: reason.to_string() }
+    }
+
+    pub(super) fn damaged(path: &Path, why: impl ToString) -> Self {
+        Self::Damaged { path: path.to_owned(), why: why.to_string() }
+    }
+}
+
+fn named_words(named: bool) -> String {
+    if named { format!(" (from {VARIABLE})") } else { String::new() }
+}

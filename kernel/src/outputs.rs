@@ -1,0 +1,137 @@
+//! The products of a launch as the scheduler's [`Groups`], on the device.
+
+use collective::pipeline::ClusterPosition;
+use collective::{Extent, Form, Plan, Record, RecordDevice};
+use ptx::{Builder, Special, Value};
+use scheduler::Tiles;
+use scheduler::groups::{Balanced, Batched, Described, Elements, Groups, Offsets, Ragged, SharedTable};
+
+use crate::gemm::AnyGemm;
+use crate::groups::{cut, tile};
+
+const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::Ragged.table_bytes());
+const _: () = assert!(SharedTable::bytes(Form::MOST_GROUPS) + 4 <= Form::Grouped.table_bytes());
+
+/// What the kernel is told of the products of a launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Given<'f> {
+    /// How many there are.
+    count: Value<'f, u32>,
+    /// The address of what device memory says of them.
+    address: Value<'f, u64>,
+    /// Extents of the kernel's output; of the direction in which groups of rows lie, of all.
+    extent: Extent<'f>,
+    k_tiles: Value<'f, u32>,
+}
+
+impl<'f> Given<'f> {
+    /// Declares the kernel parameters.
+    pub(crate) fn declare(f: &'f Builder, form: Form) -> Self {
+        let extent = Extent { m: f.param("m"), n: f.param("n"), group: None, record: None };
+        let k_tiles = f.param("k_tiles");
+        let (count, address) = match form {
+            Form::Single => (f.constant(1), f.constant(0)),
+            Form::Batched => (f.param("batch"), f.constant(0)),
+            Form::Ragged => (f.param("groups"), f.param("offsets")),
+            Form::Grouped => (f.param("groups"), f.param("records")),
+        };
+        Self { count, address, extent, k_tiles }
+    }
+}
+
+/// The products of a launch.
+pub(crate) struct Outputs<'a, 'f> {
+    groups: Groups<'f, Value<'f, u32>>,
+    view: View<'a, 'f>,
+    extent: Extent<'f>,
+    /// The tiles of all of them.
+    pub(crate) tiles: Tiles<Value<'f, u32>>,
+}
+
+impl<'a, 'f> Outputs<'a, 'f> {
+    /// Emitted for all threads of a CTA, after what global memory is waited for: counts the tiles.
+    pub(crate) fn new(
+        f: &'f Builder,
+        gemm: &'a AnyGemm,
+        cluster: ClusterPosition<'f>,
+        Given { count, address, extent, k_tiles: k }: Given<'f>,
+    ) -> Self {
+        let (plan, tile) = (&gemm.plan, tile(&gemm.plan));
+        let view = View { f, plan, cluster, records: address };
+        let one = || Tiles { m: extent.m.div_ceil(tile[0]), n: extent.n.div_ceil(tile[1]), k };
+        let table = || {
+            let at = (f.shared_base() + (plan.table_offset + 4)) & !7;
+            SharedTable { f, at, most: Form::MOST_GROUPS, threads: plan.threads }
+        };
+        let [rows, others] = if plan.swapped() { [extent.n, extent.m] } else { [extent.m, extent.n] };
+        let offsets = Offsets { address, groups: count, rows };
+        let groups = match plan.form {
+            Form::Single => Groups::Single(one()),
+            Form::Batched => Groups::Batched(Batched::new(one(), count, gemm.axis())),
+            Form::Ragged if plan.balanced() => {
+                let (height, table) = (others.div_ceil(tile[0]), table());
+                let workers = f.special(Special::GridX) / plan.cluster_size();
+                Groups::Balanced(Balanced::stored(table, offsets, cut(plan), [height, workers, k]))
+            }
+            Form::Ragged => {
+                Groups::Ragged(Ragged::stored(table(), offsets, (gemm.axis(), tile), [others, k]))
+            }
+            Form::Grouped => {
+                let extents = |group| {
+                    let (_, [m, n, _]) = view.record(group);
+                    [m, n]
+                };
+                Groups::Described(Described::stored(table(), [count, k], tile, extents))
+            }
+        };
+        Self { tiles: groups.tiles(), groups, view, extent }
+    }
+
+    /// Emitted for a piece of work: the CTA's first element of its tile, the output that it is of, and that one's k-tiles.
+    pub(crate) fn place(
+        &self,
+        tile: [Value<'f, u32>; 2],
+    ) -> ([Value<'f, u32>; 2], Extent<'f>, Value<'f, u32>) {
+        let Self { extent, tiles: Tiles { k, .. }, .. } = *self;
+        let place = self.groups.place(tile, &self.view);
+        let (group, [m, n]) = (place.group, place.ends);
+        match place.record {
+            None => {
+                let (m, n) = (m.unwrap_or(extent.m), n.unwrap_or(extent.n));
+                (place.first, Extent { m, n, group, record: None }, k)
+            }
+            Some((record, [m, n, all])) => {
+                let k = all.div_ceil(self.view.plan.mainloop.tile[2]).min(k);
+                (place.first, Extent { m, n, group, record: Some(record) }, k)
+            }
+        }
+    }
+}
+
+/// A CTA's part of a cluster's tile, and where records lie.
+#[derive(Clone, Copy)]
+struct View<'a, 'f> {
+    f: &'f Builder,
+    plan: &'a Plan,
+    cluster: ClusterPosition<'f>,
+    records: Value<'f, u64>,
+}
+
+impl<'f> Elements<Value<'f, u32>> for View<'_, 'f> {
+    /// Where it lies, and the product's extents.
+    type Record = (RecordDevice<'f>, [Value<'f, u32>; 3]);
+
+    fn first(&self, axis: usize, from: Option<Value<'f, u32>>, index: Value<'f, u32>) -> Value<'f, u32> {
+        let (tile, across) = (self.plan.mainloop.tile[axis], self.plan.mainloop.cluster[axis]);
+        let own = [self.cluster.m, self.cluster.n][axis];
+        match from {
+            None => (index * across + own) * tile,
+            Some(from) => from + index * (tile * across) + own * tile,
+        }
+    }
+
+    fn record(&self, group: Value<'f, u32>) -> Self::Record {
+        let record = RecordDevice::new(self.records + group.mul_wide(Record::BYTES[0]));
+        (record, record.extents(self.f, self.plan))
+    }
+}

@@ -1,0 +1,51 @@
+//! Tests with a stand-in for CUDA's driver: each runs again as a process of its own, whose loader finds the stand-in.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Names the file in which the stand-in notes what it was asked; set where a test runs with it.
+const LOG: &str = "STAND_IN_LOG";
+
+/// In place of a variable's value: the variable is not set.
+#[allow(dead_code, reason = "not every program of tests has a use for it")]
+pub(crate) const UNSET: &str = "\u{1}";
+
+/// Compiles the stand-in, and runs a test again with it, as a process of its own; there,
+/// runs its body.
+pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str)], body: fn()) {
+    if std::env::var_os(LOG).is_some() {
+        return body();
+    }
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{test}"));
+    std::fs::create_dir_all(&folder).expect("a writable folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/stand_in/cuda.rs");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut compile = Command::new(rustc);
+    compile.args(["--edition=2024", "--crate-type=cdylib", "--crate-name=cuda", "--cap-lints=allow"]);
+    compile.args(cfg).arg(source).arg("-o").arg(folder.join("libcuda.so.1"));
+    assert!(compile.status().expect("rustc runs").success());
+    let log = folder.join("log");
+    let _ = std::fs::remove_file(&log);
+    let own = std::env::current_exe().expect("a program");
+    let mut again = Command::new(own);
+    again.args([test, "--exact", "--nocapture"]);
+    again.env("LD_LIBRARY_PATH", &folder).env(LOG, &log);
+    // Nobody's own folder of compiled kernels is read or written.
+    again.env("FALCHION_CACHE", "");
+    for (name, value) in environment {
+        match *value {
+            UNSET => again.env_remove(name),
+            value => again.env(name, value),
+        };
+    }
+    let output = again.output().expect("it runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let ran = output.status.success() && text.contains("1 passed");
+    assert!(ran, "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// How often the stand-in noted something.
+pub(crate) fn noted(line: &str) -> usize {
+    let log = std::env::var(LOG).expect("set");
+    std::fs::read_to_string(log).unwrap_or_default().lines().filter(|&noted| noted == line).count()
+}

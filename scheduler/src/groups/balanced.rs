@@ -1,0 +1,89 @@
+//! Groups of rows that are cut into tiles of nearly equal width.
+//!
+//! A group's tiles begin together, those that multiply the same weights one after the other: as they are equally wide but for
+//! a step, they read the same k-tiles of them at nearly the same time, and memory is asked once.
+
+use ptx::Value;
+
+use super::order::{Cut, FEW_ROWS, MANY_TILES};
+use super::place::{Elements, Place};
+use super::shared::{Offsets, SharedTable};
+use super::sorted::Sorted;
+use super::table::{Listed, Table, rows_of};
+use crate::{Index, Tiles, TooManyTiles};
+
+/// Groups of rows of one matrix, cut into tiles of nearly equal width: one column of the tiles of all groups. Of a group, those
+/// that are narrowed lie along N, next to each other, and those of the first row of tiles come first.
+#[derive(Debug)]
+pub struct Balanced<'a, I> {
+    table: Box<dyn Table<I> + 'a>,
+    cut: Cut,
+    tiles: Tiles<I>,
+}
+
+impl Balanced<'static, u32> {
+    /// Most tiles of a launch: what the table of a CTA numbers.
+    pub const MOST_TILES: u32 = Sorted::MOST_TILES;
+
+    /// Groups of so many rows, with `height` tiles along M each and `k` k-tiles, for as many workers as `workers` has for the tiles
+    /// of all.
+    ///
+    /// # Errors
+    /// More than [`MOST_TILES`](Self::MOST_TILES).
+    pub fn listed(
+        rows: &[u32],
+        cut: Cut,
+        [height, k]: [u32; 2],
+        workers: impl Fn(Tiles<u32>) -> u32,
+    ) -> Result<Self, TooManyTiles> {
+        let count = |rows: u32| u64::from(cut.tiles(rows)) * u64::from(height);
+        let all = rows.iter().map(|&rows| u128::from(count(rows))).sum();
+        let tiles = Tiles::counted([all, 1], k, Self::MOST_TILES)?;
+        let many = rows.len() as u64 * u64::from(height) >= u64::from(workers(tiles)) * u64::from(MANY_TILES);
+        let ranges: Vec<[u32; 2]> = rows_of(rows).collect();
+        let entry = |group: u32| (group, count(rows[group as usize]), ranges[group as usize]);
+        let order = cut.order(rows, if many { FEW_ROWS } else { 0 });
+        let (table, _) = Listed::new(order.into_iter().map(entry));
+        Ok(Self { table: Box::new(table), cut, tiles })
+    }
+}
+
+impl<'f> Balanced<'f, Value<'f, u32>> {
+    /// Emitted for all threads of a CTA: writes the table of groups with `height` tiles along M each, for `workers` workers.
+    pub fn stored(
+        table: SharedTable<'f>,
+        offsets: Offsets<'f>,
+        cut: Cut,
+        [height, workers, k]: [Value<'f, u32>; 3],
+    ) -> Self {
+        let (sorted, all) = Sorted::new(table, offsets, cut, [height, workers]);
+        Self { table: Box::new(sorted), cut, tiles: Tiles { m: all, n: table.f.constant(1), k } }
+    }
+}
+
+impl<I: Index> Balanced<'_, I> {
+    pub(super) fn tiles(&self) -> Tiles<I> {
+        self.tiles
+    }
+
+    pub(super) fn place<E: Elements<I>>(&self, [number, _]: [I; 2], elements: &E) -> Place<I, E::Record> {
+        let (found, step) = (self.table.find(number), self.cut.step);
+        let one = number.constant(1);
+        let rows = found.end - found.first;
+        let (tiles, steps) = (self.cut.tiles(rows).most(one), rows.parts(step));
+        let (m, tile) = (found.tile / tiles, found.tile % tiles);
+        // The first of them have a step more.
+        let (least, more) = (steps / tiles, steps % tiles);
+        let before = least * tile + tile.least(more);
+        let own = least + tile.less(more, one, number.constant(0));
+        let first = found.first + before * step;
+        let end = (first + own * step).least(found.end);
+        Place {
+            group: Some(found.group),
+            tile: [m, tile],
+            first: [elements.first(0, None, m), first],
+            ends: [None, Some(end)],
+            record: None,
+        }
+    }
+}

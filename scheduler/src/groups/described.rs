@@ -1,0 +1,82 @@
+//! Products of any shapes.
+
+use ptx::{Special, Value};
+
+use super::place::{Elements, Place};
+use super::shared::{SharedTable, Stored, scan};
+use super::table::{Listed, Table};
+use crate::{Index, Tiles, TooManyTiles};
+
+/// Products of any shapes, each described by a record: one column of the tiles of all, those of each product column by column.
+#[derive(Debug)]
+pub struct Described<'a, I> {
+    table: Box<dyn Table<I> + 'a>,
+    tiles: Tiles<I>,
+}
+
+impl Described<'static, u32> {
+    /// Products of so many tiles along M and N; `k` k-tiles are the most of one of them.
+    ///
+    /// # Errors
+    /// More tiles than a launch numbers.
+    pub fn listed(products: impl IntoIterator<Item = [u32; 2]>, k: u32) -> Result<Self, TooManyTiles> {
+        let products = (0..).zip(products);
+        let (table, all) =
+            Listed::new(products.map(|(group, [m, n])| (group, u64::from(m) * u64::from(n), [0, m])));
+        Ok(Self { table: Box::new(table), tiles: Tiles::counted([all, 1], k, Tiles::MOST)? })
+    }
+}
+
+impl<'f> Described<'f, Value<'f, u32>> {
+    /// Emitted for all threads of a CTA: writes the table of `groups` products in tiles of `tile` elements. `extents` emits what reads
+    /// how many elements a product has along M and N.
+    pub fn stored(
+        table: SharedTable<'f>,
+        [groups, k]: [Value<'f, u32>; 2],
+        tile: [u32; 2],
+        extents: impl Fn(Value<'f, u32>) -> [Value<'f, u32>; 2],
+    ) -> Self {
+        let SharedTable { f, at, .. } = table;
+        let write = || {
+            let lane = f.special(Special::Lane);
+            let zero = f.constant(0u32);
+            f.if_(lane.equals(0), || f.store_shared(at, 0, [zero, zero]));
+            let (tiles, base) = (f.variable(0u32), f.variable(0u32));
+            f.while_(
+                || base.get().less_than(groups),
+                || {
+                    let group = base.get() + lane;
+                    let inside = group.less_than(groups);
+                    // Lanes after the last product read that one once more.
+                    let [m, n] = extents(group.min(groups - 1));
+                    let height = m.div_ceil(tile[0]);
+                    let own = (height * n.div_ceil(tile[1])).where_or(inside, 0);
+                    let count = scan(f, lane, own, &|a, b| a + b) + tiles.get();
+                    f.if_(inside, || f.store_shared(at + group * 8, 8, [count, height]));
+                    tiles.set(f.shuffle(count, 31));
+                    base.set(base.get() + 32);
+                },
+            );
+        };
+        let (stored, all) = Stored::new(table, groups, write);
+        Self { table: Box::new(stored), tiles: Tiles { m: all, n: f.constant(1), k } }
+    }
+}
+
+impl<I: Index> Described<'_, I> {
+    pub(super) fn tiles(&self) -> Tiles<I> {
+        self.tiles
+    }
+
+    pub(super) fn place<E: Elements<I>>(&self, [number, _]: [I; 2], elements: &E) -> Place<I, E::Record> {
+        // The table's rows are those of tiles.
+        let found = self.table.find(number);
+        let record = elements.record(found.group);
+        let height = found.end.most(number.constant(1));
+        let m = found.tile % height;
+        let first_m = elements.first(0, None, m);
+        let n = found.tile / height;
+        let first = [first_m, elements.first(1, None, n)];
+        Place { group: Some(found.group), tile: [m, n], first, ends: [None; 2], record: Some(record) }
+    }
+}

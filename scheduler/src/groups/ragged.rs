@@ -1,0 +1,82 @@
+//! Groups of rows of one matrix.
+
+use ptx::{Special, Value};
+
+use super::place::{Elements, Place};
+use super::shared::{Offsets, SharedTable, Stored, scan};
+use super::table::{Listed, Table, rows_of};
+use crate::{Index, Tiles, TooManyTiles};
+
+/// Groups of rows of one matrix: the rows of tiles of all groups, one group after the other. Each group begins with a tile of
+/// its own.
+#[derive(Debug)]
+pub struct Ragged<'a, I> {
+    table: Box<dyn Table<I> + 'a>,
+    tiles: Tiles<I>,
+    /// The direction of the tiles in which groups lie one after the other: 0 for M, 1 for N.
+    axis: usize,
+}
+
+impl Ragged<'static, u32> {
+    /// Groups of so many rows along M or N (`axis` 0 or 1), in tiles of `tile` rows; `tiles` has those of the other direction.
+    ///
+    /// # Errors
+    /// More tiles than a launch numbers.
+    pub fn listed(rows: &[u32], tile: u32, axis: usize, tiles: Tiles<u32>) -> Result<Self, TooManyTiles> {
+        let groups = (0..).zip(rows_of(rows)).zip(rows);
+        let entries = groups.map(|((group, range), rows)| (group, rows.div_ceil(tile).into(), range));
+        let (table, count) = Listed::new(entries);
+        let mut all = [tiles.m, tiles.n].map(u128::from);
+        all[axis] = count;
+        let tiles = Tiles::counted(all, tiles.k, Tiles::MOST)?;
+        Ok(Self { table: Box::new(table), tiles, axis })
+    }
+}
+
+impl<'f> Ragged<'f, Value<'f, u32>> {
+    /// Emitted for all threads of a CTA: writes the table. Groups lie along M or N (`axis` 0 or 1); `extent` has the elements of the
+    /// other direction, `tile` those of a tile in both.
+    pub fn stored(
+        table: SharedTable<'f>,
+        offsets: Offsets<'f>,
+        (axis, tile): (usize, [u32; 2]),
+        [extent, k]: [Value<'f, u32>; 2],
+    ) -> Self {
+        let SharedTable { f, at, .. } = table;
+        let write = || {
+            let (lane, tiles) = (f.special(Special::Lane), f.variable(0u32));
+            let begin = |first| f.store_shared(at, 0, [f.constant(0), first]);
+            offsets.each_group(f, &begin, &|group| {
+                let own = (group.end - group.begin).div_ceil(tile[axis]);
+                let count = scan(f, lane, own, &|a, b| a + b) + tiles.get();
+                f.if_(group.exists, || f.store_shared(at + group.number * 8, 8, [count, group.end]));
+                tiles.set(f.shuffle(count, 31));
+            });
+        };
+        let (stored, all) = Stored::new(table, offsets.groups, write);
+        let tiles = match axis {
+            0 => Tiles { m: all, n: extent.div_ceil(tile[1]), k },
+            _ => Tiles { m: extent.div_ceil(tile[0]), n: all, k },
+        };
+        Self { table: Box::new(stored), tiles, axis }
+    }
+}
+
+impl<I: Index> Ragged<'_, I> {
+    pub(super) fn tiles(&self) -> Tiles<I> {
+        self.tiles
+    }
+
+    pub(super) fn place<E: Elements<I>>(&self, mut tile: [I; 2], elements: &E) -> Place<I, E::Record> {
+        let found = self.table.find(tile[self.axis]);
+        tile[self.axis] = found.tile;
+        let own = |axis, value| (axis == self.axis).then_some(value);
+        Place {
+            group: Some(found.group),
+            tile,
+            first: [0, 1].map(|axis| elements.first(axis, own(axis, found.first), tile[axis])),
+            ends: [0, 1].map(|axis| own(axis, found.end)),
+            record: None,
+        }
+    }
+}

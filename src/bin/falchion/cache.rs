@@ -1,0 +1,173 @@
+//! `falchion cache`: the folder of compiled kernels and tuning records, and what it holds.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use kernel::disk::{Cache, Entry, Limit, Removed, VARIABLE};
+
+use crate::memory::bytes;
+use crate::output::{out, shortened};
+use crate::{Failure, numbers};
+
+/// Show the folder of compiled kernels and tuning records, trim it or clear it.
+///
+/// The environment variable FALCHION_CACHE names the folder. Without it, it is `falchion` in the platform's folder for caches,
+/// on Linux ~/.cache/falchion. Set to nothing, nothing is kept. An entry is used by the card, the driver version and the
+/// version of falchion that it was made for, and by no others.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  falchion cache\n  falchion cache trim --keep 200MB\n  falchion cache trim --older-than 30\n  FALCHION_CACHE=/data/kernels falchion cache clear"
+)]
+pub(crate) struct CacheArgs {
+    #[command(subcommand)]
+    action: Option<Action>,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum Action {
+    Trim(TrimArgs),
+    /// Remove every entry. Other files of the folder stay.
+    Clear,
+}
+
+/// Remove what was not used for longest. Compiled kernels go before tuning records.
+#[derive(clap::Args, Debug)]
+#[group(required = true, multiple = false)]
+struct TrimArgs {
+    /// Bytes that stay at most, as 500000, 20kB, 200MB or 1GB; of the kind that goes, those used last stay.
+    #[arg(long, value_name = "BYTES", allow_negative_numbers = true, value_parser = numbers::size)]
+    keep: Option<u64>,
+    /// Remove what was not used for more than this number of days.
+    #[arg(long, value_name = "DAYS", allow_negative_numbers = true)]
+    older_than: Option<u32>,
+}
+
+impl CacheArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        let chosen = Cache::of_environment()?;
+        let out = &mut out();
+        let Some(cache) = chosen else {
+            writeln!(out, "{VARIABLE} is empty: no kernels and no records are kept")?;
+            return match self.action {
+                None => Ok(()),
+                Some(Action::Trim(_) | Action::Clear) => {
+                    Err(Failure::usage(format!("{VARIABLE} is empty: set it to the folder, or unset it")))
+                }
+            };
+        };
+        let removed = match &self.action {
+            None => return show(out, &cache),
+            Some(Action::Clear) => cache.clear()?,
+            Some(Action::Trim(args)) => cache.trim(args.limit())?,
+        };
+        let left = cache.entries()?;
+        let Removed { entries, bytes: gone } = removed;
+        writeln!(
+            out,
+            "{}: removed {}, {} left",
+            cache.folder().display(),
+            count(entries, gone),
+            count(left.len(), total(&left))
+        )?;
+        Ok(())
+    }
+}
+
+impl TrimArgs {
+    fn limit(&self) -> Limit {
+        match (self.keep, self.older_than) {
+            (Some(bytes), _) => Limit::Bytes(bytes),
+            (None, days) => Limit::Age(Duration::from_secs(u64::from(days.unwrap_or(0)) * 86_400)),
+        }
+    }
+}
+
+fn total(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.bytes).sum()
+}
+
+/// Entries and their bytes in words.
+fn count(entries: usize, size: u64) -> String {
+    let word = if entries == 1 { "entry" } else { "entries" };
+    format!("{entries} {word} of {}", bytes(size as f64))
+}
+
+/// Entries of one kind, card, driver and version.
+#[derive(Default)]
+struct Group {
+    entries: usize,
+    bytes: u64,
+    youngest: Option<Duration>,
+    oldest: Duration,
+}
+
+fn show(out: &mut impl Write, cache: &Cache) -> Result<(), Failure> {
+    let entries = cache.entries()?;
+    let from = if cache.is_named() { format!("from {VARIABLE}") } else { "the platform's".to_owned() };
+    writeln!(out, "{} ({from}): {}", cache.folder().display(), count(entries.len(), total(&entries)))?;
+    let mut groups: BTreeMap<[String; 4], Group> = BTreeMap::new();
+    for entry in &entries {
+        let [card, driver, version] = match &entry.key {
+            Some(key) => [key.card(), key.driver(), key.version()],
+            None => ["(damaged)", "", ""],
+        };
+        let of = [entry.kind.name(), card, driver, version].map(shortened);
+        let (group, age) = (groups.entry(of).or_default(), entry.age());
+        group.entries += 1;
+        group.bytes += entry.bytes;
+        group.youngest = Some(group.youngest.map_or(age, |youngest| youngest.min(age)));
+        group.oldest = group.oldest.max(age);
+    }
+    if !groups.is_empty() {
+        list(out, &groups)?;
+    }
+    Ok(())
+}
+
+fn list(out: &mut impl Write, groups: &BTreeMap<[String; 4], Group>) -> io::Result<()> {
+    let titles = ["kind", "card", "driver", "falchion"].map(str::to_owned);
+    // The widest of each column.
+    let width =
+        |at: usize| groups.keys().chain([&titles]).map(|words| words[at].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 4] = core::array::from_fn(width);
+    let mut line = |words: &[String; 4], numbers: [&str; 4]| {
+        for (word, width) in words.iter().zip(widths) {
+            write!(out, "{word:width$}  ")?;
+        }
+        let [entries, bytes, youngest, oldest] = numbers;
+        writeln!(out, "{entries:>7} {bytes:>10} {youngest:>10} {oldest:>10}")
+    };
+    line(&titles, ["entries", "bytes", "last used", "oldest"])?;
+    for (words, group) in groups {
+        let Group { entries, bytes: size, youngest, oldest } = group;
+        let ages = [youngest.unwrap_or_default(), *oldest].map(age);
+        line(words, [&entries.to_string(), &bytes(*size as f64), &ages[0], &ages[1]])?;
+    }
+    Ok(())
+}
+
+/// A time in the unit that fits, rounded down.
+fn age(age: Duration) -> String {
+    let seconds = age.as_secs();
+    let units = [(86_400, "days"), (3600, "h"), (60, "min")];
+    match units.into_iter().find(|(unit, _)| seconds >= *unit) {
+        Some((86_400, _)) if seconds < 2 * 86_400 => "1 day".to_owned(),
+        Some((unit, name)) => format!("{} {name}", seconds / unit),
+        None => format!("{seconds} s"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_the_unit_that_fits() {
+        for (seconds, want) in
+            [(0, "0 s"), (59, "59 s"), (60, "1 min"), (7199, "1 h"), (86_400, "1 day"), (864_000, "10 days")]
+        {
+            assert_eq!(age(Duration::from_secs(seconds)), want);
+        }
+    }
+}

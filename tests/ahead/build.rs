@@ -1,0 +1,14 @@
+//! Writes two kernels as PTX, and as binaries where `FALCHION_PTXAS` names an assembler.
+
+#[path = "src/kernels.rs"]
+mod kernels;
+
+use std::error::Error;
+
+use falchion::kernel::{AnyGemm, KernelSpec, build};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let streamed: KernelSpec = kernels::STREAMED.parse()?;
+    build::emit(&[AnyGemm::of::<kernels::Mine>("mine"), streamed.named("streamed")?])?;
+    Ok(())
+}
