@@ -3,7 +3,10 @@
 use collective::tree::{Node, Scratch, Shape};
 use collective::{Fusion, with_fusion};
 use cute_rs::atom::Major;
-use kernel::{AnyGemm, Call, GemmProblem, KernelSpec, Launch, Machine, Program, Request, Tree, WorkspaceRef};
+use kernel::{
+    AnyGemm, Call, EpilogueKind, GemmProblem, KernelSpec, Launch, Machine, Program, Request, Tree,
+    WorkspaceRef,
+};
 
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
@@ -29,14 +32,19 @@ impl FusedGemm {
         self.gemm.name()
     }
 
-    /// The kind, as in names.
+    /// The kind, as in names; of a kernel that has none, its spec.
     pub fn kind(&self) -> &str {
         let between = format!("-{}-{}-", self.fusion.name(), self.gemm.element());
         self.name().split_once(&between).map_or(self.name(), |(kind, _)| kind)
     }
 
-    /// The catalogue's name of the same kernel without the fusion.
+    /// The catalogue's name of the same kernel without the fusion, or its spec where the catalogue has no name for it.
     pub fn plain_name(&self) -> String {
+        if let Some(mut spec) = self.gemm.spec().filter(|spec| spec.to_string() == self.name()) {
+            spec.epilogue = EpilogueKind::Linear;
+            spec.store.format = spec.mainloop.operands[0].format;
+            return spec.to_string();
+        }
         // Of two kinds that differ in how an epilogue is staged, the catalogue has one.
         let kind = if self.kind() == "pingpong6" { "pingpong" } else { self.kind() };
         format!("{kind}-{}-kk", self.gemm.element())

@@ -25,9 +25,9 @@ fn several_products_are_verified() {
     for (arguments, words) in [
         (
             &["--batch", "3", "--m", "70", "--n", "40"][..],
-            &["products  3 of 70 x 40 x 256", "kernel    batched-"][..],
+            &["products  3 of 70 x 40 x 256", "kernel    form=batched "][..],
         ),
-        (&["--batch", "2", "--m", "9", "--n", "7", "--beta", "2"], &["kernel    batched-"]),
+        (&["--batch", "2", "--m", "9", "--n", "7", "--beta", "2"], &["kernel    form=batched "]),
         (&["--rows", "3,0,70", "--n", "24", "--k", "40"], &["3 groups, 73 rows in all", "kernel    ragged-"]),
         (&["--rows", "1,16", "--dtype", "f16", "--n", "9"], &["kernel    ragged-"]),
         (&["--rows", "0,0", "--n", "8"], &["nothing to launch"]),

@@ -1,6 +1,6 @@
 //! Compiles kernels in other processes, ahead of their use: a driver compiles one program of a process at a time.
 //!
-//! What they compile is found again in the driver's cache on disk.
+//! What they compile is found again on disk, where [`kernel::disk`] keeps it.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,11 +13,8 @@ use kernel::{Gpu, KernelSpec};
 use crate::Failure;
 use crate::output::out;
 
-/// Bytes of the driver's cache: a tuning run's kernels are some thousand of some hundred KB each.
-const CACHE_BYTES: &str = "4294967296";
-
-/// Compile kernels for the GPU ahead of time, into the driver's cache: a spec a line on standard input. Each is answered by a
-/// line.
+/// Compile kernels for the GPU ahead of their use, into the folder that `falchion cache` shows: a spec a line on standard input.
+/// Each is answered by a line.
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompileArgs {}
 
@@ -105,7 +102,6 @@ impl Compiler {
     fn new() -> io::Result<Self> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("compile")
-            .env("CUDA_CACHE_MAXSIZE", CACHE_BYTES)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

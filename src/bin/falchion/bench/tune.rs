@@ -130,7 +130,7 @@ impl TuneArgs {
         for state in [State::Burst, State::Sustained] {
             means(&all, state)?;
         }
-        Ok(arena.free(&mut gpu)?)
+        arena.free(&mut gpu)
     }
 
     fn shapes(&self) -> Result<Vec<GemmProblem>, Failure> {
