@@ -20,7 +20,13 @@ use crate::output::out;
 use crate::{Failure, catalogue, files};
 
 /// Measure the kernels that the model ranks first at each shape, beside cuBLASLt, on the GPU.
+///
+/// Each gets a few launches after a rest; those near the best get turns, and after two turns those that are still near it get the
+/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take.
 #[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --record seen.jsonl"
+)]
 pub(crate) struct TuneArgs {
     /// A file of shapes, `MxNxK` a line.
     #[arg(long, value_name = "FILE", required_unless_present = "shape")]
