@@ -96,6 +96,6 @@ pub use products::Products;
 pub use program::Program;
 pub use schedule::{ScheduleError, check_schedule};
 pub use select::{
-    Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
+    Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};

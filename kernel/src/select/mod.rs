@@ -12,6 +12,7 @@
 //! # assert!(selection.ranked.len() > 1);
 //! ```
 
+mod known;
 mod machine;
 mod model;
 mod reason;
@@ -22,6 +23,7 @@ use core::fmt;
 use collective::{Form, Format, Fusion, MatrixRef};
 use cute_rs::atom::Major;
 
+pub use known::Known;
 pub use machine::Machine;
 pub use model::Prediction;
 
@@ -48,6 +50,8 @@ pub struct Request<'a> {
     /// The products, as far as the host knows them, where device memory has their extents: the rows of each group, or each
     /// described product. Where it does not know, groups count as equally large.
     pub shapes: &'a [GemmProblem],
+    /// What was measured for the call.
+    pub known: Known<'a>,
 }
 
 impl<'a> Request<'a> {
@@ -60,7 +64,13 @@ impl<'a> Request<'a> {
         // Nothing is allocated either.
         let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
         let call = Call { workspace, ..call };
-        Self { element, majors, call, fusion: None, shapes: &[] }
+        Self { element, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
+    }
+
+    /// The same with what was measured for it.
+    #[must_use]
+    pub fn known(self, known: Known<'a>) -> Self {
+        Self { known, ..self }
     }
 
     /// The same product with a fused epilogue.
@@ -174,6 +184,8 @@ pub struct Ranked {
     pub gemm: AnyGemm,
     /// The model's times.
     pub prediction: Prediction,
+    /// Microseconds, where it was measured for the call: see [`Known`].
+    pub measured: Option<f64>,
     /// One sentence about what decides.
     pub reason: String,
 }
@@ -198,9 +210,10 @@ pub struct Selection {
 
 impl fmt::Debug for Ranked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { gemm, prediction, reason } = self;
+        let Self { gemm, prediction, measured, reason } = self;
         let mut debug = f.debug_struct("Ranked");
-        debug.field("gemm", &gemm.name()).field("prediction", prediction).field("reason", reason).finish()
+        debug.field("gemm", &gemm.name()).field("prediction", prediction);
+        debug.field("measured", measured).field("reason", reason).finish()
     }
 }
 
@@ -238,6 +251,15 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
         entries.iter().enumerate().map(|(i, entry)| (predict(entry).microseconds, i)).collect();
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
+    let first = known::of(request, machine).into_iter().find_map(|(spec, measured)| {
+        let gemm = spec.kernel().ok().filter(|gemm| request.fits(gemm))?;
+        request.admitted(&gemm, machine.slots(&gemm.plan)).ok()?;
+        let prediction = machine.predict(&gemm, request);
+        let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
+        Some(Ranked { gemm, prediction, measured: Some(measured), reason })
+    });
+    let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
+    selection.ranked.extend(first);
     // Few are looked at; where most cannot do the call, more.
     let (mut from, mut part) = (0, most.saturating_add(most / 4 + 8));
     while from < times.len() && selection.ranked.len() < most {
@@ -252,12 +274,15 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
             if selection.ranked.len() == most {
                 break;
             }
+            if known == Some(entry.spec) {
+                continue;
+            }
             let Ok(gemm) = entry.spec.kernel() else { continue };
             match request.admitted(&gemm, machine.slots(entry.plan())) {
                 Ok(()) => {
                     let prediction = predict(entry);
                     let reason = reason::sentence(&gemm, machine, &prediction);
-                    selection.ranked.push(Ranked { gemm, prediction, reason });
+                    selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
                 }
                 Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
                 Err(error) => selection.refused.push(Refused { name: gemm.name().to_owned(), error }),
@@ -278,7 +303,7 @@ pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> 
         }
         let prediction = machine.predict(&gemm, request);
         let reason = reason::sentence(&gemm, machine, &prediction);
-        selection.ranked.push(Ranked { gemm, prediction, reason });
+        selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
     }
     selection.ranked.sort_by(|a, b| a.prediction.microseconds.total_cmp(&b.prediction.microseconds));
     selection
@@ -307,7 +332,7 @@ mod tests {
         for (element, majors) in
             [("bf16", [Major::K, Major::K]), ("f16", [Major::K, Major::Mn]), ("bf16", [Major::Mn, Major::K])]
         {
-            let request = Request::packed(element, majors, cube(1024));
+            let request = Request::packed(element, majors, cube(1024)).known(Known::Nothing);
             let selection = select(&request, &H200);
             assert_eq!(selection.ranked.len(), RANKED, "{element} {majors:?}");
             assert!(selection.ranked.iter().all(|ranked| request.fits(&ranked.gemm)), "{element} {majors:?}");

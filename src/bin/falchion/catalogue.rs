@@ -257,7 +257,7 @@ fn ranking(
     let operations = request.operations();
     writeln!(out, "{:>10} {:>8} {:>6}  kernel", "us", "TFLOP/s", "waves")?;
     let own = |gemm: &AnyGemm| gemm.name().replace(&format!("dtype={element} layout={layout} "), "");
-    for (i, Ranked { gemm, prediction, reason }) in selection.ranked.iter().take(SHOWN).enumerate() {
+    for (i, Ranked { gemm, prediction, reason, .. }) in selection.ranked.iter().take(SHOWN).enumerate() {
         let microseconds = prediction.microseconds;
         let rate = operations / microseconds / 1e6;
         writeln!(out, "{microseconds:10.1} {rate:8.0} {:6.2}  {}", prediction.waves, own(gemm))?;

@@ -6,9 +6,11 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use kernel::disk::Cache;
+use kernel::disk::records::{Measurement, Problem, Records};
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Precision, Product};
-use kernel::{AnyGemm, Call, Engine, GemmProblem, Gpu, Machine, Program, Request};
+use kernel::{AnyGemm, Call, Engine, GemmProblem, Gpu, KernelSpec, Known, Machine, Program, Request};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -22,7 +24,8 @@ use crate::{Failure, catalogue, files};
 /// Measure the kernels that the model ranks first at each shape, beside cuBLASLt, on the GPU.
 ///
 /// Each gets a few launches after a rest; those near the best get turns, and after two turns those that are still near it get the
-/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take.
+/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take. What had
+/// turns is added to the tuning records on disk (`falchion cache`).
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --record seen.jsonl"
@@ -109,7 +112,7 @@ impl TuneArgs {
             }
             None => None,
         };
-        let mut all: Vec<Tuned<'_>> = Vec::new();
+        let (mut all, mut kept): (Vec<Tuned<'_>>, Records) = Default::default();
         let chosen: Vec<Vec<(AnyGemm, f64)>> = shapes.iter().map(|&shape| self.candidates(shape)).collect();
         let names =
             |gemms: &Vec<(AnyGemm, f64)>| gemms.iter().map(|(gemm, _)| gemm.name().to_owned()).collect();
@@ -130,11 +133,15 @@ impl TuneArgs {
                     file.flush()?;
                 }
                 tuned.print()?;
+                tuned.keep(&mut kept)?;
                 all.push(tuned);
             }
         }
         for state in [State::Burst, State::Sustained] {
             means(&all, state)?;
+        }
+        if !kept.is_empty() {
+            save(&gpu, kept)?;
         }
         arena.free(&mut gpu)
     }
@@ -150,6 +157,7 @@ impl TuneArgs {
     /// The kernels that are measured at a shape, with their predicted times.
     fn candidates(&self, problem: GemmProblem) -> Vec<(AnyGemm, f64)> {
         let request = Request::packed(&self.dtype, catalogue::majors(&self.layout), problem);
+        let request = request.known(Known::Nothing);
         let selection = kernel::search(&request, &Machine::h200(), self.budget as usize);
         selection.ranked.into_iter().map(|ranked| (ranked.gemm, ranked.prediction.microseconds)).collect()
     }
@@ -290,6 +298,22 @@ impl Tuned<'_> {
         Some([self.cublaslt_first? / model, self.fastest()? / self.best()?.1])
     }
 
+    /// Adds the kernels that had turns after a rest.
+    fn keep(&self, records: &mut Records) -> Result<(), Failure> {
+        if self.state != State::Burst {
+            return Ok(());
+        }
+        let problem = Problem::single(self.dtype, catalogue::majors(self.layout), [self.m, self.n, self.k]);
+        for Timed { spec, microseconds, .. } in &self.kernels {
+            if let (Ok(spec), Some(time)) = (KernelSpec::parse(spec), microseconds) {
+                records
+                    .insert(problem.clone(), Measurement::now(spec, *time))
+                    .map_err(Failure::environment)?;
+            }
+        }
+        Ok(())
+    }
+
     fn print(&self) -> Result<(), Failure> {
         let Some((best, time)) = self.best() else { return Ok(()) };
         let model = self.kernels.first().and_then(|first| first.microseconds).unwrap_or(f64::NAN);
@@ -306,6 +330,21 @@ impl Tuned<'_> {
         )?;
         Ok(out().flush()?)
     }
+}
+
+/// Adds records to those on disk, where there is a folder for them.
+fn save(gpu: &Gpu, mut records: Records) -> Result<(), Failure> {
+    let Some(cache) = Cache::of_environment().map_err(Failure::environment)? else {
+        writeln!(out(), "the records are kept nowhere: FALCHION_CACHE is empty")?;
+        return Ok(());
+    };
+    let key = gpu.context().key(Records::digest())?;
+    let count = records.len();
+    for warning in records.save(&cache, &key).map_err(Failure::environment)? {
+        writeln!(out(), "warning: {warning}")?;
+    }
+    writeln!(out(), "kept what was measured of {count} shapes in {}", cache.folder().display())?;
+    Ok(())
 }
 
 fn means(all: &[Tuned<'_>], state: State) -> Result<(), Failure> {
