@@ -26,7 +26,7 @@
 //! # What is where
 //!
 //! * [`kernel`]: compose, check and run kernels; the catalogue. Start here. [`kernel::build`] makes
-//!   kernels in a build script; module `disk` (feature `disk`) keeps what was compiled, and tuning records, on disk.
+//!   kernels in a build script; module `disk` (feature `disk`) keeps what was assembled, and tuning records, on disk.
 //! * [`collective`]: mainloops, epilogues, the plan of numbers.
 //! * [`scheduler`]: which CTA computes which tile, in which order.
 //! * [`cute_rs`]: layouts, their algebra, and the layout facts of instructions.

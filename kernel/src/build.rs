@@ -43,20 +43,18 @@
 //!
 //! Where the environment variable `FALCHION_PTXAS` names NVIDIA's assembler while the crate is built, each kernel also has a
 //! binary, `mine.cubin`, and `MINE_CUBIN` holds it. Otherwise `MINE_CUBIN` is `None`, and the build needs nothing of NVIDIA's.
-//! `Kernel::load_ahead` (feature `driver`) loads a binary together with its text.
+//! `Kernel::load_ahead` (feature `driver`) loads a binary together with its text. The same variable names an assembler for
+//! kernels that are loaded while the program runs (module `driver`).
 
 use core::fmt;
 use std::env;
-use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
+use crate::assembler;
+pub use crate::assembler::{AssemblerError, PTXAS};
 use crate::gemm::AnyGemm;
-
-/// The environment variable that names the assembler.
-pub const PTXAS: &str = "FALCHION_PTXAS";
 
 /// Why kernels were not made ahead of time.
 #[derive(thiserror::Error)]
@@ -91,28 +89,11 @@ pub enum BuildError {
         /// The system's words.
         source: io::Error,
     },
-    /// The assembler cannot be started.
-    #[error(
-        "{PTXAS} names {}, which cannot be started ({source}): name NVIDIA's ptxas, or unset {PTXAS} to make no binaries",
-        path.display()
-    )]
-    NoAssembler {
-        /// What was named.
-        path: PathBuf,
-        /// The system's words.
-        source: io::Error,
-    },
-    /// The assembler refused a kernel.
-    #[error("{} (from {PTXAS}) failed for kernel `{kernel}` with {status}:\n{log}", path.display())]
+    /// The assembler gave no binary.
+    #[error("{source}")]
     Assembler {
-        /// The assembler.
-        path: PathBuf,
-        /// The kernel's name.
-        kernel: String,
-        /// How it ended.
-        status: String,
-        /// What it said.
-        log: String,
+        /// Which and why.
+        source: AssemblerError,
     },
 }
 
@@ -142,7 +123,7 @@ pub struct Built {
 /// written, or an assembler that cannot be started or fails.
 pub fn emit(kernels: &[AnyGemm]) -> Result<Vec<Built>, BuildError> {
     let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoFolder)?;
-    let assembler = env::var_os(PTXAS).filter(|path| !path.is_empty());
+    let assembler = assembler::named();
     let mut lines = String::new();
     let built = emit_to(kernels, Path::new(&folder), assembler.as_deref(), &mut lines);
     // What the script depends on is told where it fails, too.
@@ -156,12 +137,12 @@ pub fn emit(kernels: &[AnyGemm]) -> Result<Vec<Built>, BuildError> {
 fn emit_to(
     kernels: &[AnyGemm],
     folder: &Path,
-    assembler: Option<&OsStr>,
+    assembler: Option<&Path>,
     lines: &mut String,
 ) -> Result<Vec<Built>, BuildError> {
     lines.push_str("cargo::rerun-if-changed=build.rs\n");
     lines.push_str(&format!("cargo::rerun-if-env-changed={PTXAS}\n"));
-    if let Some(path) = assembler.map(Path::new).filter(|path| path.is_file()) {
+    if let Some(path) = assembler.filter(|path| path.is_file()) {
         lines.push_str(&format!("cargo::rerun-if-changed={}\n", path.display()));
     }
     let mut constants: Vec<String> = Vec::new();
@@ -178,7 +159,7 @@ fn emit_to(
         let program = program.map_err(|source| BuildError::Program { kernel: name.to_owned(), source })?;
         let ptx = folder.join(format!("{name}.ptx"));
         write(&ptx, program.text())?;
-        let cubin = assembler.map(|path| assemble(Path::new(path), name, &ptx, lines)).transpose()?;
+        let cubin = assembler.map(|path| assemble(path, name, &ptx, lines)).transpose()?;
         let binary = match &cubin {
             Some(_) => format!("Some(include_bytes!({:?}))", format!("{name}.cubin")),
             None => "None".to_owned(),
@@ -214,34 +195,14 @@ fn write(path: &Path, text: &str) -> Result<(), BuildError> {
     fs::write(path, text).map_err(|source| BuildError::Write { path: path.to_owned(), source })
 }
 
-/// Has the assembler make a binary of a text.
+/// Has the assembler make a binary of a text; what it says is a warning.
 fn assemble(path: &Path, kernel: &str, ptx: &Path, lines: &mut String) -> Result<PathBuf, BuildError> {
-    let cubin = ptx.with_extension("cubin");
-    let architecture = OsString::from(format!("-arch={}", ptx::Target::Sm90a.name()));
-    let output = Command::new(path)
-        .arg(architecture)
-        .arg("-o")
-        .arg(&cubin)
-        .arg(ptx)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|source| BuildError::NoAssembler { path: path.to_owned(), source })?;
-    let log = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-    let whole = fs::read(&cubin).is_ok_and(|binary| binary.starts_with(b"\x7fELF"));
-    if !output.status.success() || !whole {
-        // A half-written one is no binary.
-        let _ = fs::remove_file(&cubin);
-        let status = match output.status.success() {
-            true => "no binary".to_owned(),
-            false => output.status.to_string(),
-        };
-        let (path, kernel) = (path.to_owned(), kernel.to_owned());
-        return Err(BuildError::Assembler { path, kernel, status, log: log.trim().to_owned() });
-    }
-    for line in log.lines().filter(|line| !line.trim().is_empty()) {
+    let assembled = assembler::assemble(path, kernel, ptx, &[]);
+    let assembled = assembled.map_err(|source| BuildError::Assembler { source })?;
+    for line in assembled.log.lines().filter(|line| !line.trim().is_empty()) {
         lines.push_str(&format!("cargo::warning=kernel `{kernel}`: {}\n", line.trim()));
     }
-    Ok(cubin)
+    Ok(assembled.file)
 }
 
 #[cfg(test)]

@@ -85,6 +85,13 @@ pub enum EngineError {
         /// Which and why.
         source: crate::disk::CacheError,
     },
+    /// The assembler that the user named gave no binary that the driver loads.
+    #[cfg(feature = "driver")]
+    #[error("{source}")]
+    Assembler {
+        /// Which and why.
+        source: crate::build::AssemblerError,
+    },
     /// Arguments that do not fit the kernel's parameters.
     #[error("kernel `{kernel}`: {source}")]
     Argument {

@@ -49,6 +49,7 @@
 //! On GPUs other than Hopper: the programs are for sm_90a, which no other GPU runs. Here they run in the emulator.
 
 mod arguments;
+mod assembler;
 mod buffer;
 pub mod build;
 mod catalogue;

@@ -1,19 +1,67 @@
-//! Kernels that a process before has compiled, on a stand-in for CUDA's driver: what is loaded, what is compiled, and what is
-//! said where the folder is of no use.
+//! Kernels that a process before has assembled, on stand-ins for CUDA's driver and for the assembler: what is loaded, what is
+//! assembled, what is compiled, and what is said where the folder or the assembler is of no use.
 #![cfg(target_os = "linux")]
 
 #[path = "support/stand_in.rs"]
 mod stand_in;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use kernel::disk::{Cache, CacheError, Digest, Kind};
+use kernel::build::{AssemblerError, PTXAS};
+use kernel::disk::{Cache, Kind};
 use kernel::driver::{Context, Kernel, Loaded, Origin};
 use kernel::{EngineError, Program};
 use ptx::{Builder, Entry, Function, Target};
 
 use stand_in::{UNSET, noted, with_stand_in};
+
+/// An assembler of a version: what it makes of a text is an ELF header, the stand-in's mark, and the text's digest. It notes
+/// what it was asked where the stand-in notes that, too.
+const ASSEMBLER: &str = r#"
+if test "$*" = --version; then
+    echo asked >>"$STAND_IN_LOG"
+    echo "Cuda compilation tools, VERSION"
+    exit 0
+fi
+test "$1 $2 $5 $#" = "-arch=sm_90a -o -v 5" || exit 3
+echo assembled >>"$STAND_IN_LOG"
+echo "ptxas info : VERSION, Used 90 registers"
+if grep -q illegal_probe "$4"; then
+    echo "line 7: no such instruction" >&2
+    exit 255
+fi
+{
+    printf '\177ELF\002\001'
+    head -c 58 /dev/zero
+    printf stand-in
+    sha256sum <"$4" | head -c 16
+} >"$3"
+"#;
+
+/// A program in the place of the assembler.
+fn script(name: &str, text: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("assembler-{name}"));
+    // Where the test runs again, it runs already.
+    if !again() {
+        fs::write(&path, format!("#!/bin/sh\n{text}\n")).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+    path.display().to_string()
+}
+
+/// Whether this process is one in which a test runs again.
+fn again() -> bool {
+    std::env::var_os("STAND_IN_LOG").is_some()
+}
+
+/// Runs a test's body with the stand-in and with an assembler.
+fn with_assembler(test: &str, environment: &[(&str, &str)], body: fn()) {
+    let assembler = script(test, ASSEMBLER);
+    with_stand_in(test, &[], &[environment, &[(PTXAS, &assembler)]].concat(), body);
+}
 
 fn program(name: &str) -> Program {
     let (name, cluster) = (name.to_owned(), [1; 3]);
@@ -32,58 +80,138 @@ fn binaries() -> Vec<String> {
 }
 
 #[test]
-fn what_was_compiled_once_is_loaded() {
-    with_stand_in("what_was_compiled_once_is_loaded", &[], &[], || {
+fn what_was_assembled_once_is_loaded() {
+    with_assembler("what_was_assembled_once_is_loaded", &[], || {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path().join("falchion"));
         let context = context();
         let load = |name: &str| {
-            let kernel = Kernel::load_from(&context, &program(name), Some(&cache)).expect("compiles");
+            let kernel = Kernel::load_from(&context, &program(name), Some(&cache)).expect("assembles");
             assert_eq!(kernel.warnings(), [], "{name}");
+            assert_eq!(kernel.compile_log(), "ptxas info : VERSION, Used 90 registers", "{name}");
             kernel.origin()
         };
         for (name, want) in [
-            ("first", Origin::Compiled),
+            ("first", Origin::Assembled),
             ("first", Origin::Disk),
-            ("second", Origin::Compiled),
+            ("second", Origin::Assembled),
             ("first", Origin::Disk),
             ("second", Origin::Disk),
         ] {
             assert_eq!(load(name), want, "{name}");
         }
-        assert_eq!((noted("linked"), noted("unlinked"), noted("loaded")), (2, 2, 5));
+        assert_eq!((noted("asked"), noted("assembled"), noted("compiled")), (1, 2, 0));
         let [first, again, second, once_more, second_again] = &binaries()[..] else { panic!("five") };
         assert!(first != second, "they are of different texts");
         assert!([again, once_more].iter().all(|digest| *digest == first) && second_again == second);
-        // Without a folder nothing is linked, kept or read.
-        let kernel = Kernel::load_from(&context, &program("first"), None).expect("compiles");
-        assert_eq!((kernel.origin(), noted("linked"), binaries().len()), (Origin::Compiled, 2, 5));
-        assert_eq!(cache.entries().expect("readable").len(), 2);
+        // Without a folder nothing is kept or read.
+        let kernel = Kernel::load_from(&context, &program("first"), None).expect("assembles");
+        assert_eq!((kernel.origin(), noted("assembled")), (Origin::Assembled, 3));
         let entries = cache.entries().expect("readable");
+        assert_eq!(entries.len(), 2);
         let key = entries[0].key.as_ref().expect("whole");
         assert_eq!((key.card(), key.version()), ("Stand-in", env!("CARGO_PKG_VERSION")));
         assert!(key.driver().ends_with("CUDA 13.0"), "{}", key.driver());
     });
 }
 
-/// A file that is no entry of this kernel, or whose binary the driver refuses, is compiled anew and replaced.
+/// Without an assembler the driver compiles, and nothing is kept; what somebody put there is loaded all the same.
 #[test]
-fn what_cannot_be_used_is_compiled_anew() {
-    with_stand_in("what_cannot_be_used_is_compiled_anew", &[], &[], || {
+fn what_the_driver_compiles_is_not_kept() {
+    with_stand_in("what_the_driver_compiles_is_not_kept", &[], &[(PTXAS, "")], || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path().join("falchion"));
+        let (context, program) = (context(), program("kernel"));
+        let load = || {
+            let kernel = Kernel::load_from(&context, &program, Some(&cache)).expect("compiles");
+            assert_eq!(kernel.warnings(), []);
+            kernel.origin()
+        };
+        assert_eq!([load(), load()], [Origin::Compiled; 2]);
+        assert_eq!((noted("compiled"), noted("loaded")), (2, 2));
+        assert!(!cache.folder().exists(), "nothing is made");
+        let mut binary = b"\x7fELF\x02\x01".to_vec();
+        binary.resize(64, 0);
+        binary.extend(b"stand-in0123456789abcdef");
+        let payload = [&4u64.to_le_bytes()[..], b"said", &binary].concat();
+        let key = context.kernel_key(&program).expect("legal");
+        cache.put(Kind::Kernel, &key, &payload).expect("writable");
+        let kernel = Kernel::load_from(&context, &program, Some(&cache)).expect("loads");
+        assert_eq!((kernel.origin(), kernel.compile_log()), (Origin::Disk, "said"));
+        assert_eq!((noted("compiled"), binaries().len()), (2, 1));
+    });
+}
+
+/// Processes with assemblers of two versions, and one without any, on one folder.
+#[test]
+fn two_assemblers_share_no_entry() {
+    let test = "two_assemblers_share_no_entry";
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled-versions");
+    let [first, second] = ["V1", "V2"].map(|version| script(version, &ASSEMBLER.replace("VERSION", version)));
+    if !again() {
+        let _ = fs::remove_dir_all(folder);
+    }
+    for (assembler, origin, log) in [
+        (first.as_str(), "Assembled", "V1"),
+        (&second, "Assembled", "V2"),
+        ("", "Compiled", ""),
+        (&first, "Disk", "V1"),
+        (&second, "Disk", "V2"),
+    ] {
+        let environment =
+            [(PTXAS, assembler), ("FALCHION_CACHE", folder), ("WANT", origin), ("WANT_LOG", log)];
+        with_stand_in(test, &[], &environment, || {
+            let cache = Cache::of_environment().expect("set");
+            let kernel = Kernel::load_from(&context(), &program("kernel"), cache.as_ref()).expect("loads");
+            assert_eq!(Ok(format!("{:?}", kernel.origin())), std::env::var("WANT"));
+            assert!(kernel.compile_log().contains(&std::env::var("WANT_LOG").expect("set")));
+        });
+        if again() {
+            return;
+        }
+    }
+}
+
+/// With NVIDIA's assembler: what it makes is whole, and its log says which registers a kernel uses.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn nvidias_assembler_makes_binaries() {
+    // Where the test runs again, it is set, too.
+    let assembler = std::env::var(PTXAS).expect("FALCHION_PTXAS names ptxas: run `cargo xtask test`");
+    let environment = [(PTXAS, assembler.as_str()), ("STAND_IN_BINARIES", "any")];
+    with_stand_in("nvidias_assembler_makes_binaries", &[], &environment, || {
+        let folder = tempfile::tempdir().expect("a folder");
+        let cache = Cache::at(folder.path());
+        let spec: kernel::KernelSpec = "tile=256x192x64".parse().expect("legal");
+        let program = spec.kernel().expect("legal").program().expect("legal");
+        for want in [Origin::Assembled, Origin::Disk] {
+            let kernel = Kernel::load_from(&context(), &program, Some(&cache)).expect("assembles");
+            assert_eq!((kernel.origin(), kernel.warnings()), (want, &[][..]));
+            assert_eq!(kernel.advisories(), [""; 0], "{}", kernel.compile_log());
+            assert!(kernel.compile_log().contains("0 bytes spill stores"), "{}", kernel.compile_log());
+            assert!(kernel.compile_log().contains("registers"), "{}", kernel.compile_log());
+        }
+    });
+}
+
+/// A file that is no entry of this kernel, or whose binary the driver refuses, is assembled anew and replaced.
+#[test]
+fn what_cannot_be_used_is_assembled_anew() {
+    with_assembler("what_cannot_be_used_is_assembled_anew", &[], || {
         let folder = tempfile::tempdir().expect("a folder");
         let cache = Cache::at(folder.path());
         let (context, program, other) = (context(), program("kernel"), program("other"));
-        let key = context.key(Digest::of(program.text())).expect("legal");
+        let key = context.kernel_key(&program).expect("legal");
         let path = cache.path(Kind::Kernel, &key);
         let load = |program: &Program| {
-            let kernel = Kernel::load_from(&context, program, Some(&cache)).expect("compiles");
+            let kernel = Kernel::load_from(&context, program, Some(&cache)).expect("assembles");
             (kernel.origin(), kernel.warnings().to_vec())
         };
         load(&program);
         load(&other);
         let whole = fs::read(&path).expect("kept");
         let binary = cache.get(Kind::Kernel, &key).expect("whole").expect("there");
-        let of_other = cache.path(Kind::Kernel, &context.key(Digest::of(other.text())).expect("legal"));
+        let of_other = cache.path(Kind::Kernel, &context.kernel_key(&other).expect("legal"));
         let mut refused = binary.clone();
         let at = refused.len() - 20;
         refused[at] ^= 1; // In the stand-in's mark.
@@ -102,9 +230,9 @@ fn what_cannot_be_used_is_compiled_anew() {
         ];
         for (why, spoil, words) in spoilt {
             spoil();
-            let linked = noted("linked");
+            let assembled = noted("assembled");
             let (origin, warnings) = load(&program);
-            assert_eq!((origin, noted("linked")), (Origin::Compiled, linked + 1), "{why}");
+            assert_eq!((origin, noted("assembled")), (Origin::Assembled, assembled + 1), "{why}");
             let [warning] = &warnings[..] else { panic!("{why}: {warnings:?}") };
             assert!(warning.to_string().contains(words), "{why}: {warning}");
             assert_eq!(fs::read(&path).expect("kept"), whole, "{why}: it is made anew");
@@ -126,41 +254,68 @@ fn a_text_that_the_compiler_refuses_is_an_error_with_its_log() {
             Kernel::load_from(&context(), &program("illegal_probe"), Some(&cache)).expect_err("illegal");
         assert!(matches!(error, EngineError::Compile { .. }), "{error}");
         assert!(error.to_string().contains("line 7: no such instruction"), "{error}");
-        assert_eq!((noted("unlinked"), noted("loaded")), (1, 0));
-        assert_eq!(cache.entries(), Ok(Vec::new()));
+        assert_eq!((noted("loaded"), cache.entries()), (0, Ok(Vec::new())));
     });
 }
 
-/// A linker that does not work, or whose binaries the loader refuses: the loader compiles, and nothing is kept.
-fn compiles_without_a_linker() {
+/// Loads a kernel, which has to fail for the assembler's sake: the driver compiles nothing in its place.
+fn not_assembled(name: &str) -> (AssemblerError, String) {
     let folder = tempfile::tempdir().expect("a folder");
     let cache = Cache::at(folder.path().join("falchion"));
-    for _ in 0..2 {
-        let kernel = Kernel::load_from(&context(), &program("kernel"), Some(&cache)).expect("compiles");
-        assert_eq!(kernel.origin(), Origin::Compiled);
-        let [warning @ CacheError::NotLinked { .. }] = kernel.warnings() else {
-            panic!("{:?}", kernel.warnings())
-        };
-        assert!(warning.to_string().contains("kernel `kernel` was compiled but not kept"), "{warning}");
-    }
-    assert_eq!((noted("loaded"), binaries().len(), cache.entries()), (2, 0, Ok(Vec::new())));
+    let error = Kernel::load_from(&context(), &program(name), Some(&cache)).expect_err("it fails");
+    let words = error.to_string();
+    let EngineError::Assembler { source } = error else { panic!("{words}") };
+    let named = std::env::var(PTXAS).expect("set");
+    assert!(words.contains(&named) && words.contains("FALCHION_PTXAS"), "{words}");
+    assert_eq!((noted("compiled"), noted("loaded"), cache.entries()), (0, 0, Ok(Vec::new())));
+    (source, words)
 }
 
 #[test]
-fn a_linker_that_fails_is_a_warning() {
-    let environment = [("STAND_IN_LINKER", "fails")];
-    with_stand_in("a_linker_that_fails_is_a_warning", &[], &environment, compiles_without_a_linker);
+fn a_text_that_the_assembler_refuses_is_an_error_with_its_log() {
+    with_assembler("a_text_that_the_assembler_refuses_is_an_error_with_its_log", &[], || {
+        let (error, words) = not_assembled("illegal_probe");
+        assert!(matches!(error, AssemblerError::Failed { .. }), "{words}");
+        assert!(
+            words.contains("`illegal_probe`") && words.contains("line 7: no such instruction"),
+            "{words}"
+        );
+    });
 }
 
 #[test]
-fn a_binary_that_is_refused_at_once_is_a_warning() {
+fn a_binary_that_the_driver_refuses_is_an_error() {
     let environment = [("STAND_IN_BINARIES", "refused")];
-    with_stand_in(
-        "a_binary_that_is_refused_at_once_is_a_warning",
-        &[],
-        &environment,
-        compiles_without_a_linker,
-    );
+    with_assembler("a_binary_that_the_driver_refuses_is_an_error", &environment, || {
+        let (error, words) = not_assembled("kernel");
+        assert!(matches!(error, AssemblerError::NotLoaded { .. }), "{words}");
+        assert!(words.contains("the driver refused what") && words.contains("kernel `kernel`"), "{words}");
+    });
+}
+
+/// Programs that are no assemblers, and what each is told.
+#[test]
+fn what_is_no_assembler_is_an_error() {
+    let test = "what_is_no_assembler_is_an_error";
+    let version = "if test \"$1\" = --version; then echo V1; exit 0; fi";
+    for (words, assembler) in [
+        ("cannot be started", "/no/such/ptxas".to_owned()),
+        ("gave no version (exit status: 1)", script("fails", "exit 1")),
+        ("gave no version (it said nothing)", script("silent", "exit 0")),
+        ("failed for kernel `kernel` with no binary", script("makes-nothing", version)),
+        ("no whole ELF file", script("makes-a-part", &format!("{version}; printf '\\177ELF' >\"$3\""))),
+    ] {
+        with_stand_in(test, &[], &[(PTXAS, &assembler), ("WANT", words)], || {
+            let want = std::env::var("WANT").expect("set");
+            for _ in 0..2 {
+                let (_, words) = not_assembled("kernel");
+                assert!(words.contains(&want), "{words}");
+            }
+        });
+        if again() {
+            return;
+        }
+    }
 }
 
 /// Loads a kernel as everybody does: the warnings' words, or the error's.
@@ -175,25 +330,27 @@ fn loaded() -> Result<(Origin, Vec<String>), String> {
 #[test]
 fn the_environment_names_the_folder() {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/compiled-named");
-    if std::env::var_os("STAND_IN_LOG").is_none() {
+    if !again() {
         let _ = fs::remove_dir_all(folder);
     }
-    with_stand_in("the_environment_names_the_folder", &[], &[("FALCHION_CACHE", folder)], || {
-        assert_eq!(loaded(), Ok((Origin::Compiled, Vec::new())));
+    with_assembler("the_environment_names_the_folder", &[("FALCHION_CACHE", folder)], || {
+        assert_eq!(loaded(), Ok((Origin::Assembled, Vec::new())));
         assert_eq!(loaded(), Ok((Origin::Disk, Vec::new())));
         let cache = Cache::of_environment().expect("set").expect("not empty");
         assert_eq!(cache.entries().expect("readable").len(), 1);
     });
-    if std::env::var_os("STAND_IN_LOG").is_none() {
+    if !again() {
         assert!(fs::read_dir(folder).expect("it was made").count() == 1);
     }
 }
 
 #[test]
 fn an_empty_variable_keeps_nothing() {
-    with_stand_in("an_empty_variable_keeps_nothing", &[], &[("FALCHION_CACHE", ""), ("HOME", "/")], || {
-        assert_eq!(loaded(), Ok((Origin::Compiled, Vec::new())));
-        assert_eq!((noted("linked"), noted("loaded")), (0, 1));
+    with_assembler("an_empty_variable_keeps_nothing", &[("FALCHION_CACHE", ""), ("HOME", "/")], || {
+        for loads in 1..3 {
+            assert_eq!(loaded(), Ok((Origin::Assembled, Vec::new())));
+            assert_eq!(noted("assembled"), loads);
+        }
     });
 }
 
@@ -212,9 +369,9 @@ fn a_named_folder_that_cannot_be_made_is_an_error() {
 #[test]
 fn a_folder_that_is_read_only_is_a_warning() {
     let environment = [("FALCHION_CACHE", "/sys/kernel")];
-    with_stand_in("a_folder_that_is_read_only_is_a_warning", &[], &environment, || {
-        let (origin, warnings) = loaded().expect("it compiles");
-        assert_eq!(origin, Origin::Compiled);
+    with_assembler("a_folder_that_is_read_only_is_a_warning", &environment, || {
+        let (origin, warnings) = loaded().expect("it assembles");
+        assert_eq!(origin, Origin::Assembled);
         assert!(matches!(&warnings[..], [one] if one.contains("cannot write /sys/kernel/")), "{warnings:?}");
     });
 }
@@ -222,23 +379,31 @@ fn a_folder_that_is_read_only_is_a_warning() {
 #[test]
 fn no_home_is_a_warning() {
     let environment = [("FALCHION_CACHE", UNSET), ("XDG_CACHE_HOME", UNSET), ("HOME", "relative")];
-    with_stand_in("no_home_is_a_warning", &[], &environment, || {
+    with_assembler("no_home_is_a_warning", &environment, || {
         for _ in 0..2 {
-            let (origin, warnings) = loaded().expect("it compiles");
-            assert_eq!(origin, Origin::Compiled);
+            let (origin, warnings) = loaded().expect("it assembles");
+            assert_eq!(origin, Origin::Assembled);
             assert!(matches!(&warnings[..], [one] if one.contains("no home folder")), "{warnings:?}");
         }
-        assert_eq!(noted("linked"), 0);
     });
 }
 
 #[test]
 fn a_platforms_folder_that_cannot_be_made_is_a_warning() {
     let environment = [("FALCHION_CACHE", UNSET), ("XDG_CACHE_HOME", "/sys/kernel")];
-    with_stand_in("a_platforms_folder_that_cannot_be_made_is_a_warning", &[], &environment, || {
-        let (origin, warnings) = loaded().expect("it compiles");
-        assert_eq!(origin, Origin::Compiled);
+    with_assembler("a_platforms_folder_that_cannot_be_made_is_a_warning", &environment, || {
+        let (origin, warnings) = loaded().expect("it assembles");
+        assert_eq!(origin, Origin::Assembled);
         assert!(matches!(&warnings[..], [one] if one.contains("/sys/kernel/falchion")), "{warnings:?}");
+    });
+}
+
+/// Where the driver compiles, nothing is kept, so that no home is missed.
+#[test]
+fn without_an_assembler_no_home_is_no_matter() {
+    let environment = [("FALCHION_CACHE", UNSET), ("XDG_CACHE_HOME", UNSET), ("HOME", "relative")];
+    with_stand_in("without_an_assembler_no_home_is_no_matter", &[], &environment, || {
+        assert_eq!(loaded(), Ok((Origin::Compiled, Vec::new())));
     });
 }
 

@@ -82,7 +82,7 @@ fn assemblers_are_judged_by_what_they_do() {
     ] {
         let out = tempfile::tempdir().expect("a folder");
         let mut lines = String::new();
-        let built = emit_to(&[small("mine")], out.path(), Some(path.as_os_str()), &mut lines);
+        let built = emit_to(&[small("mine")], out.path(), Some(path.as_path()), &mut lines);
         let cubin = out.path().join("mine.cubin");
         match (built, want) {
             (Ok(built), Ok(warning)) => {

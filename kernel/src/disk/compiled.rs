@@ -1,11 +1,11 @@
-//! The payload of a compiled kernel: the binary, and what the compiler had to say.
+//! The payload of a compiled kernel: the binary, and what the assembler had to say.
 
-/// A kernel that the driver compiled.
+/// A kernel's binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Compiled {
     /// The binary, as the driver loads it.
     pub(crate) cubin: Vec<u8>,
-    /// The compiler's log.
+    /// The log of the assembler that made it.
     pub(crate) log: String,
 }
 

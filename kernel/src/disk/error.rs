@@ -66,14 +66,6 @@ pub enum CacheError {
         /// The driver's words.
         reason: String,
     },
-    /// The driver's linker made no binary, so the kernel was compiled without keeping it.
-    #[error("kernel `{kernel}` was compiled but not kept: the driver's linker failed ({reason})")]
-    NotLinked {
-        /// The entry's name.
-        kernel: String,
-        /// The driver's words.
-        reason: String,
-    },
     /// Another process holds the lock of the folder.
     #[error("{} has been locked by another process for {seconds} s: nothing was saved, try again", path.display())]
     Locked {

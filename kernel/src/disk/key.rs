@@ -19,6 +19,14 @@ impl Digest {
         Self::of_parts(&[bytes.as_ref()])
     }
 
+    /// The digest of a program as one version of an assembler makes a binary of it; no version for binaries of which nobody
+    /// says who made them.
+    #[cfg(feature = "driver")]
+    pub(crate) fn of_kernel(version: &str, text: &str) -> Self {
+        // With its length, the version is told from the text. A text alone has another digest.
+        Self::of_parts(&[&(version.len() as u64).to_le_bytes(), version.as_bytes(), text.as_bytes()])
+    }
+
     /// The digest of several pieces one after the other.
     pub(super) fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hasher = Sha256::new();
@@ -54,7 +62,7 @@ impl fmt::Display for Digest {
 /// What an entry holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A kernel as the driver's linker compiled it.
+    /// A kernel's binary: the length of its assembler's log as 8 bytes (little-endian), the log, and a cubin.
     Kernel,
     /// What was measured on a card (`Records`, feature `records`).
     Records,
@@ -183,6 +191,23 @@ mod tests {
             assert_eq!(Digest::parse(&want[1..]), None, "a digit is missing");
             assert_eq!(Digest::parse(&format!("{want}0")), None, "a digit too many");
         }
+    }
+
+    /// Whoever made a binary, its digest is another one, and that of a text alone is another one, too.
+    #[cfg(feature = "driver")]
+    #[test]
+    fn each_assembler_has_digests_of_its_own() {
+        let digests = [
+            Digest::of("text"),
+            Digest::of_kernel("", "text"),
+            Digest::of_kernel("V13.0.88", "text"),
+            Digest::of_kernel("V13.0.89", "text"),
+            Digest::of_kernel("V13.0.88", "texts"),
+            // The same letters, divided otherwise.
+            Digest::of_kernel("V13.0.88t", "ext"),
+        ];
+        let all: std::collections::BTreeSet<_> = digests.into_iter().collect();
+        assert_eq!(all.len(), digests.len());
     }
 
     /// Whatever differs between two keys, their files differ.

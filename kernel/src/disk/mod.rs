@@ -1,8 +1,10 @@
 //! Compiled kernels and tuning records on disk, so that the next process need not make them again.
 //!
 //! An entry belongs to a [`Key`]: card, driver version, version of this library, and the digest of a program. An entry of
-//! another key is never used. The driver (feature `driver`) looks for compiled kernels here before it compiles, and keeps
-//! what it has compiled; tuning records (feature `records`) lie in the same folder.
+//! another key is never used. The module `driver` (feature `driver`) looks for a kernel's binary here before the kernel is
+//! assembled or compiled. It keeps what the assembler made that `FALCHION_PTXAS` names: such a digest is also of the assembler's
+//! version. What the driver compiles is kept in the driver's own cache, and not here. Tuning records (feature `records`) lie
+//! in the same folder.
 //!
 //! ```
 //! use kernel::disk::{Cache, Digest, Key, Kind};

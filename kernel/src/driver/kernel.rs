@@ -62,24 +62,27 @@ impl fmt::Debug for Kernel {
 impl Kernel {
     /// Loads a program into a device's primary context: that of cudarc, candle, cust and the CUDA runtime too.
     ///
-    /// A binary that the environment's folder of compiled kernels holds is loaded; otherwise the driver compiles the
-    /// program, and the binary is kept there ([`disk`](crate::disk)).
+    /// A binary that the environment's folder of compiled kernels holds is loaded. Otherwise the assembler that
+    /// `FALCHION_PTXAS` names makes one, which is kept there ([`disk`](crate::disk)). If it names none, the driver compiles the
+    /// program.
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, `FALCHION_CACHE` names a folder that cannot be made, or a
-    /// driver error.
+    /// The compiler's log where the driver refuses the program, `FALCHION_PTXAS` names an assembler that fails,
+    /// `FALCHION_CACHE` names a folder that cannot be made, or a driver error.
     pub fn load_in(context: &Arc<Context>, program: &Program) -> Result<Self, EngineError> {
         check_parameters(program)?;
         let (cache, warning) = load::of_process()?;
         let mut image = load::load(context, program, cache)?;
-        image.warnings.extend(warning);
+        // Where the driver compiles, there is nothing to keep.
+        image.warnings.extend(warning.filter(|_| image.origin == Origin::Assembled));
         Self::of_image(program, image)
     }
 
-    /// The same with a folder of your own; `None` to have the driver compile the program and keep nothing.
+    /// The same with a folder of your own; `None` to read and keep nothing.
     ///
     /// # Errors
-    /// The compiler's log where the driver refuses the program, or a driver error.
+    /// The compiler's log where the driver refuses the program, `FALCHION_PTXAS` names an assembler that fails, or a driver
+    /// error.
     pub fn load_from(
         context: &Arc<Context>,
         program: &Program,
@@ -89,7 +92,7 @@ impl Kernel {
         Self::of_image(program, load::load(context, program, cache)?)
     }
 
-    /// The same from a binary that was made ahead of time together with its PTX text . Where the text
+    /// The same from a binary that was made ahead of time together with its PTX text. Where the text
     /// is not that of the program, or the driver refuses the binary, it is as [`load_in`](Self::load_in).
     ///
     /// # Errors
@@ -117,7 +120,7 @@ impl Kernel {
         Self::load_in(context, program)
     }
 
-    fn of_image(program: &Program, image: Image) -> Result<Self, EngineError> {
+    pub(super) fn of_image(program: &Program, image: Image) -> Result<Self, EngineError> {
         let Image { module, function: handle, origin, warnings } = image;
         let entry = program.function();
         let (offsets, block_bytes) = entry.param_offsets();
@@ -201,8 +204,8 @@ impl Kernel {
         &self.warnings
     }
 
-    /// What the compiler said; the folder of compiled kernels keeps it too. The driver has a cache of its own, and says
-    /// nothing of what it finds there; with `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
+    /// What the compiler said. The folder of compiled kernels keeps what the assembler said. The driver has a cache of its
+    /// own, and says nothing of what it finds there; with `CUDA_CACHE_DISABLE=1` in the environment it always compiles.
     pub fn compile_log(&self) -> &str {
         self.module.log()
     }

@@ -1,12 +1,13 @@
-//! How a kernel comes to the card: as a binary from the folder of compiled kernels, or compiled.
+//! How a kernel comes to the card: as a binary from the folder of compiled kernels or from an assembler, or compiled by the
+//! driver's loader. The driver's linker would give its binary away, but what it compiles is slow (`docs/hardware.md`).
 #![cfg_attr(test, allow(unsafe_code, reason = "launches kernels"))]
 
 use std::sync::{Arc, OnceLock};
 
 use super::context::Context;
-use super::jit;
 use super::module::Module;
 use super::sys::RawFunction;
+use crate::assembler::Assembler;
 use crate::disk::{Cache, CacheError, Compiled, Digest, Key, Kind};
 use crate::error::EngineError;
 use crate::program::Program;
@@ -17,6 +18,8 @@ use crate::program::Program;
 pub enum Origin {
     /// The driver compiled its text.
     Compiled,
+    /// The assembler that `FALCHION_PTXAS` names made it.
+    Assembled,
     /// The folder of compiled kernels ([`disk`](crate::disk)).
     Disk,
     /// The caller had it ([`Kernel::load_ahead`](super::Kernel::load_ahead)).
@@ -35,12 +38,13 @@ pub(super) struct Image {
 /// The folder of this process, as its environment says at the first use.
 ///
 /// # Errors
-/// The user named a folder that cannot be made. Where the platform's folder cannot be had it is a warning.
+/// The user named a folder that cannot be made. Where there is no platform's folder it is a warning.
 pub(super) fn of_process() -> Result<(Option<&'static Cache>, Option<CacheError>), EngineError> {
     static CACHE: OnceLock<Result<Option<Cache>, CacheError>> = OnceLock::new();
     let chosen = CACHE.get_or_init(|| {
         let cache = Cache::of_environment()?;
-        cache.as_ref().map_or(Ok(()), Cache::create)?;
+        // The platform's is made with its first entry.
+        cache.as_ref().filter(|cache| cache.is_named()).map_or(Ok(()), Cache::create)?;
         Ok(cache)
     });
     match chosen {
@@ -61,59 +65,82 @@ impl Context {
         let key = Key::new(self.name()?, self.driver().name(), digest);
         key.map_err(|source| EngineError::Cache { source })
     }
+
+    /// The key of a program's binary on disk, as [`Kernel::load_in`](super::Kernel::load_in) looks for it. It belongs to all
+    /// that [`key`](Self::key) says and to the version of the assembler that `FALCHION_PTXAS` names, so that no binary is
+    /// taken for another assembler's. Where none is named, the library keeps no binary of the key, and loads one that somebody
+    /// else has put there.
+    ///
+    /// # Errors
+    /// As [`key`](Self::key), or the named assembler cannot be asked for its version.
+    pub fn kernel_key(&self, program: &Program) -> Result<Key, EngineError> {
+        let assembler = Assembler::of_process().map_err(|source| EngineError::Assembler { source })?;
+        self.key(Digest::of_kernel(assembler.map_or("", Assembler::version), program.text()))
+    }
 }
 
-/// Loads a program from the folder, or else compiles it and keeps the binary there; without a folder it compiles it.
+/// Loads a program from the folder, or else has it assembled and keeps the binary there, or has the driver compile it where no
+/// assembler is named.
 ///
 /// # Errors
-/// The compiler's log where it refused the text, or a driver error. What is wrong with the folder is a warning.
+/// The named assembler fails, or the driver refuses what it made; the compiler's log where the driver refused the text; or a
+/// driver error. What is wrong with the folder is a warning.
 pub(super) fn load(
     context: &Arc<Context>,
     program: &Program,
     cache: Option<&Cache>,
 ) -> Result<Image, EngineError> {
+    let assembler = Assembler::of_process().map_err(|source| EngineError::Assembler { source })?;
     let mut warnings = Vec::new();
-    let Some(cache) = cache else { return compile(context, program, warnings) };
-    let key = match context.key(Digest::of(program.text())) {
-        Ok(key) => key,
+    let entry = match cache.map(|cache| context.kernel_key(program).map(|key| (cache, key))).transpose() {
+        Ok(entry) => entry,
         Err(EngineError::Cache { source }) => {
             warnings.push(source);
-            return compile(context, program, warnings);
+            None
         }
         Err(error) => return Err(error),
     };
-    if let Some(compiled) = stored(cache, &key, &mut warnings) {
+    if let Some((cache, key)) = &entry
+        && let Some(compiled) = stored(cache, key, &mut warnings)
+    {
         match binary(context, program, compiled) {
             Ok((module, function)) => return Ok(Image { module, function, origin: Origin::Disk, warnings }),
             Err(error) => {
                 // A context that is lost refuses everything: the binary is not to blame.
                 context.alive()?;
-                let (path, reason) = (cache.path(Kind::Kernel, &key), error.to_string());
+                let (path, reason) = (cache.path(Kind::Kernel, key), error.to_string());
                 warnings.push(CacheError::Refused { path, reason });
-                warnings.extend(cache.remove(Kind::Kernel, &key).err());
+                warnings.extend(cache.remove(Kind::Kernel, key).err());
             }
         }
     }
-    // The linker gives the binary away. Whatever it cannot do, the loader may still be able to.
-    let linked = jit::compile(context, program.name(), program.text());
-    let reason = match linked {
-        Ok(compiled) if compiled.is_whole() => {
-            let payload = compiled.to_bytes();
-            match binary(context, program, compiled) {
-                Ok((module, function)) => {
-                    warnings.extend(cache.put(Kind::Kernel, &key, &payload).err());
-                    return Ok(Image { module, function, origin: Origin::Compiled, warnings });
-                }
-                Err(error) => error.to_string(),
-            }
+    let Some(assembler) = assembler else { return compile(context, program, warnings) };
+    let (module, function, payload) = assemble(context, program, assembler)?;
+    if let Some((cache, key)) = &entry {
+        warnings.extend(cache.put(Kind::Kernel, key, &payload).err());
+    }
+    Ok(Image { module, function, origin: Origin::Assembled, warnings })
+}
+
+/// Has the assembler make a binary and loads it; also gives what an entry of it holds.
+fn assemble(
+    context: &Arc<Context>,
+    program: &Program,
+    assembler: &Assembler,
+) -> Result<(Module, RawFunction, Vec<u8>), EngineError> {
+    let failed = |source| EngineError::Assembler { source };
+    let compiled = assembler.assemble(program.name(), program.text()).map_err(failed)?;
+    if !compiled.is_whole() {
+        return Err(failed(assembler.not_loaded(program.name(), "it is no whole ELF file of 64 bits")));
+    }
+    let payload = compiled.to_bytes();
+    match binary(context, program, compiled) {
+        Ok((module, function)) => Ok((module, function, payload)),
+        Err(error) => {
+            context.alive()?;
+            Err(failed(assembler.not_loaded(program.name(), error)))
         }
-        Ok(_) => "it gave no binary".to_owned(),
-        Err(error @ EngineError::Compile { .. }) => return Err(error),
-        Err(error) => error.to_string(),
-    };
-    context.alive()?;
-    warnings.push(CacheError::NotLinked { kernel: program.name().to_owned(), reason });
-    compile(context, program, warnings)
+    }
 }
 
 /// The binary of an entry; `None` where there is none that can be used.
@@ -159,37 +186,48 @@ pub(super) fn compile(
 
 #[cfg(test)]
 mod tests {
-    use super::Origin;
+    use super::{Origin, compile};
+    use crate::assembler;
     use crate::disk::Cache;
     use crate::driver::counting::card;
     use crate::driver::{Kernel, parameter_block};
     use crate::engine::Engine;
     use crate::problem::{Call, GemmProblem};
+    use crate::spec::KernelSpec;
     use half::bf16;
 
-    /// With a GPU: a kernel that comes from disk is the one that was compiled, and gives the same product.
+    /// With a GPU and an assembler: a kernel that comes from disk is the one that was assembled, and gives the same product.
+    /// Neither it nor what the driver's loader compiles spills, wherever consumers take registers at run time.
     #[test]
-    fn kernels_from_disk_are_those_that_were_compiled() -> Result<(), Box<dyn std::error::Error>> {
+    fn kernels_from_disk_are_those_that_were_assembled() -> Result<(), Box<dyn std::error::Error>> {
+        let mut gemms = Vec::new();
+        for name in ["small-bf16-kk", "large-bf16-kk", "stream-bf16-kk"] {
+            gemms.push(crate::find(name)?);
+        }
+        for text in ["tile=256x192x64", "tile=128x192x64 roles=pingpong", "tile=128x320x64"] {
+            gemms.push(text.parse::<KernelSpec>()?.kernel()?);
+        }
         let Some(mut gpu) = card() else { return Ok(()) };
+        if assembler::named().is_none() {
+            crate::skipped::skipped("assembler that FALCHION_PTXAS names");
+            return Ok(());
+        }
         let folder = tempfile::tempdir()?;
         let cache = Cache::at(folder.path());
-        for name in ["small-bf16-kk", "large-bf16-kk", "stream-bf16-kk"] {
-            let gemm = crate::find(name)?;
-            let program = gemm.program()?;
+        for gemm in gemms {
+            let (name, program) = (gemm.name(), gemm.program()?);
+            let compiled = Kernel::of_image(&program, compile(gpu.context(), &program, Vec::new())?)?;
+            assert_eq!((compiled.origin(), compiled.local_bytes()), (Origin::Compiled, 0), "{name}");
             let ones = bf16::ONE.to_le_bytes().repeat(64 * 64);
             let (operand, d) = (gpu.upload(&ones)?, gpu.allocate(ones.len())?);
             let mut numbers = Vec::new();
-            for origin in [Origin::Compiled, Origin::Disk] {
+            for origin in [Origin::Assembled, Origin::Disk] {
                 let kernel = Kernel::load_from(gpu.context(), &program, Some(&cache))?;
                 assert_eq!((kernel.origin(), kernel.warnings()), (origin, &[][..]), "{name}");
+                assert_eq!(kernel.local_bytes(), compiled.local_bytes(), "{name}");
                 assert_eq!(kernel.advisories(), Vec::<String>::new(), "{name}");
                 let slots = kernel.max_active_clusters()?;
-                numbers.push((
-                    kernel.registers(),
-                    kernel.local_bytes(),
-                    slots,
-                    kernel.compile_log().to_owned(),
-                ));
+                numbers.push((kernel.registers(), slots, kernel.compile_log().to_owned()));
                 let call = Call::of(GemmProblem { m: 64, n: 64, k: 64 });
                 let call = call.a(operand.address, 64).b(operand.address, 64).d(d.address, 64);
                 let workspace = gpu.workspace(gemm.workspace(&call, slots))?;
@@ -206,7 +244,7 @@ mod tests {
                 );
             }
             assert_eq!(numbers[0], numbers[1], "{name}");
-            assert!(numbers[0].3.contains("registers"), "the compiler has said something: {}", numbers[0].3);
+            assert!(numbers[0].2.contains("registers"), "the assembler has said something: {}", numbers[0].2);
         }
         Ok(())
     }

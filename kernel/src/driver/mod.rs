@@ -40,10 +40,14 @@
 //!
 //! # Compiled kernels on disk
 //!
-//! What the driver compiles is kept in a folder ([`disk`](crate::disk)), so that the next process loads it without
-//! compiling. The environment variable `FALCHION_CACHE` names the folder, or is empty to keep nothing. A file that is
-//! damaged, of another driver, or refused by the driver is compiled anew. [`Kernel::origin`] says where a kernel came from,
-//! and [`Kernel::warnings`] what was wrong with the folder.
+//! The driver compiles a program while it loads it. It has a cache of its own for what it compiled.
+//!
+//! Where the environment variable `FALCHION_PTXAS` names NVIDIA's assembler, that makes the binary, and the driver only loads
+//! it. The binary and the assembler's log are kept in a folder ([`disk`](crate::disk)), so that the next process starts no
+//! assembler. The environment variable `FALCHION_CACHE` names the folder, or is empty to keep nothing. A file that is damaged,
+//! of another driver or of another version of the assembler, or refused by the driver is made anew. If the assembler fails,
+//! that is an error: the driver does not take its place. [`Kernel::origin`] says where a kernel came from, and
+//! [`Kernel::warnings`] what was wrong with the folder.
 //!
 //! # What is trusted
 //!
@@ -65,7 +69,6 @@ pub mod cudarc;
 mod footprint;
 mod gpu;
 mod graph;
-mod jit;
 mod kernel;
 mod library;
 mod load;

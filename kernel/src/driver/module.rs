@@ -1,16 +1,74 @@
-//! Modules: PTX text that the driver compiles, or a binary that it has compiled before; with what the compiler had to say.
+//! Modules: PTX text that the driver's loader compiles, or a binary; with what the compiler had to say.
 #![allow(unsafe_code, reason = "calls the CUDA driver")]
 
+use core::ffi::{c_int, c_uint, c_void};
 use core::fmt;
 use core::ptr;
 use std::ffi::CString;
 use std::sync::Arc;
 
+use super::call;
 use super::context::Context;
-use super::jit::{self, Logs};
-use super::sys::{RawFunction, RawModule};
+use super::sys::{RawFunction, RawModule, STICKY, SUCCESS, Status, jit};
 use crate::disk::Compiled;
 use crate::error::EngineError;
+
+/// Bytes kept of each of the compiler's two logs.
+const LOG_BYTES: usize = 32 * 1024;
+
+/// What the compiler says of its work, and of what it refuses.
+struct Logs {
+    info: Vec<u8>,
+    errors: Vec<u8>,
+}
+
+impl Logs {
+    fn new() -> Self {
+        Self { info: vec![0; LOG_BYTES], errors: vec![0; LOG_BYTES] }
+    }
+
+    /// How many options there are, `CUjit_option`s, and their values: addresses of both logs.
+    fn options(&mut self) -> (c_uint, [c_int; 5], [*mut c_void; 5]) {
+        let number = ptr::without_provenance_mut::<c_void>;
+        let options =
+            [jit::INFO_LOG, jit::INFO_LOG_BYTES, jit::ERROR_LOG, jit::ERROR_LOG_BYTES, jit::VERBOSE];
+        let values = [
+            self.info.as_mut_ptr().cast(),
+            number(LOG_BYTES),
+            self.errors.as_mut_ptr().cast(),
+            number(LOG_BYTES),
+            number(1),
+        ];
+        (options.len() as c_uint, options, values)
+    }
+
+    /// What the compiler said of its work.
+    fn info(&self) -> String {
+        log_text(&self.info)
+    }
+
+    /// Fails where a call did: with the log, if the compiler wrote one.
+    fn judge(
+        &self,
+        context: &Context,
+        kernel: &str,
+        call: &'static str,
+        status: Status,
+    ) -> Result<(), EngineError> {
+        let errors = log_text(&self.errors);
+        if status == SUCCESS || errors.is_empty() || STICKY.contains(&status) {
+            return context.check_kernel(kernel, call, status);
+        }
+        let log = format!("{}: {errors}", call::explain(context.driver(), status).0);
+        Err(EngineError::Compile { kernel: kernel.to_owned(), log })
+    }
+}
+
+/// A log buffer up to its NUL.
+fn log_text(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|&byte| byte == 0).unwrap_or(buffer.len());
+    String::from_utf8_lossy(&buffer[..end]).trim().to_owned()
+}
 
 /// One loaded module.
 pub(super) struct Module {
@@ -37,7 +95,10 @@ impl Module {
     /// The compiler's log where it refused the text, or a driver error.
     pub(super) fn compile(context: &Arc<Context>, kernel: &str, text: &str) -> Result<Self, EngineError> {
         context.bind()?;
-        let image = jit::text(kernel, text)?;
+        let image = CString::new(text).map_err(|_| {
+            let log = "the text holds a NUL character".to_owned();
+            EngineError::Compile { kernel: kernel.to_owned(), log }
+        })?;
         let mut logs = Logs::new();
         let (count, mut options, mut values) = logs.options();
         let mut raw = ptr::null_mut();
@@ -67,8 +128,9 @@ impl Module {
     ) -> Result<Self, EngineError> {
         context.bind()?;
         let mut raw = ptr::null_mut();
-        // SAFETY: the image is a whole ELF file, whose header says how long it is: the driver's linker wrote it, or an entry
-        // on disk holds it whose checksum is right, or the caller of an unsafe function vouches for it. It outlives the call.
+        // SAFETY: the image is a whole ELF file, whose header says how long it is: the assembler that the user named wrote it,
+        // or an entry on disk holds it whose checksum is right, or the caller of an unsafe function vouches for it. It outlives
+        // the call.
         let status = unsafe {
             (context.functions().module_load)(
                 &mut raw,
@@ -139,7 +201,14 @@ pub(super) fn advisories(log: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::advisories;
+    use super::{advisories, log_text};
+
+    #[test]
+    fn logs_end_at_their_nul() {
+        assert_eq!(log_text(b" a log\n\0rest"), "a log");
+        assert_eq!(log_text(b"no end"), "no end");
+        assert_eq!(log_text(b"\0"), "");
+    }
 
     #[test]
     fn advisories_are_found_in_logs() {

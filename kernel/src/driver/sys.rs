@@ -18,8 +18,6 @@ pub(super) type RawStream = *mut c_void;
 pub(super) type RawEvent = *mut c_void;
 /// `CUmodule`.
 pub(super) type RawModule = *mut c_void;
-/// `CUlinkState`.
-pub(super) type RawLink = *mut c_void;
 /// `CUfunction`.
 pub(super) type RawFunction = *mut c_void;
 /// `CUgraph`.
@@ -71,9 +69,6 @@ pub(super) mod jit {
     pub(in super::super) const ERROR_LOG_BYTES: i32 = 6;
     pub(in super::super) const VERBOSE: i32 = 12;
 }
-
-/// `CU_JIT_INPUT_PTX` of `CUjitInputType`.
-pub(super) const INPUT_PTX: c_int = 1;
 
 /// `CU_STREAM_NON_BLOCKING`: does not wait for the default stream.
 pub(super) const NON_BLOCKING: c_uint = 1;
@@ -163,20 +158,6 @@ pub(super) struct Functions {
     pub(super) copy_to_host: unsafe extern "C" fn(*mut c_void, u64, usize, RawStream) -> Status,
     pub(super) module_load:
         unsafe extern "C" fn(*mut RawModule, *const c_void, c_uint, *mut c_int, *mut *mut c_void) -> Status,
-    pub(super) link_create:
-        unsafe extern "C" fn(c_uint, *mut c_int, *mut *mut c_void, *mut RawLink) -> Status,
-    pub(super) link_add: unsafe extern "C" fn(
-        RawLink,
-        c_int,
-        *mut c_void,
-        usize,
-        *const c_char,
-        c_uint,
-        *mut c_int,
-        *mut *mut c_void,
-    ) -> Status,
-    pub(super) link_complete: unsafe extern "C" fn(RawLink, *mut *mut c_void, *mut usize) -> Status,
-    pub(super) link_destroy: unsafe extern "C" fn(RawLink) -> Status,
     pub(super) module_function: unsafe extern "C" fn(*mut RawFunction, RawModule, *const c_char) -> Status,
     pub(super) module_unload: unsafe extern "C" fn(RawModule) -> Status,
     pub(super) function_set: unsafe extern "C" fn(RawFunction, c_int, c_int) -> Status,
@@ -263,10 +244,6 @@ impl Functions {
                 copy_to_device: get(library, "cuMemcpyHtoDAsync_v2")?,
                 copy_to_host: get(library, "cuMemcpyDtoHAsync_v2")?,
                 module_load: get(library, "cuModuleLoadDataEx")?,
-                link_create: get(library, "cuLinkCreate_v2")?,
-                link_add: get(library, "cuLinkAddData_v2")?,
-                link_complete: get(library, "cuLinkComplete")?,
-                link_destroy: get(library, "cuLinkDestroy")?,
                 module_function: get(library, "cuModuleGetFunction")?,
                 module_unload: get(library, "cuModuleUnload")?,
                 function_set: get(library, "cuFuncSetAttribute")?,

@@ -28,10 +28,10 @@ pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str
     let _ = std::fs::remove_file(&log);
     let own = std::env::current_exe().expect("a program");
     let mut again = Command::new(own);
-    again.args([test, "--exact", "--nocapture"]);
+    again.args([test, "--exact", "--nocapture", "--include-ignored"]);
     again.env("LD_LIBRARY_PATH", &folder).env(LOG, &log);
-    // Nobody's own folder of compiled kernels is read or written.
-    again.env("FALCHION_CACHE", "");
+    // Nobody's own folder of compiled kernels is read or written, and nobody's own assembler runs.
+    again.env("FALCHION_CACHE", "").env_remove("FALCHION_PTXAS");
     for (name, value) in environment {
         match *value {
             UNSET => again.env_remove(name),

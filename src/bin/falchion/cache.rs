@@ -15,6 +15,9 @@ use crate::{Failure, numbers};
 /// The environment variable FALCHION_CACHE names the folder. Without it, it is `falchion` in the platform's folder for caches,
 /// on Linux ~/.cache/falchion. Set to nothing, nothing is kept. An entry is used by the card, the driver version and the
 /// version of falchion that it was made for, and by no others.
+///
+/// Compiled kernels are kept where the environment variable FALCHION_PTXAS names NVIDIA's assembler, which then makes them.
+/// Each version of it has entries of its own. Otherwise the driver compiles kernels and keeps them in a cache of its own.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion cache\n  falchion cache trim --keep 200MB\n  falchion cache trim --older-than 30\n  FALCHION_CACHE=/data/kernels falchion cache clear"

@@ -1,11 +1,11 @@
 //! A stand-in for CUDA's driver, for tests without a GPU: device memory is the host's, launches are counted and run
-//! nothing, its linker gives a digest of the text in place of a binary, and handles that are used after they were given back are noted.
+//! nothing, and handles that are used after they were given back are noted. A binary is an ELF header, a mark, and a digest.
 //! Compiled by tests (`tests/support/stand_in.rs`).
 #![allow(non_snake_case, reason = "the driver's names")]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::io::Write;
 use std::sync::Mutex;
 
@@ -241,18 +241,26 @@ pub unsafe extern "C" fn cuMemcpyDtoHAsync_v2(to: *mut u8, from: u64, bytes: usi
 pub unsafe extern "C" fn cuModuleLoadDataEx(
     module: *mut usize,
     image: *const u8,
-    _: c_uint,
-    _: *mut c_int,
-    _: *mut *mut c_void,
+    count: c_uint,
+    options: *const c_int,
+    values: *const usize,
 ) -> c_int {
-    let binary = unsafe { std::slice::from_raw_parts(image, 4) } == ELF;
-    if binary {
+    if unsafe { std::slice::from_raw_parts(image, 4) } == ELF {
         let bytes = unsafe { std::slice::from_raw_parts(image, BINARY) };
-        if std::env::var("STAND_IN_BINARIES").is_ok() || bytes[64..72] != *MARK {
+        // Binaries may be refused, or taken for legal whatever they hold.
+        let choice = std::env::var("STAND_IN_BINARIES").unwrap_or_default();
+        if choice == "refused" || choice != "any" && bytes[64..72] != *MARK {
             note("refused");
             return BAD_IMAGE;
         }
-        note(&format!("binary {}", String::from_utf8_lossy(&bytes[72..])));
+        note(&format!("binary {}", String::from_utf8_lossy(&bytes[72..]).escape_debug()));
+    } else if unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().contains("illegal_probe") {
+        let errors = (0..count as usize).find(|&i| unsafe { *options.add(i) } == ERROR_LOG);
+        let errors = errors.map_or(std::ptr::null_mut(), |i| unsafe { *values.add(i) } as *mut c_char);
+        unsafe { c"line 7: no such instruction".as_ptr().copy_to(errors, 28) };
+        return BAD_TEXT;
+    } else {
+        note("compiled");
     }
     alive(|state| {
         let made = handle(state);
@@ -262,72 +270,13 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
     })
 }
 
-// A linker: what it makes of a text is an ELF header, a mark, and the text's digest.
 const ELF: &[u8] = b"\x7fELF";
 const MARK: &[u8; 8] = b"stand-in";
 const BINARY: usize = 64 + 8 + 16;
 const BAD_IMAGE: c_int = 200;
 const BAD_TEXT: c_int = 218;
+const ERROR_LOG: c_int = 5;
 
-/// One linker: where it writes errors, and its binary.
-struct Link {
-    errors: usize,
-    binary: Vec<u8>,
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLinkCreate_v2(
-    count: c_uint,
-    options: *const c_int,
-    values: *const usize,
-    link: *mut *mut Link,
-) -> c_int {
-    if std::env::var("STAND_IN_LINKER").is_ok() {
-        return INVALID;
-    }
-    let errors = (0..count as usize).find(|&i| unsafe { *options.add(i) } == 5);
-    let errors = errors.map_or(0, |i| unsafe { *values.add(i) });
-    unsafe { put(link, Box::into_raw(Box::new(Link { errors, binary: Vec::new() }))) }
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLinkAddData_v2(
-    link: *mut Link,
-    kind: c_int,
-    data: *const u8,
-    bytes: usize,
-    _: *const c_char,
-    _: c_uint,
-    _: *mut c_int,
-    _: *mut *mut c_void,
-) -> c_int {
-    let (link, text) = unsafe { (&mut *link, std::slice::from_raw_parts(data, bytes)) };
-    if kind != 1 || text.last() != Some(&0) {
-        return INVALID;
-    }
-    if String::from_utf8_lossy(text).contains("illegal_probe") {
-        unsafe { c"line 7: no such instruction".as_ptr().copy_to(link.errors as *mut c_char, 28) };
-        return BAD_TEXT;
-    }
-    let digest = text.iter().fold(0xcbf2_9ce4_8422_2325u64, |sum, &byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    let mut header = [0u8; 64];
-    header[..6].copy_from_slice(b"\x7fELF\x02\x01");
-    link.binary = [&header[..], MARK, format!("{digest:016x}").as_bytes()].concat();
-    0
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLinkComplete(link: *mut Link, binary: *mut *const u8, bytes: *mut usize) -> c_int {
-    note("linked");
-    let link = unsafe { &*link };
-    unsafe { put(binary, link.binary.as_ptr()) + put(bytes, link.binary.len()) }
-}
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn cuLinkDestroy(link: *mut Link) -> c_int {
-    note("unlinked");
-    drop(unsafe { Box::from_raw(link) });
-    0
-}
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn cuModuleGetFunction(function: *mut usize, module: usize, _: *const c_char) -> c_int {
     alive(|_| unsafe { put(function, module) })
