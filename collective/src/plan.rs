@@ -91,11 +91,6 @@ pub struct Plan {
 /// tiles that assemble without a spill leave about this many.
 const WORKING_REGISTERS: u32 = 32;
 
-/// The same for an epilogue that stores straight from registers: addresses of all rows and columns. Of 490 specs of the space that were
-/// assembled, those with fewer spilled 8 to 360 B; and those of tiles wider than an instruction with up to 96.
-const DIRECT_REGISTERS: u32 = 72;
-const WIDE_DIRECT_REGISTERS: u32 = 104;
-
 /// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
 const INSTRUCTION_REGISTERS: u32 = 26;
 
@@ -413,13 +408,7 @@ impl Plan {
         };
         let consumer = if consumer > 240 { 240 } else { consumer };
         let accumulators = mainloop.accumulators();
-        let storing = match (epilogue.staged_bits, mainloop.tile[1] > 256) {
-            (0, false) => DIRECT_REGISTERS,
-            (0, true) => WIDE_DIRECT_REGISTERS,
-            (_, _) => 0,
-        };
-        let working = max(max(WORKING_REGISTERS, storing), epilogue.registers);
-        let need = accumulators + mainloop.registers + working;
+        let need = accumulators + mainloop.registers + max(WORKING_REGISTERS, epilogue.registers);
         if need > consumer {
             return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
         }

@@ -26,7 +26,7 @@ use crate::error::EngineError;
 use crate::program::Program;
 
 /// Kernels that stay compiled: more than a command compiles, and few enough to fit a device.
-const KERNELS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+const KERNELS: NonZeroUsize = NonZeroUsize::new(512).unwrap();
 
 /// A Hopper GPU with memory, a stream and the kernels compiled for it so far.
 ///
