@@ -78,6 +78,13 @@ impl Format {
     pub const ALL: [Self; 9] =
         [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2, Self::Tf32, Self::S8, Self::U8, Self::S32];
 
+    /// The sentence for operands that no instruction multiplies: which pairs some instruction does.
+    pub const NO_PRODUCT: &str = "Hopper has no `wgmma` for these operands: A and B are both bf16, both f16 or both tf32, each \
+                                  e4m3 or e5m2, or each s8 or u8";
+
+    /// The formats of D in words, those of integer sums last.
+    pub(crate) const RESULTS: [&str; 2] = ["f32, bf16, f16, e4m3 or e5m2", "s32"];
+
     const fn facts(self) -> Facts {
         const fn float(name: &'static str, tensor: TensorElement, float: Float, format: Format) -> Facts {
             let (number, operand) = (Number::Float(float), None);
@@ -263,5 +270,35 @@ impl Format {
 impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Format;
+
+    /// What sentences list is what the table says.
+    #[test]
+    fn sentences_name_every_format() {
+        let [floats, integers] = Format::RESULTS;
+        for format in Format::ALL {
+            let named = |words: &str| words.split([' ', ',']).any(|word| word == format.name());
+            assert_eq!(named(floats), format.is_output(false), "{format}");
+            assert_eq!(named(integers), format.is_output(true) && !format.is_float(), "{format}");
+            let multiplied = Format::operands().any(|operand| operand == format);
+            assert_eq!(named(Format::NO_PRODUCT), multiplied, "{format}");
+            assert_eq!(Format::named(format.name()), Some(format));
+        }
+    }
+
+    /// A float that D has by default is one that it can have.
+    #[test]
+    fn every_product_has_a_result() {
+        for a in Format::operands() {
+            let fitting = Format::ALL.into_iter().filter(|&b| a.multiplies(b).is_some());
+            assert!(fitting.clone().any(|b| b == a), "{a} multiplies itself");
+            assert!(fitting.clone().all(|b| b.bits() == a.bits() && b.output() == a.output()), "{a}");
+            assert!(a.output().is_output(!a.is_float()), "{a}");
+        }
     }
 }

@@ -114,8 +114,7 @@ pub struct Operands<A, B>(PhantomData<(A, B)>);
 /// The facts of [`Operands`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pair of operands that `wgmma` multiplies",
-    note = "write `Operands<A, B>` with A and B of element types that multiply each other: `bf16`, `f16`, `Tf32`, \
-            `F8E4M3` and `F8E5M2`, `i8` and `u8`"
+    note = "write `Operands<A, B>` with A and B of element types of which one `MultipliesWith` the other"
 )]
 pub trait OperandPair: 'static {
     /// Operand A, `(M, K)`.

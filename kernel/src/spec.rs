@@ -155,10 +155,7 @@ impl KernelSpec {
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
         let [a, b] = self.mainloop.operands;
         if a.format.multiplies(b.format).is_none() {
-            return Err(IllegalKernel::Roles(
-                "Hopper has no `wgmma` for these operands: A and B are both bf16, both f16 or both tf32, each e4m3 or e5m2, or \
-                 each s8 or u8",
-            ));
+            return Err(IllegalKernel::Roles(Format::NO_PRODUCT));
         }
         if let Err(error) = self.scheduler.check() {
             return Err(IllegalKernel::Scheduler(error));

@@ -173,3 +173,56 @@ fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
     }
     (sums.iter().sum(), magnitudes.iter().sum())
 }
+
+#[cfg(test)]
+mod tests {
+    use ptx::WgmmaTypes;
+    use ptx::inst::Fp8;
+
+    use super::*;
+    use crate::matrix::Fill;
+    use crate::{Order, wgmma};
+
+    /// Sums of the hardware's own steps, of all of K and of parts of it, are within their bounds.
+    #[test]
+    fn sums_of_8_bit_floats_are_within_their_bounds() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let mut largest = 0.0f64;
+        for (format, of, k) in [
+            (Format::E4m3, Fp8::E4m3, 96u32),
+            (Format::E5m2, Fp8::E5m2, 1000),
+            (Format::E4m3, Fp8::E4m3, 4096),
+        ] {
+            let mut matrix =
+                |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+            let (a, b) = (matrix([8, k], Order::RowMajor), matrix([k, 8], Order::ColumnMajor));
+            let sums = Sums::of(&a, &b, &|_| ());
+            let types = WgmmaTypes::Fp8F32(of, of);
+            for (place, sum) in (0u32..).zip(&sums.sums) {
+                let (row, column) = (place / 8, place % 8);
+                let pairs: Vec<_> =
+                    (0..k).map(|i| (a.bits[a.index(row, i)], b.bits[b.index(i, column)])).collect();
+                for parts in [1, 3] {
+                    let part = (k as usize).div_ceil(32 * parts) * 32;
+                    let each = pairs.chunks(part).map(|part| {
+                        let bits = part
+                            .chunks(32)
+                            .fold(None, |old, pairs| Some(wgmma::sum(types, pairs, false, old)));
+                        f64::from(f32::from_bits(bits.unwrap_or(0)))
+                    });
+                    let error = (each.sum::<f64>() - sum.value).abs();
+                    assert!(error <= sum.error, "{} K {k}: {error} > {}", format.name(), sum.error);
+                    largest = largest.max(error / sum.error);
+                }
+            }
+        }
+        assert!(largest > 1e-3, "the bound says something: {largest}");
+    }
+
+    #[test]
+    fn sums_of_integers_wrap() {
+        let of = |value: f64| HostMatrix::from_fn(Format::U8, [1, 1], Order::RowMajor, 1, |_, _| value);
+        assert_eq!(Sums::of(&of(255.0), &of(255.0), &|_| ()).sums, [Sum::of_integers(65025.0)]);
+        assert_eq!(Sum::of_integers(4_294_967_297.0).value, 1.0);
+    }
+}

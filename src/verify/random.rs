@@ -10,7 +10,7 @@ use collective::{
     TileLayout, Way,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use emulator::Schedule;
+use emulator::{Numerics, Schedule};
 use fastrand::Rng;
 use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
@@ -228,7 +228,7 @@ impl Draw {
             stages: if self.once_in(3) { Some(self.random.u32(..7)) } else { None },
         };
         let output = match epilogue {
-            _ if self.once_in(3) => self.of(&Format::ALL),
+            _ if self.once_in(5) => self.of(&Format::ALL),
             EpilogueKind::Fused(fusion) => fusion.output(a),
             EpilogueKind::Linear | EpilogueKind::Sourced => a.output(),
         };
@@ -292,8 +292,11 @@ impl Draw {
         let problem = GemmProblem { m, n, k: extents[2] };
         let schedule = self.of(&[Schedule::Default, Schedule::Latest, Schedule::Random, Schedule::Random]);
         let slots = self.of(&[1, 2, 3, 5]) * plan.cluster_size();
-        let mut engine =
-            Emulator::new().with_multiprocessors(slots).with_schedule(schedule, self.random.u64(..));
+        let numerics = self.of(&[Numerics::Fast, Numerics::Exact]);
+        let mut engine = Emulator::new()
+            .with_multiprocessors(slots)
+            .with_numerics(numerics)
+            .with_schedule(schedule, self.random.u64(..));
         let seed = self.random.u64(..);
         if let Some(fused) = FusedGemm::of(gemm.clone()) {
             if spec.form != Form::Single {

@@ -33,9 +33,9 @@ pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 /// Arguments of [`LinearCombination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearArguments {
-    /// Factor of the product. Zero leaves A and B unread, as in BLAS.
+    /// Factor of the product, a whole number where D is `s32`. Zero leaves A and B unread, as in BLAS.
     pub alpha: f32,
-    /// Factor of C. Zero leaves C unread, as in BLAS.
+    /// Factor of C, a whole number where D is `s32`. Zero leaves C unread, as in BLAS.
     pub beta: f32,
     /// C, row-major; may be `None` where `beta` is zero. It may be D itself.
     pub c: Option<MatrixRef>,

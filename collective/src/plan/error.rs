@@ -352,15 +352,14 @@ impl PlanError {
             ),
             Self::HalfSums => s.text("sums are f16, and epilogues take f32 or s32: choose types with such sums"),
             Self::Output { format, integers } => {
+                let [floats, whole] = Format::RESULTS;
                 let s = s.text("D is ").text(format.name());
                 if integers {
-                    s.text(", and sums of integers are stored as s32, f32, bf16, f16, e4m3 or e5m2: choose one of them")
+                    s.text(", and sums of integers are stored as ").text(whole).text(", ").text(floats)
                 } else {
-                    s.text(
-                        ", and sums of floats are stored as f32, bf16, f16, e4m3 or e5m2: choose one of them (s32 is for \
-                         operands s8 and u8)",
-                    )
+                    s.text(", and sums of floats are stored as ").text(floats)
                 }
+                .text(": choose one of them")
             }
             Self::Box { extent, elements } => s
                 .text(extent)

@@ -273,16 +273,10 @@ impl Matrix {
 pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u32]) -> Result<(), Failure> {
     let written = || -> std::io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
-        let (kind, exact) = match format {
-            Format::F16 => ("<f2", true),
-            Format::S32 => ("<i4", true),
-            Format::F32
-            | Format::Tf32
-            | Format::Bf16
-            | Format::E4m3
-            | Format::E5m2
-            | Format::S8
-            | Format::U8 => ("<f4", false),
+        let (kind, exact) = match (format.is_integer(), format.bytes()) {
+            (true, 4) => ("<i4", true),
+            _ if format == Format::F16 => ("<f2", true),
+            _ => ("<f4", false),
         };
         file.write_all(&npy::Header::of_matrix(kind, extents))?;
         if exact {

@@ -50,9 +50,8 @@ pub(crate) struct GemmArgs {
     /// Write D to this .npy file (f16 as f16, s32 as 32-bit integers, other formats as f32).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Number format of A and B: bf16, f16, tf32, e4m3, e5m2, s8 or u8 [default: that of the kernel that is named, or bf16]. D
-    /// is bf16, f16, f32 (tf32), bf16 (e4m3, e5m2) or s32 (s8, u8); --spec names other pairs. Files are for bf16 and f16, to which
-    /// other types are rounded.
+    /// Number format of A and B, as `dtype=` of a spec names it [default: that of the kernel that is named, or bf16]. D has the
+    /// spec's default format, or that of --spec "out=..". Files are rounded to bf16 or f16.
     #[arg(long)]
     dtype: Option<String>,
     /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
