@@ -289,6 +289,10 @@ impl Plan {
         if epilogue.split {
             return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
         }
+        // It counts the phases of its buffers by tiles, each of as many parts.
+        if epilogue.sourced {
+            return Err(PlanError::NotNarrowed { what: "an epilogue that brings C by tensor copies" });
+        }
         // Copies bring whole periods of the swizzle, which is as wide as that of all of the tile.
         let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
         if !whole || !n.is_multiple_of(step) {

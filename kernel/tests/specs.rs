@@ -158,6 +158,11 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("dtype=bf16 out=s32", "sums of floats are stored as f32, bf16, f16, e4m3 or e5m2", None),
         ("dtype=s8 out=s8", "D is s8, and sums of integers are stored as s32, f32", None),
         ("dtype=tf32 out=tf32", "D is tf32, and sums of floats are stored as f32", None),
+        (
+            "epilogue=sourced step=16",
+            "an epilogue that brings C by tensor copies multiplies whole tiles",
+            None,
+        ),
         ("dtype=e4m3 epilogue=bias", "fusions with names", None),
         ("scheduler=dynamic-tail parts=17", "17 parts", None),
         ("raster=hilbert3", "power of two", None),
