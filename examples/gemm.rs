@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let largest = result
         .chunks_exact(2)
         .zip(&sums.sums)
-        .map(|(got, (exact, _))| (bf16::from_le_bytes([got[0], got[1]]).to_f64() - exact).abs())
+        .map(|(got, exact)| (bf16::from_le_bytes([got[0], got[1]]).to_f64() - exact.value).abs())
         .fold(0.0, f64::max);
     println!("largest error {largest:.3}, where half a unit in the last place of 64 is 0.25");
     if largest > 0.3 { Err("the result is wrong".into()) } else { Ok(()) }

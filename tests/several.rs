@@ -159,14 +159,7 @@ fn records() -> RecordProducts {
         [2, 16, 80],
         [65, 3, 8],
     ];
-    RecordProducts {
-        format: Format::Bf16,
-        shapes,
-        factors: [0.5, 2.0],
-        operand_multiple: 8,
-        d_padding: 1,
-        seed: 4,
-    }
+    RecordProducts { shapes, factors: [0.5, 2.0], operand_bytes: 16, d_padding: 1, seed: 4 }
 }
 
 #[test]
@@ -257,7 +250,7 @@ impl Trees {
             });
             let sums = Sums::of(&own, &b[i], &|_| ()).sums;
             expected.extend(sums.chunks(n as usize).map(|row| {
-                (0..).zip(row).map(|(column, (sum, _))| (sum + bias[i].get(0, column)).max(0.0)).collect()
+                (0..).zip(row).map(|(column, sum)| (sum.value + bias[i].get(0, column)).max(0.0)).collect()
             }));
         }
         let mut engine = Emulator::new().with_multiprocessors(6);

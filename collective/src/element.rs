@@ -1,19 +1,29 @@
-//! Number formats of operands and results: each is described here once, and everything else asks this description.
+//! Number formats of operands, sums and results: each is described here once, and everything else asks this description.
 //!
-//! Results are any [`Format`]: `f32`, `bf16`, `f16`, and the 8-bit floats [`F8E4M3`] and [`F8E5M2`]. Operands are those
-//! that [`MultipliesWith`] joins.
+//! | format | in memory | operand | result |
+//! |---|---|---|---|
+//! | `bf16`, `f16` | 16 bits | K-major or MN-major | yes |
+//! | `tf32` | 32 bits: an `f32` of which `wgmma` reads the upper 19 bits | K-major | no: `f32` |
+//! | `e4m3`, `e5m2` | 8 bits | K-major; A and B may differ | yes |
+//! | `s8`, `u8` | 8 bits | K-major; A and B may differ | no: `s32`, or a float |
+//! | `f32` | 32 bits | no: `tf32` | yes |
+//! | `s32` | 32 bits | no | yes, of 8-bit integers |
 
+mod device;
 mod float;
+mod integer;
+mod types;
 
 use core::fmt;
 
-use float8::{F8E4M3, F8E5M2};
-use half::{bf16, f16};
+use ptx::WgmmaTypes;
 use ptx::abi::TensorElement;
-use ptx::inst::{AluOp, Cvt};
-use ptx::{Builder, Value, WgmmaTypes};
+use ptx::inst::{Fp8, Int8, WgmmaElement};
 
+pub use device::{Narrow, Packed};
 use float::Float;
+use integer::Integer;
+pub use types::{Element, MultipliesWith, Tf32};
 
 /// A number format that matrices and vectors are made of: how it is rounded, loaded, and stored by pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,135 +38,108 @@ pub enum Format {
     E4m3,
     /// Five bits of exponent, two of mantissa; what is too large becomes the largest finite value.
     E5m2,
+    /// Single precision in memory, of which a multiply reads the sign, eight bits of exponent and ten of mantissa.
+    Tf32,
+    /// Whole numbers from -128 to 127.
+    S8,
+    /// Whole numbers from 0 to 255.
+    U8,
+    /// Whole numbers of 32 bits, signed.
+    S32,
 }
 
-/// A [`Format`] as a type.
-pub trait Element: Copy + fmt::Debug + 'static {
-    /// Which.
-    const FORMAT: Format;
+/// All that is known of a format.
+struct Facts {
+    /// In kernel names, specs and on the command line.
+    name: &'static str,
+    /// The type that stands for it.
+    rust_type: &'static str,
+    /// What a tensor map calls it.
+    tensor: TensorElement,
+    /// Its values.
+    number: Number,
+    /// What `wgmma` takes it for; `None` for what is no operand.
+    operand: Option<WgmmaElement>,
+    /// D's format where nothing else is said, for operands of this format.
+    output: Format,
+    /// Whether D can have it.
+    result: bool,
 }
 
-impl Element for f32 {
-    const FORMAT: Format = Format::F32;
-}
-
-impl Element for bf16 {
-    const FORMAT: Format = Format::Bf16;
-}
-
-impl Element for f16 {
-    const FORMAT: Format = Format::F16;
-}
-
-impl Element for F8E4M3 {
-    const FORMAT: Format = Format::E4m3;
-}
-
-impl Element for F8E5M2 {
-    const FORMAT: Format = Format::E5m2;
-}
-
-/// One element in a register, as it lies in memory.
+/// The values of a format.
 #[derive(Clone, Copy, Debug)]
-pub enum Narrow<'f> {
-    /// [`Format::F32`].
-    F32(Value<'f, f32>),
-    /// [`Format::Bf16`].
-    Bf16(Value<'f, bf16>),
-    /// [`Format::F16`].
-    F16(Value<'f, f16>),
-    /// A float of 8 bits.
-    Byte(Value<'f, u8>),
-}
-
-/// Two neighbouring elements in registers.
-#[derive(Clone, Copy, Debug)]
-pub enum Packed<'f> {
-    /// Two registers.
-    Pair([Value<'f, f32>; 2]),
-    /// Two elements of 16 bits, the first in the low half.
-    Word(Value<'f, u32>),
-    /// Two elements of 8 bits, the first in the low half.
-    Half(Value<'f, u16>),
-}
-
-impl<'f> Packed<'f> {
-    /// The pair as one matrix element of `stmatrix`, where it has 32 bits.
-    pub fn word(self) -> Option<Value<'f, u32>> {
-        match self {
-            Self::Word(word) => Some(word),
-            Self::Pair(_) | Self::Half(_) => None,
-        }
-    }
-
-    /// Stores the pair at `address + offset` bytes of global memory, a multiple of the pair's size.
-    pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
-        let f = address.builder();
-        match self {
-            Self::Pair(pair) => f.store_global(address, offset, pair),
-            Self::Word(word) => f.store_global(address, offset, [word]),
-            Self::Half(half) => f.store_global(address, offset, [half]),
-        }
-    }
-
-    /// Stores the pair at a shared address, a multiple of the pair's size.
-    pub fn store_shared(self, address: Value<'f, u32>) {
-        let f = address.builder();
-        match self {
-            Self::Pair(pair) => f.store_shared(address, 0, pair),
-            Self::Word(word) => f.store_shared(address, 0, [word]),
-            Self::Half(half) => f.store_shared(address, 0, [half]),
-        }
-    }
-}
-
-impl<'f> Narrow<'f> {
-    /// Stores the element at `address + offset` bytes of global memory.
-    pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
-        let f = address.builder();
-        match self {
-            Self::F32(value) => f.store_global(address, offset, [value]),
-            Self::Bf16(value) => f.store_global(address, offset, [value]),
-            Self::F16(value) => f.store_global(address, offset, [value]),
-            Self::Byte(value) => f.store_global(address, offset, [value]),
-        }
-    }
+enum Number {
+    Float(Float),
+    Integer(Integer),
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 5] = [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2];
+    pub const ALL: [Self; 9] =
+        [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2, Self::Tf32, Self::S8, Self::U8, Self::S32];
+
+    /// The sentence for operands that no instruction multiplies: which pairs some instruction does.
+    pub const NO_PRODUCT: &str = "Hopper has no `wgmma` for these operands: A and B are both bf16, both f16 or both tf32, each \
+                                  e4m3 or e5m2, or each s8 or u8";
+
+    /// The formats of D in words, those of integer sums last.
+    pub(crate) const RESULTS: [&str; 2] = ["f32, bf16, f16, e4m3 or e5m2", "s32"];
+
+    const fn facts(self) -> Facts {
+        const fn float(name: &'static str, tensor: TensorElement, float: Float, format: Format) -> Facts {
+            let (number, operand) = (Number::Float(float), None);
+            Facts { name, rust_type: name, tensor, number, operand, output: format, result: true }
+        }
+        const fn integer(name: &'static str, rust_type: &'static str, of: Int8, number: Integer) -> Facts {
+            let (number, operand) = (Number::Integer(number), Some(WgmmaElement::Int8(of)));
+            // Tensor maps know bytes, not their signs.
+            let tensor = TensorElement::U8;
+            Facts { name, rust_type, tensor, number, operand, output: Format::S32, result: false }
+        }
+        const fn fp8(name: &'static str, rust_type: &'static str, of: Fp8, number: Float) -> Facts {
+            let operand = Some(WgmmaElement::Fp8(of));
+            Facts { rust_type, operand, ..float(name, TensorElement::U8, number, Format::Bf16) }
+        }
+        match self {
+            Self::F32 => float("f32", TensorElement::F32, Float::F32, Self::F32),
+            Self::Bf16 => Facts {
+                operand: Some(WgmmaElement::Bf16),
+                ..float("bf16", TensorElement::Bf16, Float::BF16, Self::Bf16)
+            },
+            Self::F16 => Facts {
+                operand: Some(WgmmaElement::F16),
+                ..float("f16", TensorElement::F16, Float::F16, Self::F16)
+            },
+            Self::E4m3 => fp8("e4m3", "F8E4M3", Fp8::E4m3, Float::E4M3),
+            Self::E5m2 => fp8("e5m2", "F8E5M2", Fp8::E5m2, Float::E5M2),
+            Self::Tf32 => Facts {
+                rust_type: "Tf32",
+                operand: Some(WgmmaElement::Tf32),
+                result: false,
+                ..float("tf32", TensorElement::F32, Float::F32, Self::F32)
+            },
+            Self::S8 => integer("s8", "i8", Int8::S8, Integer::S8),
+            Self::U8 => integer("u8", "u8", Int8::U8, Integer::U8),
+            Self::S32 => Facts {
+                name: "s32",
+                rust_type: "i32",
+                tensor: TensorElement::S32,
+                number: Number::Integer(Integer::S32),
+                operand: None,
+                output: Self::S32,
+                result: true,
+            },
+        }
+    }
 
     /// Its name in kernel names and on the command line.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-            Self::E4m3 => "e4m3",
-            Self::E5m2 => "e5m2",
-        }
+        self.facts().name
     }
 
     /// The type of a kernel's parameters that stands for it.
     pub const fn rust_type(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
-            Self::E4m3 => "F8E4M3",
-            Self::E5m2 => "F8E5M2",
-        }
-    }
-
-    /// The instruction that multiplies elements of this format by those of another, summed in `f32`; `None` where there is
-    /// none.
-    pub const fn multiplies(self, other: Self) -> Option<WgmmaTypes> {
-        match (self, other) {
-            (Self::Bf16, Self::Bf16) => Some(WgmmaTypes::Bf16F32),
-            (Self::F16, Self::F16) => Some(WgmmaTypes::F16F32),
-            (Self::F32 | Self::Bf16 | Self::F16 | Self::E4m3 | Self::E5m2, _) => None,
-        }
+        self.facts().rust_type
     }
 
     /// The format of a name.
@@ -164,152 +147,122 @@ impl Format {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
+    /// The formats of operands: what some instruction multiplies.
+    pub fn operands() -> impl Iterator<Item = Self> {
+        Self::ALL.into_iter().filter(|format| format.facts().operand.is_some())
+    }
+
+    /// The instruction that multiplies elements of this format by those of another, summed in `f32`, or in `s32` for integers;
+    /// `None` where there is none.
+    ///
+    /// ```
+    /// use collective::Format;
+    /// use ptx::inst::WgmmaSum;
+    ///
+    /// let sums = |a: Format, b| a.multiplies(b).map(|types| types.d());
+    /// assert_eq!(sums(Format::E4m3, Format::E5m2), Some(WgmmaSum::F32));
+    /// assert_eq!(sums(Format::S8, Format::U8), Some(WgmmaSum::S32));
+    /// assert_eq!(sums(Format::Bf16, Format::F16), None);
+    /// ```
+    pub const fn multiplies(self, other: Self) -> Option<WgmmaTypes> {
+        let (Some(a), Some(b)) = (self.facts().operand, other.facts().operand) else { return None };
+        match (a, b) {
+            (WgmmaElement::Bf16, WgmmaElement::Bf16) => Some(WgmmaTypes::Bf16F32),
+            (WgmmaElement::F16, WgmmaElement::F16) => Some(WgmmaTypes::F16F32),
+            (WgmmaElement::Tf32, WgmmaElement::Tf32) => Some(WgmmaTypes::Tf32F32),
+            (WgmmaElement::Fp8(a), WgmmaElement::Fp8(b)) => Some(WgmmaTypes::Fp8F32(a, b)),
+            (WgmmaElement::Int8(a), WgmmaElement::Int8(b)) => {
+                Some(WgmmaTypes::Int8 { a, b, saturate: false })
+            }
+            (
+                WgmmaElement::Bf16
+                | WgmmaElement::F16
+                | WgmmaElement::Tf32
+                | WgmmaElement::Fp8(_)
+                | WgmmaElement::Int8(_)
+                | WgmmaElement::B1,
+                _,
+            ) => None,
+        }
+    }
+
+    /// D's format where nothing else is said, for an operand A of this format: `f32` for `tf32`, `bf16` for 8-bit floats, `s32`
+    /// for 8-bit integers, its own for 16 bits.
+    pub const fn output(self) -> Self {
+        self.facts().output
+    }
+
+    /// Whether D can have this format: floats can, and `s32` where the sums are integers.
+    pub const fn is_output(self, integer_sums: bool) -> bool {
+        self.facts().result && (self.is_float() || integer_sums)
+    }
+
+    /// Whether its values are floating-point numbers, not integers.
+    pub const fn is_float(self) -> bool {
+        matches!(self.facts().number, Number::Float(_))
+    }
+
     /// Width in bits.
     pub const fn bits(self) -> u32 {
-        match self {
-            Self::F32 => 32,
-            Self::Bf16 | Self::F16 => 16,
-            Self::E4m3 | Self::E5m2 => 8,
-        }
+        self.bytes() * 8
     }
 
     /// Width in bytes.
     pub const fn bytes(self) -> u32 {
-        self.bits() / 8
+        self.facts().tensor.bytes()
     }
 
     /// What a tensor map calls it.
     pub const fn tensor(self) -> TensorElement {
-        match self {
-            Self::F32 => TensorElement::F32,
-            Self::Bf16 => TensorElement::Bf16,
-            Self::F16 => TensorElement::F16,
-            Self::E4m3 | Self::E5m2 => TensorElement::U8,
-        }
+        self.facts().tensor
     }
 
     /// What is larger becomes the largest; otherwise infinity.
     pub const fn saturates(self) -> bool {
-        match self {
-            Self::E4m3 | Self::E5m2 => true,
-            Self::F32 | Self::Bf16 | Self::F16 => false,
+        match self.facts().number {
+            Number::Float(float) => float.saturates(),
+            Number::Integer(_) => true,
         }
     }
 
-    const fn float(self) -> Float {
-        match self {
-            Self::F32 => Float::F32,
-            Self::Bf16 => Float::BF16,
-            Self::F16 => Float::F16,
-            Self::E4m3 => Float::E4M3,
-            Self::E5m2 => Float::E5M2,
-        }
-    }
-
-    /// The unit roundoff: the largest relative error of rounding to it.
+    /// The unit roundoff: the largest relative error of rounding to it. Integers have none: see [`tiniest`](Self::tiniest).
     pub const fn unit_roundoff(self) -> f64 {
-        self.float().unit_roundoff()
+        match self.facts().number {
+            Number::Float(float) => float.unit_roundoff(),
+            Number::Integer(_) => 0.0,
+        }
     }
 
     /// The smallest positive value (subnormal): the absolute error of rounding near zero is half of it.
     pub const fn tiniest(self) -> f64 {
-        self.float().tiniest()
+        match self.facts().number {
+            Number::Float(float) => float.tiniest(),
+            Number::Integer(_) => 1.0,
+        }
     }
 
     /// The largest finite value.
     pub const fn largest(self) -> f64 {
-        self.float().largest()
+        match self.facts().number {
+            Number::Float(float) => float.largest(),
+            Number::Integer(integer) => integer.largest(),
+        }
     }
 
     /// The value of an element's bits.
     pub fn decode(self, bits: u64) -> f64 {
-        self.float().decode(bits)
+        match self.facts().number {
+            Number::Float(float) => float.decode(bits),
+            Number::Integer(integer) => integer.decode(bits),
+        }
     }
 
     /// The bits of the element nearest to a value, ties to even, with one rounding: what the device stores for a value
-    /// that `f32` has. NaN has the bits of one of the format's NaNs.
+    /// that `f32` has. NaN has the bits of one of the format's NaNs; among integers it is 0.
     pub fn encode(self, value: f64) -> u64 {
-        self.float().encode(value)
-    }
-
-    /// Loads one element from `address + offset` bytes of global memory.
-    pub fn load<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> Narrow<'f> {
-        match self {
-            Self::F32 => Narrow::F32(f.load_global(address, offset)),
-            Self::Bf16 => Narrow::Bf16(f.load_global(address, offset)),
-            Self::F16 => Narrow::F16(f.load_global(address, offset)),
-            Self::E4m3 | Self::E5m2 => Narrow::Byte(f.load_global(address, offset)),
-        }
-    }
-
-    /// Loads two neighbours from `address + offset` bytes of global memory, a multiple of their size.
-    pub fn load_pair<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> [Narrow<'f>; 2] {
-        match self {
-            Self::F32 => f.load_global_vector(address, offset).map(Narrow::F32),
-            Self::Bf16 => f.load_global_vector(address, offset).map(Narrow::Bf16),
-            Self::F16 => f.load_global_vector(address, offset).map(Narrow::F16),
-            Self::E4m3 | Self::E5m2 => f.load_global_vector(address, offset).map(Narrow::Byte),
-        }
-    }
-
-    /// Loads two neighbours from a shared address, a multiple of their size.
-    pub fn load_shared_pair<'f>(self, f: &'f Builder, address: Value<'f, u32>) -> [Narrow<'f>; 2] {
-        match self {
-            Self::F32 => f.load_shared_vector(address, 0).map(Narrow::F32),
-            Self::Bf16 => f.load_shared_vector(address, 0).map(Narrow::Bf16),
-            Self::F16 => f.load_shared_vector(address, 0).map(Narrow::F16),
-            Self::E4m3 | Self::E5m2 => f.load_shared_vector(address, 0).map(Narrow::Byte),
-        }
-    }
-
-    /// The two elements of 16 bits of a word; wider and narrower ones are in no such word.
-    pub fn of_word<'f>(self, f: &'f Builder, word: Value<'f, u32>) -> Option<[Narrow<'f>; 2]> {
-        match self {
-            Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
-            Self::F16 => Some(f.unpack(word).map(Narrow::F16)),
-            Self::F32 | Self::E4m3 | Self::E5m2 => None,
-        }
-    }
-
-    /// Widens one stored element on the device.
-    pub fn widen(self, element: Narrow<'_>) -> Value<'_, f32> {
-        match element {
-            Narrow::F32(value) => value,
-            Narrow::Bf16(value) => value.cast(),
-            Narrow::F16(value) => value.cast(),
-            Narrow::Byte(value) => {
-                let f = value.builder();
-                let pair = value.cast::<u16>();
-                let e5m2 = self == Self::E5m2;
-                let wide = f.alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2, relu: false }), &[pair.operand()]);
-                let [low, _] = f.unpack::<f16>(wide);
-                low.cast()
-            }
-        }
-    }
-
-    /// Rounds two neighbours, the first of them first.
-    pub fn pack<'f>(self, f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Packed<'f> {
-        let bytes = |e5m2| {
-            let pack = AluOp::Cvt(Cvt::PackFp8 { e5m2, relu: false });
-            Packed::Half(f.alu(pack, &[high.operand(), low.operand()]))
-        };
-        match self {
-            Self::F32 => Packed::Pair([low, high]),
-            Self::Bf16 => Packed::Word(f.pack::<bf16>(low, high)),
-            Self::F16 => Packed::Word(f.pack::<f16>(low, high)),
-            Self::E4m3 => bytes(false),
-            Self::E5m2 => bytes(true),
-        }
-    }
-
-    /// The two elements of a pair, each to be stored on its own.
-    pub fn unpack<'f>(self, f: &'f Builder, packed: Packed<'f>) -> [Narrow<'f>; 2] {
-        match packed {
-            Packed::Pair(pair) => pair.map(Narrow::F32),
-            Packed::Word(word) if self == Self::F16 => f.unpack(word).map(Narrow::F16),
-            Packed::Word(word) => f.unpack(word).map(Narrow::Bf16),
-            Packed::Half(half) => [half.cast(), (half >> 8).cast()].map(Narrow::Byte),
+        match self.facts().number {
+            Number::Float(float) => float.encode(value),
+            Number::Integer(integer) => integer.encode(value),
         }
     }
 }
@@ -320,20 +273,32 @@ impl fmt::Display for Format {
     }
 }
 
-/// Pairs of element types that `wgmma` multiplies into `f32` accumulators.
-#[diagnostic::on_unimplemented(
-    message = "Hopper has no `wgmma` that multiplies `{Self}` by `{Other}`",
-    note = "A and B have the same element type: `bf16` or `f16`"
-)]
-pub trait MultipliesWith<Other>: Element {
-    /// The instruction's types.
-    const TYPES: WgmmaTypes;
-}
+#[cfg(test)]
+mod tests {
+    use super::Format;
 
-impl MultipliesWith<bf16> for bf16 {
-    const TYPES: WgmmaTypes = WgmmaTypes::Bf16F32;
-}
+    /// What sentences list is what the table says.
+    #[test]
+    fn sentences_name_every_format() {
+        let [floats, integers] = Format::RESULTS;
+        for format in Format::ALL {
+            let named = |words: &str| words.split([' ', ',']).any(|word| word == format.name());
+            assert_eq!(named(floats), format.is_output(false), "{format}");
+            assert_eq!(named(integers), format.is_output(true) && !format.is_float(), "{format}");
+            let multiplied = Format::operands().any(|operand| operand == format);
+            assert_eq!(named(Format::NO_PRODUCT), multiplied, "{format}");
+            assert_eq!(Format::named(format.name()), Some(format));
+        }
+    }
 
-impl MultipliesWith<f16> for f16 {
-    const TYPES: WgmmaTypes = WgmmaTypes::F16F32;
+    /// A float that D has by default is one that it can have.
+    #[test]
+    fn every_product_has_a_result() {
+        for a in Format::operands() {
+            let fitting = Format::ALL.into_iter().filter(|&b| a.multiplies(b).is_some());
+            assert!(fitting.clone().any(|b| b == a), "{a} multiplies itself");
+            assert!(fitting.clone().all(|b| b.bits() == a.bits() && b.output() == a.output()), "{a}");
+            assert!(a.output().is_output(!a.is_float()), "{a}");
+        }
+    }
 }

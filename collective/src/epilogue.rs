@@ -1,6 +1,7 @@
 //! Collective epilogues: from accumulators to the output in memory.
 
 mod direct;
+mod factors;
 mod linear;
 mod parts;
 mod sourced;
@@ -108,6 +109,11 @@ pub trait DeviceEpilogue<'f> {
 
     /// Emitted for a consumer warpgroup: finishes and stores its part of a tile.
     fn store(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f32>);
+
+    /// The same for sums of integers. By default they become the nearest `f32`.
+    fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
+        self.store(f, plan, extent, fragment.to_f32(f));
+    }
 
     /// Emitted for a consumer warpgroup after its last tile: waits for what is still being stored. `thread` is the
     /// thread's index in the warpgroup.

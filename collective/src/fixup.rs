@@ -7,7 +7,9 @@
 //! The workspace begins with *flags*, a word for each part. They, and sums that are added to where they lie, are zero
 //! before and after every launch.
 
-use ptx::{AtomicOp, AtomicSem, Builder, LoadOrder, Location, Number, Scalar, Scope, StoreOrder, Value};
+use ptx::{
+    AtomicOp, AtomicSem, Builder, LoadOrder, Location, Number, Scalar, Scope, StoreOrder, Type, Value,
+};
 
 use crate::mainloop::Fragment;
 use crate::plan::Plan;
@@ -150,11 +152,18 @@ impl<'f> Part<'f> {
         });
     }
 
-    /// Adds the fragment to the sum in memory.
+    /// Adds the fragment to the sum in memory: four numbers at a time where there is such an instruction.
     fn add_to_memory<T: Number>(&self, fragment: &Fragment<'f, T>) {
+        let order = (AtomicSem::Relaxed, Scope::Gpu);
+        let at = |offset| Location::global(self.sums, offset);
         Self::groups(fragment, |group, offset| {
-            let (at, order) = (Location::global(self.sums, offset), (AtomicSem::Relaxed, Scope::Gpu));
-            self.f.reduce(AtomicOp::Add, at, group.map(|value| value.get()), order);
+            let group = group.map(|value| value.get());
+            if T::TYPE == Type::F32 {
+                return self.f.reduce(AtomicOp::Add, at(offset), group, order);
+            }
+            for (value, offset) in group.into_iter().zip((offset..).step_by(4)) {
+                self.f.reduce(AtomicOp::Add, at(offset), [value], order);
+            }
         });
     }
 

@@ -48,9 +48,10 @@ pub enum Fusion {
 #[macro_export]
 macro_rules! with_fusion {
     ($fusion:expr, $format:expr, $x:ident => $body:expr) => {
-        match $format {
-            $crate::Format::F16 => $crate::with_fusion!(@ half::f16, $fusion, $x => $body),
-            $crate::Format::F32 | $crate::Format::Bf16 | $crate::Format::E4m3 | $crate::Format::E5m2 => $crate::with_fusion!(@ half::bf16, $fusion, $x => $body),
+        if matches!($format, $crate::Format::F16) {
+            $crate::with_fusion!(@ half::f16, $fusion, $x => $body)
+        } else {
+            $crate::with_fusion!(@ half::bf16, $fusion, $x => $body)
         }
     };
     (@ $t:ty, $fusion:expr, $x:ident => $body:expr) => {
@@ -187,7 +188,7 @@ impl Fusion {
             | Self::BiasSumsOrdered
             | Self::Geglu
             | Self::BiasAmax
-            | Self::BiasSums => operand,
+            | Self::BiasSums => operand.output(),
         }
     }
 

@@ -59,7 +59,7 @@ mod tile;
 pub mod tree;
 
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
-pub use element::{Element, Format, MultipliesWith, Narrow, Packed};
+pub use element::{Element, Format, MultipliesWith, Narrow, Packed, Tf32};
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, HasTree, Linear,
     LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, Store, StoreDevice,

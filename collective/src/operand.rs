@@ -114,7 +114,7 @@ pub struct Operands<A, B>(PhantomData<(A, B)>);
 /// The facts of [`Operands`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pair of operands that `wgmma` multiplies",
-    note = "write `Operands<A, B>` with A and B of the same element type, `bf16` or `f16`"
+    note = "write `Operands<A, B>` with A and B of element types of which one `MultipliesWith` the other"
 )]
 pub trait OperandPair: 'static {
     /// Operand A, `(M, K)`.

@@ -170,7 +170,7 @@ impl Plan {
             Ok(registers) => registers,
             Err(error) => return Err(error),
         };
-        if let Err(error) = Self::formats(&mainloop) {
+        if let Err(error) = Self::formats(&mainloop, &epilogue) {
             return Err(error);
         }
         let [a, b] = match mainloop.tiles(epilogue.split) {
@@ -245,14 +245,18 @@ impl Plan {
     /// Whether instructions multiply all columns of a tile.
     const fn columns(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let [_, n, _] = mainloop.tile;
+        let step = mainloop.atom.column_step();
         if n == 0 || !n.is_multiple_of(8) {
-            return Err(PlanError::TileN { n });
+            return Err(PlanError::TileN { n, step });
         }
         let across = mainloop.across();
+        if across > 1 && !n.is_multiple_of(step) {
+            return Err(PlanError::TileN { n, step });
+        }
         let mut i = 0;
         while i < across {
             if !mainloop.atom.allows(mainloop.columns_of(i)[1]) {
-                return Err(PlanError::TileN { n });
+                return Err(PlanError::TileN { n, step });
             }
             i += 1;
         }
@@ -280,10 +284,22 @@ impl Plan {
         if epilogue.split {
             return Err(PlanError::NotNarrowed { what: "an epilogue of split weights" });
         }
+        // It counts the phases of its buffers by tiles, each of as many parts.
+        if epilogue.sourced {
+            return Err(PlanError::NotNarrowed { what: "an epilogue that brings C by tensor copies" });
+        }
         // Copies bring whole periods of the swizzle, which is as wide as that of all of the tile.
         let whole = step.is_multiple_of(8) && b.mode(n, k).elements(b.format.bits()).is_multiple_of(8);
-        if !whole || !n.is_multiple_of(step) || !atom.allows(step) {
-            return Err(PlanError::Narrowed { n, step });
+        if !whole || !n.is_multiple_of(step) {
+            return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
+        }
+        // Each multiple of the step is the width of an instruction.
+        let mut width = step;
+        while width <= n {
+            if !atom.allows(width) {
+                return Err(PlanError::Narrowed { n, step, least: atom.column_step() });
+            }
+            width += step;
         }
         Ok(())
     }
@@ -335,11 +351,15 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether the instruction reads what a stage holds.
-    const fn formats(mainloop: &MainloopSpec) -> Result<(), PlanError> {
+    /// Whether the instruction reads what a stage holds, and its sums become what D holds.
+    const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
         if matches!(atom.sums(), WgmmaSum::F16) {
             return Err(PlanError::HalfSums);
+        }
+        let integers = matches!(atom.sums(), WgmmaSum::S32);
+        if !epilogue.output.is_output(integers) {
+            return Err(PlanError::Output { format: epilogue.output, integers });
         }
         let bits = atom.element_bits();
         let shared = matches!(atom.a, Source::Shared);

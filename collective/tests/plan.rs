@@ -176,13 +176,23 @@ fn columns_of_instructions_side_by_side() {
     }
 }
 
+/// Widths of instructions that sum integers lie in steps of 16.
+#[test]
+fn columns_of_integers() {
+    for (n, want) in [(24, &[24][..]), (272, &[128, 144]), (320, &[160, 160])] {
+        let spec = MainloopSpec { atom: Atom::shared(SIGNED), ..spec([64, n, 64], 1, None) };
+        let widths: Vec<_> = (0..spec.across()).map(|i| spec.columns_of(i)[1]).collect();
+        assert_eq!(widths, want, "{n} columns");
+    }
+}
+
 #[test]
 fn reasons_of_illegal_plans() {
     let cases = [
         (spec([128, 128, 64], 0, None), PlanError::Consumers { consumers: 0 }, "1 to 3 are possible"),
         (
             MainloopSpec { step: 48, ..spec([128, 256, 64], 2, None) },
-            PlanError::Narrowed { n: 256, step: 48 },
+            PlanError::Narrowed { n: 256, step: 48, least: 8 },
             "tile N is 256, which is narrowed in steps of 48",
         ),
         (
@@ -198,12 +208,17 @@ fn reasons_of_illegal_plans() {
         (spec([96, 128, 64], 1, None), PlanError::TileM { m: 96, consumers: 1 }, "not a multiple of 64"),
         (spec([0, 128, 64], 1, None), PlanError::TileM { m: 0, consumers: 1 }, "change tile M"),
         (spec([512, 64, 64], 2, None), PlanError::Box { extent: "tile M", elements: 512 }, "at most 256"),
-        (spec([64, 0, 64], 1, None), PlanError::TileN { n: 0 }, "8 to 256 in steps of 8"),
-        (spec([64, 260, 64], 1, None), PlanError::TileN { n: 260 }, "8 to 256 in steps of 8"),
+        (spec([64, 0, 64], 1, None), PlanError::TileN { n: 0, step: 8 }, "8 to 256 in steps of 8"),
+        (spec([64, 260, 64], 1, None), PlanError::TileN { n: 260, step: 8 }, "8 to 256 in steps of 8"),
         (
-            MainloopSpec { atom: Atom::shared(SIGNED), ..spec([64, 272, 64], 1, None) },
-            PlanError::TileN { n: 272 },
-            "change tile N",
+            MainloopSpec { atom: Atom::shared(SIGNED), ..spec([64, 264, 64], 1, None) },
+            PlanError::TileN { n: 264, step: 16 },
+            "in steps of 16 where it sums integers",
+        ),
+        (
+            MainloopSpec { atom: Atom::shared(SIGNED), step: 8, ..spec([64, 64, 64], 1, None) },
+            PlanError::Narrowed { n: 64, step: 8, least: 16 },
+            "multiples of 16 columns",
         ),
         (
             MainloopSpec { step: 32, ..spec([128, 320, 64], 2, None) },

@@ -94,18 +94,20 @@ impl AnyGemm {
             let finish = |plan: &Plan, fragment| {
                 f.scope("epilogue", || epilogue.store(f, plan, extent, fragment));
             };
-            let near = |plan: &Plan, fragment: Fragment<'f, i32>| finish(plan, fragment.to_f32(f));
+            let whole = |plan: &Plan, fragment: Fragment<'f, i32>| {
+                f.scope("epilogue", || epilogue.store_integers(f, plan, extent, fragment));
+            };
             match (self.fix_up(), workspace, share) {
                 (Some(fix_up), Some(workspace), Some(share)) => {
                     let (plans, slots) = ([plan, narrowed], workspace + self.counter_bytes());
                     f.scope("fix-up", || match sums {
                         Sums::F32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &finish),
-                        Sums::S32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &near),
+                        Sums::S32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &whole),
                     });
                 }
                 _ => match sums {
                     Sums::F32(fragment) => finish(narrowed, fragment),
-                    Sums::S32(fragment) => near(narrowed, fragment),
+                    Sums::S32(fragment) => whole(narrowed, fragment),
                 },
             }
         };

@@ -3,7 +3,7 @@
 use core::fmt;
 use std::sync::Arc;
 
-use collective::{EpilogueEmitter, FixUp, Form, MainloopEmitter, MainloopSpec, Plan, QueuePlan};
+use collective::{EpilogueEmitter, FixUp, Form, Format, MainloopEmitter, MainloopSpec, Plan, QueuePlan};
 use ptx::{Entry, Function};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles, Work};
 
@@ -46,9 +46,16 @@ impl AnyGemm {
         format!("gemm{form}_{mainloop}_{}_{}", self.epilogue.name(), self.scheduler.name())
     }
 
-    /// Name of the element type of A and B: `bf16` or `f16`.
+    /// Name of the element type of the caller's A: `bf16` say. [`formats`](Self::formats) has those of B and D, too.
     pub fn element(&self) -> &'static str {
-        self.plan.mainloop.operands[0].format.name()
+        self.formats()[0].name()
+    }
+
+    /// The formats of the caller's A and B, and of C and D.
+    pub fn formats(&self) -> [Format; 3] {
+        let [a, b] = self.plan.mainloop.operands.map(|operand| operand.format);
+        let d = self.plan.epilogue.output;
+        if self.plan.swapped() { [b, a, d] } else { [a, b, d] }
     }
 
     /// How tiles are dealt out, in words.

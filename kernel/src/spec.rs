@@ -73,7 +73,7 @@ impl EpilogueKind {
 pub struct KernelSpec {
     /// Products of a launch.
     pub form: Form,
-    /// Operands, tile, warp roles and ring. The operands are the kernel's: where the store is transposed, its A is the
+    /// Operands with their formats, tile, warp roles and ring. The operands are the kernel's: where the store is transposed, its A is the
     /// caller's B.
     pub mainloop: MainloopSpec,
     /// What becomes of the sums.
@@ -135,6 +135,12 @@ impl KernelSpec {
                 ))
             }
             EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
+            EpilogueKind::Fused(_) if self.mainloop.operands[0].format.bits() != 16 => {
+                Err(IllegalKernel::Roles(
+                    "fusions with names have vectors and matrices of the operands' format, and are for bf16 and f16: use \
+                     epilogue=linear or sourced, or a TreeEpilogue type",
+                ))
+            }
             EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.operands[0].format, store) {
                 Ok(spec) => Ok(spec),
                 Err(words) => Err(IllegalKernel::Roles(words)),
@@ -149,9 +155,7 @@ impl KernelSpec {
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
         let [a, b] = self.mainloop.operands;
         if a.format.multiplies(b.format).is_none() {
-            return Err(IllegalKernel::Roles(
-                "Hopper has no `wgmma` for these operands: A and B have the same element type, bf16 or f16",
-            ));
+            return Err(IllegalKernel::Roles(Format::NO_PRODUCT));
         }
         if let Err(error) = self.scheduler.check() {
             return Err(IllegalKernel::Scheduler(error));
@@ -216,7 +220,9 @@ impl AnyGemm {
             && a.staged
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
-            && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0);
+            && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
+            // Fusions have names for operands of 16 bits alone.
+            && (!matches!(epilogue, EpilogueKind::Fused(_)) || a.format.bits() == 16);
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
             mainloop: plan.mainloop,

@@ -1,8 +1,9 @@
 //! Specs: text that parses back, types that lower to them, and what is refused.
 
 use collective::{
-    Cluster, Cooperative, EachWarp, EvictFirst, Fitted, KMajor, LinearCombination, MnMajor, Operands,
-    Pingpong, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Unspecialised,
+    Cluster, Cooperative, CopyWgmma, EachWarp, EvictFirst, F8E4M3, F8E5M2, Fitted, Format, KMajor,
+    LinearCombination, MnMajor, Operands, Pingpong, SourcedCombination, Tf32, Tile, TmaStore, TmaWgmma,
+    Transposed, TreeEpilogue, Unspecialised,
 };
 use half::{bf16, f16};
 use kernel::{Batched, Composed, Gemm, GemmConfig, KernelSpec, Ragged, SpecError};
@@ -74,6 +75,35 @@ fn types_lower_to_specs() {
     );
     lowers::<
         Composed<
+            TmaWgmma<Operands<KMajor<F8E4M3>, KMajor<F8E5M2>>, Tile<U128, U128, U128>, Cooperative<U2>>,
+            LinearCombination<bf16, TmaStore>,
+            Persistent<Grouped<AlongM, U8>>,
+        >,
+    >("dtype=e4m3 dtype-b=e5m2 layout=kk tile=128x128x128");
+    // D is transposed: the kernel's A is the caller's B.
+    lowers::<
+        Composed<
+            TmaWgmma<Operands<KMajor<u8>, KMajor<i8>>, Tile<U128, U128, U128>, Cooperative<U2>>,
+            LinearCombination<i32, Transposed<TmaStore>>,
+            Persistent<Grouped<AlongM, U8>>,
+        >,
+    >("dtype=s8 dtype-b=u8 layout=kk tile=128x128x128 swap=yes");
+    lowers::<
+        Composed<
+            CopyWgmma<Kk<Tf32>, Tile<U128, U64, U32>, Pingpong<U2>>,
+            LinearCombination<f16>,
+            Persistent<Grouped<AlongM, U8>>,
+        >,
+    >("dtype=tf32 layout=kk out=f16 tile=128x64x32 roles=pingpong load=copy store=direct");
+    lowers::<
+        Composed<
+            TmaWgmma<Kk<i8>, Tile<U128, U160, U64>, Cooperative<U2>>,
+            SourcedCombination<F8E4M3>,
+            Persistent<Grouped<AlongM, U8>>,
+        >,
+    >("dtype=s8 layout=kk epilogue=sourced out=e4m3 tile=128x160x64");
+    lowers::<
+        Composed<
             TmaWgmma<Kk<bf16>, Tile<U128, U256, U64>, Cooperative<U2>>,
             TreeEpilogue<bf16, TmaStore, collective::tree::LinearBiasGelu<bf16>>,
             Dynamic<Grouped<AlongN, U16>>,
@@ -110,7 +140,30 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ("tile=128x256x60", "60", Some("tile=128x256x64")),
         ("tile=256x256x64 consumers=2", "registers", Some("tile=256x208x64")),
         ("cluster=3x3", "", None),
-        ("dtype=e4m3", "bf16 or f16", None),
+        ("dtype=f16 dtype-b=bf16", "both bf16, both f16 or both tf32", None),
+        ("dtype=e4m3 dtype-b=s8", "each e4m3 or e5m2, or each s8 or u8", None),
+        (
+            "dtype=e4m3 layout=kn",
+            "B is MN-major with elements of 8 bits, and wgmma reads only those of 16 bits so",
+            None,
+        ),
+        ("dtype=tf32 layout=mk", "A is MN-major with elements of 32 bits", None),
+        (
+            "dtype=e4m3 tile=128x256x48",
+            "tile K is 48, not a positive multiple of 32",
+            Some("tile=128x256x32"),
+        ),
+        ("dtype=s8 tile=128x200x128", "in steps of 16 where it sums integers", Some("tile=128x192x128")),
+        ("dtype=s8 tile=128x256x128 step=8", "multiples of 16 columns", None),
+        ("dtype=bf16 out=s32", "sums of floats are stored as f32, bf16, f16, e4m3 or e5m2", None),
+        ("dtype=s8 out=s8", "D is s8, and sums of integers are stored as s32, f32", None),
+        ("dtype=tf32 out=tf32", "D is tf32, and sums of floats are stored as f32", None),
+        (
+            "epilogue=sourced step=16",
+            "an epilogue that brings C by tensor copies multiplies whole tiles",
+            None,
+        ),
+        ("dtype=e4m3 epilogue=bias", "fusions with names", None),
         ("scheduler=dynamic-tail parts=17", "17 parts", None),
         ("raster=hilbert3", "power of two", None),
         ("epilogue=sourced scheduler=stream-k", "whole tiles", None),
@@ -124,6 +177,27 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         if nearest.is_some() {
             assert_eq!(found.as_deref(), nearest, "{text}: {error}");
         }
+    }
+}
+
+/// What a CUTLASS user expects: 128 bytes of K, and results as wide as is usual.
+#[test]
+fn formats_have_defaults() {
+    for (text, k, output) in [
+        ("", 64, Format::Bf16),
+        ("dtype=f16", 64, Format::F16),
+        ("dtype=tf32", 32, Format::F32),
+        ("dtype=e4m3", 128, Format::Bf16),
+        ("dtype=e5m2 dtype-b=e4m3", 128, Format::Bf16),
+        ("dtype=s8", 128, Format::S32),
+        ("dtype=u8 dtype-b=s8", 128, Format::S32),
+    ] {
+        let spec: KernelSpec = text.parse().expect(text);
+        let gemm = spec.kernel().expect(text);
+        assert_eq!((spec.mainloop.tile, spec.store.format), ([128, 256, k], output), "{text}");
+        assert_eq!(gemm.formats()[2], output, "{text}");
+        // The type says the same.
+        assert_eq!(gemm.spec(), Some(spec), "{text}");
     }
 }
 

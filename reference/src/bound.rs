@@ -7,6 +7,16 @@
 //! is truncated at 2^-25 of the largest and the sum at 2^-23 of itself, at most `(17/4 + 1) * 2^-23 = 10.5 u` of S for
 //! every 16 products, which is less than `16 u S`. So `(K + 16) u S` covers both, with the second-order term in the 16.
 //!
+//! A tensor core adds 8 products of `tf32` in the same way: 6.5 u of S for every 8 products, which is less than `8 u S`.
+//!
+//! *8-bit floats.* Of 32 products and the accumulator each term is truncated at 2^-13 of the largest, and so is their sum. Let R be
+//! the largest magnitude of a product, or of a sum of products that follow each other, as an accumulator has it whoever
+//! multiplies which part of K. One instruction moves the accumulator by at most `34 * 2^-13` of R and the error so far, so
+//! `K / 32` of them by `R ((1 + 34 * 2^-13)^(K / 32) - 1)`. What adds the parts of a sum is as above.
+//!
+//! *Integers* are summed exactly, modulo 2^32. The epilogue takes the nearest `f32` of a sum, or computes in integers, modulo 2^32
+//! too, where D is `s32`: then there is one right result, and the bound is zero.
+//!
 //! *Epilogue.* `alpha * acc` and the fused `+ beta * c` round once each: `2 u (|alpha| S + |beta c|)`.
 //!
 //! *Output.* Rounding to the element format errs by its unit roundoff of the value, and by half of its smallest value
@@ -19,10 +29,11 @@
 //! with its error, so may `t`; where it or `sum` reaches it in spite of its error, `t` cannot be a number. An infinite `t` stays what
 //! it is unless `beta * c` is NaN or the other infinity. So some elements have several right outcomes, and they are known.
 
-use crate::Format;
+use crate::oracle::wrapped;
+use crate::{Format, Sum, Wanted};
 
 /// Roundoff of f32.
-const U: f64 = 1.0 / 16_777_216.0;
+pub(crate) const U: f64 = 1.0 / 16_777_216.0;
 
 /// From here on values round to an infinite f32: half a unit beyond the largest.
 const F32_OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
@@ -47,44 +58,54 @@ pub struct Expected {
     pub value: f64,
     /// The largest error a correct kernel can make.
     pub bound: f64,
+    /// The same before the value is rounded to its format.
+    before: f64,
     overflow: Overflow,
 }
 
 impl Expected {
-    /// The value and bound of one element: `sums` are [`Sums`](crate::Sums)' pair, `c` is C's element, or `None` where
-    /// C is not read.
-    pub fn new(
-        format: Format,
-        k: u32,
-        [alpha, beta]: [f32; 2],
-        (sum, magnitude): (f64, f64),
-        c: Option<f64>,
-    ) -> Self {
+    /// The value and bound of one element of `format`: `sum` is of `k` products, `c` is C's element, or `None` where C is not
+    /// read.
+    pub fn new(format: Format, k: u32, [alpha, beta]: [f32; 2], sum: Sum, c: Option<f64>) -> Self {
         // As in BLAS, a zero factor leaves its matrix out, NaN and all.
         let (alpha, beta) = (f64::from(alpha), f64::from(beta));
-        let source = c.filter(|_| beta != 0.0).map_or(0.0, |c| beta * c);
-        let overflow = Overflow::new(k, alpha, (sum, magnitude), source);
-        let (product, magnitude) =
-            if alpha == 0.0 { (0.0, 0.0) } else { (alpha * sum, alpha.abs() * magnitude) };
+        let c = c.filter(|_| beta != 0.0);
+        if format == Format::S32 {
+            let of = |factor: f64, value: f64| factor as i128 * value as i128;
+            let value = f64::from(wrapped(of(alpha, sum.value) + of(beta, c.unwrap_or(0.0))));
+            return Self { value, before: 0.0, bound: 0.0, overflow: Overflow::NONE };
+        }
+        let source = c.map_or(0.0, |c| beta * c);
+        let overflow = Overflow::new(alpha, sum, source);
+        let (product, magnitude, error) = if alpha == 0.0 {
+            (0.0, 0.0, 0.0)
+        } else {
+            (alpha * sum.value, alpha.abs() * sum.magnitude, alpha.abs() * sum.error)
+        };
         let value = product + source;
-        let single = (f64::from(k) + 16.0) * U * magnitude
-            + 2.0 * U * (magnitude + source.abs())
+        let before = error
+            + 2.0 * U * (magnitude + error + source.abs())
             + (f64::from(k) + 2.0) * f64::powi(2.0, -149) * alpha.abs().max(1.0);
-        let bound = single + format.unit_roundoff() * (value.abs() + single) + format.tiniest() / 2.0;
-        Self { value, bound, overflow }
+        let bound = before + format.unit_roundoff() * (value.abs() + before) + format.tiniest() / 2.0;
+        Self { value, before, bound, overflow }
     }
 
     /// Whether `got` is within the bound: NaN for NaN, infinity for the same infinity, infinity where the value with its
-    /// error reaches the format's overflow, and what overflows on the way can lead to.
+    /// error reaches the format's overflow, and what overflows on the way can lead to. A format that saturates has its largest
+    /// value where others have infinity.
     pub fn admits(&self, format: Format, got: f64) -> bool {
         let Overflow { negative, positive, nan, none } = self.overflow;
-        let overflowed =
-            nan && got.is_nan() || positive && got == f64::INFINITY || negative && got == f64::NEG_INFINITY;
+        let end = if format.saturates() { format.largest() } else { f64::INFINITY };
+        let overflowed = nan && got.is_nan() || positive && got == end || negative && got == -end;
         overflowed || none && self.admits_rounded(format, got)
     }
 
     /// Whether rounding alone can lead to `got`.
     fn admits_rounded(&self, format: Format, got: f64) -> bool {
+        if format.saturates() && self.bound > 0.0 {
+            let Self { value, before: error, .. } = *self;
+            return Wanted { format, unrounded: false, value, error }.admits_value(got);
+        }
         if self.value.is_nan() {
             return got.is_nan();
         }
@@ -99,18 +120,20 @@ impl Expected {
 
     /// The error as a part of the bound, for elements that are numbers.
     pub fn ratio(&self, got: f64) -> f64 {
-        let ratio = (got - self.value).abs() / self.bound;
+        let ratio = if got == self.value { 0.0 } else { (got - self.value).abs() / self.bound };
         if ratio.is_finite() { ratio } else { 0.0 }
     }
 }
 
 impl Overflow {
-    /// Of a sum of `k` products with its magnitude, times a factor, plus `beta * c`.
-    fn new(k: u32, alpha: f64, (sum, magnitude): (f64, f64), source: f64) -> Self {
+    /// Nothing overflows.
+    const NONE: Self = Self { negative: false, positive: false, nan: false, none: true };
+
+    /// Of a sum of products, times a factor, plus `beta * c`.
+    fn new(alpha: f64, Sum { value: sum, magnitude, error }: Sum, source: f64) -> Self {
         if alpha == 0.0 {
-            return Self { negative: false, positive: false, nan: false, none: true };
+            return Self::NONE;
         }
-        let error = (f64::from(k) + 16.0) * U * magnitude;
         let [mut negative, mut positive] =
             [-1.0, 1.0].map(|sign| (magnitude + sign * sum) / 2.0 + error >= F32_OVERFLOW);
         let meet = negative && positive;
@@ -196,7 +219,7 @@ mod tests {
             ),
             ("NaN among the operands", [1e38, 0.0], (f64::NAN, f64::NAN), None, [false, false, false, true]),
         ] {
-            let expected = Expected::new(Format::Bf16, 64, factors, sum, c);
+            let expected = Expected::new(Format::Bf16, 64, factors, Sum::single(64, sum.0, sum.1), c);
             let number = Format::Bf16.widen(Format::Bf16.round(expected.value));
             let number = if number.is_finite() { number } else { 1.0 };
             let admitted = [f64::NEG_INFINITY, number, f64::INFINITY, f64::NAN]
@@ -207,11 +230,12 @@ mod tests {
 
     #[test]
     fn what_is_admitted() {
-        let one = Expected::new(Format::Bf16, 64, [1.0, 0.0], (1.0, 1.0), None);
-        let nan = Expected::new(Format::Bf16, 64, [1.0, 0.0], (f64::NAN, f64::NAN), None);
-        let up = Expected::new(Format::F16, 8, [1.0, 0.0], (f64::INFINITY, f64::INFINITY), None);
-        let edge = Expected::new(Format::F16, 8, [1.0, 0.0], (65_519.0, 65_519.0), None);
-        let large = Expected::new(Format::F16, 8, [1.0, 0.0], (60_000.0, 60_000.0), None);
+        let one = Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, 1.0, 1.0), None);
+        let nan = Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, f64::NAN, f64::NAN), None);
+        let up =
+            Expected::new(Format::F16, 8, [1.0, 0.0], Sum::single(8, f64::INFINITY, f64::INFINITY), None);
+        let edge = Expected::new(Format::F16, 8, [1.0, 0.0], Sum::single(8, 65_519.0, 65_519.0), None);
+        let large = Expected::new(Format::F16, 8, [1.0, 0.0], Sum::single(8, 60_000.0, 60_000.0), None);
         for (why, expected, format, got, want) in [
             ("the value itself", one, Format::Bf16, 1.0, true),
             ("one unit in the last place", one, Format::Bf16, 1.0 + 1.0 / 256.0, true),
@@ -230,10 +254,43 @@ mod tests {
 
     #[test]
     fn zero_factors_leave_their_matrix_out() {
-        let nan = (f64::NAN, f64::NAN);
+        let nan = Sum::single(64, f64::NAN, f64::NAN);
         let no_product = Expected::new(Format::Bf16, 64, [0.0, 2.0], nan, Some(1.5));
         assert_eq!(no_product.value, 3.0);
-        let no_source = Expected::new(Format::Bf16, 64, [1.0, 0.0], (2.0, 2.0), Some(f64::NAN));
+        let no_source =
+            Expected::new(Format::Bf16, 64, [1.0, 0.0], Sum::single(64, 2.0, 2.0), Some(f64::NAN));
         assert_eq!(no_source.value, 2.0);
+    }
+
+    #[test]
+    fn integers_have_one_right_result() {
+        let sum = Sum::of_integers(3e9);
+        assert_eq!(sum.value, 3e9 - f64::powi(2.0, 32));
+        let whole = Expected::new(Format::S32, 9, [2.0, -1.0], Sum::of_integers(1e9 + 1.0), Some(7.0));
+        assert_eq!(whole.value, 2e9 + 2.0 - 7.0);
+        for (got, want) in [(whole.value, true), (whole.value + 1.0, false)] {
+            assert_eq!(whole.admits(Format::S32, got), want, "{got}");
+        }
+        // 2^24 + 1 becomes the nearest `f32` on the way, which is even.
+        let single = Expected::new(Format::F32, 9, [1.0, 0.0], Sum::of_integers(16_777_217.0), None);
+        for (got, want) in [(16_777_216.0, true), (16_777_300.0, false)] {
+            assert_eq!(single.admits(Format::F32, got), want, "{got}");
+        }
+    }
+
+    #[test]
+    fn formats_that_saturate_end_at_their_largest() {
+        let of =
+            |value: f64| Expected::new(Format::E4m3, 8, [1.0, 0.0], Sum::single(8, value, value.abs()), None);
+        for (why, value, got, want) in [
+            ("beyond", 1e6, 448.0, true),
+            ("beyond, negative", -1e6, -448.0, true),
+            ("less than that", 1e6, 416.0, false),
+            ("infinity", f64::INFINITY, 448.0, true),
+            ("inside", 100.0, 104.0, true),
+            ("another", 100.0, 112.0, false),
+        ] {
+            assert_eq!(of(value).admits(Format::E4m3, got), want, "{why}");
+        }
     }
 }

@@ -1,78 +1,188 @@
-//! Element formats by name, where the type is known at run time only.
+//! Number formats by name: what an element's bits mean, and how far rounding moves a value.
+//!
+//! The formats of 16 and 8 bits are those of the crates `half` and `float8`: nothing here is taken from the code that is judged.
 
+use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
-/// A 16-bit element format.
+/// A format of elements that a kernel reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
-    /// `bf16`.
+    /// IEEE binary32.
+    F32,
+    /// The upper half of binary32.
     Bf16,
-    /// `f16`.
+    /// IEEE binary16.
     F16,
+    /// 8 bits, 4 of them exponent: no infinity, and one NaN of either sign.
+    E4m3,
+    /// 8 bits, 5 of them exponent.
+    E5m2,
+    /// A binary32 of which `wgmma` does not read the low 13 bits: an element's value is without them.
+    Tf32,
+    /// Signed integers of 8 bits.
+    S8,
+    /// Unsigned integers of 8 bits.
+    U8,
+    /// Signed integers of 32 bits.
+    S32,
+}
+
+/// A format's numbers.
+struct Facts {
+    name: &'static str,
+    bytes: u32,
+    /// Bits of the mantissa below one; `None` for integers.
+    mantissa: Option<i32>,
+    /// The exponent of the smallest positive value.
+    tiniest: i32,
+    largest: f64,
+    saturates: bool,
 }
 
 impl Format {
-    /// The format of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        [Self::Bf16, Self::F16].into_iter().find(|format| format.name() == name)
-    }
+    /// All of them.
+    pub const ALL: [Self; 9] =
+        [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2, Self::Tf32, Self::S8, Self::U8, Self::S32];
 
-    /// `bf16` or `f16`.
-    pub const fn name(self) -> &'static str {
+    fn facts(self) -> Facts {
+        let float = |name, bytes, mantissa, tiniest, largest| Facts {
+            name,
+            bytes,
+            mantissa: Some(mantissa),
+            tiniest,
+            largest,
+            // `cvt` to 8 bits knows no other way (PTX ISA, `cvt`, `.satfinite`).
+            saturates: bytes == 1,
+        };
+        let integer = |name, bytes, largest| Facts {
+            name,
+            bytes,
+            mantissa: None,
+            tiniest: 0,
+            largest,
+            saturates: true,
+        };
         match self {
-            Self::Bf16 => "bf16",
-            Self::F16 => "f16",
+            Self::F32 => float("f32", 4, 23, -149, f32::MAX.into()),
+            Self::Tf32 => float("tf32", 4, 10, -136, f32::from_bits(0x7F7F_E000).into()),
+            Self::Bf16 => float("bf16", 2, 7, -133, bf16::MAX.to_f64()),
+            Self::F16 => float("f16", 2, 10, -24, f16::MAX.to_f64()),
+            Self::E4m3 => float("e4m3", 1, 3, -9, 448.0),
+            Self::E5m2 => float("e5m2", 1, 2, -16, 57344.0),
+            Self::S8 => integer("s8", 1, 127.0),
+            Self::U8 => integer("u8", 1, 255.0),
+            Self::S32 => integer("s32", 4, i32::MAX.into()),
         }
     }
 
-    /// The bits of the nearest element, ties to even.
-    pub fn round(self, value: f64) -> u16 {
+    /// The format of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|format| format.name() == name)
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.facts().name
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(self) -> u32 {
+        self.facts().bytes
+    }
+
+    /// Whether its values are integers.
+    pub fn is_integer(self) -> bool {
+        self.facts().mantissa.is_none()
+    }
+
+    /// The value of an element's bits.
+    pub fn decode(self, bits: u64) -> f64 {
+        match self {
+            Self::F32 => f32::from_bits(bits as u32).into(),
+            Self::Tf32 => f32::from_bits(bits as u32 & !0x1FFF).into(),
+            Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
+            Self::F16 => f16::from_bits(bits as u16).to_f64(),
+            Self::E4m3 => F8E4M3::from_bits(bits as u8).to_f64(),
+            Self::E5m2 => F8E5M2::from_bits(bits as u8).to_f64(),
+            Self::S8 => (bits as u8).cast_signed().into(),
+            Self::U8 => (bits as u8).into(),
+            Self::S32 => (bits as u32).cast_signed().into(),
+        }
+    }
+
+    /// The same of an element that is held in a word.
+    pub fn widen(self, bits: u32) -> f64 {
+        self.decode(bits.into())
+    }
+
+    /// The bits of the nearest element, ties to even. A `tf32` keeps its low bits in memory.
+    pub fn round(self, value: f64) -> u32 {
         // Not `half`'s own conversion from f64: it reads the upper 32 bits only, and so takes a value just above a tie
         // for the tie.
         let single = to_odd(value);
+        let whole = value.round_ties_even();
         match self {
-            Self::Bf16 => bf16::from_f32(single).to_bits(),
-            Self::F16 => f16::from_f32(single).to_bits(),
+            Self::F32 | Self::Tf32 => (value as f32).to_bits(),
+            Self::Bf16 => bf16::from_f32(single).to_bits().into(),
+            Self::F16 => f16::from_f32(single).to_bits().into(),
+            Self::E4m3 => F8E4M3::from_f32(single).to_bits().into(),
+            Self::E5m2 => F8E5M2::from_f32(single).to_bits().into(),
+            Self::S8 => u32::from((whole as i8).cast_unsigned()),
+            Self::U8 => u32::from(whole as u8),
+            Self::S32 => (whole as i32).cast_unsigned(),
         }
     }
 
-    /// The value of an element.
-    pub fn widen(self, bits: u16) -> f64 {
-        match self {
-            Self::Bf16 => bf16::from_bits(bits).to_f64(),
-            Self::F16 => f16::from_bits(bits).to_f64(),
-        }
+    /// The largest relative error of rounding: half of the distance of two neighbours above one. Integers have none: see
+    /// [`tiniest`](Self::tiniest).
+    pub fn unit_roundoff(self) -> f64 {
+        self.facts().mantissa.map_or(0.0, |bits| f64::powi(2.0, -bits - 1))
     }
 
-    /// The largest relative error of rounding.
-    pub const fn unit_roundoff(self) -> f64 {
-        match self {
-            Self::Bf16 => power(-8),
-            Self::F16 => power(-11),
-        }
+    /// The smallest positive value: the absolute error of rounding near zero is half of it.
+    pub fn tiniest(self) -> f64 {
+        f64::powi(2.0, self.facts().tiniest)
     }
 
-    /// The smallest positive value.
-    pub const fn tiniest(self) -> f64 {
-        match self {
-            Self::Bf16 => power(-133),
-            Self::F16 => power(-24),
-        }
+    /// The largest finite value.
+    pub fn largest(self) -> f64 {
+        self.facts().largest
     }
 
-    /// From here on values round to infinity.
+    /// Whether what is beyond the largest value becomes the largest value.
+    pub fn saturates(self) -> bool {
+        self.facts().saturates
+    }
+
+    /// From here on values round to infinity, or are saturated.
     pub fn overflow(self) -> f64 {
-        let largest = match self {
-            Self::Bf16 => bf16::MAX.to_f64(),
-            Self::F16 => f16::MAX.to_f64(),
-        };
-        largest * (1.0 + self.unit_roundoff() / 2.0)
+        self.largest() * (1.0 + self.unit_roundoff() / 2.0)
     }
-}
 
-/// `2^exponent` of a normal number.
-const fn power(exponent: i32) -> f64 {
-    f64::from_bits(((1023 + exponent) as u64) << 52)
+    /// Bits that no kernel computes: a NaN unlike those of the hardware, or a number that sums of products do not reach.
+    pub fn poison(self) -> u32 {
+        match self {
+            Self::F32 | Self::Tf32 => 0x7FA5_7FA5,
+            Self::Bf16 | Self::F16 => 0x7FA5,
+            Self::E4m3 => 0xFF,
+            Self::E5m2 => 0xFD,
+            Self::S8 | Self::U8 => 0xA5,
+            Self::S32 => 0x8000_7FA5,
+        }
+    }
+
+    /// Elements as words, from how memory holds them.
+    pub fn elements(self, bytes: &[u8]) -> Vec<u32> {
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+        bytes.chunks_exact(self.bytes() as usize).map(word).collect()
+    }
+
+    /// How memory holds elements.
+    pub fn memory(self, elements: &[u32]) -> Vec<u8> {
+        let bytes = self.bytes() as usize;
+        elements.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(bytes)).collect()
+    }
 }
 
 /// Rounds to f32, what is inexact to the neighbour with an odd last bit. Rounding that again to a format of 22 bits or
@@ -95,7 +205,7 @@ mod tests {
     #[test]
     fn rounds_to_nearest_and_ties_to_even() {
         for (format, largest) in [(Format::Bf16, 0x7f7f_u16), (Format::F16, 0x7bff)] {
-            for low in 0..largest {
+            for low in 0..u32::from(largest) {
                 let (a, b) = (format.widen(low), format.widen(low + 1));
                 let middle = (a + b) / 2.0;
                 let even = if low.is_multiple_of(2) { low } else { low + 1 };
@@ -109,6 +219,26 @@ mod tests {
                     assert_eq!(format.round(-value), want | 0x8000, "{}: {why}: {:e}", format.name(), -value);
                 }
             }
+        }
+    }
+
+    /// All bits of the formats that have few.
+    #[test]
+    fn numbers_are_those_of_the_bits() {
+        for format in [Format::Bf16, Format::F16, Format::E4m3, Format::E5m2] {
+            let name = format.name();
+            let bits = 0..1u64 << (8 * format.bytes());
+            let mut positive: Vec<f64> = bits.map(|bits| format.decode(bits)).filter(|x| *x > 0.0).collect();
+            positive.retain(|x| x.is_finite());
+            positive.sort_by(f64::total_cmp);
+            assert_eq!(
+                (positive[0], positive[positive.len() - 1]),
+                (format.tiniest(), format.largest()),
+                "{name}"
+            );
+            let above = positive[positive.partition_point(|&x| x <= 1.0)];
+            assert_eq!((above - 1.0) / 2.0, format.unit_roundoff(), "{name}");
+            assert_eq!(Format::named(name), Some(format));
         }
     }
 

@@ -11,7 +11,7 @@ pub enum Order {
     ColumnMajor,
 }
 
-/// A dense matrix of 16-bit elements with padded rows or columns.
+/// A dense matrix with padded rows or columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMatrix {
     /// Element format.
@@ -24,11 +24,11 @@ pub struct HostMatrix {
     pub order: Order,
     /// Elements from one row (or column) to the next.
     pub pitch: u32,
-    /// The elements' bits, padding included.
-    pub bits: Vec<u16>,
+    /// The elements' bits, padding included, a word each.
+    pub bits: Vec<u32>,
 }
 
-/// What random matrices are made of.
+/// What random matrices are made of. Integers are any that the format has, whatever is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fill {
@@ -43,7 +43,7 @@ pub enum Fill {
 }
 
 impl HostMatrix {
-    /// A matrix of what `value(row, column)` rounds to; padding is NaN.
+    /// A matrix of what `value(row, column)` rounds to; padding is NaN, or the largest integer.
     pub fn from_fn(
         format: Format,
         [rows, columns]: [u32; 2],
@@ -52,7 +52,8 @@ impl HostMatrix {
         mut value: impl FnMut(u32, u32) -> f64,
     ) -> Self {
         let lines = if order == Order::RowMajor { rows } else { columns };
-        let bits = vec![0x7fff; pitch as usize * lines as usize];
+        let padding = format.round(if format.is_integer() { f64::INFINITY } else { f64::NAN });
+        let bits = vec![padding; pitch as usize * lines as usize];
         let mut matrix = Self { format, rows, columns, order, pitch, bits };
         for row in 0..rows {
             for column in 0..columns {
@@ -75,6 +76,7 @@ impl HostMatrix {
         let contiguous = if order == Order::RowMajor { columns } else { rows };
         let pitch = contiguous.next_multiple_of(pad.max(1)).max(pad);
         Self::from_fn(format, [rows, columns], order, pitch, |_, _| match fill {
+            _ if format.is_integer() => format.widen(random.u32(..)),
             Fill::Normal => normal(random),
             Fill::Special => match random.u32(0..200) {
                 0 => f64::NAN,
@@ -103,7 +105,7 @@ impl HostMatrix {
 
     /// The elements as device memory holds them.
     pub fn bytes(&self) -> Vec<u8> {
-        self.bits.iter().flat_map(|bits| bits.to_le_bytes()).collect()
+        self.format.memory(&self.bits)
     }
 }
 

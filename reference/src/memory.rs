@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::element::Wanted;
-use crate::{Format, HostMatrix, Order};
+use crate::{Format, HostMatrix, Order, Wanted};
 
 /// What buffers hold, by address: as they were uploaded, or as the last run left them.
 #[derive(Clone, Debug, Default)]
@@ -80,8 +79,9 @@ impl Contents {
         (address, pitch): (u64, u32),
     ) -> HostMatrix {
         let mut host = HostMatrix::from_fn(format, extents, order, pitch, |_, _| 0.0);
+        let bytes = format.bytes();
         for (i, bits) in (0u64..).zip(&mut host.bits) {
-            *bits = self.read(address + 2 * i, 2).unwrap_or(0) as u16;
+            *bits = self.read(address + u64::from(bytes) * i, bytes).unwrap_or(0) as u32;
         }
         host
     }
@@ -110,9 +110,9 @@ impl Contents {
                 byte += 1;
                 continue;
             };
-            let end = byte + element.element.bytes() as usize;
+            let end = byte + element.format.bytes() as usize;
             let bits = after[byte..end].iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
-            let (got, place) = (element.element.decode(bits), writes.places.get(&address).copied());
+            let (got, place) = (element.format.decode(bits), writes.places.get(&address).copied());
             if !element.admits(bits) {
                 return Err(Fault::Value { byte, place, got, expected: *element });
             }

@@ -2,7 +2,45 @@
 
 use rayon::prelude::*;
 
-use crate::HostMatrix;
+use crate::bound::U;
+use crate::{Format, HostMatrix};
+
+/// The sum of the products of one element, and what is known of how accumulators come to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sum {
+    /// `sum A(i,k) * B(k,j)`; of integers modulo 2^32, as the accumulators have it.
+    pub value: f64,
+    /// `sum |A(i,k) * B(k,j)|`; of integers the magnitude of the sum, since nothing is rounded on the way.
+    pub magnitude: f64,
+    /// How far a correct `f32` accumulator may be from the value ([`bound`](crate::bound)).
+    pub error: f64,
+}
+
+impl Sum {
+    /// Of `k` products that are exact in `f32`.
+    pub fn single(k: u32, value: f64, magnitude: f64) -> Self {
+        Self { value, magnitude, error: (f64::from(k) + 16.0) * magnitude * U }
+    }
+
+    /// Of `k` products of 8-bit floats, where no term and no sum of neighbouring products is above `reach`.
+    pub fn of_fp8(k: u32, value: f64, magnitude: f64, reach: f64) -> Self {
+        let each = 34.0 * f64::powi(2.0, -13);
+        let cut = reach * ((1.0 + each).powf((f64::from(k) / 32.0).ceil()) - 1.0);
+        let Self { error, .. } = Self::single(k, value, magnitude);
+        Self { value, magnitude, error: error + cut }
+    }
+
+    /// Of integers: what is exact modulo 2^32, and becomes the nearest `f32`.
+    pub fn of_integers(exact: f64) -> Self {
+        let value = f64::from(wrapped(exact as i128));
+        Self { value, magnitude: value.abs(), error: (f64::from(value as f32) - value).abs() }
+    }
+}
+
+/// An integer modulo 2^32.
+pub(crate) fn wrapped(exact: i128) -> i32 {
+    exact as i32
+}
 
 /// Sums of products, and of their magnitudes, for some rows and columns of D.
 #[derive(Clone, Debug)]
@@ -11,8 +49,8 @@ pub struct Sums {
     pub rows: Vec<u32>,
     /// Columns that were computed.
     pub columns: Vec<u32>,
-    /// `sum A(i,k) * B(k,j)` and `sum |A(i,k) * B(k,j)|`, row by row.
-    pub sums: Vec<(f64, f64)>,
+    /// Row by row.
+    pub sums: Vec<Sum>,
     /// Whether these are all of D.
     pub complete: bool,
 }
@@ -53,11 +91,12 @@ impl Sums {
         let lines: Vec<Vec<f64>> =
             columns.par_iter().map(|&column| (0..k).map(|i| b.get(i, column)).collect()).collect();
         let total = rows.len() as u64;
+        let rule = Rule::of(a.format, b.format);
         let sums = rows
             .par_iter()
             .flat_map_iter(|&row| {
                 let line: Vec<f64> = (0..k).map(|i| a.get(row, i)).collect();
-                let sums: Vec<_> = lines.iter().map(|column| dot(&line, column)).collect();
+                let sums: Vec<_> = lines.iter().map(|column| rule.sum(&line, column)).collect();
                 step(total);
                 sums
             })
@@ -65,13 +104,50 @@ impl Sums {
         Self { rows, columns, sums, complete }
     }
 
-    /// The sum at a place of the list, of `k` products, and how far its computation in `f32` may be from it: each of `k` and a
-    /// few more roundings moves it by half of a unit of the magnitudes, and may lose a subnormal number.
+    /// The sum at a place of the list, of `k` products, and how far its computation in `f32` may be from it: its own error, and a
+    /// subnormal number that each product may lose.
     pub fn in_single(&self, place: usize, k: u32) -> (f64, f64) {
-        let (sum, magnitude) = self.sums[place];
-        let error = (f64::from(k) + 16.0) * magnitude / 16_777_216.0;
-        (sum, error + f64::from(k) * f64::powi(2.0, -149))
+        let Sum { value, error, .. } = self.sums[place];
+        (value, error + f64::from(k) * f64::powi(2.0, -149))
     }
+}
+
+/// How accumulators sum products.
+#[derive(Clone, Copy)]
+enum Rule {
+    Single,
+    Fp8,
+    Integers,
+}
+
+impl Rule {
+    fn of(a: Format, b: Format) -> Self {
+        match (a.is_integer() && b.is_integer(), a.bytes()) {
+            (true, _) => Self::Integers,
+            (false, 1) => Self::Fp8,
+            (false, _) => Self::Single,
+        }
+    }
+
+    fn sum(self, a: &[f64], b: &[f64]) -> Sum {
+        let (value, magnitude) = dot(a, b);
+        let k = a.len() as u32;
+        match self {
+            Self::Single => Sum::single(k, value, magnitude),
+            Self::Fp8 => Sum::of_fp8(k, value, magnitude, reach(a, b)),
+            Self::Integers => Sum::of_integers(value),
+        }
+    }
+}
+
+/// The largest magnitude of a product, or of a sum of products that follow each other.
+fn reach(a: &[f64], b: &[f64]) -> f64 {
+    let [mut sum, mut least, mut most, mut largest] = [0.0f64; 4];
+    for (x, y) in a.iter().zip(b) {
+        sum += x * y;
+        (least, most, largest) = (least.min(sum), most.max(sum), largest.max((x * y).abs()));
+    }
+    largest.max(most - least)
 }
 
 /// Whether so few products are computed all.
@@ -96,4 +172,57 @@ fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
         }
     }
     (sums.iter().sum(), magnitudes.iter().sum())
+}
+
+#[cfg(test)]
+mod tests {
+    use ptx::WgmmaTypes;
+    use ptx::inst::Fp8;
+
+    use super::*;
+    use crate::matrix::Fill;
+    use crate::{Order, wgmma};
+
+    /// Sums of the hardware's own steps, of all of K and of parts of it, are within their bounds.
+    #[test]
+    fn sums_of_8_bit_floats_are_within_their_bounds() {
+        let mut random = fastrand::Rng::with_seed(8);
+        let mut largest = 0.0f64;
+        for (format, of, k) in [
+            (Format::E4m3, Fp8::E4m3, 96u32),
+            (Format::E5m2, Fp8::E5m2, 1000),
+            (Format::E4m3, Fp8::E4m3, 4096),
+        ] {
+            let mut matrix =
+                |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+            let (a, b) = (matrix([8, k], Order::RowMajor), matrix([k, 8], Order::ColumnMajor));
+            let sums = Sums::of(&a, &b, &|_| ());
+            let types = WgmmaTypes::Fp8F32(of, of);
+            for (place, sum) in (0u32..).zip(&sums.sums) {
+                let (row, column) = (place / 8, place % 8);
+                let pairs: Vec<_> =
+                    (0..k).map(|i| (a.bits[a.index(row, i)], b.bits[b.index(i, column)])).collect();
+                for parts in [1, 3] {
+                    let part = (k as usize).div_ceil(32 * parts) * 32;
+                    let each = pairs.chunks(part).map(|part| {
+                        let bits = part
+                            .chunks(32)
+                            .fold(None, |old, pairs| Some(wgmma::sum(types, pairs, false, old)));
+                        f64::from(f32::from_bits(bits.unwrap_or(0)))
+                    });
+                    let error = (each.sum::<f64>() - sum.value).abs();
+                    assert!(error <= sum.error, "{} K {k}: {error} > {}", format.name(), sum.error);
+                    largest = largest.max(error / sum.error);
+                }
+            }
+        }
+        assert!(largest > 1e-3, "the bound says something: {largest}");
+    }
+
+    #[test]
+    fn sums_of_integers_wrap() {
+        let of = |value: f64| HostMatrix::from_fn(Format::U8, [1, 1], Order::RowMajor, 1, |_, _| value);
+        assert_eq!(Sums::of(&of(255.0), &of(255.0), &|_| ()).sums, [Sum::of_integers(65025.0)]);
+        assert_eq!(Sum::of_integers(4_294_967_297.0).value, 1.0);
+    }
 }

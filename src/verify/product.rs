@@ -8,10 +8,10 @@ use kernel::{
 };
 
 use super::bound::Expected;
-use super::repeat::{Again, CHUNK, Change};
-use super::{HostMatrix, Order, Sums};
+use super::repeat::{Again, Change, chunks};
+use super::{Format, HostMatrix, Order, Sums};
 
-/// A GEMM call with its matrices on the host.
+/// A GEMM call with its matrices on the host, in the formats of the kernel that is to run ([`formats`]).
 #[derive(Clone, Debug)]
 pub struct Product {
     /// A, `(M, K)`: row-major for a kernel that wants it K-major, column-major for one that wants it M-major.
@@ -69,7 +69,7 @@ pub enum Mismatch {
         /// Elements from D's first one, in memory.
         place: i64,
         /// The bits of the first run, and those of this one.
-        bits: [u16; 2],
+        bits: [u32; 2],
     },
 }
 
@@ -111,8 +111,8 @@ pub struct Outcome {
     pub compared: usize,
     /// What is wrong first.
     pub mismatch: Option<Mismatch>,
-    /// D as it came back, `M` rows of `d_pitch` elements.
-    pub d: Vec<u16>,
+    /// D as it came back, `M` rows of `d_pitch` elements, a word each.
+    pub d: Vec<u32>,
 }
 
 /// Runs a body and frees the buffers that it has collected, whatever comes of it.
@@ -139,9 +139,6 @@ pub enum RunError {
     #[error(transparent)]
     Engine(#[from] EngineError),
 }
-
-/// A NaN that no kernel computes.
-pub(super) const POISON: u16 = 0x7fa5;
 
 /// Elements behind D that must stay as they are.
 const GUARD: usize = 256;
@@ -194,19 +191,25 @@ impl Product {
             buffers.push(buffer);
             Ok(buffer)
         };
-        let before = POISON.to_le_bytes().repeat(self.operand_offset as usize);
-        let a = upload(engine, &[&before[..], &self.a.bytes()].concat())?;
-        let b = upload(engine, &[&before[..], &self.b.bytes()].concat())?;
-        let before = self.d_before();
-        let d = upload(engine, &before.iter().flat_map(|bits| bits.to_le_bytes()).collect::<Vec<u8>>())?;
-        let d_ref = MatrixRef::new(d.address + u64::from(self.d_offset) * 2, self.d_pitch.into());
+        let [.., format] = formats(entry);
+        let behind = |matrix: &HostMatrix| {
+            let before = vec![matrix.format.poison(); self.operand_offset as usize];
+            [matrix.format.memory(&before), matrix.bytes()].concat()
+        };
+        let a = upload(engine, &behind(&self.a))?;
+        let b = upload(engine, &behind(&self.b))?;
+        let before = self.d_before(format);
+        let d = upload(engine, &format.memory(&before))?;
+        let d_offset = u64::from(self.d_offset) * u64::from(format.bytes());
+        let d_ref = MatrixRef::new(d.address + d_offset, self.d_pitch.into());
         let c = match &self.c {
             Some(_) if self.in_place => Some(d_ref),
             Some(c) => Some(MatrixRef::new(upload(engine, &c.bytes())?.address, c.pitch.into())),
             None => None,
         };
         let at = |buffer: Buffer, matrix: &HostMatrix| {
-            MatrixRef::new(buffer.address + u64::from(self.operand_offset) * 2, matrix.pitch.into())
+            let offset = u64::from(self.operand_offset) * u64::from(matrix.format.bytes());
+            MatrixRef::new(buffer.address + offset, matrix.pitch.into())
         };
         let (alpha, beta) = (self.alpha, self.beta);
         let slots = engine.slots(program)?;
@@ -221,12 +224,10 @@ impl Product {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
-        let bytes = engine.read(d)?;
-        let after: Vec<u16> =
-            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
-        let mut outcome = self.compare(sums, time, &before, &after);
+        let after = format.elements(&engine.read(d)?);
+        let mut outcome = self.compare(format, sums, time, &before, &after);
         if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
-            let again = Again { program, launch: &launch, d, before: &before, first: &after };
+            let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
             let change = again.run(engine, runs, buffers)?;
             outcome.mismatch = change.map(|Change { run, place, bits }| Mismatch::Changed {
                 run,
@@ -238,9 +239,9 @@ impl Product {
     }
 
     /// D's memory before the run: poison, or C where D overwrites it.
-    fn d_before(&self) -> Vec<u16> {
+    fn d_before(&self, format: Format) -> Vec<u32> {
         let (m, pitch, offset) = (self.a.rows as usize, self.d_pitch as usize, self.d_offset as usize);
-        let mut before = vec![POISON; (offset + m * pitch + GUARD).next_multiple_of(CHUNK)];
+        let mut before = vec![format.poison(); chunks(format, offset + m * pitch + GUARD)];
         if let Some(c) = self.c.as_ref().filter(|_| self.in_place) {
             for row in 0..c.rows {
                 for column in 0..c.columns {
@@ -253,14 +254,14 @@ impl Product {
 
     pub(super) fn compare(
         &self,
+        format: Format,
         sums: &Sums,
         time: Option<Duration>,
-        before: &[u16],
-        after: &[u16],
+        before: &[u32],
+        after: &[u32],
     ) -> Outcome {
         let GemmProblem { m, n, k } = self.problem();
         let (pitch, offset) = (self.d_pitch as usize, self.d_offset as usize);
-        let format = self.a.format;
         let d = after.get(offset..offset + m as usize * pitch).unwrap_or_default().to_vec();
         let mut outcome =
             Outcome { time, ratio: 0.0, error: 0.0, bound: 0.0, compared: 0, mismatch: None, d };
@@ -279,10 +280,11 @@ impl Product {
                 (outcome.error, outcome.bound) = ((got - expected.value).abs(), expected.bound);
             }
         }
-        // The poison is a NaN: where the oracle expects one, or where it did not look, it would pass for a result.
+        // The poison of floats is a NaN: where the oracle expects one, or where it did not look, it would pass for a result.
+        let poison = format.poison();
         let unwritten = (0..m).find_map(|row| {
             let line = &outcome.d[row as usize * pitch..][..n as usize];
-            let column = line.iter().position(|&bits| bits == POISON)?;
+            let column = line.iter().position(|&bits| bits == poison)?;
             Some(Mismatch::Unwritten { row, column: column as u32 })
         });
         let inside = |i: usize| {
@@ -304,6 +306,14 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
     let a = if a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
     let b = if b_major == Major::K { Order::ColumnMajor } else { Order::RowMajor };
     [a, b]
+}
+
+/// The formats of a kernel's A and B, and of C and D.
+///
+/// # Panics
+/// Where the oracle lacks a format that kernels have.
+pub fn formats(entry: &AnyGemm) -> [Format; 3] {
+    entry.formats().map(|format| Format::named(format.name()).expect("the oracle has every format"))
 }
 
 #[cfg(test)]

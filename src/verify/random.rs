@@ -6,18 +6,18 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Form, Format as Element, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
-    StoreSpec, TileLayout, Way,
+    Arrivals, Atom, CachePolicy, Form, Format, Fusion, MainloopSpec, OperandSpec, Producer, Roles, StoreSpec,
+    TileLayout, Way,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use emulator::Schedule;
+use emulator::{Numerics, Schedule};
 use fastrand::Rng;
 use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, orders};
-use super::{Bench, Format, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, Sums, TreeError};
+use super::product::{Product, RunError, formats, orders};
+use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, Sums, TreeError};
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -163,11 +163,12 @@ impl Draw {
     }
 
     fn spec(&mut self) -> KernelSpec {
-        let format = self.of(&[Element::Bf16, Element::F16]);
+        let [a, b] = self.operands();
         let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
         let epilogue = match self.random.u32(..8) {
             0 => EpilogueKind::Sourced,
-            1 | 2 => EpilogueKind::Fused(self.of(&Fusion::ALL)),
+            // Those of other formats have no names.
+            1 | 2 if a.bits() == 16 || self.once_in(10) => EpilogueKind::Fused(self.of(&Fusion::ALL)),
             _ => EpilogueKind::Linear,
         };
         let form = match epilogue {
@@ -188,26 +189,36 @@ impl Draw {
         let consumers = if self.once_in(30) { self.random.u32(..6) } else { self.of(&[1, 2, 2, 3]) };
         // Rows that the consumers share evenly, most of the time.
         let rows = if roles == Roles::Pingpong { 64 } else { 64 * consumers.clamp(1, 4) };
-        let majors = [Major::K, Major::K, Major::Mn];
+        let others = [Major::K, if a.bits() == 16 || self.once_in(12) { Major::Mn } else { Major::K }];
+        let majors = [Major::K, others[0], others[1]];
         let columns = self.of(&[64, 128, 192, 256, 320]);
         let majors = [self.of(&majors), self.of(&majors)];
         let cache = [self.of(&cache), self.of(&cache)];
         let layouts = [self.layout(), self.layout()];
+        // Where results are stored transposed, the kernel's A is the caller's B.
+        let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
+        let of_kernel = if transposed { [b, a] } else { [a, b] };
         let operand = |i: usize| OperandSpec {
-            format,
+            format: of_kernel[i],
             major: majors[i],
             layout: layouts[i],
             cache: cache[i],
             staged: true,
         };
-        let types = format.multiplies(format);
+        let types = of_kernel[0].multiplies(of_kernel[1]);
+        // Instructions that sum integers have other widths.
+        let n_step = if a.is_float() || self.once_in(8) { 8 } else { 16 };
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
             atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared),
             more: KernelSpec::DEFAULT.mainloop.more,
             own_bytes: 0,
             registers: 0,
-            tile: [self.extent(rows, 256.max(rows)), self.extent(8, columns), self.extent(16, 128)],
+            tile: [
+                self.extent(rows, 256.max(rows)),
+                self.extent(n_step, columns),
+                self.extent(256 / a.bits(), 2048 / a.bits()),
+            ],
             step: if self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },
             roles,
             producer,
@@ -217,9 +228,9 @@ impl Draw {
             stages: if self.once_in(3) { Some(self.random.u32(..7)) } else { None },
         };
         let output = match epilogue {
-            EpilogueKind::Fused(_) if self.once_in(3) => self.of(&Element::ALL),
-            EpilogueKind::Fused(fusion) => fusion.output(format),
-            EpilogueKind::Linear | EpilogueKind::Sourced => format,
+            _ if self.once_in(5) => self.of(&Format::ALL),
+            EpilogueKind::Fused(fusion) => fusion.output(a),
+            EpilogueKind::Linear | EpilogueKind::Sourced => a.output(),
         };
         let direct = if epilogue == EpilogueKind::Sourced { 30 } else { 3 };
         let way = if self.once_in(direct) {
@@ -229,11 +240,30 @@ impl Draw {
         } else {
             Way::Tma { buffers: self.of(&[1, 2, 2, 2, 3, 4, 8]) }
         };
-        let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
         let layout = if way == Way::Direct { TileLayout::Widest } else { self.layout() };
         let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
         KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) }
+    }
+
+    /// Formats of A and B, mostly such that an instruction multiplies.
+    fn operands(&mut self) -> [Format; 2] {
+        let all: Vec<Format> = Format::operands().collect();
+        // Those of 16 bits have more of everything to be tried.
+        let a = if self.once_in(2) { self.of(&[Format::Bf16, Format::F16]) } else { self.of(&all) };
+        let fitting: Vec<Format> = all.iter().copied().filter(|&b| a.multiplies(b).is_some()).collect();
+        [a, if self.once_in(25) { self.of(&all) } else { self.of(&fitting) }]
+    }
+
+    /// Alpha and beta: small where sums are large and results are not, and whole where results are.
+    fn factors(&mut self, gemm: &AnyGemm) -> [f32; 2] {
+        let [a, _, d] = gemm.formats();
+        let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
+        match (a.is_float(), d.is_float()) {
+            (false, true) if d != Format::F32 => [factors[0] / 1024.0, factors[1]],
+            (_, false) if !self.once_in(12) => factors.map(|factor| factor * 2.0),
+            _ => factors,
+        }
     }
 
     /// How a tile lies in shared memory: mostly by default.
@@ -262,8 +292,11 @@ impl Draw {
         let problem = GemmProblem { m, n, k: extents[2] };
         let schedule = self.of(&[Schedule::Default, Schedule::Latest, Schedule::Random, Schedule::Random]);
         let slots = self.of(&[1, 2, 3, 5]) * plan.cluster_size();
-        let mut engine =
-            Emulator::new().with_multiprocessors(slots).with_schedule(schedule, self.random.u64(..));
+        let numerics = self.of(&[Numerics::Fast, Numerics::Exact]);
+        let mut engine = Emulator::new()
+            .with_multiprocessors(slots)
+            .with_numerics(numerics)
+            .with_schedule(schedule, self.random.u64(..));
         let seed = self.random.u64(..);
         if let Some(fused) = FusedGemm::of(gemm.clone()) {
             if spec.form != Form::Single {
@@ -271,16 +304,16 @@ impl Draw {
             }
             return Ok(fused.check(&mut Bench::new(&mut engine, seed), problem)?.ratio);
         }
-        let format = Format::named(gemm.element()).unwrap_or(Format::Bf16);
-        let factors = [self.of(&[1.0, -0.5, 0.0]), self.of(&[0.0, 0.0, 1.0, 2.5])];
-        let (operand_multiple, d_padding) =
-            (8, if row > 1 { 8 * self.random.u32(..2) } else { self.random.u32(..3) });
-        let several =
-            |products| SeveralProducts { format, factors, operand_multiple, d_padding, seed, ..products };
+        let factors = self.factors(gemm);
+        // Rows that tensor copies store begin at multiples of 16 bytes.
+        let unit = 128 / plan.epilogue.output.bits();
+        let (operand_bytes, d_padding) =
+            (16, if row > 1 { unit * self.random.u32(..2) } else { self.random.u32(..3) });
+        let several = |products| SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
         let outcome = match spec.form {
             Form::Single => {
                 let (ratio, wrong) =
-                    self.product(format, problem, (factors, d_padding)).run(gemm, &program, &mut engine)?;
+                    self.product(problem, (factors, d_padding)).run(gemm, &program, &mut engine)?;
                 return wrong.map_or(Ok(ratio), |wrong| Err(Ended::Wrong(format!("{problem:?}: {wrong}"))));
             }
             Form::Batched => {
@@ -308,7 +341,7 @@ impl Draw {
                     ]
                 });
                 let shapes = shapes.collect();
-                let records = RecordProducts { format, shapes, factors, operand_multiple, d_padding, seed };
+                let records = RecordProducts { shapes, factors, operand_bytes, d_padding, seed };
                 records.run(gemm, &program, &mut engine)?
             }
         };
@@ -318,26 +351,13 @@ impl Draw {
         }
     }
 
-    fn product(
-        &mut self,
-        format: Format,
-        problem: GemmProblem,
-        (factors, d_padding): ([f32; 2], u32),
-    ) -> OneProduct {
-        OneProduct {
-            format,
-            problem,
-            factors,
-            d_padding,
-            in_place: self.once_in(4),
-            random: self.random.fork(),
-        }
+    fn product(&mut self, problem: GemmProblem, (factors, d_padding): ([f32; 2], u32)) -> OneProduct {
+        OneProduct { problem, factors, d_padding, in_place: self.once_in(4), random: self.random.fork() }
     }
 }
 
 /// One product of random matrices.
 struct OneProduct {
-    format: Format,
     problem: GemmProblem,
     factors: [f32; 2],
     d_padding: u32,
@@ -353,13 +373,18 @@ impl OneProduct {
         program: &kernel::Program,
         engine: &mut Emulator,
     ) -> Result<(f64, Option<String>), RunError> {
-        let Self { format, problem: GemmProblem { m, n, k }, factors: [alpha, beta], .. } = self;
+        let Self { problem: GemmProblem { m, n, k }, factors: [alpha, beta], .. } = self;
+        let [a_format, b_format, d_format] = formats(gemm);
         let [a_order, b_order] = orders(gemm);
-        let mut matrix = |extents, order, multiple| {
+        let mut matrix = |format, extents, order, multiple| {
             HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut self.random)
         };
-        let (a, b) = (matrix([m, k], a_order, 8), matrix([k, n], b_order, 8));
-        let c = (beta != 0.0).then(|| matrix([m, n], Order::RowMajor, 1));
+        let [of_a, of_b] = [a_format, b_format].map(|format| 16 / format.bytes());
+        let a = matrix(a_format, [m, k], a_order, of_a);
+        let b = matrix(b_format, [k, n], b_order, of_b);
+        // Rows that tensor copies bring begin at multiples of 16 bytes.
+        let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
+        let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
         let sums = Sums::of(&a, &b, &|_| ());
         let in_place = self.in_place && c.is_some();
         let d_pitch = if in_place { n } else { n + self.d_padding };

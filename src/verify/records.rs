@@ -3,22 +3,20 @@
 use kernel::{AnyGemm, Buffer, Call, Engine, LinearArguments, Program};
 
 use super::matrix::Fill;
-use super::product::{POISON, Product, RunError, freeing, orders};
-use super::repeat::{Again, CHUNK};
+use super::product::{Product, RunError, formats, freeing, orders};
+use super::repeat::{Again, chunks};
 use super::several::{GAP, SeveralOutcome};
 use super::{Format, HostMatrix, Order, Sums};
 
-/// Products of any shapes with random matrices, each somewhere in memory.
+/// Products of any shapes with random matrices, each somewhere in memory, in the formats of the kernel that runs them.
 #[derive(Clone, Debug)]
 pub struct RecordProducts {
-    /// Element type.
-    pub format: Format,
     /// M, N and K of each.
     pub shapes: Vec<[u32; 3]>,
     /// Factors of the products and of C.
     pub factors: [f32; 2],
-    /// What the leading dimensions of A and B are rounded up to, in elements.
-    pub operand_multiple: u32,
+    /// What the leading dimensions of A and B are rounded up to, in bytes.
+    pub operand_bytes: u32,
     /// Elements added to each row of D.
     pub d_padding: u32,
     /// Of the matrices.
@@ -61,7 +59,8 @@ impl RecordProducts {
         runs: u32,
         buffers: &mut Vec<Buffer>,
     ) -> Result<SeveralOutcome, RunError> {
-        let products = self.products(orders(entry));
+        let [.., format] = formats(entry);
+        let products = self.products(formats(entry), orders(entry));
         let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
             let buffer = engine.upload(bytes)?;
             buffers.push(buffer);
@@ -89,11 +88,10 @@ impl RecordProducts {
             record.pitches[3] = product.d_pitch.into();
             records.push(record);
         }
-        let before = vec![POISON; begin.next_multiple_of(CHUNK)];
-        let bytes: Vec<u8> = before.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-        let d = upload(engine, &bytes)?;
+        let before = vec![format.poison(); chunks(format, begin)];
+        let d = upload(engine, &format.memory(&before))?;
         for (record, region) in records.iter_mut().zip(&regions) {
-            record.addresses[3] = d.address + 2 * region.start as u64;
+            record.addresses[3] = d.address + u64::from(format.bytes()) * region.start as u64;
         }
         let bytes: Vec<u8> = records.iter().flat_map(collective::Record::to_bytes).collect();
         let records = upload(engine, &bytes)?.address;
@@ -108,14 +106,12 @@ impl RecordProducts {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
-        let bytes = engine.read(d)?;
-        let after: Vec<u16> =
-            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let after = format.elements(&engine.read(d)?);
         let mut outcome = SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, d: after.clone() };
         for (i, (product, region)) in products.iter().zip(regions).enumerate() {
             let sums = Sums::of(&product.a, &product.b, &|_| ());
             let (was, is) = (&before[region.clone()], &after[region]);
-            let checked = product.compare(&sums, None, was, is);
+            let checked = product.compare(format, &sums, None, was, is);
             outcome.ratio = outcome.ratio.max(checked.ratio);
             outcome.compared += checked.compared;
             if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
@@ -123,24 +119,24 @@ impl RecordProducts {
             }
         }
         if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
-            let again = Again { program, launch: &launch, d, before: &before, first: &after };
+            let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
             let change = again.run(engine, runs, buffers)?;
             outcome.mismatch = change.map(|change| change.to_string());
         }
         Ok(outcome)
     }
 
-    fn products(&self, [a_order, b_order]: [Order; 2]) -> Vec<Product> {
-        let Self { format, factors: [alpha, beta], operand_multiple, d_padding, .. } = *self;
+    fn products(&self, [a, b, d]: [Format; 3], [a_order, b_order]: [Order; 2]) -> Vec<Product> {
+        let Self { factors: [alpha, beta], operand_bytes, d_padding, .. } = *self;
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut fill = |extents, order, multiple| {
+        let mut fill = |extents, order, (format, multiple): (Format, u32)| {
             HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
         };
         let product = |&[m, n, k]: &[u32; 3]| Product {
-            a: fill([m, k], a_order, operand_multiple),
-            b: fill([k, n], b_order, operand_multiple),
+            a: fill([m, k], a_order, (a, operand_bytes / a.bytes())),
+            b: fill([k, n], b_order, (b, operand_bytes / b.bytes())),
             operand_offset: 0,
-            c: Some(fill([m, n], Order::RowMajor, 1)),
+            c: Some(fill([m, n], Order::RowMajor, (d, 1))),
             alpha,
             beta,
             d_pitch: n + d_padding,

@@ -9,10 +9,15 @@ use kernel::{Buffer, Engine, EngineError, Launch, Program};
 use ptx::abi::Grid;
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target};
 
-/// Elements of 16 bits that are compared at a time: D's memory is a multiple of so many.
-pub(super) const CHUNK: usize = 8;
+use super::Format;
 
+/// Bytes that are compared at a time: D's memory is a multiple of so many.
 const CHUNK_BYTES: u32 = 16;
+
+/// So many elements, rounded up to what is compared at a time.
+pub(super) fn chunks(format: Format, elements: usize) -> usize {
+    elements.next_multiple_of((CHUNK_BYTES / format.bytes()) as usize)
+}
 
 const THREADS: u32 = 256;
 
@@ -27,10 +32,12 @@ pub(super) struct Again<'a> {
     pub(super) launch: &'a Launch,
     /// D's memory.
     pub(super) d: Buffer,
-    /// What was in it before the first run.
-    pub(super) before: &'a [u16],
-    /// What was in it behind the first run.
-    pub(super) first: &'a [u16],
+    /// Its elements.
+    pub(super) format: Format,
+    /// What was in it before the first run, an element a word.
+    pub(super) before: &'a [u32],
+    /// What was in it after the first run.
+    pub(super) first: &'a [u32],
 }
 
 /// A run whose D is another one.
@@ -41,7 +48,7 @@ pub(super) struct Change {
     /// The first element that differs, counted from the start of D's memory.
     pub place: usize,
     /// Its bits in the first run and in this one.
-    pub bits: [u16; 2],
+    pub bits: [u32; 2],
 }
 
 impl fmt::Display for Change {
@@ -70,10 +77,11 @@ impl Again<'_> {
             buffers.push(buffer);
             Ok(buffer)
         };
-        let before = upload(engine, &bytes_of(self.before))?;
-        let first = upload(engine, &bytes_of(self.first))?;
+        let bytes = self.format.memory(self.before);
+        let chunks = (bytes.len() / CHUNK_BYTES as usize) as u32;
+        let before = upload(engine, &bytes)?;
+        let first = upload(engine, &self.format.memory(self.first))?;
         let place = upload(engine, &NOWHERE.to_le_bytes())?;
-        let chunks = (self.before.len() / CHUNK) as u32;
         let ctas = chunks.div_ceil(THREADS).clamp(1, 8 * engine.multiprocessors().max(1));
         let comparer = comparer()?;
         let addresses = [self.d, first, before, place].map(|buffer| buffer.address.into());
@@ -92,18 +100,14 @@ impl Again<'_> {
                 continue;
             }
             // What differs was left as it is.
-            let d = engine.read(self.d)?;
-            let at = |place: usize| u16::from_le_bytes([d[2 * place], d[2 * place + 1]]);
-            let low = 2 * word as usize;
-            let place = if at(low) == self.first[low] { low + 1 } else { low };
-            return Ok(Some(Change { run, place, bits: [self.first[place], at(place)] }));
+            let now = self.format.elements(&engine.read(self.d)?);
+            let begin = word as usize * 4 / self.format.bytes() as usize;
+            let differs = |&place: &usize| now[place] != self.first[place];
+            let place = (begin..now.len()).find(differs).unwrap_or(begin);
+            return Ok(Some(Change { run, place, bits: [self.first[place], now[place]] }));
         }
         Ok(None)
     }
-}
-
-fn bytes_of(elements: &[u16]) -> Vec<u8> {
-    elements.iter().flat_map(|bits| bits.to_le_bytes()).collect()
 }
 
 /// Holds `chunks` chunks of D against those of the first run. Equal ones become what they were `before`; the least word that
@@ -182,18 +186,19 @@ mod tests {
         let change = Change { run: 3, place: 11, bits: [0, 1] };
         for (runs, want) in [(1, None), (2, None), (3, Some(change)), (9, Some(change))] {
             let (mut engine, program) = (Emulator::new(), fickle());
-            let poison = vec![0x7fa5u16; 2 * WORDS as usize];
-            let d = engine.upload(&bytes_of(&poison)).expect("memory");
+            let format = Format::Bf16;
+            let poison = vec![format.poison(); 2 * WORDS as usize];
+            let d = engine.upload(&format.memory(&poison)).expect("memory");
             let count = engine.upload(&[0; 4]).expect("memory");
             let arguments = vec![d.address.into(), count.address.into()];
             let launch = Launch { grid: Grid { ctas: [1, 1, 1] }, arguments };
             engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
-            let bytes = engine.read(d).expect("memory");
-            let first: Vec<u16> = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
-            let again = Again { program: &program, launch: &launch, d, before: &poison, first: &first };
+            let first = format.elements(&engine.read(d).expect("memory"));
+            let again =
+                Again { program: &program, launch: &launch, d, format, before: &poison, first: &first };
             assert_eq!(again.run(&mut engine, runs, &mut Vec::new()).expect("runs"), want, "{runs} runs");
             if want.is_none() && runs > 1 {
-                assert_eq!(engine.read(d).expect("memory"), bytes_of(&poison), "poisoned for the next");
+                assert_eq!(engine.read(d).expect("memory"), format.memory(&poison), "poisoned for the next");
             }
         }
     }

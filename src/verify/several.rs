@@ -5,15 +5,13 @@ use std::time::Duration;
 use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Products, Program};
 
 use super::matrix::Fill;
-use super::product::{POISON, Product, RunError, freeing, orders};
-use super::repeat::{Again, CHUNK};
+use super::product::{Product, RunError, formats, freeing, orders};
+use super::repeat::{Again, chunks};
 use super::{Format, HostMatrix, Order, Sums};
 
-/// Products of one launch with random matrices: a batch, or groups of rows, each with a B of its own.
+/// Products of one launch with random matrices, in the formats of the kernel that runs them: a batch, or groups of rows, each with a B of its own.
 #[derive(Clone, Debug)]
 pub struct SeveralProducts {
-    /// Element type.
-    pub format: Format,
     /// Which there are. A run puts the offsets of groups into memory, wherever they are said to be.
     pub products: Products,
     /// Extents of each product of a batch. Of groups, M is the number of rows of A, C and D.
@@ -26,8 +24,8 @@ pub struct SeveralProducts {
     pub interleaved: bool,
     /// Factors of the products and of C.
     pub factors: [f32; 2],
-    /// What the leading dimensions of A and B are rounded up to, in elements.
-    pub operand_multiple: u32,
+    /// What the leading dimensions of A and B are rounded up to, in bytes.
+    pub operand_bytes: u32,
     /// Elements added to each row of D.
     pub d_padding: u32,
     /// Of the matrices.
@@ -45,25 +43,24 @@ pub struct SeveralOutcome {
     pub compared: usize,
     /// What is wrong first.
     pub mismatch: Option<String>,
-    /// All of D's memory.
-    pub d: Vec<u16>,
+    /// All of D's memory, an element a word.
+    pub d: Vec<u32>,
 }
 
 /// Elements between two D, and behind the last.
 pub(super) const GAP: usize = 64;
 
 impl SeveralProducts {
-    /// A batch of packed products of bf16: D = AB.
+    /// A batch of packed products: D = AB.
     pub fn batch(problem: GemmProblem, count: u32) -> Self {
         Self {
-            format: Format::Bf16,
             products: Products::Batched { count },
             problem,
             offsets: Vec::new(),
             shared: [false; 3],
             interleaved: false,
             factors: [1.0, 0.0],
-            operand_multiple: 8,
+            operand_bytes: 16,
             d_padding: 0,
             seed: 0,
         }
@@ -154,8 +151,9 @@ impl SeveralProducts {
         runs: u32,
         buffers: &mut Vec<Buffer>,
     ) -> Result<SeveralOutcome, RunError> {
-        let Self { format, problem, factors: [alpha, beta], .. } = *self;
-        let matrices = self.matrices(orders(entry));
+        let Self { problem, factors: [alpha, beta], .. } = *self;
+        let [.., format] = formats(entry);
+        let matrices = self.matrices(formats(entry), orders(entry));
         let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
             let buffer = engine.upload(bytes)?;
             buffers.push(buffer);
@@ -167,7 +165,7 @@ impl SeveralProducts {
         };
         let all_bytes = |all: &[HostMatrix]| all.iter().flat_map(HostMatrix::bytes).collect::<Vec<u8>>();
         let mut place = |engine: &mut dyn Engine, all: &[HostMatrix]| -> Result<MatrixRef, RunError> {
-            let pitch = all.first().map_or(8, |matrix| matrix.pitch).into();
+            let pitch = all.first().map_or(16, |matrix| matrix.pitch).into();
             Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, pitch).every(stride(all)))
         };
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
@@ -176,9 +174,8 @@ impl SeveralProducts {
         let rows = self.rows();
         let last = if self.ragged() { Some(0) } else { places.last().copied() };
         let inner = last.map_or(0, |last| last + problem.m as usize * d_pitch);
-        let before = vec![POISON; (inner + GAP).next_multiple_of(CHUNK)];
-        let bytes: Vec<u8> = before.iter().flat_map(|bits| bits.to_le_bytes()).collect();
-        let d = upload(engine, &bytes)?;
+        let before = vec![format.poison(); chunks(format, inner + GAP)];
+        let d = upload(engine, &format.memory(&before))?;
         let slots = engine.slots(program)?;
         let products = match self.products {
             Products::Ragged { count, .. } => {
@@ -198,9 +195,7 @@ impl SeveralProducts {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
-        let bytes = engine.read(d)?;
-        let after: Vec<u16> =
-            bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect();
+        let after = format.elements(&engine.read(d)?);
 
         let mut outcome = SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, d: after.clone() };
         let mut inside = vec![false; after.len()];
@@ -213,7 +208,7 @@ impl SeveralProducts {
             }
             let product = matrices.product(self, i, [first, m]);
             let sums = Sums::of(&product.a, &product.b, &|_| ());
-            let checked = product.compare(&sums, None, &vec![POISON; dense.len()], &dense);
+            let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
             outcome.ratio = outcome.ratio.max(checked.ratio);
             outcome.compared += checked.compared;
             if let Some(mismatch) = checked.mismatch.filter(|_| outcome.mismatch.is_none()) {
@@ -227,26 +222,27 @@ impl SeveralProducts {
                 Some(format!("element {at} of D's memory is of no product and was overwritten with {got}"));
         }
         if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
-            let again = Again { program, launch: &launch, d, before: &before, first: &after };
+            let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
             let change = again.run(engine, runs, buffers)?;
             outcome.mismatch = change.map(|change| change.to_string());
         }
         Ok(outcome)
     }
 
-    fn matrices(&self, [a_order, b_order]: [Order; 2]) -> Matrices {
-        let Self { format, problem: GemmProblem { m, n, k }, operand_multiple, seed, .. } = *self;
+    fn matrices(&self, [a, b, d]: [Format; 3], [a_order, b_order]: [Order; 2]) -> Matrices {
+        let Self { problem: GemmProblem { m, n, k }, operand_bytes, seed, .. } = *self;
+        let formats = [(a, operand_bytes / a.bytes()), (b, operand_bytes / b.bytes()), (d, 1)];
         let mut random = fastrand::Rng::with_seed(seed ^ u64::from(n) << 20 ^ u64::from(k));
-        let mut fill = |extents, order, multiple| {
+        let mut fill = |extents, order, (format, multiple)| {
             HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random)
         };
         let count = self.rows().len();
         let several = |shared: bool| if shared { count.min(1) } else { count };
         let [a, b, c] = if self.ragged() { [1, count, 1] } else { self.shared.map(several) };
         Matrices {
-            a: (0..a).map(|_| fill([m, k], a_order, operand_multiple)).collect(),
-            b: (0..b).map(|_| fill([k, n], b_order, operand_multiple)).collect(),
-            c: (0..c).map(|_| fill([m, n], Order::RowMajor, 1)).collect(),
+            a: (0..a).map(|_| fill([m, k], a_order, formats[0])).collect(),
+            b: (0..b).map(|_| fill([k, n], b_order, formats[1])).collect(),
+            c: (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect(),
         }
     }
 }

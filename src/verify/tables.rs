@@ -279,9 +279,8 @@ impl Share<'_> {
     ) {
         for &factors in &self.case.factors {
             let several = SeveralProducts {
-                format: self.format,
                 factors,
-                operand_multiple: self.case.operand_multiple,
+                operand_bytes: 2 * self.case.operand_multiple,
                 d_padding: self.case.d_padding,
                 seed,
                 ..products.clone()
@@ -305,10 +304,9 @@ impl Share<'_> {
     ) {
         for &factors in &self.case.factors {
             let records = RecordProducts {
-                format: self.format,
                 shapes: shapes.to_vec(),
                 factors,
-                operand_multiple: self.case.operand_multiple,
+                operand_bytes: 2 * self.case.operand_multiple,
                 d_padding: self.case.d_padding,
                 seed,
             };

@@ -34,8 +34,8 @@ use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
     MatrixRef, Program, Tree, UnknownConfig,
 };
+use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
-use reference::{Element, Wanted};
 
 use super::matrix::Fill;
 use super::{Format, HostMatrix, Order, Sums};
@@ -178,8 +178,8 @@ fn writes(
         }
     }
     let wanted = |(address, Written { format, unrounded, value })| {
-        let element = Element::named(format.name())?;
-        Some((address, Wanted { element, unrounded, value: value.value, error: value.error }))
+        let format = Format::named(format.name())?;
+        Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))
     };
     Writes::new(host.finish().into_iter().filter_map(wanted).collect(), places)
 }
@@ -270,7 +270,7 @@ impl<'e> Bench<'e> {
     pub fn random(&mut self, format: Format, count: u32, shift: u32) -> Result<u64, EngineError> {
         let extents = [1, count + shift];
         let values = HostMatrix::random(format, extents, Order::RowMajor, 1, Fill::Normal, &mut self.random);
-        Ok(self.upload(&values.bytes())? + u64::from(shift) * 2)
+        Ok(self.upload(&values.bytes())? + u64::from(shift) * u64::from(format.bytes()))
     }
 
     /// A random number of 0..`below`.

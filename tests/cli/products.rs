@@ -19,6 +19,32 @@ fn a_product_of_random_matrices_is_verified() {
     }
 }
 
+/// Every number format of operands, also in shapes whose rows begin anywhere, and several products at once.
+#[test]
+fn products_of_every_format_are_verified() {
+    let more: [(&[&str], &str); 9] = [
+        (&["--dtype", "e4m3", "--alpha", "0.5", "--beta", "2"], "e4m3 by e4m3 to bf16"),
+        (&["--spec", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
+        (&["--spec", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
+        (&["--spec", "dtype=s8 out=f16", "--alpha", "0.001"], "s8 by s8 to f16"),
+        (&["--spec", "dtype=bf16 out=f32 tile=128x128x64", "--beta", "1"], "bf16 by bf16 to f32"),
+        (&["--dtype", "s8", "--batch", "2", "--beta", "1"], "s8 by s8 to s32"),
+        (&["--dtype", "e4m3", "--rows", "3,0,70"], "e4m3 by e4m3 to bf16"),
+        (&["--dtype", "tf32", "--group", "70x9x40", "--group", "3x24x8"], "tf32 by tf32 to f32"),
+        (&["--dtype", "s8", "--repeat", "2"], "the same bits in all 2 runs"),
+    ];
+    let formats = ["bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"];
+    let of_format = |dtype| vec!["--dtype", dtype, "--m", "70", "--n", "33", "--k", "200", "--beta", "1"];
+    let of_formats = formats.map(|dtype| (of_format(dtype), dtype));
+    let more = more.map(|(arguments, words)| (arguments.to_vec(), words));
+    for (arguments, words) in of_formats.into_iter().chain(more) {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], &arguments[..]].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+        assert!(run.stdout.contains(words), "{arguments:?}: no `{words}` in {}", run.stdout);
+    }
+}
+
 /// Batches and groups of rows; what they cannot be is said before anything runs.
 #[test]
 fn several_products_are_verified() {
@@ -51,7 +77,7 @@ fn several_products_are_verified() {
         (&["--batch", "0"], &["--batch", "0 is not in 1.."]),
         (&["--batch", "2", "--config", "ragged-bf16-kk"], &["ragged-bf16-kk is Ragged", "Batched"]),
         (&["--rows", "2", "--config", "small-bf16-kk"], &["small-bf16-kk is Single", "Ragged"]),
-        (&["--batch", "2", "--config", "batched-f16-kk"], &["for f16"]),
+        (&["--batch", "2", "--config", "batched-f16-kk", "--dtype", "bf16"], &["for f16"]),
         (&["--batch", "4000000000", "--m", "4000000000"], &["rows in all are too many"]),
         (&["--config", "ragged-bf16-kk"], &["Ragged", "--rows"]),
     ] {

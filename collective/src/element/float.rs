@@ -44,6 +44,10 @@ impl Float {
         two_to(-(self.mantissa as i32) - 1)
     }
 
+    pub(super) const fn saturates(self) -> bool {
+        !matches!(self.specials, Specials::Ieee)
+    }
+
     pub(super) const fn tiniest(self) -> f64 {
         two_to(self.last_place())
     }

@@ -7,6 +7,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 
 use super::direct::DirectStore;
+use super::factors::{self, Factors};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::transposed::Line;
 use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, LinearHost};
@@ -23,15 +24,18 @@ use crate::tree::{NodeError, Path, Shape};
 ///
 /// C is read only where `beta` is not zero, as in BLAS. Each thread holds two neighbouring columns at a time and
 /// moves them with one access where N and the pitches are even and the addresses are multiples of 4 B.
+///
+/// Everything is computed in `f32`; sums of integers become the nearest `f32` first. But where `T` is `i32`, everything is computed
+/// in integers modulo 2^32, exactly: then `alpha` and `beta` are whole numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 
 /// Arguments of [`LinearCombination`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinearArguments {
-    /// Factor of the product. Zero leaves A and B unread, as in BLAS.
+    /// Factor of the product, a whole number where D is `s32`. Zero leaves A and B unread, as in BLAS.
     pub alpha: f32,
-    /// Factor of C. Zero leaves C unread, as in BLAS.
+    /// Factor of C, a whole number where D is `s32`. Zero leaves C unread, as in BLAS.
     pub beta: f32,
     /// C, row-major; may be `None` where `beta` is zero. It may be D itself.
     pub c: Option<MatrixRef>,
@@ -104,6 +108,7 @@ impl Linear {
 
 impl LinearHost for Linear {
     fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        factors::check(self.store.format, *arguments, path)?;
         match arguments.read()? {
             Some(c) => path.then("C").reads_matrix(self.store.format, c, product),
             None => Ok(()),
@@ -111,7 +116,7 @@ impl LinearHost for Linear {
     }
 
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c } = *arguments;
+        let LinearArguments { beta, c, .. } = *arguments;
         let MatrixRef { address: c, pitch: c_pitch, stride: c_batch } =
             c.filter(|_| beta != 0.0).unwrap_or(MatrixRef::NONE);
         let format = self.store.format;
@@ -120,10 +125,11 @@ impl LinearHost for Linear {
         let pairs = d.n.is_multiple_of(2)
             && even(d.address, d.pitch | d.batch.stride)
             && (beta == 0.0 || even(c, c_pitch | c_batch));
+        let mut parameters = factors::parameters(format, *arguments);
         if plan.form.described() {
-            return vec![alpha.into(), beta.into()];
+            return parameters;
         }
-        let mut parameters = vec![alpha.into(), beta.into(), c.into(), c_pitch.into()];
+        parameters.extend([c.into(), c_pitch.into()]);
         if plan.form.outputs() {
             parameters.push((c_batch * u64::from(format.bytes())).into());
         }
@@ -149,9 +155,8 @@ impl EpilogueEmitter for Linear {
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
         let described = plan.form.described().then(|| f.constant(0u64));
         Box::new(LinearDevice {
-            store: self.store,
-            alpha: f.param("alpha"),
-            beta: f.param("beta"),
+            store: self.store.moved(),
+            factors: Factors::declare(f, self.store.format),
             c: described.unwrap_or_else(|| f.param("c")),
             c_pitch: described.unwrap_or_else(|| f.number("c_pitch")),
             c_batch: plan.form.outputs().then(|| f.number("c_batch")),
@@ -165,8 +170,7 @@ impl EpilogueEmitter for Linear {
 #[derive(Clone, Copy, Debug)]
 struct LinearDevice<'f> {
     store: StoreSpec,
-    alpha: Value<'f, f32>,
-    beta: Value<'f, f32>,
+    factors: Factors<'f>,
     c: Value<'f, u64>,
     c_pitch: Value<'f, u64>,
     c_batch: Option<Value<'f, u64>>,
@@ -184,7 +188,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             let columns = if spec.transposed { extent.m } else { extent.n };
             let c = record.c(f);
             pairs = record.d(f).pairs(spec.format, columns)
-                & (c.pairs(spec.format, columns) | device.beta.equals(0.0));
+                & (c.pairs(spec.format, columns) | device.factors.leaves_c());
             (device.c, device.c_pitch) = (c.address, c.pitch);
         }
         let emit = |source: bool, pairs: bool, copies: bool| {
@@ -194,10 +198,10 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
                     .iter()
                     .enumerate()
                     .map(|(i, pair)| {
-                        let scaled = pair.values.map(|value| value * device.alpha);
+                        let scaled = pair.values.map(|value| device.factors.scaled(value));
                         source.as_ref().map_or(scaled, |source| {
                             let [low, high] = source.pairs[i].map(Var::get);
-                            [low.mul_add(device.beta, scaled[0]), high.mul_add(device.beta, scaled[1])]
+                            [device.factors.with(low, scaled[0]), device.factors.with(high, scaled[1])]
                         })
                     })
                     .collect()
@@ -212,7 +216,7 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
         };
         let store = |copies: bool| {
             f.if_else(
-                device.beta.differs_from(0.0),
+                device.factors.reads_c(),
                 || {
                     // A transposed C comes element by element, and a staged D is stored by rows.
                     let depends = f.constant(!(spec.transposed && spec.keeps_inside() && copies));
@@ -232,6 +236,10 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
             false => (fragment.first[0], plan.blocks() * plan.block_rows(), extent.m),
         };
         f.if_else((begin + size).at_most(end), || store(true), || store(false));
+    }
+
+    fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
+        self.store(f, plan, extent, self.factors.registers(f, fragment));
     }
 
     fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {

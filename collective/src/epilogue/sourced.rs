@@ -8,6 +8,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
 use typenum::{U2, Unsigned};
 
+use super::factors::{self, Factors};
 use super::linear::LinearArguments;
 use super::staging::{Staging, Through};
 use super::store::{Combine, Output, StoreSpec};
@@ -49,8 +50,7 @@ pub struct SourcedCombination<T, Buffers = U2, L = Widest>(PhantomData<(T, Buffe
 #[derive(Clone, Copy, Debug)]
 struct SourcedDevice<'f> {
     store: StoreSpec,
-    alpha: Value<'f, f32>,
-    beta: Value<'f, f32>,
+    factors: Factors<'f>,
     c_map: Value<'f, u64>,
     /// From a product's C to the next one's, 1 or 0, if there are several.
     c_step: Option<Value<'f, u32>>,
@@ -61,7 +61,7 @@ struct SourcedDevice<'f> {
 
 impl<'f> SourcedDevice<'f> {
     fn reads_c(&self) -> Value<'f, bool> {
-        self.beta.differs_from(0.0)
+        self.factors.reads_c()
     }
 
     /// C's map, and which of several C a product has.
@@ -178,6 +178,7 @@ impl Sourced {
 
 impl LinearHost for Sourced {
     fn check(&self, arguments: &LinearArguments, product: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        factors::check(self.store.format, *arguments, path)?;
         let Some(c) = arguments.read()? else { return Ok(()) };
         let (path, format) = (path.then("C"), self.store.format);
         path.reads_matrix(format, c, product)?;
@@ -193,7 +194,7 @@ impl LinearHost for Sourced {
     }
 
     fn parameters(&self, plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
-        let LinearArguments { alpha, beta, c } = *arguments;
+        let LinearArguments { beta, c, .. } = *arguments;
         // Where C is not read, the map of D is as good as any.
         let source = c.filter(|_| beta != 0.0).map_or(d, |c| Output {
             address: c.address,
@@ -201,7 +202,7 @@ impl LinearHost for Sourced {
             batch: Batch { stride: if d.batch.count > 1 { c.stride } else { 0 }, ..d.batch },
             ..d
         });
-        let mut parameters = vec![alpha.into(), beta.into()];
+        let mut parameters = factors::parameters(self.store.format, *arguments);
         parameters.extend(self.store.parameters(plan, source));
         if plan.form.outputs() {
             parameters.push(u32::from(source.batch.stride != 0).into());
@@ -226,9 +227,8 @@ impl EpilogueEmitter for Sourced {
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceEpilogue<'f> + 'f> {
         Box::new(SourcedDevice {
-            store: self.store,
-            alpha: f.param("alpha"),
-            beta: f.param("beta"),
+            store: self.store.moved(),
+            factors: Factors::declare(f, self.store.format),
             c_map: f.tensor_map("c_map"),
             c_step: plan.form.outputs().then(|| f.param("c_step")),
             d: TmaDevice::declare(f, plan),
@@ -274,7 +274,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
             fill(format, f, &buffer.layout, [of_lane, address], rows);
         };
         let scaled = |row: &FragmentRow<'f, f32>| {
-            row.pairs.iter().map(|pair| pair.values.map(|v| v * self.alpha)).collect()
+            row.pairs.iter().map(|pair| pair.values.map(|v| self.factors.scaled(v))).collect()
         };
         let without = || {
             let values = |_block: u32, rows: &[FragmentRow<'f, f32>]| rows.iter().map(scaled).collect();
@@ -292,7 +292,7 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
                         .iter()
                         .zip(source)
                         .map(|(&[low, high], &[c_low, c_high])| {
-                            [c_low.mul_add(self.beta, low), c_high.mul_add(self.beta, high)]
+                            [self.factors.with(c_low, low), self.factors.with(c_high, high)]
                         })
                         .collect()
                 };
@@ -324,6 +324,10 @@ impl<'f> DeviceEpilogue<'f> for SourcedDevice<'f> {
             self.odd.set(odd ^ 1);
         };
         f.if_else(self.reads_c(), with, without);
+    }
+
+    fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
+        self.store(f, plan, extent, self.factors.registers(f, fragment));
     }
 
     fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {

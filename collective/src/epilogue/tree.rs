@@ -111,6 +111,12 @@ impl<X: Node> Treed<X> {
     /// # Errors
     /// A tree that cannot be stored so, in a sentence.
     pub const fn spec(store: StoreSpec) -> Result<EpilogueSpec, &'static str> {
+        if !store.format.is_float() {
+            return Err(
+                "a tree computes in f32, and D is made of integers: store f32, bf16, f16, e4m3 or e5m2, or use \
+                 LinearCombination<i32>, which computes in integers",
+            );
+        }
         if store.transposed && Self::HALVINGS > 0 {
             return Err(
                 "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out",

@@ -1,7 +1,7 @@
 //! Accumulators by type: what a mainloop hands on.
 
 use ptx::inst::WgmmaSum;
-use ptx::{Builder, Number, Var};
+use ptx::{Builder, Number, Value, Var};
 
 use super::Fragment;
 
@@ -35,7 +35,7 @@ impl Accumulator for i32 {
 }
 
 /// The sums of a consumer warpgroup, as the instruction has them. Pieces of one tile are added up as they are; an epilogue computes in
-/// `f32`.
+/// `f32`, or stores integers as such.
 #[derive(Debug)]
 pub enum Sums<'f> {
     /// In single precision.
@@ -53,8 +53,17 @@ impl<'f, T: Accumulator> From<Fragment<'f, T>> for Sums<'f> {
 impl<'f> Fragment<'f, i32> {
     /// The numbers nearest to the sums.
     pub fn to_f32(self, f: &'f Builder) -> Fragment<'f, f32> {
-        let near = |sum: &Var<'f, i32>| f.variable(sum.get().cast::<f32>());
-        let blocks = self.blocks.iter().map(|block| block.iter().map(near).collect()).collect();
+        self.each(f, |sum| sum.cast())
+    }
+
+    /// The sums' bits in registers of `f32`: for stores that move them as they are.
+    pub(crate) fn bits(self, f: &'f Builder) -> Fragment<'f, f32> {
+        self.each(f, |sum| sum.bits_as())
+    }
+
+    fn each(self, f: &'f Builder, of: impl Fn(Value<'f, i32>) -> Value<'f, f32>) -> Fragment<'f, f32> {
+        let new = |sum: &Var<'f, i32>| f.variable(of(sum.get()));
+        let blocks = self.blocks.iter().map(|block| block.iter().map(new).collect()).collect();
         let Self { elements, shared, warpgroup, first, columns, thread, .. } = self;
         Fragment { blocks, elements, shared, warpgroup, first, columns, thread }
     }

@@ -74,6 +74,14 @@ impl Atom {
         self.types.allows(columns)
     }
 
+    /// In which steps of columns the widths of all instructions lie: 16 for sums of integers, else 8.
+    pub const fn column_step(self) -> u32 {
+        match self.sums() {
+            WgmmaSum::S32 => 16,
+            WgmmaSum::F32 | WgmmaSum::F16 => 8,
+        }
+    }
+
     /// What it adds to the name of a kernel whose operands do not say it.
     pub(super) fn suffix(self) -> String {
         let source = match self.a {

@@ -4,6 +4,7 @@ use core::fmt;
 
 use cute_rs::atom::{Major, SwizzleMode};
 
+use crate::element::Format;
 use crate::sentence::Sentence;
 
 /// Why a configuration cannot be a kernel.
@@ -26,6 +27,8 @@ pub enum PlanError {
     TileN {
         /// Tile N.
         n: u32,
+        /// In which steps wide instructions have columns: 8, or 16 for sums of integers.
+        step: u32,
     },
     /// A tile needs several instructions side by side where there is one.
     Across {
@@ -40,6 +43,8 @@ pub enum PlanError {
         n: u32,
         /// The step.
         step: u32,
+        /// In which steps wide instructions have columns: 8, or 16 for sums of integers.
+        least: u32,
     },
     /// Tiles are narrowed where nobody sees to it.
     NotNarrowed {
@@ -140,6 +145,13 @@ pub enum PlanError {
     },
     /// The sums are halves.
     HalfSums,
+    /// No epilogue stores D in this format.
+    Output {
+        /// D's format.
+        format: Format,
+        /// Whether the sums are integers.
+        integers: bool,
+    },
     /// A tile extent is more than one tensor copy can bring.
     Box {
         /// The extent's name.
@@ -220,22 +232,28 @@ impl PlanError {
                 .text(" (64 rows for each of ")
                 .number(consumers)
                 .text(" consumer warpgroups): change tile M or the consumers"),
-            Self::TileN { n } => s
-                .text("tile N is ")
-                .number(n)
-                .text(", wgmma has N from 8 to 256 in steps of 8: change tile N"),
+            Self::TileN { n, step } => {
+                let s = s.text("tile N is ").number(n).text(", wgmma has N from 8 to 256 in steps of ").number(step);
+                if step == 8 {
+                    s.text(": change tile N")
+                } else {
+                    s.text(" where it sums integers (of 8 up to 32): change tile N")
+                }
+            }
             Self::Across { n, what } => s
                 .text("tile N is ")
                 .number(n)
                 .text(", and ")
                 .text(what)
                 .text(" has at most 256 columns, those of one wgmma: lower tile N"),
-            Self::Narrowed { n, step } => s
+            Self::Narrowed { n, step, least } => s
                 .text("tile N is ")
                 .number(n)
                 .text(", which is narrowed in steps of ")
                 .number(step)
-                .text(": they must divide it, and be multiples of 8 columns that wgmma allows: change Fitted<_, U32>"),
+                .text(": they must divide it, and be multiples of ")
+                .number(least)
+                .text(" columns that wgmma allows: change Fitted<_, U32>"),
             Self::NotNarrowed { what } => s
                 .text(what)
                 .text(" multiplies whole tiles: leave Fitted<_, _> out"),
@@ -319,7 +337,7 @@ impl PlanError {
                 .text(operand)
                 .text(" is MN-major with elements of ")
                 .number(bits)
-                .text(" bits, and wgmma reads only those of 16 bits so: use KMajor"),
+                .text(" bits, and wgmma reads only those of 16 bits so: use KMajor (layout=kk)"),
             Self::Fragments => s.text(
                 "A comes from registers, whose elements are neighbours along K: use KMajor for A",
             ),
@@ -333,6 +351,16 @@ impl PlanError {
                 "threads load A from a stage, and one arrival a warpgroup does not say that all warps have: use EachWarp<_>",
             ),
             Self::HalfSums => s.text("sums are f16, and epilogues take f32 or s32: choose types with such sums"),
+            Self::Output { format, integers } => {
+                let [floats, whole] = Format::RESULTS;
+                let s = s.text("D is ").text(format.name());
+                if integers {
+                    s.text(", and sums of integers are stored as ").text(whole).text(", ").text(floats)
+                } else {
+                    s.text(", and sums of floats are stored as ").text(floats)
+                }
+                .text(": choose one of them")
+            }
             Self::Box { extent, elements } => s
                 .text(extent)
                 .text(" is ")

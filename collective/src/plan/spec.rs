@@ -253,7 +253,9 @@ impl MainloopSpec {
             Arrivals::Warp => "_by_warp",
             Arrivals::Thread => "_by_thread",
         };
-        let ([m, n, k], format) = (self.tile, self.operands[0].format);
+        let [m, n, k] = self.tile;
+        let format =
+            if a_format == b_format { a_format.to_string() } else { format!("{a_format}_{b_format}") };
         let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
             "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{step}_{roles}{}{cluster}{stages}{arrivals}",
@@ -302,11 +304,12 @@ impl MainloopSpec {
         [part, n / part]
     }
 
-    /// In which steps a tile's columns are divided among instructions: where B is N-major, they begin where its swizzle does.
-    const fn column_step(&self) -> u32 {
+    /// In which steps a tile's columns are divided among instructions: those of the instruction's widths, or where B is N-major
+    /// those of its swizzle.
+    pub(super) const fn column_step(&self) -> u32 {
         let ([_, n, k], b) = (self.tile, self.operands[1]);
         match b.major {
-            Major::K => 8,
+            Major::K => self.atom.column_step(),
             Major::Mn => b.mode(n, k).elements(b.format.bits()),
         }
     }

@@ -13,9 +13,10 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "form",
     "dtype",
+    "dtype-b",
     "layout",
     "out",
     "epilogue",
@@ -269,6 +270,11 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
     names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }
 
+/// The formats of operands by name.
+fn operand_names() -> Vec<(&'static str, Format)> {
+    Format::operands().map(|format| (format.name(), format)).collect()
+}
+
 /// How many consumers share a tile of so many rows, where nothing is said.
 const fn consumers(roles: Roles, m: u32) -> u32 {
     match roles {
@@ -390,18 +396,18 @@ impl KernelSpec {
         let mut spec = Self::DEFAULT;
         spec.form = words.one_of("form", spec.form, &FORMS)?;
         let formats = Format::ALL.map(|format| (format.name(), format));
-        let operand = words.one_of("dtype", Format::Bf16, &formats)?;
+        let a = words.one_of("dtype", Format::Bf16, &operand_names())?;
+        let operands = [a, words.one_of("dtype-b", a, &operand_names())?];
         let layout = words.one_of("layout", [Major::K; 2], &LAYOUTS)?;
         spec.epilogue = words.take("epilogue").map_or(Ok(EpilogueKind::Linear), str::parse)?;
         let output = match spec.epilogue {
-            EpilogueKind::Fused(fusion) => fusion.output(operand),
-            EpilogueKind::Linear | EpilogueKind::Sourced => operand,
+            EpilogueKind::Fused(fusion) => fusion.output(a),
+            EpilogueKind::Linear | EpilogueKind::Sourced => a.output(),
         };
         let output = words.one_of("out", output, &formats)?;
         let mainloop = &mut spec.mainloop;
-        if let Some(types) = operand.multiplies(operand) {
-            mainloop.atom = Atom::shared(types);
-        }
+        // 128 bytes of K, one swizzle width.
+        mainloop.tile[2] = 1024 / a.bits();
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
         mainloop.cluster = words.extents("cluster", mainloop.cluster)?;
@@ -434,7 +440,11 @@ impl KernelSpec {
         spec.store = StoreSpec { format: output, way, layout: staging, transposed };
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
         for (of, to) in [a, b].into_iter().zip(&mut mainloop.operands) {
-            (to.format, to.major, to.layout, to.cache) = (operand, layout[of], swizzles[of], cache[of]);
+            (to.format, to.major, to.layout, to.cache) = (operands[of], layout[of], swizzles[of], cache[of]);
+        }
+        let [a, b] = mainloop.operands.map(|operand| operand.format);
+        if let Some(types) = a.multiplies(b) {
+            mainloop.atom = Atom::shared(types);
         }
         spec.scheduler = scheduler(&mut words)?;
         spec.overlaps = words.one_of("pdl", true, &SWITCH)?;
@@ -471,7 +481,8 @@ impl KernelSpec {
         let (majors, cache) = (mainloop.operands.map(|of| of.major), mainloop.operands.map(|of| of.cache));
         let mut words = vec![
             ("form", name_of(&FORMS, form).to_owned()),
-            ("dtype", mainloop.operands[0].format.name().to_owned()),
+            ("dtype", mainloop.operands[a].format.name().to_owned()),
+            ("dtype-b", mainloop.operands[b].format.name().to_owned()),
             ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
             ("epilogue", epilogue.name().to_owned()),
             ("out", store.format.name().to_owned()),

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{Form, Fusion, Plan, Producer};
+use collective::{Form, Format, Fusion, Plan, Producer};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
@@ -162,9 +162,9 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
 /// A call with matrices whose rows begin at multiples of 16 B, if they have to.
 pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let plan = entry.plan();
-    let elements = 128 / plan.mainloop.operands[0].format.bits();
     // Nothing is read: the addresses only have to be legal.
-    let matrix = |contiguous: u32| {
+    let matrix = |of: Format, contiguous: u32| {
+        let elements = 16 / of.bytes();
         let pitch = u64::from(contiguous).next_multiple_of(elements.into());
         MatrixRef::new(1 << 20, pitch)
     };
@@ -172,7 +172,8 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let contiguous = |major, mn| if major == Major::K { k } else { mn };
     let [a, b] = plan.majors();
     let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-    let (a, b, d) = (matrix(contiguous(a, m)), matrix(contiguous(b, n)), matrix(n));
+    let [of_a, of_b, of_d] = entry.formats();
+    let (a, b, d) = (matrix(of_a, contiguous(a, m)), matrix(of_b, contiguous(b, n)), matrix(of_d, n));
     Call { a, b, d, workspace, ..Call::of(problem) }
 }
 
@@ -279,7 +280,18 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     let (ring, [a, b]) = (plan.ring, plan.operands);
     writeln!(out, "{} ({})", kernel.name(), kernel.entry_name())?;
     let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
-    row("element type", kernel.element().to_owned(), "of A, B, C and D; accumulators are f32")?;
+    let formats = kernel.formats();
+    let sums = plan.mainloop.atom.sums().suffix();
+    if formats == [formats[0]; 3] {
+        row(
+            "element type",
+            kernel.element().to_owned(),
+            &format!("of A, B, C and D; accumulators are {sums}"),
+        )?;
+    } else {
+        let names = formats.map(Format::name).join(", ");
+        row("element types", names, &format!("of A, of B, of C and D; accumulators are {sums}"))?;
+    }
     row(
         "contiguous directions",
         format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),

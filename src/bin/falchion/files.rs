@@ -269,20 +269,21 @@ impl Matrix {
     }
 }
 
-/// Writes a row-major matrix: f16 as f16, bf16 as f32, which holds every bf16 exactly.
-pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u16]) -> Result<(), Failure> {
+/// Writes a row-major matrix: f16 as f16, s32 as 32-bit integers, every other format as f32, which holds all of its values.
+pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u32]) -> Result<(), Failure> {
     let written = || -> std::io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
-        match format {
-            Format::F16 => {
-                file.write_all(&npy::Header::of_matrix("<f2", extents))?;
-                bits.iter().try_for_each(|bits| file.write_all(&bits.to_le_bytes()))?;
-            }
-            Format::Bf16 => {
-                file.write_all(&npy::Header::of_matrix("<f4", extents))?;
-                let single = |&bits: &u16| bf16::from_bits(bits).to_f32().to_le_bytes();
-                bits.iter().map(single).try_for_each(|bytes| file.write_all(&bytes))?;
-            }
+        let (kind, exact) = match (format.is_integer(), format.bytes()) {
+            (true, 4) => ("<i4", true),
+            _ if format == Format::F16 => ("<f2", true),
+            _ => ("<f4", false),
+        };
+        file.write_all(&npy::Header::of_matrix(kind, extents))?;
+        if exact {
+            file.write_all(&format.memory(bits))?;
+        } else {
+            let single = |&bits: &u32| (format.widen(bits) as f32).to_le_bytes();
+            bits.iter().map(single).try_for_each(|bytes| file.write_all(&bytes))?;
         }
         file.flush()
     };

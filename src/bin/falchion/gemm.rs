@@ -4,8 +4,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use collective::Form;
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::orders;
+use falchion::verify::product::{formats, orders};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
@@ -46,12 +47,13 @@ pub(crate) struct GemmArgs {
     /// C, M x N.
     #[arg(long, value_name = "FILE", requires = "a")]
     c: Option<String>,
-    /// Write D to this .npy file (f16 as f16, bf16 as f32).
+    /// Write D to this .npy file (f16 as f16, s32 as 32-bit integers, other formats as f32).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Element type of all matrices: bf16 or f16. Files of other types are rounded to it.
-    #[arg(long, default_value = "bf16")]
-    dtype: String,
+    /// Number format of A and B, as `dtype=` of a spec names it [default: that of the kernel that is named, or bf16]. D has the
+    /// spec's default format, or that of --spec "out=..". Files are rounded to bf16 or f16.
+    #[arg(long)]
+    dtype: Option<String>,
     /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
     /// random matrices.
     #[arg(long, value_name = "NAME")]
@@ -108,9 +110,7 @@ struct Inputs {
 
 impl GemmArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
-        let format = Format::named(&self.dtype).ok_or_else(|| {
-            Failure::usage(format!("--dtype is `{}`, one of bf16 and f16 was needed", self.dtype))
-        })?;
+        let format = self.format()?;
         if self.batch.is_some() || self.rows.is_some() || !self.group.is_empty() {
             return self.several(format);
         }
@@ -130,7 +130,18 @@ impl GemmArgs {
             return self.fused(name, format, inputs.problem, None);
         }
         let entry = self.kernel(format, &inputs)?;
-        let product = self.product(format, &inputs, &entry);
+        let [of_a, of_b, of_d] = formats(&entry);
+        if let Some(other) =
+            [of_a, of_b, of_d].into_iter().find(|of| inputs.files.is_some() && of.bytes() != 2)
+        {
+            return Err(Failure::usage(format!(
+                "kernel {} has matrices of {}, and files are read as bf16 or f16 alone: leave out --a, --b and --c for random \
+                 matrices, or choose --dtype bf16 or f16",
+                entry.name(),
+                other.name()
+            )));
+        }
+        let product = self.product(&inputs, &entry);
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
 
         let program = entry.program()?;
@@ -141,7 +152,7 @@ impl GemmArgs {
         writeln!(
             out,
             "product   {m} x {n} x {k} {}, alpha {}, beta {}",
-            format.name(),
+            words(&entry),
             self.alpha(),
             self.beta()
         )?;
@@ -172,7 +183,7 @@ impl GemmArgs {
             })?;
         report(&mut out, &outcome, &sums, inputs.problem, emulated)?;
         if let Some(path) = &self.out {
-            files::write(path, format, [m, n], &outcome.d)?;
+            files::write(path, of_d, [m, n], &outcome.d)?;
             writeln!(out, "written   {}", path.display())?;
         }
         match outcome.mismatch {
@@ -186,6 +197,19 @@ impl GemmArgs {
                 Err(Failure::Wrong)
             }
         }
+    }
+
+    /// The format of A and B that is asked for, or of A of the kernel that is named.
+    fn format(&self) -> Result<Format, Failure> {
+        let named = || self.config().as_deref().map(catalogue::find).transpose();
+        let Some(dtype) = &self.dtype else {
+            return Ok(named()?.map_or(Format::Bf16, |kernel| formats(&kernel)[0]));
+        };
+        let all: Vec<&str> = collective::Format::operands().map(collective::Format::name).collect();
+        let format = Format::named(dtype).filter(|_| all.contains(&dtype.as_str()));
+        format.ok_or_else(|| {
+            Failure::usage(format!("--dtype is `{dtype}`, one of {} was needed", all.join(", ")))
+        })
     }
 
     fn alpha(&self) -> f32 {
@@ -203,7 +227,7 @@ impl GemmArgs {
 
     /// Fails where a kernel with a fused epilogue cannot do what was asked.
     fn suits(&self, kernel: &FusedGemm) -> Result<(), Failure> {
-        catalogue::of_type(kernel.name(), kernel.gemm.element(), &self.dtype)?;
+        catalogue::of_type(kernel.name(), kernel.gemm.element(), self.format()?.name())?;
         let given = [
             ("--a", self.a.is_some()),
             ("--c", self.c.is_some()),
@@ -260,6 +284,12 @@ impl GemmArgs {
     ) -> Result<(), Failure> {
         let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
+        if format.bytes() != 2 {
+            let format = format.name();
+            return Err(Failure::usage(format!(
+                "--epilogue {name} is for operands of bf16 and f16, --dtype is {format}: leave --epilogue out"
+            )));
+        }
         memory::fused(problem)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let GemmProblem { m, n, k } = problem;
@@ -362,6 +392,9 @@ impl GemmArgs {
             catalogue::one_product(&entry)?;
             return Ok(entry);
         }
+        if format.bytes() != 2 {
+            return unranked(Form::Single, format, inputs.problem);
+        }
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
         let whole = |extent: u32| extent.is_multiple_of(8);
@@ -388,19 +421,19 @@ impl GemmArgs {
         Ok(selection.ranked.swap_remove(0).gemm)
     }
 
-    fn product(&self, format: Format, inputs: &Inputs, entry: &AnyGemm) -> Product {
+    fn product(&self, inputs: &Inputs, entry: &AnyGemm) -> Product {
         let GemmProblem { m, n, k } = inputs.problem;
-        let [a_order, b_order] = orders(entry);
+        let ([a_order, b_order], [of_a, of_b, of_d]) = (orders(entry), formats(entry));
         let mut random = fastrand::Rng::with_seed(self.seed);
         let mut fill =
-            |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+            |format, extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
         let (a, b) = match &inputs.files {
-            None => (fill([m, k], a_order), fill([k, n], b_order)),
-            Some([a, b]) => (a.to_host(format, a_order), b.to_host(format, b_order)),
+            None => (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)),
+            Some([a, b]) => (a.to_host(of_a, a_order), b.to_host(of_b, b_order)),
         };
         let c = match &inputs.c {
-            Some(c) => Some(c.to_host(format, Order::RowMajor)),
-            None if self.beta() != 0.0 => Some(fill([m, n], Order::RowMajor)),
+            Some(c) => Some(c.to_host(of_d, Order::RowMajor)),
+            None if self.beta() != 0.0 => Some(fill(of_d, [m, n], Order::RowMajor)),
             None => None,
         };
         Product {
@@ -414,6 +447,36 @@ impl GemmArgs {
             d_offset: 0,
             in_place: false,
         }
+    }
+}
+
+/// A kernel's formats in words: one, where all matrices have it.
+pub(crate) fn words(entry: &AnyGemm) -> String {
+    match formats(entry).map(Format::name) {
+        [a, b, d] if a == b && b == d => a.to_owned(),
+        [a, b, d] => format!("{a} by {b} to {d}"),
+    }
+}
+
+/// The default kernel of a format that the selection does not rank, with loads and stores of any address where the extents ask for
+/// them.
+pub(crate) fn unranked(form: Form, format: Format, problem: GemmProblem) -> Result<AnyGemm, Failure> {
+    let form = match form {
+        Form::Single => "single",
+        Form::Batched => "batched",
+        Form::Ragged => "ragged",
+        Form::Grouped => "grouped",
+    };
+    let spec = |more: &str| format!("form={form} dtype={}{more}", format.name());
+    let found = catalogue::find(&spec(""))?;
+    let [_, _, of_d] = formats(&found);
+    let whole = |extent: u32, of: Format| (u64::from(extent) * u64::from(of.bytes())).is_multiple_of(16);
+    let load = if whole(problem.k, format) { "" } else { " load=copy" };
+    let store = if whole(problem.n, of_d) { "" } else { " store=direct" };
+    if load.is_empty() && store.is_empty() {
+        Ok(found)
+    } else {
+        catalogue::find(&spec(&[load, store].concat()))
     }
 }
 

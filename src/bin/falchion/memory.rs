@@ -29,8 +29,8 @@ pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failur
 pub(crate) fn checked(products: &[GemmProblem]) -> u128 {
     // What each has beside its elements: descriptions, gaps, guards.
     const EACH: u128 = 1024;
-    // A, B, C and D: as they are here, as bytes on their way, and on the engine.
-    let matrices: u128 = products.iter().map(|&problem| 3 * matrices(problem) + EACH).sum();
+    // A, B, C and D of up to 32 bits an element: as they are here, as bytes on their way, and on the engine.
+    let matrices: u128 = products.iter().map(|&problem| 6 * matrices(problem) + EACH).sum();
     matrices + products.iter().map(|&problem| oracle(problem)).max().unwrap_or(0)
 }
 
@@ -51,11 +51,11 @@ pub(crate) fn matrices(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     2 * (m * k + k * n + 2 * m * n)
 }
 
-/// Bytes of the oracle's columns in f64 and of its pairs of sums.
+/// Bytes of the oracle's columns in f64 and of its sums, of three numbers each.
 fn oracle(GemmProblem { m, n, k }: GemmProblem) -> u128 {
     let product = [m, n, k].map(u128::from);
     let (rows, columns) = (Sums::rows_of(product), Sums::columns_of(product));
-    8 * columns * product[2] + 16 * rows * columns
+    8 * columns * product[2] + 24 * rows * columns
 }
 
 /// Bytes that processes may still take, where the system says so: on Linux, the least of what is free and of what a

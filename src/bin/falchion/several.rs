@@ -66,6 +66,11 @@ impl SeveralArgs<'_> {
         let all = rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
         let one = GemmProblem { m: if form == Form::Ragged { all } else { self.problem.m }, ..self.problem };
         let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, ..one }).collect();
+        if self.format.bytes() != 2 {
+            // Leading dimensions are padded, and no row of D is longer than N.
+            let wide = one.n.max(self.records.iter().fold(0, |all, record| all | record.n));
+            return crate::gemm::unranked(form, self.format, GemmProblem { n: wide, k: 0, ..one });
+        }
         let request = catalogue::padded(self.format.name(), [Major::K; 2], one);
         let request = match form {
             Form::Single => request,
@@ -105,15 +110,14 @@ impl SeveralArgs<'_> {
         let GemmProblem { m, n, k } = self.problem;
         let records: Vec<_> = self.records.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect();
         let described = RecordProducts {
-            format: self.format,
             shapes: records,
             factors: self.factors,
-            operand_multiple: 8,
+            operand_bytes: 16,
             d_padding: 0,
             seed: self.seed,
         };
-        let (format, factors, seed) = (self.format, self.factors, self.seed);
-        let several = SeveralProducts { format, factors, seed, ..self.products() };
+        let (factors, seed) = (self.factors, self.seed);
+        let several = SeveralProducts { factors, seed, ..self.products() };
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let program = entry.program()?;
         let [alpha, beta] = self.factors;
@@ -128,7 +132,7 @@ impl SeveralArgs<'_> {
                 format!("{} groups, {all} rows in all, N {n}, K {k}", rows.len())
             }
         };
-        writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", self.format.name())?;
+        writeln!(out, "products  {products} {}, alpha {alpha}, beta {beta}", crate::gemm::words(&entry))?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
         let outcome = match self.records {
             [] => several.run_times(&entry, &program, engine.as_mut(), self.repeat),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::orders;
+use falchion::verify::product::{formats, orders};
 use falchion::verify::{Format, HostMatrix, Order};
 use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, MatrixRef, WorkspaceRef};
 use scheduler::Tiles;
@@ -149,16 +149,16 @@ impl TraceArgs {
     /// Random matrices in the emulator's memory, and the call on them.
     fn launch(&self, entry: &AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
         let Self { m, n, k, beta, .. } = *self;
-        let format = Format::named(entry.element())
-            .ok_or_else(|| Failure::environment(format!("there are no matrices of {}", entry.element())))?;
+        let [of_a, of_b, of_d] = formats(entry);
         let mut random = fastrand::Rng::with_seed(0);
-        let mut place = |extents, order| {
-            let matrix = HostMatrix::random(format, extents, order, 8, Fill::Normal, &mut random);
+        let mut place = |format: Format, extents, order| {
+            let multiple = 16 / format.bytes();
+            let matrix = HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random);
             MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into())
         };
         let [a, b] = orders(entry);
-        let (a, b) = (place([m, k], a), place([k, n], b));
-        let (c, d) = (place([m, n], Order::RowMajor), place([m, n], Order::RowMajor));
+        let (a, b) = (place(of_a, [m, k], a), place(of_b, [k, n], b));
+        let (c, d) = (place(of_d, [m, n], Order::RowMajor), place(of_d, [m, n], Order::RowMajor));
         let problem = GemmProblem { m, n, k };
         let linear = LinearArguments { beta, c: Some(c), ..LinearArguments::default() };
         let call = Call { a, b, d, ..Call::of(problem) }.with(linear);

@@ -30,6 +30,7 @@ pub(super) struct Bench<'g> {
     protocol: Protocol,
     fusion: Fusion,
     format: Format,
+    precision: Precision,
     /// All kinds are timed.
     all: bool,
 }
@@ -60,10 +61,16 @@ impl<'g> Bench<'g> {
     ) -> Result<Self, Failure> {
         let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
-        let format = Format::named(dtype)
-            .ok_or_else(|| Failure::usage(format!("--dtype is `{dtype}`, one of bf16 and f16 was needed")))?;
+        let (format, precision) = match dtype {
+            "bf16" => (Format::Bf16, Precision::Bf16),
+            "f16" => (Format::F16, Precision::F16),
+            _ => {
+                let needed = format!("--dtype is `{dtype}`, one of bf16 and f16 was needed");
+                return Err(Failure::usage(needed));
+            }
+        };
         writeln!(out(), "epilogue  D = {}", fusion.formula())?;
-        Ok(Self { gpu, peer, protocol, fusion, format, all })
+        Ok(Self { gpu, peer, protocol, fusion, format, precision, all })
     }
 
     /// Measures one shape.
@@ -164,10 +171,7 @@ impl<'g> Bench<'g> {
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<(String, Plan, Vec<u64>)>, Failure> {
         let Some(peer) = &self.peer else { return Ok(Vec::new()) };
-        let precision = match self.format {
-            Format::Bf16 => Precision::Bf16,
-            Format::F16 => Precision::F16,
-        };
+        let precision = self.precision;
         let product = Product { size, precision, a: Major::K, b: Major::K };
         let mut plans = vec![(PEER.to_owned(), peer.plan(&product)?, Vec::new())];
         if let Some((activation, has_c)) = of_peer(self.fusion.name()) {

@@ -1,0 +1,185 @@
+//! Elements in registers: loaded, widened, rounded and stored.
+
+use ptx::inst::{AluOp, Cvt, Rounding};
+use ptx::{Builder, Value};
+
+use half::{bf16, f16};
+
+use super::Format;
+
+/// One element in a register, as it lies in memory.
+#[derive(Clone, Copy, Debug)]
+pub enum Narrow<'f> {
+    /// [`Format::F32`], or [`Format::Tf32`].
+    F32(Value<'f, f32>),
+    /// [`Format::Bf16`].
+    Bf16(Value<'f, bf16>),
+    /// [`Format::F16`].
+    F16(Value<'f, f16>),
+    /// A float or an integer of 8 bits.
+    Byte(Value<'f, u8>),
+    /// [`Format::S32`].
+    S32(Value<'f, i32>),
+}
+
+/// Two neighbouring elements in registers.
+#[derive(Clone, Copy, Debug)]
+pub enum Packed<'f> {
+    /// Two registers; the bits of integers of 32 bits are read as `f32`.
+    Pair([Value<'f, f32>; 2]),
+    /// Two elements of 16 bits, the first in the low half.
+    Word(Value<'f, u32>),
+    /// Two elements of 8 bits, the first in the low half.
+    Half(Value<'f, u16>),
+}
+
+impl<'f> Packed<'f> {
+    /// The pair as one matrix element of `stmatrix`, where it has 32 bits.
+    pub fn word(self) -> Option<Value<'f, u32>> {
+        match self {
+            Self::Word(word) => Some(word),
+            Self::Pair(_) | Self::Half(_) => None,
+        }
+    }
+
+    /// Stores the pair at `address + offset` bytes of global memory, a multiple of the pair's size.
+    pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
+        let f = address.builder();
+        match self {
+            Self::Pair(pair) => f.store_global(address, offset, pair),
+            Self::Word(word) => f.store_global(address, offset, [word]),
+            Self::Half(half) => f.store_global(address, offset, [half]),
+        }
+    }
+
+    /// Stores the pair at a shared address, a multiple of the pair's size.
+    pub fn store_shared(self, address: Value<'f, u32>) {
+        let f = address.builder();
+        match self {
+            Self::Pair(pair) => f.store_shared(address, 0, pair),
+            Self::Word(word) => f.store_shared(address, 0, [word]),
+            Self::Half(half) => f.store_shared(address, 0, [half]),
+        }
+    }
+}
+
+impl<'f> Narrow<'f> {
+    /// Stores the element at `address + offset` bytes of global memory.
+    pub fn store_global(self, address: Value<'f, u64>, offset: i32) {
+        let f = address.builder();
+        match self {
+            Self::F32(value) => f.store_global(address, offset, [value]),
+            Self::Bf16(value) => f.store_global(address, offset, [value]),
+            Self::F16(value) => f.store_global(address, offset, [value]),
+            Self::Byte(value) => f.store_global(address, offset, [value]),
+            Self::S32(value) => f.store_global(address, offset, [value]),
+        }
+    }
+}
+
+impl Format {
+    /// Loads one element from `address + offset` bytes of global memory.
+    pub fn load<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> Narrow<'f> {
+        match self {
+            Self::F32 | Self::Tf32 => Narrow::F32(f.load_global(address, offset)),
+            Self::Bf16 => Narrow::Bf16(f.load_global(address, offset)),
+            Self::F16 => Narrow::F16(f.load_global(address, offset)),
+            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => Narrow::Byte(f.load_global(address, offset)),
+            Self::S32 => Narrow::S32(f.load_global(address, offset)),
+        }
+    }
+
+    /// Loads two neighbours from `address + offset` bytes of global memory, a multiple of their size.
+    pub fn load_pair<'f>(self, f: &'f Builder, address: Value<'f, u64>, offset: i32) -> [Narrow<'f>; 2] {
+        match self {
+            Self::F32 | Self::Tf32 => f.load_global_vector(address, offset).map(Narrow::F32),
+            Self::Bf16 => f.load_global_vector(address, offset).map(Narrow::Bf16),
+            Self::F16 => f.load_global_vector(address, offset).map(Narrow::F16),
+            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => {
+                f.load_global_vector(address, offset).map(Narrow::Byte)
+            }
+            Self::S32 => f.load_global_vector(address, offset).map(Narrow::S32),
+        }
+    }
+
+    /// Loads two neighbours from a shared address, a multiple of their size.
+    pub fn load_shared_pair<'f>(self, f: &'f Builder, address: Value<'f, u32>) -> [Narrow<'f>; 2] {
+        match self {
+            Self::F32 | Self::Tf32 => f.load_shared_vector(address, 0).map(Narrow::F32),
+            Self::Bf16 => f.load_shared_vector(address, 0).map(Narrow::Bf16),
+            Self::F16 => f.load_shared_vector(address, 0).map(Narrow::F16),
+            Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => {
+                f.load_shared_vector(address, 0).map(Narrow::Byte)
+            }
+            Self::S32 => f.load_shared_vector(address, 0).map(Narrow::S32),
+        }
+    }
+
+    /// The two elements of 16 bits of a word; wider and narrower ones are in no such word.
+    pub fn of_word<'f>(self, f: &'f Builder, word: Value<'f, u32>) -> Option<[Narrow<'f>; 2]> {
+        match self {
+            Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
+            Self::F16 => Some(f.unpack(word).map(Narrow::F16)),
+            Self::F32 | Self::Tf32 | Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 | Self::S32 => None,
+        }
+    }
+
+    /// Widens one stored element on the device.
+    pub fn widen(self, element: Narrow<'_>) -> Value<'_, f32> {
+        match element {
+            Narrow::F32(value) => value,
+            Narrow::Bf16(value) => value.cast(),
+            Narrow::F16(value) => value.cast(),
+            Narrow::S32(value) => value.cast(),
+            Narrow::Byte(value) if self == Self::U8 => value.cast::<u32>().cast(),
+            Narrow::Byte(value) if self == Self::S8 => {
+                ((value.cast::<u32>() << 24).bits_as::<i32>() >> 24).cast()
+            }
+            Narrow::Byte(value) => {
+                let f = value.builder();
+                let pair = value.cast::<u16>();
+                let e5m2 = self == Self::E5m2;
+                let wide = f.alu(AluOp::Cvt(Cvt::WidenFp8 { e5m2, relu: false }), &[pair.operand()]);
+                let [low, _] = f.unpack::<f16>(wide);
+                low.cast()
+            }
+        }
+    }
+
+    /// Rounds two neighbours, the first of them first; integers to nearest, and saturated.
+    pub fn pack<'f>(self, f: &'f Builder, [low, high]: [Value<'f, f32>; 2]) -> Packed<'f> {
+        let bytes = |e5m2| {
+            let pack = AluOp::Cvt(Cvt::PackFp8 { e5m2, relu: false });
+            Packed::Half(f.alu(pack, &[high.operand(), low.operand()]))
+        };
+        let nearest = |value: Value<'f, f32>| -> Value<'f, i32> {
+            f.alu(AluOp::Cvt(Cvt::ToSigned(Rounding::Nearest)), &[value.operand()])
+        };
+        let integers = |signed| {
+            let [low, high] = [low, high].map(|value| nearest(value).operand());
+            let pack = AluOp::Cvt(Cvt::PackInt8 { signed });
+            let word: Value<'f, u32> = f.alu(pack, &[high, low, f.constant(0u32).operand()]);
+            Packed::Half(word.cast())
+        };
+        match self {
+            Self::F32 | Self::Tf32 => Packed::Pair([low, high]),
+            Self::S32 => Packed::Pair([low, high].map(|value| nearest(value).bits_as())),
+            Self::S8 => integers(true),
+            Self::U8 => integers(false),
+            Self::Bf16 => Packed::Word(f.pack::<bf16>(low, high)),
+            Self::F16 => Packed::Word(f.pack::<f16>(low, high)),
+            Self::E4m3 => bytes(false),
+            Self::E5m2 => bytes(true),
+        }
+    }
+
+    /// The two elements of a pair, each to be stored on its own.
+    pub fn unpack<'f>(self, f: &'f Builder, packed: Packed<'f>) -> [Narrow<'f>; 2] {
+        match packed {
+            Packed::Pair(pair) => pair.map(Narrow::F32),
+            Packed::Word(word) if self == Self::F16 => f.unpack(word).map(Narrow::F16),
+            Packed::Word(word) => f.unpack(word).map(Narrow::Bf16),
+            Packed::Half(half) => [half.cast(), (half >> 8).cast()].map(Narrow::Byte),
+        }
+    }
+}

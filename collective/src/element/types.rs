@@ -1,0 +1,83 @@
+//! Number formats as types, and which of them multiply each other.
+
+use core::fmt;
+
+use float8::{F8E4M3, F8E5M2};
+use half::{bf16, f16};
+use ptx::WgmmaTypes;
+
+use super::Format;
+
+/// A [`Format`] as a type.
+pub trait Element: Copy + fmt::Debug + 'static {
+    /// Which.
+    const FORMAT: Format;
+}
+
+/// An `f32` in memory, of which a multiply reads the upper 19 bits: the low 13 bits of the mantissa are cut off.
+///
+/// Only operands are made of it. Results and vectors are `f32`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+#[repr(transparent)]
+pub struct Tf32(pub f32);
+
+impl Element for f32 {
+    const FORMAT: Format = Format::F32;
+}
+
+impl Element for bf16 {
+    const FORMAT: Format = Format::Bf16;
+}
+
+impl Element for f16 {
+    const FORMAT: Format = Format::F16;
+}
+
+impl Element for F8E4M3 {
+    const FORMAT: Format = Format::E4m3;
+}
+
+impl Element for F8E5M2 {
+    const FORMAT: Format = Format::E5m2;
+}
+
+impl Element for Tf32 {
+    const FORMAT: Format = Format::Tf32;
+}
+
+impl Element for i8 {
+    const FORMAT: Format = Format::S8;
+}
+
+impl Element for u8 {
+    const FORMAT: Format = Format::U8;
+}
+
+impl Element for i32 {
+    const FORMAT: Format = Format::S32;
+}
+
+/// Pairs of element types that `wgmma` multiplies, into `f32` accumulators, or `i32` ones for integers.
+#[diagnostic::on_unimplemented(
+    message = "Hopper has no `wgmma` that multiplies `{Self}` by `{Other}`",
+    note = "A and B are both `bf16`, both `f16` or both `Tf32`, each `F8E4M3` or `F8E5M2`, or each `i8` or `u8`"
+)]
+pub trait MultipliesWith<Other: Element>: Element {
+    /// The instruction's types.
+    const TYPES: WgmmaTypes = match Self::FORMAT.multiplies(Other::FORMAT) {
+        Some(types) => types,
+        None => panic!("no wgmma multiplies these formats"),
+    };
+}
+
+impl MultipliesWith<Self> for bf16 {}
+impl MultipliesWith<Self> for f16 {}
+impl MultipliesWith<Self> for Tf32 {}
+impl MultipliesWith<Self> for F8E4M3 {}
+impl MultipliesWith<F8E5M2> for F8E4M3 {}
+impl MultipliesWith<F8E4M3> for F8E5M2 {}
+impl MultipliesWith<Self> for F8E5M2 {}
+impl MultipliesWith<Self> for i8 {}
+impl MultipliesWith<u8> for i8 {}
+impl MultipliesWith<i8> for u8 {}
+impl MultipliesWith<Self> for u8 {}

@@ -1,0 +1,109 @@
+//! The factors of the product and of C, and the arithmetic of `alpha * acc + beta * C`.
+
+use ptx::abi::Argument;
+use ptx::{Builder, Value};
+
+use super::linear::LinearArguments;
+use super::store::StoreSpec;
+use crate::element::Format;
+use crate::mainloop::Fragment;
+use crate::tree::{NodeError, Path};
+
+/// Alpha and beta on the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Factors<'f> {
+    /// In `f32`, in which everything is computed.
+    Single([Value<'f, f32>; 2]),
+    /// Whole numbers, where D is `s32`: everything is computed modulo 2^32. The bits of sums and of C are in registers of `f32`,
+    /// which stores move as they are.
+    Whole([Value<'f, i32>; 2]),
+}
+
+/// Whether D of this format is computed in integers.
+const fn whole(format: Format) -> bool {
+    matches!(format, Format::S32)
+}
+
+impl StoreSpec {
+    /// The same with results in the registers that its stores move: integers of 32 bits are moved as `f32`.
+    pub(super) const fn moved(self) -> Self {
+        Self { format: if whole(self.format) { Format::F32 } else { self.format }, ..self }
+    }
+}
+
+impl<'f> Factors<'f> {
+    /// Declares the kernel parameters.
+    pub(super) fn declare(f: &'f Builder, d: Format) -> Self {
+        let names = ["alpha", "beta"];
+        if whole(d) {
+            Self::Whole(names.map(|name| f.param(name)))
+        } else {
+            Self::Single(names.map(|name| f.param(name)))
+        }
+    }
+
+    /// Sums of integers in the registers that everything is computed in.
+    pub(super) fn registers(self, f: &'f Builder, sums: Fragment<'f, i32>) -> Fragment<'f, f32> {
+        match self {
+            Self::Single(_) => sums.to_f32(f),
+            Self::Whole(_) => sums.bits(f),
+        }
+    }
+
+    /// Whether C is read.
+    pub(super) fn reads_c(self) -> Value<'f, bool> {
+        match self {
+            Self::Single([_, beta]) => beta.differs_from(0.0),
+            Self::Whole([_, beta]) => beta.differs_from(0),
+        }
+    }
+
+    /// Whether C is not read.
+    pub(super) fn leaves_c(self) -> Value<'f, bool> {
+        match self {
+            Self::Single([_, beta]) => beta.equals(0.0),
+            Self::Whole([_, beta]) => beta.equals(0),
+        }
+    }
+
+    /// `alpha * sum`.
+    pub(super) fn scaled(self, sum: Value<'f, f32>) -> Value<'f, f32> {
+        match self {
+            Self::Single([alpha, _]) => sum * alpha,
+            Self::Whole([alpha, _]) => (sum.bits_as::<i32>() * alpha).bits_as(),
+        }
+    }
+
+    /// `beta * c + scaled`.
+    pub(super) fn with(self, c: Value<'f, f32>, scaled: Value<'f, f32>) -> Value<'f, f32> {
+        match self {
+            Self::Single([_, beta]) => c.mul_add(beta, scaled),
+            Self::Whole([_, beta]) => c.bits_as::<i32>().mul_add(beta, scaled.bits_as::<i32>()).bits_as(),
+        }
+    }
+}
+
+/// The values of the parameters.
+pub(super) fn parameters(d: Format, LinearArguments { alpha, beta, .. }: LinearArguments) -> Vec<Argument> {
+    // What was checked is a whole number.
+    if whole(d) { vec![(alpha as i32).into(), (beta as i32).into()] } else { vec![alpha.into(), beta.into()] }
+}
+
+/// Whether the factors are such that D's arithmetic has.
+///
+/// # Errors
+/// A factor that is no whole number below 2^31, where D is `s32`.
+pub(super) fn check(
+    d: Format,
+    LinearArguments { alpha, beta, .. }: LinearArguments,
+    path: &Path<'_>,
+) -> Result<(), NodeError> {
+    for (name, factor) in [("alpha", alpha), ("beta", beta)] {
+        if whole(d) && (factor.fract() != 0.0 || factor.abs() >= 2f32.powi(31)) {
+            return Err(path.then(name).refuse(format!(
+                "it is {factor}, and D is s32, computed in integers: a whole number below 2^31 was needed, or D in a float format"
+            )));
+        }
+    }
+    Ok(())
+}

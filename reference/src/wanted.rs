@@ -1,0 +1,83 @@
+//! What an element has to be, and whether its bits are that.
+
+use crate::Format;
+
+/// What an element has to be: the value of its formula, and how far a correct kernel may be from it before the element is
+/// rounded.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Its format.
+    pub format: Format,
+    /// The error is that of the element itself: nothing rounds it once more.
+    pub unrounded: bool,
+    /// The formula's value.
+    pub value: f64,
+    /// The largest distance from it.
+    pub error: f64,
+}
+
+impl Wanted {
+    fn roundoff(&self) -> f64 {
+        if self.unrounded { 0.0 } else { self.format.unit_roundoff() }
+    }
+
+    /// The largest distance of a correct element from the value.
+    pub fn bound(&self) -> f64 {
+        let tiniest = if self.unrounded { 0.0 } else { self.format.tiniest() };
+        self.error + self.roundoff() * (self.value.abs() + self.error) + tiniest / 2.0
+    }
+
+    /// Whether an element with these bits is correct. Where the value is NaN it must be NaN; where it may be beyond the
+    /// format's largest, infinity will do, or the largest itself where the format saturates.
+    pub fn admits(&self, bits: u64) -> bool {
+        self.admits_value(self.format.decode(bits))
+    }
+
+    /// The same of an element's value.
+    pub(crate) fn admits_value(&self, got: f64) -> bool {
+        let Self { format, value, error, .. } = *self;
+        let largest = format.largest();
+        if value.is_nan() {
+            return got.is_nan();
+        }
+        if format.saturates() {
+            let [low, high] = [value - error, value + error].map(|end| end.clamp(-largest, largest));
+            let slack = self.roundoff() * low.abs().max(high.abs()) + format.tiniest() / 2.0;
+            return (low - slack..=high + slack).contains(&got);
+        }
+        if got.is_infinite() {
+            let beyond = value.abs() + error >= largest * (1.0 - self.roundoff());
+            return beyond && got.signum() == value.signum();
+        }
+        got == value || (got - value).abs() <= self.bound()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::*;
+
+    #[test]
+    fn what_is_admitted() {
+        let wanted = |format, value, error| Wanted { format, unrounded: false, value, error };
+        let half = |value: f32| u64::from(f16::from_f32(value).to_bits());
+        for (why, wanted, bits, right) in [
+            ("the value", wanted(Format::F16, 1.0, 0.0), half(1.0), true),
+            ("the next one", wanted(Format::F16, 1.0, 0.0), half(1.001), false),
+            ("the next one, within the error", wanted(Format::F16, 1.0, 1e-3), half(1.001), true),
+            ("NaN for a number", wanted(Format::F16, 1.0, 1e9), half(f32::NAN), false),
+            ("NaN for NaN", wanted(Format::F16, f64::NAN, 0.0), half(f32::NAN), true),
+            ("infinity for what is beyond", wanted(Format::F16, 1e6, 0.0), half(f32::INFINITY), true),
+            ("the other infinity", wanted(Format::F16, 1e6, 0.0), half(f32::NEG_INFINITY), false),
+            ("infinity for what is not", wanted(Format::F16, 6e4, 0.0), half(f32::INFINITY), false),
+            ("the largest for what is beyond", wanted(Format::E4m3, 1e6, 0.0), 0x7e, true),
+            ("less than that", wanted(Format::E4m3, 1e6, 0.0), 0x7c, false),
+        ] {
+            assert_eq!(wanted.admits(bits), right, "{why}");
+        }
+        let sum = Wanted { unrounded: true, ..wanted(Format::F32, 1.0, 0.0) };
+        assert!(sum.admits(1.0f32.to_bits().into()) && !sum.admits(1.0f32.next_up().to_bits().into()));
+    }
+}
