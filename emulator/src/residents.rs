@@ -72,11 +72,13 @@ impl Progress {
         }
     }
 
-    /// Counts a turn in which a cluster did nothing but wait; says whether it seems to wait in vain.
+    /// Counts a turn in which a cluster did nothing but wait; says whether it seems to wait in vain. While another is active no turn
+    /// counts: what that one writes before it waits itself is seen in a later turn.
     fn idles(&self, standing: &mut Standing) -> bool {
         self.pauses(standing);
         let events = self.events.load(Relaxed);
-        standing.idle = if events == standing.events { standing.idle + 1 } else { 0 };
+        let alone = self.active.load(Relaxed) == 0;
+        standing.idle = if events == standing.events && alone { standing.idle + 1 } else { 0 };
         standing.events = events;
         standing.idle > IDLE_TURNS
     }
