@@ -1,3 +1,5 @@
+//! What a build script gets, and what it is told.
+
 use super::*;
 
 fn small(name: &str) -> AnyGemm {

@@ -1,3 +1,5 @@
+//! Entries that are whole, damaged, foreign or not there.
+
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 

@@ -9,7 +9,8 @@ use cute_rs::atom::Major;
 use super::{Machine, Request};
 use crate::spec::KernelSpec;
 
-/// Where a selection takes from what was measured for a call.
+/// Where a selection takes from what was measured for a call. Groups of rows and described products are chosen from a list by the
+/// model alone.
 ///
 /// ```
 /// use cute_rs::atom::Major;

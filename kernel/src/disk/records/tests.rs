@@ -1,3 +1,5 @@
+//! Records in memory, as text and on disk.
+
 use std::fs;
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! Compiles kernels in other processes, ahead of their use: a driver compiles one program of a process at a time.
 //!
-//! What they compile is found again on disk, where [`kernel::disk`] keeps it.
+//! What they compile is found again in the driver's own cache, or in the folder of [`kernel::disk`] where an assembler is named.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Write};
@@ -13,8 +13,8 @@ use kernel::{Gpu, KernelSpec};
 use crate::Failure;
 use crate::output::out;
 
-/// Compile kernels for the GPU ahead of their use, into the folder that `falchion cache` shows: a spec a line on standard input.
-/// Each is answered by a line.
+/// Compile kernels for the GPU ahead of their use, into the driver's cache, or into the folder that `falchion cache` shows where
+/// FALCHION_PTXAS names an assembler: a spec a line on standard input. Each is answered by a line.
 #[derive(clap::Args, Debug)]
 pub(crate) struct CompileArgs {}
 

@@ -77,6 +77,7 @@ struct Tuned<'a> {
 /// A kernel that was measured.
 #[derive(Clone, Debug, Serialize)]
 struct Timed {
+    /// Without the element type and the directions, which the line says.
     spec: String,
     predicted: f64,
     slots: u32,
@@ -151,7 +152,13 @@ impl TuneArgs {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))?;
         let shapes = text.split_whitespace().map(suites::parse).collect::<Result<Vec<_>, _>>();
-        shapes.map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))
+        match shapes {
+            Ok(shapes) if shapes.is_empty() => {
+                Err("it has no shape; MxNxK was needed, one a line".to_owned())
+            }
+            other => other,
+        }
+        .map_err(|error| Failure::usage(format!("--shapes {}: {error}", path.display())))
     }
 
     /// The kernels that are measured at a shape, with their predicted times.
@@ -196,7 +203,7 @@ impl TuneArgs {
             let quick = quick.into_iter().fold(f64::INFINITY, f64::min) * 1e6;
             rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
             timed.push(Timed {
-                spec: gemm.name().to_owned(),
+                spec: gemm.name().replace(&format!("dtype={} layout={} ", self.dtype, self.layout), ""),
                 predicted: *predicted,
                 slots,
                 quick,
@@ -305,7 +312,8 @@ impl Tuned<'_> {
         }
         let problem = Problem::single(self.dtype, catalogue::majors(self.layout), [self.m, self.n, self.k]);
         for Timed { spec, microseconds, .. } in &self.kernels {
-            if let (Ok(spec), Some(time)) = (KernelSpec::parse(spec), microseconds) {
+            let spec = format!("{spec} dtype={} layout={}", self.dtype, self.layout);
+            if let (Ok(spec), Some(time)) = (KernelSpec::parse(&spec), microseconds) {
                 records
                     .insert(problem.clone(), Measurement::now(spec, *time))
                     .map_err(Failure::environment)?;
