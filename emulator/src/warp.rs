@@ -21,12 +21,12 @@ pub(crate) type Lanes<T> = [T; 32];
 pub(crate) enum Frame {
     /// The lanes that entered, those that take the second branch, and where that begins.
     If { id: u64, entered: u32, other: u32, otherwise: usize },
-    /// The lanes that entered, and the first operation.
-    Loop { id: u64, entered: u32, start: usize },
+    /// The lanes that entered, the first operation, and how often they have come back to it.
+    Loop { id: u64, entered: u32, start: usize, round: u64 },
 }
 
 impl Frame {
-    /// The number of the block among those that the warp has entered.
+    /// The number of the block, and of this execution of it.
     pub(crate) fn id(&self) -> u64 {
         let (Self::If { id, .. } | Self::Loop { id, .. }) = self;
         *id
@@ -271,6 +271,11 @@ fn merge<T: Copy>(into: &mut Lanes<T>, values: &Lanes<T>, active: u32) {
     }
 }
 
+/// A number for a sequence of numbers: for that of all before the last, and the last.
+pub(crate) fn mix(all: u64, value: u64) -> u64 {
+    (all ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
+}
+
 /// The lanes of a mask, lowest first.
 pub(crate) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     (0..32).filter(move |lane| mask >> lane & 1 == 1)
@@ -305,8 +310,6 @@ pub(crate) struct Warp<'p> {
     /// Index of the next operation.
     pub(crate) pc: usize,
     pub(crate) frames: Vec<Frame>,
-    /// Blocks entered so far.
-    pub(crate) blocks: u64,
     /// Lanes that are elsewhere in the program.
     pub(crate) strands: Vec<Strand>,
     /// The block at whose end the lanes that are being executed wait for others.
@@ -367,7 +370,6 @@ impl<'p> Warp<'p> {
             index,
             pc: 0,
             frames: Vec::new(),
-            blocks: 0,
             strands: Vec::new(),
             joins: None,
             ahead: false,

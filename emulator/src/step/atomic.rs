@@ -17,7 +17,7 @@ use crate::program::class;
 use crate::race::{Kind, together};
 use crate::schedule::Schedule;
 use crate::trap::{Fault, Stop};
-use crate::warp::{Lanes, lanes};
+use crate::warp::{Lanes, lanes, mix};
 use crate::word::{Choice, Seen, Visitor, Word};
 
 /// How an access to one word is ordered.
@@ -399,7 +399,6 @@ impl Machine<'_> {
     fn looked(&mut self, warp: usize, at: Option<(&Lanes<u64>, u32)>, values: &[Lanes<u64>]) {
         let state = &mut self.warps[warp];
         let active = state.registers.active;
-        let mix = |all: u64, value: u64| (all ^ value).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
         let found = values.iter().fold(u64::from(active), |all, values| {
             lanes(active).fold(all, |all, lane| mix(all, values[lane]))
         });

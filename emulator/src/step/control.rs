@@ -10,7 +10,7 @@ use crate::machine::{Cta, Machine};
 use crate::program::Action;
 use crate::schedule::{Options, Random, Schedule};
 use crate::trap::{Fault, Stop};
-use crate::warp::{ALL, Blocked, Frame, Warp, lanes};
+use crate::warp::{ALL, Blocked, Frame, Warp, lanes, mix};
 
 /// Multiprocessors of an H200.
 const MULTIPROCESSORS: u32 = 132;
@@ -21,7 +21,7 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
     Ok(match action {
         Action::If { cond, otherwise } => {
             let taken = warp.registers.predicate(*cond)? & active;
-            let (id, other) = (warp.enter(), active & !taken);
+            let (id, other) = (warp.block(), active & !taken);
             warp.frames.push(Frame::If { id, entered: active, other, otherwise: *otherwise });
             warp.registers.active = taken;
             if taken == 0 { Flow::Jump(*otherwise) } else { Flow::Next }
@@ -40,8 +40,8 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
             if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
         }
         Action::Loop => {
-            let (id, start) = (warp.enter(), warp.pc + 1);
-            warp.frames.push(Frame::Loop { id, entered: active, start });
+            let (id, start) = (warp.block(), warp.pc + 1);
+            warp.frames.push(Frame::Loop { id, entered: active, start, round: 0 });
             Flow::Next
         }
         Action::Break { cond, exit } => {
@@ -55,7 +55,12 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
             warp.registers.active = active & !left;
             if warp.registers.active == 0 { Flow::Jump(*exit) } else { Flow::Next }
         }
-        Action::EndLoop { start } if active != 0 => Flow::Jump(*start),
+        Action::EndLoop { start } if active != 0 => {
+            if let Some(Frame::Loop { round, .. }) = warp.frames.last_mut() {
+                *round += 1;
+            }
+            Flow::Jump(*start)
+        }
         Action::EndLoop { .. } if !warp.joined() => Flow::Join,
         Action::EndLoop { .. } => {
             warp.registers.active = warp.frames.pop().map_or(ALL, |mut frame| *frame.entered());
@@ -66,10 +71,15 @@ pub(super) fn flow(warp: &mut Warp<'_>, action: &Action) -> Result<Flow, Fault> 
 }
 
 impl Warp<'_> {
-    /// A number for a block that it enters.
-    fn enter(&mut self) -> u64 {
-        self.blocks += 1;
-        self.blocks
+    /// The number of the block that it enters: the same for lanes that come to the same block one after the other, by the same way
+    /// through the blocks around it and the rounds of the loops.
+    fn block(&self) -> u64 {
+        let (around, round) = match self.frames.last() {
+            None => (0, 0),
+            Some(Frame::If { id, .. }) => (*id, 0),
+            Some(Frame::Loop { id, round, .. }) => (*id, *round),
+        };
+        mix(mix(around, round), self.pc as u64 + 1)
     }
 }
 

@@ -180,6 +180,46 @@ fn order() -> Vec<Case> {
         .isa("Independent thread scheduling: forward progress of each thread"),
         grid("a lock that lanes of two CTAs take", 2, |k| k.adds_in_turn(4, k.flag_at(0), Scope::Gpu))
             .isa("Independent thread scheduling: forward progress of each thread"),
+        legal("a barrier in a block that the lane which polls enters behind the others", 32, |k| {
+            k.in_thread(0, || k.poll(k.flag_at(0), ACQUIRE));
+            k.f.if_(k.thread.less_than(32), || {
+                k.in_thread(1, || k.set_flag(0, RELEASE));
+                k.f.warp_sync();
+            });
+        })
+        .isa("Independent thread scheduling: forward progress of each thread"),
+        legal("the same block gone through in rounds, and left by all", 64, |k| {
+            let (f, round) = (k.f, k.f.variable(0u32));
+            f.while_(
+                || round.get().less_than(3),
+                || {
+                    k.in_thread(0, || {
+                        f.loop_(|| {
+                            let [seen] = f.load_ordered::<u32, 1>(ACQUIRE, k.flag_at(0));
+                            f.break_if(round.get().less_than(seen));
+                        });
+                    });
+                    f.if_(round.get().less_than(2), || {
+                        k.in_thread(1, || {
+                            f.reduce(
+                                AtomicOp::Add,
+                                k.flag_at(0),
+                                [f.constant(1u32)],
+                                (AtomicSem::Release, Scope::Gpu),
+                            );
+                        });
+                        f.barrier_sync(1, 64);
+                    });
+                    k.in_thread(2, || {
+                        let more = f.constant(1u32).where_or(round.get().equals(2), 0);
+                        f.reduce(AtomicOp::Add, k.flag_at(0), [more], (AtomicSem::Release, Scope::Gpu));
+                    });
+                    round.set(round.get() + 1);
+                },
+            );
+            f.barrier_sync(1, 64);
+        })
+        .isa("Independent thread scheduling: forward progress of each thread"),
         legal("tickets that lanes of a warp are served by in turn", 32, |k| {
             let f = k.f;
             f.if_(k.lane().less_than(2), || {
