@@ -54,6 +54,9 @@ pub(crate) struct Mutate {
     /// Only one kernel of each class of which docs/proof.tsv knows none as it is now
     #[arg(long)]
     stale: bool,
+    /// Only the mutants that survived, by docs/proof.tsv, of kernels that are as they were
+    #[arg(long, conflicts_with_all = ["stale", "mutant", "every", "false_alarms"])]
+    survivors: bool,
     /// Put the results into docs/proof.tsv, and the tables of all results there into docs/proof.md
     #[arg(long)]
     write: bool,

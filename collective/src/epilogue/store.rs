@@ -85,6 +85,8 @@ pub type Values<'a, 'f> = &'a dyn Fn(u32, &[FragmentRow<'f, f32>]) -> Vec<Vec<[V
 pub struct Combine<'a, 'f> {
     /// All rows of a block at once, so many pairs of the output at a time; `None`: row by row, as many pairs as may be.
     pub pairs_at_once: Option<usize>,
+    /// Whether they depend on what lies in memory, perhaps where D does.
+    pub reads: bool,
     /// The values for rows of a block, which is its first argument.
     pub values: Values<'a, 'f>,
 }

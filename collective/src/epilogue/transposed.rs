@@ -120,7 +120,7 @@ pub(super) fn store_directly<'f>(
     };
     // Where D is C, lanes that exchange pairs store where others have read.
     let meet = || {
-        if access.pairs {
+        if access.pairs && combine.reads {
             f.warp_sync();
         }
     };

@@ -293,7 +293,7 @@ impl<'f, X: Node> DeviceEpilogue<'f> for TreeDevice<'f, X> {
                 }
                 values
             };
-            let combine = Combine { pairs_at_once: Some(PAIRS), values: &values };
+            let combine = Combine { pairs_at_once: Some(PAIRS), reads: true, values: &values };
             let access = Access {
                 pairs: whole,
                 whole,

@@ -4,6 +4,7 @@
 //! that has a reason is run under the first schedules all the same, and counts as killed where one of them tells.
 
 mod checks;
+mod order;
 
 use ptx::inst::{BinaryOp, Inst};
 use ptx::mutate::{Change, Mutation, numbered};
@@ -14,6 +15,7 @@ use checks::{
     follows_its_load, joins_the_next, next_does_as_well, next_step, of_all_alone, of_one_warpgroup,
     of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
 };
+use order::{announces_first, fences_behind, passes_a_turn, tells_the_same};
 
 /// One kind of equivalent mutant.
 struct Entry {
@@ -87,6 +89,33 @@ const ENTRIES: &[Entry] = &[
             function.threads == 128 && matches!(next_step(function, mutation), Some(Inst::BarrierSync { .. }))
         },
         why: "The CTA is one warpgroup: whoever goes on from the two has waited for its multiplies, which are those of all.",
+    },
+    Entry {
+        name: "fences-behind",
+        target: "fence.proxy.async",
+        covers: |function, mutation| fences_behind(function, mutation),
+        why: "Who goes on from the barrier executes the fence behind it in place of before it, the thread that starts the copies \
+              among them: the fence still stands between what was written and the copies.",
+    },
+    Entry {
+        name: "announces-first",
+        target: "cp.async.bulk.wait_group",
+        covers: |function, mutation| announces_first(function, mutation),
+        why: "The step that comes first instead announces bytes at an mbarrier, and touches nothing that the copies waited for \
+              do. The phase does not end before those bytes have come, by copies that are started behind both.",
+    },
+    Entry {
+        name: "passes-a-turn",
+        target: "mbarrier.arrive",
+        covers: |function, mutation| mutation.change == Change::Relax && passes_a_turn(function, mutation),
+        why: "It hands over a turn and no memory: who waits for the turn waits for a stage of the ring next, and touches nothing \
+              before. Consumers share nothing but the stages, which they only read.",
+    },
+    Entry {
+        name: "tells-the-same",
+        target: "mapa",
+        covers: |function, mutation| tells_the_same(function, mutation),
+        why: "The threads of a warpgroup that tell other CTAs tell the same ones, each of them another one than before.",
     },
     Entry {
         name: "last-of-threads",
@@ -269,7 +298,15 @@ pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'stati
 
 /// Whether a reason rests on what is checked in the program, and on no schedule having told the mutant from its origin.
 pub(super) fn whatever_the_schedule(name: &str) -> bool {
-    !matches!(name, "last-arrival" | "first-stage" | "last-touch" | "announces-alone" | "last-of-threads")
+    !matches!(
+        name,
+        "last-arrival"
+            | "first-stage"
+            | "last-touch"
+            | "announces-alone"
+            | "last-of-threads"
+            | "passes-a-turn"
+    )
 }
 
 /// A reason in words.

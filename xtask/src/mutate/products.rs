@@ -61,7 +61,7 @@ impl Products {
         let pitch = |extent: u32| extent.max(1).next_multiple_of(16);
         // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
         let padding = match (plan.mainloop.producer, purpose) {
-            (Producer::Warpgroup, Purpose { size: Size::Small, beta, odd }) => {
+            (Producer::Warpgroup, Purpose { size: Size::Small, beta, odd, .. }) => {
                 [[0, 4], [1, 2]][usize::from(odd)][usize::from(beta == 0.0)]
             }
             _ => 0,
@@ -90,6 +90,7 @@ impl Products {
         let slots = purpose.slots(plan);
         let [a_ref, b_ref, c_ref, d_ref] =
             [0, 1, 2, 3].map(|at| matrix(at).every(if of_each[at] > 1 { each[at] as u64 } else { 0 }));
+        let c_ref = if purpose.in_place { d_ref } else { c_ref };
         let linear = LinearArguments { beta: purpose.beta, c: Some(c_ref), ..LinearArguments::default() };
         let products = |table| match form {
             Form::Single => kernel::Products::One,
@@ -110,8 +111,10 @@ impl Products {
                 core::iter::once(0).chain(ends).collect::<Vec<u32>>()
             }
             Form::Grouped => {
-                let pitches = [0, 1, 2, 3].map(|at| matrix(at).pitch);
-                let bytes = Record { m, n, k, addresses: places, pitches }.to_bytes();
+                let matrices = [a_ref, b_ref, c_ref, d_ref];
+                let [addresses, pitches] =
+                    [matrices.map(|matrix| matrix.address), matrices.map(|matrix| matrix.pitch)];
+                let bytes = Record { m, n, k, addresses, pitches }.to_bytes();
                 let words = bytes.chunks_exact(4);
                 words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
             }

@@ -141,8 +141,17 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
         if !due(kernel, arguments, |record| &record.rows)? {
             continue;
         }
+        let name = kernel.gemm.name();
+        let before = if arguments.survivors {
+            let rows = record::load()?.rows;
+            let as_it_is = |row: &Row| row.kernel == name && row.class == kernel.class && row.survived() > 0;
+            let Some(row) = rows.into_iter().find(as_it_is) else { continue };
+            Some(row)
+        } else {
+            None
+        };
         let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
-        let row = prove(kernel.gemm.name(), kernel.class, &specimen, arguments);
+        let row = prove(name, kernel.class, &specimen, arguments, before);
         rows.push(row.clone());
         if arguments.write {
             keep(row, all, |record| &mut record.rows)?;
@@ -155,13 +164,15 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
     }
 }
 
-/// The mutants of one kernel that are asked for.
-fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate) -> Row {
+/// The mutants of one kernel that are asked for; those that survived `before`, where something is known of that.
+fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate, before: Option<Row>) -> Row {
     let start = Instant::now();
     let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
     let function = specimen.function();
     let asked = |mutation: &Mutation| {
-        arguments.mutant.as_ref().is_none_or(|part| mutation.to_string().contains(part.as_str()))
+        let text = mutation.to_string();
+        arguments.mutant.as_ref().is_none_or(|part| text.contains(part.as_str()))
+            && before.as_ref().is_none_or(|row| row.has_survivor(&text))
     };
     let chosen: Vec<_> =
         mutations(function).into_iter().filter(asked).step_by(arguments.every.max(1)).collect();
@@ -185,7 +196,8 @@ fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate) -> Row
         (mutation, verdict)
     });
     let results: Vec<_> = results.collect();
-    let row = Row::new(name, class, arguments.schedules, &results);
+    let tried = Row::new(name, class, arguments.schedules, &results);
+    let row = before.map_or(tried.clone(), |row| row.with_survivors_as(tried));
     let (survived, seconds) = (row.survived(), start.elapsed().as_secs_f64());
     eprintln!("\r{name}: {all} mutants, {survived} survived, {seconds:.1} s");
     for (mutation, verdict) in &results {
@@ -201,19 +213,14 @@ mod tests {
     use super::*;
     use crate::mutate::record::{Kind, Outcome};
 
-    /// What is known to survive, everywhere.
-    /// A proxy fence behind the barrier is one of every thread, that of the copy too: the same program.
-    const SURVIVE: [[&str; 2]; 1] = [["fence.proxy.async", "after the next step"]];
-
-    /// The kinds of mutants that survived and were not known to.
-    fn unexpected(row: &Row) -> Vec<&Kind> {
-        let known = |kind: &Kind| SURVIVE.contains(&[kind.target.as_str(), kind.change.as_str()]);
-        row.kinds.keys().filter(|kind| kind.outcome == Outcome::Survived && !known(kind)).collect()
+    /// The kinds of mutants that survived.
+    fn survivors(row: &Row) -> Vec<&Kind> {
+        row.kinds.keys().filter(|kind| kind.outcome == Outcome::Survived).collect()
     }
 
     fn proved(gemm: &Subject, schedules: u64, every: usize) -> Row {
         let arguments = Mutate { schedules, every, ..Mutate::default() };
-        prove(gemm.name(), 0, &Specimen::new(gemm).expect("the kernel itself is right"), &arguments)
+        prove(gemm.name(), 0, &Specimen::new(gemm).expect("the kernel itself is right"), &arguments, None)
     }
 
     /// The whole proof of one small kernel: in some seconds, so that every change of the emulator is held to it.
@@ -221,7 +228,7 @@ mod tests {
     fn every_mutant_of_a_small_kernel_is_killed() {
         let gemm = kernel::find("small-bf16-kk").expect("a catalogue name").into();
         let row = proved(&gemm, 2, 1);
-        assert!(unexpected(&row).is_empty(), "{:?}", unexpected(&row));
+        assert!(survivors(&row).is_empty(), "{:?}", survivors(&row));
         assert!(row.count(Outcome::killed) > 100, "{row:?}");
     }
 
@@ -249,7 +256,7 @@ mod tests {
         let mutant = Some("if in every thread in consumer / fix-up (".to_owned());
         let arguments = Mutate { schedules: 8, every: 1, mutant, ..Mutate::default() };
         let specimen = Specimen::new(&gemm).expect("the kernel itself is right");
-        let row = prove("stream-bf16-kk", 0, &specimen, &arguments);
+        let row = prove("stream-bf16-kk", 0, &specimen, &arguments, None);
         assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
 
@@ -261,7 +268,7 @@ mod tests {
         {
             // Barrier numbers that are mixed up show under some random schedules only.
             let row = proved(&gemm.into(), 8, 5);
-            assert!(unexpected(&row).is_empty(), "{}: {:?}", row.kernel, unexpected(&row));
+            assert!(survivors(&row).is_empty(), "{}: {:?}", row.kernel, survivors(&row));
         }
     }
 }

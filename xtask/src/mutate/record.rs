@@ -97,6 +97,24 @@ impl Row {
         self.kinds.iter().filter(|(kind, _)| is(kind.outcome)).map(|(_, count)| count).sum()
     }
 
+    /// Whether a mutant of this description survived.
+    pub(super) fn has_survivor(&self, mutation: &str) -> bool {
+        self.kinds.keys().any(|kind| kind.outcome == Outcome::Survived && kind.note == mutation)
+    }
+
+    /// The row, with what has become by now of its survivors, and of those killed whose descriptions are the same.
+    pub(super) fn with_survivors_as(mut self, tried: Self) -> Self {
+        let mut again = tried.count(|_| true).saturating_sub(self.survived());
+        self.kinds.retain(|kind, _| kind.outcome != Outcome::Survived);
+        for (kind, count) in tried.kinds {
+            let known = self.kinds.entry(kind.clone()).or_default();
+            let same = if kind.outcome.killed() { again.min(count).min(*known) } else { 0 };
+            again -= same;
+            *known += count - same;
+        }
+        self
+    }
+
     pub(super) fn survived(&self) -> usize {
         self.count(|outcome| outcome == Outcome::Survived)
     }
@@ -273,6 +291,29 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn survivors_are_tried_again_and_nobody_counts_twice() {
+        let kind = |outcome, note: &str| Kind {
+            target: "mapa".to_owned(),
+            change: "rank ^ 1".to_owned(),
+            outcome,
+            note: note.to_owned(),
+        };
+        let trap = || kind(Outcome::Trap, "Default");
+        let row = |kinds: &[(Kind, usize)]| Row {
+            kernel: "one".to_owned(),
+            class: 7,
+            random: 8,
+            kinds: kinds.iter().cloned().collect(),
+        };
+        let before = row(&[(trap(), 5), (kind(Outcome::Survived, "mapa at line 1"), 2)]);
+        assert!(before.has_survivor("mapa at line 1") && !before.has_survivor("mapa at line 2"));
+        // Three have this description: one was killed before.
+        let tried = row(&[(trap(), 2), (kind(Outcome::Equivalent, "same"), 1)]);
+        let after = before.with_survivors_as(tried);
+        assert_eq!(after, row(&[(trap(), 6), (kind(Outcome::Equivalent, "same"), 1)]));
     }
 
     #[test]

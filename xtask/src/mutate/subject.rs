@@ -26,6 +26,11 @@ impl Subject {
         Self { gemm, tree: Some(tree) }
     }
 
+    /// Whether its epilogue is the linear one, which may find C where it puts D.
+    pub(super) fn is_linear(&self) -> bool {
+        self.tree.is_none()
+    }
+
     /// Bytes of the kernel's own workspace, up to where the tree's memory begins.
     fn own(&self, call: &Call, slots: u32) -> u64 {
         self.gemm.workspace(call, slots).next_multiple_of(256)

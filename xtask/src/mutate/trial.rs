@@ -79,6 +79,8 @@ pub(super) struct Purpose {
     /// such an output.
     pub(super) odd: bool,
     pub(super) size: Size,
+    /// Whether D is C.
+    pub(super) in_place: bool,
 }
 
 /// How many tiles, and how long K is.
@@ -109,6 +111,10 @@ pub(super) enum Size {
 }
 
 impl Purpose {
+    const fn new(beta: f32, odd: bool, size: Size) -> Self {
+        Self { beta, odd, size, in_place: false }
+    }
+
     /// Clusters that run at once.
     pub(super) fn slots(self, plan: &Plan) -> u32 {
         match self.size {
@@ -124,19 +130,20 @@ impl Purpose {
 
 /// The cheap ones first: most mutants die there. The first exercise the
 /// epilogue's variants, the divided ones what adds sums up, and the last three the ring.
-const PURPOSES: [Purpose; 12] = [
-    Purpose { beta: 1.0, odd: false, size: Size::Small },
-    Purpose { beta: 0.0, odd: false, size: Size::Small },
-    Purpose { beta: 1.0, odd: true, size: Size::Small },
-    Purpose { beta: 0.0, odd: true, size: Size::Small },
-    Purpose { beta: 1.0, odd: false, size: Size::Empty },
-    Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 1, slots: 2 } },
-    Purpose { beta: 0.0, odd: true, size: Size::Divided { tiles: 1, slots: 3 } },
-    Purpose { beta: 1.0, odd: false, size: Size::Divided { tiles: 3, slots: 2 } },
-    Purpose { beta: 1.0, odd: false, size: Size::DividedWidths },
-    Purpose { beta: 1.0, odd: false, size: Size::OneStageTiles },
-    Purpose { beta: 1.0, odd: false, size: Size::OneMoreThanStages },
-    Purpose { beta: 1.0, odd: false, size: Size::Long },
+const PURPOSES: [Purpose; 13] = [
+    Purpose::new(1.0, false, Size::Small),
+    Purpose::new(0.0, false, Size::Small),
+    Purpose::new(1.0, true, Size::Small),
+    Purpose::new(0.0, true, Size::Small),
+    Purpose { in_place: true, ..Purpose::new(1.0, false, Size::Small) },
+    Purpose::new(1.0, false, Size::Empty),
+    Purpose::new(1.0, false, Size::Divided { tiles: 1, slots: 2 }),
+    Purpose::new(0.0, true, Size::Divided { tiles: 1, slots: 3 }),
+    Purpose::new(1.0, false, Size::Divided { tiles: 3, slots: 2 }),
+    Purpose::new(1.0, false, Size::DividedWidths),
+    Purpose::new(1.0, false, Size::OneStageTiles),
+    Purpose::new(1.0, false, Size::OneMoreThanStages),
+    Purpose::new(1.0, false, Size::Long),
 ];
 
 /// A kernel and the problems that its mutants are tried on.
@@ -219,6 +226,9 @@ impl Specimen {
 impl Case {
     /// A problem of a few tiles; `None` where the kernel does not take such a problem.
     fn new(gemm: &Subject, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
+        if purpose.in_place && !gemm.is_linear() {
+            return Ok(None);
+        }
         let plan = gemm.plan();
         let [tile_m, tile_n, tile_k] = plan.mainloop.tile;
         let [cluster_m, cluster_n] = plan.mainloop.cluster;
@@ -283,8 +293,12 @@ impl Case {
         };
         let mut random = Random(0x5EED);
         let mut contents = products.extents.map(|elements| random.matrix(gemm.element(), elements));
-        // What is left of this in D was never computed.
-        contents[3].fill(0xA5);
+        if purpose.in_place {
+            contents[3] = contents[2].clone();
+        } else {
+            // What is left of this in D was never computed.
+            contents[3].fill(0xA5);
+        }
         contents[4].fill(0);
         contents[5] = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         Ok(Some(Self {

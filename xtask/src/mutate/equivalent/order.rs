@@ -1,0 +1,207 @@
+//! What the arguments on the order of two steps, and on who tells whom, rest on.
+
+use std::collections::BTreeMap;
+
+use ptx::inst::{BinaryOp, CompareOp, Inst, Operand, Reg};
+use ptx::mutate::{Mutation, numbered};
+use ptx::{Function, Space, Special, Statement, Type};
+
+use super::checks::next_step;
+
+/// Whether a proxy fence trades places with a barrier at which only those wait who execute the fence: no other barrier of its number
+/// is arrived at without waiting.
+pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
+    let Some(Inst::BarrierSync { id: own, threads: all }) = next_step(function, mutation) else {
+        return false;
+    };
+    numbered(function).iter().all(|statement| match statement {
+        Statement::Inst { inst: Inst::BarrierArrive { .. } | Inst::BarrierReduce(_), .. } => false,
+        Statement::Inst { inst: Inst::BarrierSync { id, threads }, .. } => id != own || threads == all,
+        _ => true,
+    })
+}
+
+/// Whether a wait trades places with the announcement of bytes that are still to be copied.
+pub(super) fn announces_first(function: &Function, mutation: &Mutation) -> bool {
+    matches!(
+        next_step(function, mutation),
+        Some(Inst::MbarrierArriveExpectTx { bytes: Operand::Imm(1..), .. })
+    )
+}
+
+/// Whether an arrival is all that a few threads do, and behind some wait of the program another one comes where there is something
+/// to multiply, with nothing between them that touches memory.
+pub(super) fn passes_a_turn(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let arrives = matches!(
+        all.get(mutation.index),
+        Some(Statement::Inst { inst: Inst::MbarrierArrive { space: Space::Shared, .. }, .. })
+    );
+    let around = mutation.index.checked_sub(1).and_then(|at| all.get(at));
+    let alone = matches!(around, Some(Statement::If { then, otherwise, .. }) if then.len() == 1 && otherwise.is_empty());
+    arrives && alone && waits_twice(&function.body)
+}
+
+/// Whether a block has a wait behind which, values aside, a branch or a loop that begins with a wait comes next.
+fn waits_twice(block: &[Statement]) -> bool {
+    let here = block.iter().enumerate().any(|(at, statement)| {
+        let next = || block[at + 1..].iter().find(|next| !is_value(next));
+        let begins_with_a_wait = |next: &Statement| match next {
+            Statement::If { then: body, .. } | Statement::Loop { body, .. } => {
+                body.iter().find(|inner| !is_value(inner)).is_some_and(is_wait)
+            }
+            Statement::Inst { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
+        };
+        is_wait(statement) && next().is_some_and(begins_with_a_wait)
+    });
+    here || block.iter().any(|statement| match statement {
+        Statement::Loop { body, .. } | Statement::Scope { body, .. } => waits_twice(body),
+        Statement::If { then, otherwise, .. } => waits_twice(then) || waits_twice(otherwise),
+        Statement::Inst { .. } | Statement::Break { .. } => false,
+    })
+}
+
+fn is_wait(statement: &Statement) -> bool {
+    matches!(statement, Statement::Inst { inst: Inst::MbarrierWait { .. }, .. })
+}
+
+/// Whether a statement only computes in registers.
+fn is_value(statement: &Statement) -> bool {
+    matches!(
+        statement,
+        Statement::Inst {
+            inst: Inst::Move { .. }
+                | Inst::Binary { .. }
+                | Inst::MulAdd { .. }
+                | Inst::Compare { .. }
+                | Inst::Select { .. }
+                | Inst::Convert { .. },
+            ..
+        }
+    )
+}
+
+/// Whether the threads that speak to other CTAs speak to the same ones, as often, when each asks for the rank next to its own one's.
+pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
+    let all = numbered(function);
+    let Some(Statement::Inst { inst: Inst::MapShared { rank, dst, .. }, .. }) = all.get(mutation.index)
+    else {
+        return false;
+    };
+    let size: u32 = function.cluster.iter().product();
+    let mut writes = Writes::new();
+    for statement in &all {
+        let Statement::Inst { inst, .. } = statement else { continue };
+        let written = inst.operands(|reg| function.registers.get(reg.0 as usize).copied()).writes;
+        for (reg, _) in written {
+            writes.entry(reg).and_modify(|only| *only = None).or_insert(Some(inst));
+        }
+    }
+    // The branches in which somebody arrives where it points to.
+    let arrives = |statement: &Statement| match statement {
+        Statement::Inst {
+            inst: Inst::MbarrierArrive { space: Space::SharedCluster, barrier, .. }, ..
+        } => comes_from(&writes, *barrier, *dst),
+        _ => false,
+    };
+    let speaks = all.iter().filter_map(|statement| match statement {
+        Statement::If { cond, then, .. } => then.iter().any(arrives).then_some(*cond),
+        _ => None,
+    });
+    let speaks: Vec<Operand> = speaks.collect();
+    let Some(cond) = speaks.first().filter(|first| speaks.iter().all(|cond| cond == *first)) else {
+        return false;
+    };
+    // Warpgroup by warpgroup, in every CTA.
+    (0..size).all(|cta| {
+        (0..function.threads).step_by(128).all(|first| {
+            let told = |changed: u64| {
+                let threads = first..first + 128;
+                let ranks = threads.map(|thread| {
+                    let of_thread = Registers { writes: &writes, thread, cta };
+                    Some((of_thread.value(*cond)? != 0).then_some(of_thread.value(*rank)? ^ changed))
+                });
+                let mut ranks: Vec<u64> = ranks.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect();
+                ranks.sort_unstable();
+                Some(ranks)
+            };
+            told(0).is_some_and(|ranks| Some(ranks) == told(1))
+        })
+    })
+}
+
+/// What writes each register, where one instruction does.
+type Writes<'a> = BTreeMap<Reg, Option<&'a Inst>>;
+
+/// Whether an address is computed from a register, by additions and subtractions of registers that are written once.
+fn comes_from(writes: &Writes<'_>, address: Operand, from: Reg) -> bool {
+    let Operand::Reg(reg) = address else { return false };
+    reg == from
+        || match writes.get(&reg) {
+            Some(Some(Inst::Binary { op: BinaryOp::Add | BinaryOp::Sub, a, b, .. })) => {
+                comes_from(writes, *a, from) || comes_from(writes, *b, from)
+            }
+            _ => false,
+        }
+}
+
+/// The registers of a thread, as far as its place decides what they hold.
+#[derive(Clone, Copy)]
+struct Registers<'a> {
+    writes: &'a Writes<'a>,
+    thread: u32,
+    /// The CTA's rank in the cluster.
+    cta: u32,
+}
+
+impl Registers<'_> {
+    fn value(self, operand: Operand) -> Option<u64> {
+        let reg = match operand {
+            Operand::Imm(bits) => return Some(bits),
+            Operand::Reg(reg) => reg,
+        };
+        let value = |operand: &Operand| self.value(*operand);
+        let narrow = |value: u64| Some(value & u64::from(u32::MAX));
+        match (*self.writes.get(&reg)?)? {
+            Inst::Move { src, .. } => value(src),
+            Inst::ReadSpecial { special, .. } => Some(match special {
+                Special::ThreadX => self.thread.into(),
+                Special::Lane => (self.thread % 32).into(),
+                Special::WarpSlot => (self.thread / 32).into(),
+                Special::ClusterRank | Special::ClusterCtaX => self.cta.into(),
+                _ => return None,
+            }),
+            // The warp's number, from any of its lanes.
+            Inst::ShuffleIndex { src, .. } => Registers { thread: self.thread / 32 * 32, ..self }.value(*src),
+            Inst::Binary { op, ty: Type::U32, a, b, .. } => {
+                let (a, b) = (value(a)?, value(b)?);
+                narrow(match op {
+                    BinaryOp::Add => a.wrapping_add(b),
+                    BinaryOp::Sub => a.wrapping_sub(b),
+                    BinaryOp::Mul => a.wrapping_mul(b),
+                    BinaryOp::Div => a.checked_div(b)?,
+                    BinaryOp::Rem => a.checked_rem(b)?,
+                    BinaryOp::And => a & b,
+                    BinaryOp::Xor => a ^ b,
+                    BinaryOp::Or => a | b,
+                    BinaryOp::Shl => a << b.min(63),
+                    BinaryOp::Shr => a >> b.min(63),
+                    BinaryOp::MulHigh | BinaryOp::Min | BinaryOp::Max => return None,
+                })
+            }
+            Inst::Compare { op, ty: Type::U32, a, b, .. } => {
+                let (a, b) = (value(a)?, value(b)?);
+                Some(u64::from(match op {
+                    CompareOp::Eq => a == b,
+                    CompareOp::Ne => a != b,
+                    CompareOp::Lt => a < b,
+                    CompareOp::Ge => a >= b,
+                    CompareOp::Gt => a > b,
+                    CompareOp::Le => a <= b,
+                }))
+            }
+            Inst::Select { a, b, cond, .. } => value(if value(cond)? != 0 { a } else { b }),
+            _ => None,
+        }
+    }
+}
