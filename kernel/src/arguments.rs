@@ -22,8 +22,8 @@ pub trait Given {
         true
     }
 
-    /// What a launch of described products is checked with, where those of the call say where matrices lie.
-    fn described(self) -> Self
+    /// The same for a product whose C, if it reads one, is this: records say where it lies.
+    fn with_c(self, _c: MatrixRef) -> Self
     where
         Self: Sized,
     {
@@ -56,9 +56,8 @@ impl Given for LinearArguments {
         self.alpha != 0.0
     }
 
-    /// Records say where C lies; checked is one that could be.
-    fn described(self) -> Self {
-        Self { c: Some(MatrixRef::new(16, 64)), ..self }
+    fn with_c(self, c: MatrixRef) -> Self {
+        Self { c: Some(c), ..self }
     }
 
     fn admits(&self, kernel: &AnyGemm, product: Shape) -> Result<(), LaunchError> {

@@ -218,12 +218,20 @@ pub enum EngineError {
     },
     /// Products whose addresses are in device memory, where nobody can check them.
     #[error(
-        "kernel `{kernel}`: records in device memory name the matrices, which nobody can check: call the unsafe \
-         `Loaded::launch_raw`"
+        "kernel `{kernel}`: records in device memory name the matrices, which nobody can check: lend `Records`, or call the \
+         unsafe `Loaded::launch_raw`"
     )]
     Described {
         /// The entry's name.
         kernel: String,
+    },
+    /// One of the products that records describe.
+    #[error("record {index}: {source}")]
+    Record {
+        /// Which, from 0.
+        index: usize,
+        /// What is wrong with it.
+        source: Box<EngineError>,
     },
     /// A graph of no launches.
     #[error("a graph was to be captured of no launches: pass at least one")]

@@ -9,7 +9,7 @@ use scheduler::Tiles;
 use scheduler::groups::Balanced;
 
 use crate::arguments::{Arguments, Given};
-use crate::check::{OutputRule, WORKSPACE_ALIGNMENT};
+use crate::check::{Checked, OutputRule, WORKSPACE_ALIGNMENT};
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, EXTENT_LIMIT, GemmProblem, Launch};
@@ -106,8 +106,45 @@ impl AnyGemm {
             nowhere.address = maps.max(WORKSPACE_ALIGNMENT);
         }
         let problem = GemmProblem { m: 64, n: 64, k: EXTENT_LIMIT - 256 };
-        let epilogue = call.epilogue.clone().described();
+        // Records say where C lies; checked is one that could be.
+        let epilogue = call.epilogue.clone().with_c(MatrixRef::new(16, 64));
         Ok(Call { problem, a: nowhere, b: nowhere, d, epilogue, ..call.clone() })
+    }
+
+    fn output_rule(&self) -> OutputRule {
+        let epilogue = &self.plan.epilogue;
+        OutputRule {
+            bits: epilogue.output.bits(),
+            alignment: epilogue.alignment.into(),
+            halvings: epilogue.halvings,
+        }
+    }
+
+    /// The matrices of a call's first product, if they and the epilogue's arguments are what the kernel asks of each; `None` where
+    /// there is nothing to do.
+    pub(crate) fn checked<E: Given>(
+        &self,
+        call: &Call<E>,
+        multiplied: bool,
+        path: &Path<'_>,
+    ) -> Result<Option<Checked>, LaunchError> {
+        let (plan, epilogue, GemmProblem { m, n, .. }) = (&self.plan, &call.epilogue, call.problem);
+        let checked = call.check(plan, &self.output_rule(), multiplied)?;
+        let shape = Shape { m, n };
+        if m == 0 || n == 0 || call.products.count() == 0 {
+            epilogue.admits(self, shape)?;
+            return Ok(None);
+        }
+        epilogue.check(self, shape, path)?;
+        let step = plan.split_step();
+        if plan.epilogue.split && !n.is_multiple_of(step) {
+            return Err(LaunchError::Halves { n, step });
+        }
+        let tile_n = plan.mainloop.tile[1];
+        if plan.epilogue.needs.rows && n > tile_n {
+            return Err(LaunchError::WholeRows { n, tile_n });
+        }
+        Ok(Some(checked))
     }
 
     fn fill<E: Given>(
@@ -119,30 +156,12 @@ impl AnyGemm {
         slots: u32,
     ) -> Result<Option<Made>, LaunchError> {
         let (plan, problem, epilogue) = (&self.plan, call.problem, &call.epilogue);
-        let output = OutputRule {
-            bits: plan.epilogue.output.bits(),
-            alignment: plan.epilogue.alignment.into(),
-            halvings: plan.epilogue.halvings,
-        };
         // Records say how long sums are.
         let described = products.form().described();
-        let checked = call.check(plan, &output, described || epilogue.multiplied())?;
-        let shape = Shape { m: problem.m, n: problem.n };
-        let nothing = problem.m == 0 || problem.n == 0 || products.count() == 0;
-        if nothing {
-            epilogue.admits(self, shape)?;
+        let Some(checked) = self.checked(call, described || epilogue.multiplied(), path)? else {
             return Ok(None);
-        }
-        let checked = products.checked(plan, checked, &output, [call.a, call.b, call.d])?;
-        epilogue.check(self, shape, path)?;
-        let (n, step) = (problem.n, plan.split_step());
-        if plan.epilogue.split && !n.is_multiple_of(step) {
-            return Err(LaunchError::Halves { n, step });
-        }
-        let tile_n = plan.mainloop.tile[1];
-        if plan.epilogue.needs.rows && n > tile_n {
-            return Err(LaunchError::WholeRows { n, tile_n });
-        }
+        };
+        let checked = products.checked(plan, checked, &self.output_rule(), [call.a, call.b, call.d])?;
         let multiplied = GemmProblem { k: checked.a.k, ..problem };
         let tiles = self.all_tiles(multiplied, &products)?;
         let seen = self.seen(problem);

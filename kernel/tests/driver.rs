@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
 use collective::{Cooperative, DirectStore, KMajor, Operands, Record, Tile, TmaWgmma, TreeEpilogue};
-use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Stream};
+use kernel::driver::{Context, DeviceSlice, Enqueue, Loaded, Records, Stream};
 use kernel::{AnyGemm, Call, Composed, Engine, EngineError, GemmProblem, Gpu, Program, Tree};
 use scheduler::{AlongM, OneTile};
 use typenum::{U1, U64};
@@ -159,6 +159,12 @@ fn memory_of_epilogues_is_lent() {
     });
 }
 
+/// The buffer that a workspace lies in.
+fn buffer_of(workspace: Option<kernel::WorkspaceRef>) -> kernel::Buffer {
+    let workspace = workspace.expect("kernels for described products have one");
+    kernel::Buffer { address: workspace.address, bytes: workspace.bytes as usize }
+}
+
 #[test]
 fn records_name_buffers_alone() {
     with_stand_in("records_name_buffers_alone", &[], &[], || {
@@ -191,8 +197,72 @@ fn records_name_buffers_alone() {
         let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
         let call = Call { workspace, ..Call::grouped(1, own) };
         let lent = gpu.memory(buffer).expect("allocated");
-        let error = loaded.launch(gpu.stream(), &call, &[DeviceSlice::from(&lent)]).expect_err("unchecked");
+        let of_workspace = gpu.memory(buffer_of(workspace)).expect("allocated");
+        let lent = [DeviceSlice::from(&lent), DeviceSlice::from(&of_workspace)];
+        let error = loaded.launch(gpu.stream(), &call, &lent).expect_err("unchecked");
         assert!(matches!(error, EngineError::Described { .. }), "{error}");
+    });
+}
+
+/// Products that records describe are launched without `unsafe` where the records are lent with the matrices of each.
+#[allow(unsafe_code, reason = "lends memory to be read alone")]
+#[test]
+fn records_are_lent_with_what_they_name() {
+    with_stand_in("records_are_lent_with_what_they_name", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let buffers = [(); 4].map(|()| gpu.allocate(BYTES).expect("memory"));
+        let gemm = kernel::find("grouped-bf16-kk").expect("a name");
+        let program = gemm.program().expect("legal");
+        let workspace = gpu.workspace(gemm.workspace(&Call::grouped(2, 16), 132)).expect("memory");
+        let memories = buffers.map(|buffer| gpu.memory(buffer).expect("allocated"));
+        let of_workspace = gpu.memory(buffer_of(workspace)).expect("allocated");
+        let mut loaded = Loaded::load_in(gpu.context(), gemm, program).expect("compiles");
+        let [a, b, c, d] = buffers.map(|buffer| buffer.address);
+        let good = Record { m: 64, n: 64, k: 64, addresses: [a, b, c, d], pitches: [64; 4] };
+        let at = |index: usize, address| {
+            let mut addresses = good.addresses;
+            addresses[index] = address;
+            Record { addresses, ..good }
+        };
+        for (why, second, beta, words) in [
+            ("all lent", good, 1.0, ""),
+            ("one row too many", Record { m: 65, ..good }, 0.0, "record 1: kernel"),
+            ("one row too many of D", Record { m: 65, k: 0, ..good }, 0.0, "D is 8320 B"),
+            ("A of nobody", at(0, 1 << 33), 0.0, "A is 8192 B"),
+            ("A of nobody, which is not read", Record { k: 0, ..at(0, 1 << 33) }, 0.0, ""),
+            ("C of nobody", at(2, 1 << 33), 1.0, "C is 8192 B"),
+            ("C of nobody, which is not read", at(2, 1 << 33), 0.0, ""),
+            ("D that is read alone", at(3, a), 0.0, "to write"),
+            ("D of an odd address", at(3, d + 2), 0.0, "record 1"),
+            (
+                "A with rows between the units of copies",
+                Record { pitches: [65, 64, 64, 64], m: 32, ..good },
+                0.0,
+                "record 1",
+            ),
+            ("a product of no rows, of nobody", Record { m: 0, addresses: [1 << 33; 4], ..good }, 1.0, ""),
+        ] {
+            let records = Records::upload(gpu.context(), &[good, second]).expect("memory");
+            let mut call = Call { workspace, ..records.call() };
+            (call.epilogue.alpha, call.epilogue.beta) = (1.0, beta);
+            let [a, b, c, d] = memories.each_ref().map(DeviceSlice::from);
+            // SAFETY: it is the memory of the buffer.
+            let read = unsafe { DeviceSlice::readable(a.address(), a.bytes()) };
+            let lent = [read, b, c, d, DeviceSlice::from(&of_workspace), DeviceSlice::from(&records)];
+            match loaded.launch(gpu.stream(), &call, &lent) {
+                Ok(()) => assert_eq!(words, "", "{why}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!words.is_empty() && text.contains(words), "{why}: {text}");
+                }
+            }
+            let error = loaded.launch(gpu.stream(), &call, &lent[..5]).expect_err("no records");
+            assert!(error.to_string().contains("the records"), "{why}: {error}");
+            let more =
+                Call { products: kernel::Products::Grouped { count: 3, records: records.address() }, ..call };
+            let error = loaded.launch(gpu.stream(), &more, &lent).expect_err("two records");
+            assert!(error.to_string().contains("the records is 240 B"), "{why}: {error}");
+        }
     });
 }
 

@@ -1,6 +1,6 @@
 //! Which memory a call reaches: every matrix from its first element to its last.
 
-use collective::{MatrixRef, Plan};
+use collective::{MatrixRef, Plan, Record};
 use cute_rs::atom::Major;
 
 use super::memory::DeviceSlice;
@@ -40,16 +40,15 @@ impl Matrices {
 /// Checks that everything a call reaches is part of some slice, but for what its epilogue reaches beside D.
 ///
 /// # Errors
-/// What is not, or a call whose matrices device memory names.
+/// What is not.
 pub(super) fn check(
     kernel: &str,
     matrices: Matrices,
     (call, multiplied): (&Call<()>, bool),
     lent: &[DeviceSlice<'_>],
 ) -> Result<(), EngineError> {
-    let spans = spans(matrices, call, multiplied)
-        .ok_or_else(|| EngineError::Described { kernel: kernel.to_owned() })?;
-    for Span { name, address, bytes, writes } in spans.into_iter().filter(|span| span.bytes > 0) {
+    let spans = spans(matrices, call, multiplied).into_iter();
+    for Span { name, address, bytes, writes } in spans.filter(|span| span.bytes > 0) {
         if !lent.iter().any(|slice| slice.covers(address, bytes, writes)) {
             let kernel = kernel.to_owned();
             return Err(EngineError::NotLent { kernel, name, address, bytes, writes });
@@ -58,14 +57,17 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What a call reaches; what it does not, has no bytes. `None` where nobody knows.
-fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> Option<[Span; 5]> {
+/// What a call reaches; what it does not, has no bytes. Of products that records describe, the records themselves and the workspace.
+fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 6] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
-    let ([first, others], (offsets, offset_bytes)) = match products {
-        Products::One => ([1; 2], (0, 0)),
-        Products::Batched { count } => ([count; 2], (0, 0)),
-        Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4)),
-        Products::Grouped { .. } => return None,
+    let none = (0, 0);
+    let ([first, others], offsets, records) = match products {
+        Products::One => ([1; 2], none, none),
+        Products::Batched { count } => ([count; 2], none, none),
+        Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4), none),
+        Products::Grouped { count, records } => {
+            ([1; 2], none, (records, u64::from(count) * u64::from(Record::BYTES[0])))
+        }
     };
     let Matrices { majors: [a_major, b_major], bytes: [a_bytes, b_bytes, output], halvings } = matrices;
     let empty = m == 0 || n == 0 || others == 0;
@@ -80,14 +82,16 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> Option<[Span;
         Span { name, address: matrix.address, bytes: if there { bytes } else { 0 }, writes: name == "D" }
     };
     let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
-    let reached = |bytes| if empty { 0 } else { bytes };
-    Some([
+    let described = records.1 > 0;
+    let reached = |bytes| if empty && !described { 0 } else { bytes };
+    [
         matrix("A", multiplied, a, lines(a_major, m, k), a_bytes, first),
         matrix("B", multiplied, b, lines(b_major, n, k), b_bytes, others),
         matrix("D", !empty, d, [m, n >> halvings], output, first),
         Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
-        Span { name: "the groups' offsets", address: offsets, bytes: reached(offset_bytes), writes: false },
-    ])
+        Span { name: "the groups' offsets", address: offsets.0, bytes: reached(offsets.1), writes: false },
+        Span { name: "the records", address: records.0, bytes: records.1, writes: false },
+    ]
 }
 
 #[cfg(test)]
@@ -116,36 +120,38 @@ mod tests {
             Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 2, 4], halvings: 1 },
         ];
         for (why, matrices, call, multiplied, want) in [
-            ("all of it", matrices, call, true, [54, 174, 170, 64, 0]),
-            ("no product", matrices, call, false, [0, 0, 170, 64, 0]),
+            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0]),
+            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0]),
             (
                 "nothing",
                 matrices,
                 Call { problem: GemmProblem { m: 0, ..call.problem }, ..call },
                 true,
-                [0; 5],
+                [0; 6],
             ),
             (
                 "three products, one B",
                 matrices,
                 Call { products: Products::Batched { count: 3 }, ..call },
                 true,
-                [454, 174, 1770, 64, 0],
+                [454, 174, 1770, 64, 0, 0],
             ),
             (
                 "groups",
                 matrices,
                 Call { products: experts, b: call.b.every(200), ..call },
                 true,
-                [54, 574, 170, 64, 12],
+                [54, 574, 170, 64, 12, 0],
             ),
-            ("along M and N, with pairs of columns joined", turned, call, true, [126, 250, 328, 64, 0]),
+            ("along M and N, with pairs of columns joined", turned, call, true, [126, 250, 328, 64, 0, 0]),
         ] {
-            let spans = spans(matrices, &call, multiplied).expect("known");
+            let spans = spans(matrices, &call, multiplied);
             assert_eq!(spans.map(|span| span.bytes), want, "{why}");
             let written: Vec<&str> = spans.iter().filter(|span| span.writes).map(|span| span.name).collect();
             assert_eq!(written, ["D", "the workspace"], "{why}");
         }
-        assert_eq!(spans(turned, &Call::grouped(1, 16).with(()), true), None);
+        let grouped = Call { workspace: call.workspace, ..Call::grouped(2, 16).with(()) };
+        let spans = spans(turned, &grouped, true);
+        assert_eq!(spans.map(|span| span.bytes), [0, 0, 0, 64, 0, 160], "records, and not yet what they say");
     }
 }

@@ -5,7 +5,8 @@ use core::ffi::c_void;
 use core::fmt;
 use std::sync::Arc;
 
-use collective::tree::{Path, Reach, Shape};
+use collective::tree::{Path, Reach};
+use collective::{MatrixRef, Record};
 use ptx::Scalar;
 use ptx::abi::{Argument, TENSOR_MAP_BYTES};
 
@@ -20,7 +21,8 @@ use crate::arguments::{Arguments, Given};
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
 use crate::launch::Made;
-use crate::problem::{Call, Launch};
+use crate::problem::{Call, GemmProblem, Launch};
+use crate::products::Products;
 use crate::program::Program;
 
 /// A GEMM kernel, compiled, with the calls it has had: a call that was made before is a look-up and a launch, and one that
@@ -95,12 +97,12 @@ impl Loaded {
     /// Enqueues a call, of one product or of several, with the arguments of any epilogue, and returns at once; one with nothing
     /// to do enqueues nothing. Everything the call reaches has to be part of memory that is lent: matrices to their last element,
     /// the workspace, the offsets of groups, what the epilogue reads and writes. D, the workspace, and what the epilogue writes
-    /// have to be lent to be written.
+    /// have to be lent to be written. Of products that [`Record`](collective::Record)s describe, the [`Records`](super::Records)
+    /// have to be lent, and the matrices of each.
     ///
     /// # Errors
-    /// The first argument that is illegal, memory that is not lent, products that [`Record`](collective::Record)s describe, an
-    /// epilogue that does not say what it reaches, a stream that is captured, or the driver refuses the launch. Faults while it runs
-    /// show up later.
+    /// The first argument that is illegal, memory that is not lent, records that nobody knows, an epilogue that does not say what it
+    /// reaches, a stream that is captured, or the driver refuses the launch. Faults while it runs show up later.
     pub fn launch<'s, E: Arguments + Clone>(
         &mut self,
         stream: impl Into<StreamRef<'s>>,
@@ -150,17 +152,44 @@ impl Parts {
         lent: &[DeviceSlice<'_>],
     ) -> Result<(), EngineError> {
         let (name, epilogue) = (self.program.name(), &call.epilogue);
-        let products = call.lend();
-        footprint::check(name, self.matrices, (&products, epilogue.multiplied()), lent)?;
-        let shape = Shape { m: call.problem.m, n: call.problem.n };
-        if shape.m == 0 || shape.n == 0 || call.products.count() == 0 {
+        footprint::check(name, self.matrices, (&call.lend(), epilogue.multiplied()), lent)?;
+        let Products::Grouped { count, records } = call.products else {
+            return self.reaches_one(call, call, lent);
+        };
+        let unknown = || EngineError::Described { kernel: name.to_owned() };
+        if count == 0 {
             return Ok(());
         }
+        let known = lent.iter().find_map(|slice| slice.records(records)).ok_or_else(unknown)?;
+        for (index, record) in known.as_slice().get(..count as usize).ok_or_else(unknown)?.iter().enumerate()
+        {
+            let Record { m, n, k, addresses, pitches } = *record;
+            let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], pitches[i]));
+            let (problem, epilogue) = (GemmProblem { m, n, k }, epilogue.clone().with_c(c));
+            let product = Call { problem, products: Products::One, a, b, d, epilogue, workspace: None };
+            let multiplied = product.epilogue.multiplied();
+            footprint::check(name, self.matrices, (&product.lend(), multiplied), lent)
+                .and_then(|()| self.reaches_one(call, &product, lent))
+                .map_err(|source| EngineError::Record { index, source: Box::new(source) })?;
+        }
+        Ok(())
+    }
+
+    /// Whether what the epilogue of a call's product reaches is lent.
+    fn reaches_one<E: Arguments + Clone>(
+        &self,
+        call: &Call<E>,
+        product: &Call<E>,
+        lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        let (name, epilogue) = (self.program.name(), &product.epilogue);
+        let count = product.products.count();
         let covers = |address, bytes, writes| lent.iter().any(|slice| slice.covers(address, bytes, writes));
-        let reach = Reach::new(call.products.count(), &covers);
+        let reach = Reach::new(count, &covers);
         let refused = |source| EngineError::Call { kernel: name.to_owned(), source };
-        epilogue.check(&self.gemm, shape, &Path::within(&reach)).map_err(refused)?;
-        if epilogue.linear().is_some() {
+        let multiplied = epilogue.multiplied();
+        let checked = self.gemm.checked(product, multiplied, &Path::within(&reach)).map_err(refused)?;
+        if checked.is_none() || epilogue.linear().is_some() {
             return Ok(());
         }
         let made = self.gemm.make(call, &self.gemm, &Path::ROOT, self.slots).map_err(refused)?;

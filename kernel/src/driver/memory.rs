@@ -5,7 +5,10 @@ use core::marker::PhantomData;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
+use collective::Record;
+
 use super::context::{Context, lock};
+use super::records::Records;
 use super::sys::RawStream;
 use crate::error::EngineError;
 
@@ -106,17 +109,19 @@ pub struct DeviceSlice<'a> {
     writable: bool,
     /// The one stream that its owner lends it for.
     stream: Option<usize>,
+    /// What it holds, where these are records.
+    records: Option<&'a Records>,
     owner: PhantomData<&'a ()>,
 }
 
-impl DeviceSlice<'_> {
+impl<'a> DeviceSlice<'a> {
     /// Memory that launches may read.
     ///
     /// # Safety
     /// So many bytes from the address on are memory that the device reads, which stays allocated and which nobody writes until
     /// every launch that was given the slice has finished.
     pub unsafe fn readable(address: u64, bytes: u64) -> Self {
-        Self { address, bytes, writable: false, stream: None, owner: PhantomData }
+        Self { address, bytes, writable: false, stream: None, records: None, owner: PhantomData }
     }
 
     /// Memory that launches may read and write.
@@ -125,7 +130,7 @@ impl DeviceSlice<'_> {
     /// So many bytes from the address on are memory that the device reads and writes, which stays allocated and which nobody
     /// else reads or writes until every launch that was given the slice has finished.
     pub unsafe fn writable(address: u64, bytes: u64) -> Self {
-        Self { address, bytes, writable: true, stream: None, owner: PhantomData }
+        Self { address, bytes, writable: true, stream: None, records: None, owner: PhantomData }
     }
 
     /// Device address of the first byte.
@@ -149,6 +154,11 @@ impl DeviceSlice<'_> {
         self.stream.is_none_or(|lent| lent == stream.addr())
     }
 
+    /// The records that begin at an address.
+    pub(super) fn records(&self, address: u64) -> Option<&'a Records> {
+        self.records.filter(|records| records.address() == address)
+    }
+
     /// Whether so many bytes at an address are part of it, and may be written if they have to be.
     pub(super) fn covers(&self, address: u64, bytes: u64, writes: bool) -> bool {
         let inside = address >= self.address
@@ -160,7 +170,15 @@ impl DeviceSlice<'_> {
 impl<'a> From<&'a DeviceMemory> for DeviceSlice<'a> {
     fn from(memory: &'a DeviceMemory) -> Self {
         let (address, bytes) = (memory.address(), memory.bytes() as u64);
-        Self { address, bytes, writable: true, stream: None, owner: PhantomData }
+        Self { address, bytes, writable: true, stream: None, records: None, owner: PhantomData }
+    }
+}
+
+impl<'a> From<&'a Records> for DeviceSlice<'a> {
+    fn from(records: &'a Records) -> Self {
+        let bytes = (records.as_slice().len() * Record::BYTES[0] as usize) as u64;
+        let (address, records) = (records.address(), Some(records));
+        Self { address, bytes, writable: false, stream: None, records, owner: PhantomData }
     }
 }
 

@@ -78,6 +78,7 @@ mod module;
 #[cfg(feature = "measure")]
 mod monitor;
 mod reach;
+mod records;
 mod stopwatch;
 mod stream;
 mod sys;
@@ -93,6 +94,7 @@ pub use loaded::Loaded;
 pub use memory::{DeviceMemory, DeviceSlice};
 #[cfg(feature = "measure")]
 pub use monitor::{Monitor, Readings};
+pub use records::Records;
 pub use stream::{Stream, StreamRef};
 pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};
