@@ -20,8 +20,8 @@ const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 /// The programs that must not compile are built by the tests in the profile of development: nobody debugs them.
 const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
-/// Set where tests may take their time: every program is assembled, not one of four beside its twin of K-major `bf16`, and 500
-/// random ones; all of the tables' cases of `f16` run, not one of three; the library is checked with toolkits that are made up; and
+/// Set where tests may take their time: every program is assembled, not one of eight beside its twin of K-major `bf16`, and 500
+/// random ones; all of the tables' cases run, not one of two or four where the twin runs them; the library is checked with toolkits that are made up; and
 /// the compiler is measured.
 const LONG: (&str, &str) = ("FALCHION_LONG", "1");
 
