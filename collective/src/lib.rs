@@ -77,8 +77,8 @@ pub use mainloop::{
     TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
-    EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands, TileAtom,
-    Widest,
+    EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands, Promoted,
+    Summing, TileAtom, Unpromoted, Widest,
 };
 pub use plan::{
     Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,

@@ -12,6 +12,7 @@ mod maps;
 mod multiplier;
 mod of_spec;
 mod product;
+mod promotion;
 mod stages;
 mod sums;
 mod tensor_copy;

@@ -5,6 +5,7 @@ use core::marker::PhantomData;
 use cute_rs::atom::Major;
 use cute_rs::{ComposedLayout, StaticComposed};
 use ptx::WgmmaTypes;
+use typenum::{NonZero, Unsigned};
 
 use crate::Batch;
 use crate::element::{Element, MultipliesWith};
@@ -107,9 +108,51 @@ impl<T: Element, L: TileAtom> Operand for MnMajor<T, L> {
     const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::Mn, T::FORMAT.bits());
 }
 
-/// Operands A and B that one instruction can multiply.
+/// Operands A and B that one instruction can multiply, and how it sums: [`Unpromoted`] or [`Promoted`].
 #[derive(Clone, Copy, Debug)]
-pub struct Operands<A, B>(PhantomData<(A, B)>);
+pub struct Operands<A, B, S = Unpromoted>(PhantomData<(A, B, S)>);
+
+/// The sums stay in the instruction's accumulators from the first k-tile to the last.
+///
+/// `wgmma` aligns the products of 8-bit floats, and the sum that they are added to, to the largest of them and cuts them off 13
+/// binary digits behind its leading one. What is lost grows with K.
+#[derive(Clone, Copy, Debug)]
+pub struct Unpromoted;
+
+/// After every `N` instructions along K, each 32 of 8-bit floats, the sums are added to others in single precision, and begin
+/// anew.
+///
+/// It takes as many registers again, and the warpgroup waits for its instructions each time: two consumers overlap that. `N` and the
+/// number of instructions of a k-tile divide one another; where the last k-tiles are fewer than `N` asks for, they are added one by
+/// one.
+///
+/// ```
+/// use collective::{Cooperative, F8E4M3, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma};
+/// use typenum::{U2, U4, U128};
+///
+/// type M = TmaWgmma<Operands<KMajor<F8E4M3>, KMajor<F8E4M3>, Promoted<U4>>, Tile<U128, U128, U128>, Cooperative<U2>>;
+/// assert_eq!(M::SPEC.atom.promote, 4); // every k-tile, whose K is four times 32
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Promoted<N>(PhantomData<N>);
+
+/// How an instruction sums.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not say how products are summed",
+    note = "write `Unpromoted`, or `Promoted<N>` with a number of `typenum` from 1 on"
+)]
+pub trait Summing: 'static {
+    /// After how many instructions along K sums are promoted; 0 for never.
+    const PROMOTE: u32;
+}
+
+impl Summing for Unpromoted {
+    const PROMOTE: u32 = 0;
+}
+
+impl<N: Unsigned + NonZero + 'static> Summing for Promoted<N> {
+    const PROMOTE: u32 = N::U32;
+}
 
 /// The facts of [`Operands`].
 #[diagnostic::on_unimplemented(
@@ -123,15 +166,18 @@ pub trait OperandPair: 'static {
     type B: Operand;
     /// The instruction's types.
     const TYPES: WgmmaTypes;
+    /// After how many instructions along K sums are promoted; 0 for never.
+    const PROMOTE: u32 = 0;
 }
 
-impl<A: Operand, B: Operand> OperandPair for Operands<A, B>
+impl<A: Operand, B: Operand, S: Summing> OperandPair for Operands<A, B, S>
 where
     A::Element: MultipliesWith<B::Element>,
 {
     type A = A;
     type B = B;
     const TYPES: WgmmaTypes = <A::Element as MultipliesWith<B::Element>>::TYPES;
+    const PROMOTE: u32 = S::PROMOTE;
 }
 
 /// Where a matrix lies in device memory, as callers say it.

@@ -209,7 +209,7 @@ impl MainloopSpec {
         Self {
             operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
             more: [Room::NONE; Self::MORE],
-            atom: Atom::shared(O::TYPES),
+            atom: Atom::shared(O::TYPES).promoted(O::PROMOTE),
             own_bytes: 0,
             registers: 0,
             tile: [T::M, T::N, T::K],

@@ -216,7 +216,7 @@ impl AnyGemm {
         };
         // Words say operands and what multiplies them, and no further tiles.
         let [a, b] = plan.mainloop.operands;
-        let said = a.format.multiplies(b.format).map(Atom::shared) == Some(plan.mainloop.atom)
+        let said = a.format.multiplies(b.format).map(Atom::shared) == Some(plan.mainloop.atom.promoted(0))
             && a.staged
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)

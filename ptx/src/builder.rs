@@ -175,8 +175,17 @@ impl Builder {
     // ---- control flow ----
 
     fn block(&self, body: impl FnOnce()) -> Vec<Statement> {
-        self.state.borrow_mut().blocks.push(Vec::new());
+        self.open();
         body();
+        self.close()
+    }
+
+    // Beside the generic function, so that they are compiled once.
+    fn open(&self) {
+        self.state.borrow_mut().blocks.push(Vec::new());
+    }
+
+    fn close(&self) -> Vec<Statement> {
         self.state.borrow_mut().blocks.pop().unwrap_or_default()
     }
 

@@ -207,6 +207,9 @@ fn random_specs_assemble_without_serialization() {
             let spilled = spilled(&report);
             let serialized = report.log.lines().any(|line| line.contains("(C75"));
             let right = report.accepted && !serialized && spilled <= MOST_BYTES;
+            if spilled > 0 {
+                println!("{spilled} B: {spec}");
+            }
             (spilled, (!right).then(|| format!("{spec}\n{}", report.log)))
         })
         .collect();

@@ -2,10 +2,11 @@
 //! tiles that may be narrowed.
 
 use ptx::inst::WgmmaSum;
-use ptx::{Builder, Value};
+use ptx::{Builder, Value, Var};
 
 use super::fragments::Fragments;
 use super::product::Product;
+use super::promotion::Promoted;
 use super::sums::{Accumulator, Sums};
 use super::{Consumer, Finish, InFlight, Piece};
 use crate::pipeline::{Position, Stage};
@@ -14,10 +15,12 @@ use crate::plan::{Plan, Source};
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 
 /// Emits the matrix instructions of one consumer warpgroup.
-struct Multiplier<'f, 'p, T> {
-    f: &'f Builder,
-    plan: &'p Plan,
-    product: Product<'f, T>,
+pub(super) struct Multiplier<'f, 'p, T> {
+    pub(super) f: &'f Builder,
+    pub(super) plan: &'p Plan,
+    pub(super) product: Product<'f, T>,
+    /// Where sums are promoted to.
+    pub(super) sums: Option<Promoted<'f, T>>,
 }
 
 /// Multiplies the stages of a piece as they become full, gives them back, and hands the sums to `finish`.
@@ -58,11 +61,18 @@ pub(super) fn in_turn<'f>(
 impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
         let product = Product::new(f, &plan.mainloop, plan.operands, consumer.part).expect(PLANNED);
-        Self { f, plan, product }
+        Self::of(f, plan, product)
+    }
+
+    fn of(f: &'f Builder, plan: &'p Plan, product: Product<'f, T>) -> Self {
+        let registers = |block: &Vec<Var<'f, T>>| block.iter().map(|_| f.uninitialised()).collect();
+        let sums = || product.accumulators().iter().map(registers).collect();
+        let sums = (plan.mainloop.atom.promote > 0).then(sums);
+        Self { f, plan, product, sums }
     }
 
     /// A's registers, where it comes from there.
-    fn fragments(&self, consumer: Consumer<'f>) -> Option<Fragments<'f>> {
+    pub(super) fn fragments(&self, consumer: Consumer<'f>) -> Option<Fragments<'f>> {
         let registers = self.plan.mainloop.atom.a == Source::Registers;
         let fragments = || Fragments::new(self.f, &self.plan.mainloop, self.plan.operands[0], consumer);
         registers.then(|| fragments().expect(PLANNED))
@@ -75,15 +85,14 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         consumer.turns.begin();
         let Some(columns) = piece.columns.filter(|_| step > 0) else {
             self.stages(consumer, ring, piece, tile_n);
-            return finish(self.plan, self.product.fragment_of(consumer, piece, tile_n).into());
+            return finish(self.plan, self.result(consumer, piece, tile_n));
         };
         // The branch is one of whole warps, which the assembler cannot see where memory says what is computed.
         self.as_wide_as(self.f.shuffle(columns, 0), tile_n, &|width| {
             let plan = self.plan.as_wide_as(width);
-            let narrow =
-                Multiplier { f: self.f, plan: &plan, product: self.product.narrowed(&plan.mainloop) };
+            let narrow = Multiplier::of(self.f, &plan, self.product.narrowed(&plan.mainloop));
             narrow.stages(consumer, ring, piece, width);
-            finish(&plan, narrow.product.fragment_of(consumer, piece, width).into());
+            finish(&plan, narrow.result(consumer, piece, width));
         });
     }
 
@@ -99,6 +108,9 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
 
     /// Multiplies the first `width` columns of a piece; its other columns become zero.
     fn stages(&self, consumer: Consumer<'f>, ring: Position<'f>, piece: Piece<'f>, width: u32) {
+        if let Some(sums) = &self.sums {
+            return self.promoted(sums, (consumer, ring, piece), width);
+        }
         let fragments = self.fragments(consumer);
         let in_flight = if fragments.is_some() { InFlight::None } else { InFlight::One };
         let multiply = |stage, accumulate| self.stage(fragments.as_ref(), stage, accumulate, width);
@@ -108,7 +120,13 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     }
 
     /// Multiplies the first `width` columns of a stage into the accumulators; the old ones are added if `accumulate`.
-    fn stage(&self, fragments: Option<&Fragments<'f>>, stage: Stage<'f>, accumulate: bool, width: u32) {
+    pub(super) fn stage(
+        &self,
+        fragments: Option<&Fragments<'f>>,
+        stage: Stage<'f>,
+        accumulate: bool,
+        width: u32,
+    ) {
         if let Some(fragments) = fragments {
             fragments.load(stage);
         }
@@ -128,11 +146,20 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
         piece: Piece<'f>,
         (first, next): (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
     ) -> Sums<'f> {
-        let (f, plan) = (self.f, self.plan);
+        let (f, plan, width) = (self.f, self.plan, self.plan.mainloop.tile[1]);
         let fragments = self.fragments(consumer);
         first();
+        if let Some(sums) = &self.sums {
+            self.clear_promoted(sums);
+            f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+                let stage = (fragments.as_ref(), ring.acquire());
+                self.by_parts(sums, stage, width, self.parts(), &|| f.barrier_sync(0, plan.threads));
+                next(k_tile);
+            });
+            return self.result(consumer, piece, width);
+        }
         let step = |k_tile: Value<'f, u32>, accumulate: bool| {
-            self.stage(fragments.as_ref(), ring.acquire(), accumulate, plan.mainloop.tile[1]);
+            self.stage(fragments.as_ref(), ring.acquire(), accumulate, width);
             f.wgmma_wait(0);
             f.barrier_sync(0, plan.threads);
             next(k_tile);
@@ -142,6 +169,6 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
             f.repeat_from(piece.k_begin + 1, piece.k_end, |k_tile| step(k_tile, true));
         };
         f.if_else(piece.k_begin.less_than(piece.k_end), multiply, || self.product.clear());
-        self.product.fragment(consumer, piece).into()
+        self.result(consumer, piece, width)
     }
 }

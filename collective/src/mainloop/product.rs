@@ -1,5 +1,7 @@
 //! Multiplying: `wgmma` on a stage's tiles, summed in the registers of a consumer warpgroup.
 
+use core::ops::Range;
+
 use cute_rs::atom::Major;
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::{CoordLayout, Layout, LayoutError, Partition};
@@ -65,13 +67,15 @@ struct SharedA<'f> {
 }
 
 /// A product whose operands are found in a stage: what is left is to issue the instructions.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Found<'a, 'f, T> {
     product: &'a Product<'f, T>,
     a: Option<Value<'f, u64>>,
     b: Value<'f, u64>,
     /// Columns that are multiplied.
     width: u32,
+    /// Instructions along K that are issued.
+    steps: Range<u32>,
 }
 
 /// Accumulators of a thread of a consumer warpgroup, by block.
@@ -199,7 +203,13 @@ impl<'f, T: Accumulator> Product<'f, T> {
         let [a, b] = self.tiles.map(|tile| tile.offset);
         let a = self.a.map(|of| Self::descriptor(&of.descriptor, a_stage.address + a) + of.rows);
         let b = Self::descriptor(&self.b, b_stage.address + b);
-        Found { product: self, a, b, width: self.spec.tile[1] }
+        Found {
+            product: self,
+            a,
+            b,
+            width: self.spec.tile[1],
+            steps: 0..self.spec.tile[2] / self.spec.atom.k(),
+        }
     }
 
     /// Multiplies one stage into the accumulators, as one group of instructions; the old ones are added if `accumulate`.
@@ -223,6 +233,11 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
     /// The first `width` columns alone.
     pub(super) fn narrowed(self, width: u32) -> Self {
         Self { width, ..self }
+    }
+
+    /// These instructions along K alone.
+    pub(super) fn part(self, steps: Range<u32>) -> Self {
+        Self { steps, ..self }
     }
 
     /// Issues the instructions, with A from shared memory.
@@ -257,8 +272,8 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
         let types = spec.atom.types;
         let held = |columns| spec.atom.accumulators(columns) as usize;
         let transposed = |i: usize| tiles[i].major == Major::Mn;
-        for step in 0..spec.tile[2] / spec.atom.k() {
-            let accumulate = f.constant(accumulate || step > 0);
+        for step in self.steps.clone() {
+            let accumulate = f.constant(accumulate || step > self.steps.start);
             for (block, accumulators) in (0u32..).zip(accumulators) {
                 for [first, columns] in (0..spec.across()).map(|side| spec.columns_of(side)) {
                     // A tile of which fewer columns are multiplied has but one instruction across.

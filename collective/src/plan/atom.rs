@@ -31,17 +31,27 @@ pub struct Atom {
     pub types: WgmmaTypes,
     /// Where A comes from.
     pub a: Source,
+    /// After how many instructions along K a sum is added to one in `f32` registers of its own, and begins anew; 0 for never.
+    ///
+    /// `wgmma` adds products of 8-bit floats with few bits: [`Promoted`](crate::Promoted) says how few.
+    pub promote: u32,
 }
 
 impl Atom {
     /// Both operands from shared memory.
     pub const fn shared(types: WgmmaTypes) -> Self {
-        Self { types, a: Source::Shared }
+        Self { types, a: Source::Shared, promote: 0 }
     }
 
     /// A from registers.
     pub const fn registers(types: WgmmaTypes) -> Self {
-        Self { types, a: Source::Registers }
+        Self { types, a: Source::Registers, promote: 0 }
+    }
+
+    /// The same with sums promoted after so many instructions along K; 0 for never.
+    #[must_use]
+    pub const fn promoted(self, every: u32) -> Self {
+        Self { promote: every, ..self }
     }
 
     /// Rows of one instruction: a *block* of a tile.
@@ -82,13 +92,18 @@ impl Atom {
         }
     }
 
+    /// What promotion adds to the name of a kernel.
+    pub(super) fn promotion(self) -> String {
+        if self.promote == 0 { String::new() } else { format!("_promoted_{}", self.promote) }
+    }
+
     /// What it adds to the name of a kernel whose operands do not say it.
     pub(super) fn suffix(self) -> String {
         let source = match self.a {
             Source::Shared => "",
             Source::Registers => "_rs",
         };
-        format!("_{}{source}", self.types.suffix().replace('.', "_"))
+        format!("_{}{source}{}", self.types.suffix().replace('.', "_"), self.promotion())
     }
 
     /// Which thread holds which element, for an instruction of so many columns.

@@ -82,6 +82,17 @@ pub enum PlanError {
         /// The instruction's K.
         step: u32,
     },
+    /// Sums are promoted in steps that fit no whole number of k-tiles, and no whole number fits one.
+    Promotion {
+        /// Instructions along K after which they are.
+        every: u32,
+        /// Instructions along K of a tile.
+        steps: u32,
+        /// The mainloop has no producer, and promotes within a k-tile.
+        alone: bool,
+    },
+    /// Sums of integers lose nothing.
+    PromotedIntegers,
     /// A tile is no whole number of its layout's slabs.
     Layout {
         /// Which operand.
@@ -283,6 +294,18 @@ impl PlanError {
                 .text(", not a positive multiple of ")
                 .number(step)
                 .text(", the K of one wgmma: change tile K"),
+            Self::Promotion { every, steps, alone } => {
+                let s = s.text("sums are promoted every ").number(every).text(" instructions, and a tile's K has ");
+                let s = s.number(steps).text(" of them: ");
+                s.text(if alone {
+                    "promote as often as divides that, or take a mainloop with a producer"
+                } else {
+                    "one has to divide the other"
+                })
+            }
+            Self::PromotedIntegers => {
+                s.text("sums of integers lose nothing that promotion could keep: leave it out")
+            }
             Self::Layout { operand, extent, width } => s
                 .text("the tile of ")
                 .text(operand)

@@ -233,8 +233,8 @@ impl MainloopSpec {
             Major::Mn => 'm',
         };
         let [a_format, b_format] = self.operands.map(|operand| operand.format);
-        let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom);
-        let atom = if usual { String::new() } else { self.atom.suffix() };
+        let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom.promoted(0));
+        let atom = if usual { self.atom.promotion() } else { self.atom.suffix() };
         let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
         let cluster = match self.cluster {

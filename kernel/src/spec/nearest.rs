@@ -12,7 +12,7 @@ impl KernelSpec {
     /// What would make the spec legal if one number of it were changed, as `key=value`: the change that is smallest as a
     /// part of the number. `None` where no such change does.
     pub fn nearest_legal(&self) -> Option<String> {
-        let numbers: [(&'static str, Number); 8] = [
+        let numbers: [(&'static str, Number); 9] = [
             ("tile", |spec| Some(&mut spec.mainloop.tile[0])),
             ("tile", |spec| Some(&mut spec.mainloop.tile[1])),
             ("tile", |spec| Some(&mut spec.mainloop.tile[2])),
@@ -21,6 +21,7 @@ impl KernelSpec {
             ("cluster", |spec| Some(&mut spec.mainloop.cluster[0])),
             ("cluster", |spec| Some(&mut spec.mainloop.cluster[1])),
             ("step", |spec| Some(&mut spec.mainloop.step)),
+            ("promote", |spec| Some(&mut spec.mainloop.atom.promote)),
         ];
         let changed = |(key, number): (&'static str, Number)| {
             let mut spec = *self;

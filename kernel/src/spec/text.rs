@@ -13,7 +13,7 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "form",
     "dtype",
     "dtype-b",
@@ -22,6 +22,7 @@ const KEYS: [&str; 29] = [
     "epilogue",
     "tile",
     "step",
+    "promote",
     "cluster",
     "roles",
     "consumers",
@@ -410,6 +411,7 @@ impl KernelSpec {
         mainloop.tile[2] = 1024 / a.bits();
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
+        let promote = words.number("promote", 0)?;
         mainloop.cluster = words.extents("cluster", mainloop.cluster)?;
         mainloop.roles = words.one_of("roles", mainloop.roles, &ROLES)?;
         mainloop.consumers = words.number("consumers", consumers(mainloop.roles, mainloop.tile[0]))?;
@@ -446,6 +448,7 @@ impl KernelSpec {
         if let Some(types) = a.multiplies(b) {
             mainloop.atom = Atom::shared(types);
         }
+        mainloop.atom = mainloop.atom.promoted(promote);
         spec.scheduler = scheduler(&mut words)?;
         spec.overlaps = words.one_of("pdl", true, &SWITCH)?;
         let words = words
@@ -488,6 +491,7 @@ impl KernelSpec {
             ("out", store.format.name().to_owned()),
             ("tile", extents(&mainloop.tile)),
             ("step", mainloop.step.to_string()),
+            ("promote", mainloop.atom.promote.to_string()),
             ("cluster", extents(&mainloop.cluster)),
             ("roles", name_of(&ROLES, mainloop.roles).to_owned()),
             ("consumers", mainloop.consumers.to_string()),

@@ -109,7 +109,11 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    format!("{name}<Operands<{a}, {b}>, {tile}, {}>", roles(spec))
+    let sums = match spec.atom.promote {
+        0 => String::new(),
+        every => format!(", Promoted<U{every}>"),
+    };
+    format!("{name}<Operands<{a}, {b}{sums}>, {tile}, {}>", roles(spec))
 }
 
 fn roles(spec: &MainloopSpec) -> String {

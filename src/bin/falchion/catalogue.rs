@@ -328,6 +328,11 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
     row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
+    if plan.mainloop.atom.promote > 0 {
+        let (every, k) = (plan.mainloop.atom.promote, plan.mainloop.atom.k());
+        let note = format!("wgmmas along K, {} elements, into as many registers again", every * k);
+        row("promoted every", every.to_string(), &note)?;
+    }
     writeln!(out, "tiles are dealt to {}", kernel.schedule())?;
     if let Some(spec) = kernel.spec() {
         let words: Vec<String> = spec.words().iter().map(|(key, value)| format!("{key}={value}")).collect();

@@ -1,0 +1,138 @@
+//! Sums that are promoted: those of a few instructions are added to others in single precision.
+
+use core::ops::Range;
+
+use ptx::Var;
+
+use super::fragments::Fragments;
+use super::multiplier::Multiplier;
+use super::sums::{Accumulator, Sums};
+use super::{Consumer, Piece};
+use crate::pipeline::{Position, Stage};
+
+/// The sums that others are added to, by block, as the accumulators are.
+pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, T>>>;
+
+impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
+    /// How many k-tiles are multiplied between two additions, and into how many parts of equally many instructions a k-tile is
+    /// divided: one of them is 1.
+    fn intervals(&self) -> [u32; 2] {
+        let spec = &self.plan.mainloop;
+        let (every, steps) = (spec.atom.promote, spec.tile[2] / spec.atom.k());
+        [(every / steps).max(1), (steps / every).max(1)]
+    }
+
+    /// Multiplies the first `width` columns of a piece in the consumer's turn, which has begun.
+    pub(super) fn promoted(
+        &self,
+        sums: &Promoted<'f, T>,
+        (consumer, ring, piece): (Consumer<'f>, Position<'f>, Piece<'f>),
+        width: u32,
+    ) {
+        let f = self.f;
+        let fragments = self.fragments(consumer);
+        self.clear_promoted(sums);
+        let free = |stage: Stage<'f>| {
+            if fragments.is_some() {
+                // What the other lanes have read of the stage comes before the warp's arrival.
+                f.warp_sync();
+            }
+            consumer.release.arrive(stage.empty);
+        };
+        let [k_tiles, parts] = self.intervals();
+        let one = || {
+            let stage = ring.acquire();
+            self.by_parts(sums, (fragments.as_ref(), stage), width, parts, &|| free(stage));
+        };
+        let count = piece.k_end - piece.k_begin;
+        if k_tiles == 1 {
+            f.repeat(count, |_| one());
+        } else {
+            f.repeat(count / k_tiles, |_| {
+                let mut before = None;
+                for index in 0..k_tiles {
+                    let stage = ring.acquire();
+                    self.stage(fragments.as_ref(), stage, index > 0, width);
+                    if fragments.is_some() {
+                        // They are loaded anew for each stage, when nothing reads them any more.
+                        f.wgmma_wait(0);
+                        free(stage);
+                    } else if let Some(before) = before.replace(stage) {
+                        f.wgmma_wait(1);
+                        free(before);
+                    }
+                }
+                if let Some(last) = before {
+                    f.wgmma_wait(0);
+                    free(last);
+                }
+                self.add(sums, width);
+            });
+            f.repeat(count % k_tiles, |_| one());
+        }
+        consumer.turns.pass();
+    }
+
+    /// Multiplies a stage in parts, and adds up each. `free` is emitted where the last one's instructions are complete.
+    pub(super) fn by_parts(
+        &self,
+        sums: &Promoted<'f, T>,
+        (fragments, stage): (Option<&Fragments<'f>>, Stage<'f>),
+        width: u32,
+        parts: u32,
+        free: &dyn Fn(),
+    ) {
+        let f = self.f;
+        if let Some(fragments) = fragments {
+            fragments.load(stage);
+        }
+        let found = self.product.find(stage).narrowed(width);
+        let spec = &self.plan.mainloop;
+        let steps = spec.tile[2] / spec.atom.k() / parts;
+        for part in 0..parts {
+            let steps: Range<u32> = part * steps..(part + 1) * steps;
+            f.wgmma_fence();
+            let found = found.clone().part(steps);
+            match fragments {
+                Some(fragments) => found.issue_registers(fragments, false),
+                None => found.issue(false),
+            }
+            f.wgmma_commit();
+            f.wgmma_wait(0);
+            if part + 1 == parts {
+                free();
+            }
+            self.add(sums, width);
+        }
+    }
+
+    /// The parts of a k-tile after each of which sums are added.
+    pub(super) fn parts(&self) -> u32 {
+        self.intervals()[1]
+    }
+
+    pub(super) fn clear_promoted(&self, sums: &Promoted<'f, T>) {
+        for sum in sums.iter().flatten() {
+            sum.set(self.f.constant(T::default()));
+        }
+    }
+
+    /// Adds the accumulators of the first `width` columns.
+    fn add(&self, sums: &Promoted<'f, T>, width: u32) {
+        let count = self.plan.mainloop.atom.accumulators(width) as usize;
+        for (sums, accumulators) in sums.iter().zip(self.product.accumulators()) {
+            for (sum, accumulator) in sums.iter().zip(accumulators).take(count) {
+                sum.set(sum.get() + accumulator.get());
+            }
+        }
+    }
+
+    /// What the warpgroup has of the tile: the promoted sums, where there are some.
+    pub(super) fn result(&self, consumer: Consumer<'f>, piece: Piece<'f>, width: u32) -> Sums<'f> {
+        let mut fragment = self.product.fragment_of(consumer, piece, width);
+        if let Some(sums) = &self.sums {
+            fragment.blocks.clone_from(sums);
+        }
+        fragment.into()
+    }
+}

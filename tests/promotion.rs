@@ -1,0 +1,47 @@
+//! Promotion of 8-bit floats' sums: the digits that it keeps, and what a plan refuses.
+
+#[path = "../examples/promotion.rs"]
+mod promotion;
+
+use falchion::kernel::KernelSpec;
+
+/// As the hardware sums, bit by bit.
+#[test]
+fn promotion_keeps_digits() {
+    let errors = promotion::errors(2048).expect("legal kernels");
+    let all: Vec<(u32, f64)> = errors.iter().map(|errors| (errors.promote, errors.mean)).collect();
+    let [(0, fast), (8, eight), (4, four), (2, two), (1, one)] = all[..] else { panic!("{all:?}") };
+    assert!(fast > 4.0 * four, "{all:?}");
+    assert!(eight > four && four > two && two > one, "{all:?}");
+    assert!(errors.iter().all(|errors| errors.most < 0.05), "{all:?}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_numbers() {
+    for (spec, words) in [
+        ("dtype=e4m3 tile=128x64x128 promote=4", ""),
+        ("dtype=e4m3 tile=128x64x128 promote=8", ""),
+        ("dtype=e5m2 dtype-b=e4m3 tile=128x64x128 promote=1 roles=unspecialised", ""),
+        ("dtype=bf16 tile=128x64x64 promote=2", ""),
+        ("dtype=e4m3 tile=128x64x128 promote=3", "promoted every 3 instructions, and a tile's K has 4"),
+        ("dtype=e4m3 tile=128x64x128 promote=6", "one has to divide the other"),
+        ("dtype=e4m3 tile=128x64x128 promote=8 roles=unspecialised", "take a mainloop with a producer"),
+        ("dtype=s8 promote=4", "sums of integers lose nothing"),
+        ("dtype=e4m3 tile=128x256x128 promote=4", "a consumer thread needs 288 registers"),
+    ] {
+        match spec.parse::<KernelSpec>() {
+            Ok(parsed) => {
+                assert_eq!(words, "", "{spec}");
+                let gemm = parsed.kernel().expect("a spec that parses is legal");
+                assert_eq!(gemm.spec(), Some(parsed), "{spec}");
+                assert_eq!(parsed.to_string().parse(), Ok(parsed), "{spec}");
+                let every = parsed.mainloop.atom.promote;
+                assert!(gemm.rust_type().contains(&format!(", Promoted<U{every}>>")), "{}", gemm.rust_type());
+            }
+            Err(error) => {
+                let text = error.to_string();
+                assert!(!words.is_empty() && text.contains(words), "{spec}: {text}");
+            }
+        }
+    }
+}
