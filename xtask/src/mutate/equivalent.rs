@@ -15,7 +15,7 @@ use checks::{
     follows_its_load, joins_the_next, next_does_as_well, next_step, of_all_alone, of_one_warpgroup,
     of_threads_alone, only, only_use, orders_nothing, untouched, waits_longer,
 };
-use order::{announces_first, fences_behind, passes_a_turn, tells_the_same};
+use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same};
 
 /// One kind of equivalent mutant.
 struct Entry {
@@ -116,6 +116,18 @@ const ENTRIES: &[Entry] = &[
         target: "mapa",
         covers: |function, mutation| tells_the_same(function, mutation),
         why: "The threads of a warpgroup that tell other CTAs tell the same ones, each of them another one than before.",
+    },
+    Entry {
+        name: "own-maps",
+        target: "fence.proxy.tensormap.release",
+        covers: |function, mutation| mutation.change == Change::Narrow && maps_are_own(function),
+        why: OWN_MAPS,
+    },
+    Entry {
+        name: "own-maps",
+        target: "fence.proxy.tensormap.acquire",
+        covers: |function, mutation| mutation.change == Change::Narrow && maps_are_own(function),
+        why: OWN_MAPS,
     },
     Entry {
         name: "last-of-threads",
@@ -283,6 +295,7 @@ const ENTRIES: &[Entry] = &[
 
 const GRIDS_AND_THREADS: &str = "The step that comes first instead waits for other grids and touches no memory. Nothing lies \
                                  between the two, and whatever comes after them comes after both.";
+const OWN_MAPS: &str = "Every map that is changed lies where the CTA's own number says: who changes it uses it, and nobody in another CTA.";
 const NO_COPIES: &str = "The threads that it adds have started no copies, so they have nothing to wait for.";
 const NO_COPIES_YET: &str =
     "No copy has been started before it, on the only way there: there is nothing to wait for.";

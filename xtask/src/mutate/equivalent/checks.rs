@@ -1,6 +1,8 @@
 //! What the arguments rest on, looked up in the program.
 
-use ptx::inst::{BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, Operand, Ordered, Reg, WgmmaA};
+use ptx::inst::{
+    BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, MapInst, Operand, Ordered, Reg, WgmmaA,
+};
 use ptx::mutate::{Change, Mutation, chooses_threads, numbered};
 use ptx::{Function, Statement};
 
@@ -219,7 +221,7 @@ pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> boo
     let apart = |inst: &Inst| {
         quiet(&inst)
             && !matches!(inst, Inst::MbarrierWait { .. } | Inst::MbarrierArrive { .. } | Inst::Wgmma { .. })
-            || matches!(inst, Inst::Load { .. } | Inst::Store { .. })
+            || matches!(inst, Inst::Load { .. } | Inst::Store { .. } | Inst::TensorMap(MapInst::Word { .. }))
     };
     whole(statement)
         && within(&body[..at]).iter().all(initialises)

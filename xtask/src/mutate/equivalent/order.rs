@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ptx::inst::{BinaryOp, CompareOp, Inst, Operand, Reg};
+use ptx::inst::{BinaryOp, CompareOp, Inst, MapInst, Operand, Reg};
 use ptx::mutate::{Mutation, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
@@ -89,14 +89,7 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
         return false;
     };
     let size: u32 = function.cluster.iter().product();
-    let mut writes = Writes::new();
-    for statement in &all {
-        let Statement::Inst { inst, .. } = statement else { continue };
-        let written = inst.operands(|reg| function.registers.get(reg.0 as usize).copied()).writes;
-        for (reg, _) in written {
-            writes.entry(reg).and_modify(|only| *only = None).or_insert(Some(inst));
-        }
-    }
+    let writes = writes(function, &all);
     // The branches in which somebody arrives where it points to.
     let arrives = |statement: &Statement| match statement {
         Statement::Inst {
@@ -130,8 +123,46 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     })
 }
 
+/// Whether every tensor map that is changed, or looked at anew, lies at a place that the number of the CTA in the grid is added to,
+/// times something.
+pub(super) fn maps_are_own(function: &Function) -> bool {
+    fn of_cta(writes: &Writes<'_>, address: Operand) -> bool {
+        let Operand::Reg(reg) = address else { return false };
+        match writes.get(&reg) {
+            Some(Some(Inst::Binary { op: BinaryOp::Add, a, b, .. })) => {
+                of_cta(writes, *a) || of_cta(writes, *b)
+            }
+            Some(Some(Inst::MulWide { a: Operand::Reg(number), b: Operand::Imm(1..), .. })) => {
+                matches!(writes.get(number), Some(Some(Inst::ReadSpecial { special: Special::CtaX, .. })))
+            }
+            _ => false,
+        }
+    }
+    let all = numbered(function);
+    let writes = writes(function, &all);
+    all.iter().all(|statement| match statement {
+        Statement::Inst {
+            inst: Inst::TensorMap(MapInst::Replace { map, .. } | MapInst::Acquire { map, .. }),
+            ..
+        } => of_cta(&writes, *map),
+        _ => true,
+    })
+}
+
 /// What writes each register, where one instruction does.
 type Writes<'a> = BTreeMap<Reg, Option<&'a Inst>>;
+
+fn writes<'a>(function: &Function, all: &[&'a Statement]) -> Writes<'a> {
+    let mut writes = Writes::new();
+    for statement in all {
+        let Statement::Inst { inst, .. } = statement else { continue };
+        let written = inst.operands(|reg| function.registers.get(reg.0 as usize).copied()).writes;
+        for (reg, _) in written {
+            writes.entry(reg).and_modify(|only| *only = None).or_insert(Some(inst));
+        }
+    }
+    writes
+}
 
 /// Whether an address is computed from a register, by additions and subtractions of registers that are written once.
 fn comes_from(writes: &Writes<'_>, address: Operand, from: Reg) -> bool {
