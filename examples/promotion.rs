@@ -18,17 +18,18 @@ fn matrix(random: &mut fastrand::Rng, elements: usize) -> Vec<F8E4M3> {
 }
 
 /// The errors of one way to sum, in parts of the results' root mean square.
-pub struct Errors {
+#[derive(Debug)]
+pub(crate) struct Errors {
     /// After how many instructions sums are promoted; 0 for never.
-    pub promote: u32,
+    pub(crate) promote: u32,
     /// Their root mean square.
-    pub mean: f64,
+    pub(crate) mean: f64,
     /// The largest.
-    pub most: f64,
+    pub(crate) most: f64,
 }
 
 /// The errors of all ways to sum the products of 64 x 64 x `k`, as the hardware does.
-pub fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> {
+pub(crate) fn errors(k: u32) -> Result<Vec<Errors>, Box<dyn std::error::Error>> {
     let problem = GemmProblem { m: 64, n: 64, k };
     let mut random = fastrand::Rng::with_seed(u64::from(k));
     let (length, tile) = (k as usize, 64);

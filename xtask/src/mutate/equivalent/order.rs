@@ -14,10 +14,10 @@ pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
     let Some(Inst::BarrierSync { id: own, threads: all }) = next_step(function, mutation) else {
         return false;
     };
-    numbered(function).iter().all(|statement| match statement {
-        Statement::Inst { inst: Inst::BarrierArrive { .. } | Inst::BarrierReduce(_), .. } => false,
-        Statement::Inst { inst: Inst::BarrierSync { id, threads }, .. } => id != own || threads == all,
-        _ => true,
+    instructions(&numbered(function)).all(|inst| {
+        let arrives = matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_));
+        let of_others = matches!(inst, Inst::BarrierSync { id, threads } if id == own && threads != all);
+        !arrives && !of_others
     })
 }
 
@@ -91,15 +91,18 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     let size: u32 = function.cluster.iter().product();
     let writes = writes(function, &all);
     // The branches in which somebody arrives where it points to.
-    let arrives = |statement: &Statement| match statement {
-        Statement::Inst {
+    let arrives = |statement: &Statement| {
+        let Statement::Inst {
             inst: Inst::MbarrierArrive { space: Space::SharedCluster, barrier, .. }, ..
-        } => comes_from(&writes, *barrier, *dst),
-        _ => false,
+        } = statement
+        else {
+            return false;
+        };
+        comes_from(&writes, *barrier, *dst)
     };
-    let speaks = all.iter().filter_map(|statement| match statement {
-        Statement::If { cond, then, .. } => then.iter().any(arrives).then_some(*cond),
-        _ => None,
+    let speaks = all.iter().filter_map(|statement| {
+        let Statement::If { cond, then, .. } = statement else { return None };
+        then.iter().any(arrives).then_some(*cond)
     });
     let speaks: Vec<Operand> = speaks.collect();
     let Some(cond) = speaks.first().filter(|first| speaks.iter().all(|cond| cond == *first)) else {
@@ -128,24 +131,27 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
 pub(super) fn maps_are_own(function: &Function) -> bool {
     fn of_cta(writes: &Writes<'_>, address: Operand) -> bool {
         let Operand::Reg(reg) = address else { return false };
-        match writes.get(&reg) {
-            Some(Some(Inst::Binary { op: BinaryOp::Add, a, b, .. })) => {
-                of_cta(writes, *a) || of_cta(writes, *b)
-            }
-            Some(Some(Inst::MulWide { a: Operand::Reg(number), b: Operand::Imm(1..), .. })) => {
-                matches!(writes.get(number), Some(Some(Inst::ReadSpecial { special: Special::CtaX, .. })))
-            }
-            _ => false,
+        let Some(Some(write)) = writes.get(&reg) else { return false };
+        if let Inst::Binary { op: BinaryOp::Add, a, b, .. } = write {
+            return of_cta(writes, *a) || of_cta(writes, *b);
         }
+        let Inst::MulWide { a: Operand::Reg(number), b: Operand::Imm(1..), .. } = write else { return false };
+        matches!(writes.get(number), Some(Some(Inst::ReadSpecial { special: Special::CtaX, .. })))
     }
     let all = numbered(function);
     let writes = writes(function, &all);
-    all.iter().all(|statement| match statement {
-        Statement::Inst {
-            inst: Inst::TensorMap(MapInst::Replace { map, .. } | MapInst::Acquire { map, .. }),
-            ..
-        } => of_cta(&writes, *map),
-        _ => true,
+    instructions(&all).all(|inst| {
+        let Inst::TensorMap(MapInst::Replace { map, .. } | MapInst::Acquire { map, .. }) = inst else {
+            return true;
+        };
+        of_cta(&writes, *map)
+    })
+}
+
+fn instructions<'a>(all: &[&'a Statement]) -> impl Iterator<Item = &'a Inst> {
+    all.iter().filter_map(|statement| {
+        let Statement::Inst { inst, .. } = statement else { return None };
+        Some(inst)
     })
 }
 
@@ -154,8 +160,7 @@ type Writes<'a> = BTreeMap<Reg, Option<&'a Inst>>;
 
 fn writes<'a>(function: &Function, all: &[&'a Statement]) -> Writes<'a> {
     let mut writes = Writes::new();
-    for statement in all {
-        let Statement::Inst { inst, .. } = statement else { continue };
+    for inst in instructions(all) {
         let written = inst.operands(|reg| function.registers.get(reg.0 as usize).copied()).writes;
         for (reg, _) in written {
             writes.entry(reg).and_modify(|only| *only = None).or_insert(Some(inst));
@@ -167,13 +172,14 @@ fn writes<'a>(function: &Function, all: &[&'a Statement]) -> Writes<'a> {
 /// Whether an address is computed from a register, by additions and subtractions of registers that are written once.
 fn comes_from(writes: &Writes<'_>, address: Operand, from: Reg) -> bool {
     let Operand::Reg(reg) = address else { return false };
-    reg == from
-        || match writes.get(&reg) {
-            Some(Some(Inst::Binary { op: BinaryOp::Add | BinaryOp::Sub, a, b, .. })) => {
-                comes_from(writes, *a, from) || comes_from(writes, *b, from)
-            }
-            _ => false,
-        }
+    let summed = || {
+        let Some(Some(Inst::Binary { op: BinaryOp::Add | BinaryOp::Sub, a, b, .. })) = writes.get(&reg)
+        else {
+            return false;
+        };
+        comes_from(writes, *a, from) || comes_from(writes, *b, from)
+    };
+    reg == from || summed()
 }
 
 /// The registers of a thread, as far as its place decides what they hold.
@@ -186,6 +192,7 @@ struct Registers<'a> {
 }
 
 impl Registers<'_> {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "what else there is has no value here")]
     fn value(self, operand: Operand) -> Option<u64> {
         let reg = match operand {
             Operand::Imm(bits) => return Some(bits),
