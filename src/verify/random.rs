@@ -208,8 +208,8 @@ impl Draw {
         let types = of_kernel[0].multiplies(of_kernel[1]);
         // Instructions that sum integers have other widths.
         let n_step = if a.is_float() || self.once_in(8) { 8 } else { 16 };
-        // Of 8-bit floats half, of other formats few.
-        let promoted = if a.is_float() && a.bits() == 8 { self.once_in(2) } else { self.once_in(12) };
+        // Of 8-bit floats a third, of other formats few.
+        let promoted = self.once_in(if a.is_float() && a.bits() == 8 { 3 } else { 30 });
         let promote = if promoted { self.of(&[1, 2, 4, 4, 8, 3]) } else { 0 };
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
