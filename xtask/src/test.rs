@@ -21,7 +21,7 @@ const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
 /// Set where tests may take their time: every program is assembled, not one of eight beside its twin of K-major `bf16`, and 500
-/// random ones; all of the tables' cases run, not one of two or four where the twin runs them; the library is checked with toolkits that are made up; and
+/// random ones; all of the tables' cases run, not one of four or eight where the twin runs them; the library is checked with toolkits that are made up; and
 /// the compiler is measured.
 const LONG: (&str, &str) = ("FALCHION_LONG", "1");
 
