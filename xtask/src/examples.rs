@@ -13,7 +13,7 @@ use crate::msrv::list;
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// What examples are given that need it, one after the other.
-const ARGUMENTS: [(&str, &[&str]); 1] = [("fit", &["1", "tests/selection/h200-bf16-kk.json"])];
+const ARGUMENTS: [(&str, &[&str]); 1] = [("fit", &["1", "tests/selection/fresh.jsonl"])];
 
 /// Runs every example that `cargo test` has built in profile `ci`; says how many there are.
 pub(crate) fn run() -> Result<usize, Error> {
