@@ -72,7 +72,7 @@ pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{
-    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
+    Accumulator, BlockScaled, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
     FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, Sums, TensorCopies,
     TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };

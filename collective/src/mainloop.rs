@@ -6,6 +6,7 @@
 //!
 //! The mainloops of this crate are made of parts that others are made of, too: see the crate's page.
 
+mod block_scaled;
 mod copy_wgmma;
 mod fragments;
 mod maps;
@@ -19,6 +20,7 @@ mod tensor_copy;
 mod thread_copy;
 mod tma_wgmma;
 
+pub use block_scaled::{BlockScaled, BlockScales};
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
 pub use product::{Found, Product};

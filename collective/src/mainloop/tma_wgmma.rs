@@ -28,11 +28,24 @@ pub struct TmaWgmma<O, T, R>(PhantomData<(O, T, R)>);
 
 /// The operands' tensor maps on the device.
 #[derive(Clone, Copy, Debug)]
-struct TensorMaps<'f> {
+pub(super) struct TensorMaps<'f> {
     a: OperandMap<'f>,
     b: OperandMap<'f>,
     /// Those that replace them, where device memory says where matrices lie.
     own: Option<OwnMaps<'f>>,
+}
+
+impl<'f> TensorMaps<'f> {
+    /// Declares the kernel parameters.
+    pub(super) fn declare(f: &'f Builder, plan: &Plan) -> Self {
+        both_staged(f, plan);
+        let [a, b] = plan.operand_batches();
+        Self {
+            a: OperandMap::declare(f, ["a_map", "a_step"], a),
+            b: OperandMap::declare(f, ["b_map", "b_step"], b),
+            own: plan.form.described().then(|| OwnMaps::declare(f, plan)),
+        }
+    }
 }
 
 /// An operand's tensor map on the device.
@@ -86,13 +99,7 @@ impl MainloopEmitter for TensorCopies {
     }
 
     fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
-        both_staged(f, plan);
-        let [a, b] = plan.operand_batches();
-        Box::new(TensorMaps {
-            a: OperandMap::declare(f, ["a_map", "a_step"], a),
-            b: OperandMap::declare(f, ["b_map", "b_step"], b),
-            own: plan.form.described().then(|| OwnMaps::declare(f, plan)),
-        })
+        Box::new(TensorMaps::declare(f, plan))
     }
 
     fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
@@ -164,7 +171,7 @@ impl<'f> DeviceMainloop<'f> for TensorMaps<'f> {
 }
 
 /// Starts the copies of one piece's operands.
-struct Loader<'f, 'p> {
+pub(super) struct Loader<'f, 'p> {
     f: &'f Builder,
     plan: &'p Plan,
     maps: [Value<'f, u64>; 2],
@@ -181,7 +188,7 @@ struct Loader<'f, 'p> {
 }
 
 impl<'f, 'p> Loader<'f, 'p> {
-    fn new(
+    pub(super) fn new(
         f: &'f Builder,
         plan: &'p Plan,
         device: TensorMaps<'f>,
@@ -217,7 +224,7 @@ impl<'f, 'p> Loader<'f, 'p> {
     }
 
     /// Starts this CTA's copies of one k-tile into a stage.
-    fn load(&self, stage: Stage<'f>, k_tile: Value<'f, u32>) {
+    pub(super) fn load(&self, stage: Stage<'f>, k_tile: Value<'f, u32>) {
         let Self { f, plan, maps, cluster, piece, tiles, .. } = *self;
         let (origin, coord) = ([piece.m, piece.n, f.constant(0)], [f.constant(0), f.constant(0), k_tile]);
         let tile = tiles.tensor(origin, &coord.map(Some)).expect("a tile has a number for M, N and K");

@@ -2,6 +2,7 @@
 //! and every type of sums.
 
 mod atoms;
+mod blocks;
 mod chained;
 mod dual;
 mod registers;
