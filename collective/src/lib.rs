@@ -72,9 +72,9 @@ pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{
-    Accumulator, BlockScaled, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, Sums, TensorCopies,
-    TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    Accumulator, BlockScaled, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found,
+    Fragment, FragmentPair, FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece,
+    Product, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands, Promoted,

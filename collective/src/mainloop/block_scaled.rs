@@ -54,7 +54,7 @@ impl Default for BlockScales {
 
 /// K of a block.
 const BLOCK: u32 = 128;
-/// Scales that a copy of B's brings at least, along K: 16 bytes, of which the first is the block's.
+/// Scales that a copy of B's brings along K: 16 bytes, of which one is the block's.
 const FETCHED: u32 = 4;
 
 /// Bytes of the scales of B's tile in a stage.
@@ -111,7 +111,9 @@ where
         for (name, scales, contiguous) in [("A", own.a, a.mn), ("B", own.b, of_b)] {
             let MatrixRef { address, pitch, .. } = scales;
             if blocks > 0 && (address == 0 || !address.is_multiple_of(16)) {
-                return Err(format!("{name}'s scales are at {address:#x}, a multiple of 16 above 0 was needed"));
+                return Err(format!(
+                    "{name}'s scales are at {address:#x}, a multiple of 16 above 0 was needed"
+                ));
             }
             if blocks > 0 && (pitch < contiguous.into() || !pitch.is_multiple_of(4)) {
                 return Err(format!(
@@ -223,7 +225,9 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
                     f.tensor_load(load, coords.map(Value::cast));
                 };
                 copy(self.a, 2, [piece.m, k_tile]);
-                copy(self.b, 3, if self.rows == 1 { [piece.n, k_tile] } else { [k_tile, piece.n / BLOCK] });
+                // A copy begins at a multiple of 16 bytes.
+                let fetched = k_tile / FETCHED * FETCHED;
+                copy(self.b, 3, if self.rows == 1 { [piece.n, k_tile] } else { [fetched, piece.n / BLOCK] });
             });
         });
     }
@@ -243,10 +247,10 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         let sums: Vec<Vec<Var<'f, f32>>> = product.accumulators().iter().map(zeros).collect();
         let fragment = product.fragment(consumer, piece);
         consumer.turns.begin();
-        f.repeat_from(piece.k_begin, piece.k_end, |_| {
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
             let stage = ring.acquire();
             product.multiply(stage, false);
-            let factors = self.factors(f, plan, &fragment, piece, stage);
+            let factors = self.factors(f, plan, &fragment, piece, (stage, k_tile));
             f.wgmma_wait(0);
             // What the other lanes have read of the stage comes before the warp's arrival.
             f.warp_sync();
@@ -281,11 +285,12 @@ impl<'f> Device<'f> {
         plan: &Plan,
         fragment: &Fragment<'f, f32>,
         piece: Piece<'f>,
-        stage: Stage<'f>,
+        (stage, k_tile): (Stage<'f>, Value<'f, u32>),
     ) -> Factors<'f> {
         let [row, column] = fragment.start();
         let [a, b] = [2, 3].map(|room| stage.address + plan.ring.offset(room));
         let (own_row, own_column) = (a + (row - piece.m) * 4, b + (column - piece.n) * 4);
+        let own_block = b + k_tile % FETCHED * 4;
         let mut rows = Vec::new();
         let mut columns = BTreeMap::new();
         for (block, values) in fragment.blocks.iter().enumerate() {
@@ -303,7 +308,8 @@ impl<'f> Device<'f> {
                     let pair = f.load_shared_vector::<f32, 2>(own_column + column * 4, 0);
                     columns.extend((scale..).zip(pair));
                 } else {
-                    columns.insert(scale, f.load_shared_vector::<f32, 1>(b + scale * FETCHED * 4, 0)[0]);
+                    columns
+                        .insert(scale, f.load_shared_vector::<f32, 1>(own_block + scale * FETCHED * 4, 0)[0]);
                 }
             }
             rows.push(of_block);

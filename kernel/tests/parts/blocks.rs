@@ -46,9 +46,7 @@ where
         let got = run::<C>(engine, GemmProblem { m, n, k }, operands, &own);
         compare(name, [m, n], &got, |i, j| {
             let of_b = |block| if columns == 1 { of_b.at(block, j) } else { of_b.at(j / 128, block) };
-            let [want, all] = sum(k, |k| {
-                of_a.at(k / 128, i) * of_b(k / 128) * a.at(i, k) * b.at(j, k)
-            });
+            let [want, all] = sum(k, |k| of_a.at(k / 128, i) * of_b(k / 128) * a.at(i, k) * b.at(j, k));
             // Where a card multiplies: four instructions of 33 terms below 1 for each block, each cut off behind 13 digits.
             let cut = f64::from(blocks) * 4.0 * (33.0 + 8.0) / 8192.0;
             [want, f64::from(k) * f64::from(f32::EPSILON) * all + cut]
@@ -98,8 +96,16 @@ fn scales_that_do_not_fit_are_refused() {
         ("good", good, ""),
         ("none", BlockScales::default(), "A's scales are at 0x0"),
         ("A's address", BlockScales { a: MatrixRef::new(4104, 200), ..good }, "A's scales are at 0x1008"),
-        ("A's rows", BlockScales { a: MatrixRef::new(4096, 196), ..good }, "A's scales is 196, a multiple of 4 from 200"),
-        ("B's rows", BlockScales { b: MatrixRef::new(4096, 0), ..good }, "B's scales is 0, a multiple of 4 from 3"),
+        (
+            "A's rows",
+            BlockScales { a: MatrixRef::new(4096, 196), ..good },
+            "A's scales is 196, a multiple of 4 from 200",
+        ),
+        (
+            "B's rows",
+            BlockScales { b: MatrixRef::new(4096, 0), ..good },
+            "B's scales is 0, a multiple of 4 from 3",
+        ),
         ("B's steps", BlockScales { b: MatrixRef::new(4096, 6), ..good }, "B's scales is 6, a multiple of 4"),
     ] {
         match Gemm::<Large>::bind(&own).launch(&call, 4) {
