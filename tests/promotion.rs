@@ -26,6 +26,10 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
         ("dtype=e4m3 tile=128x64x128 promote=3", "promoted every 3 instructions, and a tile's K has 4"),
         ("dtype=e4m3 tile=128x64x128 promote=6", "one has to divide the other"),
         ("dtype=e4m3 tile=128x64x128 promote=8 roles=unspecialised", "take a mainloop with a producer"),
+        ("dtype=e4m3 tile=128x64x128 promote=64", ""),
+        ("dtype=e4m3 tile=128x64x128 promote=68", "every 68 instructions, 64 at most"),
+        ("dtype=e4m3 tile=128x64x128 promote=4096", "promote more often"),
+        ("dtype=e4m3 tile=128x64x128 promote=4294967292", "a number up to 4096"),
         ("dtype=s8 promote=4", "sums of integers lose nothing"),
         ("dtype=e4m3 tile=128x256x128 promote=4", "a consumer thread needs 288 registers"),
     ] {

@@ -123,7 +123,7 @@ pub struct Unpromoted;
 /// anew.
 ///
 /// It takes as many registers again, and the warpgroup waits for its instructions each time: two consumers overlap that. `N` and the
-/// number of instructions of a k-tile divide one another; where the last k-tiles are fewer than `N` asks for, they are added one by
+/// number of instructions of a k-tile divide one another, and `N` is 64 at most; where the last k-tiles are fewer than `N` asks for, they are added one by
 /// one.
 ///
 /// ```

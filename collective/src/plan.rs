@@ -145,12 +145,12 @@ impl Plan {
         if !(columns * bits).is_multiple_of(128) {
             return Err(PlanError::StagedRow { n: columns, bits });
         }
-        if mainloop.atom.promote > 0 && matches!(mainloop.atom.sums(), WgmmaSum::S32) {
-            return Err(PlanError::PromotedIntegers);
-        }
         let step = mainloop.atom.k();
         if k == 0 || !k.is_multiple_of(step) {
             return Err(PlanError::TileK { k, step });
+        }
+        if let Err(error) = mainloop.promotes() {
+            return Err(error);
         }
         if m > 256 {
             return Err(PlanError::Box { extent: "tile M", elements: m });
@@ -361,13 +361,6 @@ impl Plan {
             return Err(PlanError::HalfSums);
         }
         let integers = matches!(atom.sums(), WgmmaSum::S32);
-        if atom.promote > 0 {
-            let (every, steps) = (atom.promote, mainloop.tile[2] / atom.k());
-            let alone = matches!(mainloop.roles, Roles::Unspecialised);
-            if !steps.is_multiple_of(every) && (alone || !every.is_multiple_of(steps)) {
-                return Err(PlanError::Promotion { every, steps, alone });
-            }
-        }
         if !epilogue.output.is_output(integers) {
             return Err(PlanError::Output { format: epilogue.output, integers });
         }

@@ -72,13 +72,11 @@ impl Progress {
         }
     }
 
-    /// Counts a turn in which a cluster did nothing but wait; says whether it seems to wait in vain. While another is active no turn
-    /// counts: what that one writes before it waits itself is seen in a later turn.
+    /// Counts a turn in which a cluster did nothing but wait; says whether it seems to wait in vain.
     fn idles(&self, standing: &mut Standing) -> bool {
         self.pauses(standing);
         let events = self.events.load(Relaxed);
-        let alone = self.active.load(Relaxed) == 0;
-        standing.idle = if events == standing.events && alone { standing.idle + 1 } else { 0 };
+        standing.idle = if events == standing.events { standing.idle + 1 } else { 0 };
         standing.events = events;
         standing.idle > IDLE_TURNS
     }

@@ -38,6 +38,9 @@ pub struct Atom {
 }
 
 impl Atom {
+    /// Most instructions along K between two promotions: the k-tiles of so many are emitted one after the other.
+    pub const MOST_PROMOTED: u32 = 64;
+
     /// Both operands from shared memory.
     pub const fn shared(types: WgmmaTypes) -> Self {
         Self { types, a: Source::Shared, promote: 0 }

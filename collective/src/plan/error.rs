@@ -4,6 +4,7 @@ use core::fmt;
 
 use cute_rs::atom::{Major, SwizzleMode};
 
+use super::Atom;
 use crate::element::Format;
 use crate::sentence::Sentence;
 
@@ -93,6 +94,11 @@ pub enum PlanError {
     },
     /// Sums of integers lose nothing.
     PromotedIntegers,
+    /// Sums are promoted after more instructions than are emitted one after the other.
+    RarelyPromoted {
+        /// Instructions along K after which they are.
+        every: u32,
+    },
     /// A tile is no whole number of its layout's slabs.
     Layout {
         /// Which operand.
@@ -303,6 +309,12 @@ impl PlanError {
                     "one has to divide the other"
                 })
             }
+            Self::RarelyPromoted { every } => s
+                .text("sums are promoted every ")
+                .number(every)
+                .text(" instructions, ")
+                .number(Atom::MOST_PROMOTED)
+                .text(" at most were needed: promote more often, or never"),
             Self::PromotedIntegers => {
                 s.text("sums of integers lose nothing that promotion could keep: leave it out")
             }

@@ -2,6 +2,7 @@
 
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
+use ptx::inst::WgmmaSum;
 
 use super::{Atom, CachePolicy, OperandTile, PlanError, Room, TileLayout};
 use crate::element::Format;
@@ -365,6 +366,25 @@ impl MainloopSpec {
     /// Accumulators of a consumer thread, in 32-bit registers, for one product.
     pub const fn accumulators(&self) -> u32 {
         self.blocks() * self.atom.accumulators(self.tile[1])
+    }
+
+    /// Whether sums can be promoted as often as the atom says, if they are.
+    pub(super) const fn promotes(&self) -> Result<(), PlanError> {
+        let (every, steps) = (self.atom.promote, self.tile[2] / self.atom.k());
+        if every == 0 {
+            return Ok(());
+        }
+        if matches!(self.atom.sums(), WgmmaSum::S32) {
+            return Err(PlanError::PromotedIntegers);
+        }
+        if every > Atom::MOST_PROMOTED {
+            return Err(PlanError::RarelyPromoted { every });
+        }
+        let alone = matches!(self.roles, Roles::Unspecialised);
+        if !steps.is_multiple_of(every) && (alone || !every.is_multiple_of(steps)) {
+            return Err(PlanError::Promotion { every, steps, alone });
+        }
+        Ok(())
     }
 
     /// A's tile and B's, at the start of a stage each; half of B's columns from either half of the matrix if `split`.

@@ -106,6 +106,11 @@ fn scales_that_do_not_fit_are_refused() {
             BlockScales { b: MatrixRef::new(4096, 0), ..good },
             "B's scales is 0, a multiple of 4 from 3",
         ),
+        (
+            "no number of bytes",
+            BlockScales { a: MatrixRef::new(4096, u64::MAX - 3), ..good },
+            "below 274877906944",
+        ),
         ("B's steps", BlockScales { b: MatrixRef::new(4096, 6), ..good }, "B's scales is 6, a multiple of 4"),
     ] {
         match Gemm::<Large>::bind(&own).launch(&call, 4) {

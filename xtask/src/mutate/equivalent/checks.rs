@@ -21,22 +21,33 @@ pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Opti
     let later = all.get(mutation.index + 1..).filter(|_| mutation.change == Change::Swap)?;
     later.iter().find_map(|statement| {
         let Statement::Inst { inst, .. } = statement else { return None };
-        let value = matches!(
-            inst,
-            Inst::Move { .. }
-                | Inst::Binary { .. }
-                | Inst::MulAdd { .. }
-                | Inst::MulWide { .. }
-                | Inst::Unary { .. }
-                | Inst::Compare { .. }
-                | Inst::Select { .. }
-                | Inst::Convert { .. }
-                | Inst::ReadSpecial { .. }
-                | Inst::MapShared { .. }
-                | Inst::SharedBase { .. }
-        );
-        (!value).then_some(inst)
+        (!is_value(inst)).then_some(inst)
     })
+}
+
+/// Whether an instruction computes in registers alone.
+pub(super) fn is_value(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Move { .. }
+            | Inst::Binary { .. }
+            | Inst::MulAdd { .. }
+            | Inst::MulWide { .. }
+            | Inst::Unary { .. }
+            | Inst::Compare { .. }
+            | Inst::Select { .. }
+            | Inst::Convert { .. }
+            | Inst::ReadSpecial { .. }
+            | Inst::MapShared { .. }
+            | Inst::SharedBase { .. }
+    )
+}
+
+/// All instructions of a program, in its order.
+pub(super) fn instructions(function: &Function) -> Vec<&Inst> {
+    let mut all = Vec::new();
+    collect(&function.body, &mut all);
+    all
 }
 
 pub(super) fn waits_longer(mutation: &Mutation) -> bool {
@@ -320,8 +331,7 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
 /// Whether a block is all that half of a CTA's warps do where the others do something else: the other branch of what the
 /// producer's four warps do.
 fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
-    let mut all = Vec::new();
-    collect(&function.body, &mut all);
+    let all = instructions(function);
     let below_four = |cond: &Operand| {
         all.iter().any(|inst| {
             matches!(inst, Inst::Compare { op: CompareOp::Lt, dst, b: Operand::Imm(4), .. } if *cond == Operand::Reg(*dst))
@@ -437,8 +447,7 @@ pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool
             Inst::Ordered(Ordered::Load { order: LoadOrder::Acquire(_), address, .. }) if address == own
         )
     };
-    let mut all = Vec::new();
-    collect(&function.body, &mut all);
+    let all = instructions(function);
     let touches = |inst: &&&Inst| {
         matches!(inst, Inst::Ordered(Ordered::Store { address, .. }) if address == own)
             || matches!(inst, Inst::Atomic(atomic) if atomic.address == *own)
@@ -449,8 +458,7 @@ pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool
 
 /// Whether an update of a variable that begins as zero sets it to zero: one is where its ring ends.
 pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
-    let mut all = Vec::new();
-    collect(&function.body, &mut all);
+    let all = instructions(function);
     let of = |wanted: Reg| {
         let writes = all.iter().filter(move |inst| {
             inst.operands(|reg| function.registers.get(reg.0 as usize).copied())

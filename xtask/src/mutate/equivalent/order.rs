@@ -6,7 +6,7 @@ use ptx::inst::{BinaryOp, CompareOp, Inst, MapInst, Operand, Reg};
 use ptx::mutate::{Mutation, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
-use super::checks::next_step;
+use super::checks::{instructions, is_value, next_step};
 
 /// Whether a proxy fence trades places with a barrier at which only those wait who execute the fence: no other barrier of its number
 /// is arrived at without waiting.
@@ -14,7 +14,7 @@ pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
     let Some(Inst::BarrierSync { id: own, threads: all }) = next_step(function, mutation) else {
         return false;
     };
-    instructions(&numbered(function)).all(|inst| {
+    instructions(function).into_iter().all(|inst| {
         let arrives = matches!(inst, Inst::BarrierArrive { .. } | Inst::BarrierReduce(_));
         let of_others = matches!(inst, Inst::BarrierSync { id, threads } if id == own && threads != all);
         !arrives && !of_others
@@ -45,10 +45,10 @@ pub(super) fn passes_a_turn(function: &Function, mutation: &Mutation) -> bool {
 /// Whether a block has a wait behind which, values aside, a branch or a loop that begins with a wait comes next.
 fn waits_twice(block: &[Statement]) -> bool {
     let here = block.iter().enumerate().any(|(at, statement)| {
-        let next = || block[at + 1..].iter().find(|next| !is_value(next));
+        let next = || block[at + 1..].iter().find(|next| !computes(next));
         let begins_with_a_wait = |next: &Statement| match next {
             Statement::If { then: body, .. } | Statement::Loop { body, .. } => {
-                body.iter().find(|inner| !is_value(inner)).is_some_and(is_wait)
+                body.iter().find(|inner| !computes(inner)).is_some_and(is_wait)
             }
             Statement::Inst { .. } | Statement::Scope { .. } | Statement::Break { .. } => false,
         };
@@ -65,20 +65,8 @@ fn is_wait(statement: &Statement) -> bool {
     matches!(statement, Statement::Inst { inst: Inst::MbarrierWait { .. }, .. })
 }
 
-/// Whether a statement only computes in registers.
-fn is_value(statement: &Statement) -> bool {
-    matches!(
-        statement,
-        Statement::Inst {
-            inst: Inst::Move { .. }
-                | Inst::Binary { .. }
-                | Inst::MulAdd { .. }
-                | Inst::Compare { .. }
-                | Inst::Select { .. }
-                | Inst::Convert { .. },
-            ..
-        }
-    )
+fn computes(statement: &Statement) -> bool {
+    matches!(statement, Statement::Inst { inst, .. } if is_value(inst))
 }
 
 /// Whether the threads that speak to other CTAs speak to the same ones, as often, when each asks for the rank next to its own one's.
@@ -89,7 +77,7 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
         return false;
     };
     let size: u32 = function.cluster.iter().product();
-    let writes = writes(function, &all);
+    let writes = writes(function);
     // The branches in which somebody arrives where it points to.
     let arrives = |statement: &Statement| {
         let Statement::Inst {
@@ -138,9 +126,8 @@ pub(super) fn maps_are_own(function: &Function) -> bool {
         let Inst::MulWide { a: Operand::Reg(number), b: Operand::Imm(1..), .. } = write else { return false };
         matches!(writes.get(number), Some(Some(Inst::ReadSpecial { special: Special::CtaX, .. })))
     }
-    let all = numbered(function);
-    let writes = writes(function, &all);
-    instructions(&all).all(|inst| {
+    let writes = writes(function);
+    instructions(function).into_iter().all(|inst| {
         let Inst::TensorMap(MapInst::Replace { map, .. } | MapInst::Acquire { map, .. }) = inst else {
             return true;
         };
@@ -148,19 +135,12 @@ pub(super) fn maps_are_own(function: &Function) -> bool {
     })
 }
 
-fn instructions<'a>(all: &[&'a Statement]) -> impl Iterator<Item = &'a Inst> {
-    all.iter().filter_map(|statement| {
-        let Statement::Inst { inst, .. } = statement else { return None };
-        Some(inst)
-    })
-}
-
 /// What writes each register, where one instruction does.
 type Writes<'a> = BTreeMap<Reg, Option<&'a Inst>>;
 
-fn writes<'a>(function: &Function, all: &[&'a Statement]) -> Writes<'a> {
+fn writes(function: &Function) -> Writes<'_> {
     let mut writes = Writes::new();
-    for inst in instructions(all) {
+    for inst in instructions(function) {
         let written = inst.operands(|reg| function.registers.get(reg.0 as usize).copied()).writes;
         for (reg, _) in written {
             writes.entry(reg).and_modify(|only| *only = None).or_insert(Some(inst));
