@@ -31,10 +31,16 @@
 //! In the crate itself, `OUT_DIR` then holds `mine.ptx` and `streamed.ptx`, for
 //! `include_str!(concat!(env!("OUT_DIR"), "/mine.ptx"))`. It also holds `kernels.rs`, which names all of them:
 //!
-//! ```ignore
+//! ```
+//! # mod ahead {
+//! #     pub(super) const MINE_PTX: &str = "";
+//! #     pub(super) const MINE_CUBIN: Option<&[u8]> = None;
+//! # }
+//! # /* Here there is no such file; the crate in `tests/ahead` has one.
 //! mod ahead {
 //!     include!(concat!(env!("OUT_DIR"), "/kernels.rs"));
 //! }
+//! # */
 //! let text: &str = ahead::MINE_PTX;
 //! let binary: Option<&[u8]> = ahead::MINE_CUBIN;
 //! ```

@@ -17,8 +17,9 @@ use crate::problem::Call;
 /// matrices, and looks for the memory of each in the other slices.
 ///
 /// ```no_run
-/// use kernel::driver::{Context, DeviceSlice, Loaded, Records, Stream};
-/// use kernel::{EngineError, Record, WorkspaceRef};
+/// use collective::Record;
+/// use kernel::driver::{DeviceSlice, Loaded, Records, Stream};
+/// use kernel::{EngineError, WorkspaceRef};
 ///
 /// fn experts(
 ///     loaded: &mut Loaded,
