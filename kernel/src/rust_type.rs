@@ -1,7 +1,7 @@
 //! A kernel's type as the text that makes it.
 //!
 //! The text is the compiler's own name of the type, shortened: paths go, and numbers are written as `typenum` exports
-//! them. So text and type cannot drift apart; `tests/ui.rs` compiles the text of every catalogue kernel all the same.
+//! them. So text and type cannot drift apart; `tests/refusals` compiles the text of every catalogue kernel all the same.
 
 /// A type with the names that its crates export.
 pub(crate) fn of<C>() -> String {
