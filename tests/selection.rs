@@ -2,7 +2,8 @@
 //!
 //! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04, burst): `fitted.jsonl` is what
 //! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes, which judge it: at most of them the kernels are those that
-//! an older model ranked first, so that its mistakes are all there. What a spec leaves out is said by its line: the element type and
+//! an older model ranked first, so that its mistakes are all there. 20 timings of kernels that spilled and are refused since are left out; none was
+//! the fastest at its shape. What a spec leaves out is said by its line: the element type and
 //! the directions.
 
 use std::fs;

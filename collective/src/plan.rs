@@ -8,6 +8,7 @@ mod atom;
 mod error;
 mod operand;
 mod queue;
+mod registers;
 mod ring;
 mod spec;
 mod units;
@@ -16,6 +17,7 @@ pub use atom::{Atom, Source};
 pub use error::PlanError;
 pub use operand::{CachePolicy, OperandTile, TileLayout};
 pub use queue::QueuePlan;
+pub use registers::RegisterPlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
 
@@ -23,8 +25,8 @@ use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
 use ptx::inst::WgmmaSum;
 
-use self::units::round_up;
 pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
+use self::units::{max, round_up};
 use crate::form::Form;
 
 /// Where a consumer warpgroup lays its output out before it is copied to global memory.
@@ -36,19 +38,6 @@ pub struct StagingPlan {
     pub buffer_bytes: u32,
     /// Buffers of a warpgroup.
     pub buffers: u32,
-}
-
-/// Registers of a thread: at the launch, then by role.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RegisterPlan {
-    /// What every thread is launched with.
-    pub launch: u32,
-    /// What a producer thread keeps.
-    pub producer: u32,
-    /// What a consumer thread raises itself to.
-    pub consumer: u32,
-    /// Accumulators of a consumer thread.
-    pub accumulators: u32,
 }
 
 /// Every number of a kernel.
@@ -85,17 +74,6 @@ pub struct Plan {
     pub registers: RegisterPlan,
     /// Whether tiles differ in how many columns they have: one after the other may fill other numbers of buffers.
     pub narrows: bool,
-}
-
-/// Registers that a consumer needs for addresses and loop state. Measured with ptxas: the largest accumulator
-/// tiles that assemble without a spill leave about this many.
-const WORKING_REGISTERS: u32 = 32;
-
-/// Registers that a `wgmma` needs beside its accumulators: what ptxas 13.0 says of too wide ones (C7602).
-const INSTRUCTION_REGISTERS: u32 = 26;
-
-const fn max(a: u32, b: u32) -> u32 {
-    if a > b { a } else { b }
 }
 
 impl Plan {
@@ -169,7 +147,7 @@ impl Plan {
         {
             return Err(PlanError::Split { ctas: sharers });
         }
-        let registers = match Self::registers(&mainloop, &epilogue) {
+        let registers = match RegisterPlan::of(&mainloop, &epilogue, form) {
             Ok(registers) => registers,
             Err(error) => return Err(error),
         };
@@ -407,36 +385,6 @@ impl Plan {
         let tiles = mainloop.blocks() * n / swizzle.elements(bits);
         let buffers = if tiles < epilogue.buffers { tiles } else { epilogue.buffers };
         Ok(StagingPlan { swizzle, buffer_bytes: rows * swizzle.bytes(), buffers })
-    }
-
-    const fn registers(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<RegisterPlan, PlanError> {
-        let limits = Self::TARGET.limits();
-        let (warpgroups, producer) = (mainloop.warpgroups(), mainloop.producer.registers());
-        let per_thread = limits.registers / (warpgroups * 128) / 8 * 8;
-        let launch = if per_thread > 248 { 248 } else { per_thread };
-        // Before it knows who raises its share, ptxas wants each instruction to fit into the registers of the launch.
-        let instruction = mainloop.atom.accumulators(mainloop.widest()) + INSTRUCTION_REGISTERS;
-        if instruction > launch {
-            return Err(PlanError::Registers {
-                need: instruction,
-                have: launch,
-                consumers: mainloop.consumers,
-            });
-        }
-        let consumer = match mainloop.roles {
-            Roles::Unspecialised => launch,
-            Roles::Cooperative | Roles::Pingpong => {
-                (launch * warpgroups - producer) / mainloop.consumers / 8 * 8
-            }
-        };
-        let consumer = if consumer > 240 { 240 } else { consumer };
-        let accumulators = mainloop.accumulators();
-        let promoted = if mainloop.atom.promote > 0 { accumulators } else { 0 };
-        let need = accumulators + promoted + mainloop.registers + max(WORKING_REGISTERS, epilogue.registers);
-        if need > consumer {
-            return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
-        }
-        Ok(RegisterPlan { launch, producer, consumer, accumulators })
     }
 
     /// The plan of a constant configuration; an illegal one stops the build with its sentence.

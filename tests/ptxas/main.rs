@@ -170,15 +170,15 @@ fn a_kernel_that_spills_or_serializes_is_noticed() {
     assert_ne!(complaints(&report), [""; 0], "{}", report.log);
 }
 
-/// Bytes of spill stores that random specs may have. Named kernels spill nothing. Of 500 random ones 48 spilled something and 8
-/// more than this, 344 B at most, beside those that store straight from many registers: in warps that copy or look for tiles.
+/// Bytes of spill stores that random specs may have. Named kernels spill nothing. Of 500 random ones 13 spilled something, and 2
+/// more than this.
 const FEW_BYTES: u32 = 64;
 
 /// No spec spills more.
 const MOST_BYTES: u32 = 512;
 
 /// One of so many specs may spill more than a few bytes.
-const RARE: usize = 40;
+const RARE: usize = 100;
 
 /// The most bytes that a kernel of a module stores because registers are lacking.
 fn spilled(report: &Report) -> u32 {

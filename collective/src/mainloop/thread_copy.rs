@@ -265,7 +265,7 @@ impl<'f> Copier<'f> {
                 let inside = (line + skipped).less_than(lines);
                 chunks.push(Chunk { source, destination, inside, own });
             }
-            for chunks in chunks.chunks(Producer::CHUNKS as usize) {
+            for chunks in chunks.chunks(Producer::chunks(bits) as usize) {
                 match width {
                     0 => self.by_elements(chunks, left),
                     _ => chunks.iter().for_each(|chunk| self.asynchronously(chunk, left, width)),

@@ -67,17 +67,11 @@ impl Producer {
         }
     }
 
-    /// What a producer thread keeps of its registers. One that starts copies keeps the fewest that `setmaxnreg` allows;
-    /// one that copies holds up to [`CHUNKS`](Self::CHUNKS) chunks, element by element, between loads and stores.
-    pub(super) const fn registers(self) -> u32 {
-        match self {
-            Self::Thread => 24,
-            Self::Warpgroup => 104,
-        }
+    /// Chunks of 16 B of elements of this width that a copying thread loads, element by element, before it stores the first: as
+    /// many elements as registers hold.
+    pub const fn chunks(element_bits: u32) -> u32 {
+        if element_bits < 16 { 4 } else { 8 }
     }
-
-    /// Chunks of 16 B that a copying thread loads before it stores the first.
-    pub const CHUNKS: u32 = 8;
 }
 
 /// What an operand's type says.
@@ -114,6 +108,15 @@ impl OperandSpec {
     /// The swizzle of a tile `(mn, k)`.
     pub(crate) const fn mode(&self, mn: u32, k: u32) -> SwizzleMode {
         self.layout.mode(self.major, self.format.bits(), mn, k)
+    }
+
+    /// How many swizzle widths a tile `(mn, k)` is wide in the contiguous direction: each comes by a copy of its own.
+    pub(super) const fn slabs(&self, mn: u32, k: u32) -> u32 {
+        let extent = match self.major {
+            Major::K => k,
+            Major::Mn => mn,
+        };
+        extent.div_ceil(self.mode(mn, k).elements(self.format.bits()))
     }
 }
 

@@ -15,3 +15,8 @@ pub(crate) const MBARRIER_BYTES: u32 = 8;
 pub(super) const fn round_up(value: u32, to: u32) -> u32 {
     value.div_ceil(to).saturating_mul(to)
 }
+
+/// The larger of two numbers.
+pub(super) const fn max(a: u32, b: u32) -> u32 {
+    if a > b { a } else { b }
+}

@@ -75,10 +75,8 @@ impl Products {
         let shapes = [shape(a_major, m), shape(b_major, n), c, [m, pitch(n)]];
         let each = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
         let form = gemm.form();
-        // The second group has no rows. Where C is not read, or is D, the last one begins with a whole tile; otherwise tiles are
-        // cut between warpgroups.
-        let first = if purpose.beta == 0.0 || purpose.in_place { 5 } else { m / 2 + 3 };
-        let groups = if plan.balanced() { fitted(plan, purpose) } else { vec![first, 0, m - first] };
+        // The second group has no rows.
+        let groups = if plan.balanced() { fitted(plan, purpose) } else { vec![m / 2 + 3, 0, m - m / 2 - 3] };
         let of_each = match form {
             Form::Single | Form::Grouped => [1; 4],
             Form::Batched => [count(gemm) as usize; 4],

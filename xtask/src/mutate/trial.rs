@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use collective::Plan;
+use collective::{Form, Plan};
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
 use half::{bf16, f16};
 use kernel::{GemmProblem, Launch};
@@ -246,6 +246,10 @@ impl Case {
             }
             Size::OneMoreThanStages if persists => {
                 ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
+            }
+            // Either group has a whole tile and one that is not.
+            Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Ragged => {
+                (2 * turns * cluster_tile_m + 16, cluster_tile_n + 8)
             }
             Size::Small | Size::Empty | Size::OneMoreThanStages | Size::Long => {
                 ((2 * turns - 1) * cluster_tile_m + 8, cluster_tile_n + 8)
