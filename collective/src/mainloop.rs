@@ -298,8 +298,8 @@ pub trait DeviceMainloop<'f> {
     }
 
     /// Emitted for a consumer warpgroup: multiplies a piece and hands the sums to `finish`, with the plan of a tile as wide as
-    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::operands`] says, with A from registers where the spec's
-    /// atom takes it from there.
+    /// they are. By default by `wgmma` from stages that hold A's tile and then B's, each as [`Plan::operands`] says. A comes from
+    /// registers where the spec's atom takes it from there.
     fn multiply(
         &self,
         f: &'f Builder,

@@ -123,8 +123,8 @@ pub struct Unpromoted;
 /// anew.
 ///
 /// It takes as many registers again, and the warpgroup waits for its instructions each time: two consumers overlap that. `N` and the
-/// number of instructions of a k-tile divide one another, and `N` is 64 at most; where the last k-tiles are fewer than `N` asks for, they are added one by
-/// one.
+/// number of instructions of a k-tile divide one another, and `N` is 64 at most. Where the last k-tiles are fewer than `N` asks for,
+/// they are added one by one.
 ///
 /// ```
 /// use collective::{Cooperative, F8E4M3, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma};

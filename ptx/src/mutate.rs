@@ -21,6 +21,8 @@ mod flow;
 
 use core::fmt;
 
+pub use changes::computes;
+
 use crate::function::{Function, Site, Statement};
 use crate::inst::{BinaryOp, Inst, Operand};
 use crate::types::Type;
@@ -186,7 +188,7 @@ fn next_step(statements: &[Statement], at: usize) -> Option<usize> {
         if changes::is_step(other) {
             return (inst.name() != other.name()).then_some(place);
         }
-        if !changes::computes(other) {
+        if !computes(other) {
             return None;
         }
     }

@@ -125,8 +125,8 @@ pub(super) fn is_step(inst: &Inst) -> bool {
     !gives && !starts_work(inst) && !of(inst).is_empty()
 }
 
-/// Whether the instruction only computes a value from registers.
-pub(super) fn computes(inst: &Inst) -> bool {
+/// Whether an instruction computes in registers alone.
+pub fn computes(inst: &Inst) -> bool {
     matches!(
         inst,
         Inst::Move { .. }

@@ -3,7 +3,7 @@
 use ptx::inst::{
     BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, MapInst, Operand, Ordered, Reg, WgmmaA,
 };
-use ptx::mutate::{Change, Mutation, chooses_threads, numbered};
+use ptx::mutate::{Change, Mutation, chooses_threads, computes, numbered};
 use ptx::{Function, Statement};
 
 /// Whether the mbarriers are those of one CTA, and only threads arrive on them.
@@ -21,26 +21,8 @@ pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Opti
     let later = all.get(mutation.index + 1..).filter(|_| mutation.change == Change::Swap)?;
     later.iter().find_map(|statement| {
         let Statement::Inst { inst, .. } = statement else { return None };
-        (!is_value(inst)).then_some(inst)
+        (!computes(inst)).then_some(inst)
     })
-}
-
-/// Whether an instruction computes in registers alone.
-pub(super) fn is_value(inst: &Inst) -> bool {
-    matches!(
-        inst,
-        Inst::Move { .. }
-            | Inst::Binary { .. }
-            | Inst::MulAdd { .. }
-            | Inst::MulWide { .. }
-            | Inst::Unary { .. }
-            | Inst::Compare { .. }
-            | Inst::Select { .. }
-            | Inst::Convert { .. }
-            | Inst::ReadSpecial { .. }
-            | Inst::MapShared { .. }
-            | Inst::SharedBase { .. }
-    )
 }
 
 /// All instructions of a program, in its order.

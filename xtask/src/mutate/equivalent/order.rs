@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use ptx::inst::{BinaryOp, CompareOp, Inst, MapInst, Operand, Reg};
-use ptx::mutate::{Mutation, numbered};
+use ptx::mutate::{self, Mutation, numbered};
 use ptx::{Function, Space, Special, Statement, Type};
 
-use super::checks::{instructions, is_value, next_step};
+use super::checks::{instructions, next_step};
 
 /// Whether a proxy fence trades places with a barrier at which only those wait who execute the fence: no other barrier of its number
 /// is arrived at without waiting.
@@ -66,7 +66,7 @@ fn is_wait(statement: &Statement) -> bool {
 }
 
 fn computes(statement: &Statement) -> bool {
-    matches!(statement, Statement::Inst { inst, .. } if is_value(inst))
+    matches!(statement, Statement::Inst { inst, .. } if mutate::computes(inst))
 }
 
 /// Whether the threads that speak to other CTAs speak to the same ones, as often, when each asks for the rank next to its own one's.
