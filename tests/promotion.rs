@@ -1,4 +1,4 @@
-//! Promotion of 8-bit floats' sums: the digits that it keeps, and what a plan refuses.
+//! How sums are kept: the digits that promotion keeps, sums in `f16`, and what a plan refuses.
 
 #[path = "../examples/promotion.rs"]
 mod promotion;
@@ -32,6 +32,16 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
         ("dtype=e4m3 tile=128x64x128 promote=4294967292", "a number up to 4096"),
         ("dtype=s8 promote=4", "sums of integers lose nothing"),
         ("dtype=e4m3 tile=128x256x128 promote=4", "a consumer thread needs 288 registers"),
+        ("dtype=f16 tile=128x256x64 sums=f16", ""),
+        ("dtype=f16 tile=128x256x64 sums=f16 promote=4", ""),
+        ("dtype=f16 tile=256x128x64 sums=f16 promote=1 swap=yes scheduler=stream-k", ""),
+        ("dtype=e4m3 dtype-b=e5m2 tile=128x128x128 sums=f16", ""),
+        ("dtype=f16 tile=128x64x64 sums=f32", ""),
+        ("dtype=bf16 sums=f16", "sums is `f16`, f32 for products of bf16 and bf16 was needed"),
+        ("dtype=tf32 sums=f16", "f32 for products of tf32"),
+        ("dtype=s8 sums=f16", "s32 for products of s8"),
+        ("dtype=f16 sums=s32", "f32 or f16 for products of f16 and f16 was needed"),
+        ("dtype=f16 sums=f64", "f32 or f16"),
     ] {
         match spec.parse::<KernelSpec>() {
             Ok(parsed) => {
@@ -39,8 +49,10 @@ fn what_does_not_fit_is_refused_with_the_numbers() {
                 let gemm = parsed.kernel().expect("a spec that parses is legal");
                 assert_eq!(gemm.spec(), Some(parsed), "{spec}");
                 assert_eq!(parsed.to_string().parse(), Ok(parsed), "{spec}");
-                let every = parsed.mainloop.atom.promote;
-                assert!(gemm.rust_type().contains(&format!(", Promoted<U{every}>>")), "{}", gemm.rust_type());
+                let (every, half) = (parsed.mainloop.atom.promote, spec.contains("sums=f16"));
+                let name = gemm.rust_type();
+                assert_eq!(name.contains(&format!("Promoted<U{every}>")), every > 0, "{name}");
+                assert_eq!(name.contains("InHalf"), half, "{name}");
             }
             Err(error) => {
                 let text = error.to_string();

@@ -77,8 +77,8 @@ pub use mainloop::{
     Product, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
-    EvictFirst, EvictLast, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands, Promoted,
-    Summing, TileAtom, Unpromoted, Widest,
+    EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
+    Promoted, Summing, TileAtom, Unpromoted, Widest,
 };
 pub use plan::{
     Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,

@@ -108,7 +108,7 @@ impl<T: Element, L: TileAtom> Operand for MnMajor<T, L> {
     const LAYOUT: TileLayout = TileLayout::checked(L::ATOM, Major::Mn, T::FORMAT.bits());
 }
 
-/// Operands A and B that one instruction can multiply, and how it sums: [`Unpromoted`] or [`Promoted`].
+/// Operands A and B that one instruction can multiply, and how it sums: [`Unpromoted`], [`Promoted`] or [`InHalf`].
 #[derive(Clone, Copy, Debug)]
 pub struct Operands<A, B, S = Unpromoted>(PhantomData<(A, B, S)>);
 
@@ -136,14 +136,33 @@ pub struct Unpromoted;
 #[derive(Clone, Copy, Debug)]
 pub struct Promoted<N>(PhantomData<N>);
 
+/// The instruction sums in `f16`, of which a register holds two: of operands in `f16` and of 8-bit floats. `S` is [`Unpromoted`] or
+/// [`Promoted`], whose sums are in single precision.
+///
+/// A sum loses up to 2^-11 of itself with every instruction, and is infinite from 65520 on. `wgmma` is no faster for it: what it saves
+/// are registers, half of the accumulators', until all is multiplied.
+///
+/// ```
+/// use collective::{Cooperative, InHalf, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma, f16};
+/// use typenum::{U2, U4, U64, U128, U256};
+///
+/// type AB<S> = Operands<KMajor<f16>, KMajor<f16>, S>;
+/// type M = TmaWgmma<AB<InHalf<Promoted<U4>>>, Tile<U128, U256, U64>, Cooperative<U2>>;
+/// assert_eq!(M::SPEC.accumulators(), 64); // beside 128 sums in single precision
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct InHalf<S = Unpromoted>(PhantomData<S>);
+
 /// How an instruction sums.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` does not say how products are summed",
-    note = "write `Unpromoted`, or `Promoted<N>` with a number of `typenum` from 1 on"
+    note = "write `Unpromoted`, `Promoted<N>` with a number of `typenum` from 1 on, or `InHalf<S>` of one of them"
 )]
 pub trait Summing: 'static {
     /// After how many instructions along K sums are promoted; 0 for never.
     const PROMOTE: u32;
+    /// Whether the instruction sums in `f16`.
+    const HALF: bool = false;
 }
 
 impl Summing for Unpromoted {
@@ -152,6 +171,11 @@ impl Summing for Unpromoted {
 
 impl<N: Unsigned + NonZero + 'static> Summing for Promoted<N> {
     const PROMOTE: u32 = N::U32;
+}
+
+impl<S: Summing> Summing for InHalf<S> {
+    const PROMOTE: u32 = S::PROMOTE;
+    const HALF: bool = true;
 }
 
 /// The facts of [`Operands`].
@@ -176,7 +200,16 @@ where
 {
     type A = A;
     type B = B;
-    const TYPES: WgmmaTypes = <A::Element as MultipliesWith<B::Element>>::TYPES;
+    const TYPES: WgmmaTypes = {
+        let types = <A::Element as MultipliesWith<B::Element>>::TYPES;
+        match types.in_half() {
+            Some(half) if S::HALF => half,
+            None if S::HALF => panic!(
+                "`wgmma` sums in f16 the products of f16 and of 8-bit floats alone: leave `InHalf` out, or take f16, F8E4M3 or F8E5M2"
+            ),
+            Some(_) | None => types,
+        }
+    };
     const PROMOTE: u32 = S::PROMOTE;
 }
 

@@ -335,9 +335,6 @@ impl Plan {
     /// Whether the instruction reads what a stage holds, and its sums become what D holds.
     const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
-        if matches!(atom.sums(), WgmmaSum::F16) {
-            return Err(PlanError::HalfSums);
-        }
         let integers = matches!(atom.sums(), WgmmaSum::S32);
         if !epilogue.output.is_output(integers) {
             return Err(PlanError::Output { format: epilogue.output, integers });

@@ -216,7 +216,9 @@ impl AnyGemm {
         };
         // Words say operands and what multiplies them, and no further tiles.
         let [a, b] = plan.mainloop.operands;
-        let said = a.format.multiplies(b.format).map(Atom::shared) == Some(plan.mainloop.atom.promoted(0))
+        let atom = plan.mainloop.atom.promoted(0);
+        let usual = a.format.multiplies(b.format).map(Atom::shared);
+        let said = (usual == Some(atom) || usual.and_then(Atom::in_half) == Some(atom))
             && a.staged
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)

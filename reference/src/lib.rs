@@ -30,5 +30,5 @@ pub mod wgmma;
 pub use bound::Expected;
 pub use format::Format;
 pub use matrix::{HostMatrix, Order};
-pub use oracle::{Sum, Sums};
+pub use oracle::{Accumulators, Sum, Sums};
 pub use wanted::Wanted;

@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::bound::U;
+use crate::bound::{F32_OVERFLOW, U};
 use crate::{Format, HostMatrix};
 
 /// The sum of the products of one element, and what is known of how accumulators come to it.
@@ -12,29 +12,65 @@ pub struct Sum {
     pub value: f64,
     /// `sum |A(i,k) * B(k,j)|`; of integers the magnitude of the sum, since nothing is rounded on the way.
     pub magnitude: f64,
-    /// How far a correct `f32` accumulator may be from the value ([`bound`](crate::bound)).
+    /// How far a correct accumulator may be from the value ([`bound`](crate::bound)).
     pub error: f64,
+    /// From here on sums round to an infinite accumulator.
+    pub overflow: f64,
 }
 
 impl Sum {
     /// Of `k` products that are exact in `f32`.
     pub fn single(k: u32, value: f64, magnitude: f64) -> Self {
-        Self { value, magnitude, error: (f64::from(k) + 16.0) * magnitude * U }
+        Self { value, magnitude, error: (f64::from(k) + 16.0) * magnitude * U, overflow: F32_OVERFLOW }
     }
 
     /// Of `k` products of 8-bit floats, where no term and no sum of neighbouring products is above `reach`.
     pub fn of_fp8(k: u32, value: f64, magnitude: f64, reach: f64) -> Self {
-        let each = 34.0 * f64::powi(2.0, -13);
-        let cut = reach * ((1.0 + each).powf((f64::from(k) / 32.0).ceil()) - 1.0);
-        let Self { error, .. } = Self::single(k, value, magnitude);
-        Self { value, magnitude, error: error + cut }
+        let cut = reach * grown(FP8_STEP, (f64::from(k) / 32.0).ceil());
+        let single = Self::single(k, value, magnitude);
+        Self { error: single.error + cut, ..single }
+    }
+
+    /// Of `k` products in accumulators of `f16`: of 8-bit floats, or of `f16` where `wide`. No term and no sum of neighbouring
+    /// products is above `reach`.
+    pub fn in_half(k: u32, value: f64, magnitude: f64, reach: f64, wide: bool) -> Self {
+        let (at_once, step) = if wide { (16.0, WIDE_STEP) } else { (32.0, FP8_STEP) };
+        let instructions = (f64::from(k) / at_once).ceil();
+        let rounded = reach * grown(step + HALF_ROUNDOFF, instructions) + instructions * f64::powi(2.0, -25);
+        let single = Self::single(k, value, magnitude);
+        Self { error: single.error + rounded, overflow: Format::F16.overflow(), ..single }
     }
 
     /// Of integers: what is exact modulo 2^32, and becomes the nearest `f32`.
     pub fn of_integers(exact: f64) -> Self {
         let value = f64::from(wrapped(exact as i128));
-        Self { value, magnitude: value.abs(), error: (f64::from(value as f32) - value).abs() }
+        let error = (f64::from(value as f32) - value).abs();
+        Self { value, magnitude: value.abs(), error, overflow: F32_OVERFLOW }
     }
+}
+
+/// What an instruction that multiplies 8-bit floats loses of the largest magnitude ([`bound`](crate::bound)).
+const FP8_STEP: f64 = 34.0 / 8192.0;
+
+/// The same of `f16`.
+const WIDE_STEP: f64 = 21.0 * U;
+
+/// Roundoff of `f16`.
+const HALF_ROUNDOFF: f64 = 1.0 / 2048.0;
+
+/// By how much a magnitude grows that grows by a part `step` of itself so many times.
+fn grown(step: f64, times: f64) -> f64 {
+    (1.0 + step).powf(times) - 1.0
+}
+
+/// What the accumulators of a kernel are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accumulators {
+    /// `f32`, or `s32` for integers.
+    #[default]
+    Single,
+    /// `f16`.
+    Half,
 }
 
 /// An integer modulo 2^32.
@@ -76,6 +112,16 @@ impl Sums {
     ///
     /// Above 2^33 products a sample of 96 rows and 96 columns is computed, the first and the last among them.
     pub fn of(a: &HostMatrix, b: &HostMatrix, step: &(dyn Fn(u64) + Sync)) -> Self {
+        Self::in_accumulators(Accumulators::Single, a, b, step)
+    }
+
+    /// The same with what is known of these accumulators.
+    pub fn in_accumulators(
+        accumulators: Accumulators,
+        a: &HostMatrix,
+        b: &HostMatrix,
+        step: &(dyn Fn(u64) + Sync),
+    ) -> Self {
         let (m, n, k) = (a.rows, b.columns, a.columns);
         let complete = complete([m, n, k].map(u128::from));
         let pick = |extent: u32| -> Vec<u32> {
@@ -91,7 +137,7 @@ impl Sums {
         let lines: Vec<Vec<f64>> =
             columns.par_iter().map(|&column| (0..k).map(|i| b.get(i, column)).collect()).collect();
         let total = rows.len() as u64;
-        let rule = Rule::of(a.format, b.format);
+        let rule = Rule::of(accumulators, a.format, b.format);
         let sums = rows
             .par_iter()
             .flat_map_iter(|&row| {
@@ -105,10 +151,11 @@ impl Sums {
     }
 
     /// The sum at a place of the list, of `k` products, and how far its computation in `f32` may be from it: its own error, and a
-    /// subnormal number that each product may lose.
+    /// subnormal number that each product may lose. Where accumulators of `f16` may be infinite, that far.
     pub fn in_single(&self, place: usize, k: u32) -> (f64, f64) {
-        let Sum { value, error, .. } = self.sums[place];
-        (value, error + f64::from(k) * f64::powi(2.0, -149))
+        let Sum { value, magnitude, error, overflow } = self.sums[place];
+        let infinite = overflow < F32_OVERFLOW && (magnitude + value.abs()) / 2.0 + error >= overflow;
+        (value, if infinite { f64::INFINITY } else { error + f64::from(k) * f64::powi(2.0, -149) })
     }
 }
 
@@ -117,15 +164,20 @@ impl Sums {
 enum Rule {
     Single,
     Fp8,
+    Half {
+        /// The operands are `f16`.
+        wide: bool,
+    },
     Integers,
 }
 
 impl Rule {
-    fn of(a: Format, b: Format) -> Self {
-        match (a.is_integer() && b.is_integer(), a.bytes()) {
-            (true, _) => Self::Integers,
-            (false, 1) => Self::Fp8,
-            (false, _) => Self::Single,
+    fn of(accumulators: Accumulators, a: Format, b: Format) -> Self {
+        match (accumulators, a.is_integer() && b.is_integer(), a.bytes()) {
+            (_, true, _) => Self::Integers,
+            (Accumulators::Half, false, bytes) => Self::Half { wide: bytes > 1 },
+            (Accumulators::Single, false, 1) => Self::Fp8,
+            (Accumulators::Single, false, _) => Self::Single,
         }
     }
 
@@ -135,6 +187,7 @@ impl Rule {
         match self {
             Self::Single => Sum::single(k, value, magnitude),
             Self::Fp8 => Sum::of_fp8(k, value, magnitude, reach(a, b)),
+            Self::Half { wide } => Sum::in_half(k, value, magnitude, reach(a, b), wide),
             Self::Integers => Sum::of_integers(value),
         }
     }
@@ -176,47 +229,71 @@ fn dot(a: &[f64], b: &[f64]) -> (f64, f64) {
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
     use ptx::WgmmaTypes;
-    use ptx::inst::Fp8;
+    use ptx::inst::{Fp8, WgmmaSum};
 
     use super::*;
+    use crate::bound::Expected;
     use crate::matrix::Fill;
     use crate::{Order, wgmma};
 
     /// Sums of the hardware's own steps, of all of K and of parts of it, are within their bounds.
     #[test]
-    fn sums_of_8_bit_floats_are_within_their_bounds() {
+    fn sums_are_within_their_bounds() {
+        use WgmmaTypes::{F16F16, Fp8F16, Fp8F32};
         let mut random = fastrand::Rng::with_seed(8);
-        let mut largest = 0.0f64;
-        for (format, of, k) in [
-            (Format::E4m3, Fp8::E4m3, 96u32),
-            (Format::E5m2, Fp8::E5m2, 1000),
-            (Format::E4m3, Fp8::E4m3, 4096),
+        for (format, types, k) in [
+            (Format::E4m3, Fp8F32(Fp8::E4m3, Fp8::E4m3), 96u32),
+            (Format::E5m2, Fp8F32(Fp8::E5m2, Fp8::E5m2), 1000),
+            (Format::E4m3, Fp8F32(Fp8::E4m3, Fp8::E4m3), 4096),
+            (Format::F16, F16F16, 16),
+            (Format::F16, F16F16, 1000),
+            (Format::F16, F16F16, 4096),
+            (Format::E4m3, Fp8F16(Fp8::E4m3, Fp8::E4m3), 1000),
+            (Format::E5m2, Fp8F16(Fp8::E5m2, Fp8::E5m2), 4096),
         ] {
+            let half = types.d() == WgmmaSum::F16;
             let mut matrix =
                 |extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
             let (a, b) = (matrix([8, k], Order::RowMajor), matrix([k, 8], Order::ColumnMajor));
-            let sums = Sums::of(&a, &b, &|_| ());
-            let types = WgmmaTypes::Fp8F32(of, of);
+            let accumulators = if half { Accumulators::Half } else { Accumulators::Single };
+            let sums = Sums::in_accumulators(accumulators, &a, &b, &|_| ());
+            let at_once = types.k() as usize;
+            let mut largest = 0.0f64;
             for (place, sum) in (0u32..).zip(&sums.sums) {
                 let (row, column) = (place / 8, place % 8);
                 let pairs: Vec<_> =
                     (0..k).map(|i| (a.bits[a.index(row, i)], b.bits[b.index(i, column)])).collect();
                 for parts in [1, 3] {
-                    let part = (k as usize).div_ceil(32 * parts) * 32;
+                    let part = (k as usize).div_ceil(at_once * parts) * at_once;
                     let each = pairs.chunks(part).map(|part| {
                         let bits = part
-                            .chunks(32)
-                            .fold(None, |old, pairs| Some(wgmma::sum(types, pairs, false, old)));
-                        f64::from(f32::from_bits(bits.unwrap_or(0)))
+                            .chunks(at_once)
+                            .fold(None, |old, pairs| Some(wgmma::sum(types, pairs, false, old)))
+                            .unwrap_or(0);
+                        if half { f16::from_bits(bits as u16).to_f64() } else { f32::from_bits(bits).into() }
                     });
                     let error = (each.sum::<f64>() - sum.value).abs();
-                    assert!(error <= sum.error, "{} K {k}: {error} > {}", format.name(), sum.error);
+                    assert!(error <= sum.error, "{types:?} K {k}: {error} > {}", sum.error);
                     largest = largest.max(error / sum.error);
                 }
             }
+            assert!(largest > 1e-3, "the bound says something of {types:?} at K {k}: {largest}");
         }
-        assert!(largest > 1e-3, "the bound says something: {largest}");
+    }
+
+    #[test]
+    fn half_accumulators_overflow() {
+        let of = |value: f64| HostMatrix::from_fn(Format::F16, [1, 1], Order::RowMajor, 1, |_, _| value);
+        let sums = |value| Sums::in_accumulators(Accumulators::Half, &of(value), &of(value), &|_| ());
+        for (value, infinite, finite) in [(200.0, false, true), (300.0, true, true)] {
+            let sums = sums(value);
+            let expected = Expected::new(Format::F32, 1, [1.0, 0.0], sums.sums[0], None);
+            let admits = |got| expected.admits(Format::F32, got);
+            assert_eq!([admits(f64::INFINITY), admits(value * value)], [infinite, finite], "{value}");
+            assert_eq!(sums.in_single(0, 1).1.is_infinite(), infinite, "{value}");
+        }
     }
 
     #[test]

@@ -6,10 +6,11 @@ use std::time::Duration;
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program,
 };
+use ptx::inst::WgmmaSum;
 
 use super::bound::Expected;
 use super::repeat::{Again, Change, chunks};
-use super::{Format, HostMatrix, Order, Sums};
+use super::{Accumulators, Format, HostMatrix, Order, Sums};
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that is to run ([`formats`]).
 #[derive(Clone, Debug)]
@@ -306,6 +307,14 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
     let a = if a_major == Major::K { Order::RowMajor } else { Order::ColumnMajor };
     let b = if b_major == Major::K { Order::ColumnMajor } else { Order::RowMajor };
     [a, b]
+}
+
+/// What a kernel sums in.
+pub fn accumulators(entry: &AnyGemm) -> Accumulators {
+    match entry.plan().mainloop.atom.sums() {
+        WgmmaSum::F16 => Accumulators::Half,
+        WgmmaSum::F32 | WgmmaSum::S32 => Accumulators::Single,
+    }
 }
 
 /// The formats of a kernel's A and B, and of C and D.

@@ -16,7 +16,7 @@ use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, formats, orders};
+use super::product::{Product, RunError, accumulators, formats, orders};
 use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, Sums, TreeError};
 
 /// How a trial ended.
@@ -210,6 +210,8 @@ impl Draw {
         let n_step = if a.is_float() || self.once_in(8) { 8 } else { 16 };
         // Of 8-bit floats a third, of other formats few.
         let promoted = self.once_in(if a.is_float() && a.bits() == 8 { 3 } else { 30 });
+        let half = types.and_then(|types| types.in_half()).filter(|_| self.once_in(8));
+        let types = half.or(types);
         let promote = if promoted { self.of(&[1, 2, 4, 4, 8, 3]) } else { 0 };
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
@@ -388,7 +390,7 @@ impl OneProduct {
         // Rows that tensor copies bring begin at multiples of 16 bytes.
         let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
         let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
-        let sums = Sums::of(&a, &b, &|_| ());
+        let sums = Sums::in_accumulators(accumulators(gemm), &a, &b, &|_| ());
         let in_place = self.in_place && c.is_some();
         let d_pitch = if in_place { n } else { n + self.d_padding };
         let (operand_offset, d_offset) = (0, 0);

@@ -3,7 +3,7 @@
 use kernel::{AnyGemm, Buffer, Call, Engine, LinearArguments, Program};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, formats, freeing, orders};
+use super::product::{Product, RunError, accumulators, formats, freeing, orders};
 use super::repeat::{Again, chunks};
 use super::several::{GAP, SeveralOutcome};
 use super::{Format, HostMatrix, Order, Sums};
@@ -109,7 +109,7 @@ impl RecordProducts {
         let after = format.elements(&engine.read(d)?);
         let mut outcome = SeveralOutcome { time, ratio: 0.0, compared: 0, mismatch: None, d: after.clone() };
         for (i, (product, region)) in products.iter().zip(regions).enumerate() {
-            let sums = Sums::of(&product.a, &product.b, &|_| ());
+            let sums = Sums::in_accumulators(accumulators(entry), &product.a, &product.b, &|_| ());
             let (was, is) = (&before[region.clone()], &after[region]);
             let checked = product.compare(format, &sums, None, was, is);
             outcome.ratio = outcome.ratio.max(checked.ratio);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Products, Program};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, formats, freeing, orders};
+use super::product::{Product, RunError, accumulators, formats, freeing, orders};
 use super::repeat::{Again, chunks};
 use super::{Format, HostMatrix, Order, Sums};
 
@@ -207,7 +207,7 @@ impl SeveralProducts {
                 inside[element(row, column)] = true;
             }
             let product = matrices.product(self, i, [first, m]);
-            let sums = Sums::of(&product.a, &product.b, &|_| ());
+            let sums = Sums::in_accumulators(accumulators(entry), &product.a, &product.b, &|_| ());
             let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
             outcome.ratio = outcome.ratio.max(checked.ratio);
             outcome.compared += checked.compared;

@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use collective::tree::{Host, Memory, Node, Scratch, Shape, Written};
 use collective::{Bounded, Epilogue, EpilogueSpec, HasTree};
-use cute_rs::atom::Major;
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
     MatrixRef, Program, Tree, UnknownConfig,
@@ -38,7 +37,8 @@ use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
 
 use super::matrix::Fill;
-use super::{Format, HostMatrix, Order, Sums};
+use super::product::{accumulators, orders};
+use super::{Accumulators, Format, HostMatrix, Order, Sums};
 
 /// Why a kernel is not what its tree says, or could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -125,6 +125,7 @@ struct Subject<'a> {
     format: Format,
     /// Those of A and B.
     orders: [Order; 2],
+    accumulators: Accumulators,
     /// D has `N >> halvings` columns, of so many bytes an element.
     halvings: u32,
     bytes: u64,
@@ -182,14 +183,6 @@ fn writes(
         Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))
     };
     Writes::new(host.finish().into_iter().filter_map(wanted).collect(), places)
-}
-
-/// The orders in which A and B lie for a kernel.
-fn orders(gemm: &AnyGemm) -> [Order; 2] {
-    let [a, b] = gemm.plan().majors();
-    let a = if a == Major::K { Order::RowMajor } else { Order::ColumnMajor };
-    let b = if b == Major::K { Order::ColumnMajor } else { Order::RowMajor };
-    [a, b]
 }
 
 /// The format of a kernel's operands.
@@ -401,6 +394,7 @@ impl<'e> Bench<'e> {
         let subject = Subject {
             format: format(gemm)?,
             orders: orders(gemm),
+            accumulators: accumulators(gemm),
             halvings,
             bytes: output.bytes().into(),
             program,
@@ -415,7 +409,8 @@ impl<'e> Bench<'e> {
 
     fn check_subject(&mut self, call: &Call<()>, subject: &Subject<'_>) -> Result<Checked, TreeError> {
         let (GemmProblem { m, n, k }, d) = (call.problem, call.d);
-        let Subject { format, orders: [a_order, b_order], halvings, bytes, program, .. } = subject;
+        let Subject { format, orders: [a_order, b_order], accumulators, halvings, bytes, program, .. } =
+            subject;
         let (format, bytes) = (*format, *bytes);
         let slots = self.engine.slots(program)?;
         let launch = (subject.launch)(slots)?;
@@ -429,7 +424,7 @@ impl<'e> Bench<'e> {
             None => None,
         };
 
-        let sums = Sums::of(&a, &b, &|_| ());
+        let sums = Sums::in_accumulators(*accumulators, &a, &b, &|_| ());
         let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, pitch: d.pitch, bytes };
         let writes = writes(&self.contents, (&sums, k), d, subject.element);
         let mut compared = Compared::default();

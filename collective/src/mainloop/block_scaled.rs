@@ -9,7 +9,7 @@ use ptx::{Builder, TensorLoad, Value, Var};
 use typenum::Unsigned;
 
 use super::tma_wgmma::{Loader, TensorCopies, TensorMaps, TmaWgmma};
-use super::{Consumer, DeviceMainloop, Finish, Fragment, Mainloop, MainloopEmitter, Piece, Product};
+use super::{Consumer, DeviceMainloop, Finish, Fragment, Mainloop, MainloopEmitter, Piece, Product, Sums};
 use crate::operand::{Matrix, MatrixRef, OperandPair};
 use crate::pipeline::{ClusterPosition, Position, Stage};
 use crate::plan::{Arrivals, MainloopSpec, Plan, Roles, Room};
@@ -263,7 +263,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             self.add(&fragment, &sums, product.accumulators(), &factors);
         });
         consumer.turns.pass();
-        finish(plan, Fragment { blocks: sums, ..fragment }.into());
+        finish(plan, Sums::F32(Fragment { blocks: sums, ..fragment }));
     }
 }
 

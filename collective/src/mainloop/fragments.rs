@@ -45,7 +45,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///         },
 ///         &|multiplied| if !multiplied { product.clear() },
 ///     );
-///     Ok(product.fragment(consumer, piece).into())
+///     Ok(product.sums(consumer, piece))
 /// }
 /// ```
 #[derive(Debug)]

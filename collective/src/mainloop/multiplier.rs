@@ -2,7 +2,7 @@
 //! tiles that may be narrowed.
 
 use ptx::inst::WgmmaSum;
-use ptx::{Builder, Value, Var};
+use ptx::{Builder, Value};
 
 use super::fragments::Fragments;
 use super::product::Product;
@@ -15,7 +15,7 @@ use crate::plan::{Plan, Source};
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 
 /// Emits the matrix instructions of one consumer warpgroup.
-pub(super) struct Multiplier<'f, 'p, T> {
+pub(super) struct Multiplier<'f, 'p, T: Accumulator> {
     pub(super) f: &'f Builder,
     pub(super) plan: &'p Plan,
     pub(super) product: Product<'f, T>,
@@ -34,9 +34,8 @@ pub(super) fn ring<'f>(
 ) {
     match plan.mainloop.atom.sums() {
         WgmmaSum::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
-        WgmmaSum::F32 | WgmmaSum::F16 => {
-            Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish);
-        }
+        WgmmaSum::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        WgmmaSum::F32 => Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
     }
 }
 
@@ -52,9 +51,8 @@ pub(super) fn in_turn<'f>(
 ) -> Sums<'f> {
     match plan.mainloop.atom.sums() {
         WgmmaSum::S32 => Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
-        WgmmaSum::F32 | WgmmaSum::F16 => {
-            Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
-        }
+        WgmmaSum::F16 => Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
+        WgmmaSum::F32 => Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
     }
 }
 
@@ -65,8 +63,8 @@ impl<'f, 'p, T: Accumulator> Multiplier<'f, 'p, T> {
     }
 
     fn of(f: &'f Builder, plan: &'p Plan, product: Product<'f, T>) -> Self {
-        let registers = |block: &Vec<Var<'f, T>>| block.iter().map(|_| f.uninitialised()).collect();
-        let sums = || product.accumulators().iter().map(registers).collect();
+        let block = |_| (0..plan.mainloop.block_sums()).map(|_| f.uninitialised()).collect();
+        let sums = || product.accumulators().iter().map(block).collect();
         let sums = (plan.mainloop.atom.promote > 0).then(sums);
         Self { f, plan, product, sums }
     }

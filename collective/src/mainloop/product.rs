@@ -8,7 +8,7 @@ use cute_rs::{CoordLayout, Layout, LayoutError, Partition};
 use ptx::{Builder, Value, Var, WgmmaOperands, WgmmaSource};
 
 use super::fragments::Fragments;
-use super::sums::Accumulator;
+use super::sums::{Accumulator, Sums};
 use super::{Consumer, Fragment, Piece, begin, output_elements, tiled_mma};
 use crate::pipeline::Stage;
 use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
@@ -38,7 +38,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 ///         &|stage, accumulate| product.multiply(stage, accumulate),
 ///         &|multiplied| if !multiplied { product.clear() },
 ///     );
-///     Ok(product.fragment(consumer, piece).into())
+///     Ok(product.sums(consumer, piece))
 /// }
 /// ```
 #[derive(Debug)]
@@ -164,21 +164,27 @@ impl<'f, T: Accumulator> Product<'f, T> {
     }
 
     /// What the warpgroup has of the tile when everything has been multiplied.
-    pub fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, T> {
-        self.fragment_of(consumer, piece, self.spec.tile[1])
+    pub fn fragment(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Fragment<'f, T::Sum> {
+        let single = self.accumulators.iter().map(|block| T::single(self.f, block)).collect();
+        self.fragment_of((consumer, piece), self.spec.tile[1], single)
     }
 
-    /// The same of so many columns.
+    /// The same, to be handed on.
+    pub fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
+        T::sums(self.fragment(consumer, piece))
+    }
+
+    /// These sums, by block, of so many columns of the tile.
     pub(super) fn fragment_of(
         &self,
-        consumer: Consumer<'f>,
-        piece: Piece<'f>,
+        (consumer, piece): (Consumer<'f>, Piece<'f>),
         columns: u32,
-    ) -> Fragment<'f, T> {
+        blocks: Vec<Vec<Var<'f, T::Sum>>>,
+    ) -> Fragment<'f, T::Sum> {
         Fragment {
             columns,
             first: begin(&self.elements, [piece.m, piece.n], [None, Some(consumer.part)]),
-            blocks: self.accumulators.clone(),
+            blocks,
             elements: self.elements,
             shared: consumer.shared,
             warpgroup: consumer.warpgroup,

@@ -11,7 +11,7 @@ use super::{Consumer, Piece};
 use crate::pipeline::{Position, Stage};
 
 /// The sums that others are added to, by block, as the accumulators are.
-pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, T>>>;
+pub(super) type Promoted<'f, T> = Vec<Vec<Var<'f, <T as Accumulator>::Sum>>>;
 
 impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
     /// How many k-tiles are multiplied between two additions, and into how many parts of equally many instructions a k-tile is
@@ -113,26 +113,25 @@ impl<'f, T: Accumulator> Multiplier<'f, '_, T> {
 
     pub(super) fn clear_promoted(&self, sums: &Promoted<'f, T>) {
         for sum in sums.iter().flatten() {
-            sum.set(self.f.constant(T::default()));
+            sum.set(self.f.constant(T::Sum::default()));
         }
     }
 
     /// Adds the accumulators of the first `width` columns.
     fn add(&self, sums: &Promoted<'f, T>, width: u32) {
         let count = self.plan.mainloop.atom.accumulators(width) as usize;
-        for (sums, accumulators) in sums.iter().zip(self.product.accumulators()) {
-            for (sum, accumulator) in sums.iter().zip(accumulators).take(count) {
-                sum.set(sum.get() + accumulator.get());
+        for (sums, registers) in sums.iter().zip(self.product.accumulators()) {
+            let values = registers.iter().take(count).flat_map(|register| T::values(self.f, register));
+            for (sum, value) in sums.iter().zip(values) {
+                sum.set(sum.get() + value);
             }
         }
     }
 
     /// What the warpgroup has of the tile: the promoted sums, where there are some.
     pub(super) fn result(&self, consumer: Consumer<'f>, piece: Piece<'f>, width: u32) -> Sums<'f> {
-        let mut fragment = self.product.fragment_of(consumer, piece, width);
-        if let Some(sums) = &self.sums {
-            fragment.blocks.clone_from(sums);
-        }
-        fragment.into()
+        let single = || self.product.accumulators().iter().map(|block| T::single(self.f, block)).collect();
+        let blocks = self.sums.clone().unwrap_or_else(single);
+        T::sums(self.product.fragment_of((consumer, piece), width, blocks))
     }
 }

@@ -1,25 +1,45 @@
 //! Accumulators by type: what a mainloop hands on.
 
+use half::f16;
 use ptx::inst::WgmmaSum;
-use ptx::{Builder, Number, Value, Var};
+use ptx::{Builder, Number, Scalar, Value, Var};
 
 use super::Fragment;
 
-/// A type of accumulators that registers hold one by one.
+/// What a register of accumulators holds: an `f32`, an `i32`, or as `u32` two `f16`, the even column in the low half.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no type of accumulators",
-    note = "`wgmma` sums in `f32`, or in `i32` for integers"
+    note = "`wgmma` sums in `f32`, in `i32` for integers, or in `f16`, of which a `u32` holds two"
 )]
 pub trait Accumulator: Number + Default {
     /// What the instruction calls it.
     const SUMS: WgmmaSum;
 
+    /// What the sums are handed on as.
+    type Sum: Scalar + Number + Default;
+
+    /// The sums that a register holds.
+    fn values<'f>(f: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self::Sum>>;
+
+    /// The sums of some registers one by one; the registers themselves where they hold one each.
+    fn single<'f>(f: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self::Sum>>;
+
     /// The sums of this type.
-    fn sums(fragment: Fragment<'_, Self>) -> Sums<'_>;
+    fn sums(fragment: Fragment<'_, Self::Sum>) -> Sums<'_>;
 }
 
 impl Accumulator for f32 {
     const SUMS: WgmmaSum = WgmmaSum::F32;
+
+    type Sum = Self;
+
+    fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
+        vec![register.get()]
+    }
+
+    fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
+        registers.to_vec()
+    }
 
     fn sums(fragment: Fragment<'_, Self>) -> Sums<'_> {
         Sums::F32(fragment)
@@ -29,25 +49,51 @@ impl Accumulator for f32 {
 impl Accumulator for i32 {
     const SUMS: WgmmaSum = WgmmaSum::S32;
 
+    type Sum = Self;
+
+    fn values<'f>(_: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, Self>> {
+        vec![register.get()]
+    }
+
+    fn single<'f>(_: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, Self>> {
+        registers.to_vec()
+    }
+
     fn sums(fragment: Fragment<'_, Self>) -> Sums<'_> {
         Sums::S32(fragment)
     }
 }
 
-/// The sums of a consumer warpgroup, as the instruction has them. Pieces of one tile are added up as they are; an epilogue computes in
-/// `f32`, or stores integers as such.
+impl Accumulator for u32 {
+    const SUMS: WgmmaSum = WgmmaSum::F16;
+
+    type Sum = f32;
+
+    fn values<'f>(f: &'f Builder, register: &Var<'f, Self>) -> Vec<Value<'f, f32>> {
+        f.unpack::<f16>(register.get()).map(|half| half.cast()).to_vec()
+    }
+
+    fn single<'f>(f: &'f Builder, registers: &[Var<'f, Self>]) -> Vec<Var<'f, f32>> {
+        registers
+            .iter()
+            .flat_map(|register| Self::values(f, register))
+            .map(|value| f.variable(value))
+            .collect()
+    }
+
+    fn sums(fragment: Fragment<'_, f32>) -> Sums<'_> {
+        Sums::F32(fragment)
+    }
+}
+
+/// The sums of a consumer warpgroup. Pieces of one tile are added up as they are; an epilogue computes in `f32`, or stores integers as
+/// such.
 #[derive(Debug)]
 pub enum Sums<'f> {
-    /// In single precision.
+    /// In single precision, also where the instruction sums in `f16`.
     F32(Fragment<'f, f32>),
     /// Integers.
     S32(Fragment<'f, i32>),
-}
-
-impl<'f, T: Accumulator> From<Fragment<'f, T>> for Sums<'f> {
-    fn from(fragment: Fragment<'f, T>) -> Self {
-        T::sums(fragment)
-    }
 }
 
 impl<'f> Fragment<'f, i32> {

@@ -95,6 +95,14 @@ impl Atom {
         }
     }
 
+    /// The same with sums in `f16`; `None` where no instruction sums so.
+    pub const fn in_half(self) -> Option<Self> {
+        match self.types.in_half() {
+            Some(types) => Some(Self { types, ..self }),
+            None => None,
+        }
+    }
+
     /// What promotion adds to the name of a kernel.
     pub(super) fn promotion(self) -> String {
         if self.promote == 0 { String::new() } else { format!("_promoted_{}", self.promote) }

@@ -160,8 +160,6 @@ pub enum PlanError {
         /// Extents of B's tile.
         b: [u32; 2],
     },
-    /// The sums are halves.
-    HalfSums,
     /// No epilogue stores D in this format.
     Output {
         /// D's format.
@@ -385,7 +383,6 @@ impl PlanError {
             Self::EarlyArrival => s.text(
                 "threads load A from a stage, and one arrival a warpgroup does not say that all warps have: use EachWarp<_>",
             ),
-            Self::HalfSums => s.text("sums are f16, and epilogues take f32 or s32: choose types with such sums"),
             Self::Output { format, integers } => {
                 let [floats, whole] = Format::RESULTS;
                 let s = s.text("D is ").text(format.name());

@@ -65,8 +65,9 @@ impl RegisterPlan {
             let consumers = mainloop.consumers;
             return Err(PlanError::Registers { need: instruction, have: launch, consumers });
         }
-        let accumulators = mainloop.accumulators();
-        let promoted = if mainloop.atom.promote > 0 { accumulators } else { 0 };
+        // What is handed on: registers that hold two sums are taken apart when all is multiplied, others are these sums.
+        let accumulators = mainloop.blocks() * mainloop.block_sums();
+        let promoted = if mainloop.atom.promote > 0 { mainloop.accumulators() } else { 0 };
         let need =
             accumulators + promoted + mainloop.registers + max(epilogue.working(form), epilogue.registers);
         let [fewest, more] = match mainloop.producer {

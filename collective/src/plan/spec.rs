@@ -371,6 +371,11 @@ impl MainloopSpec {
         self.blocks() * self.atom.accumulators(self.tile[1])
     }
 
+    /// Sums of a consumer thread in a block: as many as registers, unless those hold two.
+    pub(crate) const fn block_sums(&self) -> u32 {
+        self.tile[1] / 2
+    }
+
     /// Whether sums can be promoted as often as the atom says, if they are.
     pub(super) const fn promotes(&self) -> Result<(), PlanError> {
         let (every, steps) = (self.atom.promote, self.tile[2] / self.atom.k());

@@ -13,7 +13,7 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 30] = [
+const KEYS: [&str; 31] = [
     "form",
     "dtype",
     "dtype-b",
@@ -22,6 +22,7 @@ const KEYS: [&str; 30] = [
     "epilogue",
     "tile",
     "step",
+    "sums",
     "promote",
     "cluster",
     "roles",
@@ -411,6 +412,7 @@ impl KernelSpec {
         mainloop.tile[2] = 1024 / a.bits();
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
+        let sums = words.take("sums");
         let promote = words.number("promote", 0)?;
         mainloop.cluster = words.extents("cluster", mainloop.cluster)?;
         mainloop.roles = words.one_of("roles", mainloop.roles, &ROLES)?;
@@ -447,6 +449,14 @@ impl KernelSpec {
         let [a, b] = mainloop.operands.map(|operand| operand.format);
         if let Some(types) = a.multiplies(b) {
             mainloop.atom = Atom::shared(types);
+        }
+        let usual = mainloop.atom.sums().suffix();
+        if let Some(sums) = sums.filter(|sums| *sums != usual) {
+            let half = mainloop.atom.in_half().filter(|half| half.sums().suffix() == sums);
+            let others = mainloop.atom.in_half().map_or("", |_| " or f16");
+            mainloop.atom = half.ok_or_else(|| {
+                refused("sums", sums, format!("{usual}{others} for products of {a} and {b}"))
+            })?;
         }
         mainloop.atom = mainloop.atom.promoted(promote);
         spec.scheduler = scheduler(&mut words)?;
@@ -491,6 +501,7 @@ impl KernelSpec {
             ("out", store.format.name().to_owned()),
             ("tile", extents(&mainloop.tile)),
             ("step", mainloop.step.to_string()),
+            ("sums", mainloop.atom.sums().suffix().to_owned()),
             ("promote", mainloop.atom.promote.to_string()),
             ("cluster", extents(&mainloop.cluster)),
             ("roles", name_of(&ROLES, mainloop.roles).to_owned()),

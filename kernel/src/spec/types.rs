@@ -4,6 +4,7 @@ use collective::{
     Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Producer, Roles, TileLayout, Way,
 };
 use cute_rs::atom::{Major, SwizzleMode};
+use ptx::inst::WgmmaSum;
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::{EpilogueKind, KernelSpec};
@@ -109,9 +110,12 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    let sums = match spec.atom.promote {
-        0 => String::new(),
-        every => format!(", Promoted<U{every}>"),
+    let half = matches!(spec.atom.sums(), WgmmaSum::F16);
+    let sums = match (spec.atom.promote, half) {
+        (0, false) => String::new(),
+        (0, true) => ", InHalf".to_owned(),
+        (every, false) => format!(", Promoted<U{every}>"),
+        (every, true) => format!(", InHalf<Promoted<U{every}>>"),
     };
     format!("{name}<Operands<{a}, {b}{sums}>, {tile}, {}>", roles(spec))
 }

@@ -162,7 +162,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             consumer.release.arrive(stage.empty);
         });
         consumer.release.arrive(q.empty);
-        finish(plan, out.fragment(consumer, piece).into());
+        finish(plan, out.sums(consumer, piece));
     }
 }
 

@@ -147,7 +147,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         {
             sum.set(sum.get() * <Silu as Pointwise<1>>::apply((), [gate.get()]));
         }
-        finish(plan, product.fragment(consumer, piece).into());
+        finish(plan, product.sums(consumer, piece));
     }
 }
 

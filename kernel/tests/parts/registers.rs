@@ -117,7 +117,7 @@ impl<'f> DeviceMainloop<'f> for DoubledDevice<'f> {
                 }
             },
         );
-        finish(plan, product.fragment(consumer, piece).into());
+        finish(plan, product.sums(consumer, piece));
     }
 }
 

@@ -6,7 +6,7 @@ use collective::pipeline::{ClusterPosition, Position};
 use collective::{
     Cluster, Consumer, Cooperative, DeviceMainloop, DirectStore, EachWarp, Finish, Format, Fragment,
     InFlight, KMajor, LinearCombination, Mainloop, MainloopEmitter, MainloopSpec, Matrix, Operands, Origin,
-    Piece, Plan, Product, Room, TensorCopy, Tile, TmaWgmma,
+    Piece, Plan, Product, Room, Sums, TensorCopy, Tile, TmaWgmma,
 };
 use half::bf16;
 use kernel::{Composed, GemmProblem};
@@ -134,7 +134,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             },
             &|_| {},
         );
-        finish(plan, Fragment { blocks: sums, ..fragment }.into());
+        finish(plan, Sums::F32(Fragment { blocks: sums, ..fragment }));
     }
 }
 

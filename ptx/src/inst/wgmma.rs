@@ -159,6 +159,15 @@ impl WgmmaTypes {
         }
     }
 
+    /// The same operands with `.f16` sums; `None` where there is no such instruction.
+    pub const fn in_half(self) -> Option<Self> {
+        match self {
+            Self::F16F32 | Self::F16F16 => Some(Self::F16F16),
+            Self::Fp8F32(a, b) | Self::Fp8F16(a, b) => Some(Self::Fp8F16(a, b)),
+            Self::Bf16F32 | Self::Tf32F32 | Self::Int8 { .. } | Self::B1 => None,
+        }
+    }
+
     /// K of one dense instruction: as many elements as fill 32 bytes. A sparse one has twice as many.
     pub const fn k(self) -> u32 {
         256 / self.element_bits()

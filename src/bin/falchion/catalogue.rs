@@ -330,7 +330,7 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
     if plan.mainloop.atom.promote > 0 {
         let (every, k) = (plan.mainloop.atom.promote, plan.mainloop.atom.k());
-        let note = format!("wgmmas along K, {} elements, into as many registers again", every * k);
+        let note = format!("wgmmas along K, {} elements, into sums of their own", every * k);
         row("promoted every", every.to_string(), &note)?;
     }
     writeln!(out, "tiles are dealt to {}", kernel.schedule())?;

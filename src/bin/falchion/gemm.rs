@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use collective::Form;
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::{formats, orders};
+use falchion::verify::product::{accumulators, formats, orders};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
@@ -171,7 +171,7 @@ impl GemmArgs {
 
         let progress = Progress::new("reference");
         let rows = AtomicU64::new(0);
-        let sums = Sums::of(&product.a, &product.b, &|total| {
+        let sums = Sums::in_accumulators(accumulators(&entry), &product.a, &product.b, &|total| {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
         let outcome =

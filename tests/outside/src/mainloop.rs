@@ -123,6 +123,6 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         for (sum, other) in sums.accumulators().iter().flatten().zip(others.accumulators().iter().flatten()) {
             sum.set(sum.get() + other.get());
         }
-        finish(plan, sums.fragment(consumer, piece).into());
+        finish(plan, sums.sums(consumer, piece));
     }
 }
