@@ -1,8 +1,8 @@
 //! The model that chooses kernels, held against what was measured.
 //!
 //! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04, burst): `fitted.jsonl` is what
-//! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes, which judge it: at most of them the kernels are those that
-//! an older model ranked first, so that its mistakes are all there. 20 timings of kernels that spilled and are refused since are left out; none was
+//! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes of the next draw, which judge it.
+//! 20 timings of kernels that spilled and are refused since are left out; none was
 //! the fastest at its shape. What a spec leaves out is said by its line: the element type and
 //! the directions.
 
@@ -58,7 +58,7 @@ fn read(name: &str) -> Vec<Line> {
 
 #[test]
 fn the_first_choice_is_nearly_the_best() {
-    for (name, shapes, part, cost) in [("fitted.jsonl", 100, 0.78, 1.03), ("fresh.jsonl", 40, 0.6, 1.05)] {
+    for (name, shapes, part, cost) in [("fitted.jsonl", 250, 0.72, 1.035), ("fresh.jsonl", 25, 0.65, 1.04)] {
         let lines = read(name);
         assert!(lines.len() >= shapes, "{name}: {} shapes", lines.len());
         let (mut good, mut logarithms, mut misses) = (0, 0.0, Vec::new());

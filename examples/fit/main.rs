@@ -40,15 +40,14 @@ const NUMBERS: &[(&str, Number)] = &[
     ("filling", |machine| &mut machine.filling),
     ("start", |machine| &mut machine.start),
     ("tile", |machine| &mut machine.tile),
-    ("epilogue", |machine| &mut machine.epilogue),
-    ("direct", |machine| &mut machine.direct),
     ("odd_rows", |machine| &mut machine.odd_rows),
-    ("staged", |machine| &mut machine.staged),
+    ("stored", |machine| &mut machine.stored),
     ("transposed", |machine| &mut machine.transposed),
     ("narrow", |machine| &mut machine.narrow),
     ("draw", |machine| &mut machine.draw),
     ("exchanged", |machine| &mut machine.exchanged),
     ("meeting", |machine| &mut machine.meeting),
+    ("unaligned", |machine| &mut machine.unaligned),
     ("l2", |machine| &mut machine.l2),
     ("part_sectors", |machine| &mut machine.part_sectors),
     ("part_lines", |machine| &mut machine.part_lines),
@@ -56,7 +55,6 @@ const NUMBERS: &[(&str, Number)] = &[
     ("dram", |machine| &mut machine.dram),
     ("refetched", |machine| &mut machine.refetched),
     ("echo", |machine| &mut machine.echo),
-    ("scattered", |machine| &mut machine.scattered),
 ];
 
 /// Predictions this far apart, as a part of the time, are told apart.

@@ -48,14 +48,10 @@ pub struct Machine {
     pub start: f64,
     /// Microseconds from one tile to the next beside its k-tiles and its epilogue.
     pub tile: f64,
-    /// Microseconds of an epilogue, however small.
-    pub epilogue: f64,
-    /// Elements of D a microsecond that one CTA converts and stores straight from registers.
-    pub direct: f64,
-    /// The part of that speed that is left where rows of D begin at odd elements and pairs cannot be stored.
+    /// Elements of D a microsecond that one CTA converts and stores, or puts into shared memory, from where copies take them.
+    pub stored: f64,
+    /// The part of that speed that is left where rows of D begin at odd elements and threads cannot store pairs.
     pub odd_rows: f64,
-    /// Elements of D a microsecond that one CTA converts into shared memory, from where copies take them.
-    pub staged: f64,
     /// The speed of an epilogue that stores D transposed, over that of one that does not.
     pub transposed: f64,
     /// By how much longer an epilogue takes for each time that a row of its tile is shorter than 64 elements.
@@ -66,6 +62,8 @@ pub struct Machine {
     pub exchanged: f64,
     /// Microseconds from a sum's last element to its reader.
     pub meeting: f64,
+    /// By how much longer k-tiles take of tiles that are divided at different places along K.
+    pub unaligned: f64,
     /// Bytes a microsecond from L2 to all multiprocessors.
     pub l2: f64,
     /// By how much longer L2 takes for an operand whose rows do not begin at multiples of 32 B.
@@ -80,8 +78,6 @@ pub struct Machine {
     pub refetched: f64,
     /// The part of an operand that memory is asked for once more where several clusters read it.
     pub echo: f64,
-    /// The same for each further tile, where tiles beside each other are divided at different places along K.
-    pub scattered: f64,
 }
 
 /// Bytes of shared memory of a multiprocessor, and what the system takes of each CTA's part.
@@ -97,41 +93,39 @@ impl Machine {
         Self {
             multiprocessors: 132,
             clustered_multiprocessors: 120,
-            cycles: 1986.0,
-            power: 0.1948,
-            shared: 0.7505,
-            latency: 0.786,
-            clustered_latency: 0.5889,
-            drained: 0.9516,
-            step: 0.027,
-            coupled: 0.9975,
-            ingest: 275700.0,
-            crowded: 0.01126,
+            cycles: 2005.0,
+            power: 0.1994,
+            shared: 0.7458,
+            latency: 0.7788,
+            clustered_latency: 0.5689,
+            drained: 0.9488,
+            step: 0.02458,
+            coupled: 1.02,
+            ingest: 278.4e3,
+            crowded: 0.01151,
             copied: [66e3, 30e3, 16e3, 5e3],
-            launch: 1.199,
-            clustered_launch: 0.3729,
-            divided_launch: 0.3572,
-            persistent_launch: 0.4931,
-            filling: 1.954e-05,
-            start: 1.587,
-            tile: 0.3775,
-            epilogue: 1.367e-05,
-            direct: 4193.0,
-            odd_rows: 0.2486,
-            staged: 20060.0,
-            transposed: 1.23,
-            narrow: 1.321,
-            draw: 0.03755,
-            exchanged: 4713.0,
-            meeting: 1.458,
-            l2: 17.71e6,
-            part_sectors: 2.692,
-            part_lines: 1.593,
-            l2_bytes: 18.42e6,
-            dram: 3.856e6,
-            refetched: 0.08978,
-            echo: 0.2443,
-            scattered: 0.2508,
+            launch: 1.106,
+            clustered_launch: 0.4846,
+            divided_launch: 0.4562,
+            persistent_launch: 0.467,
+            filling: 2.06e-5,
+            start: 2.129,
+            tile: 0.4246,
+            odd_rows: 0.3084,
+            stored: 19080.0,
+            transposed: 1.022,
+            narrow: 0.8191,
+            draw: 0.03379,
+            exchanged: 4818.0,
+            meeting: 2.207,
+            unaligned: 0.2192,
+            l2: 17.6e6,
+            part_sectors: 2.761,
+            part_lines: 1.657,
+            l2_bytes: 10.52e6,
+            dram: 3.915e6,
+            refetched: 0.105,
+            echo: 0.4251,
         }
     }
 

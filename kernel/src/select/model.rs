@@ -86,6 +86,8 @@ struct Totals {
 struct Busiest {
     k_tiles: f64,
     pieces: f64,
+    /// K-tiles of tiles that are divided at places of their own.
+    unaligned: f64,
     /// Of these, parts of tiles.
     divided: f64,
     /// Parts of a divided tile.
@@ -121,7 +123,7 @@ impl Machine {
         let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
         let epilogue = self.epilogue(plan, &call, beta);
         let [m, n, k] = plan.mainloop.tile.map(f64::from);
-        let multiply = busiest.k_tiles * step;
+        let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
         let all = busiest.pieces * (epilogue + self.tile);
         let turns = f64::from(plan.turns());
         let busy = if turns > 0.0 {
@@ -261,13 +263,7 @@ impl Machine {
         let crossed = again * (bands - 1.0).max(0.0) * lost;
         // What several clusters read at nearly the same time, some of them ask memory for once more.
         let shared = if tiles.n > 1 { a } else { 0.0 } + if tiles.m > 1 { b } else { 0.0 };
-        let scattered = self.scattered(subject, tiles, slots) * self.lost(a + b);
-        let dram = a
-            + b
-            + crossed
-            + evicted * self.refetched
-            + shared * self.echo
-            + scattered * (a * (tiles_n - 1.0) + b * (tiles_m - 1.0));
+        let dram = a + b + crossed + evicted * self.refetched + shared * self.echo;
         (l2, dram)
     }
 
@@ -275,19 +271,6 @@ impl Machine {
     fn lost(&self, bytes: f64) -> f64 {
         let ratio = self.l2_bytes / bytes.max(1.0);
         1.0 / (1.0 + ratio * ratio * ratio)
-    }
-
-    /// The part of the operands that is read again where tiles beside each other are divided at different places along K: at a
-    /// time they read different k-tiles of what they share.
-    fn scattered(&self, subject: &Subject<'_>, tiles: Tiles<u32>, slots: u32) -> f64 {
-        if subject.facts.reduction.is_none() {
-            return 0.0;
-        }
-        let Divided { units, tiles: divided } =
-            subject.scheduler.divided(tiles, subject.scheduler.workers(tiles, slots));
-        let all = f64::from(tiles.m) * f64::from(tiles.n);
-        let even = divided == 0 || units.is_multiple_of(divided);
-        if even { 0.0 } else { self.scattered * f64::from(divided) / all }
     }
 
     /// Microseconds from one k-tile to the next, those of its multiplications alone, and what decides.
@@ -366,13 +349,13 @@ impl Machine {
         let swapped = plan.swapped();
         // Threads that store transposed hold neighbours of a row of D one by one in any case.
         let odd = direct && !swapped && !call.d.pitch.is_multiple_of(2);
-        let rate = if direct { self.direct } else { self.staged };
-        let rate = rate * if swapped { self.transposed } else { 1.0 } * if odd { self.odd_rows } else { 1.0 };
+        let rate =
+            self.stored * if swapped { self.transposed } else { 1.0 } * if odd { self.odd_rows } else { 1.0 };
         let row = if swapped { m } else { n };
         let narrow = 1.0 + self.narrow * (64.0 / row - 1.0).max(0.0);
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
-        m * n / rate * narrow * reads + self.epilogue
+        m * n / rate * narrow * reads
     }
 }
 
@@ -386,11 +369,20 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
     let starts = (f64::from(workers) / f64::from(slots)).ceil();
     let (units, divided) = (f64::from(units), f64::from(divided));
     if divided == 0.0 || units == 0.0 {
-        return Busiest { k_tiles: whole * totals.k_tiles, pieces: whole, divided: 0.0, parts: 1.0, starts };
+        return Busiest {
+            k_tiles: whole * totals.k_tiles,
+            pieces: whole,
+            divided: 0.0,
+            parts: 1.0,
+            starts,
+            unaligned: 0.0,
+        };
     }
     let own = (units / lanes).ceil();
     let length = (divided * f64::from(k) / units).ceil();
+    let even = (units / divided).fract() == 0.0;
     Busiest {
+        unaligned: if even { 0.0 } else { own * length },
         k_tiles: whole * totals.k_tiles + own * length,
         pieces: whole + own,
         divided: own,
