@@ -16,6 +16,8 @@ mod extra;
 #[cfg(feature = "proof")]
 mod fused;
 #[cfg(feature = "proof")]
+mod journal;
+#[cfg(feature = "proof")]
 mod products;
 #[cfg(feature = "proof")]
 mod proof;

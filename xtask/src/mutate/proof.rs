@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use emulator::Schedule;
 use ptx::mutate::{Mutation, mutations};
-use rayon::iter::{IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
+use rayon::iter::{IndexedParallelIterator, IntoParallelIterator, IntoParallelRefIterator, ParallelIterator};
 
-use super::record::{self, Known, Record, Row, Unbroken};
+use super::journal::Journal;
+use super::record::{self, Kind, Known, Outcome, Record, Row, Unbroken};
 use super::report;
 use super::subject::Subject;
 use super::trial::{Specimen, Verdict};
@@ -151,11 +152,16 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
             None
         };
         let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
-        let row = prove(name, kernel.class, &specimen, arguments, before);
+        let journal = match before {
+            None if arguments.write => Some(Journal::open(name, kernel.class, arguments.schedules)?),
+            None | Some(_) => None,
+        };
+        let row = prove((name, kernel.class), &specimen, arguments, before, journal.as_ref())?;
         rows.push(row.clone());
         if arguments.write {
             keep(row, all, |record| &mut record.rows)?;
         }
+        journal.map_or(Ok(()), Journal::remove)?;
     }
     println!("{}", report::tables(&rows.iter().collect::<Vec<_>>(), &named(all)));
     match rows.iter().map(Row::survived).sum::<usize>() {
@@ -165,7 +171,13 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
 }
 
 /// The mutants of one kernel that are asked for; those that survived `before`, where something is known of that.
-fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate, before: Option<Row>) -> Row {
+fn prove(
+    (name, class): (&str, u64),
+    specimen: &Specimen,
+    arguments: &Mutate,
+    before: Option<Row>,
+    journal: Option<&Journal>,
+) -> Result<Row, Error> {
     let start = Instant::now();
     let schedules: Vec<_> = Schedule::sweep(arguments.schedules).collect();
     let function = specimen.function();
@@ -177,9 +189,9 @@ fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate, before
     let chosen: Vec<_> =
         mutations(function).into_iter().filter(asked).step_by(arguments.every.max(1)).collect();
     let patient: Vec<_> = Schedule::sweep(PATIENCE).skip(schedules.len()).collect();
-    let (done, all) = (AtomicUsize::new(0), chosen.len());
-    let results = chosen.into_par_iter().map(|mutation| {
-        let reason = equivalent::reason(function, &mutation);
+    let (done, all) = (AtomicUsize::new(journal.map_or(0, Journal::len)), chosen.len());
+    let attempt = |mutation: &Mutation| {
+        let reason = equivalent::reason(function, mutation);
         let few = reason.is_some_and(equivalent::whatever_the_schedule);
         let tried = if few { SCHEDULES_OF_EQUIVALENTS.min(schedules.len()) } else { schedules.len() };
         let mut verdict = specimen.judge(mutation.apply(function), &schedules[..tried]);
@@ -193,25 +205,31 @@ fn prove(name: &str, class: u64, specimen: &Specimen, arguments: &Mutate, before
         if done.is_multiple_of(32) {
             eprint!("\r{name}: {done} of {all}");
         }
-        (mutation, verdict)
-    });
-    let results: Vec<_> = results.collect();
-    let tried = Row::new(name, class, arguments.schedules, &results);
+        Kind::of(mutation, &verdict)
+    };
+    let result = |(index, mutation): (usize, &Mutation)| match journal {
+        Some(journal) => journal.kind(index, || attempt(mutation)),
+        None => Ok(attempt(mutation)),
+    };
+    let results: Vec<Kind> = chosen.par_iter().enumerate().map(result).collect::<Result<_, _>>()?;
+    let survivors: Vec<String> = results
+        .iter()
+        .filter(|kind| kind.outcome == Outcome::Survived)
+        .map(|kind| kind.note.clone())
+        .collect();
+    let tried = Row::new(name, class, arguments.schedules, results);
     let row = before.map_or(tried.clone(), |row| row.with_survivors_as(tried));
     let (survived, seconds) = (row.survived(), start.elapsed().as_secs_f64());
     eprintln!("\r{name}: {all} mutants, {survived} survived, {seconds:.1} s");
-    for (mutation, verdict) in &results {
-        if matches!(verdict, Verdict::Alive) {
-            eprintln!("  {mutation}");
-        }
+    for survivor in survivors {
+        eprintln!("  {survivor}");
     }
-    row
+    Ok(row)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mutate::record::{Kind, Outcome};
 
     /// The kinds of mutants that survived.
     fn survivors(row: &Row) -> Vec<&Kind> {
@@ -220,7 +238,8 @@ mod tests {
 
     fn proved(gemm: &Subject, schedules: u64, every: usize) -> Row {
         let arguments = Mutate { schedules, every, ..Mutate::default() };
-        prove(gemm.name(), 0, &Specimen::new(gemm).expect("the kernel itself is right"), &arguments, None)
+        let specimen = Specimen::new(gemm).expect("the kernel itself is right");
+        prove((gemm.name(), 0), &specimen, &arguments, None, None).expect("nothing is written")
     }
 
     /// The whole proof of one small kernel: in some seconds, so that every change of the emulator is held to it.
@@ -256,7 +275,8 @@ mod tests {
         let mutant = Some("if in every thread in consumer / fix-up (".to_owned());
         let arguments = Mutate { schedules: 8, every: 1, mutant, ..Mutate::default() };
         let specimen = Specimen::new(&gemm).expect("the kernel itself is right");
-        let row = prove("stream-bf16-kk", 0, &specimen, &arguments, None);
+        let row =
+            prove(("stream-bf16-kk", 0), &specimen, &arguments, None, None).expect("nothing is written");
         assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
 

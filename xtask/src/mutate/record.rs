@@ -4,7 +4,9 @@
 //! way to break a kind of statement and what came of it, with how often. At its end it has a line for each kernel that ran
 //! unbroken: `unbroken <name> <class> <schedules> <problems> <runs> <complaints>`. All fields are parted by tabs.
 
+use core::fmt;
 use core::fmt::Write as _;
+use core::str::FromStr;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -77,18 +79,44 @@ pub(super) struct Row {
     pub(super) kinds: BTreeMap<Kind, usize>,
 }
 
+impl Kind {
+    /// Of a mutant.
+    pub(super) fn of(mutation: &Mutation, verdict: &Verdict) -> Self {
+        let (outcome, note) = match verdict {
+            Verdict::Refused => (Outcome::Refused, String::new()),
+            Verdict::Killed { by, schedule, .. } => (*by, format!("{:?}", schedule.0)),
+            Verdict::Equivalent(reason) => (Outcome::Equivalent, (*reason).to_owned()),
+            Verdict::Alive => (Outcome::Survived, mutation.to_string()),
+        };
+        Self { target: mutation.target.to_owned(), change: mutation.change.to_string(), outcome, note }
+    }
+}
+
+/// Its fields, parted by tabs.
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, change, outcome, note } = self;
+        write!(f, "{target}\t{change}\t{}\t{note}", outcome.name())
+    }
+}
+
+impl FromStr for Kind {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let fields: Vec<&str> = text.split('\t').collect();
+        let [target, change, outcome, note] = fields[..] else { return Err(()) };
+        let outcome = Outcome::ALL.into_iter().find(|known| known.name() == outcome).ok_or(())?;
+        let [target, change, note] = [target, change, note].map(str::to_owned);
+        Ok(Self { target, change, outcome, note })
+    }
+}
+
 impl Row {
-    pub(super) fn new(kernel: &str, class: u64, random: u64, results: &[(Mutation, Verdict)]) -> Self {
+    pub(super) fn new(kernel: &str, class: u64, random: u64, results: Vec<Kind>) -> Self {
         let mut kinds = BTreeMap::new();
-        for (mutation, verdict) in results {
-            let (outcome, note) = match verdict {
-                Verdict::Refused => (Outcome::Refused, String::new()),
-                Verdict::Killed { by, schedule, .. } => (*by, format!("{:?}", schedule.0)),
-                Verdict::Equivalent(reason) => (Outcome::Equivalent, (*reason).to_owned()),
-                Verdict::Alive => (Outcome::Survived, mutation.to_string()),
-            };
-            let (target, change) = (mutation.target.to_owned(), mutation.change.to_string());
-            *kinds.entry(Kind { target, change, outcome, note }).or_default() += 1;
+        for kind in results {
+            *kinds.entry(kind).or_default() += 1;
         }
         Self { kernel: kernel.to_owned(), class, random, kinds }
     }
@@ -174,8 +202,8 @@ fn print(record: &Record) -> String {
     // Writing to a string cannot fail.
     for row in &record.rows {
         let _ = writeln!(text, "kernel\t{}\t{:016x}\t{}", row.kernel, row.class, row.random);
-        for (Kind { target, change, outcome, note }, count) in &row.kinds {
-            let _ = writeln!(text, "{target}\t{change}\t{}\t{note}\t{count}", outcome.name());
+        for (kind, count) in &row.kinds {
+            let _ = writeln!(text, "{kind}\t{count}");
         }
     }
     for Unbroken { kernel, class, schedules, problems, runs, complaints } in &record.unbroken {
@@ -210,13 +238,11 @@ fn parse(text: &str) -> Result<Record, String> {
                     complaints: number(complaints)?,
                 });
             }
-            ([target, change, outcome, note, count], Some(row)) => {
-                let outcome = Outcome::ALL.into_iter().find(|known| known.name() == *outcome);
-                let [target, change, note] = [target, change, note].map(|field| (*field).to_owned());
-                let kind = Kind { target, change, outcome: outcome.ok_or_else(bad)?, note };
-                row.kinds.insert(kind, number(count)?);
+            (_, Some(row)) => {
+                let (kind, count) = line.rsplit_once('\t').ok_or_else(bad)?;
+                row.kinds.insert(kind.parse().map_err(|()| bad())?, number(count)?);
             }
-            _ => return Err(bad()),
+            (_, None) => return Err(bad()),
         }
     }
     Ok(record)
@@ -246,10 +272,14 @@ pub(super) fn store(record: &Record) -> Result<(), Error> {
     std::fs::write(&next, print(record)).and_then(|()| std::fs::rename(&next, &file)).map_err(failed)
 }
 
-/// A file of the repository, seen from its root or from this crate, where tests run.
+/// The repository, seen from its root or from this crate, where tests run.
+pub(super) fn root() -> &'static Path {
+    Path::new(if Path::new("docs").is_dir() { "." } else { ".." })
+}
+
+/// A file of the repository.
 pub(super) fn path(file: &str) -> PathBuf {
-    let here = PathBuf::from(file);
-    if here.parent().is_some_and(Path::is_dir) { here } else { Path::new("..").join(file) }
+    root().join(file)
 }
 
 #[cfg(test)]
