@@ -143,7 +143,8 @@ pub struct Promoted<N>(PhantomData<N>);
 /// are registers, half of the accumulators', until all is multiplied.
 ///
 /// ```
-/// use collective::{Cooperative, InHalf, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma, f16};
+/// use collective::{Cooperative, InHalf, KMajor, Mainloop, Operands, Promoted, Tile, TmaWgmma};
+/// use half::f16;
 /// use typenum::{U2, U4, U64, U128, U256};
 ///
 /// type AB<S> = Operands<KMajor<f16>, KMajor<f16>, S>;
