@@ -38,6 +38,9 @@ const STARTS_COPIES: u32 = 24;
 /// What it keeps where 24 may not suffice. Measured with ptxas, on random kernels.
 const STARTS_MANY_COPIES: u32 = 40;
 
+/// What a consumer needs more where it starts the copies itself. Measured with ptxas.
+const STARTS_OWN_COPIES: u32 = 16;
+
 /// What a thread keeps that copies itself: it holds some chunks, element by element, between loads and stores.
 const COPIES: u32 = 104;
 
@@ -116,7 +119,7 @@ impl MainloopSpec {
     /// What a consumer needs that starts the copies itself.
     const fn starts_copies(&self) -> u32 {
         match self.roles {
-            Roles::Unspecialised => STARTS_COPIES,
+            Roles::Unspecialised => STARTS_OWN_COPIES,
             Roles::Cooperative | Roles::Pingpong => 0,
         }
     }

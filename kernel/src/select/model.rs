@@ -85,9 +85,9 @@ struct Totals {
 /// What the busiest worker does.
 struct Busiest {
     k_tiles: f64,
-    pieces: f64,
-    /// K-tiles of tiles that are divided at places of their own.
+    /// Of these, those of tiles that are divided at places of their own.
     unaligned: f64,
+    pieces: f64,
     /// Of these, parts of tiles.
     divided: f64,
     /// Parts of a divided tile.
