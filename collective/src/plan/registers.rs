@@ -38,9 +38,6 @@ const STARTS_COPIES: u32 = 24;
 /// What it keeps where 24 may not suffice. Measured with ptxas, on random kernels.
 const STARTS_MANY_COPIES: u32 = 40;
 
-/// What a consumer needs more where it starts the copies itself. Measured with ptxas.
-const STARTS_OWN_COPIES: u32 = 16;
-
 /// What a thread keeps that copies itself: it holds some chunks, element by element, between loads and stores.
 const COPIES: u32 = 104;
 
@@ -71,20 +68,15 @@ impl RegisterPlan {
         // What is handed on: registers that hold two sums are taken apart when all is multiplied, others are these sums.
         let accumulators = mainloop.blocks() * mainloop.block_sums();
         let promoted = if mainloop.atom.promote > 0 { mainloop.accumulators() } else { 0 };
-        let working = max(epilogue.working(form), epilogue.registers);
-        let need = accumulators + promoted + mainloop.registers + working + mainloop.starts_copies();
-        let producer = match mainloop.producer {
-            Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,
-            Producer::Thread
-                if mainloop.starts_many_copies()
-                    && mainloop.left(launch, STARTS_MANY_COPIES) >= need + SPARE =>
-            {
-                STARTS_MANY_COPIES
-            }
-            Producer::Thread => STARTS_COPIES,
-            Producer::Warpgroup if mainloop.copies_piecemeal() => COPIES_MORE,
-            Producer::Warpgroup => COPIES,
+        let need =
+            accumulators + promoted + mainloop.registers + max(epilogue.working(form), epilogue.registers);
+        let [fewest, more] = match mainloop.producer {
+            Producer::Thread if mainloop.starts_many_copies(form) => [STARTS_COPIES, STARTS_MANY_COPIES],
+            Producer::Thread => [STARTS_COPIES; 2],
+            Producer::Warpgroup if mainloop.copies_piecemeal() => [COPIES, COPIES_MORE],
+            Producer::Warpgroup => [COPIES; 2],
         };
+        let producer = if mainloop.left(launch, more) >= need + SPARE { more } else { fewest };
         let consumer = mainloop.left(launch, producer);
         if need > consumer {
             return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
@@ -116,14 +108,6 @@ impl MainloopSpec {
         if consumer > MOST { MOST } else { consumer }
     }
 
-    /// What a consumer needs that starts the copies itself.
-    const fn starts_copies(&self) -> u32 {
-        match self.roles {
-            Roles::Unspecialised => STARTS_OWN_COPIES,
-            Roles::Cooperative | Roles::Pingpong => 0,
-        }
-    }
-
     /// Most slabs along K of an operand's tile: each has coordinates and addresses of its own.
     const fn slabs_along_k(&self) -> u32 {
         let [m, n, k] = self.tile;
@@ -140,14 +124,12 @@ impl MainloopSpec {
     }
 
     /// Whether the addresses and coordinates of a stage's copies may be more than the fewest registers hold.
-    const fn starts_many_copies(&self) -> bool {
+    const fn starts_many_copies(&self, form: Form) -> bool {
         let [m, n, k] = self.tile;
         let [a, b] = self.operands;
-        self.slabs_along_k() > 2 || a.slabs(m, k) + b.slabs(n, k) > 8
-    }
-
-    /// Whether a cluster shares what it copies by tensor maps that the kernel changes.
-    const fn shares_groups(&self, form: Form) -> bool {
-        matches!(form, Form::Grouped) && self.cluster[0] * self.cluster[1] > 1
+        let shared = self.cluster[0] * self.cluster[1] > 1;
+        self.slabs_along_k() > 2
+            || a.slabs(m, k) + b.slabs(n, k) > 8
+            || matches!(form, Form::Grouped) && shared
     }
 }
