@@ -27,7 +27,7 @@ pub use collective::Fusion;
 pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;
-pub use reference::{Accumulators, Format, HostMatrix, Order, Sums, bound, format, matrix, oracle};
+pub use reference::{Accumulators, Format, HostMatrix, Order, Scales, Sums, bound, format, matrix, oracle};
 pub use sample::Sample;
 pub use several::{SeveralOutcome, SeveralProducts};
 pub use tree::{Bench, TreeError};

@@ -79,6 +79,7 @@ fn a_wrong_result_is_noticed() {
     let product = Product {
         a,
         b,
+        scales: None,
         operand_offset: 0,
         c: None,
         alpha: 1.0,

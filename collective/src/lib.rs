@@ -54,6 +54,7 @@ pub mod queue;
 pub mod random;
 mod real;
 mod record;
+mod scales;
 mod sentence;
 mod tile;
 pub mod tree;
@@ -72,13 +73,13 @@ pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
 pub use mainloop::{
-    Accumulator, BlockScaled, BlockScales, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found,
-    Fragment, FragmentPair, FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece,
-    Product, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, ScaledCopies, Sums,
+    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
-    EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair, Operands,
-    Promoted, Summing, TileAtom, Unpromoted, Widest,
+    BlockScaled, EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair,
+    Operands, Promoted, Summing, TileAtom, Unpromoted, Widest,
 };
 pub use plan::{
     Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,
@@ -86,6 +87,7 @@ pub use plan::{
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};
+pub use scales::BlockScales;
 pub use sentence::Sentence;
 pub use tile::{
     AsManyAsFit, Cluster, ClusterShape, Cooperative, EachThread, EachWarp, Fitted, Pingpong, StageCount,

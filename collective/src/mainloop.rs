@@ -20,7 +20,7 @@ mod tensor_copy;
 mod thread_copy;
 mod tma_wgmma;
 
-pub use block_scaled::{BlockScaled, BlockScales};
+pub use block_scaled::ScaledCopies;
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
 pub use product::{Found, Product};

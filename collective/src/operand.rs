@@ -66,6 +66,26 @@ pub struct EvictFirst<X>(PhantomData<X>);
 #[derive(Clone, Copy, Debug)]
 pub struct EvictLast<X>(PhantomData<X>);
 
+/// Matrix `X` of 8-bit floats, whose blocks of `N` rows (columns of B) by 128 of K have a scale each: `N` is 1 or 128.
+///
+/// A and B both have scales, in DeepSeek's recipe 1 x 128 of activations by 128 x 128 of weights. The sums of every 128 of K are
+/// multiplied by the scales of both and added to others in single precision, which takes as many registers again, so they lose no more
+/// than [`Promoted<U4>`](crate::Promoted) does, whatever the scales are. Tensor copies bring the scales with the tiles, and threads
+/// read them from the stage, so each warp gives a stage back by itself ([`EachWarp`](crate::EachWarp)). A call says where they lie:
+/// [`BlockScales`](crate::BlockScales).
+///
+/// ```
+/// use collective::{AsManyAsFit, BlockScaled, Cluster, Cooperative, EachWarp, F8E4M3, KMajor, Mainloop, Operands, Tile, TmaWgmma};
+/// use typenum::{U1, U2, U128};
+///
+/// type X = KMajor<F8E4M3>;
+/// type AB = Operands<BlockScaled<X, U1>, BlockScaled<X, U128>>;
+/// type M = TmaWgmma<AB, Tile<U128, U128, U128>, Cooperative<U2, Cluster<U1, U1>, EachWarp<AsManyAsFit>>>;
+/// assert_eq!(M::SPEC.operands.map(|operand| operand.scaled), [1, 128]);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct BlockScaled<X, N>(PhantomData<(X, N)>);
+
 /// One operand of a matrix multiply.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an operand",
@@ -80,6 +100,8 @@ pub trait Operand: 'static {
     const LAYOUT: TileLayout = TileLayout::Widest;
     /// What L2 does with it.
     const CACHE: CachePolicy = CachePolicy::Normal;
+    /// How many rows (columns of B) share a scale for each 128 of K; 0 where blocks have no scales.
+    const SCALED: u32 = 0;
 }
 
 impl<O: Operand> Operand for EvictFirst<O> {
@@ -87,6 +109,7 @@ impl<O: Operand> Operand for EvictFirst<O> {
     const MAJOR: Major = O::MAJOR;
     const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = CachePolicy::EvictFirst;
+    const SCALED: u32 = O::SCALED;
 }
 
 impl<O: Operand> Operand for EvictLast<O> {
@@ -94,6 +117,15 @@ impl<O: Operand> Operand for EvictLast<O> {
     const MAJOR: Major = O::MAJOR;
     const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = CachePolicy::EvictLast;
+    const SCALED: u32 = O::SCALED;
+}
+
+impl<O: Operand, N: Unsigned + 'static> Operand for BlockScaled<O, N> {
+    type Element = O::Element;
+    const MAJOR: Major = O::MAJOR;
+    const LAYOUT: TileLayout = O::LAYOUT;
+    const CACHE: CachePolicy = O::CACHE;
+    const SCALED: u32 = N::U32;
 }
 
 impl<T: Element, L: TileAtom> Operand for KMajor<T, L> {

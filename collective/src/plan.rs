@@ -10,6 +10,7 @@ mod operand;
 mod queue;
 mod registers;
 mod ring;
+mod scales;
 mod spec;
 mod units;
 
@@ -25,6 +26,7 @@ use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
 use ptx::inst::WgmmaSum;
 
+pub(crate) use self::scales::{FETCHED_SCALES, SCALED_K, SCALED_ROWS, scales_of_rows};
 pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
 use self::units::{max, round_up};
 use crate::form::Form;
@@ -130,6 +132,9 @@ impl Plan {
         if let Err(error) = mainloop.promotes() {
             return Err(error);
         }
+        if let Err(error) = mainloop.scaling(&epilogue, form) {
+            return Err(error);
+        }
         if m > 256 {
             return Err(PlanError::Box { extent: "tile M", elements: m });
         }
@@ -158,7 +163,7 @@ impl Plan {
             Ok(tiles) => tiles,
             Err(error) => return Err(error),
         };
-        let [c, d, e, f] = mainloop.more;
+        let [c, d, e, f] = mainloop.behind(&epilogue, form);
         let rooms = [
             if mainloop.operands[0].staged { a.room() } else { Room::NONE },
             if mainloop.operands[1].staged { b.room() } else { Room::NONE },

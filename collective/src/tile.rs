@@ -199,7 +199,8 @@ impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Unspecialised<C, S> {
 
 impl OperandSpec {
     const fn of<O: Operand>() -> Self {
-        Self { format: O::Element::FORMAT, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true }
+        let (format, scaled) = (O::Element::FORMAT, O::SCALED);
+        Self { format, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true, scaled }
     }
 }
 

@@ -250,6 +250,12 @@ fn reasons_of_illegal_plans() {
             "lower tile M or N",
         ),
         (
+            // 512 threads begin with 128 each, and a producer's can only give some of them away.
+            MainloopSpec { producer: Producer::Warpgroup, ..spec([192, 64, 128], 3, None) },
+            PlanError::Copies { need: 144, have: 128, consumers: 3 },
+            "take fewer consumers",
+        ),
+        (
             MainloopSpec { roles: Roles::Pingpong, ..spec([96, 64, 64], 2, None) },
             PlanError::TileM { m: 96, consumers: 1 },
             "not a multiple of 64",

@@ -383,6 +383,22 @@ pub enum LaunchError {
         /// Bytes it must be a multiple of.
         alignment: u64,
     },
+    /// Scales for a kernel that takes none.
+    #[error(
+        "the call has scales of blocks, and the kernel's operands have none: take a kernel of BlockScaled operands (`scale-a=1x128 scale-b=128x128`)"
+    )]
+    NotScaled,
+    /// No scales for a kernel that multiplies by them.
+    #[error(
+        "the kernel's operands are blocks that have scales, and the call says of none where they lie: Call::scales was needed"
+    )]
+    NoScales,
+    /// Scales that do not fit.
+    #[error("{reason}")]
+    Scales {
+        /// Whose, what they are, and what was needed.
+        reason: String,
+    },
     /// An argument of the mainloop's own.
     #[error("the mainloop refuses its arguments: {reason}")]
     Mainloop {

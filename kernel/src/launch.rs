@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use collective::tree::{Path, Shape};
-use collective::{Mainloop, Matrix, MatrixRef, Plan};
+use collective::{BlockScales, Mainloop, Matrix, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 use scheduler::groups::Balanced;
@@ -167,6 +167,7 @@ impl AnyGemm {
         let seen = self.seen(problem);
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
         let mut arguments = operands.arguments(plan, a, b)?;
+        arguments.extend(self.scales([a, b], call.scales)?);
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(products.arguments());
@@ -186,6 +187,26 @@ impl AnyGemm {
             }
             _ => Err(LaunchError::Grid { ctas, most: MOST_CTAS }),
         }
+    }
+}
+
+impl AnyGemm {
+    /// The values of the parameters of scales, where the kernel's operands `[A, B]` have blocks that have some.
+    fn scales(
+        &self,
+        operands: [Matrix; 2],
+        scales: Option<BlockScales>,
+    ) -> Result<Vec<Argument>, LaunchError> {
+        let none = BlockScales { a: MatrixRef::NONE, b: MatrixRef::NONE };
+        let scales = match scales {
+            Some(_) if !self.plan.mainloop.is_scaled() => return Err(LaunchError::NotScaled),
+            None if !self.plan.mainloop.is_scaled() => return Ok(Vec::new()),
+            // Where nothing is multiplied they are not looked at.
+            None if operands[0].k > 0 => return Err(LaunchError::NoScales),
+            given => given.unwrap_or(none),
+        };
+        let seen = if self.plan.swapped() { scales.transposed() } else { scales };
+        seen.arguments(&self.plan, operands).map_err(|reason| LaunchError::Scales { reason })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a caller asks for, and whether it is legal.
 
-use collective::{LinearArguments, MatrixRef, Plan};
+use collective::{BlockScales, LinearArguments, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 
 use crate::buffer::Buffer;
@@ -87,6 +87,9 @@ pub struct Call<E = LinearArguments> {
     pub a: MatrixRef,
     /// B, in the kernel's major direction.
     pub b: MatrixRef,
+    /// The scales of A's blocks and of B's, for kernels whose operands are [`BlockScaled`](collective::BlockScaled); `None` for
+    /// all others.
+    pub scales: Option<BlockScales>,
     /// D, row-major.
     pub d: MatrixRef,
     /// Arguments of the kernel's epilogue.
@@ -115,7 +118,7 @@ impl Call {
         let matrix = |pitch: u32| MatrixRef::new(0, pitch.into());
         let (a, b, d) = (matrix(k), matrix(k), matrix(n));
         let epilogue = LinearArguments::default();
-        Self { problem, products: Products::One, a, b, d, epilogue, workspace: None }
+        Self { problem, products: Products::One, a, b, scales: None, d, epilogue, workspace: None }
     }
 
     /// The products that so many [`Record`](collective::Record)s at an address describe.
@@ -123,7 +126,7 @@ impl Call {
         let [a, b, d] = [MatrixRef::NONE; 3];
         let problem = GemmProblem { m: 0, n: 0, k: 0 };
         let (products, epilogue) = (Products::Grouped { count, records }, LinearArguments::default());
-        Self { problem, products, a, b, d, epilogue, workspace: None }
+        Self { problem, products, a, b, scales: None, d, epilogue, workspace: None }
     }
 
     /// So many products of this shape, whose matrices lie packed behind each other.
@@ -175,16 +178,22 @@ impl<E> Call<E> {
         Self { d: MatrixRef { address, pitch, ..self.d }, ..self }
     }
 
+    /// The same for operands in blocks that have scales.
+    #[must_use]
+    pub fn scaled(self, scales: BlockScales) -> Self {
+        Self { scales: Some(scales), ..self }
+    }
+
     /// The same products with other arguments of an epilogue: [`LinearArguments`], [`Tree`](crate::Tree) or [`Own`](crate::Own).
     pub fn with<F>(self, epilogue: F) -> Call<F> {
-        let Self { problem, products, a, b, d, workspace, .. } = self;
-        Call { problem, products, a, b, d, epilogue, workspace }
+        let Self { problem, products, a, b, scales, d, workspace, .. } = self;
+        Call { problem, products, a, b, scales, d, epilogue, workspace }
     }
 
     /// The same products and nothing of an epilogue.
     pub(crate) fn lend(&self) -> Call<()> {
-        let Self { problem, products, a, b, d, workspace, .. } = *self;
-        Call { problem, products, a, b, d, epilogue: (), workspace }
+        let Self { problem, products, a, b, scales, d, workspace, .. } = *self;
+        Call { problem, products, a, b, scales, d, epilogue: (), workspace }
     }
 
     /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, D as it lies.

@@ -18,6 +18,9 @@
 //! what an instruction cuts off, 21 u of R for 16 products of `f16` and `34 * 2^-13` of R for 32 of 8-bit floats, the `n` instructions
 //! along K err by at most `R ((1 + 21 u + 2^-11)^n - 1) + n 2^-25`. An accumulator is infinite from 65520 on.
 //!
+//! *Blocks with scales.* The sums of 128 of K err as above. Each is multiplied by the product of two scales, which rounds once, and
+//! added to the others by one rounding: `b` blocks err by `(b + 16) u` of the scaled magnitudes beside the scaled errors.
+//!
 //! *Integers* are summed exactly, modulo 2^32. The epilogue takes the nearest `f32` of a sum, or computes in integers, modulo 2^32
 //! too, where D is `s32`: then there is one right result, and the bound is zero.
 //!

@@ -24,6 +24,7 @@ pub mod format;
 pub mod matrix;
 pub mod memory;
 pub mod oracle;
+pub mod scales;
 pub mod wanted;
 pub mod wgmma;
 
@@ -31,4 +32,5 @@ pub use bound::Expected;
 pub use format::Format;
 pub use matrix::{HostMatrix, Order};
 pub use oracle::{Accumulators, Sum, Sums};
+pub use scales::Scales;
 pub use wanted::Wanted;

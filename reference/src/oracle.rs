@@ -3,7 +3,7 @@
 use rayon::prelude::*;
 
 use crate::bound::{F32_OVERFLOW, U};
-use crate::{Format, HostMatrix};
+use crate::{Format, HostMatrix, Scales, scales};
 
 /// The sum of the products of one element, and what is known of how accumulators come to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -122,6 +122,31 @@ impl Sums {
         b: &HostMatrix,
         step: &(dyn Fn(u64) + Sync),
     ) -> Self {
+        let rule = Rule::of(accumulators, a.format, b.format);
+        Self::by(a, b, |_, _, a, b| rule.sum(a, b), step)
+    }
+
+    /// The same of 8-bit floats in blocks that have scales, A's and B's.
+    pub fn in_blocks(
+        a: &HostMatrix,
+        b: &HostMatrix,
+        [of_a, of_b]: [&Scales; 2],
+        step: &(dyn Fn(u64) + Sync),
+    ) -> Self {
+        let sum = |row, column, a: &[f64], b: &[f64]| {
+            let scales = |block| of_a.get(row, block) * of_b.get(column, block);
+            scales::sum([a, b], scales, |a, b| Rule::Fp8.sum(a, b))
+        };
+        Self::by(a, b, sum, step)
+    }
+
+    /// The sums of rows and columns, each by its place and its elements.
+    fn by(
+        a: &HostMatrix,
+        b: &HostMatrix,
+        sum: impl Fn(u32, u32, &[f64], &[f64]) -> Sum + Sync,
+        step: &(dyn Fn(u64) + Sync),
+    ) -> Self {
         let (m, n, k) = (a.rows, b.columns, a.columns);
         let complete = complete([m, n, k].map(u128::from));
         let pick = |extent: u32| -> Vec<u32> {
@@ -137,12 +162,12 @@ impl Sums {
         let lines: Vec<Vec<f64>> =
             columns.par_iter().map(|&column| (0..k).map(|i| b.get(i, column)).collect()).collect();
         let total = rows.len() as u64;
-        let rule = Rule::of(accumulators, a.format, b.format);
         let sums = rows
             .par_iter()
             .flat_map_iter(|&row| {
                 let line: Vec<f64> = (0..k).map(|i| a.get(row, i)).collect();
-                let sums: Vec<_> = lines.iter().map(|column| rule.sum(&line, column)).collect();
+                let columns = columns.iter().zip(&lines);
+                let sums: Vec<_> = columns.map(|(&column, other)| sum(row, column, &line, other)).collect();
                 step(total);
                 sums
             })
@@ -280,6 +305,45 @@ mod tests {
                 }
             }
             assert!(largest > 1e-3, "the bound says something of {types:?} at K {k}: {largest}");
+        }
+    }
+
+    /// Blocks that the hardware sums, promoted with their scales in `f32`.
+    #[test]
+    fn sums_of_scaled_blocks_are_within_their_bounds() {
+        let mut random = fastrand::Rng::with_seed(9);
+        for k in [100u32, 128, 640, 1000] {
+            let mut matrix = |extents, order| {
+                HostMatrix::random(Format::E4m3, extents, order, 1, Fill::Normal, &mut random)
+            };
+            let (a, b) = (matrix([8, k], Order::RowMajor), matrix([k, 8], Order::ColumnMajor));
+            let of_a = Scales::random([8, k], 1, &mut random);
+            let of_b = Scales::random([8, k], 128, &mut random);
+            let sums = Sums::in_blocks(&a, &b, [&of_a, &of_b], &|_| ());
+            let types = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3);
+            let mut largest = 0.0f64;
+            for (place, sum) in (0u32..).zip(&sums.sums) {
+                let (row, column) = (place / 8, place % 8);
+                let (mut exact, mut got) = (0.0f64, 0.0f32);
+                for (block, from) in (0..).zip((0..k).step_by(128)) {
+                    let all = from..k.min(from + 128);
+                    let pairs: Vec<_> =
+                        all.clone().map(|i| (a.bits[a.index(row, i)], b.bits[b.index(i, column)])).collect();
+                    let bits = pairs
+                        .chunks(32)
+                        .fold(None, |old, pairs| Some(wgmma::sum(types, pairs, false, old)))
+                        .unwrap_or(0);
+                    let scale = of_a.get(row, block) * of_b.get(column, block);
+                    let rounded = of_a.get(row, block) as f32 * of_b.get(column, block) as f32;
+                    got = f32::from_bits(bits).mul_add(rounded, got);
+                    exact += all.map(|i| scale * a.get(row, i) * b.get(i, column)).sum::<f64>();
+                }
+                assert!((exact - sum.value).abs() <= 1e-12 * sum.magnitude, "{exact} {}", sum.value);
+                let error = (f64::from(got) - sum.value).abs();
+                assert!(error <= sum.error, "K {k}: {error} > {}", sum.error);
+                largest = largest.max(error / sum.error);
+            }
+            assert!(largest > 1e-3, "the bound says something at K {k}: {largest}");
         }
     }
 

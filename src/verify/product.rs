@@ -3,6 +3,7 @@
 use core::fmt;
 use std::time::Duration;
 
+use collective::BlockScales;
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program,
 };
@@ -10,7 +11,7 @@ use ptx::inst::WgmmaSum;
 
 use super::bound::Expected;
 use super::repeat::{Again, Change, chunks};
-use super::{Accumulators, Format, HostMatrix, Order, Sums};
+use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums};
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that is to run ([`formats`]).
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct Product {
     pub a: HostMatrix,
     /// B, `(K, N)`: column-major for K-major, row-major for N-major.
     pub b: HostMatrix,
+    /// The scales of A's blocks and of B's, for a kernel whose operands have some ([`scaled`]).
+    pub scales: Option<[Scales; 2]>,
     /// Elements between an aligned address and A, and B.
     pub operand_offset: u32,
     /// C, `(M, N)`, row-major.
@@ -150,6 +153,14 @@ impl Product {
         GemmProblem { m: self.a.rows, n: self.b.columns, k: self.a.columns }
     }
 
+    /// The oracle's sums for a kernel that sums so; `step` is told after each row how many there are.
+    pub fn sums(&self, accumulators: Accumulators, step: &(dyn Fn(u64) + Sync)) -> Sums {
+        match &self.scales {
+            None => Sums::in_accumulators(accumulators, &self.a, &self.b, step),
+            Some(scales) => Sums::in_blocks(&self.a, &self.b, scales.each_ref(), step),
+        }
+    }
+
     /// Runs a kernel on an engine and compares D with the oracle's sums.
     ///
     /// # Errors
@@ -216,7 +227,18 @@ impl Product {
         let slots = engine.slots(program)?;
         let problem = self.problem();
         let (a, b) = (at(a, &self.a), at(b, &self.b));
-        let call = Call { a, b, d: d_ref, ..Call::of(problem) }.with(LinearArguments { alpha, beta, c });
+        let scales = match &self.scales {
+            None => None,
+            Some(scales) => {
+                let mut place = |scales: &Scales| -> Result<MatrixRef, EngineError> {
+                    let buffer = upload(engine, &scales.values.bytes())?;
+                    Ok(MatrixRef::new(buffer.address, scales.values.pitch.into()))
+                };
+                Some(BlockScales { a: place(&scales[0])?, b: place(&scales[1])? })
+            }
+        };
+        let call = Call { a, b, scales, d: d_ref, ..Call::of(problem) };
+        let call = call.with(LinearArguments { alpha, beta, c });
         let workspace = engine.workspace(entry.workspace(&call, slots))?;
         buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let call = Call { workspace, ..call };
@@ -317,6 +339,23 @@ pub fn accumulators(entry: &AnyGemm) -> Accumulators {
     }
 }
 
+/// How many rows of the caller's A, and columns of B, share a scale for each 128 of K; `None` where blocks have no scales.
+pub fn scaled(entry: &AnyGemm) -> Option<[u32; 2]> {
+    let plan = entry.plan();
+    let [a, b] = plan.mainloop.operands.map(|operand| operand.scaled);
+    plan.mainloop.is_scaled().then_some(if plan.swapped() { [b, a] } else { [a, b] })
+}
+
+/// Random scales of operands for a kernel whose blocks have some.
+pub fn random_scales(
+    entry: &AnyGemm,
+    GemmProblem { m, n, k }: GemmProblem,
+    random: &mut fastrand::Rng,
+) -> Option<[Scales; 2]> {
+    let [a, b] = scaled(entry)?;
+    Some([Scales::random([m, k], a, random), Scales::random([n, k], b, random)])
+}
+
 /// The formats of a kernel's A and B, and of C and D.
 ///
 /// # Panics
@@ -384,6 +423,7 @@ mod tests {
         let product = Product {
             a,
             b,
+            scales: None,
             operand_offset: 0,
             c: None,
             alpha: 1.0,

@@ -16,8 +16,8 @@ use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, accumulators, formats, orders};
-use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, Sums, TreeError};
+use super::product::{Product, RunError, accumulators, formats, orders, random_scales};
+use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError};
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,21 +198,31 @@ impl Draw {
         // Where results are stored transposed, the kernel's A is the caller's B.
         let transposed = self.once_in(if epilogue == EpilogueKind::Sourced { 30 } else { 4 });
         let of_kernel = if transposed { [b, a] } else { [a, b] };
+        // Of 8-bit floats a quarter have scales; of others, few.
+        let of_fp8 = a.is_float() && a.bits() == 8;
+        let of_scales = if self.once_in(if of_fp8 { 4 } else { 100 }) {
+            let rows = if self.once_in(20) { [0, 2] } else { [1, 128] };
+            [self.of(&rows), self.of(&rows)]
+        } else {
+            [0; 2]
+        };
+        let scaled = of_scales != [0; 2] && !self.once_in(8);
         let operand = |i: usize| OperandSpec {
             format: of_kernel[i],
             major: majors[i],
             layout: layouts[i],
             cache: cache[i],
             staged: true,
+            scaled: of_scales[i],
         };
         let types = of_kernel[0].multiplies(of_kernel[1]);
         // Instructions that sum integers have other widths.
         let n_step = if a.is_float() || self.once_in(8) { 8 } else { 16 };
         // Of 8-bit floats a third, of other formats few.
         let promoted = self.once_in(if a.is_float() && a.bits() == 8 { 3 } else { 30 });
-        let half = types.and_then(|types| types.in_half()).filter(|_| self.once_in(8));
+        let half = types.and_then(|types| types.in_half()).filter(|_| !scaled && self.once_in(8));
         let types = half.or(types);
-        let promote = if promoted { self.of(&[1, 2, 4, 4, 8, 3]) } else { 0 };
+        let promote = if promoted && !scaled { self.of(&[1, 2, 4, 4, 8, 3]) } else { 0 };
         let mainloop = MainloopSpec {
             operands: [operand(0), operand(1)],
             atom: types.map_or(KernelSpec::DEFAULT.mainloop.atom, Atom::shared).promoted(promote),
@@ -221,14 +231,19 @@ impl Draw {
             registers: 0,
             tile: [
                 self.extent(rows, 256.max(rows)),
-                self.extent(n_step, columns),
-                self.extent(256 / a.bits(), 2048 / a.bits()),
+                self.extent(if scaled { 64 } else { n_step }, if scaled { 128 } else { columns }),
+                if scaled { 128 } else { self.extent(256 / a.bits(), 2048 / a.bits()) },
             ],
-            step: if self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },
+            step: if !scaled && self.once_in(8) { self.of(&[8, 16, 32, 64]) } else { 0 },
             roles,
             producer,
             consumers,
-            arrivals: self.of(&[Arrivals::Warpgroup, Arrivals::Warpgroup, Arrivals::Warp, Arrivals::Thread]),
+            arrivals: match scaled {
+                true => self.of(&[Arrivals::Warp, Arrivals::Thread]),
+                false => {
+                    self.of(&[Arrivals::Warpgroup, Arrivals::Warpgroup, Arrivals::Warp, Arrivals::Thread])
+                }
+            },
             cluster,
             stages: if self.once_in(3) { Some(self.random.u32(..7)) } else { None },
         };
@@ -390,11 +405,12 @@ impl OneProduct {
         // Rows that tensor copies bring begin at multiples of 16 bytes.
         let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
         let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
-        let sums = Sums::in_accumulators(accumulators(gemm), &a, &b, &|_| ());
+        let scales = random_scales(gemm, self.problem, &mut self.random);
         let in_place = self.in_place && c.is_some();
         let d_pitch = if in_place { n } else { n + self.d_padding };
         let (operand_offset, d_offset) = (0, 0);
-        let product = Product { a, b, operand_offset, c, alpha, beta, d_pitch, d_offset, in_place };
+        let product = Product { a, b, scales, operand_offset, c, alpha, beta, d_pitch, d_offset, in_place };
+        let sums = product.sums(accumulators(gemm), &|_| ());
         let outcome = product.run(gemm, program, engine, &sums)?;
         Ok((outcome.ratio, outcome.mismatch.map(|mismatch| mismatch.to_string())))
     }

@@ -135,6 +135,7 @@ impl RecordProducts {
         let product = |&[m, n, k]: &[u32; 3]| Product {
             a: fill([m, k], a_order, (a, operand_bytes / a.bytes())),
             b: fill([k, n], b_order, (b, operand_bytes / b.bytes())),
+            scales: None,
             operand_offset: 0,
             c: Some(fill([m, n], Order::RowMajor, (d, 1))),
             alpha,

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use collective::BlockScales;
 use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, MatrixRef, Products, Program};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, accumulators, formats, freeing, orders};
+use super::product::{Product, RunError, accumulators, formats, freeing, orders, scaled};
 use super::repeat::{Again, chunks};
-use super::{Format, HostMatrix, Order, Sums};
+use super::{Format, HostMatrix, Order, Scales};
 
 /// Products of one launch with random matrices, in the formats of the kernel that runs them: a batch, or groups of rows, each with a B of its own.
 #[derive(Clone, Debug)]
@@ -153,7 +154,7 @@ impl SeveralProducts {
     ) -> Result<SeveralOutcome, RunError> {
         let Self { problem, factors: [alpha, beta], .. } = *self;
         let [.., format] = formats(entry);
-        let matrices = self.matrices(formats(entry), orders(entry));
+        let matrices = self.matrices(formats(entry), orders(entry), scaled(entry));
         let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
             let buffer = engine.upload(bytes)?;
             buffers.push(buffer);
@@ -170,6 +171,15 @@ impl SeveralProducts {
         };
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
         let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
+        let scales = match &matrices.scales {
+            None => None,
+            Some(scales) => {
+                let values =
+                    |of: &[Scales]| of.iter().map(|scales| scales.values.clone()).collect::<Vec<_>>();
+                let [a, b] = scales.each_ref().map(|of| values(of));
+                Some(BlockScales { a: place(engine, &a)?, b: place(engine, &b)? })
+            }
+        };
         let (places, d_pitch) = self.places();
         let rows = self.rows();
         let last = if self.ragged() { Some(0) } else { places.last().copied() };
@@ -187,7 +197,7 @@ impl SeveralProducts {
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
         let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
         let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };
-        let call = Call { products, a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) }.with(linear);
+        let call = Call { products, a: a_ref, b: b_ref, scales, d: d_ref, ..Call::of(problem) }.with(linear);
         let workspace = engine.workspace(entry.workspace(&call, slots))?;
         buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let launch = entry.launch(&Call { workspace, ..call }, slots)?;
@@ -207,7 +217,7 @@ impl SeveralProducts {
                 inside[element(row, column)] = true;
             }
             let product = matrices.product(self, i, [first, m]);
-            let sums = Sums::in_accumulators(accumulators(entry), &product.a, &product.b, &|_| ());
+            let sums = product.sums(accumulators(entry), &|_| ());
             let checked = product.compare(format, &sums, None, &vec![format.poison(); dense.len()], &dense);
             outcome.ratio = outcome.ratio.max(checked.ratio);
             outcome.compared += checked.compared;
@@ -229,7 +239,12 @@ impl SeveralProducts {
         Ok(outcome)
     }
 
-    fn matrices(&self, [a, b, d]: [Format; 3], [a_order, b_order]: [Order; 2]) -> Matrices {
+    fn matrices(
+        &self,
+        [a, b, d]: [Format; 3],
+        [a_order, b_order]: [Order; 2],
+        scaled: Option<[u32; 2]>,
+    ) -> Matrices {
         let Self { problem: GemmProblem { m, n, k }, operand_bytes, seed, .. } = *self;
         let formats = [(a, operand_bytes / a.bytes()), (b, operand_bytes / b.bytes()), (d, 1)];
         let mut random = fastrand::Rng::with_seed(seed ^ u64::from(n) << 20 ^ u64::from(k));
@@ -243,6 +258,12 @@ impl SeveralProducts {
             a: (0..a).map(|_| fill([m, k], a_order, formats[0])).collect(),
             b: (0..b).map(|_| fill([k, n], b_order, formats[1])).collect(),
             c: (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect(),
+            scales: scaled.map(|[a_rows, b_rows]| {
+                let mut scales = |extents, rows, count| {
+                    (0..count).map(|_| Scales::random(extents, rows, &mut random)).collect()
+                };
+                [scales([m, k], a_rows, a), scales([n, k], b_rows, b)]
+            }),
         }
     }
 }
@@ -252,6 +273,7 @@ struct Matrices {
     a: Vec<HostMatrix>,
     b: Vec<HostMatrix>,
     c: Vec<HostMatrix>,
+    scales: Option<[Vec<Scales>; 2]>,
 }
 
 impl Matrices {
@@ -272,6 +294,10 @@ impl Matrices {
         Product {
             a: part(own(&self.a)),
             b: own(&self.b),
+            scales: self.scales.as_ref().map(|[a, b]| {
+                let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].clone());
+                [if of.ragged() { a.part(first, m) } else { a }, b]
+            }),
             operand_offset: 0,
             c: Some(part(own(&self.c))),
             alpha,

@@ -339,6 +339,7 @@ impl Share<'_> {
         let mut product = Product {
             a,
             b,
+            scales: None,
             operand_offset: case.operand_offset,
             c: Some(c),
             alpha: 1.0,

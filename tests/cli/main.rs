@@ -7,6 +7,7 @@ mod limits;
 mod pipes;
 mod products;
 mod refusals;
+mod scales;
 mod schedules;
 mod verify;
 mod words;

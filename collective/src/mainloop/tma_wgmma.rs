@@ -50,14 +50,15 @@ impl<'f> TensorMaps<'f> {
 
 /// An operand's tensor map on the device.
 #[derive(Clone, Copy, Debug)]
-struct OperandMap<'f> {
-    address: Value<'f, u64>,
+pub(super) struct OperandMap<'f> {
+    /// Its generic address.
+    pub(super) address: Value<'f, u64>,
     /// From a group's coordinate to the next one's, 1 or 0; `None` where there is but one matrix.
     step: Option<Value<'f, u32>>,
 }
 
 impl<'f> OperandMap<'f> {
-    fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
+    pub(super) fn declare(f: &'f Builder, [map, step]: [&'static str; 2], batched: bool) -> Self {
         Self { address: f.tensor_map(map), step: batched.then(|| f.param(step)) }
     }
 
@@ -70,7 +71,7 @@ impl<'f> OperandMap<'f> {
     }
 
     /// The coordinate of the group's matrix, if there are several.
-    fn coordinate(&self, group: Option<Value<'f, u32>>) -> Option<Value<'f, u32>> {
+    pub(super) fn coordinate(&self, group: Option<Value<'f, u32>>) -> Option<Value<'f, u32>> {
         self.step.zip(group).map(|(step, group)| group * step)
     }
 }
@@ -81,7 +82,7 @@ impl<O: OperandPair, T: TileShape, R: WarpRoles> Mainloop for TmaWgmma<O, T, R> 
     type Arguments = ();
 
     fn emitter() -> Arc<dyn MainloopEmitter> {
-        Arc::new(TensorCopies)
+        Self::SPEC.emitter()
     }
 }
 

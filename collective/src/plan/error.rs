@@ -228,6 +228,29 @@ pub enum PlanError {
         /// Consumer warpgroups.
         consumers: u32,
     },
+    /// A number of operands in blocks that have scales is not one that they can have.
+    Scaled {
+        /// What it is the number of.
+        what: &'static str,
+        /// The number.
+        found: u32,
+        /// What was needed.
+        needed: &'static str,
+    },
+    /// Operands in blocks that have scales do not go with something else.
+    ScaledRule {
+        /// The sentence.
+        rule: &'static str,
+    },
+    /// What threads copy at a time does not fit into their registers.
+    Copies {
+        /// Registers a thread of the producer needs.
+        need: u32,
+        /// Registers it can have.
+        have: u32,
+        /// Consumer warpgroups.
+        consumers: u32,
+    },
 }
 
 impl PlanError {
@@ -448,6 +471,18 @@ impl PlanError {
                 .text(" consumer warpgroups it has ")
                 .number(have)
                 .text(": lower tile M or N, or change the consumers"),
+            Self::Scaled { what, found, needed } => {
+                s.text(what).text(" is ").number(found).text(", ").text(needed).text(" was needed")
+            }
+            Self::ScaledRule { rule } => s.text(rule),
+            Self::Copies { need, have, consumers } => s
+                .text("a producer thread that copies elements needs ")
+                .number(need)
+                .text(" registers, with ")
+                .number(consumers)
+                .text(" consumer warpgroups it has ")
+                .number(have)
+                .text(": take fewer consumers"),
         }
     }
 }

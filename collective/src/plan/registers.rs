@@ -36,16 +36,22 @@ const INSTRUCTION: u32 = 26;
 const STARTS_COPIES: u32 = 24;
 
 /// What it keeps where 24 may not suffice. Measured with ptxas, on random kernels.
-const STARTS_MANY_COPIES: u32 = 40;
+const STARTS_MANY_COPIES: u32 = 48;
+
+/// What a consumer needs more where it starts the copies itself. Measured with ptxas.
+const STARTS_OWN_COPIES: u32 = 40;
+
+/// What a consumer needs more where a stage has several slabs along K: where each begins. Measured with ptxas.
+const SLABS: u32 = 24;
 
 /// What a thread keeps that copies itself: it holds some chunks, element by element, between loads and stores.
 const COPIES: u32 = 104;
 
 /// The same for bytes, which are joined to words in more steps, and for tiles of several slabs along K.
-const COPIES_MORE: u32 = 128;
+const COPIES_MORE: u32 = 144;
 
 /// What a consumer would rather have beyond its need than have the producer keep more than the fewest.
-const SPARE: u32 = 32;
+const SPARE: u32 = 8;
 
 /// The most that a consumer raises itself to.
 const MOST: u32 = 240;
@@ -67,17 +73,28 @@ impl RegisterPlan {
         }
         // What is handed on: registers that hold two sums are taken apart when all is multiplied, others are these sums.
         let accumulators = mainloop.blocks() * mainloop.block_sums();
-        let promoted = if mainloop.atom.promote > 0 { mainloop.accumulators() } else { 0 };
-        let need =
-            accumulators + promoted + mainloop.registers + max(epilogue.working(form), epilogue.registers);
-        let [fewest, more] = match mainloop.producer {
-            Producer::Thread if mainloop.starts_many_copies(form) => [STARTS_COPIES, STARTS_MANY_COPIES],
-            Producer::Thread => [STARTS_COPIES; 2],
-            Producer::Warpgroup if mainloop.copies_piecemeal() => [COPIES, COPIES_MORE],
-            Producer::Warpgroup => [COPIES; 2],
+        let promoted =
+            if mainloop.atom.promote > 0 { mainloop.accumulators() } else { mainloop.scale_registers() };
+        let working = max(epilogue.working(form), epilogue.registers);
+        let need = accumulators + promoted + mainloop.registers + working + mainloop.beside_sums();
+        let producer = match mainloop.producer {
+            Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,
+            Producer::Thread
+                if mainloop.starts_many_copies()
+                    && mainloop.left(launch, STARTS_MANY_COPIES) >= need + SPARE =>
+            {
+                STARTS_MANY_COPIES
+            }
+            Producer::Thread => STARTS_COPIES,
+            Producer::Warpgroup if mainloop.copies_piecemeal() => COPIES_MORE,
+            Producer::Warpgroup => COPIES,
         };
-        let producer = if mainloop.left(launch, more) >= need + SPARE { more } else { fewest };
         let consumer = mainloop.left(launch, producer);
+        if producer > launch {
+            // Producers give registers away, they are given none.
+            let consumers = mainloop.consumers;
+            return Err(PlanError::Copies { need: producer, have: launch, consumers });
+        }
         if need > consumer {
             return Err(PlanError::Registers { need, have: consumer, consumers: mainloop.consumers });
         }
@@ -108,6 +125,15 @@ impl MainloopSpec {
         if consumer > MOST { MOST } else { consumer }
     }
 
+    /// What a consumer needs for where a stage's slabs begin, and for the copies where it starts them itself.
+    const fn beside_sums(&self) -> u32 {
+        let slabs = if self.slabs_along_k() > 1 { SLABS } else { 0 };
+        match self.roles {
+            Roles::Unspecialised => slabs + STARTS_OWN_COPIES,
+            Roles::Cooperative | Roles::Pingpong => slabs,
+        }
+    }
+
     /// Most slabs along K of an operand's tile: each has coordinates and addresses of its own.
     const fn slabs_along_k(&self) -> u32 {
         let [m, n, k] = self.tile;
@@ -124,12 +150,14 @@ impl MainloopSpec {
     }
 
     /// Whether the addresses and coordinates of a stage's copies may be more than the fewest registers hold.
-    const fn starts_many_copies(&self, form: Form) -> bool {
+    const fn starts_many_copies(&self) -> bool {
         let [m, n, k] = self.tile;
         let [a, b] = self.operands;
-        let shared = self.cluster[0] * self.cluster[1] > 1;
-        self.slabs_along_k() > 2
-            || a.slabs(m, k) + b.slabs(n, k) > 8
-            || matches!(form, Form::Grouped) && shared
+        self.slabs_along_k() > 2 || a.slabs(m, k) + b.slabs(n, k) > 8
+    }
+
+    /// Whether a cluster shares what it copies by tensor maps that the kernel changes.
+    const fn shares_groups(&self, form: Form) -> bool {
+        matches!(form, Form::Grouped) && self.cluster[0] * self.cluster[1] > 1
     }
 }

@@ -87,12 +87,15 @@ pub struct OperandSpec {
     pub cache: CachePolicy,
     /// Whether a stage holds its tile. A mainloop whose A comes of another product has none of it in memory.
     pub staged: bool,
+    /// How many rows (columns of B) share a scale for each 128 of K; 0 where blocks have no scales.
+    pub scaled: u32,
 }
 
 impl OperandSpec {
     /// A K-major operand as most are.
     pub const fn k_major(format: Format) -> Self {
-        Self { format, major: Major::K, layout: TileLayout::Widest, cache: CachePolicy::Normal, staged: true }
+        let (layout, cache) = (TileLayout::Widest, CachePolicy::Normal);
+        Self { format, major: Major::K, layout, cache, staged: true, scaled: 0 }
     }
 
     /// A tile that is no whole number of atoms.
@@ -127,7 +130,8 @@ impl OperandSpec {
 pub struct MainloopSpec {
     /// A and B: the first two tiles of a stage.
     pub operands: [OperandSpec; 2],
-    /// What else a stage holds, behind A's tile and B's: another operand, block scales, metadata.
+    /// What else a stage holds, behind A's tile and B's: another operand, metadata. Where blocks have scales, the plan adds
+    /// theirs, and the last two of these are not there.
     pub more: [Room; Self::MORE],
     /// The instruction that multiplies.
     pub atom: Atom,
@@ -258,11 +262,15 @@ impl MainloopSpec {
             Arrivals::Thread => "_by_thread",
         };
         let [m, n, k] = self.tile;
+        let scales = match self.operands.map(|operand| operand.scaled) {
+            [0, 0] => String::new(),
+            [a, b] => format!("_scaled_{a}_{b}"),
+        };
         let format =
             if a_format == b_format { a_format.to_string() } else { format!("{a_format}_{b_format}") };
         let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
-            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{scales}{step}_{roles}{}{cluster}{stages}{arrivals}",
             self.consumers
         )
     }

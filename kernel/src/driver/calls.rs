@@ -97,14 +97,14 @@ impl Calls {
     ) -> Result<Ready<'_>, EngineError> {
         let products = call.lend();
         let (shape, changed) = match call.epilogue.linear() {
-            Some(&linear) => {
+            Some(&linear) if call.scales.is_none() => {
                 let call = products.with(linear);
                 let (shape, addresses) = split(&call);
                 let moved = self.kept.get_mut(&shape).map(|kept| kept.move_to(maker, addresses));
                 let made = |changed| changed_or(changed, || Kept::new(maker, &call, addresses));
                 (shape, made(moved))
             }
-            None => {
+            Some(_) | None => {
                 let (mut shape, addresses) = split(&products.with(LinearArguments::default()));
                 // Apart from all linear ones. What is chosen by alignment shows in the arguments.
                 (shape[0], shape[9]) = (shape[0] | 1 << 63, 0);
@@ -316,7 +316,7 @@ impl Addresses {
 type Shape = [u64; 14];
 
 fn split(call: &Call) -> (Shape, Addresses) {
-    let Call { problem: GemmProblem { m, n, k }, products, a, b, d, epilogue, workspace } = *call;
+    let Call { problem: GemmProblem { m, n, k }, products, a, b, d, epilogue, workspace, .. } = *call;
     let LinearArguments { alpha, beta, c } = epilogue;
     let (kind, table) = match products {
         Products::One => (0, 0),

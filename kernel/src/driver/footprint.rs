@@ -1,6 +1,6 @@
 //! Which memory a call reaches: every matrix from its first element to its last.
 
-use collective::{MatrixRef, Plan, Record};
+use collective::{BlockScales, MatrixRef, Plan, Record};
 use cute_rs::atom::Major;
 
 use super::memory::DeviceSlice;
@@ -26,6 +26,8 @@ pub(super) struct Matrices {
     pub(super) bytes: [u64; 3],
     /// D has `N >> halvings` columns.
     pub(super) halvings: u32,
+    /// How many rows of A, and columns of B, share a scale; 0 where blocks have none.
+    pub(super) scaled: [u32; 2],
 }
 
 impl Matrices {
@@ -33,7 +35,9 @@ impl Matrices {
     pub(super) fn new(plan: &Plan, output_bits: u32) -> Self {
         let [a, b] = plan.operand_bits();
         let bytes = [a, b, output_bits].map(|bits| u64::from(bits.div_ceil(8)));
-        Self { majors: plan.majors(), bytes, halvings: plan.epilogue.halvings }
+        let [a, b] = plan.mainloop.operands.map(|operand| operand.scaled);
+        let scaled = if plan.swapped() { [b, a] } else { [a, b] };
+        Self { majors: plan.majors(), bytes, halvings: plan.epilogue.halvings, scaled }
     }
 }
 
@@ -58,7 +62,7 @@ pub(super) fn check(
 }
 
 /// What a call reaches; what it does not, has no bytes. Of products that records describe, the records themselves and the workspace.
-fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 6] {
+fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
     let ([first, others], offsets, records) = match products {
@@ -69,7 +73,8 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 6] {
             ([1; 2], none, (records, u64::from(count) * u64::from(Record::BYTES[0])))
         }
     };
-    let Matrices { majors: [a_major, b_major], bytes: [a_bytes, b_bytes, output], halvings } = matrices;
+    let Matrices { majors: [a_major, b_major], bytes: [a_bytes, b_bytes, output], halvings, scaled } =
+        matrices;
     let empty = m == 0 || n == 0 || others == 0;
     let multiplied = multiplied && !empty && k > 0;
     let lines = |major, mn, k| if major == Major::K { [mn, k] } else { [k, mn] };
@@ -83,6 +88,10 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 6] {
     };
     let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
     let described = records.1 > 0;
+    let given = call.scales.unwrap_or(BlockScales { a: MatrixRef::NONE, b: MatrixRef::NONE });
+    let scales = |name, given: MatrixRef, rows: u32, mn: u32, count: u32| {
+        matrix(name, multiplied && rows > 0, given, BlockScales::extents(mn, k, rows.max(1)), 4, count)
+    };
     let reached = |bytes| if empty && !described { 0 } else { bytes };
     [
         matrix("A", multiplied, a, lines(a_major, m, k), a_bytes, first),
@@ -91,12 +100,14 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 6] {
         Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
         Span { name: "the groups' offsets", address: offsets.0, bytes: reached(offsets.1), writes: false },
         Span { name: "the records", address: records.0, bytes: records.1, writes: false },
+        scales("A's scales", given.a, scaled[0], m, first),
+        scales("B's scales", given.b, scaled[1], n, others),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use collective::MatrixRef;
+    use collective::{BlockScales, MatrixRef};
     use cute_rs::atom::Major;
 
     use super::{Matrices, spans};
@@ -110,40 +121,56 @@ mod tests {
             products: Products::One,
             a: MatrixRef::new(1000, 10).every(100),
             b: MatrixRef::new(2000, 20),
+            scales: Some(BlockScales { a: MatrixRef::new(7000, 4), b: MatrixRef::new(8000, 8).every(80) }),
             d: MatrixRef::new(4000, 40).every(400),
             epilogue: (),
             workspace: Some(WorkspaceRef { address: 5000, bytes: 64 }),
         };
         let experts = Products::Ragged { count: 2, offsets: 6000 };
         let [matrices, turned] = [
-            Matrices { majors: [Major::K, Major::K], bytes: [2, 2, 2], halvings: 0 },
-            Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 2, 4], halvings: 1 },
+            Matrices { majors: [Major::K, Major::K], bytes: [2, 2, 2], halvings: 0, scaled: [0; 2] },
+            Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 2, 4], halvings: 1, scaled: [0; 2] },
         ];
+        let scaled = Matrices { scaled: [1, 128], ..matrices };
         for (why, matrices, call, multiplied, want) in [
-            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0]),
-            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0]),
+            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0, 0, 0]),
+            ("scales", scaled, call, true, [54, 174, 170, 64, 0, 0, 12, 4]),
+            (
+                "scales of groups",
+                scaled,
+                Call { problem: GemmProblem { k: 300, ..call.problem }, products: experts, ..call },
+                true,
+                [640, 760, 170, 64, 12, 0, 44, 332],
+            ),
+            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0, 0, 0]),
             (
                 "nothing",
                 matrices,
                 Call { problem: GemmProblem { m: 0, ..call.problem }, ..call },
                 true,
-                [0; 6],
+                [0; 8],
             ),
             (
                 "three products, one B",
                 matrices,
                 Call { products: Products::Batched { count: 3 }, ..call },
                 true,
-                [454, 174, 1770, 64, 0, 0],
+                [454, 174, 1770, 64, 0, 0, 0, 0],
             ),
             (
                 "groups",
                 matrices,
                 Call { products: experts, b: call.b.every(200), ..call },
                 true,
-                [54, 574, 170, 64, 12, 0],
+                [54, 574, 170, 64, 12, 0, 0, 0],
             ),
-            ("along M and N, with pairs of columns joined", turned, call, true, [126, 250, 328, 64, 0, 0]),
+            (
+                "along M and N, with pairs of columns joined",
+                turned,
+                call,
+                true,
+                [126, 250, 328, 64, 0, 0, 0, 0],
+            ),
         ] {
             let spans = spans(matrices, &call, multiplied);
             assert_eq!(spans.map(|span| span.bytes), want, "{why}");
@@ -152,6 +179,10 @@ mod tests {
         }
         let grouped = Call { workspace: call.workspace, ..Call::grouped(2, 16).with(()) };
         let spans = spans(turned, &grouped, true);
-        assert_eq!(spans.map(|span| span.bytes), [0, 0, 0, 64, 0, 160], "records, and not yet what they say");
+        assert_eq!(
+            spans.map(|span| span.bytes),
+            [0, 0, 0, 64, 0, 160, 0, 0],
+            "records, and not yet what they say"
+        );
     }
 }

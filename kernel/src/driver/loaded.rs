@@ -166,7 +166,8 @@ impl Parts {
             let Record { m, n, k, addresses, pitches } = *record;
             let [a, b, c, d] = [0, 1, 2, 3].map(|i| MatrixRef::new(addresses[i], pitches[i]));
             let (problem, epilogue) = (GemmProblem { m, n, k }, epilogue.clone().with_c(c));
-            let product = Call { problem, products: Products::One, a, b, d, epilogue, workspace: None };
+            let product = Call { products: Products::One, a, b, d, workspace: None, ..Call::of(problem) }
+                .with(epilogue);
             let multiplied = product.epilogue.multiplied();
             footprint::check(name, self.matrices, (&product.lend(), multiplied), lent)
                 .and_then(|()| self.reaches_one(call, &product, lent))

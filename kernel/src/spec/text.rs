@@ -13,13 +13,15 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 33] = [
     "form",
     "dtype",
     "dtype-b",
     "layout",
     "out",
     "epilogue",
+    "scale-a",
+    "scale-b",
     "tile",
     "step",
     "sums",
@@ -303,6 +305,22 @@ impl FromStr for EpilogueKind {
     }
 }
 
+/// How many rows share a scale: `none`, `1x128` or `128x128`.
+fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, SpecError> {
+    match words.take(key) {
+        None | Some("none") => Ok(0),
+        Some(text) => text
+            .strip_suffix("x128")
+            .and_then(number)
+            .filter(|&rows| rows > 0)
+            .ok_or_else(|| refused(key, text, "none, 1x128 or 128x128")),
+    }
+}
+
+fn scales_text(rows: u32) -> String {
+    if rows == 0 { "none".to_owned() } else { format!("{rows}x128") }
+}
+
 /// `m`, `n`, `m8`, `n8` or `hilbert8`.
 fn raster(text: &str) -> Result<RasterSpec, SpecError> {
     let raster = match text {
@@ -407,7 +425,12 @@ impl KernelSpec {
             EpilogueKind::Linear | EpilogueKind::Sourced => a.output(),
         };
         let output = words.one_of("out", output, &formats)?;
+        let scales = [scales(&mut words, "scale-a")?, scales(&mut words, "scale-b")?];
         let mainloop = &mut spec.mainloop;
+        if scales != [0; 2] {
+            // As many sums again as accumulators, and threads that read scales.
+            (mainloop.tile[1], mainloop.arrivals) = (128, Arrivals::Warp);
+        }
         // 128 bytes of K, one swizzle width.
         mainloop.tile[2] = 1024 / a.bits();
         mainloop.tile = words.extents("tile", mainloop.tile)?;
@@ -445,6 +468,7 @@ impl KernelSpec {
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
         for (of, to) in [a, b].into_iter().zip(&mut mainloop.operands) {
             (to.format, to.major, to.layout, to.cache) = (operands[of], layout[of], swizzles[of], cache[of]);
+            to.scaled = scales[of];
         }
         let [a, b] = mainloop.operands.map(|operand| operand.format);
         if let Some(types) = a.multiplies(b) {
@@ -499,6 +523,8 @@ impl KernelSpec {
             ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
             ("epilogue", epilogue.name().to_owned()),
             ("out", store.format.name().to_owned()),
+            ("scale-a", scales_text(mainloop.operands[a].scaled)),
+            ("scale-b", scales_text(mainloop.operands[b].scaled)),
             ("tile", extents(&mainloop.tile)),
             ("step", mainloop.step.to_string()),
             ("sums", mainloop.atom.sums().suffix().to_owned()),

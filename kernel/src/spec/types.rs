@@ -97,6 +97,10 @@ fn mainloop(spec: &MainloopSpec) -> String {
             None => format!("{name}<{format}>"),
             Some(atom) => format!("{name}<{format}, {atom}>"),
         };
+        let matrix = match operand.scaled {
+            0 => matrix,
+            rows => format!("BlockScaled<{matrix}, U{rows}>"),
+        };
         match operand.cache {
             CachePolicy::Normal => matrix,
             CachePolicy::EvictFirst => format!("EvictFirst<{matrix}>"),

@@ -1,54 +1,105 @@
-//! 8-bit floats with scales of blocks of 128 along K, in both layouts of B's scales.
+//! 8-bit floats with scales of blocks of 128 along K: each pair of granularities, in every form that has them.
 
 use collective::{
     AsManyAsFit, BlockScaled, BlockScales, Cluster, Cooperative, DirectStore, EachWarp, F8E4M3, F8E5M2,
-    Format, KMajor, LinearCombination, MatrixRef, Operands, Pingpong, Tile, TmaWgmma,
+    Format, KMajor, LinearArguments, LinearCombination, MatrixRef, Operands, Tile, TmaWgmma,
 };
 use emulator::Numerics;
-use kernel::{Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem};
-use scheduler::{AlongM, Persistent, StreamK};
-use typenum::{U1, U2, U3, U32, U64, U128};
+use kernel::{AnyGemm, Call, Composed, Emulator, Engine, GemmProblem, KernelSpec, LaunchError, Products};
+use scheduler::{AlongM, Grouped, Persistent};
+use typenum::{U1, U2, U8, U64, U128};
 
-use crate::support::{Elements, compare, on_every_engine, run, sum};
+use crate::support::{Elements, compare, on_every_engine, sum};
 
-type Alone = Cluster<U1, U1>;
-type Warps = EachWarp<AsManyAsFit>;
-type Mixed = Operands<KMajor<F8E4M3>, KMajor<F8E5M2>>;
-type Same = Operands<KMajor<F8E4M3>, KMajor<F8E4M3>>;
-type Kernel<O, T, R, N, S = Persistent<AlongM>> =
-    Composed<BlockScaled<TmaWgmma<O, T, R>, N>, LinearCombination<f32, DirectStore>, S>;
-
-type Large = Kernel<Same, Tile<U128, U128, U128>, Cooperative<U2, Alone, Warps>, U128>;
-type Rows = Kernel<Same, Tile<U128, U64, U128>, Cooperative<U2, Alone, Warps>, U1>;
-type Turns = Kernel<Mixed, Tile<U64, U128, U128>, Pingpong<U2, Alone, EachWarp<U3>>, U128>;
-type Clustered = Kernel<Same, Tile<U64, U32, U128>, Cooperative<U1, Cluster<U2, U1>, Warps>, U1>;
-type Divided = Kernel<Same, Tile<U64, U64, U128>, Cooperative<U1, Alone, Warps>, U128, StreamK<AlongM>>;
-
-/// Scales as a mainloop takes them: rows of whole 16 bytes.
-fn scales(rows: u32, length: u32, seed: u32) -> Elements {
-    Elements::random(Format::F32, [rows, length.next_multiple_of(4)], seed)
+/// Operands of all products of a launch, as a kernel takes them, and how many rows share a scale.
+struct Operand {
+    elements: Elements,
+    scales: Elements,
+    rows: u32,
+    /// Rows of one product's matrix, and rows of its scales.
+    each: [u32; 2],
 }
 
-fn check<C>(name: &str, engine: &mut dyn Engine, formats: [Format; 2], columns: u32)
-where
-    C: GemmConfig,
-    C::Mainloop: collective::Mainloop<Arguments = BlockScales>,
-    C::Epilogue: collective::Epilogue<Arguments = collective::LinearArguments>,
-{
-    for (m, n, k) in [(128, 128, 128), (200, 136, 336), (70, 264, 16), (1, 8, 640), (64, 64, 0)] {
-        let [a, b] = [(m, formats[0], 1), (n, formats[1], 2)]
-            .map(|(rows, format, seed)| Elements::random(format, [rows, k], seed));
-        let blocks = k.div_ceil(128);
-        let of_a = scales(blocks, m, 3);
-        let of_b = if columns == 1 { scales(blocks, n, 4) } else { scales(n.div_ceil(128), blocks, 4) };
-        let own = BlockScales { a: of_a.upload(engine), b: of_b.upload(engine) };
-        let operands = [a.upload(engine), b.upload(engine)];
-        let got = run::<C>(engine, GemmProblem { m, n, k }, operands, &own);
-        compare(name, [m, n], &got, |i, j| {
-            let of_b = |block| if columns == 1 { of_b.at(block, j) } else { of_b.at(j / 128, block) };
-            let [want, all] = sum(k, |k| of_a.at(k / 128, i) * of_b(k / 128) * a.at(i, k) * b.at(j, k));
+impl Operand {
+    fn new(format: Format, [mn, k]: [u32; 2], rows: u32, count: u32, seed: u32) -> Self {
+        let [outer, inner] = BlockScales::extents(mn, k, rows);
+        let inner = inner.next_multiple_of(4);
+        Self {
+            elements: Elements::random(format, [mn * count, k.next_multiple_of(16)], seed),
+            scales: Elements::random(Format::F32, [outer * count, inner], seed + 2),
+            rows,
+            each: [mn, outer],
+        }
+    }
+
+    fn upload(&self, engine: &mut dyn Engine) -> [MatrixRef; 2] {
+        let of = |engine: &mut dyn Engine, elements: &Elements, rows: u32| {
+            let matrix = elements.upload(engine);
+            matrix.every(u64::from(rows) * matrix.pitch)
+        };
+        [of(engine, &self.elements, self.each[0]), of(engine, &self.scales, self.each[1])]
+    }
+
+    /// An element of a product's matrix times its scale.
+    fn at(&self, product: u32, row: u32, k: u32) -> f64 {
+        let block = k / 128;
+        let [outer, inner] = if self.rows == 1 { [block, row] } else { [row / self.rows, block] };
+        let scale = self.scales.at(product * self.each[1] + outer, inner);
+        scale * self.elements.at(product * self.each[0] + row, k)
+    }
+}
+
+/// Rows of D that are compared: from, to, and the product that they are of.
+type Rows = Vec<(u32, u32, u32)>;
+
+fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (Products, &[u32])) {
+    let gemm = text.parse::<KernelSpec>().expect(text).kernel().expect("legal");
+    let GemmProblem { m, n, k } = problem;
+    let ([of_a, of_b, _], plan) = (gemm.formats(), gemm.plan());
+    let mut scaled = plan.mainloop.operands.map(|operand| operand.scaled);
+    if plan.swapped() {
+        scaled.reverse();
+    }
+    let (kind, offsets) = products;
+    let (count, several) = (kind.count(), matches!(kind, Products::Batched { .. }));
+    let of_a = Operand::new(of_a, [m, k], scaled[0], if several { count } else { 1 }, 1);
+    let of_b = Operand::new(of_b, [n, k], scaled[1], count, 2);
+    let ([a, a_scales], [b, b_scales]) = (of_a.upload(engine), of_b.upload(engine));
+    let all = if several { m * count } else { m };
+    let nothing = f32::NAN.to_le_bytes().repeat((all * n) as usize);
+    let d = engine.upload(&nothing).expect("memory");
+    let table: Vec<u8> = offsets.iter().flat_map(|row| row.to_le_bytes()).collect();
+    let kind = match kind {
+        Products::Ragged { count, .. } => {
+            Products::Ragged { count, offsets: engine.upload(&table).expect("memory").address }
+        }
+        Products::One | Products::Batched { .. } | Products::Grouped { .. } => kind,
+    };
+    let program = gemm.program().unwrap_or_else(|error| panic!("{text}: {error}"));
+    let slots = engine.slots(&program).expect("a program that loads");
+    let d_ref = MatrixRef::new(d.address, n.into()).every(u64::from(m) * u64::from(n));
+    let call = Call { products: kind, a, b, d: d_ref, ..Call::of(problem) };
+    let call = call.scaled(BlockScales { a: a_scales, b: b_scales }).with(LinearArguments::scaled(0.5));
+    let workspace = engine.workspace(gemm.workspace(&call, slots)).expect("memory");
+    let launch = gemm.launch(&Call { workspace, ..call }, slots).expect(text).expect("not empty");
+    engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let bytes = engine.read(d).expect("no fault");
+    let word = |word: &[u8]| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into();
+    let got: Vec<f64> = bytes.chunks_exact(4).map(word).collect();
+    let rows: Rows = match kind {
+        Products::Ragged { .. } => (0..).zip(offsets.windows(2)).map(|(i, of)| (of[0], of[1], i)).collect(),
+        Products::One | Products::Batched { .. } | Products::Grouped { .. } => {
+            (0..all / m.max(1)).map(|i| (i * m, (i + 1) * m, i)).collect()
+        }
+    };
+    for (from, to, product) in rows {
+        let part = &got[(from * n) as usize..(to * n) as usize];
+        compare(text, [to - from, n], part, |i, j| {
+            // Groups of rows have one A, in which they lie one behind the other.
+            let (of, row) = if several { (product, i) } else { (0, from + i) };
+            let [want, all] = sum(k, |k| 0.5 * of_a.at(of, row, k) * of_b.at(product, j, k));
             // Where a card multiplies: four instructions of 33 terms below 1 for each block, each cut off behind 13 digits.
-            let cut = f64::from(blocks) * 4.0 * (33.0 + 8.0) / 8192.0;
+            let cut = f64::from(k.div_ceil(128)) * 2.0 * (33.0 + 8.0) / 8192.0;
             [want, f64::from(k) * f64::from(f32::EPSILON) * all + cut]
         });
     }
@@ -56,69 +107,162 @@ where
 
 #[test]
 fn blocks_are_scaled() {
-    let [e4m3, e5m2] = [Format::E4m3, Format::E5m2];
+    let of = |text: &str| format!("dtype=e4m3 out=f32 store=direct {text}");
     on_every_engine(&|engine| {
-        check::<Large>("large", engine, [e4m3, e4m3], 128);
-        check::<Rows>("a scale for each column", engine, [e4m3, e4m3], 1);
-        check::<Turns>("pingpong", engine, [e4m3, e5m2], 128);
-        check::<Clustered>("cluster", engine, [e4m3, e4m3], 1);
-        check::<Divided>("stream-k", engine, [e4m3, e4m3], 128);
+        for text in [
+            "scale-a=1x128 scale-b=128x128",
+            "scale-a=1x128 scale-b=1x128 tile=128x64x128",
+            "scale-a=128x128 scale-b=1x128 tile=256x32x128",
+            "scale-a=128x128 scale-b=128x128 tile=64x128x128 consumers=1",
+            "dtype-b=e5m2 scale-a=1x128 scale-b=128x128 tile=64x128x128 roles=pingpong stages=3",
+            "scale-a=1x128 scale-b=1x128 tile=64x32x128 cluster=2x1",
+            "scale-a=1x128 scale-b=128x128 tile=64x64x128 scheduler=stream-k raster=m",
+            // The weights' rows are the tile's.
+            "scale-a=1x128 scale-b=128x128 swap=yes tile=128x32x128",
+            "scale-a=1x128 scale-b=128x128 swap=yes tile=256x16x128 arrivals=thread",
+        ] {
+            for (m, n, k) in [(128, 128, 128), (200, 136, 336), (70, 264, 16), (1, 8, 640)] {
+                check(engine, &of(text), GemmProblem { m, n, k }, (Products::One, &[]));
+            }
+        }
+        for text in [
+            "form=batched scale-a=1x128 scale-b=128x128 tile=64x64x128",
+            "form=batched scale-a=128x128 scale-b=1x128 tile=64x64x128 swap=yes",
+        ] {
+            let batch = Products::Batched { count: 3 };
+            check(engine, &of(text), GemmProblem { m: 70, n: 136, k: 336 }, (batch, &[]));
+        }
+        for text in [
+            "form=ragged scale-a=1x128 scale-b=128x128 tile=64x64x128",
+            "form=ragged scale-a=1x128 scale-b=1x128 tile=64x64x128 cluster=1x2",
+            "form=ragged scale-a=1x128 scale-b=128x128 tile=128x16x128 swap=yes",
+        ] {
+            let groups = Products::Ragged { count: 4, offsets: 0 };
+            let offsets = [0, 3, 3, 100, 170];
+            check(engine, &of(text), GemmProblem { m: 170, n: 136, k: 336 }, (groups, &offsets));
+        }
     });
 }
 
 /// Scales that span 30 powers of two cost no digits: each block's sum is exact enough alone.
 #[test]
 fn scales_of_any_size_lose_nothing() {
-    let (m, n, k) = (64, 64, 1024);
     let engine = &mut Emulator::new().with_numerics(Numerics::Exact);
+    let (m, n, k) = (64, 64, 1024);
     let [a, b] = [1, 2].map(|seed| Elements::random(Format::E4m3, [64, k], seed));
     let power = |block: u32| f64::powi(2.0, 4 * block.cast_signed() - 16);
-    let mut of_a = scales(k / 128, m, 3);
-    of_a.values = (0..k / 128).flat_map(|block| (0..m).map(move |_| power(block))).collect();
-    of_a.bytes = of_a.values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect();
-    let mut of_b = scales(1, k / 128, 4);
-    of_b.values = (0..k / 128).map(|block| 1.0 / power(block)).collect();
-    of_b.bytes = of_b.values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect();
-    let own = BlockScales { a: of_a.upload(engine), b: of_b.upload(engine) };
-    let operands = [a.upload(engine), b.upload(engine)];
-    let got = run::<Divided>(engine, GemmProblem { m, n, k }, operands, &own);
+    let of = |values: Vec<f64>, pitch| Elements {
+        bytes: values.iter().flat_map(|value| (*value as f32).to_le_bytes()).collect(),
+        values,
+        pitch,
+    };
+    let of_a = of((0..k / 128).flat_map(|block| (0..m).map(move |_| power(block))).collect(), m);
+    let of_b = of((0..k / 128).map(|block| 1.0 / power(block)).collect(), k / 128);
+    let text = "dtype=e4m3 out=f32 store=direct tile=64x64x128 scale-a=1x128 scale-b=128x128";
+    let gemm = text.parse::<KernelSpec>().expect("a spec").kernel().expect("legal");
+    let d = engine.allocate((m * n * 4) as usize).expect("memory");
+    let scales = BlockScales { a: of_a.upload(engine), b: of_b.upload(engine) };
+    let (a_ref, b_ref) = (a.upload(engine), b.upload(engine));
+    let call = Call {
+        a: a_ref,
+        b: b_ref,
+        d: MatrixRef::new(d.address, n.into()),
+        ..Call::of(GemmProblem { m, n, k })
+    };
+    let launch = gemm.launch(&call.scaled(scales), 4).expect("legal").expect("not empty");
+    let program = gemm.program().expect("legal");
+    engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
+    let word = |word: &[u8]| f64::from(f32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let got: Vec<f64> = engine.read(d).expect("no fault").chunks_exact(4).map(word).collect();
     compare("powers", [m, n], &got, |i, j| {
         let [want, all] = sum(k, |k| a.at(i, k) * b.at(j, k));
         [want, 8.0 * 4.0 * 41.0 / 8192.0 + f64::from(f32::EPSILON) * all]
     });
 }
 
+/// The type that a spec prints is the kernel that the spec makes.
+#[test]
+fn a_spec_is_its_type() {
+    type Rows = BlockScaled<KMajor<F8E4M3>, U1>;
+    type Blocks = BlockScaled<KMajor<F8E5M2>, U128>;
+    type Roles = Cooperative<U2, Cluster<U1, U1>, EachWarp<AsManyAsFit>>;
+    type Kernel = Composed<
+        TmaWgmma<Operands<Rows, Blocks>, Tile<U128, U64, U128>, Roles>,
+        LinearCombination<f32, DirectStore>,
+        Persistent<Grouped<AlongM, U8>>,
+    >;
+    let text = "dtype=e4m3 dtype-b=e5m2 layout=kk out=f32 scale-a=1x128 scale-b=128x128 tile=128x64x128 store=direct";
+    let spec: KernelSpec = text.parse().expect("legal");
+    assert_eq!(AnyGemm::of::<Kernel>("k").spec(), Some(spec));
+    assert_eq!(spec.to_string(), text);
+    let words = "TmaWgmma<Operands<BlockScaled<KMajor<F8E4M3>, U1>, BlockScaled<KMajor<F8E5M2>, U128>>, Tile<U128, U64, U128>, \
+                 Cooperative<U2, Cluster<U1, U1>, EachWarp<AsManyAsFit>>>";
+    assert!(spec.rust_type().contains(words), "{}", spec.rust_type());
+}
+
+#[test]
+fn operands_that_cannot_be_scaled_are_refused() {
+    for (text, words) in [
+        ("dtype=bf16", "blocks with scales are of 8-bit floats"),
+        ("dtype=s8", "blocks with scales are of 8-bit floats"),
+        ("dtype=e4m3 scale-b=none", "the blocks of one operand alone have scales"),
+        ("dtype=e4m3 scale-a=2x128", "rows that share a scale is 2, 1 or 128 was needed"),
+        ("dtype=e4m3 tile=128x128x64", "tile K of blocks with scales is 64, 128 was needed"),
+        ("dtype=e4m3 tile=128x96x128", "tile N of blocks of 128 columns is 96, a part of 128, 128 or 256"),
+        ("dtype=e4m3 tile=64x320x128 consumers=1", "tile N of blocks of 128 columns is 320"),
+        ("dtype=e4m3 tile=128x256x128", "a consumer thread needs"),
+        ("dtype=e4m3 sums=f16", "summed in f32"),
+        ("dtype=e4m3 promote=4", "leave the promotion out"),
+        ("dtype=e4m3 step=32", "not narrowed"),
+        ("dtype=e4m3 load=copy", "tensor copies bring blocks with scales"),
+        ("dtype=e4m3 roles=unspecialised", "a producer brings blocks with scales"),
+        ("dtype=e4m3 arrivals=warpgroup", "threads read scales from the stage"),
+        ("dtype=e4m3 form=grouped", "records say where matrices lie, and not where scales do"),
+        ("dtype=e4m3 form=ragged scale-a=128x128", "each row has a scale of its own"),
+    ] {
+        let both = ["scale-a=1x128", "scale-b=128x128"].map(|word| {
+            let key = word.split('=').next().unwrap_or_default();
+            if text.contains(key) { "" } else { word }
+        });
+        let spec = KernelSpec::parse(&format!("{text} {} {}", both[0], both[1])).expect(text);
+        let error = spec.kernel().expect_err(text).to_string();
+        assert!(error.contains(words), "{text}: {error}");
+    }
+    let words = KernelSpec::parse("dtype=e4m3 scale-a=1x64").expect_err("no such scale").to_string();
+    assert_eq!(words, "scale-a is `1x64`, none, 1x128 or 128x128 was needed");
+}
+
 #[test]
 fn scales_that_do_not_fit_are_refused() {
+    let gemm = |text: &str| text.parse::<KernelSpec>().expect(text).kernel().expect("legal");
+    let (kernel, plain) = (gemm("dtype=e4m3 scale-a=1x128 scale-b=128x128"), gemm("dtype=e4m3"));
+    let swapped = gemm("dtype=e4m3 scale-a=1x128 scale-b=128x128 swap=yes");
     let call = Call::of(GemmProblem { m: 200, n: 136, k: 336 }).a(4096, 336).b(4096, 336).d(4096, 136);
     let good = BlockScales { a: MatrixRef::new(4096, 200), b: MatrixRef::new(4096, 4) };
+    let a = |a| BlockScales { a, ..good };
+    let b = |b| BlockScales { b, ..good };
     for (why, own, words) in [
         ("good", good, ""),
-        ("none", BlockScales::default(), "A's scales are at 0x0"),
-        ("A's address", BlockScales { a: MatrixRef::new(4104, 200), ..good }, "A's scales are at 0x1008"),
-        (
-            "A's rows",
-            BlockScales { a: MatrixRef::new(4096, 196), ..good },
-            "A's scales is 196, a multiple of 4 from 200",
-        ),
-        (
-            "B's rows",
-            BlockScales { b: MatrixRef::new(4096, 0), ..good },
-            "B's scales is 0, a multiple of 4 from 3",
-        ),
-        (
-            "no number of bytes",
-            BlockScales { a: MatrixRef::new(4096, u64::MAX - 3), ..good },
-            "below 274877906944",
-        ),
-        ("B's steps", BlockScales { b: MatrixRef::new(4096, 6), ..good }, "B's scales is 6, a multiple of 4"),
+        ("none", a(MatrixRef::NONE), "A's scales are at 0x0"),
+        ("A's address", a(MatrixRef::new(4104, 200)), "A's scales are at 0x1008"),
+        ("A's rows", a(MatrixRef::new(4096, 196)), "A's scales is 196, a multiple of 4 from 200"),
+        ("B's rows", b(MatrixRef::new(4096, 0)), "B's scales is 0, a multiple of 4 from 3"),
+        ("no number of bytes", a(MatrixRef::new(4096, u64::MAX - 3)), "below 274877906944"),
+        ("B's steps", b(MatrixRef::new(4096, 6)), "B's scales is 6, a multiple of 4"),
+        ("B's stride", b(MatrixRef::new(4096, 4).every(2)), "the stride of B's scales is 2"),
     ] {
-        match Gemm::<Large>::bind(&own).launch(&call, 4) {
-            Ok(_) => assert_eq!(words, "", "{why}"),
-            Err(error) => {
-                let text = error.to_string();
-                assert!(!words.is_empty() && text.contains(words), "{why}: {text}");
+        for kernel in [&kernel, &swapped] {
+            match kernel.launch(&call.scaled(own), 4) {
+                Ok(_) => assert_eq!(words, "", "{why}"),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(!words.is_empty() && text.contains(words), "{why}: {text}");
+                }
             }
         }
     }
+    assert_eq!(kernel.launch(&call, 4), Err(LaunchError::NoScales));
+    assert_eq!(plain.launch(&call.scaled(good), 4), Err(LaunchError::NotScaled));
+    let nothing = call.with(LinearArguments::scaled(0.0));
+    assert!(kernel.launch(&nothing, 4).is_ok_and(|launch| launch.is_some()), "nothing is multiplied");
 }

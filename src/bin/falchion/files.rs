@@ -1,6 +1,6 @@
 //! Matrices in files: `.npy`, and tensors of `.safetensors`; and texts that commands write.
 //!
-//! Matrices are read as users have them: f16, bf16, f32 or f64, rows or columns contiguous. Values are rounded to the
+//! Matrices are read as users have them: f16, bf16, f32, f64, 8-bit floats or 8-bit integers, rows or columns contiguous. Values are rounded to the
 //! nearest element of the type that is asked for, ties to even. Of a file only the header is read, and then the one matrix:
 //! all that is read is bounded by the header and by the file's length, so that nothing is read of a device or a pipe.
 
@@ -37,11 +37,14 @@ enum Kind {
     Bf16,
     F32,
     F64,
+    /// As the oracle has it: an 8-bit float or integer.
+    Byte(Format),
 }
 
 impl Kind {
     fn bytes(self) -> usize {
         match self {
+            Self::Byte(_) => 1,
             Self::F16 | Self::Bf16 => 2,
             Self::F32 => 4,
             Self::F64 => 8,
@@ -56,6 +59,7 @@ impl Kind {
         }
         let bits = u64::from_le_bytes(word);
         match self {
+            Self::Byte(format) => format.widen(bits as u32),
             Self::F16 => f16::from_bits(bits as u16).to_f64(),
             Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
             Self::F32 => f32::from_bits(bits as u32).into(),
@@ -64,14 +68,30 @@ impl Kind {
     }
 }
 
-/// Reads `FILE.npy`, or `FILE.safetensors[:TENSOR]`.
+/// Reads a matrix: `FILE.npy`, or `FILE.safetensors[:TENSOR]`.
 pub(crate) fn read(name: &str) -> Result<Matrix, Failure> {
+    read_shaped(name, &extents)
+}
+
+/// The same of a number, a row or a matrix.
+pub(crate) fn read_any_rank(name: &str) -> Result<Matrix, Failure> {
+    read_shaped(name, &|path, shape| match shape {
+        [] => Ok([1, 1]),
+        [length] => extents(path, &[1, *length]),
+        _ => extents(path, shape),
+    })
+}
+
+/// How a file's shape is read.
+type Shape<'a> = &'a dyn Fn(&Path, &[u64]) -> Result<[u32; 2], Failure>;
+
+fn read_shaped(name: &str, shape: Shape<'_>) -> Result<Matrix, Failure> {
     match name.split_once(".safetensors") {
         Some((stem, rest)) if rest.is_empty() || rest.starts_with(':') => {
             let tensor = rest.strip_prefix(':').filter(|tensor| !tensor.is_empty());
-            safetensor(Path::new(&format!("{stem}.safetensors")), tensor)
+            safetensor(Path::new(&format!("{stem}.safetensors")), tensor, shape)
         }
-        _ if name.ends_with(".npy") => npy(Path::new(name)),
+        _ if name.ends_with(".npy") => npy(Path::new(name), shape),
         _ => Err(Failure::usage(format!(
             "{} is neither FILE.npy nor FILE.safetensors[:TENSOR]",
             shortened(name)
@@ -148,20 +168,30 @@ fn extents(path: &Path, shape: &[u64]) -> Result<[u32; 2], Failure> {
     }
 }
 
-fn npy(path: &Path) -> Result<Matrix, Failure> {
+fn npy(path: &Path, shape: Shape<'_>) -> Result<Matrix, Failure> {
     let (mut file, length) = open(path)?;
     let header = npy::Header::read(&mut file, length)
         .map_err(|error| Failure::usage(format!("{} is no .npy file: {error}", path.display())))?;
-    let [rows, columns] = extents(path, &header.shape)?;
+    let [rows, columns] = shape(path, &header.shape)?;
     // `ml_dtypes` names its type in full, or NumPy calls it two raw bytes.
     let kind = match header.element.trim_start_matches(['<', '>', '|', '=']) {
         "f2" => Kind::F16,
         "V2" | "bfloat16" => Kind::Bf16,
         "f4" => Kind::F32,
         "f8" => Kind::F64,
+        "i1" => Kind::Byte(Format::S8),
+        "u1" => Kind::Byte(Format::U8),
+        "float8_e4m3fn" => Kind::Byte(Format::E4m3),
+        "float8_e5m2" => Kind::Byte(Format::E5m2),
+        "V1" => {
+            return Err(Failure::usage(format!(
+                "{} holds elements of type V1, which may be any 8-bit float: a .safetensors file says which",
+                path.display()
+            )));
+        }
         _ => {
             return Err(Failure::usage(format!(
-                "{} holds elements of type {}; f16, bf16 (as V2), f32 or f64 was needed",
+                "{} holds elements of type {}; f16, bf16 (as V2), f32, f64, i1, u1, float8_e4m3fn or float8_e5m2 was needed",
                 path.display(),
                 shortened(&header.element)
             )));
@@ -207,7 +237,7 @@ fn safetensors(path: &Path, file: &mut File, length: u64) -> Result<(Metadata, u
     Ok((metadata, begin))
 }
 
-fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
+fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matrix, Failure> {
     let (mut file, length) = open(path)?;
     let (metadata, begin) = safetensors(path, &mut file, length)?;
     let mut names = metadata.offset_keys();
@@ -229,17 +259,21 @@ fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
     let tensor = metadata.info(name).ok_or_else(|| {
         Failure::usage(format!("{} has no tensor `{shown}`; there are: {list}", path.display()))
     })?;
-    let shape: Vec<u64> = tensor.shape.iter().map(|&extent| extent as u64).collect();
-    let [rows, columns] = extents(path, &shape)?;
+    let found: Vec<u64> = tensor.shape.iter().map(|&extent| extent as u64).collect();
+    let [rows, columns] = shape(path, &found)?;
     let kinds = [
         (Dtype::F16, Kind::F16),
         (Dtype::BF16, Kind::Bf16),
         (Dtype::F32, Kind::F32),
         (Dtype::F64, Kind::F64),
+        (Dtype::F8_E4M3, Kind::Byte(Format::E4m3)),
+        (Dtype::F8_E5M2, Kind::Byte(Format::E5m2)),
+        (Dtype::I8, Kind::Byte(Format::S8)),
+        (Dtype::U8, Kind::Byte(Format::U8)),
     ];
     let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype) else {
         return Err(Failure::usage(format!(
-            "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32 or F64 was needed",
+            "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32, F64, F8_E4M3, F8_E5M2, I8 or U8 was needed",
             path.display(),
             tensor.dtype
         )));
@@ -251,7 +285,7 @@ fn safetensor(path: &Path, name: Option<&str>) -> Result<Matrix, Failure> {
 }
 
 impl Matrix {
-    fn get(&self, row: u32, column: u32) -> f64 {
+    pub(crate) fn get(&self, row: u32, column: u32) -> f64 {
         let (row, column) = (row as usize, column as usize);
         let at = match self.order {
             Order::RowMajor => row * self.columns as usize + column,
@@ -261,9 +295,10 @@ impl Matrix {
         self.kind.value(&self.bytes[at * width..][..width], self.big)
     }
 
-    /// The matrix as elements of a format, laid out as asked; rows (or columns) stay packed.
-    pub(crate) fn to_host(&self, format: Format, order: Order) -> HostMatrix {
+    /// The matrix as elements of a format, laid out as asked: rows (or columns) begin at multiples of so many elements.
+    pub(crate) fn to_host(&self, format: Format, order: Order, multiple: u32) -> HostMatrix {
         let pitch = if order == Order::RowMajor { self.columns } else { self.rows };
+        let pitch = pitch.next_multiple_of(multiple);
         let extents = [self.rows, self.columns];
         HostMatrix::from_fn(format, extents, order, pitch, |row, column| self.get(row, column))
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use collective::Form;
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::{accumulators, formats, orders};
+use falchion::verify::product::{accumulators, formats, orders, random_scales, scaled};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
@@ -17,6 +17,7 @@ use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
 use crate::named;
 use crate::output::out;
+use crate::scales::Scaling;
 use crate::several::SeveralArgs;
 use crate::{Failure, catalogue, memory, numbers};
 
@@ -47,13 +48,25 @@ pub(crate) struct GemmArgs {
     /// C, M x N.
     #[arg(long, value_name = "FILE", requires = "a")]
     c: Option<String>,
+    /// What A is multiplied by: a file of one number, or of a scale for each block of 8-bit floats, M x K/128 or M/128 x K/128.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "group"])]
+    scale_a: Option<String>,
+    /// The same of B: one number, K/128 x N or K/128 x N/128.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "group"])]
+    scale_b: Option<String>,
     /// Write D to this .npy file (f16 as f16, s32 as 32-bit integers, other formats as f32).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Number format of A and B, as `dtype=` of a spec names it [default: that of the kernel that is named, or bf16]. D has the
-    /// spec's default format, or that of --spec "out=..". Files are rounded to bf16 or f16.
+    /// Number format of A and B, as `dtype=` of a spec names it [default: that of the kernel that is named, or bf16]. Files are
+    /// rounded to it.
     #[arg(long)]
     dtype: Option<String>,
+    /// Number format of B, where it differs from A's: another 8-bit one.
+    #[arg(long, conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
+    dtype_b: Option<String>,
+    /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
+    #[arg(long, conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
+    out_dtype: Option<String>,
     /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
     /// random matrices.
     #[arg(long, value_name = "NAME")]
@@ -123,25 +136,16 @@ impl GemmArgs {
             self.suits(kernel)?;
         }
         let inputs = self.inputs()?;
+        let scaling = Scaling::read([self.scale_a.as_deref(), self.scale_b.as_deref()], inputs.problem)?;
         if let Some(kernel) = &fused {
             return self.fused(kernel.fusion.name(), format, inputs.problem, Some(kernel));
         }
         if let Some(name) = &self.epilogue {
             return self.fused(name, format, inputs.problem, None);
         }
-        let entry = self.kernel(format, &inputs)?;
-        let [of_a, of_b, of_d] = formats(&entry);
-        if let Some(other) =
-            [of_a, of_b, of_d].into_iter().find(|of| inputs.files.is_some() && of.bytes() != 2)
-        {
-            return Err(Failure::usage(format!(
-                "kernel {} has matrices of {}, and files are read as bf16 or f16 alone: leave out --a, --b and --c for random \
-                 matrices, or choose --dtype bf16 or f16",
-                entry.name(),
-                other.name()
-            )));
-        }
-        let product = self.product(&inputs, &entry);
+        let entry = self.kernel(format, &inputs, &scaling)?;
+        let [.., of_d] = formats(&entry);
+        let product = self.product(&inputs, &entry, scaling)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
 
         let program = entry.program()?;
@@ -153,7 +157,7 @@ impl GemmArgs {
             out,
             "product   {m} x {n} x {k} {}, alpha {}, beta {}",
             words(&entry),
-            self.alpha(),
+            product.alpha,
             self.beta()
         )?;
         writeln!(out, "kernel    {} ({})", entry.name(), program.name())?;
@@ -171,7 +175,7 @@ impl GemmArgs {
 
         let progress = Progress::new("reference");
         let rows = AtomicU64::new(0);
-        let sums = Sums::in_accumulators(accumulators(&entry), &product.a, &product.b, &|total| {
+        let sums = product.sums(accumulators(&entry), &|total| {
             progress.show(rows.fetch_add(1, Ordering::Relaxed) + 1, total);
         });
         let outcome =
@@ -231,6 +235,8 @@ impl GemmArgs {
         let given = [
             ("--a", self.a.is_some()),
             ("--c", self.c.is_some()),
+            ("--scale-a", self.scale_a.is_some()),
+            ("--scale-b", self.scale_b.is_some()),
             ("--out", self.out.is_some()),
             ("--alpha", self.alpha.is_some()),
             ("--beta", self.beta.is_some()),
@@ -385,15 +391,17 @@ impl GemmArgs {
     }
 
     /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
-    fn kernel(&self, format: Format, inputs: &Inputs) -> Result<AnyGemm, Failure> {
+    fn kernel(&self, format: Format, inputs: &Inputs, scaling: &Scaling) -> Result<AnyGemm, Failure> {
         if let Some(name) = &self.config() {
             let entry = kernel::find(name)?;
             catalogue::of_type(name, entry.element(), format.name())?;
             catalogue::one_product(&entry)?;
             return Ok(entry);
         }
-        if format.bytes() != 2 {
-            return unranked(Form::Single, format, inputs.problem);
+        let scales = scaling.blocks.as_ref().map(|scales| scales.each_ref().map(|scales| scales.rows));
+        if format.bytes() != 2 || self.dtype_b.is_some() || self.out_dtype.is_some() || scales.is_some() {
+            let others = [self.dtype_b.as_deref(), self.out_dtype.as_deref()];
+            return unranked(Form::Single, format, inputs.problem, (others, scales));
         }
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
@@ -421,32 +429,53 @@ impl GemmArgs {
         Ok(selection.ranked.swap_remove(0).gemm)
     }
 
-    fn product(&self, inputs: &Inputs, entry: &AnyGemm) -> Product {
+    fn product(&self, inputs: &Inputs, entry: &AnyGemm, scaling: Scaling) -> Result<Product, Failure> {
         let GemmProblem { m, n, k } = inputs.problem;
         let ([a_order, b_order], [of_a, of_b, of_d]) = (orders(entry), formats(entry));
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let mut fill =
-            |format, extents, order| HostMatrix::random(format, extents, order, 1, Fill::Normal, &mut random);
+        let wanted = scaled(entry);
+        let found = scaling.blocks.as_ref().map(|scales| scales.each_ref().map(|scales| scales.rows));
+        if found.is_some() && found != wanted {
+            return Err(Failure::usage(format!(
+                "kernel {} {}, and --scale-a and --scale-b are of blocks of {} and {} by 128",
+                entry.name(),
+                wanted.map_or_else(
+                    || "has no scales of blocks".to_owned(),
+                    |[a, b]| format!("has scales of blocks of {a} and {b} by 128"),
+                ),
+                found.unwrap_or_default()[0],
+                found.unwrap_or_default()[1],
+            )));
+        }
+        // Tensor copies alone bring operands whose blocks have scales.
+        let multiple = |format: Format| if wanted.is_some() { 16 / format.bytes() } else { 1 };
+        let mut fill = |format, extents, order| {
+            HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, &mut random)
+        };
         let (a, b) = match &inputs.files {
             None => (fill(of_a, [m, k], a_order), fill(of_b, [k, n], b_order)),
-            Some([a, b]) => (a.to_host(of_a, a_order), b.to_host(of_b, b_order)),
+            Some([a, b]) => {
+                (a.to_host(of_a, a_order, multiple(of_a)), b.to_host(of_b, b_order, multiple(of_b)))
+            }
         };
         let c = match &inputs.c {
-            Some(c) => Some(c.to_host(of_d, Order::RowMajor)),
+            Some(c) => Some(c.to_host(of_d, Order::RowMajor, 1)),
             None if self.beta() != 0.0 => Some(fill(of_d, [m, n], Order::RowMajor)),
             None => None,
         };
-        Product {
+        let scales = scaling.blocks.or_else(|| random_scales(entry, inputs.problem, &mut random));
+        Ok(Product {
             a,
             b,
+            scales,
             operand_offset: 0,
             c,
-            alpha: self.alpha(),
+            alpha: self.alpha() * scaling.factor,
             beta: self.beta(),
             d_pitch: n,
             d_offset: 0,
             in_place: false,
-        }
+        })
     }
 }
 
@@ -458,26 +487,36 @@ pub(crate) fn words(entry: &AnyGemm) -> String {
     }
 }
 
-/// The default kernel of a format that the selection does not rank, with loads and stores of any address where the extents ask for
-/// them.
-pub(crate) fn unranked(form: Form, format: Format, problem: GemmProblem) -> Result<AnyGemm, Failure> {
+/// The default kernel of formats that the selection does not rank, those of B and D where they are named, and of blocks that have
+/// scales; with loads and stores of any address where the extents ask for them.
+pub(crate) fn unranked(
+    form: Form,
+    format: Format,
+    problem: GemmProblem,
+    ([b, out], scales): ([Option<&str>; 2], Option<[u32; 2]>),
+) -> Result<AnyGemm, Failure> {
     let form = match form {
         Form::Single => "single",
         Form::Batched => "batched",
         Form::Ragged => "ragged",
         Form::Grouped => "grouped",
     };
-    let spec = |more: &str| format!("form={form} dtype={}{more}", format.name());
+    let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));
+    let said = [word("dtype-b", b), word("out", out)].concat();
+    let blocks = scales.map_or_else(String::new, |[a, b]| format!(" scale-a={a}x128 scale-b={b}x128"));
+    let spec = |more: &str| format!("form={form} dtype={}{said}{blocks}{more}", format.name());
     let found = catalogue::find(&spec(""))?;
     let [_, _, of_d] = formats(&found);
     let whole = |extent: u32, of: Format| (u64::from(extent) * u64::from(of.bytes())).is_multiple_of(16);
-    let load = if whole(problem.k, format) { "" } else { " load=copy" };
-    let store = if whole(problem.n, of_d) { "" } else { " store=direct" };
-    if load.is_empty() && store.is_empty() {
-        Ok(found)
-    } else {
-        catalogue::find(&spec(&[load, store].concat()))
+    let mut more = String::new();
+    if scales.is_none() && !whole(problem.k, format) {
+        // Threads that copy need registers, which the consumers of larger tiles do not leave them.
+        more += &format!(" tile=128x128x{} load=copy", found.plan().mainloop.tile[2]);
     }
+    if !whole(problem.n, of_d) {
+        more += " store=direct";
+    }
+    if more.is_empty() { Ok(found) } else { catalogue::find(&spec(&more)) }
 }
 
 /// Says that later runs gave the bits of the first, if there were any.

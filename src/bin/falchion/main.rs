@@ -18,6 +18,7 @@ mod memory;
 mod named;
 mod numbers;
 mod output;
+mod scales;
 mod schedule;
 mod several;
 mod trace;
@@ -43,7 +44,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Gemm(gemm::GemmArgs),
+    Gemm(Box<gemm::GemmArgs>),
     /// List the catalogue of kernels.
     Configs,
     Plan(catalogue::PlanArgs),

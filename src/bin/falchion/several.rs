@@ -69,7 +69,12 @@ impl SeveralArgs<'_> {
         if self.format.bytes() != 2 {
             // Leading dimensions are padded, and no row of D is longer than N.
             let wide = one.n.max(self.records.iter().fold(0, |all, record| all | record.n));
-            return crate::gemm::unranked(form, self.format, GemmProblem { n: wide, k: 0, ..one });
+            return crate::gemm::unranked(
+                form,
+                self.format,
+                GemmProblem { n: wide, k: 0, ..one },
+                ([None; 2], None),
+            );
         }
         let request = catalogue::padded(self.format.name(), [Major::K; 2], one);
         let request = match form {

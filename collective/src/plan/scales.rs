@@ -1,0 +1,142 @@
+//! Operands in blocks that have scales: what a plan asks of them, and their room in a stage.
+
+use ptx::inst::WgmmaSum;
+
+use super::{Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Room};
+use crate::form::Form;
+
+/// K of a block that has a scale.
+pub(crate) const SCALED_K: u32 = 128;
+
+/// Rows of a block all of which share a scale.
+pub(crate) const SCALED_ROWS: u32 = 128;
+
+/// Scales of 16 bytes: copies begin at multiples of them. Along K a copy brings so many, of which one is the block's.
+pub(crate) const FETCHED_SCALES: u32 = 4;
+
+/// The most rows of a tile of which a copy brings a scale each, wherever it begins.
+const MOST_OF_GROUPS: u32 = 248;
+
+impl Plan {
+    /// Whether tiles of the kernel's A, and of its B, may begin at any row: those of groups of rows.
+    pub(crate) const fn begins_anywhere(&self) -> [bool; 2] {
+        anywhere(&self.epilogue, self.form)
+    }
+}
+
+const fn anywhere(epilogue: &EpilogueSpec, form: Form) -> [bool; 2] {
+    let rows = form.shares_rows();
+    [rows && !epilogue.transposed, rows && epilogue.transposed]
+}
+
+/// Scales that a copy brings of a tile of so many rows each of which has its own: from the multiple of 16 bytes in front of it on.
+pub(crate) const fn scales_of_rows(rows: u32, anywhere: bool) -> u32 {
+    if anywhere { rows + FETCHED_SCALES } else { rows }
+}
+
+impl MainloopSpec {
+    /// Whether blocks of its operands have scales.
+    pub const fn is_scaled(&self) -> bool {
+        self.operands[0].scaled > 0 || self.operands[1].scaled > 0
+    }
+
+    /// What a stage holds behind A's tile and B's: the scales of both first, where there are some.
+    pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [Room; Self::MORE] {
+        if !self.is_scaled() {
+            return self.more;
+        }
+        let [a, b] = anywhere(epilogue, form);
+        [self.scales(0, a), self.scales(1, b), self.more[0], self.more[1]]
+    }
+
+    /// The scales of an operand's tile.
+    const fn scales(&self, operand: usize, anywhere: bool) -> Room {
+        let (rows, tile) = (self.operands[operand].scaled, self.tile[operand]);
+        let blocks = FETCHED_SCALES * tile.div_ceil(SCALED_ROWS);
+        Room::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
+    }
+
+    /// Registers of a consumer thread for the sums that scaled products are added to, and for the scales that it has read.
+    pub(super) const fn scale_registers(&self) -> u32 {
+        if !self.is_scaled() {
+            return 0;
+        }
+        let [a, b] = self.operands;
+        let rows = if a.scaled == 1 { 2 * self.blocks() } else { self.blocks() };
+        let columns = if b.scaled == 1 { self.tile[1] / 4 } else { self.tile[1].div_ceil(SCALED_ROWS) };
+        self.accumulators() + rows + columns
+    }
+
+    /// Whether blocks of such operands and tiles can have scales, if they have.
+    pub(super) const fn scaling(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
+        if !self.is_scaled() {
+            return Ok(());
+        }
+        let [a, b] = self.operands;
+        if a.format.bits() != 8 || !matches!(self.atom.sums(), WgmmaSum::F32) {
+            return Err(PlanError::ScaledRule {
+                rule: "blocks with scales are of 8-bit floats and summed in f32: use operands of e4m3 or e5m2, and no sums in f16",
+            });
+        }
+        if a.scaled == 0 || b.scaled == 0 {
+            return Err(PlanError::ScaledRule {
+                rule: "the blocks of one operand alone have scales: scale A and B",
+            });
+        }
+        let mut i = 0;
+        while i < 2 {
+            let (rows, extent) = (self.operands[i].scaled, self.tile[i]);
+            if rows != 1 && rows != SCALED_ROWS {
+                return Err(PlanError::Scaled {
+                    what: "rows that share a scale",
+                    found: rows,
+                    needed: "1 or 128",
+                });
+            }
+            if anywhere(epilogue, form)[i] && extent > MOST_OF_GROUPS {
+                let what = if i == 0 { "tile M" } else { "tile N" };
+                let needed = "for scales of groups of rows at most 248";
+                return Err(PlanError::Scaled { what, found: extent, needed });
+            }
+            // A tile has whole blocks, or a block has whole tiles.
+            if rows > 1 && !rows.is_multiple_of(extent) && !extent.is_multiple_of(rows) {
+                let what =
+                    if i == 0 { "tile M of blocks of 128 rows" } else { "tile N of blocks of 128 columns" };
+                return Err(PlanError::Scaled { what, found: extent, needed: "a part of 128, 128 or 256" });
+            }
+            i += 1;
+        }
+        let [_, n, k] = self.tile;
+        if k != SCALED_K {
+            return Err(PlanError::Scaled { what: "tile K of blocks with scales", found: k, needed: "128" });
+        }
+        if n > 256 {
+            return Err(PlanError::Scaled {
+                what: "tile N of blocks with scales",
+                found: n,
+                needed: "at most 256",
+            });
+        }
+        let of_rows = self.operands[if epilogue.transposed { 1 } else { 0 }].scaled;
+        let rule = if self.atom.promote > 0 {
+            "sums of blocks with scales are promoted after each: leave the promotion out"
+        } else if self.step > 0 {
+            "tiles of blocks with scales are not narrowed: use Tile, not Fitted"
+        } else if matches!(self.producer, Producer::Warpgroup) {
+            "tensor copies bring blocks with scales: use TmaWgmma"
+        } else if matches!(self.roles, Roles::Unspecialised) {
+            "a producer brings blocks with scales: use Cooperative or Pingpong"
+        } else if matches!(self.arrivals, Arrivals::Warpgroup) {
+            "threads read scales from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+        } else if epilogue.split {
+            "tiles of blocks with scales lie side by side: let gates and ups alternate"
+        } else if form.described() {
+            "records say where matrices lie, and not where scales do: use one product, a batch or groups of rows"
+        } else if form.shares_rows() && of_rows > 1 {
+            "groups begin at any row, so each row has a scale of its own"
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::ScaledRule { rule })
+    }
+}

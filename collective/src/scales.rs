@@ -1,0 +1,104 @@
+//! Scales of an operand's blocks, as callers give them.
+
+use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
+
+use crate::operand::{Matrix, MatrixRef};
+use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scales_of_rows};
+
+/// Where the scales of a product's blocks lie, in `f32`: the sum is that of `scale(A) * scale(B) * A * B`.
+///
+/// Addresses, leading dimensions and strides are multiples of 16 bytes. Where the operand's type is
+/// [`BlockScaled<_, U1>`](crate::BlockScaled), each row has a scale for every 128 of K: they are `(M, ceil(K / 128))` of A and
+/// `(N, ceil(K / 128))` of B, with M or N contiguous, and the leading dimension leads from one block of K to the next. Where it is
+/// `BlockScaled<_, U128>`, 128 rows share one: they are `(ceil(M / 128), ceil(K / 128))` with K contiguous, and the leading dimension
+/// leads from 128 rows to the next. These are cuBLASLt's layouts `VEC128` and `BLK128x128`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockScales {
+    /// A's. Those of several products are `stride` scales from each other.
+    pub a: MatrixRef,
+    /// B's.
+    pub b: MatrixRef,
+}
+
+/// Tensor copies step by less than 2^40 bytes.
+const MOST_PITCH: u64 = 1 << 38;
+
+impl BlockScales {
+    /// The scales as a kernel sees them that computes the transpose of D.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self { a: self.b, b: self.a }
+    }
+
+    /// Extents of the scales of an operand `(mn, k)`, of which so many rows share one: the contiguous one last.
+    pub const fn extents(mn: u32, k: u32, rows: u32) -> [u32; 2] {
+        let blocks = k.div_ceil(SCALED_K);
+        if rows == 1 { [blocks, mn] } else { [mn.div_ceil(rows), blocks] }
+    }
+
+    /// The values of the parameters behind the operands' own, for the kernel's operands A and B.
+    ///
+    /// # Errors
+    /// A sentence: whose scales, what they are, and what was needed.
+    pub fn arguments(&self, plan: &Plan, [a, b]: [Matrix; 2]) -> Result<Vec<Argument>, String> {
+        let mut arguments = Vec::new();
+        let names = if plan.swapped() { ["B", "A"] } else { ["A", "B"] };
+        let batches = plan.operand_batches();
+        for (i, (scales, matrix)) in [(self.a, a), (self.b, b)].into_iter().enumerate() {
+            let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
+            check(names[i], scales, matrix, rows)?;
+            let row_box = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
+            let box_dims = if rows == 1 { row_box } else { [FETCHED_SCALES, tile.div_ceil(rows)] };
+            arguments.push(map(scales, matrix, rows, (box_dims, batches[i])).into());
+            if batches[i] {
+                arguments.push(u32::from(scales.stride != 0).into());
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+fn check(name: &str, scales: MatrixRef, matrix: Matrix, rows: u32) -> Result<(), String> {
+    if matrix.k == 0 {
+        return Ok(());
+    }
+    let MatrixRef { address, pitch, stride } = scales;
+    let [_, contiguous] = BlockScales::extents(matrix.mn, matrix.k, rows);
+    if address == 0 || !address.is_multiple_of(16) {
+        return Err(format!("{name}'s scales are at {address:#x}, a multiple of 16 above 0 was needed"));
+    }
+    if pitch < contiguous.into() || pitch >= MOST_PITCH || !pitch.is_multiple_of(4) {
+        return Err(format!(
+            "the leading dimension of {name}'s scales is {pitch}, a multiple of 4 from {contiguous} on, below {MOST_PITCH}, was needed"
+        ));
+    }
+    if !stride.is_multiple_of(4) || stride >= MOST_PITCH {
+        return Err(format!(
+            "the stride of {name}'s scales is {stride}, a multiple of 4 below {MOST_PITCH} was needed"
+        ));
+    }
+    Ok(())
+}
+
+/// The tensor map of scales, of which so many rows share one, with boxes of a tile's.
+fn map(scales: MatrixRef, matrix: Matrix, rows: u32, (box_dims, batched): ([u32; 2], bool)) -> TensorMap {
+    let [outer, inner] = BlockScales::extents(matrix.mn, matrix.k, rows);
+    // Where nothing is multiplied nobody has looked at the scales, and nothing is read.
+    let pitch = if matrix.k == 0 { FETCHED_SCALES.into() } else { scales.pitch };
+    let mut map = TensorMap {
+        element: TensorElement::F32,
+        address: scales.address,
+        dims: vec![u64::from(inner).max(1), u64::from(outer).max(1)],
+        strides: vec![pitch * 4],
+        box_dims: box_dims.to_vec(),
+        swizzle: TensorSwizzle::None,
+        promotion: Promotion::B128,
+    };
+    if batched {
+        let several = scales.stride != 0 && matrix.k > 0;
+        map.dims.push(if several { matrix.batch.count.into() } else { 1 });
+        map.strides.push(if several { scales.stride } else { pitch } * 4);
+        map.box_dims.push(1);
+    }
+    map
+}

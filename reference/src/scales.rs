@@ -1,0 +1,73 @@
+//! Scales of an operand's blocks on the host.
+
+use crate::{Format, HostMatrix, Order, Sum};
+
+/// K of a block.
+const BLOCK: u32 = 128;
+
+/// A scale in `f32` for each block of some rows (columns of B) by 128 of K of an operand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scales {
+    /// How many rows share one: 1 or 128.
+    pub rows: u32,
+    /// A line for each of them, and a column for each 128 of K: the lines' index is contiguous where each row has its own, K where 128
+    /// share one.
+    pub values: HostMatrix,
+}
+
+impl Scales {
+    /// The lines and columns of the scales of an operand `(mn, k)`.
+    pub fn extents([mn, k]: [u32; 2], rows: u32) -> [u32; 2] {
+        [mn.div_ceil(rows), k.div_ceil(BLOCK)]
+    }
+
+    /// How they lie in memory.
+    pub fn order(rows: u32) -> Order {
+        if rows == 1 { Order::ColumnMajor } else { Order::RowMajor }
+    }
+
+    /// Positive ones between 1/16 and 16, of an operand `(mn, k)`; their leading dimension is a multiple of 4.
+    pub fn random(extents: [u32; 2], rows: u32, random: &mut fastrand::Rng) -> Self {
+        let [lines, blocks] = Self::extents(extents, rows);
+        let order = Self::order(rows);
+        let pitch = if order == Order::RowMajor { blocks } else { lines }.next_multiple_of(4).max(4);
+        let value = |_, _| (random.f64() * 8.0 - 4.0).exp2();
+        Self { rows, values: HostMatrix::from_fn(Format::F32, [lines, blocks], order, pitch, value) }
+    }
+
+    /// The scale of a row's block along K.
+    pub(crate) fn get(&self, row: u32, block: u32) -> f64 {
+        self.values.get(row / self.rows, block)
+    }
+
+    /// Those of some rows alone, each of which has its own.
+    #[must_use]
+    pub fn part(&self, first: u32, rows: u32) -> Self {
+        let HostMatrix { columns, order, .. } = self.values;
+        let value = |row, block| self.get(first + row, block);
+        let pitch = rows.next_multiple_of(4).max(4);
+        Self { rows: 1, values: HostMatrix::from_fn(Format::F32, [rows, columns], order, pitch, value) }
+    }
+}
+
+/// The sum of a row of A and a column of B in blocks with scales: `scales` are those of their blocks, A's times B's, and `block` says
+/// what the sum of one block is.
+///
+/// A block's sum errs as it does alone. The product of two scales rounds once, and each addition of a block's sum times that once more.
+pub(crate) fn sum(
+    [a, b]: [&[f64]; 2],
+    scales: impl Fn(u32) -> f64,
+    block: impl Fn(&[f64], &[f64]) -> Sum,
+) -> Sum {
+    let blocks = (0..).zip(a.chunks(BLOCK as usize).zip(b.chunks(BLOCK as usize)));
+    let mut all = Sum::single(0, 0.0, 0.0);
+    for (index, (a, b)) in blocks {
+        let (scale, sum) = (scales(index), block(a, b));
+        all.value += scale * sum.value;
+        all.magnitude += scale.abs() * sum.magnitude;
+        all.error += scale.abs() * sum.error;
+    }
+    let count = (a.len() as u32).div_ceil(BLOCK);
+    all.error += Sum::single(count, 0.0, all.magnitude + all.error).error;
+    all
+}
