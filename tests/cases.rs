@@ -80,6 +80,7 @@ fn a_wrong_result_is_noticed() {
         a,
         b,
         scales: None,
+        vectors: None,
         operand_offset: 0,
         c: None,
         alpha: 1.0,

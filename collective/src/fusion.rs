@@ -42,9 +42,12 @@ pub enum Fusion {
     BiasSums,
     /// A biased product in e4m3, and its largest magnitude.
     BiasFp8,
+    /// `rows * A * B * columns`, a scale for each row and for each column.
+    RowColumnScaled,
 }
 
-/// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree.
+/// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree. Vectors and matrices of
+/// the tree have the operands' format where that is of 16 bits, and are in `bf16` beside 8-bit operands.
 #[macro_export]
 macro_rules! with_fusion {
     ($fusion:expr, $format:expr, $x:ident => $body:expr) => {
@@ -82,13 +85,14 @@ macro_rules! with_fusion {
                 $body
             }
             $crate::Fusion::BiasFp8 => { type $x = $crate::tree::LinearBiasScaled<$t>; $body }
+            $crate::Fusion::RowColumnScaled => { type $x = $crate::tree::RowColumnScaled; $body }
         }
     };
 }
 
 impl Fusion {
     /// Every fusion.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Scaled,
         Self::Bias,
         Self::BiasRelu,
@@ -106,6 +110,7 @@ impl Fusion {
         Self::BiasAmax,
         Self::BiasSums,
         Self::BiasFp8,
+        Self::RowColumnScaled,
     ];
 
     /// Its name on the command line and in kernel names.
@@ -128,6 +133,7 @@ impl Fusion {
             Self::BiasAmax => "bias-amax",
             Self::BiasSums => "bias-sums",
             Self::BiasFp8 => "bias-fp8",
+            Self::RowColumnScaled => "row-column-scaled",
         }
     }
 
@@ -161,6 +167,9 @@ impl Fusion {
             Self::BiasFp8 => {
                 "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale"
             }
+            Self::RowColumnScaled => {
+                "A * B * rows * columns, a scale in f32 for each row and for each column"
+            }
         }
     }
 
@@ -188,8 +197,18 @@ impl Fusion {
             | Self::BiasSumsOrdered
             | Self::Geglu
             | Self::BiasAmax
-            | Self::BiasSums => operand.output(),
+            | Self::BiasSums
+            | Self::RowColumnScaled => operand.output(),
         }
+    }
+
+    /// The sentence for operands of other formats.
+    pub const OPERANDS: &str = "fusions with names are for operands of bf16, f16 and 8-bit floats: use epilogue=linear or sourced, or a \
+                                TreeEpilogue type";
+
+    /// Whether operands can have a format.
+    pub const fn takes(operand: Format) -> bool {
+        operand.is_float() && operand.bits() <= 16
     }
 
     /// What it asks of the plan, for operands of a format.

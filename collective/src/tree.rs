@@ -62,8 +62,9 @@ pub use leaf::{Accumulator, Constant, Scalar, ScalarPointer};
 pub use matrix::{AuxStore, Cyclic, Load, MatrixArgument, Residual, ResidualArgument};
 pub use named::{
     GeGlu, Label, LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled,
-    LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named, RowScaled,
-    RowScaledArguments, Scaled, ScaledArguments, SwiGlu, SwiGluBlocks, SwiGluSplit,
+    LinearBiasScaledArguments, LinearBiasSilu, LinearResidual, LinearResidualArguments, Named,
+    RowColumnScaled, RowColumnScaledArguments, RowScaled, RowScaledArguments, Scaled, ScaledArguments,
+    SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
 pub use ordered::{OrderedColumn, OrderedRow, OrderedScalar, Scratch};
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};

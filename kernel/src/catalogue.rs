@@ -159,7 +159,8 @@ pub fn several() -> Vec<AnyGemm> {
 
 /// The kernels of a fusion for an element type. Of `f16` there are the usual kinds alone.
 fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
-    let mut kinds = FUSED.to_vec();
+    // It is for 8-bit operands, whose kernels have no names.
+    let mut kinds = if fusion == Fusion::RowColumnScaled { Vec::new() } else { FUSED.to_vec() };
     let (more, divided) = match fusion {
         Fusion::Bias | Fusion::BiasRelu | Fusion::BiasGelu => (true, true),
         Fusion::Residual => (true, false),
@@ -175,7 +176,8 @@ fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
         | Fusion::Geglu
         | Fusion::BiasAmax
         | Fusion::BiasSums
-        | Fusion::BiasFp8 => (false, false),
+        | Fusion::BiasFp8
+        | Fusion::RowColumnScaled => (false, false),
     };
     if more && element == "bf16" {
         kinds.extend(FUSED_MORE);

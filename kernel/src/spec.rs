@@ -135,11 +135,8 @@ impl KernelSpec {
                 ))
             }
             EpilogueKind::Sourced => Ok(Sourced { store }.spec()),
-            EpilogueKind::Fused(_) if self.mainloop.operands[0].format.bits() != 16 => {
-                Err(IllegalKernel::Roles(
-                    "fusions with names have vectors and matrices of the operands' format, and are for bf16 and f16: use \
-                     epilogue=linear or sourced, or a TreeEpilogue type",
-                ))
+            EpilogueKind::Fused(_) if !Fusion::takes(self.mainloop.operands[0].format) => {
+                Err(IllegalKernel::Roles(Fusion::OPERANDS))
             }
             EpilogueKind::Fused(fusion) => match fusion.spec(self.mainloop.operands[0].format, store) {
                 Ok(spec) => Ok(spec),
@@ -223,8 +220,7 @@ impl AnyGemm {
             && b.staged
             && plan.mainloop.more.iter().all(|room| room.bytes == 0)
             && (plan.mainloop.registers, plan.mainloop.own_bytes) == (0, 0)
-            // Fusions have names for operands of 16 bits alone.
-            && (!matches!(epilogue, EpilogueKind::Fused(_)) || a.format.bits() == 16);
+            && (!matches!(epilogue, EpilogueKind::Fused(_)) || Fusion::takes(a.format));
         (said && self.mainloop.is_built_in()).then_some(KernelSpec {
             form: plan.form,
             mainloop: plan.mainloop,

@@ -163,7 +163,7 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
             "an epilogue that brings C by tensor copies multiplies whole tiles",
             None,
         ),
-        ("dtype=e4m3 epilogue=bias", "fusions with names", None),
+        ("dtype=s8 epilogue=bias", "fusions with names", None),
         ("scheduler=dynamic-tail parts=17", "17 parts", None),
         ("raster=hilbert3", "power of two", None),
         ("epilogue=sourced scheduler=stream-k", "whole tiles", None),

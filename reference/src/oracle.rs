@@ -140,6 +140,21 @@ impl Sums {
         Self::by(a, b, sum, step)
     }
 
+    /// The same sums times a factor for each row and for each column, by which they are multiplied in `f32`, one after the other.
+    #[must_use]
+    pub fn times(mut self, rows: &[f32], columns: &[f32]) -> Self {
+        let at = |factors: &[f32], place: u32| f64::from(factors[place as usize]);
+        let places = self.rows.iter().flat_map(|&row| self.columns.iter().map(move |&column| (row, column)));
+        for ((row, column), sum) in places.zip(&mut self.sums) {
+            let factor = at(rows, row) * at(columns, column);
+            sum.value *= factor;
+            sum.magnitude *= factor.abs();
+            sum.error = sum.error * factor.abs() + 3.0 * U * sum.value.abs();
+            sum.overflow = (sum.overflow * factor.abs()).min(F32_OVERFLOW);
+        }
+        self
+    }
+
     /// The sums of rows and columns, each by its place and its elements.
     fn by(
         a: &HostMatrix,

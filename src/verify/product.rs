@@ -4,8 +4,10 @@ use core::fmt;
 use std::time::Duration;
 
 use collective::BlockScales;
+use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef, Program,
+    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef,
+    Program, Tree,
 };
 use ptx::inst::WgmmaSum;
 
@@ -22,6 +24,9 @@ pub struct Product {
     pub b: HostMatrix,
     /// The scales of A's blocks and of B's, for a kernel whose operands have some ([`scaled`]).
     pub scales: Option<[Scales; 2]>,
+    /// A factor for each row and for each column, in place of alpha and beta: for a kernel whose epilogue is
+    /// [`RowColumnScaled`].
+    pub vectors: Option<[Vec<f32>; 2]>,
     /// Elements between an aligned address and A, and B.
     pub operand_offset: u32,
     /// C, `(M, N)`, row-major.
@@ -155,9 +160,13 @@ impl Product {
 
     /// The oracle's sums for a kernel that sums so; `step` is told after each row how many there are.
     pub fn sums(&self, accumulators: Accumulators, step: &(dyn Fn(u64) + Sync)) -> Sums {
-        match &self.scales {
+        let sums = match &self.scales {
             None => Sums::in_accumulators(accumulators, &self.a, &self.b, step),
             Some(scales) => Sums::in_blocks(&self.a, &self.b, scales.each_ref(), step),
+        };
+        match &self.vectors {
+            None => sums,
+            Some([rows, columns]) => sums.times(rows, columns),
         }
     }
 
@@ -238,11 +247,28 @@ impl Product {
             }
         };
         let call = Call { a, b, scales, d: d_ref, ..Call::of(problem) };
+        let vectors = match &self.vectors {
+            None => None,
+            Some([rows, columns]) => {
+                let mut place = |values: &[f32]| {
+                    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+                    Ok::<_, EngineError>((upload(engine, &bytes)?.address, values.len() as u32))
+                };
+                let ((row, m), (column, n)) = (place(rows)?, place(columns)?);
+                Some(RowColumnScaledArguments {
+                    rows: ColumnArgument { address: row, len: m },
+                    columns: RowArgument { address: column, len: n },
+                })
+            }
+        };
         let call = call.with(LinearArguments { alpha, beta, c });
         let workspace = engine.workspace(entry.workspace(&call, slots))?;
         buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let call = Call { workspace, ..call };
-        let launch = entry.launch(&call, slots)?;
+        let launch = match &vectors {
+            None => entry.launch(&call, slots)?,
+            Some(vectors) => entry.launch(&call.with(Tree::<RowColumnScaled>(vectors)), slots)?,
+        };
         let time = match &launch {
             Some(launch) => Some(engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
@@ -424,6 +450,7 @@ mod tests {
             a,
             b,
             scales: None,
+            vectors: None,
             operand_offset: 0,
             c: None,
             alpha: 1.0,

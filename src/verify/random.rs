@@ -93,7 +93,6 @@ impl From<TreeError> for Ended {
             | TreeError::Engine(_)
             | TreeError::Unknown(_)
             | TreeError::Empty
-            | TreeError::Operands { .. }
             | TreeError::Value { .. }
             | TreeError::Beside { .. } => Self::Wrong(error.to_string()),
         }
@@ -167,8 +166,7 @@ impl Draw {
         let roles = self.of(&[Roles::Cooperative, Roles::Cooperative, Roles::Pingpong, Roles::Unspecialised]);
         let epilogue = match self.random.u32(..8) {
             0 => EpilogueKind::Sourced,
-            // Those of other formats have no names.
-            1 | 2 if a.bits() == 16 || self.once_in(10) => EpilogueKind::Fused(self.of(&Fusion::ALL)),
+            1 | 2 if Fusion::takes(a) || self.once_in(10) => EpilogueKind::Fused(self.of(&Fusion::ALL)),
             _ => EpilogueKind::Linear,
         };
         let form = match epilogue {
@@ -409,7 +407,19 @@ impl OneProduct {
         let in_place = self.in_place && c.is_some();
         let d_pitch = if in_place { n } else { n + self.d_padding };
         let (operand_offset, d_offset) = (0, 0);
-        let product = Product { a, b, scales, operand_offset, c, alpha, beta, d_pitch, d_offset, in_place };
+        let product = Product {
+            a,
+            b,
+            scales,
+            vectors: None,
+            operand_offset,
+            c,
+            alpha,
+            beta,
+            d_pitch,
+            d_offset,
+            in_place,
+        };
         let sums = product.sums(accumulators(gemm), &|_| ());
         let outcome = product.run(gemm, program, engine, &sums)?;
         Ok((outcome.ratio, outcome.mismatch.map(|mismatch| mismatch.to_string())))

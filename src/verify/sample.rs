@@ -5,8 +5,9 @@ use collective::tree::{
     Accumulator, Bound, ColumnArgument, ColumnVector, Compute, Constant, Gated, GeGlu, Let, LinearBias,
     LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasScaledArguments,
     LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node, Reduce,
-    ReduceColumn, ReduceRow, ReduceScalar, Residual, ResidualArgument, RowArgument, RowScaled,
-    RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled, ScaledArguments, Shape, SwiGlu,
+    ReduceColumn, ReduceRow, ReduceScalar, Residual, ResidualArgument, RowArgument, RowColumnScaled,
+    RowColumnScaledArguments, RowScaled, RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled,
+    ScaledArguments, Shape, SwiGlu,
 };
 use collective::tree::{
     AuxStore, Cyclic, Dropout, DropoutArgument, GateOrder, Label, OrderedColumn, OrderedRow, OrderedScalar,
@@ -280,6 +281,10 @@ structs! {
         alpha: bench.number(),
         bias: RowVector::<T>::sample(bench, shape)?,
         residual: Residual::<T>::sample(bench, shape)?,
+    };
+    [] RowColumnScaled, |bench, shape| RowColumnScaledArguments {
+        rows: ColumnVector::<f32>::sample(bench, shape)?,
+        columns: RowVector::<f32>::sample(bench, shape)?,
     };
     [T] RowScaled<T>, |bench, shape| RowScaledArguments {
         scale: ColumnVector::<T>::sample(bench, shape)?,

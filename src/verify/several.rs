@@ -298,6 +298,7 @@ impl Matrices {
                 let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].clone());
                 [if of.ragged() { a.part(first, m) } else { a }, b]
             }),
+            vectors: None,
             operand_offset: 0,
             c: Some(part(own(&self.c))),
             alpha,

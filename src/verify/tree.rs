@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use collective::tree::{Host, Memory, Node, Scratch, Shape, Written};
-use collective::{Bounded, Epilogue, EpilogueSpec, HasTree};
+use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, HasTree};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
     MatrixRef, Program, Tree, UnknownConfig,
@@ -37,8 +37,8 @@ use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
 
 use super::matrix::Fill;
-use super::product::{accumulators, orders};
-use super::{Accumulators, Format, HostMatrix, Order, Sums};
+use super::product::{accumulators, formats, orders, random_scales, scaled};
+use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums};
 
 /// Why a kernel is not what its tree says, or could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -61,12 +61,6 @@ pub enum TreeError {
     /// A product without elements.
     #[error("the product is empty, at least one row and one column were needed")]
     Empty,
-    /// Operands of a type that the bench cannot fill.
-    #[error("the operands are {name}, bf16 or f16 was needed")]
-    Operands {
-        /// The element's name.
-        name: &'static str,
-    },
     /// An element is further from the tree's value than its bound.
     #[error("{place} is {got}, {} within {:e} was expected", expected.value, expected.bound())]
     Value {
@@ -122,9 +116,11 @@ impl core::fmt::Debug for Bench<'_> {
 
 /// A kernel and its tree with their types forgotten, so that what follows is compiled once.
 struct Subject<'a> {
-    format: Format,
     /// Those of A and B.
+    formats: [Format; 2],
     orders: [Order; 2],
+    /// How many rows of A, and columns of B, share a scale, where blocks have some.
+    scaled: Option<[u32; 2]>,
     accumulators: Accumulators,
     /// D has `N >> halvings` columns, of so many bytes an element.
     halvings: u32,
@@ -183,12 +179,6 @@ fn writes(
         Some((address, Wanted { format, unrounded, value: value.value, error: value.error }))
     };
     Writes::new(host.finish().into_iter().filter_map(wanted).collect(), places)
-}
-
-/// The format of a kernel's operands.
-fn format(gemm: &AnyGemm) -> Result<Format, TreeError> {
-    let name = gemm.element();
-    Format::named(name).ok_or(TreeError::Operands { name })
 }
 
 /// A byte that, repeated, is no number in any format.
@@ -342,14 +332,24 @@ impl<'e> Bench<'e> {
         d: MatrixRef,
     ) -> Result<Checked, TreeError> {
         let GemmProblem { m, n, k } = problem;
-        let format = format(gemm)?;
-        let [a_order, b_order] = orders(gemm);
-        let a = HostMatrix::random(format, [m, k], a_order, 8, Fill::Normal, &mut self.random);
-        let b = HostMatrix::random(format, [k, n], b_order, 8, Fill::Normal, &mut self.random);
+        let ([of_a, of_b, _], [a_order, b_order]) = (formats(gemm), orders(gemm));
+        let mut operand = |format: Format, extents, order| {
+            HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut self.random)
+        };
+        let (a, b) = (operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order));
+        let scales = random_scales(gemm, problem, &mut self.random);
         let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.pitch.into());
         let slots = self.engine.slots(&gemm.program()?)?;
         let (a, b) = (matrix(self.upload(&a.bytes())?, &a), matrix(self.upload(&b.bytes())?, &b));
-        let call = Call { a, b, d, ..Call::of(problem) }.with(Tree::<X>(arguments));
+        let scales = match scales {
+            None => None,
+            Some(scales) => {
+                let [of_a, of_b] = scales.map(|scales| scales.values);
+                let [a, b] = [self.upload(&of_a.bytes())?, self.upload(&of_b.bytes())?];
+                Some(BlockScales { a: matrix(a, &of_a), b: matrix(b, &of_b) })
+            }
+        };
+        let call = Call { a, b, scales, d, ..Call::of(problem) }.with(Tree::<X>(arguments));
         let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
         self.check_call(gemm, &Call { workspace, ..call })
     }
@@ -392,8 +392,9 @@ impl<'e> Bench<'e> {
         let tiles = gemm.tiles(call.problem);
         gemm.covers(tiles, self.engine.slots(&program)?)?;
         let subject = Subject {
-            format: format(gemm)?,
+            formats: [formats(gemm)[0], formats(gemm)[1]],
             orders: orders(gemm),
+            scaled: scaled(gemm),
             accumulators: accumulators(gemm),
             halvings,
             bytes: output.bytes().into(),
@@ -409,22 +410,39 @@ impl<'e> Bench<'e> {
 
     fn check_subject(&mut self, call: &Call<()>, subject: &Subject<'_>) -> Result<Checked, TreeError> {
         let (GemmProblem { m, n, k }, d) = (call.problem, call.d);
-        let Subject { format, orders: [a_order, b_order], accumulators, halvings, bytes, program, .. } =
-            subject;
-        let (format, bytes) = (*format, *bytes);
+        let Subject {
+            formats: [of_a, of_b],
+            orders: [a_order, b_order],
+            scaled,
+            accumulators,
+            halvings,
+            bytes,
+            program,
+            ..
+        } = subject;
+        let bytes = *bytes;
         let slots = self.engine.slots(program)?;
         let launch = (subject.launch)(slots)?;
-        let operand = |extents, order, matrix: MatrixRef| {
+        let operand = |format, extents, order, matrix: MatrixRef| {
             let pitch = u32::try_from(matrix.pitch).unwrap_or(u32::MAX);
             self.contents.matrix(format, extents, order, (matrix.address, pitch))
         };
-        let (a, b) = (operand([m, k], *a_order, call.a), operand([k, n], *b_order, call.b));
+        let (a, b) = (operand(*of_a, [m, k], *a_order, call.a), operand(*of_b, [k, n], *b_order, call.b));
+        let scales_of = |mn, rows, scales| Scales {
+            rows,
+            values: operand(Format::F32, Scales::extents([mn, k], rows), Scales::order(rows), scales),
+        };
+        let scales = call.scales.zip(*scaled);
+        let scales = scales.map(|(of, [a, b])| [scales_of(m, a, of.a), scales_of(n, b, of.b)]);
         let time = match launch {
             Some(launch) => Some(self.engine.launch(program, launch.grid, &launch.arguments)?),
             None => None,
         };
 
-        let sums = Sums::in_accumulators(*accumulators, &a, &b, &|_| ());
+        let sums = match &scales {
+            None => Sums::in_accumulators(*accumulators, &a, &b, &|_| ()),
+            Some(scales) => Sums::in_blocks(&a, &b, scales.each_ref(), &|_| ()),
+        };
         let d = Output { shape: Shape { m, n: n >> halvings }, address: d.address, pitch: d.pitch, bytes };
         let writes = writes(&self.contents, (&sums, k), d, subject.element);
         let mut compared = Compared::default();

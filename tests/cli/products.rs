@@ -22,7 +22,7 @@ fn a_product_of_random_matrices_is_verified() {
 /// Every number format of operands, also in shapes whose rows begin anywhere, and several products at once.
 #[test]
 fn products_of_every_format_are_verified() {
-    let more: [(&[&str], &str); 9] = [
+    let more: [(&[&str], &str); 13] = [
         (&["--dtype", "e4m3", "--alpha", "0.5", "--beta", "2"], "e4m3 by e4m3 to bf16"),
         (&["--spec", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
         (&["--spec", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
@@ -32,6 +32,16 @@ fn products_of_every_format_are_verified() {
         (&["--dtype", "e4m3", "--rows", "3,0,70"], "e4m3 by e4m3 to bf16"),
         (&["--dtype", "tf32", "--group", "70x9x40", "--group", "3x24x8"], "tf32 by tf32 to f32"),
         (&["--dtype", "s8", "--repeat", "2"], "the same bits in all 2 runs"),
+        (
+            &["--dtype", "e4m3", "--epilogue", "bias-gelu", "--m", "70", "--n", "136"],
+            "gelu(alpha * A * B + bias)",
+        ),
+        (&["--dtype", "e5m2", "--epilogue", "row-column-scaled", "--k", "72"], "a scale in f32 for each row"),
+        (&["--spec", "dtype=e4m3 out=e4m3 epilogue=bias-fp8 tile=128x128x128", "--m", "72"], "verified"),
+        (
+            &["--spec", "dtype=e4m3 epilogue=swiglu scale-a=1x128 scale-b=128x128", "--k", "300"],
+            "silu(gate) * up",
+        ),
     ];
     let formats = ["bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"];
     let of_format = |dtype| vec!["--dtype", dtype, "--m", "70", "--n", "33", "--k", "200", "--beta", "1"];

@@ -42,11 +42,10 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("unknown type", &["--dtype", "f8"], &["`f8`", "bf16, f16, e4m3"]),
         ("no operand", &["--dtype", "f32"], &["`f32`", "tf32"]),
         (
-            "files of 8 bits",
-            &["--dtype", "s8", "--a", &square, "--b", &square],
-            &["bf16 or f16", "leave out --a"],
+            "a fused epilogue of integers",
+            &["--dtype", "s8", "--epilogue", "bias"],
+            &["bf16, f16 and 8-bit floats"],
         ),
-        ("a fused epilogue of 8 bits", &["--dtype", "e4m3", "--epilogue", "bias"], &["bf16 and f16", "e4m3"]),
         (
             "half a factor of integers",
             &["--dtype", "s8", "--alpha", "0.5"],

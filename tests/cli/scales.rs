@@ -59,6 +59,9 @@ fn the_kind_of_scaling_follows_from_the_shapes() {
         ("1 x 128 by 1 x 128", m, 3, 3, n, "_scaled_1_1"),
         ("128 x 128 by 1 x 128", 1, 3, 3, n, "_scaled_128_1"),
         ("one each", 1, 1, 1, 1, "e4m3_kk"),
+        ("one each row and column", m, 1, 1, n, "cf32_rf32"),
+        ("one each row, and a number", 1, m, 1, 1, "cf32_rf32"),
+        ("a number, and one each column", 1, 1, n, 1, "cf32_rf32"),
     ] {
         let (a_scale, a_values, a_pitch) = scale("sa.npy", a_rows, a_blocks);
         let (b_scale, b_values, b_pitch) = scale("sb.npy", b_blocks, b_columns);
@@ -77,9 +80,11 @@ fn the_kind_of_scaling_follows_from_the_shapes() {
             let [mut exact, mut all] = [0.0f64; 2];
             for kk in 0..k {
                 let block = kk / 128;
-                let of_a = a_values[place(row, m, a_rows) * a_pitch + block.min(a_blocks - 1)];
-                let of_b = b_values
-                    [block.min(b_blocks - 1) * b_pitch + place(column, n, b_columns).min(b_columns - 1)];
+                let a_block = if a_blocks == m { row } else { block.min(a_blocks - 1) };
+                let b_block = if b_blocks == n { column } else { block.min(b_blocks - 1) };
+                let b_column = place(column, n, b_columns).min(b_columns - 1);
+                let of_a = a_values[place(row, m, a_rows).min(a_rows - 1) * a_pitch + a_block];
+                let of_b = b_values[b_block * b_pitch + b_column];
                 let term =
                     f64::from(of_a * of_b) * f64::from(e4m3(a[row * k + kk]) * e4m3(b[kk * n + column]));
                 exact += term;
@@ -99,25 +104,34 @@ fn scales_of_other_shapes_are_refused() {
     };
     let [rows, blocks] = [scale("rows.npy", "(256, 2)", 512), scale("blocks.npy", "(2, 2)", 4)];
     let [one, wrong] = [scale("one.npy", "()", 1), scale("wrong.npy", "(3,)", 3)];
+    let vector = scale("vector.npy", "(256,)", 256);
     let brain = bytes(&[1.0; 4], |value| bf16::from_f32(value).to_le_bytes());
     let v1 = npy(&folder.join("v1.npy"), "|V1", false, "(2, 4)", &brain);
     let both = ["--scale-a", &rows, "--scale-b", &blocks];
     for (arguments, words) in [
         (
             &["--scale-a", &wrong][..],
-            "--scale-a is 1 x 3 scales of an operand of 256 x 256; one number, 256 x 2 or 2 x 2 was needed",
+            "--scale-a is 1 x 3 scales of an operand of 256 x 256; one number, 256 of them, 256 x 2 or 2 x 2 was needed",
         ),
         (
             &["--scale-b", &wrong],
-            "--scale-b is 1 x 3 scales of an operand of 256 x 256; one number, 2 x 256 or 2 x 2 was needed",
+            "--scale-b is 1 x 3 scales of an operand of 256 x 256; one number, 256 of them, 2 x 256 or 2 x 2 was needed",
         ),
-        (&["--scale-a", &rows], "--scale-b is not given: both operands' blocks have scales, or neither's"),
+        (
+            &["--scale-a", &rows],
+            "--scale-a has a scale for each block and --scale-b has one number or is left out: where the blocks of one operand",
+        ),
         (&["--scale-a", &one, "--scale-b", &blocks], "--scale-a has one number"),
+        (
+            &["--scale-a", &vector, "--scale-b", &one, "--spec", "dtype=e4m3"],
+            "has no scales of rows and columns, and --scale-a and --scale-b are some",
+        ),
+        (&["--scale-a", &vector, "--dtype", "e4m3", "--beta", "1"], "go without --beta and --c"),
         (&[&both[..], &["--dtype", "bf16"]].concat(), "blocks with scales are of 8-bit floats"),
         (&[&both[..], &["--spec", "dtype=e4m3"]].concat(), "has no scales of blocks, and --scale-a"),
         (
             &[&both[..], &["--spec", "dtype=e4m3 scale-a=1x128 scale-b=1x128"]].concat(),
-            "has scales of blocks of 1 and 1 by 128, and --scale-a and --scale-b are of blocks of 1 and 128 by 128",
+            "has scales of blocks of 1 and 1 by 128, and --scale-a and --scale-b are scales of blocks of 1 and 128 by 128",
         ),
         (&[&both[..], &["--batch", "2"]].concat(), "--scale-a"),
         (

@@ -190,6 +190,8 @@ labels! {
     Source = "C";
     Scale = "scale";
     Largest = "amax";
+    RowScales = "row scales";
+    ColumnScales = "column scales";
 }
 
 /// Arguments of [`LinearBias`] and of activations of it.
@@ -219,6 +221,15 @@ pub struct RowScaledArguments {
     pub scale: ColumnArgument,
     /// One element for each column.
     pub bias: RowArgument,
+}
+
+/// Arguments of [`RowColumnScaled`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RowColumnScaledArguments {
+    /// One factor for each row.
+    pub rows: ColumnArgument,
+    /// One factor for each column.
+    pub columns: RowArgument,
 }
 
 /// Arguments of [`LinearBiasScaled`].
@@ -284,6 +295,17 @@ epilogue! {
     pub struct RowScaled<T>:
         Compute<MultiplyAdd, (Accumulator, Named<Scale, ColumnVector<T>>, Named<Bias, RowVector<T>>)>;
     arguments RowScaledArguments, |a| ((), ((), a.scale, a.bias));
+
+    /// `acc * rows * columns` with a factor in `f32` for each row and for each column: products of 8-bit operands whose rows, and
+    /// columns, were quantised one by one.
+    pub struct RowColumnScaled: Compute<
+        Multiply,
+        (
+            Compute<Multiply, (Accumulator, Named<RowScales, ColumnVector<f32>>)>,
+            Named<ColumnScales, RowVector<f32>>,
+        ),
+    >;
+    arguments RowColumnScaledArguments, |a| ((), (((), ((), a.rows)), a.columns));
 
     /// `silu(gate) * up` of alternating columns of `alpha * acc`: D has N / 2 columns.
     pub struct SwiGlu: Gated<Glu<Silu<Fast>>, ScaledTree>;

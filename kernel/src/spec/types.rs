@@ -25,7 +25,9 @@ impl KernelSpec {
     }
 
     fn epilogue_type(&self) -> String {
-        let (format, operand) = (self.store.format.rust_type(), self.mainloop.operands[0].format.rust_type());
+        let (format, operand) = (self.store.format.rust_type(), self.mainloop.operands[0].format);
+        // Vectors and matrices of a fusion, beside 8-bit operands too.
+        let operand = if operand.bits() == 16 { operand } else { Format::Bf16 }.rust_type();
         let way = match self.store.way {
             Way::Direct => "DirectStore".to_owned(),
             Way::Tma { buffers } => match (atom(self.store.layout, Major::K, self.store.format), buffers) {
@@ -71,6 +73,7 @@ fn tree(fusion: Fusion, operand: &str) -> String {
         Fusion::BiasAmax => format!("Amax<LinearBias<{operand}>>"),
         Fusion::BiasSums => format!("ReduceRow<Sum, LinearBias<{operand}>>"),
         Fusion::BiasFp8 => format!("LinearBiasScaled<{operand}>"),
+        Fusion::RowColumnScaled => "RowColumnScaled".to_owned(),
     }
 }
 

@@ -290,12 +290,6 @@ impl GemmArgs {
     ) -> Result<(), Failure> {
         let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
-        if format.bytes() != 2 {
-            let format = format.name();
-            return Err(Failure::usage(format!(
-                "--epilogue {name} is for operands of bf16 and f16, --dtype is {format}: leave --epilogue out"
-            )));
-        }
         memory::fused(problem)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
         let GemmProblem { m, n, k } = problem;
@@ -303,8 +297,15 @@ impl GemmArgs {
         writeln!(out, "engine    {} ({why})", engine.describe())?;
         writeln!(out, "product   {m} x {n} x {k} {}", format.name())?;
         writeln!(out, "epilogue  D = {}", fusion.formula())?;
-        let ranked = || fusions::ranked(fusion, format, problem).into_iter().next();
-        let kernel = kernel.cloned().or_else(ranked);
+        let kernel = match kernel {
+            Some(kernel) => Some(kernel.clone()),
+            None if format.bytes() == 2 => fusions::ranked(fusion, format, problem).into_iter().next(),
+            None => {
+                let said = Said { epilogue: Some(fusion), ..Said::default() };
+                // The bench pads leading dimensions.
+                FusedGemm::of(unranked(Form::Single, format, GemmProblem { k: 0, ..problem }, said)?)
+            }
+        };
         match &kernel {
             Some(kernel) => writeln!(out, "kernel    {}", kernel.name())?,
             None => writeln!(out, "kernel    one that stores any number of columns")?,
@@ -398,10 +399,15 @@ impl GemmArgs {
             catalogue::one_product(&entry)?;
             return Ok(entry);
         }
-        let scales = scaling.blocks.as_ref().map(|scales| scales.each_ref().map(|scales| scales.rows));
-        if format.bytes() != 2 || self.dtype_b.is_some() || self.out_dtype.is_some() || scales.is_some() {
-            let others = [self.dtype_b.as_deref(), self.out_dtype.as_deref()];
-            return unranked(Form::Single, format, inputs.problem, (others, scales));
+        let vectors = matches!(scaling, Scaling::Vectors(_));
+        let said = Said {
+            dtype_b: self.dtype_b.as_deref(),
+            out: self.out_dtype.as_deref(),
+            epilogue: vectors.then_some(Fusion::RowColumnScaled),
+            scales: scaling.rows(),
+        };
+        if format.bytes() != 2 || said != Said::default() {
+            return unranked(Form::Single, format, inputs.problem, said);
         }
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
@@ -433,19 +439,27 @@ impl GemmArgs {
         let GemmProblem { m, n, k } = inputs.problem;
         let ([a_order, b_order], [of_a, of_b, of_d]) = (orders(entry), formats(entry));
         let mut random = fastrand::Rng::with_seed(self.seed);
-        let wanted = scaled(entry);
-        let found = scaling.blocks.as_ref().map(|scales| scales.each_ref().map(|scales| scales.rows));
-        if found.is_some() && found != wanted {
+        let (wanted, found) = (scaled(entry), scaling.rows());
+        let of_blocks = |rows: [u32; 2]| format!("scales of blocks of {} and {} by 128", rows[0], rows[1]);
+        if let Some(found) = found.filter(|_| found != wanted) {
             return Err(Failure::usage(format!(
-                "kernel {} {}, and --scale-a and --scale-b are of blocks of {} and {} by 128",
+                "kernel {} has {}, and --scale-a and --scale-b are {}",
                 entry.name(),
-                wanted.map_or_else(
-                    || "has no scales of blocks".to_owned(),
-                    |[a, b]| format!("has scales of blocks of {a} and {b} by 128"),
-                ),
-                found.unwrap_or_default()[0],
-                found.unwrap_or_default()[1],
+                wanted.map_or_else(|| "no scales of blocks".to_owned(), of_blocks),
+                of_blocks(found)
             )));
+        }
+        let vectors = entry.spec().is_some_and(|spec| spec.fusion() == Some(Fusion::RowColumnScaled));
+        if matches!(scaling, Scaling::Vectors(_)) && !vectors {
+            return Err(Failure::usage(format!(
+                "kernel {} has no scales of rows and columns, and --scale-a and --scale-b are some: leave out --config or --spec",
+                entry.name()
+            )));
+        }
+        if vectors && (self.beta() != 0.0 || inputs.c.is_some()) {
+            return Err(Failure::usage(
+                "scales of rows and columns go without --beta and --c: leave these out",
+            ));
         }
         // Tensor copies alone bring operands whose blocks have scales.
         let multiple = |format: Format| if wanted.is_some() { 16 / format.bytes() } else { 1 };
@@ -463,14 +477,26 @@ impl GemmArgs {
             None if self.beta() != 0.0 => Some(fill(of_d, [m, n], Order::RowMajor)),
             None => None,
         };
-        let scales = scaling.blocks.or_else(|| random_scales(entry, inputs.problem, &mut random));
+        let mut alpha = self.alpha();
+        let (mut scales, mut vectors) = (None, None);
+        match scaling {
+            Scaling::Number(number) => alpha *= number,
+            Scaling::Blocks(blocks) => scales = Some(blocks),
+            Scaling::Vectors([rows, columns]) => {
+                // The epilogue has no other factor.
+                vectors = Some([rows.into_iter().map(|row| row * alpha).collect(), columns]);
+                alpha = 1.0;
+            }
+        }
+        let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
         Ok(Product {
             a,
             b,
             scales,
+            vectors,
             operand_offset: 0,
             c,
-            alpha: self.alpha() * scaling.factor,
+            alpha,
             beta: self.beta(),
             d_pitch: n,
             d_offset: 0,
@@ -487,13 +513,25 @@ pub(crate) fn words(entry: &AnyGemm) -> String {
     }
 }
 
-/// The default kernel of formats that the selection does not rank, those of B and D where they are named, and of blocks that have
-/// scales; with loads and stores of any address where the extents ask for them.
+/// What differs from a format's defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Said<'a> {
+    /// B's format.
+    dtype_b: Option<&'a str>,
+    /// D's format.
+    out: Option<&'a str>,
+    epilogue: Option<Fusion>,
+    /// How many rows of A, and columns of B, share a scale.
+    scales: Option<[u32; 2]>,
+}
+
+/// The default kernel of formats that the selection does not rank, with loads and stores of any address where the extents ask for
+/// them.
 pub(crate) fn unranked(
     form: Form,
     format: Format,
     problem: GemmProblem,
-    ([b, out], scales): ([Option<&str>; 2], Option<[u32; 2]>),
+    Said { dtype_b, out, epilogue, scales }: Said<'_>,
 ) -> Result<AnyGemm, Failure> {
     let form = match form {
         Form::Single => "single",
@@ -502,7 +540,8 @@ pub(crate) fn unranked(
         Form::Grouped => "grouped",
     };
     let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));
-    let said = [word("dtype-b", b), word("out", out)].concat();
+    let epilogue = epilogue.map(Fusion::name);
+    let said = [word("dtype-b", dtype_b), word("out", out), word("epilogue", epilogue)].concat();
     let blocks = scales.map_or_else(String::new, |[a, b]| format!(" scale-a={a}x128 scale-b={b}x128"));
     let spec = |more: &str| format!("form={form} dtype={}{said}{blocks}{more}", format.name());
     let found = catalogue::find(&spec(""))?;

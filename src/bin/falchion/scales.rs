@@ -1,24 +1,28 @@
 //! `--scale-a` and `--scale-b`: scales from files, whose shapes say what they are scales of.
 
-use falchion::verify::{Format, HostMatrix, Scales};
+use falchion::verify::{Format, HostMatrix, Order, Scales};
 use kernel::GemmProblem;
 
 use crate::Failure;
-use crate::files::{self, Matrix};
+use crate::files;
 
 /// What operands are multiplied by.
 #[derive(Debug)]
-pub(crate) struct Scaling {
+pub(crate) enum Scaling {
     /// A factor of the product.
-    pub(crate) factor: f32,
+    Number(f32),
+    /// A factor for each row, and one for each column.
+    Vectors([Vec<f32>; 2]),
     /// The scales of A's blocks and of B's.
-    pub(crate) blocks: Option<[Scales; 2]>,
+    Blocks([Scales; 2]),
 }
 
 /// Scales of one operand.
 enum Kind {
     /// One for all of it.
     Number(f32),
+    /// One for each row (column of B).
+    Vector(Vec<f32>),
     /// One for each block of some rows (columns of B) by 128 of K.
     Blocks(Scales),
 }
@@ -29,71 +33,73 @@ impl Scaling {
         [a, b]: [Option<&str>; 2],
         GemmProblem { m, n, k }: GemmProblem,
     ) -> Result<Self, Failure> {
-        let a = a.map(|name| of_a(name, m, k)).transpose()?;
-        let b = b.map(|name| of_b(name, n, k)).transpose()?;
-        let number = |kind: &Option<Kind>| match kind {
-            Some(Kind::Number(number)) => *number,
-            Some(Kind::Blocks(_)) | None => 1.0,
-        };
-        let factor = number(&a) * number(&b);
-        let blocks = match (a, b) {
-            (Some(Kind::Blocks(a)), Some(Kind::Blocks(b))) => Some([a, b]),
-            (Some(Kind::Blocks(_)), other) => return Err(alone("--scale-a", "--scale-b", other.is_some())),
-            (other, Some(Kind::Blocks(_))) => return Err(alone("--scale-b", "--scale-a", other.is_some())),
-            (_, _) => None,
-        };
-        Ok(Self { factor, blocks })
+        let a = a.map_or(Ok(Kind::Number(1.0)), |name| Kind::read("--scale-a", name, [m, k], false))?;
+        let b = b.map_or(Ok(Kind::Number(1.0)), |name| Kind::read("--scale-b", name, [n, k], true))?;
+        let filled = |number: f32, count: u32| vec![number; count as usize];
+        match (a, b) {
+            (Kind::Number(a), Kind::Number(b)) => Ok(Self::Number(a * b)),
+            (Kind::Blocks(a), Kind::Blocks(b)) => Ok(Self::Blocks([a, b])),
+            (Kind::Vector(a), Kind::Vector(b)) => Ok(Self::Vectors([a, b])),
+            (Kind::Vector(a), Kind::Number(b)) => Ok(Self::Vectors([a, filled(b, n)])),
+            (Kind::Number(a), Kind::Vector(b)) => Ok(Self::Vectors([filled(a, m), b])),
+            (a, b) => Err(Failure::usage(format!(
+                "--scale-a has {} and --scale-b has {}: where the blocks of one operand have scales, those of the other have some too",
+                a.words(),
+                b.words()
+            ))),
+        }
+    }
+
+    /// How many rows (columns of B) share a scale of a block, where blocks have some.
+    pub(crate) fn rows(&self) -> Option<[u32; 2]> {
+        match self {
+            Self::Blocks(scales) => Some(scales.each_ref().map(|scales| scales.rows)),
+            Self::Number(_) | Self::Vectors(_) => None,
+        }
     }
 }
 
-fn alone(given: &str, other: &str, number: bool) -> Failure {
-    let is = if number { "has one number" } else { "is not given" };
-    Failure::usage(format!(
-        "{given} has a scale for each block and {other} {is}: both operands' blocks have scales, or neither's"
-    ))
-}
-
-/// Scales of A, `M x K / 128` or `M / 128 x K / 128`.
-fn of_a(name: &str, m: u32, k: u32) -> Result<Kind, Failure> {
-    let matrix = files::read_any_rank(name)?;
-    let at = |line, block| matrix.get(line, block);
-    kind("--scale-a", (&matrix, [matrix.rows, matrix.columns]), [m, k], at, |[lines, blocks]| {
-        format!("{lines} x {blocks}")
-    })
-}
-
-/// Scales of B, `K / 128 x N` or `K / 128 x N / 128`.
-fn of_b(name: &str, n: u32, k: u32) -> Result<Kind, Failure> {
-    let matrix = files::read_any_rank(name)?;
-    let at = |line, block| matrix.get(block, line);
-    kind("--scale-b", (&matrix, [matrix.columns, matrix.rows]), [n, k], at, |[lines, blocks]| {
-        format!("{blocks} x {lines}")
-    })
-}
-
-/// What scales `[lines, blocks along K]` of an operand `(mn, k)` are.
-fn kind(
-    flag: &str,
-    (matrix, found): (&Matrix, [u32; 2]),
-    extents: [u32; 2],
-    at: impl Fn(u32, u32) -> f64,
-    shape: impl Fn([u32; 2]) -> String,
-) -> Result<Kind, Failure> {
-    if [matrix.rows, matrix.columns] == [1, 1] {
-        return Ok(Kind::Number(matrix.get(0, 0) as f32));
+impl Kind {
+    fn words(&self) -> &'static str {
+        match self {
+            Self::Number(_) => "one number or is left out",
+            Self::Vector(_) => "a scale for each row or column",
+            Self::Blocks(_) => "a scale for each block",
+        }
     }
-    let rows = [1, 128].into_iter().find(|&rows| Scales::extents(extents, rows) == found);
-    let Some(rows) = rows else {
-        let [each, shared] = [1, 128].map(|rows| shape(Scales::extents(extents, rows)));
-        return Err(Failure::usage(format!(
-            "{flag} is {} scales of an operand of {}; one number, {each} or {shared} was needed",
+
+    /// What the scales of an operand `(mn, k)` are: A's with lines of K, or with columns of it where they are turned, as B's are.
+    fn read(flag: &str, name: &str, [mn, k]: [u32; 2], turned: bool) -> Result<Self, Failure> {
+        let matrix = files::read_any_rank(name)?;
+        let turn = |[mn, k]: [u32; 2]| if turned { [k, mn] } else { [mn, k] };
+        let shape = |extents: [u32; 2]| {
+            let [rows, columns] = turn(extents);
+            format!("{rows} x {columns}")
+        };
+        let at = |line, block| {
+            let [row, column] = turn([line, block]);
+            matrix.get(row, column)
+        };
+        let found = turn([matrix.rows, matrix.columns]);
+        if found == [1, 1] {
+            return Ok(Self::Number(matrix.get(0, 0) as f32));
+        }
+        if let Some(rows) = [1, 128].into_iter().find(|&rows| Scales::extents([mn, k], rows) == found) {
+            let [lines, blocks] = found;
+            let order = Scales::order(rows);
+            let pitch = if order == Order::RowMajor { blocks } else { lines }.next_multiple_of(4);
+            let values = HostMatrix::from_fn(Format::F32, found, order, pitch, at);
+            return Ok(Self::Blocks(Scales { rows, values }));
+        }
+        if found == [mn, 1] || found == [1, mn] {
+            let value = |i| if found == [mn, 1] { at(i, 0) } else { at(0, i) };
+            return Ok(Self::Vector((0..mn).map(|i| value(i) as f32).collect()));
+        }
+        let [each, shared] = [1, 128].map(|rows| shape(Scales::extents([mn, k], rows)));
+        Err(Failure::usage(format!(
+            "{flag} is {} scales of an operand of {}; one number, {mn} of them, {each} or {shared} was needed",
             shape(found),
-            shape(extents)
-        )));
-    };
-    let [lines, blocks] = found;
-    let order = Scales::order(rows);
-    let contiguous = if order == falchion::verify::Order::RowMajor { blocks } else { lines };
-    let pitch = contiguous.next_multiple_of(4);
-    Ok(Kind::Blocks(Scales { rows, values: HostMatrix::from_fn(Format::F32, found, order, pitch, at) }))
+            shape([mn, k])
+        )))
+    }
 }

@@ -73,7 +73,7 @@ impl SeveralArgs<'_> {
                 form,
                 self.format,
                 GemmProblem { n: wide, k: 0, ..one },
-                ([None; 2], None),
+                crate::gemm::Said::default(),
             );
         }
         let request = catalogue::padded(self.format.name(), [Major::K; 2], one);
