@@ -25,7 +25,7 @@ use crate::spec::KernelSpec;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Known<'a> {
-    /// The records that come with this library: some of an H200.
+    /// The records that come with this library: some of an H200. What was measured at near shapes corrects the model at others.
     #[default]
     Shipped,
     /// Specs and their microseconds, measured for this very call: of them the fastest that is legal is ranked first. Feature
@@ -38,38 +38,73 @@ pub enum Known<'a> {
 /// The record of an H200; of a plain product of packed bf16 matrices that lie along K.
 const H200: &str = include_str!("h200.txt");
 
-/// Extents, the fastest spec, and its microseconds.
-type Shipped = HashMap<[u32; 3], (KernelSpec, f64)>;
-
-fn shipped() -> &'static Shipped {
-    static ALL: OnceLock<Shipped> = OnceLock::new();
-    ALL.get_or_init(|| H200.lines().filter_map(line).collect())
+/// What was measured at a shape: microseconds by spec, the fastest first.
+pub(super) struct Shape {
+    pub(super) extents: [u32; 3],
+    pub(super) kernels: Vec<(KernelSpec, f64)>,
 }
 
-/// `1024x320x11072 19.8 tile=...`
-fn line(text: &str) -> Option<([u32; 3], (KernelSpec, f64))> {
-    let (shape, rest) = text.split_once(' ')?;
-    let (microseconds, spec) = rest.split_once(' ')?;
-    let extents: Vec<u32> = shape.split('x').filter_map(|extent| extent.parse().ok()).collect();
-    Some((extents.try_into().ok()?, (KernelSpec::parse(spec).ok()?, microseconds.parse().ok()?)))
+/// All that comes with the library.
+pub(super) struct Shipped {
+    pub(super) shapes: Vec<Shape>,
+    by_extents: HashMap<[u32; 3], usize>,
+}
+
+impl Shipped {
+    fn parse(text: &str) -> Self {
+        let (mut specs, mut shapes) = (HashMap::new(), Vec::new());
+        for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+            if first.contains('x') {
+                shapes.extend(Shape::parse(first, rest, &specs));
+            } else if let Ok(spec) = KernelSpec::parse(rest) {
+                specs.insert(first, spec);
+            }
+        }
+        let by_extents = shapes.iter().enumerate().map(|(i, shape)| (shape.extents, i)).collect();
+        Self { shapes, by_extents }
+    }
+}
+
+impl Shape {
+    /// `1024x320x11072` and `17:19.8 4:20.1`.
+    fn parse(extents: &str, kernels: &str, specs: &HashMap<&str, KernelSpec>) -> Option<Self> {
+        let extents: Vec<u32> = extents.split('x').filter_map(|extent| extent.parse().ok()).collect();
+        let kernel = |word: &str| {
+            let (number, microseconds) = word.split_once(':')?;
+            Some((*specs.get(number)?, microseconds.parse().ok()?))
+        };
+        let kernels: Vec<(KernelSpec, f64)> = kernels.split(' ').filter_map(kernel).collect();
+        Some(Self { extents: extents.try_into().ok()?, kernels })
+    }
+}
+
+/// What comes with the library, read when it is first asked for.
+pub(super) fn shipped() -> &'static Shipped {
+    static ALL: OnceLock<Shipped> = OnceLock::new();
+    ALL.get_or_init(|| Shipped::parse(H200))
+}
+
+/// Whether the records that come with the library are of such calls on such a machine.
+pub(super) fn is_recorded(request: &Request<'_>, machine: &Machine) -> bool {
+    request.known == Known::Shipped
+        && request.element == "bf16"
+        && request.majors == [Major::K; 2]
+        && request.fusion.is_none()
+        && request.call.products.form() == Form::Single
+        && request.call.epilogue.beta == 0.0
+        && *machine == Machine::h200()
 }
 
 /// What is known of a call, the fastest first.
 pub(super) fn of(request: &Request<'_>, machine: &Machine) -> Vec<(KernelSpec, f64)> {
     let mut known = match request.known {
-        Known::Nothing => Vec::new(),
         Known::Measured(measured) => measured.to_vec(),
-        Known::Shipped => {
-            let (call, problem) = (&request.call, request.call.problem);
-            let plain = request.element == "bf16"
-                && request.majors == [Major::K; 2]
-                && request.fusion.is_none()
-                && call.products.form() == Form::Single
-                && call.epilogue.beta == 0.0
-                && *machine == Machine::h200();
-            let found = shipped().get(&[problem.m, problem.n, problem.k]).filter(|_| plain);
-            found.into_iter().copied().collect()
+        Known::Shipped if is_recorded(request, machine) => {
+            let (all, problem) = (shipped(), request.call.problem);
+            let found = all.by_extents.get(&[problem.m, problem.n, problem.k]);
+            found.map_or_else(Vec::new, |&i| all.shapes[i].kernels.clone())
         }
+        Known::Shipped | Known::Nothing => Vec::new(),
     };
     known.sort_by(|a, b| a.1.total_cmp(&b.1));
     known
@@ -81,12 +116,24 @@ mod tests {
 
     #[test]
     fn every_line_of_the_record_is_a_legal_spec() {
-        let lines = H200.lines().filter(|line| !line.starts_with('#')).count();
-        assert_eq!(shipped().len(), lines);
-        assert!(lines > 100, "{lines}");
-        for (extents, (spec, microseconds)) in shipped() {
-            assert!(spec.plan().is_ok(), "{extents:?}: {spec}");
-            assert!(*microseconds > 0.5, "{extents:?}: {microseconds}");
+        let lines = |shape| {
+            let first = |line: &&str| line.split(' ').next().is_some_and(|word| word.contains('x') == shape);
+            H200.lines().filter(|line| !line.starts_with('#')).filter(first).count()
+        };
+        let all = shipped();
+        assert_eq!((all.shapes.len(), all.by_extents.len()), (lines(true), lines(true)));
+        assert!(all.shapes.len() > 100, "{}", all.shapes.len());
+        let mut specs = std::collections::HashSet::new();
+        for Shape { extents, kernels } in &all.shapes {
+            assert!(!kernels.is_empty() && kernels.is_sorted_by(|a, b| a.1 <= b.1), "{extents:?}");
+            for (spec, microseconds) in kernels {
+                assert!(*microseconds > 0.5, "{extents:?}: {microseconds}");
+                specs.insert(*spec);
+            }
+        }
+        assert_eq!(specs.len(), lines(false));
+        for spec in specs {
+            assert!(spec.plan().is_ok(), "{spec}");
         }
     }
 }

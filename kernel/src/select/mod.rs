@@ -15,6 +15,7 @@
 mod known;
 mod machine;
 mod model;
+mod near;
 mod reason;
 mod space;
 
@@ -182,7 +183,8 @@ pub const RANKED: usize = 64;
 pub struct Ranked {
     /// The kernel.
     pub gemm: AnyGemm,
-    /// The model's times.
+    /// The model's times. Where kernels were measured at near shapes, [`Prediction::microseconds`] is the model's time, times what those took
+    /// of theirs.
     pub prediction: Prediction,
     /// Microseconds, where it was measured for the call: see [`Known`].
     pub measured: Option<f64>,
@@ -249,6 +251,8 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
     let predict = |entry: &Entry| machine.predict_subject(&entry.subject(), request, groups.as_deref());
     let mut times: Vec<(f64, usize)> =
         entries.iter().enumerate().map(|(i, entry)| (predict(entry).microseconds, i)).collect();
+    let look = |i: usize| Some((entries[i].spec, predict(&entries[i])));
+    let earlier = near::correct(request, machine, &mut times, look);
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
     let first = known::of(request, machine).into_iter().find_map(|(spec, measured)| {
@@ -269,7 +273,7 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
             rest.select_nth_unstable_by(count, order);
         }
         rest[..count].sort_unstable_by(order);
-        for &(_, i) in &rest[..count] {
+        for &(microseconds, i) in &rest[..count] {
             let entry = &entries[i];
             if selection.ranked.len() == most {
                 break;
@@ -280,8 +284,8 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
             let Ok(gemm) = entry.spec.kernel() else { continue };
             match request.admitted(&gemm, machine.slots(entry.plan())) {
                 Ok(()) => {
-                    let prediction = predict(entry);
-                    let reason = reason::sentence(&gemm, machine, &prediction);
+                    let prediction = Prediction { microseconds, ..predict(entry) };
+                    let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
                     selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
                 }
                 Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
@@ -302,10 +306,19 @@ pub fn rank(kernels: Vec<AnyGemm>, request: &Request<'_>, machine: &Machine) -> 
             continue;
         }
         let prediction = machine.predict(&gemm, request);
-        let reason = reason::sentence(&gemm, machine, &prediction);
-        selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
+        selection.ranked.push(Ranked { gemm, prediction, measured: None, reason: String::new() });
     }
-    selection.ranked.sort_by(|a, b| a.prediction.microseconds.total_cmp(&b.prediction.microseconds));
+    let ranked = &mut selection.ranked;
+    let mut times: Vec<(f64, usize)> =
+        ranked.iter().enumerate().map(|(i, ranked)| (ranked.prediction.microseconds, i)).collect();
+    let look = |i: usize| ranked[i].gemm.spec().map(|spec| (spec, ranked[i].prediction));
+    let earlier = near::correct(request, machine, &mut times, look);
+    for (microseconds, i) in times {
+        let Ranked { gemm, prediction, reason, .. } = &mut ranked[i];
+        prediction.microseconds = microseconds;
+        *reason = reason::corrected(gemm, machine, prediction, earlier.get(&i));
+    }
+    ranked.sort_by(|a, b| a.prediction.microseconds.total_cmp(&b.prediction.microseconds));
     selection
 }
 
@@ -418,6 +431,22 @@ mod tests {
             let reason = first(problem);
             assert!(reason.contains(words), "{problem:?}: {reason}");
         }
+    }
+
+    /// Between shapes that were measured, kernels change places, and say why; what was not measured stays as the model has it.
+    #[test]
+    fn near_shapes_correct_what_they_are_like() {
+        let problem = GemmProblem { m: 640, n: 896, k: 12288 };
+        let reasons = |element, known| {
+            let request = Request::packed(element, [Major::K; 2], problem).known(known);
+            let selection = select(&request, &H200);
+            let times = selection.ranked.iter().map(|ranked| ranked.prediction.microseconds);
+            assert!(times.is_sorted(), "{selection:?}");
+            let near = |ranked: &&Ranked| ranked.reason.starts_with("measured at near shapes: ");
+            selection.ranked.iter().filter(near).count()
+        };
+        assert!(reasons("bf16", Known::Shipped) > 0);
+        assert_eq!([reasons("bf16", Known::Nothing), reasons("f16", Known::Shipped)], [0, 0]);
     }
 
     /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.

@@ -17,7 +17,7 @@ use crate::problem::{Call, GemmProblem};
 /// The model's answer. Times are in microseconds; those of resources overlap, so they do not add up.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// From one launch to the next in a stream.
+    /// From one launch to the next in a stream. A [`Selection`](super::Selection) may correct it by what was measured at near shapes.
     pub microseconds: f64,
     /// Tiles for each that runs at once: 2.5 are two full waves and a half.
     pub waves: f64,

@@ -23,6 +23,20 @@ pub(super) fn sentence(gemm: &AnyGemm, machine: &Machine, prediction: &Predictio
     format!("{filling}; {}", bound(prediction))
 }
 
+/// The same of a kernel that comes earlier than the model says, by the factor of its time that was measured at near shapes.
+pub(super) fn corrected(
+    gemm: &AnyGemm,
+    machine: &Machine,
+    prediction: &Prediction,
+    factor: Option<&f64>,
+) -> String {
+    let sentence = sentence(gemm, machine, prediction);
+    match factor {
+        Some(factor) => format!("measured at near shapes: {factor:.2} of the model's time; {sentence}"),
+        None => sentence,
+    }
+}
+
 /// What takes the most time.
 fn bound(prediction: &Prediction) -> &'static str {
     let Prediction { launch, multiply, epilogue, l2, dram, step, .. } = *prediction;

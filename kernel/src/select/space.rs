@@ -72,7 +72,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    fn new(spec: KernelSpec, plan: Plan) -> Self {
+    pub(super) fn new(spec: KernelSpec, plan: Plan) -> Self {
         Self { spec, plan, facts: spec.scheduler.facts(), scheduler: spec.scheduler.schedule() }
     }
 

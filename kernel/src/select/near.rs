@@ -1,0 +1,314 @@
+//! What was measured at near shapes corrects the model's times.
+//!
+//! The model misses a kernel's time by some percent, and by nearly the same where the shape and the kernel are nearly the same. So the
+//! logarithm of measured over predicted time counts as a smooth function of both. It is estimated by Gaussian process regression from
+//! the records of the nearest shapes, with the few that are most like the kernels which the model ranks first.
+//! Far from all records the estimate is zero, and the model alone decides.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use collective::{CachePolicy, Roles, Way};
+use scheduler::{DivideSpec, RasterSpec, SchedulerSpec, Streamed};
+
+use super::known;
+use super::space::Entry;
+use super::{Machine, Prediction, Request};
+use crate::problem::GemmProblem;
+use crate::spec::KernelSpec;
+
+/// How many kernels are corrected: those that the model ranks first.
+const CORRECTED: usize = 48;
+
+/// Shapes that are looked at, the nearest ones.
+const SHAPES: usize = 12;
+
+/// Measured kernels that an estimate is made of.
+const ROWS: usize = 96;
+
+/// They are those most like one of so many that the model ranks first.
+const PROBES: usize = 8;
+
+/// How far the model's error spreads, as a part of the time: from kernel to kernel, and from shape to shape.
+const SPREAD: f32 = 0.06;
+const SPREAD_OF_SHAPES: f32 = 0.03;
+
+/// The model's error counts as this at most: what is beyond is an outlier.
+const MOST: f64 = 0.4;
+
+/// A kernel at a shape, as a point: its squared distance from another says how alike they are.
+type Point = [f32; 24];
+
+/// A measured kernel.
+struct Row {
+    point: Point,
+    /// The logarithm of measured over predicted time.
+    error: f32,
+    /// The variance of what nothing explains: kernels far from the best were measured and are predicted with less care.
+    doubt: f32,
+}
+
+struct Shape {
+    extents: [u32; 3],
+    logarithms: [f64; 3],
+    rows: Vec<Row>,
+}
+
+/// Where a kernel lies: logarithms of extents in its own eyes, what its spec says, and how full its last wave is.
+fn point(problem: GemmProblem, spec: &KernelSpec, waves: f64) -> Point {
+    let seen = if spec.store.transposed { problem.transposed() } else { problem };
+    let (mainloop, scheduler) = (&spec.mainloop, spec.scheduler);
+    let log = |number: u32, unit: f32| (number.max(1) as f32).log2() / unit;
+    let is = |fact: bool| if fact { 0.5 } else { 0.0 };
+    let odd = |extent: u32| if extent.is_multiple_of(64) { 0.0 } else { 2.0 / 3.0 };
+    let divide =
+        if let SchedulerSpec::StreamK(Streamed { divide, .. }) = scheduler { Some(divide) } else { None };
+    let [m, n, k] = mainloop.tile;
+    [
+        log(seen.m, 3.0),
+        log(seen.n, 3.0),
+        log(seen.k, 3.0),
+        log(m, 2.0),
+        log(n, 2.0),
+        log(k, 2.0),
+        is(mainloop.cluster[0] > 1),
+        is(mainloop.cluster[1] > 1),
+        is(spec.store.transposed),
+        is(mainloop.roles == Roles::Pingpong),
+        is(spec.store.way == Way::Direct),
+        is(mainloop.operands.iter().any(|operand| operand.cache == CachePolicy::EvictFirst)),
+        is(matches!(scheduler, SchedulerSpec::OneTile(_))),
+        is(divide.is_some()),
+        is(divide == Some(DivideSpec::Remainder)),
+        is(matches!(divide, Some(divide @ DivideSpec::Heuristic { .. }) if divide != DivideSpec::HEURISTIC)),
+        is(scheduler.raster() == RasterSpec::AlongM),
+        is(scheduler.raster() == RasterSpec::BandsOfM(16)),
+        is(matches!(scheduler.raster(), RasterSpec::BandsOfN(_))),
+        2.0 * (waves / waves.ceil().max(1.0)) as f32,
+        odd(seen.m),
+        odd(seen.n),
+        0.0,
+        0.0,
+    ]
+}
+
+/// The covariance of two points: 1 where they are the same, a half at a distance of the square root of 2.
+#[inline]
+fn alike(a: &Point, b: &Point) -> f32 {
+    let mut sums = [0.0_f32; 8];
+    for i in 0..8 {
+        let (x, y, z) = (a[i] - b[i], a[i + 8] - b[i + 8], a[i + 16] - b[i + 16]);
+        sums[i] = x * x + y * y + z * z;
+    }
+    let [a, b, c, d, e, f, g, h] = sums;
+    1.0 / (1.0 + 0.5 * (((a + e) + (c + g)) + ((b + f) + (d + h))))
+}
+
+/// The records that come with the library, seen by the model. A shape with one kernel alone says nothing of others.
+fn shapes() -> &'static [Shape] {
+    static ALL: OnceLock<Vec<Shape>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let (machine, mut entries) = (Machine::h200(), HashMap::new());
+        let many = known::shipped().shapes.iter().filter(|shape| shape.kernels.len() > 1);
+        let shape = |shape: &known::Shape| {
+            let [m, n, k] = shape.extents;
+            let problem = GemmProblem { m, n, k };
+            let request = Request::packed("bf16", [cute_rs::atom::Major::K; 2], problem);
+            let best = shape.kernels[0].1;
+            let row = |&(spec, measured): &(KernelSpec, f64)| {
+                let entry = entries
+                    .entry(spec)
+                    .or_insert_with(|| spec.plan().ok().map(|plan| Entry::new(spec, plan)));
+                let prediction = machine.predict_subject(&entry.as_ref()?.subject(), &request, None);
+                let deviation: f32 = match measured / best {
+                    ratio if ratio < 1.12 => 0.02,
+                    ratio if ratio < 1.35 => 0.04,
+                    _ => 0.12,
+                };
+                Some(Row {
+                    point: point(problem, &spec, prediction.waves),
+                    error: (measured / prediction.microseconds).ln().clamp(-MOST, MOST) as f32,
+                    doubt: deviation * deviation,
+                })
+            };
+            Shape {
+                extents: shape.extents,
+                logarithms: logarithms(shape.extents),
+                rows: shape.kernels.iter().filter_map(row).collect(),
+            }
+        };
+        many.map(shape).collect()
+    })
+}
+
+fn logarithms(extents: [u32; 3]) -> [f64; 3] {
+    extents.map(|extent| f64::from(extent.max(1)).log2())
+}
+
+/// The shapes nearest to a problem or to its transpose, by the logarithms of their extents.
+fn nearest(problem: GemmProblem, without: Option<[u32; 3]>) -> Vec<&'static Shape> {
+    let ([m, n, k], all) = (logarithms([problem.m, problem.n, problem.k]), shapes());
+    let mut by_distance: Vec<(f64, usize)> = (0..all.len())
+        .filter(|&i| Some(all[i].extents) != without)
+        .map(|i| {
+            let at = all[i].logarithms;
+            let across = |m: f64, n: f64| (at[0] - m).powi(2) + (at[1] - n).powi(2);
+            (across(m, n).min(across(n, m)) + (at[2] - k).powi(2), i)
+        })
+        .collect();
+    by_distance.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    by_distance.iter().take(SHAPES).map(|&(_, i)| &all[i]).collect()
+}
+
+/// By what the times of kernels, which the model has ranked, are to be multiplied. `without` leaves a shape's own records out.
+fn factors(
+    problem: GemmProblem,
+    kernels: &[(KernelSpec, Prediction)],
+    without: Option<[u32; 3]>,
+) -> Vec<f64> {
+    let points: Vec<Point> =
+        kernels.iter().map(|(spec, prediction)| point(problem, spec, prediction.waves)).collect();
+    let mut rows: Vec<(f32, usize, &Row)> = Vec::new();
+    for (shape, near) in nearest(problem, without).into_iter().enumerate() {
+        let like = |row: &Row| points.iter().take(PROBES).map(|at| alike(at, &row.point)).fold(0.0, f32::max);
+        rows.extend(near.rows.iter().map(|row| (like(row), shape, row)));
+    }
+    // Sorted stably, so that the choice among equals is the same every time.
+    rows.sort_by(|a, b| b.0.total_cmp(&a.0));
+    rows.truncate(ROWS);
+    let count = rows.len();
+    let mut covariance = vec![0.0_f32; count * count];
+    for (i, (_, shape, row)) in rows.iter().enumerate() {
+        for (j, (_, other, with)) in rows.iter().enumerate().skip(i) {
+            let same = if shape == other { SPREAD_OF_SHAPES * SPREAD_OF_SHAPES } else { 0.0 };
+            covariance[i * count + j] = SPREAD * SPREAD * alike(&row.point, &with.point) + same;
+        }
+        covariance[i * count + i] += row.doubt;
+    }
+    let mut weights: Vec<f32> = rows.iter().map(|(_, _, row)| row.error).collect();
+    solve(&mut covariance, &mut weights);
+    let error = |at: &Point| {
+        let part = |(&weight, (_, _, row)): (&f32, &(f32, usize, &Row))| weight * alike(at, &row.point);
+        SPREAD * SPREAD * weights.iter().zip(&rows).map(part).sum::<f32>()
+    };
+    points.iter().map(|at| f64::from(error(at)).exp()).collect()
+}
+
+/// Solves for `right`, in place; `matrix` is symmetric and positive, only its upper triangle is read.
+fn solve(matrix: &mut [f32], right: &mut [f32]) {
+    let count = right.len();
+    for k in 0..count {
+        let (done, rest) = matrix.split_at_mut((k + 1) * count);
+        let pivot = &done[k * count..];
+        for i in k + 1..count {
+            let part = pivot[i] / pivot[k];
+            let (row, from) = (&mut rest[(i - k - 1) * count..][i..count], &pivot[i..count]);
+            for j in 0..row.len().min(from.len()) {
+                row[j] -= part * from[j];
+            }
+            right[i] -= part * right[k];
+        }
+    }
+    for k in (0..count).rev() {
+        let row = &matrix[k * count..(k + 1) * count];
+        let known: f32 = row[k + 1..].iter().zip(&right[k + 1..]).map(|(a, x)| a * x).sum();
+        right[k] = (right[k] - known) / row[k];
+    }
+}
+
+/// Corrects the model's times, each with the index of its kernel, where there are records of such calls; all others by the mean of what the
+/// first are corrected by, so that neither gains. Kernels that come earlier for it are in the answer, each with its factor.
+pub(super) fn correct(
+    request: &Request<'_>,
+    machine: &Machine,
+    times: &mut [(f64, usize)],
+    look: impl Fn(usize) -> Option<(KernelSpec, Prediction)>,
+) -> HashMap<usize, f64> {
+    let mut earlier = HashMap::new();
+    // Kernels that were measured load by tensor copies, which need rows of a multiple of 16 B.
+    if times.is_empty() || !known::is_recorded(request, machine) || !request.call.problem.k.is_multiple_of(8)
+    {
+        return earlier;
+    }
+    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+    let count = CORRECTED.min(times.len());
+    times.select_nth_unstable_by(count - 1, order);
+    let (first, rest) = times.split_at_mut(count);
+    first.sort_unstable_by(order);
+    let Some(kernels) = first.iter().map(|&(_, i)| look(i)).collect::<Option<Vec<_>>>() else {
+        return earlier;
+    };
+    let factors = factors(request.call.problem, &kernels, None);
+    let mean = (factors.iter().map(|factor| factor.ln()).sum::<f64>() / count as f64).exp();
+    rest.iter_mut().for_each(|(time, _)| *time *= mean);
+    let before: HashMap<usize, (usize, f64)> = first
+        .iter()
+        .zip(&factors)
+        .enumerate()
+        .map(|(place, (&(_, i), &factor))| (i, (place, factor)))
+        .collect();
+    first.iter_mut().zip(&factors).for_each(|((time, _), factor)| *time *= factor);
+    first.sort_unstable_by(order);
+    for (place, (_, i)) in first.iter().enumerate() {
+        let (placed, factor) = before[i];
+        if place < placed {
+            earlier.insert(*i, factor);
+        }
+    }
+    earlier
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equations_are_solved() {
+        let mut matrix = [4.0, 1.0, 0.5, 9.0, 3.0, 1.0, 9.0, 9.0, 2.0];
+        let mut right = [7.5, 10.0, 8.5];
+        solve(&mut matrix, &mut right);
+        for (found, wanted) in right.into_iter().zip([1.0, 2.0, 3.0]) {
+            assert!((found - wanted as f32).abs() < 1e-5, "{right:?}");
+        }
+    }
+
+    /// Of each shape in the record, by the records of the others: how often the choice is within 3 % of the fastest, and what it costs.
+    #[test]
+    fn records_of_other_shapes_improve_the_choice() {
+        let machine = Machine::h200();
+        let (mut good, mut cost, mut count) = ([0_u32; 2], [0.0; 2], 0_u32);
+        for shape in known::shipped().shapes.iter().filter(|shape| shape.kernels.len() > 1) {
+            let [m, n, k] = shape.extents;
+            let problem = GemmProblem { m, n, k };
+            let request = Request::packed("bf16", [cute_rs::atom::Major::K; 2], problem);
+            let mut kernels: Vec<(KernelSpec, Prediction, f64)> = shape
+                .kernels
+                .iter()
+                .map(|&(spec, time)| {
+                    let entry = Entry::new(spec, spec.plan().expect("a legal spec"));
+                    (spec, machine.predict_subject(&entry.subject(), &request, None), time)
+                })
+                .collect();
+            // Of equal predictions not the faster kernel comes first.
+            kernels.sort_by_cached_key(|(spec, ..)| spec.to_string());
+            kernels.sort_by(|a, b| a.1.microseconds.total_cmp(&b.1.microseconds));
+            kernels.truncate(CORRECTED);
+            let predicted: Vec<(KernelSpec, Prediction)> =
+                kernels.iter().map(|&(spec, prediction, _)| (spec, prediction)).collect();
+            let near = factors(problem, &predicted, Some(shape.extents));
+            for (way, factors) in [vec![1.0; near.len()], near].into_iter().enumerate() {
+                let time = |i: usize| kernels[i].1.microseconds * factors[i];
+                let taken =
+                    (0..kernels.len()).min_by(|&a, &b| time(a).total_cmp(&time(b))).expect("a kernel");
+                let ratio = kernels[taken].2 / shape.kernels[0].1;
+                good[way] += u32::from(ratio <= 1.03);
+                cost[way] += ratio - 1.0;
+            }
+            count += 1;
+        }
+        let [model, near] = good.map(|good| f64::from(good) / f64::from(count));
+        let [model_cost, near_cost] = cost.map(|cost| cost / f64::from(count));
+        println!("{count} shapes: {model:.3} and {near:.3} good, at {model_cost:.4} and {near_cost:.4}");
+        assert!(count > 250 && near > model + 0.05 && near_cost < 0.8 * model_cost);
+    }
+}
