@@ -44,6 +44,8 @@ pub enum Fusion {
     BiasFp8,
     /// `rows * A * B * columns`, a scale for each row and for each column.
     RowColumnScaled,
+    /// `alpha * A * B` in e4m3, with a scale for each 128 columns of a row.
+    Quantized,
 }
 
 /// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree. Vectors and matrices of
@@ -86,13 +88,17 @@ macro_rules! with_fusion {
             }
             $crate::Fusion::BiasFp8 => { type $x = $crate::tree::LinearBiasScaled<$t>; $body }
             $crate::Fusion::RowColumnScaled => { type $x = $crate::tree::RowColumnScaled; $body }
+            $crate::Fusion::Quantized => {
+                type $x = $crate::tree::Quantize<$crate::F8E4M3, $crate::tree::Scaled>;
+                $body
+            }
         }
     };
 }
 
 impl Fusion {
     /// Every fusion.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Scaled,
         Self::Bias,
         Self::BiasRelu,
@@ -111,6 +117,7 @@ impl Fusion {
         Self::BiasSums,
         Self::BiasFp8,
         Self::RowColumnScaled,
+        Self::Quantized,
     ];
 
     /// Its name on the command line and in kernel names.
@@ -134,6 +141,7 @@ impl Fusion {
             Self::BiasSums => "bias-sums",
             Self::BiasFp8 => "bias-fp8",
             Self::RowColumnScaled => "row-column-scaled",
+            Self::Quantized => "quantized",
         }
     }
 
@@ -167,6 +175,7 @@ impl Fusion {
             Self::BiasFp8 => {
                 "e4m3(scale * (alpha * A * B + bias)), and the largest magnitude before the scale"
             }
+            Self::Quantized => "e4m3(alpha * A * B / scale), and a scale for each 128 columns of a row",
             Self::RowColumnScaled => {
                 "A * B * rows * columns, a scale in f32 for each row and for each column"
             }
@@ -181,7 +190,7 @@ impl Fusion {
     /// D's format where nothing else is said, for operands of a format.
     pub const fn output(self, operand: Format) -> Format {
         match self {
-            Self::BiasFp8 => Format::E4m3,
+            Self::BiasFp8 | Self::Quantized => Format::E4m3,
             Self::Scaled
             | Self::Bias
             | Self::BiasRelu

@@ -121,6 +121,12 @@ impl Plan {
         if !n.is_multiple_of(epilogue.needs.columns) {
             return Err(PlanError::Gates { n, block: epilogue.needs.columns });
         }
+        let block = epilogue.needs.block;
+        if block > 0
+            && (!(n >> epilogue.halvings).is_multiple_of(block) || !mainloop.step.is_multiple_of(block))
+        {
+            return Err(PlanError::Blocks { n, block: block << epilogue.halvings });
+        }
         let (columns, bits) = (n >> epilogue.halvings, epilogue.staged_bits);
         if !(columns * bits).is_multiple_of(128) {
             return Err(PlanError::StagedRow { n: columns, bits });

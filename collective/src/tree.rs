@@ -42,6 +42,7 @@ mod leaf;
 mod matrix;
 mod named;
 mod ordered;
+mod quantize;
 mod reduce;
 mod rotate;
 mod share;
@@ -67,6 +68,7 @@ pub use named::{
     SwiGlu, SwiGluBlocks, SwiGluSplit,
 };
 pub use ordered::{OrderedColumn, OrderedRow, OrderedScalar, Scratch};
+pub use quantize::Quantize;
 pub use reduce::{AbsMax, Amax, Max, Reduce, ReduceColumn, ReduceRow, ReduceScalar, Sum};
 pub use rotate::Rotate;
 pub use share::{Bound, Let};
@@ -89,8 +91,10 @@ pub struct Facts {
     pub registers: u32,
     /// It writes something, so it is computed once.
     pub effects: bool,
-    /// It looks at whole rows before it has values: see [`Node::survey`].
+    /// It looks at rows before it has values: see [`Node::survey`].
     pub surveys: bool,
+    /// It looks at rows in blocks of so many columns, each of which one tile has; 0 where at whole rows, or at none.
+    pub block: u32,
     /// It takes only tiles that are the plan's, undivided.
     pub whole_tiles: bool,
 }
@@ -108,6 +112,7 @@ impl Facts {
         registers: 0,
         effects: false,
         surveys: false,
+        block: 0,
         whole_tiles: false,
     };
 
@@ -144,6 +149,7 @@ impl Facts {
             registers: if self.registers > other.registers { self.registers } else { other.registers },
             effects: self.effects || other.effects,
             surveys: self.surveys || other.surveys,
+            block: if self.block > other.block { self.block } else { other.block },
             whole_tiles: self.whole_tiles || other.whole_tiles,
         }
     }

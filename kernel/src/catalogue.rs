@@ -159,8 +159,9 @@ pub fn several() -> Vec<AnyGemm> {
 
 /// The kernels of a fusion for an element type. Of `f16` there are the usual kinds alone.
 fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
-    // It is for 8-bit operands, whose kernels have no names.
-    let mut kinds = if fusion == Fusion::RowColumnScaled { Vec::new() } else { FUSED.to_vec() };
+    // They are for 8-bit operands, whose kernels have no names.
+    let of_bytes = matches!(fusion, Fusion::RowColumnScaled | Fusion::Quantized);
+    let mut kinds = if of_bytes { Vec::new() } else { FUSED.to_vec() };
     let (more, divided) = match fusion {
         Fusion::Bias | Fusion::BiasRelu | Fusion::BiasGelu => (true, true),
         Fusion::Residual => (true, false),
@@ -177,7 +178,8 @@ fn kinds_of(fusion: Fusion, element: &str) -> Vec<Kind> {
         | Fusion::BiasAmax
         | Fusion::BiasSums
         | Fusion::BiasFp8
-        | Fusion::RowColumnScaled => (false, false),
+        | Fusion::RowColumnScaled
+        | Fusion::Quantized => (false, false),
     };
     if more && element == "bf16" {
         kinds.extend(FUSED_MORE);

@@ -4,8 +4,8 @@ use collective::functions::Pointwise;
 use collective::tree::{
     Accumulator, Bound, ColumnArgument, ColumnVector, Compute, Constant, Gated, GeGlu, Let, LinearBias,
     LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasScaled, LinearBiasScaledArguments,
-    LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node, Reduce,
-    ReduceColumn, ReduceRow, ReduceScalar, Residual, ResidualArgument, RowArgument, RowColumnScaled,
+    LinearBiasSilu, LinearResidual, LinearResidualArguments, Load, MatrixArgument, Named, Node, Quantize,
+    Reduce, ReduceColumn, ReduceRow, ReduceScalar, Residual, ResidualArgument, RowArgument, RowColumnScaled,
     RowColumnScaledArguments, RowScaled, RowScaledArguments, RowVector, Scalar, ScalarPointer, Scaled,
     ScaledArguments, Shape, SwiGlu,
 };
@@ -161,6 +161,14 @@ impl<O: Reduce, X: Sample> Sample for ReduceColumn<O, X> {
 impl<O: Reduce, X: Sample> Sample for ReduceScalar<O, X> {
     fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
         Ok((identities::<O>(bench, 1)?, X::sample(bench, shape)?))
+    }
+}
+
+impl<T: Element, X: Sample> Sample for Quantize<T, X> {
+    fn sample(bench: &mut Bench<'_>, shape: Shape) -> Result<Self::Arguments, EngineError> {
+        let pitch = shape.m + bench.shift();
+        let address = bench.output(shape.n.div_ceil(128) as usize * pitch as usize * 4)?;
+        Ok((MatrixArgument { address, pitch: pitch.into() }, X::sample(bench, shape)?))
     }
 }
 

@@ -22,7 +22,7 @@ fn a_product_of_random_matrices_is_verified() {
 /// Every number format of operands, also in shapes whose rows begin anywhere, and several products at once.
 #[test]
 fn products_of_every_format_are_verified() {
-    let more: [(&[&str], &str); 13] = [
+    let more: [(&[&str], &str); 16] = [
         (&["--dtype", "e4m3", "--alpha", "0.5", "--beta", "2"], "e4m3 by e4m3 to bf16"),
         (&["--spec", "dtype=e4m3 dtype-b=e5m2 out=e5m2", "--alpha", "0.1"], "e4m3 by e5m2 to e5m2"),
         (&["--spec", "dtype=u8 dtype-b=s8 swap=yes", "--beta", "-3"], "u8 by s8 to s32"),
@@ -37,6 +37,20 @@ fn products_of_every_format_are_verified() {
             "gelu(alpha * A * B + bias)",
         ),
         (&["--dtype", "e5m2", "--epilogue", "row-column-scaled", "--k", "72"], "a scale in f32 for each row"),
+        (&["--epilogue", "quantized", "--m", "70", "--n", "304"], "a scale for each 128 columns of a row"),
+        (
+            &["--dtype", "e4m3", "--epilogue", "quantized", "--m", "3", "--n", "30"],
+            "e4m3(alpha * A * B / scale)",
+        ),
+        (
+            &[
+                "--spec",
+                "dtype=e4m3 epilogue=quantized tile=128x128x128 scale-a=1x128 scale-b=128x128",
+                "--k",
+                "200",
+            ],
+            "verified",
+        ),
         (&["--spec", "dtype=e4m3 out=e4m3 epilogue=bias-fp8 tile=128x128x128", "--m", "72"], "verified"),
         (
             &["--spec", "dtype=e4m3 epilogue=swiglu scale-a=1x128 scale-b=128x128", "--k", "300"],

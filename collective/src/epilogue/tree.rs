@@ -122,9 +122,9 @@ impl<X: Node> Treed<X> {
                 "rows of a transposed tile are D's columns, and gates join columns of a tile: leave Transposed out",
             );
         }
-        if store.transposed && X::FACTS.whole_tiles {
+        if store.transposed && (X::FACTS.whole_tiles || X::FACTS.surveys) {
             return Err(
-                "ordered reductions and TopKSoftmax look along the rows of a tile, which are D's columns where the store \
+                "ordered reductions, TopKSoftmax and Quantize look along the rows of a tile, which are D's columns where the store \
                  is Transposed: reduce with ReduceRow, ReduceColumn or ReduceScalar, or leave Transposed out",
             );
         }
@@ -138,9 +138,10 @@ impl<X: Node> Treed<X> {
                     Facts::SPLIT => 16,
                     block => block * 2,
                 },
-                whole: X::FACTS.whole_tiles || X::FACTS.gate_block > 8,
+                whole: X::FACTS.whole_tiles || X::FACTS.gate_block > 8 || X::FACTS.block > 0,
                 single: X::FACTS.whole_tiles,
-                rows: X::FACTS.surveys,
+                rows: X::FACTS.surveys && X::FACTS.block == 0,
+                block: X::FACTS.block,
             },
             ..EpilogueSpec::of(store)
         })

@@ -228,6 +228,13 @@ pub enum PlanError {
         /// Consumer warpgroups.
         consumers: u32,
     },
+    /// A tile has parts of blocks of columns that an epilogue looks at together.
+    Blocks {
+        /// Tile N.
+        n: u32,
+        /// Columns of a block.
+        block: u32,
+    },
     /// A number of operands in blocks that have scales is not one that they can have.
     Scaled {
         /// What it is the number of.
@@ -471,6 +478,12 @@ impl PlanError {
                 .text(" consumer warpgroups it has ")
                 .number(have)
                 .text(": lower tile M or N, or change the consumers"),
+            Self::Blocks { n, block } => s
+                .text("tile N is ")
+                .number(n)
+                .text(", and the epilogue looks at blocks of ")
+                .number(block)
+                .text(" columns together: make tile N a multiple of that, and use no Fitted"),
             Self::Scaled { what, found, needed } => {
                 s.text(what).text(" is ").number(found).text(", ").text(needed).text(" was needed")
             }

@@ -170,11 +170,13 @@ pub struct TileNeeds {
     pub single: bool,
     /// The output is no wider than a tile.
     pub rows: bool,
+    /// Columns of D in a tile are a multiple of so many, which it looks at together; 0 for any.
+    pub block: u32,
 }
 
 impl TileNeeds {
     /// Nothing.
-    pub const NONE: Self = Self { columns: 1, whole: false, single: false, rows: false };
+    pub const NONE: Self = Self { columns: 1, whole: false, single: false, rows: false, block: 0 };
 }
 
 /// What an epilogue asks for.

@@ -74,6 +74,7 @@ fn tree(fusion: Fusion, operand: &str) -> String {
         Fusion::BiasSums => format!("ReduceRow<Sum, LinearBias<{operand}>>"),
         Fusion::BiasFp8 => format!("LinearBiasScaled<{operand}>"),
         Fusion::RowColumnScaled => "RowColumnScaled".to_owned(),
+        Fusion::Quantized => "Quantize<F8E4M3, Scaled>".to_owned(),
     }
 }
 

@@ -1,0 +1,176 @@
+//! Values in blocks of a row, each with a scale: what a product of blocks with scales takes as its A.
+
+use core::marker::PhantomData;
+use std::collections::BTreeMap;
+
+use ptx::Value;
+
+use super::{
+    Bounded, Declare, Facts, Host, MatrixArgument, Node, NodeError, Pair, Parameters, Part, Path, Shape,
+    Visit,
+};
+use crate::element::{Element, Format};
+use crate::operand::MatrixRef;
+use crate::real::{Accuracy, Fast, Real};
+
+/// Columns of a block.
+const BLOCK: u32 = 128;
+
+/// A block's largest magnitude counts as this at least, so that its scale is a normal number.
+const LEAST: f64 = 7.888_609_052_210_118e-31; // 2^-100
+
+/// X divided by a scale for each 128 columns of a row, so that the largest magnitude there is the largest of `T`, an 8-bit float: D's
+/// format.
+///
+/// The scales are written beside D in `f32`: `(M, ceil(N / 128))` with M contiguous, as [`BlockScales::a`](crate::BlockScales) wants
+/// them for the next product. A tile has whole blocks: tile N is a multiple of 128. X is computed twice, so nothing inside of it
+/// writes; put what writes around. NaN stays, and a block's scale takes no notice of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantize<T, X>(PhantomData<(T, X)>);
+
+/// What a block is multiplied by, and its scale.
+fn factors<R: Real>(largest: R, format: Format) -> [R; 2] {
+    let most = largest.constant(format.largest());
+    let largest = largest.max(largest.constant(LEAST));
+    [Fast::divide(most, largest), largest * largest.constant(1.0 / format.largest())]
+}
+
+/// Where scales lie on the device.
+#[derive(Clone, Copy, Debug)]
+pub struct QuantizeDevice<'f, X> {
+    address: Value<'f, u64>,
+    pitch: Value<'f, u64>,
+    x: X,
+}
+
+/// What a [`Quantize`] remembers.
+#[derive(Debug)]
+pub struct QuantizeState<'f, X> {
+    address: Value<'f, u64>,
+    pitch: Value<'f, u64>,
+    /// By row of the tile and block: the largest magnitude that the thread has.
+    largest: BTreeMap<(usize, u32), Value<'f, f32>>,
+    /// What is multiplied by.
+    factors: BTreeMap<(usize, u32), Value<'f, f32>>,
+    x: X,
+}
+
+impl<T: Element, X: Node> Node for Quantize<T, X> {
+    type Arguments = (MatrixArgument, X::Arguments);
+    type Device<'f> = QuantizeDevice<'f, X::Device<'f>>;
+    type State<'f> = QuantizeState<'f, X::State<'f>>;
+    const FACTS: Facts = {
+        assert!(
+            matches!(T::FORMAT, Format::E4m3 | Format::E5m2),
+            "a Quantize makes 8-bit floats: use F8E4M3 or F8E5M2"
+        );
+        assert!(
+            !X::FACTS.effects,
+            "a Quantize computes what is inside of it twice: put reductions and AuxStore around it"
+        );
+        assert!(
+            !X::FACTS.surveys,
+            "a Quantize stands around a node that looks at rows: they are surveyed once"
+        );
+        assert!(X::FACTS.free == 0, "a Bound inside of Quantize names a Let around it: put the Let inside");
+        Facts { surveys: true, block: BLOCK, effects: true, ..X::FACTS }
+    };
+
+    fn name() -> String {
+        format!("quantize{}_{}", T::FORMAT.name(), X::name())
+    }
+
+    fn check((scales, x): &Self::Arguments, shape: Shape, path: &Path<'_>) -> Result<(), NodeError> {
+        let written = MatrixRef::new(scales.address, scales.pitch);
+        let of_blocks = Shape { m: shape.n.div_ceil(BLOCK), n: shape.m };
+        path.then("scales").writes_matrix(Format::F32, written, of_blocks)?;
+        X::check(x, shape, path)
+    }
+
+    fn pairs((_, x): &Self::Arguments) -> bool {
+        X::pairs(x)
+    }
+
+    fn parameters((scales, x): &Self::Arguments, out: &mut Parameters) {
+        out.push(scales.address);
+        out.push(scales.pitch);
+        X::parameters(x, out);
+    }
+
+    fn declare<'f>(declare: &mut Declare<'f>) -> Self::Device<'f> {
+        QuantizeDevice { address: declare.param(), pitch: declare.number(), x: X::declare(declare) }
+    }
+
+    fn begin<'f>(tile: &Visit<'f>, device: &Self::Device<'f>) -> Self::State<'f> {
+        let (largest, factors) = (BTreeMap::new(), BTreeMap::new());
+        let (address, pitch) = (tile.place(device.address), device.pitch);
+        QuantizeState { address, pitch, largest, factors, x: X::begin(tile, &device.x) }
+    }
+
+    fn survey<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        let f = part.tile.f;
+        X::load(part, &mut state.x);
+        for pair in 0..part.pairs.len() {
+            for (row, place) in part.rows.iter().enumerate() {
+                let values = X::compute(part, &mut state.x, row, pair);
+                let key = (place.index, part.pairs[pair] / BLOCK);
+                let largest = state.largest.entry(key).or_insert_with(|| f.constant(0.0));
+                for (column, value) in (part.pairs[pair]..).zip(values) {
+                    *largest = Real::max(*largest, Real::abs(part.inside_or(row, column, value, 0.0)));
+                }
+            }
+        }
+    }
+
+    fn load<'f>(part: &Part<'f>, state: &mut Self::State<'f>) {
+        let f = part.tile.f;
+        let first_block = part.tile.first_column() / BLOCK;
+        let writes = (part.tile.thread % 4).equals(0);
+        for (row, place) in part.rows.iter().enumerate() {
+            let of_row: Vec<_> = state.largest.range((place.index, 0)..(place.index + 1, 0)).collect();
+            let blocks: Vec<_> = of_row.into_iter().map(|(&(_, block), &largest)| (block, largest)).collect();
+            for (block, mut largest) in blocks {
+                state.largest.remove(&(place.index, block));
+                // The four lanes that share the row.
+                for mask in [1, 2] {
+                    largest = Real::max(largest, f.shuffle_xor(largest, mask));
+                }
+                let [factor, scale] = factors(largest, T::FORMAT);
+                state.factors.insert((place.index, block), factor);
+                let element =
+                    (first_block + block).cast::<u64>().mul_add(state.pitch, place.row.cast::<u64>());
+                let address = state.address + element * u64::from(Format::F32.bytes());
+                f.if_(writes, || {
+                    part.if_inside(row, block * BLOCK, || f.store_global(address, 0, [scale]));
+                });
+            }
+        }
+        X::load(part, &mut state.x);
+    }
+
+    fn compute<'f>(part: &Part<'f>, state: &mut Self::State<'f>, row: usize, pair: usize) -> Pair<'f> {
+        let values = X::compute(part, &mut state.x, row, pair);
+        match state.factors.get(&(part.rows[row].index, part.pairs[pair] / BLOCK)) {
+            Some(&factor) => values.map(|x| x * factor),
+            // The epilogue surveys every row first.
+            None => [part.tile.f.constant(f32::NAN); 2],
+        }
+    }
+
+    fn end<'f>(tile: &Visit<'f>, state: &mut Self::State<'f>) {
+        X::end(tile, &mut state.x);
+    }
+
+    fn evaluate(host: &mut Host<'_>, (scales, x): &Self::Arguments, at: [u32; 2]) -> Bounded {
+        let ([row, column], n) = (at, host.shape.n);
+        let block = column / BLOCK;
+        let columns = block * BLOCK..n.min((block + 1) * BLOCK);
+        let zero = Bounded::exact(0.0);
+        let largest = columns.map(|column| X::evaluate(host, x, [row, column]).abs()).fold(zero, Real::max);
+        let [factor, scale] = factors(largest, T::FORMAT);
+        let element = u64::from(block) * scales.pitch + u64::from(row);
+        let address = scales.address + element * u64::from(Format::F32.bytes());
+        host.write(Format::F32, address, scale);
+        X::evaluate(host, x, at) * factor
+    }
+}
