@@ -1,0 +1,112 @@
+//! The records that come with the library: those of the fitted shapes, and the fastest kernel of some others.
+//!
+//! `RECORDS=write cargo test --release --test selection shipped` writes `kernel/src/select/h200.txt` anew from `fitted.jsonl`. Shapes of
+//! which it has one kernel stay as they are, unless `fitted.jsonl` has them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use kernel::KernelSpec;
+
+use super::{Line, read};
+
+/// Microseconds and specs of a shape, the fastest first.
+type Kernels = Vec<(String, String)>;
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("kernel/src/select/h200.txt")
+}
+
+/// To four digits.
+fn digits(microseconds: f64) -> String {
+    let before = microseconds.log10().floor() as i32 + 1;
+    let text = format!("{microseconds:.*}", usize::try_from(4 - before).unwrap_or(0));
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// The text of a spec that is legal now, without what all have in common.
+fn text(line: &Line, spec: &str) -> Option<String> {
+    let spec = KernelSpec::parse(&format!("{spec} dtype={} layout={}", line.dtype, line.layout)).ok()?;
+    spec.plan().ok()?;
+    let text = spec.to_string();
+    let words = text.split(' ').filter(|word| !word.starts_with("dtype=") && !word.starts_with("layout="));
+    Some(words.collect::<Vec<_>>().join(" "))
+}
+
+/// What was measured in turns at the fitted shapes; more than one time of a kernel counts as their mean.
+fn fitted() -> BTreeMap<[u32; 3], Kernels> {
+    let mut all: BTreeMap<[u32; 3], BTreeMap<String, Vec<f64>>> = BTreeMap::new();
+    for line in read("fitted.jsonl").iter().filter(|line| line.dtype == "bf16" && line.layout == "kk") {
+        for timed in &line.kernels {
+            let Some((spec, time)) = text(line, &timed.spec).zip(timed.microseconds) else { continue };
+            all.entry([line.m, line.n, line.k]).or_default().entry(spec).or_default().push(time);
+        }
+    }
+    let mean = |times: &[f64]| times.iter().sum::<f64>() / times.len() as f64;
+    let ranked = |kernels: BTreeMap<String, Vec<f64>>| {
+        let mut kernels: Vec<(f64, String)> =
+            kernels.into_iter().map(|(spec, times)| (mean(&times), spec)).collect();
+        kernels.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
+        kernels.into_iter().map(|(time, spec)| (digits(time), spec)).collect()
+    };
+    all.into_iter().map(|(shape, kernels)| (shape, ranked(kernels))).collect()
+}
+
+/// What the file has.
+fn shipped(text: &str) -> BTreeMap<[u32; 3], Kernels> {
+    let (mut specs, mut shapes) = (BTreeMap::new(), BTreeMap::new());
+    for (first, rest) in text.lines().filter_map(|line| line.split_once(' ')) {
+        let extents: Vec<u32> = first.split('x').filter_map(|extent| extent.parse().ok()).collect();
+        match <[u32; 3]>::try_from(extents) {
+            Ok(extents) => {
+                let kernel = |word: &str| {
+                    let (number, time) = word.split_once(':')?;
+                    Some((time.to_owned(), String::clone(specs.get(number)?)))
+                };
+                shapes.insert(extents, rest.split(' ').filter_map(kernel).collect());
+            }
+            Err(_) => _ = specs.insert(first, rest.to_owned()),
+        }
+    }
+    shapes
+}
+
+fn written(before: &str, shapes: &BTreeMap<[u32; 3], Kernels>) -> String {
+    let (mut numbers, mut specs, mut lines) = (BTreeMap::new(), String::new(), String::new());
+    for ([m, n, k], kernels) in shapes {
+        lines += &format!("{m}x{n}x{k}");
+        for (time, spec) in kernels {
+            let next = numbers.len();
+            let number = *numbers.entry(spec).or_insert_with(|| {
+                specs += &format!("{next} {spec}\n");
+                next
+            });
+            lines += &format!(" {number}:{time}");
+        }
+        lines.push('\n');
+    }
+    let comments = before.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n"));
+    comments.chain([specs, lines]).collect()
+}
+
+#[test]
+fn shipped_records_are_what_was_measured() {
+    let before = fs::read_to_string(path()).expect("the file is part of the crate");
+    let (fitted, shipped) = (fitted(), shipped(&before));
+    if std::env::var_os("RECORDS").is_some() {
+        let mut all = shipped;
+        all.retain(|_, kernels| kernels.len() == 1);
+        all.extend(fitted);
+        fs::write(path(), written(&before, &all)).expect("a writable folder");
+        return;
+    }
+    assert!(fitted.len() > 250, "{} shapes", fitted.len());
+    for (shape, kernels) in &fitted {
+        assert_eq!(shipped.get(shape), Some(kernels), "{shape:?}");
+    }
+    for (shape, kernels) in shipped.iter().filter(|(shape, _)| !fitted.contains_key(*shape)) {
+        assert_eq!(kernels.len(), 1, "{shape:?} is no fitted shape");
+    }
+    assert_eq!(written(&before, &shipped), before, "as it is written");
+}
