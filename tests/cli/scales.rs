@@ -105,6 +105,8 @@ fn scales_of_other_shapes_are_refused() {
     let [rows, blocks] = [scale("rows.npy", "(256, 2)", 512), scale("blocks.npy", "(2, 2)", 4)];
     let [one, wrong] = [scale("one.npy", "()", 1), scale("wrong.npy", "(3,)", 3)];
     let vector = scale("vector.npy", "(256,)", 256);
+    let infinite = bytes(&[1.0, f32::INFINITY], f32::to_le_bytes);
+    let infinite = npy(&folder.join("infinite.npy"), "<f4", false, "(1, 2)", &infinite);
     let brain = bytes(&[1.0; 4], |value| bf16::from_f32(value).to_le_bytes());
     let v1 = npy(&folder.join("v1.npy"), "|V1", false, "(2, 4)", &brain);
     let both = ["--scale-a", &rows, "--scale-b", &blocks];
@@ -134,6 +136,10 @@ fn scales_of_other_shapes_are_refused() {
             "has scales of blocks of 1 and 1 by 128, and --scale-a and --scale-b are scales of blocks of 1 and 128 by 128",
         ),
         (&[&both[..], &["--batch", "2"]].concat(), "--scale-a"),
+        (
+            &["--scale-a", &infinite],
+            "--scale-a has inf in row 0, column 1: a finite number in f32 was needed",
+        ),
         (
             &["--a", &v1, "--b", &v1, "--dtype", "e4m3"],
             "type V1, which may be any 8-bit float: a .safetensors file says which",

@@ -48,10 +48,11 @@ pub(crate) struct GemmArgs {
     /// C, M x N.
     #[arg(long, value_name = "FILE", requires = "a")]
     c: Option<String>,
-    /// What A is multiplied by: a file of one number, or of a scale for each block of 8-bit floats, M x K/128 or M/128 x K/128.
+    /// What A is multiplied by, in a file: one number, M numbers, or a scale for each block of 8-bit floats, M x K/128 or
+    /// M/128 x K/128.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "group"])]
     scale_a: Option<String>,
-    /// The same of B: one number, K/128 x N or K/128 x N/128.
+    /// The same of B: one number, N numbers, K/128 x N or K/128 x N/128.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "group"])]
     scale_b: Option<String>,
     /// Write D to this .npy file (f16 as f16, s32 as 32-bit integers, other formats as f32).

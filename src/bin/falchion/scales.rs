@@ -76,10 +76,20 @@ impl Kind {
             let [rows, columns] = turn(extents);
             format!("{rows} x {columns}")
         };
+        let single = |row, column| matrix.get(row, column) as f32;
         let at = |line, block| {
             let [row, column] = turn([line, block]);
             matrix.get(row, column)
         };
+        let places = (0..matrix.rows).flat_map(|row| (0..matrix.columns).map(move |column| (row, column)));
+        if let Some((row, column)) =
+            places.into_iter().find(|&(row, column)| !single(row, column).is_finite())
+        {
+            let number = single(row, column);
+            return Err(Failure::usage(format!(
+                "{flag} has {number} in row {row}, column {column}: a finite number in f32 was needed"
+            )));
+        }
         let found = turn([matrix.rows, matrix.columns]);
         if found == [1, 1] {
             return Ok(Self::Number(matrix.get(0, 0) as f32));
