@@ -3,7 +3,7 @@
 //! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04, burst): `fitted.jsonl` is what
 //! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes of the next draw, which judge it, and with it the
 //! records of the fitted shapes that come with the library.
-//! 23 timings of kernels that are refused since, most of which spilled, are left out; none was
+//! 22 timings of kernels that are refused since, most of which spilled, are left out; none was
 //! the fastest at its shape. What a spec leaves out is said by its line: the element type and
 //! the directions.
 

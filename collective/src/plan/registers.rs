@@ -39,10 +39,10 @@ const STARTS_COPIES: u32 = 24;
 const STARTS_MANY_COPIES: u32 = 48;
 
 /// What a consumer needs more where it starts the copies itself. Measured with ptxas.
-const STARTS_OWN_COPIES: u32 = 40;
+const STARTS_OWN_COPIES: u32 = 16;
 
 /// What a consumer needs more where a stage has several slabs along K: where each begins. Measured with ptxas.
-const SLABS: u32 = 24;
+const SLABS: u32 = 16;
 
 /// What a thread keeps that copies itself: it holds some chunks, element by element, between loads and stores.
 const COPIES: u32 = 104;
