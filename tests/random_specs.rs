@@ -4,7 +4,7 @@ use falchion::verify::random::{Trial, trial};
 use rayon::prelude::*;
 
 /// Trials of the usual run, of one fixed seed; `falchion verify --random-specs` draws others.
-const TRIALS: u64 = 300;
+const TRIALS: u64 = 400;
 
 #[test]
 fn random_specs_are_right_or_refused() {
