@@ -48,8 +48,8 @@ pub enum Fusion {
     Quantized,
 }
 
-/// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree. Vectors and matrices of
-/// the tree have the operands' format where that is of 16 bits, and are in `bf16` beside 8-bit operands.
+/// Names `$x` the tree of a fusion over operands of a format, in `$body`: one copy of the body for each tree. With operands of 16 bits,
+/// vectors and matrices of the tree have their format. With 8-bit operands they are `bf16`.
 #[macro_export]
 macro_rules! with_fusion {
     ($fusion:expr, $format:expr, $x:ident => $body:expr) => {

@@ -534,6 +534,12 @@ impl Plan {
         if self.swapped() { [b.staged, a.staged] } else { [a.staged, b.staged] }
     }
 
+    /// How many rows of the caller's A, and columns of B, share a scale for each 128 of K; 0 where blocks have no scales.
+    pub const fn scaled(&self) -> [u32; 2] {
+        let [a, b] = self.mainloop.operands;
+        if self.swapped() { [b.scaled, a.scaled] } else { [a.scaled, b.scaled] }
+    }
+
     /// Bits of an element of the caller's A and B, in memory.
     pub const fn operand_bits(&self) -> [u32; 2] {
         let [a, b] = self.mainloop.operands;

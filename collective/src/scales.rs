@@ -24,6 +24,9 @@ pub struct BlockScales {
 const MOST_PITCH: u64 = 1 << 38;
 
 impl BlockScales {
+    /// No scales.
+    pub const NONE: Self = Self { a: MatrixRef::NONE, b: MatrixRef::NONE };
+
     /// The scales as a kernel sees them that computes the transpose of D.
     #[must_use]
     pub fn transposed(self) -> Self {

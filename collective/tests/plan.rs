@@ -7,7 +7,7 @@ use collective::{
 use cute_rs::LayoutError;
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
-use ptx::inst::Int8;
+use ptx::inst::{Fp8, Int8};
 
 const SIGNED: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false };
 
@@ -248,6 +248,19 @@ fn reasons_of_illegal_plans() {
             spec([192, 224, 64], 3, None),
             PlanError::Registers { need: 138, have: 128, consumers: 3 },
             "lower tile M or N",
+        ),
+        (
+            MainloopSpec {
+                operands: [OperandSpec { scaled: 1, ..OperandSpec::k_major(Format::E4m3) }; 2],
+                atom: Atom::shared(WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E4m3)),
+                arrivals: Arrivals::Warp,
+                more: [Room::NONE, Room::NONE, Room::line(16), Room::NONE],
+                ..spec([64, 64, 128], 1, None)
+            },
+            PlanError::ScaledRule {
+                rule: "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty",
+            },
+            "leave the last two of `more` empty",
         ),
         (
             // 512 threads begin with 128 each, and a producer's can only give some of them away.

@@ -197,13 +197,12 @@ impl AnyGemm {
         operands: [Matrix; 2],
         scales: Option<BlockScales>,
     ) -> Result<Vec<Argument>, LaunchError> {
-        let none = BlockScales { a: MatrixRef::NONE, b: MatrixRef::NONE };
         let scales = match scales {
             Some(_) if !self.plan.mainloop.is_scaled() => return Err(LaunchError::NotScaled),
             None if !self.plan.mainloop.is_scaled() => return Ok(Vec::new()),
             // Where nothing is multiplied they are not looked at.
             None if operands[0].k > 0 => return Err(LaunchError::NoScales),
-            given => given.unwrap_or(none),
+            given => given.unwrap_or(BlockScales::NONE),
         };
         let seen = if self.plan.swapped() { scales.transposed() } else { scales };
         seen.arguments(&self.plan, operands).map_err(|reason| LaunchError::Scales { reason })

@@ -368,8 +368,7 @@ pub fn accumulators(entry: &AnyGemm) -> Accumulators {
 /// How many rows of the caller's A, and columns of B, share a scale for each 128 of K; `None` where blocks have no scales.
 pub fn scaled(entry: &AnyGemm) -> Option<[u32; 2]> {
     let plan = entry.plan();
-    let [a, b] = plan.mainloop.operands.map(|operand| operand.scaled);
-    plan.mainloop.is_scaled().then_some(if plan.swapped() { [b, a] } else { [a, b] })
+    plan.mainloop.is_scaled().then_some(plan.scaled())
 }
 
 /// Random scales of operands for a kernel whose blocks have some.

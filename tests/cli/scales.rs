@@ -25,6 +25,20 @@ fn products_of_scaled_blocks_are_verified() {
     }
 }
 
+/// Whatever takes a spec takes one with scales.
+#[test]
+fn scaled_kernels_are_traced_and_scheduled() {
+    for arguments in [
+        &["trace", "--spec", FP8, "--m", "70", "--n", "136", "--k", "300"][..],
+        &["trace", "--spec", &format!("{FP8} swap=yes tile=128x32x128"), "--m", "5"],
+        &["schedule", "--spec", FP8, "--m", "300", "--n", "264", "--k", "640"],
+        &["plan", "--spec", FP8],
+    ] {
+        let run = falchion(arguments);
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
+    }
+}
+
 /// The value of `e4m3` bits, by the definition: a bias of 7, subnormal numbers in steps of 2^-9.
 fn e4m3(bits: u8) -> f32 {
     let (exponent, mantissa) = (i32::from(bits >> 3 & 15), f32::from(bits & 7));
@@ -146,6 +160,8 @@ fn scales_of_other_shapes_are_refused() {
         ),
         (&["--dtype", "e4m3", "--dtype-b", "f16"], "Hopper has no `wgmma` for these operands"),
         (&["--dtype", "e4m3", "--out-dtype", "s32"], "s32"),
+        (&["--out-dtype", "fp4"], "'fp4' for '--out-dtype"),
+        (&["--dtype-b", "f32"], "'f32' for '--dtype-b"),
     ] {
         refused("gemm", &[(words, arguments, &[words])]);
     }

@@ -8,13 +8,14 @@ use crate::form::Form;
 /// K of a block that has a scale.
 pub(crate) const SCALED_K: u32 = 128;
 
-/// Rows of a block all of which share a scale.
+/// Rows of a block that share one scale.
 pub(crate) const SCALED_ROWS: u32 = 128;
 
-/// Scales of 16 bytes: copies begin at multiples of them. Along K a copy brings so many, of which one is the block's.
+/// Scales in 16 bytes. A copy begins at a multiple of 16 bytes. Where K is contiguous it brings this many, and one is the block's.
 pub(crate) const FETCHED_SCALES: u32 = 4;
 
-/// The most rows of a tile of which a copy brings a scale each, wherever it begins.
+/// The most rows of a tile of groups of rows, where each row has a scale. A copy brings at most 256 scales, four more than the tile
+/// has rows, in steps of 8 rows.
 const MOST_OF_GROUPS: u32 = 248;
 
 impl Plan {
@@ -29,7 +30,8 @@ const fn anywhere(epilogue: &EpilogueSpec, form: Form) -> [bool; 2] {
     [rows && !epilogue.transposed, rows && epilogue.transposed]
 }
 
-/// Scales that a copy brings of a tile of so many rows each of which has its own: from the multiple of 16 bytes in front of it on.
+/// How many scales a copy brings for a tile of so many rows, where each row has one. A tile that may begin at any row also needs those
+/// from the multiple of 16 bytes in front of it on.
 pub(crate) const fn scales_of_rows(rows: u32, anywhere: bool) -> u32 {
     if anywhere { rows + FETCHED_SCALES } else { rows }
 }
@@ -40,7 +42,7 @@ impl MainloopSpec {
         self.operands[0].scaled > 0 || self.operands[1].scaled > 0
     }
 
-    /// What a stage holds behind A's tile and B's: the scales of both first, where there are some.
+    /// What a stage holds behind the tiles of A and B: their scales, then what else the mainloop asks for.
     pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [Room; Self::MORE] {
         if !self.is_scaled() {
             return self.more;
@@ -118,7 +120,9 @@ impl MainloopSpec {
             });
         }
         let of_rows = self.operands[if epilogue.transposed { 1 } else { 0 }].scaled;
-        let rule = if self.atom.promote > 0 {
+        let rule = if self.more[2].bytes > 0 || self.more[3].bytes > 0 {
+            "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty"
+        } else if self.atom.promote > 0 {
             "sums of blocks with scales are promoted after each: leave the promotion out"
         } else if self.step > 0 {
             "tiles of blocks with scales are not narrowed: use Tile, not Fitted"

@@ -130,8 +130,8 @@ impl OperandSpec {
 pub struct MainloopSpec {
     /// A and B: the first two tiles of a stage.
     pub operands: [OperandSpec; 2],
-    /// What else a stage holds, behind A's tile and B's: another operand, metadata. Where blocks have scales, the plan adds
-    /// theirs, and the last two of these are not there.
+    /// What else a stage holds behind the tiles of A and B: another operand, metadata. The plan puts scales of blocks in front of
+    /// these. With scales, the last two have to be empty.
     pub more: [Room; Self::MORE],
     /// The instruction that multiplies.
     pub atom: Atom,

@@ -35,9 +35,7 @@ impl Matrices {
     pub(super) fn new(plan: &Plan, output_bits: u32) -> Self {
         let [a, b] = plan.operand_bits();
         let bytes = [a, b, output_bits].map(|bits| u64::from(bits.div_ceil(8)));
-        let [a, b] = plan.mainloop.operands.map(|operand| operand.scaled);
-        let scaled = if plan.swapped() { [b, a] } else { [a, b] };
-        Self { majors: plan.majors(), bytes, halvings: plan.epilogue.halvings, scaled }
+        Self { majors: plan.majors(), bytes, halvings: plan.epilogue.halvings, scaled: plan.scaled() }
     }
 }
 
@@ -88,7 +86,7 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
     };
     let WorkspaceRef { address, bytes } = workspace.unwrap_or(WorkspaceRef { address: 0, bytes: 0 });
     let described = records.1 > 0;
-    let given = call.scales.unwrap_or(BlockScales { a: MatrixRef::NONE, b: MatrixRef::NONE });
+    let given = call.scales.unwrap_or(BlockScales::NONE);
     let scales = |name, given: MatrixRef, rows: u32, mn: u32, count: u32| {
         matrix(name, multiplied && rows > 0, given, BlockScales::extents(mn, k, rows.max(1)), 4, count)
     };

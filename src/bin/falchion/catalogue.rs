@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{Form, Format, Fusion, Plan, Producer};
+use collective::{BlockScales, Form, Format, Fusion, Plan, Producer};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
@@ -174,7 +174,14 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
     let [of_a, of_b, of_d] = entry.formats();
     let (a, b, d) = (matrix(of_a, contiguous(a, m)), matrix(of_b, contiguous(b, n)), matrix(of_d, n));
-    Call { a, b, d, workspace, ..Call::of(problem) }
+    let scaled = |mn, rows: u32| {
+        let [_, contiguous] = BlockScales::extents(mn, k, rows.max(1));
+        MatrixRef::new(1 << 20, contiguous.next_multiple_of(4).into())
+    };
+    let [a_rows, b_rows] = plan.scaled();
+    let scales = BlockScales { a: scaled(m, a_rows), b: scaled(n, b_rows) };
+    let scales = plan.mainloop.is_scaled().then_some(scales);
+    Call { a, b, scales, d, workspace, ..Call::of(problem) }
 }
 
 /// A request with matrices whose rows begin at multiples of 16 B.

@@ -19,6 +19,7 @@ use crate::named;
 use crate::output::out;
 use crate::scales::Scaling;
 use crate::several::SeveralArgs;
+use crate::unranked::{Said, unranked};
 use crate::{Failure, catalogue, memory, numbers};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
@@ -63,10 +64,12 @@ pub(crate) struct GemmArgs {
     #[arg(long)]
     dtype: Option<String>,
     /// Number format of B, where it differs from A's: another 8-bit one.
-    #[arg(long, conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
+    #[arg(long, value_parser = collective::Format::operands().map(collective::Format::name).collect::<Vec<_>>(),
+        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
     dtype_b: Option<String>,
     /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
-    #[arg(long, conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
+    #[arg(long, value_parser = collective::Format::ALL.map(collective::Format::name),
+        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
     out_dtype: Option<String>,
     /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
     /// random matrices.
@@ -512,51 +515,6 @@ pub(crate) fn words(entry: &AnyGemm) -> String {
         [a, b, d] if a == b && b == d => a.to_owned(),
         [a, b, d] => format!("{a} by {b} to {d}"),
     }
-}
-
-/// What differs from a format's defaults.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Said<'a> {
-    /// B's format.
-    dtype_b: Option<&'a str>,
-    /// D's format.
-    out: Option<&'a str>,
-    epilogue: Option<Fusion>,
-    /// How many rows of A, and columns of B, share a scale.
-    scales: Option<[u32; 2]>,
-}
-
-/// The default kernel of formats that the selection does not rank, with loads and stores of any address where the extents ask for
-/// them.
-pub(crate) fn unranked(
-    form: Form,
-    format: Format,
-    problem: GemmProblem,
-    Said { dtype_b, out, epilogue, scales }: Said<'_>,
-) -> Result<AnyGemm, Failure> {
-    let form = match form {
-        Form::Single => "single",
-        Form::Batched => "batched",
-        Form::Ragged => "ragged",
-        Form::Grouped => "grouped",
-    };
-    let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));
-    let epilogue = epilogue.map(Fusion::name);
-    let said = [word("dtype-b", dtype_b), word("out", out), word("epilogue", epilogue)].concat();
-    let blocks = scales.map_or_else(String::new, |[a, b]| format!(" scale-a={a}x128 scale-b={b}x128"));
-    let spec = |more: &str| format!("form={form} dtype={}{said}{blocks}{more}", format.name());
-    let found = catalogue::find(&spec(""))?;
-    let [_, _, of_d] = formats(&found);
-    let whole = |extent: u32, of: Format| (u64::from(extent) * u64::from(of.bytes())).is_multiple_of(16);
-    let mut more = String::new();
-    if scales.is_none() && !whole(problem.k, format) {
-        // Threads that copy need registers, which the consumers of larger tiles do not leave them.
-        more += &format!(" tile=128x128x{} load=copy", found.plan().mainloop.tile[2]);
-    }
-    if !whole(problem.n, of_d) {
-        more += " store=direct";
-    }
-    if more.is_empty() { Ok(found) } else { catalogue::find(&spec(&more)) }
 }
 
 /// Says that later runs gave the bits of the first, if there were any.

@@ -22,6 +22,7 @@ mod scales;
 mod schedule;
 mod several;
 mod trace;
+mod unranked;
 mod verify;
 
 use std::io::Write;

@@ -9,6 +9,7 @@ use kernel::{AnyGemm, GemmProblem, Machine};
 
 use crate::engine::{Choice, Chosen};
 use crate::output::out;
+use crate::unranked::{Said, unranked};
 use crate::{Failure, catalogue, memory};
 
 /// What was asked for.
@@ -69,12 +70,7 @@ impl SeveralArgs<'_> {
         if self.format.bytes() != 2 {
             // Leading dimensions are padded, and no row of D is longer than N.
             let wide = one.n.max(self.records.iter().fold(0, |all, record| all | record.n));
-            return crate::gemm::unranked(
-                form,
-                self.format,
-                GemmProblem { n: wide, k: 0, ..one },
-                crate::gemm::Said::default(),
-            );
+            return unranked(form, self.format, GemmProblem { n: wide, k: 0, ..one }, Said::default());
         }
         let request = catalogue::padded(self.format.name(), [Major::K; 2], one);
         let request = match form {

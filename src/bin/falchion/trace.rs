@@ -4,9 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use collective::BlockScales;
 use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::{formats, orders};
+use falchion::verify::product::{formats, orders, random_scales};
 use falchion::verify::{Format, HostMatrix, Order};
 use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, MatrixRef, WorkspaceRef};
 use scheduler::Tiles;
@@ -151,17 +152,20 @@ impl TraceArgs {
         let Self { m, n, k, beta, .. } = *self;
         let [of_a, of_b, of_d] = formats(entry);
         let mut random = fastrand::Rng::with_seed(0);
+        let problem = GemmProblem { m, n, k };
+        let scales = random_scales(entry, problem, &mut random);
+        let mut upload =
+            |matrix: &HostMatrix| MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into());
+        let scales = scales.map(|[a, b]| BlockScales { a: upload(&a.values), b: upload(&b.values) });
         let mut place = |format: Format, extents, order| {
             let multiple = 16 / format.bytes();
-            let matrix = HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random);
-            MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into())
+            upload(&HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random))
         };
         let [a, b] = orders(entry);
         let (a, b) = (place(of_a, [m, k], a), place(of_b, [k, n], b));
         let (c, d) = (place(of_d, [m, n], Order::RowMajor), place(of_d, [m, n], Order::RowMajor));
-        let problem = GemmProblem { m, n, k };
         let linear = LinearArguments { beta, c: Some(c), ..LinearArguments::default() };
-        let call = Call { a, b, d, ..Call::of(problem) }.with(linear);
+        let call = Call { a, b, scales, d, ..Call::of(problem) }.with(linear);
         let bytes = entry.workspace(&call, self.clusters);
         let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });
