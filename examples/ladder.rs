@@ -143,7 +143,7 @@ fn climb(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
     let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, 2000);
     let limit = gpu.prepare(&ceiling::program(WgmmaTypes::Bf16F32)?, grid, &arguments)?;
-    let mut candidates = vec![(limit, ceiling::operations(multiprocessors, 2000))];
+    let mut candidates = vec![(limit, ceiling::operations(WgmmaTypes::Bf16F32, multiprocessors, 2000))];
     for rung in ladder() {
         let program = (rung.program)()?;
         let slots = gpu.slots(&program)?;

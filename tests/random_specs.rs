@@ -14,12 +14,12 @@ fn random_specs_are_right_or_refused() {
         .iter()
         .filter_map(|(seed, (spec, trial))| match trial {
             Trial::Wrong(words) => Some(format!("seed {seed}: {spec}: {words}")),
-            Trial::Right(_) | Trial::Refused(_) | Trial::Unfit(_) => None,
+            Trial::Right { .. } | Trial::Refused(_) | Trial::Unfit(_) => None,
         })
         .collect();
     assert_eq!(wrong, [""; 0]);
     // Neither side is empty.
-    let right = count(|trial| matches!(trial, Trial::Right(_)));
+    let right = count(|trial| matches!(trial, Trial::Right { .. }));
     let refused = count(|trial| matches!(trial, Trial::Refused(_)));
     assert!(right >= 60 && refused >= 60, "{right} right, {refused} refused of {TRIALS}");
 }

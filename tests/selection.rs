@@ -13,8 +13,9 @@ mod shipped;
 use std::fs;
 use std::path::Path;
 
+use collective::Format;
 use cute_rs::atom::Major;
-use kernel::{AnyGemm, GemmProblem, KernelSpec, Known, Machine, Request, rank};
+use kernel::{AnyGemm, GemmProblem, KernelSpec, Known, Machine, Request, Types, rank};
 use serde::Deserialize;
 
 /// The first choice may be this much slower than the best kernel.
@@ -43,8 +44,12 @@ struct Timed {
 
 impl Line {
     fn kernel(&self, timed: &Timed) -> Option<AnyGemm> {
-        let text = format!("{} dtype={} layout={}", timed.spec, self.dtype, self.layout);
+        let text = format!("{} dtype={} layout={}", timed.spec, self.types().a.name(), self.layout);
         KernelSpec::parse(&text).ok()?.named(timed.spec.clone()).ok()
+    }
+
+    fn types(&self) -> Types {
+        Types::named(&self.dtype).unwrap_or_else(|| panic!("no types {}", self.dtype))
     }
 
     fn majors(&self) -> [Major; 2] {
@@ -70,7 +75,7 @@ fn judge(name: &str, lines: &[Line], known: Known<'_>) -> [f64; 2] {
             .filter_map(|timed| Some((line.kernel(timed)?, timed.microseconds?)))
             .collect();
         let problem = GemmProblem { m: line.m, n: line.n, k: line.k };
-        let request = Request::packed(&line.dtype, line.majors(), problem).known(known);
+        let request = Request::packed(line.types(), line.majors(), problem).known(known);
         let kernels = measured.iter().map(|(gemm, _)| gemm.clone()).collect();
         let selection = rank(kernels, &request, &Machine::h200());
         let pick = selection.ranked.first().expect("a measured kernel can do the shape").gemm.name();
@@ -129,7 +134,7 @@ fn slots_are_those_of_the_driver() {
 /// A whole space is ranked while nobody waits.
 #[test]
 fn ranking_is_quick() {
-    let request = |n| Request::packed("bf16", [Major::K; 2], GemmProblem { m: 4096, n, k: 4096 });
+    let request = |n| Request::packed(Format::Bf16, [Major::K; 2], GemmProblem { m: 4096, n, k: 4096 });
     let machine = Machine::h200();
     kernel::fastest(&request(4096), &machine).expect("a kernel");
     let begun = std::time::Instant::now();

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::error::Error;
 
 use cute_rs::atom::Major;
-use kernel::{AnyGemm, GemmProblem, Machine, Request};
+use kernel::{AnyGemm, GemmProblem, Machine, Request, Types};
 use serde::Deserialize;
 
 /// A number of the machine.
@@ -84,7 +84,7 @@ struct Timed {
 
 /// Kernels at one shape, with their measured times.
 struct Case {
-    element: String,
+    types: Types,
     majors: [Major; 2],
     problem: GemmProblem,
     /// Index of the kernel, microseconds.
@@ -123,6 +123,7 @@ impl Records {
                 continue;
             }
             let major = |letter: Option<char>| if letter == Some('k') { Major::K } else { Major::Mn };
+            let types = Types::named(&line.dtype).ok_or_else(|| format!("dtype is {}", line.dtype))?;
             let majors = [major(line.layout.chars().next()), major(line.layout.chars().nth(1))];
             // Few launches after each other run at another clock than many after a rest.
             let mut ratios: Vec<f64> =
@@ -132,11 +133,11 @@ impl Records {
             let mut times = Vec::new();
             for Timed { spec, quick, microseconds } in line.kernels {
                 let time = microseconds.or_else(|| (quick < UNRESTED).then_some(quick * ratio));
-                let spec = format!("{spec} dtype={} layout={}", line.dtype, line.layout);
+                let spec = format!("{spec} dtype={} layout={}", types.a.name(), line.layout);
                 times.extend(self.kernel(spec).zip(time));
             }
             let problem = GemmProblem { m: line.m, n: line.n, k: line.k };
-            self.cases.push(Case { element: line.dtype, majors, problem, times });
+            self.cases.push(Case { types, majors, problem, times });
         }
         Ok(())
     }
@@ -156,8 +157,8 @@ impl Records {
 
     fn fit(&self, machine: &Machine, print: bool) -> Fit {
         let (mut squares, mut weights, mut regret, mut good) = (0.0, 0.0, 0.0, 0);
-        for Case { element, majors, problem, times } in &self.cases {
-            let request = Request::packed(element, *majors, *problem);
+        for Case { types, majors, problem, times } in &self.cases {
+            let request = Request::packed(*types, *majors, *problem);
             let best = times.iter().map(|&(_, time)| time).fold(f64::INFINITY, f64::min);
             let predict =
                 |&(kernel, _): &(usize, f64)| machine.predict(&self.kernels[kernel], &request).microseconds;

@@ -4,26 +4,28 @@
 //! multiprocessor, no loads and no stores in the loop. No GEMM on the same card in the same state can be faster, so
 //! measurements are held against it. The operands are the caller's: with random ones the power drawn is real.
 
-use collective::Plan;
+use collective::{Accumulator, Plan};
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::{Argument, Grid};
+use ptx::inst::WgmmaSum;
 use ptx::{Builder, Entry, Function, ProxySpace, Special, Value, VerifyError, WgmmaOperands, WgmmaTypes};
 
 use crate::program::Program;
 
 const WARPGROUPS: u32 = 2;
 const N: u32 = 256;
-const K: u32 = 64;
+/// Bytes along K of a row of a stage.
+const ROW_BYTES: u32 = 128;
 const STAGES: u32 = 4;
-const A_BYTES: u32 = WARPGROUPS * 64 * K * 2;
-const STAGE_BYTES: u32 = A_BYTES + N * K * 2;
+const A_BYTES: u32 = WARPGROUPS * 64 * ROW_BYTES;
+const STAGE_BYTES: u32 = A_BYTES + N * ROW_BYTES;
 const THREADS: u32 = WARPGROUPS * 128;
 
 /// Bytes of operands that [`launch`] wants: what fills shared memory.
 pub const OPERAND_BYTES: usize = (STAGES * STAGE_BYTES) as usize;
 
-/// The kernel for 16-bit elements.
+/// The kernel for elements that are summed in `f32` or `s32`.
 ///
 /// # Errors
 /// What the verifier finds: nothing.
@@ -35,7 +37,10 @@ pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
         shared_bytes: STAGES * STAGE_BYTES,
         cluster: [1, 1, 1],
     };
-    Program::new(Function::build(entry, |f| emit(f, types)))
+    Program::new(Function::build(entry, |f| match types.d() {
+        WgmmaSum::S32 => emit::<i32>(f, types),
+        _ => emit::<f32>(f, types),
+    }))
 }
 
 /// The grid and arguments for `rounds` rounds on `multiprocessors` multiprocessors: operands are read from
@@ -50,8 +55,9 @@ pub fn sum_bytes(multiprocessors: u32) -> usize {
 }
 
 /// Floating-point operations of a launch.
-pub fn operations(multiprocessors: u32, rounds: u32) -> f64 {
-    2.0 * f64::from(multiprocessors * WARPGROUPS * 64) * f64::from(N * K) * f64::from(rounds)
+pub fn operations(types: WgmmaTypes, multiprocessors: u32, rounds: u32) -> f64 {
+    let k = ROW_BYTES * 8 / types.element_bits();
+    2.0 * f64::from(multiprocessors * WARPGROUPS * 64) * f64::from(N * k) * f64::from(rounds)
 }
 
 /// The descriptor of an operand tile at a shared address.
@@ -59,7 +65,8 @@ fn at<'f>(descriptor: &MatrixDescriptor, address: Value<'f, u32>) -> Value<'f, u
     ((address & 0x3_FFFF) >> 4).cast::<u64>() | descriptor.bits(0)
 }
 
-fn emit(f: &Builder, types: WgmmaTypes) {
+fn emit<T: Accumulator>(f: &Builder, types: WgmmaTypes) {
+    let depth = ROW_BYTES * 8 / types.element_bits();
     let (operands, sums, rounds) =
         (f.param::<u64>("operands"), f.param::<u64>("sums"), f.param::<u32>("rounds"));
     let (shared, thread) = (f.shared_base(), f.special(Special::ThreadX));
@@ -72,17 +79,17 @@ fn emit(f: &Builder, types: WgmmaTypes) {
     f.barrier_sync(0, THREADS);
 
     let descriptor = |rows: u32| {
-        MatrixDescriptor::new(Major::K, SwizzleMode::B128, types.element_bits(), rows, K)
-            .expect("64 elements of K fill a 128-byte swizzle")
+        MatrixDescriptor::new(Major::K, SwizzleMode::B128, types.element_bits(), rows, depth)
+            .expect("rows fill a 128-byte swizzle")
     };
     let (a, b) = (descriptor(WARPGROUPS * 64), descriptor(N));
-    let accumulators: Vec<_> = (0..types.accumulators(N)).map(|_| f.variable(0.0f32)).collect();
+    let accumulators: Vec<_> = (0..types.accumulators(N)).map(|_| f.variable(T::default())).collect();
     let own_rows = f.warp_index() / 4 * a.mn_offset_bytes(64);
     f.repeat(rounds, |round| {
         let stage = shared + round % STAGES * STAGE_BYTES;
         let (a_start, b_start) = (at(&a, stage + own_rows), at(&b, stage + A_BYTES));
         f.wgmma_fence();
-        for step in 0..K / types.k() {
+        for step in 0..depth / types.k() {
             let a = a_start + u64::from(a.k_offset_bytes(step) / 16);
             let b = b_start + u64::from(b.k_offset_bytes(step) / 16);
             f.wgmma(WgmmaOperands::new(types, N, a, b), &accumulators);
@@ -100,7 +107,7 @@ fn emit(f: &Builder, types: WgmmaTypes) {
 
 #[cfg(test)]
 mod tests {
-    use half::bf16;
+    use collective::Format;
 
     use super::*;
     use crate::{Emulator, Engine};
@@ -108,19 +115,26 @@ mod tests {
     /// With ones for operands every accumulator counts the products it has summed.
     #[test]
     fn it_multiplies_what_it_says() {
-        let mut engine = Emulator::new();
-        let operands = engine.upload(&bf16::ONE.to_le_bytes().repeat(OPERAND_BYTES / 2)).expect("memory");
-        let sums = engine.allocate(sum_bytes(2)).expect("memory");
-        let rounds = 5;
-        let (grid, arguments) = launch(2, operands.address, sums.address, rounds);
-        let program = program(WgmmaTypes::Bf16F32).expect("legal");
-        engine.launch(&program, grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
-        let total: f32 = engine
-            .read(sums)
-            .expect("no fault")
-            .chunks_exact(4)
-            .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
-            .sum();
-        assert_eq!(f64::from(total) * 2.0, operations(2, rounds));
+        for format in [Format::Bf16, Format::E4m3, Format::Tf32, Format::S8] {
+            let types = format.multiplies(format).expect("wgmma does");
+            let mut engine = Emulator::new();
+            let bytes = format.bytes() as usize;
+            let one = &format.encode(1.0).to_le_bytes()[..bytes];
+            let operands = engine.upload(&one.repeat(OPERAND_BYTES / bytes)).expect("memory");
+            let sums = engine.allocate(sum_bytes(2)).expect("memory");
+            let rounds = 5;
+            let (grid, arguments) = launch(2, operands.address, sums.address, rounds);
+            let program = program(types).expect("legal");
+            engine.launch(&program, grid, &arguments).unwrap_or_else(|error| panic!("{error}"));
+            let sum = |bytes: &[u8]| {
+                let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                format.multiplies(format).map(|types| match types.d() {
+                    WgmmaSum::S32 => f64::from(bits),
+                    _ => f64::from(f32::from_bits(bits)),
+                })
+            };
+            let total: f64 = engine.read(sums).expect("no fault").chunks_exact(4).filter_map(sum).sum();
+            assert_eq!(total * 2.0, operations(types, 2, rounds), "{format:?}");
+        }
     }
 }

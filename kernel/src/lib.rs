@@ -80,6 +80,7 @@ mod select;
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
 mod spec;
+mod types;
 pub use arguments::{Arguments, Own, Tree};
 pub use buffer::Buffer;
 pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
@@ -100,3 +101,4 @@ pub use select::{
     Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
+pub use types::Types;

@@ -3,10 +3,10 @@
 #[path = "support/skipped.rs"]
 mod skipped;
 
-use cute_rs::atom::Major;
+use collective::Format;
 use half::bf16;
 use kernel::driver::Monitor;
-use kernel::driver::cublaslt::{Activation, CublasLt, Fused, Precision, Product};
+use kernel::driver::cublaslt::{Activation, CublasLt, Fused, Product};
 use kernel::{Engine, EngineError, GemmProblem, Gpu};
 
 const SIZE: GemmProblem = GemmProblem { m: 64, n: 32, k: 48 };
@@ -55,7 +55,7 @@ fn cublaslt_multiplies() -> Result<(), EngineError> {
     let row: Vec<u8> = (0..SIZE.n).flat_map(|column| bf16::from_f32(bias(column)).to_le_bytes()).collect();
     let row = gpu.upload(&row)?;
     let d = gpu.allocate((SIZE.m * SIZE.n * 2) as usize)?;
-    let asked = Product { size: SIZE, precision: Precision::Bf16, a: Major::K, b: Major::K };
+    let asked = Product::new(Format::Bf16, SIZE);
     let fused = Fused { activation: Activation::Relu, bias: row.address, beta: 0.0 };
     for (what, plan, want) in [
         ("plain", library.plan(&asked)?, product(|sum, _| sum)),

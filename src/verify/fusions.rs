@@ -8,6 +8,7 @@ use kernel::{
     WorkspaceRef,
 };
 
+use super::product::of_kernels;
 use super::tree::Checked;
 use super::{Bench, Format, Sample, TreeError};
 
@@ -42,7 +43,7 @@ impl FusedGemm {
     pub fn plain_name(&self) -> String {
         if let Some(mut spec) = self.gemm.spec().filter(|spec| spec.to_string() == self.name()) {
             spec.epilogue = EpilogueKind::Linear;
-            spec.store.format = spec.mainloop.operands[0].format;
+            spec.store.format = spec.mainloop.operands[0].format.output();
             return spec.to_string();
         }
         // Of two kinds that differ in how an epilogue is staged, the catalogue has one.
@@ -155,7 +156,7 @@ pub fn kernels(fusion: Fusion, format: Format) -> Vec<FusedGemm> {
 
 /// Those that take a problem, in the order in which [`kernel::select`] ranks them.
 pub fn ranked(fusion: Fusion, format: Format, problem: GemmProblem) -> Vec<FusedGemm> {
-    let request = Request::packed(format.name(), [Major::K; 2], problem).fused(fusion);
+    let request = Request::packed(of_kernels(format), [Major::K; 2], problem).fused(fusion);
     let selection = kernel::select(&request, &Machine::h200());
     selection.ranked.into_iter().filter_map(|ranked| FusedGemm::of(ranked.gemm)).collect()
 }

@@ -381,6 +381,14 @@ pub fn random_scales(
     Some([Scales::random([m, k], a, random), Scales::random([n, k], b, random)])
 }
 
+/// What kernels call a format of the oracle's.
+///
+/// # Panics
+/// Never: a test holds that they have the same ones.
+pub fn of_kernels(format: Format) -> collective::Format {
+    collective::Format::named(format.name()).expect("kernels have every format of the oracle's")
+}
+
 /// The formats of a kernel's A and B, and of C and D.
 ///
 /// # Panics

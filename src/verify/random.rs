@@ -3,7 +3,10 @@
 //! A legal one has to compute what the oracle says, under a random schedule of the emulator; an illegal one has to be
 //! refused with a sentence; nothing may panic. A trial is repeated by its seed.
 
+use core::fmt;
+use std::hash::Hasher;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 use collective::{
     Arrivals, Atom, CachePolicy, Form, Format, Fusion, MainloopSpec, OperandSpec, Producer, Roles, StoreSpec,
@@ -12,18 +15,26 @@ use collective::{
 use cute_rs::atom::{Major, SwizzleMode};
 use emulator::{Numerics, Schedule};
 use fastrand::Rng;
-use kernel::{AnyGemm, Emulator, EpilogueKind, GemmProblem, KernelSpec};
+use kernel::{
+    AnyGemm, Buffer, Emulator, Engine, EngineError, EpilogueKind, GemmProblem, KernelSpec, Program,
+};
+use ptx::abi::{Argument, Grid};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::matrix::Fill;
-use super::product::{Product, RunError, accumulators, formats, orders, random_scales};
+use super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
 use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError};
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Trial {
-    /// A legal spec computed what it should; the largest error as a part of its bound.
-    Right(f64),
+    /// A legal spec computed what it should.
+    Right {
+        /// The largest error as a part of its bound.
+        ratio: f64,
+        /// The digest of D's bits, where they do not depend on who comes first.
+        digest: Option<u64>,
+    },
     /// An illegal spec was refused, in these words.
     Refused(String),
     /// A legal spec refused the problem, in these words.
@@ -37,19 +48,87 @@ pub fn spec(seed: u64) -> KernelSpec {
     Draw { random: Rng::with_seed(seed) }.spec()
 }
 
+/// Where a trial runs.
+pub enum Place<'e> {
+    /// The emulator, under a random schedule, with sums as they come.
+    Emulator,
+    /// The emulator, with sums as the hardware adds them.
+    Exact,
+    /// Another engine, of which as many multiprocessors are used as the emulator has.
+    On(&'e mut dyn Engine),
+}
+
+impl fmt::Debug for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Emulator => f.write_str("Emulator"),
+            Self::Exact => f.write_str("Exact"),
+            Self::On(engine) => f.debug_tuple("On").field(&engine.describe()).finish(),
+        }
+    }
+}
+
 /// Draws a spec and a problem, and runs it in the emulator.
 pub fn trial(seed: u64) -> (KernelSpec, Trial) {
     let spec = spec(seed);
-    (spec, trial_of(&spec, seed))
+    (spec, trial_of(&spec, seed, Place::Emulator))
 }
 
-/// Draws a problem for a spec, and runs it in the emulator.
-pub fn trial_of(spec: &KernelSpec, seed: u64) -> Trial {
-    let ended = catch_unwind(AssertUnwindSafe(|| run(spec, seed)));
+/// Draws a problem for a spec, and runs it: the same problem in every place.
+pub fn trial_of(spec: &KernelSpec, seed: u64, place: Place<'_>) -> Trial {
+    let ended = catch_unwind(AssertUnwindSafe(|| run(spec, seed, place)));
     ended.unwrap_or_else(|_| Trial::Wrong("it panicked".to_owned()))
 }
 
-fn run(spec: &KernelSpec, seed: u64) -> Trial {
+/// An engine of which only so many multiprocessors are used.
+struct Part<'e> {
+    engine: &'e mut dyn Engine,
+    multiprocessors: u32,
+}
+
+impl Engine for Part<'_> {
+    fn describe(&self) -> String {
+        self.engine.describe()
+    }
+
+    fn multiprocessors(&self) -> u32 {
+        self.multiprocessors
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<Buffer, EngineError> {
+        self.engine.allocate(bytes)
+    }
+
+    fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
+        self.engine.write(buffer, bytes)
+    }
+
+    fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
+        self.engine.read(buffer)
+    }
+
+    fn free(&mut self, buffer: Buffer) -> Result<(), EngineError> {
+        self.engine.free(buffer)
+    }
+
+    fn launch(
+        &mut self,
+        program: &Program,
+        grid: Grid,
+        arguments: &[Argument],
+    ) -> Result<Duration, EngineError> {
+        self.engine.launch(program, grid, arguments)
+    }
+}
+
+/// The digest of D's bits.
+fn digest<T: std::hash::Hash>(d: impl Iterator<Item = T>) -> u64 {
+    let mut hasher = std::hash::DefaultHasher::new();
+    d.for_each(|element| element.hash(&mut hasher));
+    hasher.finish()
+}
+
+fn run(spec: &KernelSpec, seed: u64, place: Place<'_>) -> Trial {
     let text = spec.to_string();
     if KernelSpec::parse(&text).as_ref() != Ok(spec) {
         return Trial::Wrong("its text is another spec's".to_owned());
@@ -62,8 +141,11 @@ fn run(spec: &KernelSpec, seed: u64) -> Trial {
         Err(error) => return Trial::Refused(error.to_string()),
     };
     let mut draw = Draw { random: Rng::with_seed(seed ^ 0x5eed) };
-    match draw.check(&gemm, spec) {
-        Ok(ratio) => Trial::Right(ratio),
+    match draw.check(&gemm, spec, place) {
+        Ok((ratio, digest)) => {
+            let ordered = gemm.reduction() != Some(ReductionKind::Atomic);
+            Trial::Right { ratio, digest: ordered.then_some(digest) }
+        }
         Err(Ended::Unfit(words)) => Trial::Unfit(words),
         Err(Ended::Wrong(words)) => Trial::Wrong(words),
     }
@@ -295,7 +377,8 @@ impl Draw {
         if self.once_in(3) { whole } else { self.random.u32(1..=whole) }.next_multiple_of(step)
     }
 
-    fn check(&mut self, gemm: &AnyGemm, spec: &KernelSpec) -> Result<f64, Ended> {
+    /// The largest error as a part of its bound, and the digest of D.
+    fn check(&mut self, gemm: &AnyGemm, spec: &KernelSpec, place: Place<'_>) -> Result<(f64, u64), Ended> {
         let plan = gemm.plan();
         let program = gemm.program().map_err(|error| Ended::Wrong(error.to_string()))?;
         let [m, n, k] = plan.mainloop.tile;
@@ -311,16 +394,26 @@ impl Draw {
         let schedule = self.of(&[Schedule::Default, Schedule::Latest, Schedule::Random, Schedule::Random]);
         let slots = self.of(&[1, 2, 3, 5]) * plan.cluster_size();
         let numerics = self.of(&[Numerics::Fast, Numerics::Exact]);
-        let mut engine = Emulator::new()
+        let numerics = if matches!(place, Place::Exact) { Numerics::Exact } else { numerics };
+        let mut emulator = Emulator::new()
             .with_multiprocessors(slots)
             .with_numerics(numerics)
             .with_schedule(schedule, self.random.u64(..));
+        let mut part;
+        let engine: &mut dyn Engine = match place {
+            Place::Emulator | Place::Exact => &mut emulator,
+            Place::On(engine) => {
+                part = Part { engine, multiprocessors: slots };
+                &mut part
+            }
+        };
         let seed = self.random.u64(..);
         if let Some(fused) = FusedGemm::of(gemm.clone()) {
             if spec.form != Form::Single {
                 return Err(Ended::Unfit("fusions are tried with one product".to_owned()));
             }
-            return Ok(fused.check(&mut Bench::new(&mut engine, seed), problem)?.ratio);
+            let checked = fused.check(&mut Bench::new(engine, seed), problem)?;
+            return Ok((checked.ratio, digest(checked.d.into_iter().map(f64::to_bits))));
         }
         let factors = self.factors(gemm);
         // Rows that tensor copies store begin at multiples of 16 bytes.
@@ -330,23 +423,25 @@ impl Draw {
         let several = |products| SeveralProducts { factors, operand_bytes, d_padding, seed, ..products };
         let outcome = match spec.form {
             Form::Single => {
-                let (ratio, wrong) =
-                    self.product(problem, (factors, d_padding)).run(gemm, &program, &mut engine)?;
-                return wrong.map_or(Ok(ratio), |wrong| Err(Ended::Wrong(format!("{problem:?}: {wrong}"))));
+                let outcome = self.product(problem, (factors, d_padding)).run(gemm, &program, engine)?;
+                return match outcome.mismatch {
+                    None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
+                    Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
+                };
             }
             Form::Batched => {
                 let shared = [self.once_in(4), self.once_in(4), self.once_in(4)];
                 let count = self.random.u32(1..4);
                 let (interleaved, batch) = (self.once_in(3), SeveralProducts::batch(problem, count));
                 let products = SeveralProducts { shared, interleaved, ..batch };
-                several(products).run(gemm, &program, &mut engine)?
+                several(products).run(gemm, &program, engine)?
             }
             Form::Ragged => {
                 let rows: Vec<u32> =
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
                 let spare = self.random.u32(..3);
                 let products = SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k]);
-                several(products).run(gemm, &program, &mut engine)?
+                several(products).run(gemm, &program, engine)?
             }
             Form::Grouped => {
                 let shapes = (0..self.random.u32(1..4)).map(|_| {
@@ -360,11 +455,11 @@ impl Draw {
                 });
                 let shapes = shapes.collect();
                 let records = RecordProducts { shapes, factors, operand_bytes, d_padding, seed };
-                records.run(gemm, &program, &mut engine)?
+                records.run(gemm, &program, engine)?
             }
         };
         match outcome.mismatch {
-            None => Ok(outcome.ratio),
+            None => Ok((outcome.ratio, digest(outcome.d.into_iter()))),
             Some(wrong) => Err(Ended::Wrong(format!("{problem:?}: {wrong}"))),
         }
     }
@@ -384,13 +479,12 @@ struct OneProduct {
 }
 
 impl OneProduct {
-    /// The largest error as a part of its bound, and what is wrong first.
     fn run(
         mut self,
         gemm: &AnyGemm,
-        program: &kernel::Program,
-        engine: &mut Emulator,
-    ) -> Result<(f64, Option<String>), RunError> {
+        program: &Program,
+        engine: &mut dyn Engine,
+    ) -> Result<Outcome, RunError> {
         let Self { problem: GemmProblem { m, n, k }, factors: [alpha, beta], .. } = self;
         let [a_format, b_format, d_format] = formats(gemm);
         let [a_order, b_order] = orders(gemm);
@@ -421,7 +515,6 @@ impl OneProduct {
             in_place,
         };
         let sums = product.sums(accumulators(gemm), &|_| ());
-        let outcome = product.run(gemm, program, engine, &sums)?;
-        Ok((outcome.ratio, outcome.mismatch.map(|mismatch| mismatch.to_string())))
+        product.run(gemm, program, engine, &sums)
     }
 }

@@ -3,21 +3,23 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use collective::Form;
+use collective::{Form, Format};
 use cute_rs::atom::Major;
 
 use super::{Machine, Request};
 use crate::spec::KernelSpec;
+use crate::types::Types;
 
 /// Where a selection takes from what was measured for a call. Groups of rows and described products are chosen from a list by the
 /// model alone.
 ///
 /// ```
+/// use collective::Format;
 /// use cute_rs::atom::Major;
 /// use kernel::{GemmProblem, KernelSpec, Known, Machine, Request, fastest};
 ///
 /// let problem = GemmProblem { m: 1000, n: 5000, k: 2056 };
-/// let request = Request::packed("bf16", [Major::K; 2], problem);
+/// let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
 /// let mine = [("tile=128x160x64 roles=pingpong".parse::<KernelSpec>()?, 31.5)];
 /// let best = fastest(&request.known(Known::Measured(&mine)), &Machine::h200()).expect("a kernel");
 /// assert_eq!((best.gemm.spec(), best.measured), (Some(mine[0].0), Some(31.5)));
@@ -87,7 +89,7 @@ pub(super) fn shipped() -> &'static Shipped {
 /// Whether the records that come with the library are of such calls on such a machine.
 pub(super) fn is_recorded(request: &Request<'_>, machine: &Machine) -> bool {
     request.known == Known::Shipped
-        && request.element == "bf16"
+        && request.types == Types::of(Format::Bf16)
         && request.majors == [Major::K; 2]
         && request.fusion.is_none()
         && request.call.products.form() == Form::Single

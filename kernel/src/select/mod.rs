@@ -3,9 +3,10 @@
 //! ```
 //! use cute_rs::atom::Major;
 //! use kernel::{GemmProblem, Machine, Request, select};
+//! use collective::Format;
 //!
 //! let problem = GemmProblem { m: 4096, n: 4096, k: 4096 };
-//! let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &Machine::h200());
+//! let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], problem), &Machine::h200());
 //! for ranked in &selection.ranked {
 //!     println!("{:8.1} us  {}: {}", ranked.prediction.microseconds, ranked.gemm.name(), ranked.reason);
 //! }
@@ -21,7 +22,7 @@ mod space;
 
 use core::fmt;
 
-use collective::{Form, Format, Fusion, MatrixRef};
+use collective::{BlockScales, Form, Format, Fusion, MatrixRef};
 use cute_rs::atom::Major;
 
 pub use known::Known;
@@ -36,12 +37,13 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
+use crate::types::Types;
 
 /// A call, what its matrices are, and what becomes of the sums.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Request<'a> {
-    /// The element type's name: `bf16` or `f16`.
-    pub element: &'a str,
+    /// Elements of the matrices, and whose blocks have scales. With a fused epilogue D's format is the epilogue's.
+    pub types: Types,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],
     /// The call. Of a fused epilogue's arguments nothing has to be known: those of the call are not looked at then.
@@ -57,15 +59,22 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// `D = A * B` with packed matrices that begin at aligned addresses.
-    pub fn packed(element: &'a str, majors: [Major; 2], problem: GemmProblem) -> Self {
+    pub fn packed(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
+        let types = types.into();
         // Nothing is read: the addresses only have to be legal.
         let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
         let [a, b] = [pitch(majors[0], problem.m), pitch(majors[1], problem.n)];
         let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
         // Nothing is allocated either.
         let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-        let call = Call { workspace, ..call };
-        Self { element, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
+        let scales = |mn, rows: u32| {
+            let [_, contiguous] = BlockScales::extents(mn, problem.k, rows.max(1));
+            MatrixRef::new(1 << 20, contiguous.next_multiple_of(4).into())
+        };
+        let [a, b] = types.scaled;
+        let scales = BlockScales { a: scales(problem.m, a), b: scales(problem.n, b) };
+        let call = Call { workspace, scales: types.is_scaled().then_some(scales), ..call };
+        Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
     }
 
     /// The same with what was measured for it.
@@ -129,19 +138,18 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is searched for such calls; `None` where there is no such element type, and where the kernels are listed.
+    /// What is searched for such calls; `None` where the kernels are listed.
     fn space(&self) -> Option<Space> {
         let form = self.call.products.form();
-        let element = Format::ALL.into_iter().find(|format| format.name() == self.element)?;
         let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
         let searched = matches!(form, Form::Single | Form::Batched);
-        let (call, output) = (&self.call, self.fusion.map_or(element, |fusion| fusion.output(element)));
+        let (call, output) = (&self.call, self.output());
         let bytes = u64::from(output.bits() / 8);
         let unaligned = !(call.d.address | call.d.pitch.wrapping_mul(bytes)).is_multiple_of(16)
             || !call.d.stride.wrapping_mul(bytes).is_multiple_of(16);
         searched.then_some(Space {
             form,
-            element,
+            types: self.types.stored(output),
             majors: self.majors,
             fusion: self.fusion,
             sourced,
@@ -149,14 +157,19 @@ impl<'a> Request<'a> {
         })
     }
 
-    /// Whether a kernel is one of the element type, the directions, the form and the epilogue that are asked for.
+    /// Elements of D.
+    fn output(&self) -> Format {
+        self.fusion.map_or(self.types.d, |fusion| fusion.output(self.types.a))
+    }
+
+    /// Whether a kernel is one of the types, the directions, the form and the epilogue that are asked for.
     fn fits(&self, gemm: &AnyGemm) -> bool {
         let plan = gemm.plan();
         let epilogue = match self.fusion {
             None => gemm.epilogue.linear().is_some(),
             Some(fusion) => gemm.spec().is_some_and(|spec| spec.fusion() == Some(fusion)),
         };
-        gemm.element() == self.element
+        Types::of_kernel(gemm) == self.types.stored(self.output())
             && plan.majors() == self.majors
             && self.call.products.for_form(plan.form).is_ok()
             && epilogue
@@ -342,9 +355,11 @@ mod tests {
 
     #[test]
     fn only_kernels_that_fit_are_ranked() {
-        for (element, majors) in
-            [("bf16", [Major::K, Major::K]), ("f16", [Major::K, Major::Mn]), ("bf16", [Major::Mn, Major::K])]
-        {
+        for (element, majors) in [
+            (Format::Bf16, [Major::K, Major::K]),
+            (Format::F16, [Major::K, Major::Mn]),
+            (Format::Bf16, [Major::Mn, Major::K]),
+        ] {
             let request = Request::packed(element, majors, cube(1024)).known(Known::Nothing);
             let selection = select(&request, &H200);
             assert_eq!(selection.ranked.len(), RANKED, "{element} {majors:?}");
@@ -355,7 +370,7 @@ mod tests {
             let best = fastest(&request, &H200).expect("a kernel");
             assert_eq!(best.gemm.spec(), first(&selection).spec(), "{element} {majors:?}");
         }
-        let none = select(&Request::packed("f8", [Major::K, Major::K], cube(1024)), &H200);
+        let none = select(&Request::packed(Format::F32, [Major::K, Major::K], cube(1024)), &H200);
         assert!(none.ranked.is_empty() && none.refused.is_empty());
     }
 
@@ -363,12 +378,12 @@ mod tests {
     #[test]
     fn kernels_that_cannot_do_a_call_say_why() {
         let problem = GemmProblem { m: 1024, n: 1023, k: 1024 };
-        let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
+        let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], problem), &H200);
         let direct = |ranked: &Ranked| ranked.gemm.plan().epilogue.staged_bits == 0;
         assert!(!selection.ranked.is_empty() && selection.ranked.iter().all(direct), "{selection:?}");
         // Rows of A of 2 * 1023 B: no tensor copy can load them.
         let problem = GemmProblem { m: 1024, n: 1024, k: 1023 };
-        let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
+        let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], problem), &H200);
         assert!(!selection.ranked.is_empty() && selection.ranked.iter().all(|ranked| copies(&ranked.gemm)));
         assert!(selection.refused.iter().all(|refused| {
             let words = refused.error.to_string();
@@ -383,7 +398,8 @@ mod tests {
         {
             for majors in [[Major::K, Major::K], [Major::K, Major::Mn], [Major::Mn, Major::Mn]] {
                 let m = if majors[0] == Major::Mn { m.max(8) } else { m };
-                let selection = select(&Request::packed("bf16", majors, GemmProblem { m, n, k }), &H200);
+                let selection =
+                    select(&Request::packed(Format::Bf16, majors, GemmProblem { m, n, k }), &H200);
                 let first = first(&selection);
                 assert!(!copies(first), "{m} x {n} x {k}, {majors:?}: {first:?}");
             }
@@ -395,7 +411,8 @@ mod tests {
     fn operands_are_exchanged_for_few_rows() {
         for (m, n, k) in [(1, 8192, 8192), (16, 28672, 8192), (16, 4096, 14336)] {
             for majors in [[Major::K, Major::K], [Major::K, Major::Mn]] {
-                let selection = select(&Request::packed("bf16", majors, GemmProblem { m, n, k }), &H200);
+                let selection =
+                    select(&Request::packed(Format::Bf16, majors, GemmProblem { m, n, k }), &H200);
                 let first = first(&selection);
                 assert!(first.plan().swapped(), "{m} x {n} x {k}, {majors:?}: {first:?}");
             }
@@ -405,7 +422,7 @@ mod tests {
     /// C is brought by copies where it is read, if that is predicted to be faster.
     #[test]
     fn kernels_that_bring_c_are_there_for_calls_that_read_it() {
-        let mut request = Request::packed("bf16", [Major::K; 2], cube(4096));
+        let mut request = Request::packed(Format::Bf16, [Major::K; 2], cube(4096));
         let sourced = |request: &Request<'_>| {
             let selection = select(request, &H200);
             selection.ranked.iter().filter(|ranked| ranked.gemm.plan().epilogue.sourced).count()
@@ -420,7 +437,7 @@ mod tests {
     #[test]
     fn what_decides_is_named() {
         let first = |problem| {
-            let selection = select(&Request::packed("bf16", [Major::K, Major::K], problem), &H200);
+            let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], problem), &H200);
             selection.ranked.into_iter().next().map(|ranked| ranked.reason).unwrap_or_default()
         };
         for (problem, words) in [
@@ -445,8 +462,8 @@ mod tests {
             let near = |ranked: &&Ranked| ranked.reason.starts_with("measured at near shapes: ");
             selection.ranked.iter().filter(near).count()
         };
-        assert!(reasons("bf16", Known::Shipped) > 0);
-        assert_eq!([reasons("bf16", Known::Nothing), reasons("f16", Known::Shipped)], [0, 0]);
+        assert!(reasons(Format::Bf16, Known::Shipped) > 0);
+        assert_eq!([reasons(Format::Bf16, Known::Nothing), reasons(Format::F16, Known::Shipped)], [0, 0]);
     }
 
     /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.
@@ -455,7 +472,7 @@ mod tests {
         for gemm in crate::catalogue().iter().filter(|gemm| gemm.name().ends_with("bf16-kk")) {
             let time = |m| {
                 let problem = GemmProblem { m, n: 16384, k: 4096 };
-                let request = Request::packed("bf16", [Major::K, Major::K], problem);
+                let request = Request::packed(Format::Bf16, [Major::K, Major::K], problem);
                 H200.predict(gemm, &request)
             };
             let (once, twice) = (time(16384), time(32768));
@@ -464,7 +481,7 @@ mod tests {
             assert!((1.9..2.1).contains(&times), "{}: {times}", gemm.name());
         }
         let huge = GemmProblem { m: 1 << 21, n: 1 << 21, k: 1 << 20 };
-        let selection = select(&Request::packed("bf16", [Major::K, Major::K], huge), &H200);
+        let selection = select(&Request::packed(Format::Bf16, [Major::K, Major::K], huge), &H200);
         assert!(selection.ranked.iter().all(|ranked| ranked.prediction.microseconds.is_finite()));
     }
 }

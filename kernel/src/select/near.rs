@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use collective::{CachePolicy, Roles, Way};
+use collective::{CachePolicy, Format, Roles, Way};
 use scheduler::{DivideSpec, RasterSpec, SchedulerSpec, Streamed};
 
 use super::known;
@@ -113,7 +113,7 @@ fn shapes() -> &'static [Shape] {
         let shape = |shape: &known::Shape| {
             let [m, n, k] = shape.extents;
             let problem = GemmProblem { m, n, k };
-            let request = Request::packed("bf16", [cute_rs::atom::Major::K; 2], problem);
+            let request = Request::packed(Format::Bf16, [cute_rs::atom::Major::K; 2], problem);
             let best = shape.kernels[0].1;
             let row = |&(spec, measured): &(KernelSpec, f64)| {
                 let entry = entries
@@ -280,7 +280,7 @@ mod tests {
         for shape in known::shipped().shapes.iter().filter(|shape| shape.kernels.len() > 1) {
             let [m, n, k] = shape.extents;
             let problem = GemmProblem { m, n, k };
-            let request = Request::packed("bf16", [cute_rs::atom::Major::K; 2], problem);
+            let request = Request::packed(Format::Bf16, [cute_rs::atom::Major::K; 2], problem);
             let mut kernels: Vec<(KernelSpec, Prediction, f64)> = shape
                 .kernels
                 .iter()

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use collective::{Atom, CachePolicy, Form, Format, Fusion, Plan, Producer, Roles, Way};
+use collective::{Arrivals, Atom, CachePolicy, Form, Fusion, Plan, Producer, Roles, Way};
 use cute_rs::atom::Major;
 use scheduler::{
     DivideSpec, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk, Whole,
@@ -13,6 +13,7 @@ use scheduler::{
 
 use super::model::Subject;
 use crate::spec::{EpilogueKind, KernelSpec};
+use crate::types::Types;
 
 /// Columns of tiles: what an instruction multiplies at once, or two of them beside each other.
 const COLUMNS: [u32; 15] = [8, 16, 24, 32, 48, 64, 80, 96, 128, 160, 192, 224, 256, 288, 320];
@@ -27,8 +28,8 @@ const ROWS: [(u32, Roles, u32); 6] = [
     (128, Roles::Pingpong, 2),
 ];
 
-/// Columns of a k-tile.
-const DEPTHS: [u32; 2] = [64, 128];
+/// Bytes of a row of a k-tile: whole lines of a swizzle.
+const DEPTHS: [u32; 2] = [128, 256];
 
 /// CTAs of a cluster.
 const CLUSTERS: [[u32; 2]; 4] = [[1, 1], [2, 1], [1, 2], [2, 2]];
@@ -46,14 +47,14 @@ const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
     (ReductionKind::Ordered, DivideSpec::Remainder),
 ];
 
-/// Tiles of operands that threads copy.
-const COPIED: [[u32; 3]; 3] = [[128, 128, 64], [128, 64, 64], [64, 64, 64]];
+/// Rows and columns of tiles of operands that threads copy.
+const COPIED: [[u32; 2]; 3] = [[128, 128], [128, 64], [64, 64]];
 
 /// What all specs of a space have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Space {
     pub(super) form: Form,
-    pub(super) element: Format,
+    pub(super) types: Types,
     /// Contiguous directions of the caller's A and B.
     pub(super) majors: [Major; 2],
     pub(super) fusion: Option<Fusion>,
@@ -102,8 +103,8 @@ impl Tile {
     }
 
     /// Whether some shape may profit from it.
-    const fn is_worth_trying(&self) -> bool {
-        let ([m, n, k], [across, along]) = (self.extents, self.cluster);
+    const fn is_worth_trying(&self, shallow: bool) -> bool {
+        let ([m, n, _], [across, along]) = (self.extents, self.cluster);
         let cooperative = matches!(self.roles, Roles::Cooperative);
         if n < 64 && (!cooperative || along > 1 || (!self.swapped && (m > 64 || across > 1))) {
             return false;
@@ -111,7 +112,7 @@ impl Tile {
         if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
             return false;
         }
-        k == 64 || m == 64
+        shallow || m == 64
     }
 }
 
@@ -133,11 +134,12 @@ impl Space {
         let mut entries = Vec::new();
         for (m, roles, consumers) in ROWS {
             for n in COLUMNS {
-                for k in DEPTHS {
+                for depth in DEPTHS {
+                    let k = depth / self.types.a.bytes();
                     for cluster in CLUSTERS {
                         for swapped in [false, true] {
                             let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
-                            if tile.is_worth_trying() {
+                            if tile.is_worth_trying(depth == DEPTHS[0]) {
                                 of_tile(base, tile, self.unaligned, &mut entries);
                             }
                         }
@@ -145,8 +147,8 @@ impl Space {
                 }
             }
         }
-        for tile in COPIED {
-            copied(base, tile, &mut entries);
+        for [m, n] in COPIED {
+            copied(base, [m, n, DEPTHS[0] / self.types.a.bytes()], &mut entries);
         }
         if self.sourced {
             let sourced = |entry: &Entry| {
@@ -162,14 +164,17 @@ impl Space {
 
     fn base(self) -> Option<KernelSpec> {
         let mut spec = KernelSpec { form: self.form, ..KernelSpec::DEFAULT };
-        spec.mainloop.atom = Atom::shared(self.element.multiplies(self.element)?);
-        for (operand, major) in spec.mainloop.operands.iter_mut().zip(self.majors) {
-            (operand.format, operand.major) = (self.element, major);
+        let Types { a, b, d, scaled } = self.types;
+        spec.mainloop.atom = Atom::shared(a.multiplies(b)?);
+        for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
+            (operand.format, operand.major, operand.scaled) = ([a, b][i], self.majors[i], scaled[i]);
         }
-        spec.store.format = self.element;
+        if self.types.is_scaled() {
+            spec.mainloop.arrivals = Arrivals::Warp;
+        }
+        spec.store.format = d;
         if let Some(fusion) = self.fusion {
             spec.epilogue = EpilogueKind::Fused(fusion);
-            spec.store.format = fusion.output(self.element);
         }
         Some(spec)
     }
@@ -185,6 +190,8 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
     spec.store.transposed = swapped;
     if swapped {
         mainloop.operands.swap(0, 1);
+        let [a, b] = mainloop.operands.map(|operand| operand.format);
+        mainloop.atom = a.multiplies(b).map_or(mainloop.atom, Atom::shared);
     }
     // Weights that no other tile reads had better leave L2 first.
     const FIRST: CachePolicy = CachePolicy::EvictFirst;
@@ -260,19 +267,33 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
 
 #[cfg(test)]
 mod tests {
+    use collective::Format;
+
     use super::*;
 
-    fn space(fusion: Option<Fusion>, unaligned: bool) -> Space {
-        let (form, element) = (Form::Single, Format::Bf16);
-        Space { form, element, majors: [Major::K; 2], fusion, sourced: false, unaligned }
+    fn space(types: Types, fusion: Option<Fusion>, unaligned: bool) -> Space {
+        let (form, types) =
+            (Form::Single, fusion.map_or(types, |fusion| types.stored(fusion.output(types.a))));
+        Space { form, types, majors: [Major::K; 2], fusion, sourced: false, unaligned }
     }
 
     #[test]
     fn specs_are_legal_and_there_once() {
-        for (fusion, unaligned) in [(None, false), (None, true), (Some(Fusion::BiasGelu), false)] {
-            let entries = space(fusion, unaligned).entries();
-            println!("{fusion:?} {unaligned}: {}", entries.len());
-            assert!((500..4000).contains(&entries.len()), "{fusion:?}: {}", entries.len());
+        let [bf16, e4m3, s8, tf32] = [Format::Bf16, Format::E4m3, Format::S8, Format::Tf32].map(Types::of);
+        for (types, fusion, unaligned, least) in [
+            (bf16, None, false, 500),
+            (bf16, None, true, 500),
+            (bf16, Some(Fusion::BiasGelu), false, 500),
+            (e4m3, None, false, 500),
+            (e4m3.with_b(Format::E5m2).stored(Format::F32), None, false, 500),
+            (e4m3.scaled([1, 128]), None, false, 100),
+            (e4m3.scaled([1, 1]), None, false, 100),
+            (s8, None, false, 500),
+            (tf32, None, false, 500),
+        ] {
+            let entries = space(types, fusion, unaligned).entries();
+            println!("{types} {fusion:?} {unaligned}: {}", entries.len());
+            assert!((least..4000).contains(&entries.len()), "{types} {fusion:?}: {}", entries.len());
             let mut seen = std::collections::HashSet::new();
             for entry in entries.iter() {
                 assert!(seen.insert(entry.spec), "{}", entry.spec);

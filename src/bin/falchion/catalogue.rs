@@ -8,12 +8,13 @@ use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
     AnyGemm, Call, GemmProblem, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused, Request,
-    Selection, UnknownConfig, UnknownName, WorkspaceRef,
+    Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
 };
 
 use crate::gemm::fusion_names;
 use crate::named::{self, KernelArgs};
 use crate::output::{out, shortened};
+use crate::types::TypeArgs;
 use crate::{Failure, files};
 
 /// Print every number that follows from a configuration, or rank the kernels for a shape.
@@ -27,10 +28,10 @@ use crate::{Failure, files};
 )]
 pub(crate) struct PlanArgs {
     /// A name from `falchion configs`.
-    #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "layout", "spec"])]
+    #[arg(required_unless_present_any = ["m", "rows", "spec"], conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "layout", "spec"])]
     name: Option<String>,
     /// A kernel as `key=value` words, those that differ from the defaults: `--spec ""` prints them all.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "layout"], value_parser = named::spec)]
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["m", "n", "k", "dtype", "dtype_b", "out_dtype", "scale_a", "scale_b", "layout"], value_parser = named::spec)]
     spec: Option<KernelSpec>,
     /// Rows of A and D.
     #[arg(long, requires = "n", requires = "k", value_parser = clap::value_parser!(u32).range(1..))]
@@ -53,9 +54,8 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', requires = "n",
         conflicts_with_all = ["name", "spec", "m", "batch"])]
     rows: Vec<u32>,
-    /// Element type.
-    #[arg(long, default_value = "bf16", value_parser = ["bf16", "f16"])]
-    dtype: String,
+    #[command(flatten)]
+    types: TypeArgs,
     /// Contiguous directions of A and B, as in kernel names.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
@@ -185,8 +185,8 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
 }
 
 /// A request with matrices whose rows begin at multiples of 16 B.
-pub(crate) fn padded(element: &str, majors: [Major; 2], problem: GemmProblem) -> Request<'_> {
-    let request = Request::packed(element, majors, problem);
+pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Request<'static> {
+    let request = Request::packed(types, majors, problem);
     let whole = |matrix: MatrixRef| MatrixRef { pitch: matrix.pitch.next_multiple_of(8), ..matrix };
     let call = request.call;
     Request { call: Call { a: whole(call.a), b: whole(call.b), ..call }, ..request }
@@ -200,7 +200,7 @@ impl PlanArgs {
             let rows = self.rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
             let problem = GemmProblem { m: m.unwrap_or(rows), n, k };
             let groups: Vec<GemmProblem> = self.rows.iter().map(|&m| GemmProblem { m, ..problem }).collect();
-            let request = Request::packed(&self.dtype, majors, problem);
+            let request = Request::packed(self.types.types()?, majors, problem);
             let fusion = self.epilogue.as_deref().and_then(Fusion::named);
             let request = match (fusion, self.batch) {
                 (Some(fusion), _) => request.fused(fusion),
@@ -260,8 +260,9 @@ fn ranking(
         (None, Products::One) => String::new(),
         (None, products) => format!(" in {} {}", products.count(), many(products)),
     };
-    let element = request.element;
-    writeln!(out, "{m} x {n} x {k} {element}{products}, directions {layout}, predicted for an H200\n")?;
+    let types = request.types;
+    let element = types.a.name();
+    writeln!(out, "{m} x {n} x {k} {types}{products}, directions {layout}, predicted for an H200\n")?;
     let operations = request.operations();
     writeln!(out, "{:>10} {:>8} {:>6}  kernel", "us", "TFLOP/s", "waves")?;
     let own = |gemm: &AnyGemm| gemm.name().replace(&format!("dtype={element} layout={layout} "), "");
@@ -378,8 +379,8 @@ pub(crate) fn layout(entry: &AnyGemm) -> String {
     format!("{}{}", direction(a, "M"), direction(b, "N")).to_lowercase()
 }
 
-/// Every kernel of an element type and of directions.
-pub(crate) fn of(element: &str, directions: &str) -> Vec<AnyGemm> {
-    let fits = |entry: &AnyGemm| entry.element() == element && layout(entry) == directions;
+/// Every kernel of the catalogue for such matrices.
+pub(crate) fn of(types: Types, directions: &str) -> Vec<AnyGemm> {
+    let fits = |entry: &AnyGemm| Types::of_kernel(entry) == types && layout(entry) == directions;
     kernel::catalogue().into_iter().filter(|entry| fits(entry)).collect()
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use collective::Form;
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::{accumulators, formats, orders, random_scales, scaled};
+use falchion::verify::product::{accumulators, formats, of_kernels, orders, random_scales, scaled};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
@@ -431,7 +431,7 @@ impl GemmArgs {
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
         let layout = format!("{a_direction}{b_direction}");
-        let mut request = Request::packed(format.name(), catalogue::majors(&layout), inputs.problem);
+        let mut request = Request::packed(of_kernels(format), catalogue::majors(&layout), inputs.problem);
         request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         let mut selection = kernel::select(&request, &Machine::h200());

@@ -22,6 +22,7 @@ mod scales;
 mod schedule;
 mod several;
 mod trace;
+mod types;
 mod unranked;
 mod verify;
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use collective::Form;
-use kernel::{AnyGemm, GemmProblem, Machine, Prediction, Request};
+use kernel::{AnyGemm, GemmProblem, Machine, Prediction, Request, Types};
 use scheduler::{Activity, Span, Tiles, Timeline, Work};
 
 use crate::catalogue::tile;
@@ -154,7 +154,8 @@ impl ScheduleArgs {
         let (count, drawn) = ([workers, slots], entry.draws());
         let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
         let prediction = call.map(|call| {
-            let request = Request { call, ..Request::packed(entry.element(), plan.majors(), call.problem) };
+            let request =
+                Request { call, ..Request::packed(Types::of_kernel(&entry), plan.majors(), call.problem) };
             let request = match form {
                 Form::Single => request,
                 Form::Batched => request.batched(self.batch.unwrap_or(1)),

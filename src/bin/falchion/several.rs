@@ -4,6 +4,7 @@ use std::io::Write;
 
 use collective::Form;
 use cute_rs::atom::Major;
+use falchion::verify::product::of_kernels;
 use falchion::verify::{Format, RecordProducts, RunError, SeveralProducts};
 use kernel::{AnyGemm, GemmProblem, Machine};
 
@@ -72,7 +73,7 @@ impl SeveralArgs<'_> {
             let wide = one.n.max(self.records.iter().fold(0, |all, record| all | record.n));
             return unranked(form, self.format, GemmProblem { n: wide, k: 0, ..one }, Said::default());
         }
-        let request = catalogue::padded(self.format.name(), [Major::K; 2], one);
+        let request = catalogue::padded(of_kernels(self.format), [Major::K; 2], one);
         let request = match form {
             Form::Single => request,
             Form::Batched => request.batched(self.batch.unwrap_or(1)),

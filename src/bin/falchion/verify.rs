@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use emulator::{Numerics, Schedule};
 use falchion::verify::tables::{Case, Repeated, Share, Verdict, tables};
 
-use falchion::verify::random::{Trial, trial, trial_of};
+use falchion::verify::random::{self, Place, Trial, trial_of};
 use kernel::{Emulator, Engine, Gpu, KernelSpec};
 use rayon::prelude::*;
 
@@ -49,7 +49,7 @@ pub(crate) struct VerifyArgs {
     /// many random ones; a failure names the schedule and seed that repeat it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// In the emulator, sum the products of the tables' kernels as the hardware does, at some three times the cost, and
+    /// In the emulator, sum products as the hardware does, at some three times the cost, and
     /// with `--engine all` hold a GPU's results to the emulator's, bit for bit.
     #[arg(long)]
     exact: bool,
@@ -57,13 +57,12 @@ pub(crate) struct VerifyArgs {
     /// the device.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Run a kernel of these `key=value` words on random problems in the emulator, each under a random schedule.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["suite", "engine"], value_parser = named::spec)]
+    /// Run a kernel of these `key=value` words on random problems, in the emulator each under a random schedule.
+    #[arg(long, value_name = "WORDS", conflicts_with = "suite", value_parser = named::spec)]
     spec: Option<KernelSpec>,
-    /// Draw so many specs, legal and illegal, and run the legal ones in the emulator on a random problem each; with --spec,
-    /// so many problems.
-    #[arg(long, value_name = "N", conflicts_with_all = ["suite", "engine"],
-        value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    /// Draw so many specs, legal and illegal, and run the legal ones on a random problem each; with --spec, so many problems.
+    /// They run in the emulator unless --engine is `gpu` or `all`.
+    #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     random_specs: Option<u64>,
     /// Seed of the random matrices, problems and specs.
     #[arg(long, default_value_t = 0)]
@@ -181,26 +180,54 @@ impl VerifyArgs {
     }
 }
 
+/// What a trial is in the emulator and on a GPU together.
+fn both(emulated: Option<Trial>, there: Trial, exact: bool) -> Trial {
+    let bits = |trial: &Trial| if let Trial::Right { digest, .. } = trial { *digest } else { None };
+    let digests = [emulated.as_ref().and_then(bits), bits(&there)];
+    match (digests, there) {
+        ([Some(here), Some(device)], _) if exact && here != device => {
+            Trial::Wrong("on the GPU: other bits than the emulator's".to_owned())
+        }
+        (_, Trial::Wrong(words)) => Trial::Wrong(format!("on the GPU: {words}")),
+        (_, there) => there,
+    }
+}
+
 impl VerifyArgs {
     /// Random problems for one spec, or random specs.
     fn random(&self, out: &mut impl Write) -> Result<(), Failure> {
         let trials = self.random_specs.unwrap_or(PROBLEMS);
         let (mut count, mut right, mut refused) = (Count::default(), 0, 0);
         let first = self.seed.wrapping_mul(1 << 32);
+        let spec_of = |seed| self.spec.unwrap_or_else(|| random::spec(seed));
+        let emulate = self.engine != Engines::Gpu;
+        let mut gpu = match self.engine {
+            Engines::Gpu | Engines::All => Some(Gpu::new(0)?),
+            Engines::Auto | Engines::Emulator => None,
+        };
         // In parts, so that what has been found is seen while more is looked for.
         const PART: u64 = 1000;
         for begin in (0..trials).step_by(PART as usize) {
             let seeds: Vec<u64> = (begin..trials.min(begin + PART)).map(|i| first.wrapping_add(i)).collect();
-            let ended: Vec<_> = seeds
+            let in_emulator = || if self.exact { Place::Exact } else { Place::Emulator };
+            let mut ended: Vec<_> = seeds
                 .par_iter()
-                .map(|&seed| match self.spec {
-                    Some(spec) => (seed, (spec, trial_of(&spec, seed))),
-                    None => (seed, trial(seed)),
-                })
+                .map(|&seed| (seed, spec_of(seed)))
+                .map(|(seed, spec)| (seed, spec, emulate.then(|| trial_of(&spec, seed, in_emulator()))))
                 .collect();
-            for (seed, (spec, trial)) in ended {
+            if let Some(gpu) = &mut gpu {
+                for (seed, spec, ended) in &mut ended {
+                    // What cannot be launched in one place cannot in another.
+                    if matches!(ended, None | Some(Trial::Right { .. })) {
+                        let there = trial_of(spec, *seed, Place::On(gpu));
+                        *ended = Some(both(ended.take(), there, self.exact));
+                    }
+                }
+            }
+            for (seed, spec, trial) in ended {
+                let Some(trial) = trial else { continue };
                 match trial {
-                    Trial::Right(_) => right += 1,
+                    Trial::Right { .. } => right += 1,
                     Trial::Refused(_) => refused += 1,
                     Trial::Unfit(words) => {
                         count.skipped += 1;

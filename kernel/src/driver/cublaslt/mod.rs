@@ -3,8 +3,8 @@
 //! The library is loaded when a [`CublasLt`] is asked for and needed for nothing else.
 //!
 //! ```no_run
-//! use cute_rs::atom::Major;
-//! use kernel::driver::cublaslt::{CublasLt, Precision, Product};
+//! use collective::Format;
+//! use kernel::driver::cublaslt::{CublasLt, Product};
 //! use kernel::driver::Gpu;
 //! use kernel::{Engine, GemmProblem};
 //!
@@ -13,8 +13,7 @@
 //! let matrices = [gpu.allocate(32 << 20)?, gpu.allocate(32 << 20)?, gpu.allocate(32 << 20)?];
 //! let [a, b, d] = matrices.map(|matrix| matrix.address);
 //!
-//! let product = Product { size, precision: Precision::Bf16, a: Major::K, b: Major::K };
-//! let plan = CublasLt::new(&gpu)?.plan(&product)?;
+//! let plan = CublasLt::new(&gpu)?.plan(&Product::new(Format::Bf16, size))?;
 //! let usual = plan.with(0, a, b, d)?;
 //! let best = plan.with(plan.fastest(&mut gpu, a, b, d)?, a, b, d)?;
 //! println!("{} s, {} s", gpu.time_many(&[&usual], 20)?, gpu.time_many(&[&best], 20)?);
@@ -37,7 +36,7 @@ mod product;
 mod symbols;
 
 pub use plan::{Algorithm, Plan, Run};
-pub use product::{Activation, Fused, Precision, Product};
+pub use product::{Activation, Fused, Product};
 use symbols::{RawHandle, Status, Symbols, status_name};
 
 /// Bytes of scratch memory that algorithms may use.
@@ -125,9 +124,14 @@ unsafe impl Send for Handle {}
 unsafe impl Sync for Handle {}
 
 impl Handle {
-    /// The GPU's buffer that a packed matrix of 16-bit elements lies in.
-    fn buffer(&self, address: u64, [rows, columns]: [u32; 2]) -> Result<Arc<Allocation>, EngineError> {
-        let bytes = u64::from(rows).saturating_mul(u64::from(columns)).saturating_mul(2);
+    /// The GPU's buffer that a packed matrix of elements of so many bytes lies in.
+    fn buffer(
+        &self,
+        address: u64,
+        [rows, columns]: [u32; 2],
+        bytes: u32,
+    ) -> Result<Arc<Allocation>, EngineError> {
+        let bytes = u64::from(rows).saturating_mul(u64::from(columns)).saturating_mul(bytes.into());
         self.memories.around(address, bytes).ok_or_else(|| {
             let needed = usize::try_from(bytes).unwrap_or(usize::MAX);
             EngineError::Buffer { address, bytes: 0, needed }

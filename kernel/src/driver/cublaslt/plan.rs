@@ -6,18 +6,41 @@ use core::fmt;
 use core::ptr;
 use std::sync::Arc;
 
+use collective::{BlockScales, Format};
+
 use super::super::gpu::Gpu;
 use super::super::memory::Allocation;
 use super::super::stream::{Held, Stream};
 use super::super::timing::Enqueue;
-use super::product::{Activation, Fused, Precision, Product, Stored};
+use super::product::{Activation, Fused, Product, Stored};
 use super::symbols::{
-    COMPUTE_F32, HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, data_type, epilogue,
-    operation,
+    HeuristicResult, Layout, MOST_WORKSPACE, Operation, RawAlgorithm, compute, data_type, epilogue,
+    operation, scale_mode,
 };
 use super::{Handle, WORKSPACE_BYTES, status};
 use crate::error::EngineError;
 use crate::problem::GemmProblem;
+
+/// A value of an attribute.
+enum Setting {
+    Byte(i8),
+    Number(i32),
+    Address(u64),
+}
+
+/// The library's number of a format.
+const fn data_type(format: Format) -> i32 {
+    match format {
+        Format::F32 | Format::Tf32 => data_type::F32,
+        Format::Bf16 => data_type::BF16,
+        Format::F16 => data_type::F16,
+        Format::E4m3 => data_type::E4M3,
+        Format::E5m2 => data_type::E5M2,
+        Format::S8 => data_type::S8,
+        Format::U8 => data_type::U8,
+        Format::S32 => data_type::S32,
+    }
+}
 
 /// How many algorithms the heuristic is asked for.
 const ALGORITHMS: usize = 64;
@@ -40,8 +63,8 @@ pub struct Plan {
     algorithms: Vec<HeuristicResult>,
     beta: f32,
     product: Product,
-    /// Where the bias lies.
-    bias: Option<Arc<Allocation>>,
+    /// Where the bias and the scales lie.
+    read: Vec<Arc<Allocation>>,
 }
 
 // SAFETY: descriptors are plain memory of the library, and no call writes them after `Plan::new`.
@@ -62,14 +85,12 @@ impl Plan {
         fused: Option<Fused>,
     ) -> Result<Self, EngineError> {
         handle.context.bind()?;
-        let element = match product.precision {
-            Precision::F16 => data_type::F16,
-            Precision::Bf16 => data_type::BF16,
-        };
-        let bias = match fused {
-            Some(fused) => Some(handle.buffer(fused.bias, [1, product.size.n])?),
-            None => None,
-        };
+        let types = product.types;
+        let [a, b, d] = [types.a, types.b, types.d].map(data_type);
+        let mut read = Vec::new();
+        if let Some(fused) = fused {
+            read.push(handle.buffer(fused.bias, [1, product.size.n], types.d.bytes())?);
+        }
         // What has been created is destroyed with the plan, also where a later step fails.
         let mut plan = Self {
             handle,
@@ -78,29 +99,27 @@ impl Plan {
             algorithms: Vec::new(),
             beta: 0.0,
             product: *product,
-            bias,
+            read,
         };
-        let symbols = &plan.handle.symbols;
-        let (compute, scale) = (COMPUTE_F32, data_type::F32);
+        let (compute, scale) = match types.a {
+            Format::Tf32 => (compute::TF32, data_type::F32),
+            Format::S8 | Format::U8 => (compute::S32, data_type::S32),
+            _ => (compute::F32, data_type::F32),
+        };
         // SAFETY: one descriptor is written.
-        let result = unsafe { (symbols.operation_create)(&mut plan.operation, compute, scale) };
+        let result = unsafe { (plan.handle.symbols.operation_create)(&mut plan.operation, compute, scale) };
         status("cublasLtMatmulDescCreate", result)?;
 
         let operands = product.operands();
         let attributes = [operation::TRANSPOSE_A, operation::TRANSPOSE_B];
         for (attribute, operand) in attributes.into_iter().zip(operands) {
             // `CUBLAS_OP_N` is 0, `CUBLAS_OP_T` is 1.
-            let value = i32::from(operand.transposed);
-            // SAFETY: the attribute is a 32-bit number, and one is read.
-            let result = unsafe {
-                (symbols.operation_set)(
-                    plan.operation,
-                    attribute,
-                    (&raw const value).cast(),
-                    size_of_val(&value),
-                )
-            };
-            status("cublasLtMatmulDescSetAttribute", result)?;
+            plan.set(attribute, Setting::Number(i32::from(operand.transposed)))?;
+        }
+        if types.is_scaled() {
+            plan.scale()?;
+        } else if matches!(types.a, Format::E4m3 | Format::E5m2) {
+            plan.set(operation::FAST_ACCUMULATION, Setting::Byte(1))?;
         }
         if let Some(Fused { activation, bias, beta }) = fused {
             plan.beta = beta;
@@ -109,29 +128,13 @@ impl Plan {
                 Activation::Relu => epilogue::RELU_BIAS,
                 Activation::Gelu => epilogue::GELU_BIAS,
             };
-            // SAFETY: the attribute is a 32-bit number, and one is read.
-            let result = unsafe {
-                (symbols.operation_set)(
-                    plan.operation,
-                    operation::EPILOGUE,
-                    (&raw const epilogue).cast(),
-                    size_of_val(&epilogue),
-                )
-            };
-            status("cublasLtMatmulDescSetAttribute", result)?;
-            // SAFETY: the attribute is a 64-bit device pointer, and one is read.
-            let result = unsafe {
-                (symbols.operation_set)(
-                    plan.operation,
-                    operation::BIAS,
-                    (&raw const bias).cast(),
-                    size_of_val(&bias),
-                )
-            };
-            status("cublasLtMatmulDescSetAttribute", result)?;
+            plan.set(operation::EPILOGUE, Setting::Number(epilogue))?;
+            plan.set(operation::BIAS, Setting::Address(bias))?;
         }
         let output = Stored { rows: product.size.n, columns: product.size.m, transposed: false };
-        for (layout, stored) in plan.layouts.iter_mut().zip([operands[0], operands[1], output]) {
+        let symbols = &plan.handle.symbols;
+        let stored = [(b, operands[0]), (a, operands[1]), (d, output)];
+        for (layout, (element, stored)) in plan.layouts.iter_mut().zip(stored) {
             let (rows, columns) = (u64::from(stored.rows), u64::from(stored.columns));
             // SAFETY: one layout is written.
             let result =
@@ -140,6 +143,36 @@ impl Plan {
         }
         plan.algorithms = plan.ask()?;
         Ok(plan)
+    }
+
+    /// Sets an attribute of the operation.
+    fn set(&self, attribute: i32, setting: Setting) -> Result<(), EngineError> {
+        let (value, bytes): (*const c_void, usize) = match &setting {
+            Setting::Byte(value) => (ptr::from_ref(value).cast(), size_of_val(value)),
+            Setting::Number(value) => (ptr::from_ref(value).cast(), size_of_val(value)),
+            Setting::Address(value) => (ptr::from_ref(value).cast(), size_of_val(value)),
+        };
+        // SAFETY: the attribute is of the setting's kind, and one is read before the call returns.
+        let result = unsafe { (self.handle.symbols.operation_set)(self.operation, attribute, value, bytes) };
+        status("cublasLtMatmulDescSetAttribute", result)
+    }
+
+    /// Names the scales of blocks. The library's first operand is B.
+    fn scale(&mut self) -> Result<(), EngineError> {
+        let Product { size: GemmProblem { m, n, k }, types, scales, .. } = self.product;
+        let attributes = [
+            (operation::SCALE_MODE_B, operation::SCALE_POINTER_B),
+            (operation::SCALE_MODE_A, operation::SCALE_POINTER_A),
+        ];
+        for (i, (mode_of, pointer_of)) in attributes.into_iter().enumerate() {
+            let (rows, mn) = (types.scaled[i], [m, n][i]);
+            let mode = if rows == 1 { scale_mode::ROWS } else { scale_mode::BLOCKS };
+            let [outer, inner] = BlockScales::extents(mn, k, rows.max(1));
+            self.read.push(self.handle.buffer(scales[i], [outer, inner.next_multiple_of(4)], 4)?);
+            self.set(mode_of, Setting::Number(mode))?;
+            self.set(pointer_of, Setting::Address(scales[i]))?;
+        }
+        Ok(())
     }
 
     /// Asks the heuristic.
@@ -209,8 +242,10 @@ impl Plan {
             return Err(EngineError::CublasLt { call: "cublasLtMatmul", status });
         };
         let GemmProblem { m, n, k } = self.product.size;
-        let buffer = |address, extents| self.handle.buffer(address, extents);
-        let buffers = [buffer(a, [m, k])?, buffer(b, [k, n])?, buffer(d, [m, n])?, buffer(d, [m, n])?];
+        let buffer = |address, extents, bytes| self.handle.buffer(address, extents, bytes);
+        let [of_a, of_b, of_d] = self.product.types.bytes();
+        let d_buffer = buffer(d, [m, n], of_d)?;
+        let buffers = [buffer(a, [m, k], of_a)?, buffer(b, [k, n], of_b)?, Arc::clone(&d_buffer), d_buffer];
         Ok(Run { plan: self, algorithm: &result.algorithm, a, b, c: d, d, buffers })
     }
 
@@ -287,7 +322,8 @@ impl Run<'_> {
     pub fn with_c(self, c: u64) -> Result<Self, EngineError> {
         let GemmProblem { m, n, .. } = self.plan.product.size;
         let [a, b, d, _] = self.buffers;
-        let buffers = [a, b, d, self.plan.handle.buffer(c, [m, n])?];
+        let bytes = self.plan.product.types.d.bytes();
+        let buffers = [a, b, d, self.plan.handle.buffer(c, [m, n], bytes)?];
         Ok(Self { c, buffers, ..self })
     }
 }
@@ -308,12 +344,17 @@ impl Enqueue for Run<'_> {
     }
 
     fn enqueue(&self, stream: &Stream) -> Result<(), EngineError> {
-        let Plan { handle, operation, layouts: [first, second, output], bias, .. } = self.plan;
+        let Plan { handle, operation, layouts: [first, second, output], read, .. } = self.plan;
         handle.context.bind()?;
-        let buffers = self.buffers.iter().chain(bias).map(|buffer| Arc::clone(buffer) as Held);
+        let buffers = self.buffers.iter().chain(read).map(|buffer| Arc::clone(buffer) as Held);
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
-        let (alpha, beta) = (1f32, self.plan.beta);
+        // Of the 32-bit type in which products are scaled.
+        let factor = |factor: f32| match self.plan.product.types.a {
+            Format::S8 | Format::U8 => (factor as i32).cast_unsigned(),
+            _ => factor.to_bits(),
+        };
+        let (alpha, beta) = (factor(1.0), factor(self.plan.beta));
         // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read
         // before the call returns; the matrices and the bias are parts of buffers, which stay until work on them is over.
         let result = unsafe {

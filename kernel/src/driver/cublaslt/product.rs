@@ -3,27 +3,24 @@
 use cute_rs::atom::Major;
 
 use crate::problem::GemmProblem;
-
-/// Element type of A, B and D. Products are summed in `f32`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// `f16`.
-    F16,
-    /// `bf16`.
-    Bf16,
-}
+use crate::types::Types;
 
 /// `D (M, N) = A (M, K) * B (K, N)` with D row-major and all matrices packed.
+///
+/// Floats are summed in `f32`, those of 8 bits as fast as the library can unless blocks have scales; integers in `s32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     /// Extents.
     pub size: GemmProblem,
-    /// Element type.
-    pub precision: Precision,
+    /// Elements, and whose blocks have scales.
+    pub types: Types,
     /// The direction in which A is contiguous.
     pub a: Major,
     /// The direction in which B is contiguous.
     pub b: Major,
+    /// Device addresses of the scales of A and of B, packed, where `types` says that blocks have them; the leading dimension of
+    /// those of 128 rows is a multiple of 4, as in [`BlockScales`](collective::BlockScales).
+    pub scales: [u64; 2],
 }
 
 /// What becomes of a fused product's elements at the end.
@@ -57,6 +54,11 @@ pub(super) struct Stored {
 }
 
 impl Product {
+    /// A product of operands without scales, both along K.
+    pub fn new(types: impl Into<Types>, size: GemmProblem) -> Self {
+        Self { size, types: types.into(), a: Major::K, b: Major::K, scales: [0; 2] }
+    }
+
     /// The operands of the product that cuBLASLt computes.
     ///
     /// Its matrices are column-major, and a row-major D is the column-major `D^T = B^T * A^T`: B comes first.
@@ -74,9 +76,10 @@ impl Product {
 
 #[cfg(test)]
 mod tests {
+    use collective::Format;
     use cute_rs::atom::Major;
 
-    use super::{Precision, Product, Stored};
+    use super::{Product, Stored};
     use crate::problem::GemmProblem;
 
     #[test]
@@ -88,7 +91,7 @@ mod tests {
             ("A along K, B along N: plain row-major", Major::K, Major::Mn, [(5, 7, false), (7, 3, false)]),
             ("A along M, B along K", Major::Mn, Major::K, [(7, 5, true), (3, 7, true)]),
         ] {
-            let operands = Product { size, precision: Precision::Bf16, a, b }.operands();
+            let operands = Product { a, b, ..Product::new(Format::Bf16, size) }.operands();
             let want = want.map(|(rows, columns, transposed)| Stored { rows, columns, transposed });
             assert_eq!(operands, want, "{why}");
             // The first operand comes out as (N, K), the second as (K, M).

@@ -51,14 +51,31 @@ impl HeuristicResult {
     };
 }
 
-/// `CUBLAS_COMPUTE_32F`.
-pub(super) const COMPUTE_F32: c_int = 68;
+/// Numbers of `cublasComputeType_t`.
+pub(super) mod compute {
+    pub(in super::super) const F32: i32 = 68;
+    pub(in super::super) const S32: i32 = 72;
+    pub(in super::super) const TF32: i32 = 77;
+}
 
 /// Numbers of `cudaDataType`.
 pub(super) mod data_type {
     pub(in super::super) const F32: i32 = 0;
     pub(in super::super) const F16: i32 = 2;
+    pub(in super::super) const S8: i32 = 3;
+    pub(in super::super) const U8: i32 = 8;
+    pub(in super::super) const S32: i32 = 10;
     pub(in super::super) const BF16: i32 = 14;
+    pub(in super::super) const E4M3: i32 = 28;
+    pub(in super::super) const E5M2: i32 = 29;
+}
+
+/// Numbers of `cublasLtMatmulMatrixScale_t`.
+pub(super) mod scale_mode {
+    /// A scale for 128 elements of K of a row.
+    pub(in super::super) const ROWS: i32 = 4;
+    /// A scale for 128 elements of K of 128 rows.
+    pub(in super::super) const BLOCKS: i32 = 5;
 }
 
 /// Numbers of `cublasLtMatmulDescAttributes_t`.
@@ -67,13 +84,18 @@ pub(super) mod operation {
     pub(in super::super) const TRANSPOSE_B: i32 = 4;
     pub(in super::super) const EPILOGUE: i32 = 7;
     pub(in super::super) const BIAS: i32 = 8;
+    pub(in super::super) const SCALE_POINTER_A: i32 = 17;
+    pub(in super::super) const SCALE_POINTER_B: i32 = 18;
+    pub(in super::super) const FAST_ACCUMULATION: i32 = 25;
+    pub(in super::super) const SCALE_MODE_A: i32 = 31;
+    pub(in super::super) const SCALE_MODE_B: i32 = 32;
 }
 
 /// Numbers of `cublasLtEpilogue_t`.
 pub(super) mod epilogue {
-    pub(in super::super) const BIAS: u32 = 4;
-    pub(in super::super) const RELU_BIAS: u32 = 6;
-    pub(in super::super) const GELU_BIAS: u32 = 36;
+    pub(in super::super) const BIAS: i32 = 4;
+    pub(in super::super) const RELU_BIAS: i32 = 6;
+    pub(in super::super) const GELU_BIAS: i32 = 36;
 }
 
 /// `CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES`.

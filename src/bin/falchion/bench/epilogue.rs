@@ -5,11 +5,10 @@
 
 use std::io::Write;
 
-use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{Activation, CublasLt, Fused as PeerFused, Plan, Precision, Product};
-use kernel::{Buffer, Engine, GemmProblem, Gpu};
+use kernel::driver::cublaslt::{Activation, CublasLt, Fused as PeerFused, Plan, Product};
+use kernel::{Buffer, Engine, GemmProblem, Gpu, Types};
 
 use super::arena::{Arena, Set};
 use super::measure::{Candidate, Protocol};
@@ -30,7 +29,7 @@ pub(super) struct Bench<'g> {
     protocol: Protocol,
     fusion: Fusion,
     format: Format,
-    precision: Precision,
+    types: Types,
     /// All kinds are timed.
     all: bool,
 }
@@ -57,20 +56,14 @@ impl<'g> Bench<'g> {
         peer: Option<CublasLt>,
         protocol: Protocol,
         (name, all): (&str, bool),
-        dtype: &str,
+        types: Types,
     ) -> Result<Self, Failure> {
         let fusion = Fusion::named(name)
             .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
-        let (format, precision) = match dtype {
-            "bf16" => (Format::Bf16, Precision::Bf16),
-            "f16" => (Format::F16, Precision::F16),
-            _ => {
-                let needed = format!("--dtype is `{dtype}`, one of bf16 and f16 was needed");
-                return Err(Failure::usage(needed));
-            }
-        };
         writeln!(out(), "epilogue  D = {}", fusion.formula())?;
-        Ok(Self { gpu, peer, protocol, fusion, format, precision, all })
+        let format =
+            Format::named(types.a.name()).ok_or_else(|| Failure::usage(format!("no format {types}")))?;
+        Ok(Self { gpu, peer, protocol, fusion, format, types, all })
     }
 
     /// Measures one shape.
@@ -171,8 +164,7 @@ impl<'g> Bench<'g> {
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<(String, Plan, Vec<u64>)>, Failure> {
         let Some(peer) = &self.peer else { return Ok(Vec::new()) };
-        let precision = self.precision;
-        let product = Product { size, precision, a: Major::K, b: Major::K };
+        let product = Product::new(self.types, size);
         let mut plans = vec![(PEER.to_owned(), peer.plan(&product)?, Vec::new())];
         if let Some((activation, has_c)) = of_peer(self.fusion.name()) {
             let mut inputs = Inputs::aligned(self.gpu, 1000);

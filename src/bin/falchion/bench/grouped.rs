@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::Write;
 
-use collective::{Form, Record};
+use collective::{Form, Format, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
+use kernel::driver::cublaslt::{CublasLt, Plan, Product};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, Machine, Products, Request, WorkspaceRef,
 };
@@ -177,7 +177,7 @@ impl<'l> Placed<'l> {
 pub(super) struct Timed<'t> {
     pub(super) peer: Option<&'t CublasLt>,
     pub(super) kernels: Vec<AnyGemm>,
-    pub(super) dtype: &'t str,
+    pub(super) format: Format,
     pub(super) protocol: Protocol,
 }
 
@@ -193,7 +193,12 @@ impl Timed<'_> {
         for layer in layers {
             let placed = Placed::new(gpu, data, layer)?;
             let GemmProblem { m, n, k } = layer.dense();
-            writeln!(out(), "\n{} experts, {m} rows in all, N {n}, K {k} {}", layer.rows.len(), self.dtype)?;
+            writeln!(
+                out(),
+                "\n{} experts, {m} rows in all, N {n}, K {k} {}",
+                layer.rows.len(),
+                self.format.name()
+            )?;
             let result = self.one(gpu, &placed);
             placed.free(gpu)?;
             figures.extend(result?);
@@ -202,10 +207,9 @@ impl Timed<'_> {
     }
 
     fn one(&self, gpu: &mut Gpu, placed: &Placed<'_>) -> Result<Vec<Figure>, Failure> {
-        let Self { peer, ref kernels, dtype, ref protocol } = *self;
+        let Self { peer, ref kernels, format, ref protocol } = *self;
         let dense = placed.layer.dense();
-        let precision = if dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
-        let plan = |peer: &CublasLt, size| peer.plan(&Product { size, precision, a: Major::K, b: Major::K });
+        let plan = |peer: &CublasLt, size| peer.plan(&Product::new(format, size));
         let of_all = peer.map(|peer| plan(peer, dense)).transpose()?;
         let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
             name,
@@ -224,7 +228,7 @@ impl Timed<'_> {
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
             candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
         }
-        let request = Request::packed(dtype, [Major::K; 2], dense);
+        let request = Request::packed(format, [Major::K; 2], dense);
         let selection = kernel::select(&request, &Machine::h200());
         let entry = &catalogue::first(&selection)?.gemm;
         let program = entry.program()?;
@@ -289,11 +293,11 @@ impl Timed<'_> {
 }
 
 /// Our kernels for experts, K-major.
-fn ours(dtype: &str) -> Vec<AnyGemm> {
+fn ours(format: Format) -> Vec<AnyGemm> {
     let fits = |entry: &AnyGemm| {
         let (plan, unaligned) = (entry.plan(), entry.name().contains("unaligned"));
         matches!(entry.form(), Form::Ragged | Form::Grouped)
-            && entry.element() == dtype
+            && entry.element() == format.name()
             && plan.majors() == [Major::K; 2]
             && !unaligned
     };
@@ -301,12 +305,13 @@ fn ours(dtype: &str) -> Vec<AnyGemm> {
 }
 
 /// Those that were named, or all.
-pub(super) fn kernels(names: &[String], dtype: &str) -> Result<Vec<AnyGemm>, Failure> {
-    let mut all = ours(dtype);
+pub(super) fn kernels(names: &[String], format: Format) -> Result<Vec<AnyGemm>, Failure> {
+    let mut all = ours(format);
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
         return Err(Failure::usage(format!(
-            "--config {other} is no K-major kernel of {dtype} for experts; these are: {}",
+            "--config {other} is no K-major kernel of {} for experts; these are: {}",
+            format.name(),
             names.join(", ")
         )));
     }
@@ -316,6 +321,7 @@ pub(super) fn kernels(names: &[String], dtype: &str) -> Result<Vec<AnyGemm>, Fai
 
 #[cfg(test)]
 mod tests {
+    use collective::Format;
     use kernel::{Call, Emulator, Engine};
 
     use super::{Layer, MOST_ROWS, Placed, layers, ours};
@@ -328,13 +334,15 @@ mod tests {
         assert_eq!(shapes, [(8, 4096, 7168), (8, 7168, 2048), (64, 4096, 7168), (64, 7168, 2048)]);
         assert!(layers.iter().flat_map(|layer| &layer.rows).all(|&rows| rows <= MOST_ROWS));
         assert!(layers.iter().all(|layer| layer.dense().m > 0));
-        assert!(ours("bf16").len() >= 9 && ours("f16").len() >= 9 && ours("f8").is_empty());
+        assert!(
+            ours(Format::Bf16).len() >= 9 && ours(Format::F16).len() >= 9 && ours(Format::E4m3).is_empty()
+        );
     }
 
     /// The peer's products, one by one through a dense kernel, and the ragged call of the same memory give the same bits.
     #[test]
     fn the_products_one_by_one_are_those_of_the_ragged_call() {
-        let data = arena::random("bf16").expect("a type");
+        let data = arena::random(Format::Bf16);
         let layer = Layer { rows: vec![3, 0, 130, 64], n: 136, k: 72 };
         assert_eq!(layer.offsets(), [0, 3, 3, 133, 197]);
         let mut engine = Emulator::new();
@@ -350,7 +358,7 @@ mod tests {
             engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
         }
         let one_by_one = engine.read(d).expect("memory");
-        for entry in ours("bf16") {
+        for entry in ours(Format::Bf16) {
             engine.write(d, &vec![0; d.bytes]).expect("memory");
             let program = entry.program().expect("legal");
             let (launch, _) = placed.launch(&mut engine, &entry, 132).expect("legal");

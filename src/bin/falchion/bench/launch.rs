@@ -47,7 +47,7 @@ pub(super) fn measure(
     let (a, b) = (operand(&data[..bytes(m, k)])?, operand(&data[bytes(m, k)..][..bytes(n, k)])?);
     let rows = bytes(m, n) + m as usize * 16 * PITCHES as usize;
     let d = gpu.allocate(rows + 256 * ADDRESSES as usize)?;
-    let call = Set { a: a.address, b: b.address, d: d.address }.call(SHAPE, &gemm, None);
+    let call = Set { a: a.address, b: b.address, d: d.address, scales: [0; 2] }.call(SHAPE, &gemm, None);
     let moved = |i: u64| {
         let mut call = call;
         call.a.address += step(bytes(m, k), i);

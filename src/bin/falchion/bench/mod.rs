@@ -20,14 +20,14 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use collective::Format;
 use cute_rs::atom::Major;
-use kernel::driver::cublaslt::{CublasLt, Plan, Precision, Product};
+use kernel::driver::cublaslt::{CublasLt, Plan, Product};
 use kernel::driver::{Enqueue, Monitor, Prepared};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, KernelSpec, Machine, Program, Request, WorkspaceRef,
-    ceiling,
+    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, KernelSpec, Machine, Program, Request, Types,
+    WorkspaceRef, ceiling,
 };
-use ptx::WgmmaTypes;
 
 use arena::{Arena, Set};
 use measure::{Candidate, Protocol, State};
@@ -37,6 +37,7 @@ use suites::Suite;
 use crate::engine::Progress;
 use crate::named;
 use crate::output::out;
+use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files, memory};
 
 /// Time our kernels beside cuBLASLt and the ceiling, on the GPU.
@@ -83,9 +84,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
         conflicts_with_all = ["config", "spec", "layout", "launch", "plot"])]
     epilogue: Option<String>,
-    /// Element type.
-    #[arg(long, default_value = "bf16")]
-    dtype: String,
+    #[command(flatten)]
+    types: TypeArgs,
     /// Contiguous directions of A and B, as in kernel names; with --config, those of the first kernel.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
@@ -127,7 +127,6 @@ struct Bench {
     ceiling: Option<Ceiling>,
     ours: Vec<Ours>,
     protocol: Protocol,
-    dtype: String,
     majors: [Major; 2],
     choice: Choice,
 }
@@ -171,19 +170,20 @@ impl BenchArgs {
         if self.epilogue.is_some() {
             shapes.iter().try_for_each(|&shape| memory::fused(shape))?;
         }
-        let data = arena::random(&self.dtype)?;
         if self.rows.is_some() || self.suite == Some(Suite::Grouped) {
-            return self.grouped(&data);
+            return self.grouped();
         }
         if let Some(name) = &self.epilogue {
-            return self.fused(name, &data, &shapes);
+            return self.fused(name, &shapes);
         }
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         if self.launch {
-            let mut record = self.record(&gpu, None)?;
-            record.launches = launch::measure(&mut gpu, &data, &self.dtype, &self.layout)?;
+            let format = self.types.sixteen("what a launch costs")?;
+            let mut record = self.record(&gpu, None, format.into())?;
+            let data = arena::random(format);
+            record.launches = launch::measure(&mut gpu, &data, format.name(), &self.layout)?;
             return self.write(&record);
         }
         // The selection chooses among our kernels, so nothing else is timed for it.
@@ -196,15 +196,16 @@ impl BenchArgs {
         });
         let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
         let majors = ours.first().map_or([Major::K; 2], |ours| ours.entry.plan().majors());
-        let arena = Arena::new(&mut gpu, &data, &shapes)?;
-        let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, &data, &self.dtype)?) };
-        let mut record = self.record(&gpu, peer.as_ref())?;
+        let types = ours.first().map_or(self.types.types(), |ours| Ok(Types::of_kernel(&ours.entry)))?;
+        let arena = Arena::new(&mut gpu, types, &shapes)?;
+        let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, types)?) };
+        let mut record = self.record(&gpu, peer.as_ref(), types)?;
         if let Some(first) = ours.first() {
             record.layout = catalogue::layout(&first.entry);
         }
-        let (protocol, dtype) = (self.protocol(alone), self.dtype.clone());
+        let protocol = self.protocol(alone);
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
-        let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, dtype, majors, choice };
+        let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, majors, choice };
         let outcome = bench.all(&shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
             self.write(&record)?; // what was measured until then
@@ -218,7 +219,7 @@ impl BenchArgs {
     }
 
     /// Products of several experts.
-    fn grouped(&self, data: &[u8]) -> Result<(), Failure> {
+    fn grouped(&self) -> Result<(), Failure> {
         if self.all_configs || self.epilogue.is_some() || self.layout != "kk" {
             return Err(Failure::usage(
                 "products of several experts are timed plain and K-major, with all kernels that are for them unless --config \
@@ -229,31 +230,29 @@ impl BenchArgs {
             Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k)?],
             None => grouped::layers(),
         };
-        let kernels = grouped::kernels(&self.config, &self.dtype)?;
+        let format = self.types.sixteen("experts")?;
+        let kernels = grouped::kernels(&self.config, format)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
-        let mut record = self.record(&gpu, peer.as_ref())?;
-        let timed = grouped::Timed {
-            peer: peer.as_ref(),
-            kernels,
-            dtype: &self.dtype,
-            protocol: self.protocol(false),
-        };
-        record.figures = timed.layers(&mut gpu, data, &layers)?;
+        let mut record = self.record(&gpu, peer.as_ref(), format.into())?;
+        let protocol = self.protocol(false);
+        let timed = grouped::Timed { peer: peer.as_ref(), kernels, format, protocol };
+        record.figures = timed.layers(&mut gpu, &arena::random(format), &layers)?;
         self.write(&record)
     }
 
     /// Kernels with a fused epilogue.
-    fn fused(&self, name: &str, data: &[u8], shapes: &[GemmProblem]) -> Result<(), Failure> {
+    fn fused(&self, name: &str, shapes: &[GemmProblem]) -> Result<(), Failure> {
+        let format = self.types.sixteen("a fused epilogue")?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
-        let mut record = self.record(&gpu, peer.as_ref())?;
+        let mut record = self.record(&gpu, peer.as_ref(), format.into())?;
         let protocol = self.protocol(false);
         let mut bench =
-            epilogue::Bench::new(&mut gpu, peer, protocol, (name, self.all_configs), &self.dtype)?;
-        let arena = Arena::new(bench.gpu, data, shapes)?;
+            epilogue::Bench::new(&mut gpu, peer, protocol, (name, self.all_configs), format.into())?;
+        let arena = Arena::new(bench.gpu, format.into(), shapes)?;
         for &shape in shapes {
             record.figures.extend(bench.shape(&arena, shape)?);
         }
@@ -261,12 +260,12 @@ impl BenchArgs {
         self.write(&record)
     }
 
-    fn record(&self, gpu: &Gpu, peer: Option<&CublasLt>) -> Result<Record, Failure> {
+    fn record(&self, gpu: &Gpu, peer: Option<&CublasLt>, types: Types) -> Result<Record, Failure> {
         Ok(Record {
             card: gpu.describe(),
             memory_bandwidth: gpu.memory_bandwidth()? / 1e12,
             cublaslt: peer.map(CublasLt::version),
-            dtype: self.dtype.clone(),
+            dtype: types.to_string(),
             layout: self.layout.clone(),
             figures: Vec::new(),
             launches: Vec::new(),
@@ -288,20 +287,21 @@ impl BenchArgs {
             let instead =
                 |_: &str, fusion: &str| format!("time it with --epilogue {fusion}, beside its like without");
             let entry = catalogue::plain(name, instead)?;
-            catalogue::of_type(name, entry.element(), &self.dtype)?;
             Ok(entry)
         };
         let names: Vec<String> =
             self.config.iter().cloned().chain(self.spec.iter().map(KernelSpec::to_string)).collect();
         if !names.is_empty() {
-            let named: Result<Vec<_>, Failure> = names.iter().map(kernel).collect();
-            return Ok((named?, Choice::Named { only: shapes.len() == 1 }));
+            let named = names.iter().map(kernel).collect::<Result<Vec<_>, Failure>>()?;
+            self.of_types(&named)?;
+            return Ok((named, Choice::Named { only: shapes.len() == 1 }));
         }
+        let types = self.types.types()?;
         if self.all_configs {
-            return Ok((catalogue::of(&self.dtype, &self.layout), Choice::All));
+            return Ok((catalogue::of(types, &self.layout), Choice::All));
         }
         let first = |&shape: &GemmProblem| {
-            let request = Request::packed(&self.dtype, catalogue::majors(&self.layout), shape);
+            let request = Request::packed(types, catalogue::majors(&self.layout), shape);
             let name = catalogue::first(&kernel::select(&request, &Machine::h200()))?.gemm.name().to_owned();
             Ok((shape, name))
         };
@@ -311,6 +311,20 @@ impl BenchArgs {
         names.dedup();
         let kernels = names.into_iter().map(kernel).collect::<Result<Vec<_>, Failure>>()?;
         Ok((kernels, Choice::First(picks)))
+    }
+
+    /// Fails where kernels that are timed together, or the command line, ask for different matrices.
+    fn of_types(&self, named: &[AnyGemm]) -> Result<(), Failure> {
+        let (Some(first), given) = (named.first(), self.types.given()?) else { return Ok(()) };
+        let types = given.unwrap_or(Types::of_kernel(first));
+        match named.iter().find(|entry| Types::of_kernel(entry) != types) {
+            None => Ok(()),
+            Some(other) => {
+                let of = Types::of_kernel(other);
+                let needed = format!("kernel {} is for {of}, {types} was needed", other.name());
+                Err(Failure::usage(needed))
+            }
+        }
     }
 
     fn write(&self, record: &Record) -> Result<(), Failure> {
@@ -379,7 +393,7 @@ impl Bench {
         };
         let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
-        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.dtype))?;
+        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.arena.types()))?;
         for (name, reason) in refused {
             progress.aside(|| writeln!(out(), "           {name} is left out: {reason}"))?;
         }
@@ -449,9 +463,9 @@ impl Bench {
 
     /// The peer's product in the directions of our kernels.
     fn product(&self, size: GemmProblem) -> Product {
-        let precision = if self.dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
         let [a, b] = self.majors;
-        Product { size, precision, a, b }
+        let scales = self.arena.sets(size).first().map_or([0; 2], |set| set.scales);
+        Product { a, b, scales, ..Product::new(self.arena.types(), size) }
     }
 
     fn close(mut self) -> Result<(), Failure> {
@@ -472,15 +486,17 @@ struct Ceiling {
 }
 
 impl Ceiling {
-    fn new(gpu: &mut Gpu, data: &[u8], dtype: &str) -> Result<Self, Failure> {
+    fn new(gpu: &mut Gpu, types: Types) -> Result<Self, Failure> {
         let rounds = 2000;
         let multiprocessors = gpu.multiprocessors();
-        let types = if dtype == "f16" { WgmmaTypes::F16F32 } else { WgmmaTypes::Bf16F32 };
-        let operands = gpu.upload(&data[..ceiling::OPERAND_BYTES])?;
+        let no_product = || Failure::usage(Format::NO_PRODUCT);
+        let format = types.a;
+        let types = format.multiplies(types.b).ok_or_else(no_product)?;
+        let operands = gpu.upload(&arena::random(format)[..ceiling::OPERAND_BYTES])?;
         let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
         let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, rounds);
         let prepared = gpu.prepare(&ceiling::program(types)?, grid, &arguments)?;
-        Ok(Self { operands, sums, prepared, operations: ceiling::operations(multiprocessors, rounds) })
+        Ok(Self { operands, sums, prepared, operations: ceiling::operations(types, multiprocessors, rounds) })
     }
 
     fn free(self, gpu: &mut Gpu) -> Result<(), Failure> {

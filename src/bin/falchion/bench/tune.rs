@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use kernel::disk::Cache;
 use kernel::disk::records::{Measurement, Problem, Records};
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Precision, Product};
-use kernel::{AnyGemm, Call, Engine, GemmProblem, Gpu, KernelSpec, Known, Machine, Program, Request};
+use kernel::driver::cublaslt::{CublasLt, Product};
+use kernel::{AnyGemm, Call, Engine, GemmProblem, Gpu, KernelSpec, Known, Machine, Program, Request, Types};
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -19,6 +19,7 @@ use super::compilers::Compilers;
 use super::measure::{Candidate, Protocol, State};
 use super::suites;
 use crate::output::out;
+use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files};
 
 /// Measure the kernels that the model ranks first at each shape, beside cuBLASLt, on the GPU.
@@ -40,9 +41,8 @@ pub(crate) struct TuneArgs {
     /// How many kernels are measured at each shape.
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     budget: u32,
-    /// Element type.
-    #[arg(long, default_value = "bf16", value_parser = ["bf16", "f16"])]
-    dtype: String,
+    #[command(flatten)]
+    types: TypeArgs,
     /// Contiguous directions of A and B, as in kernel names.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
@@ -66,7 +66,9 @@ struct Tuned<'a> {
     m: u32,
     n: u32,
     k: u32,
-    dtype: &'a str,
+    dtype: String,
+    #[serde(skip)]
+    types: Types,
     layout: &'a str,
     state: State,
     kernels: Vec<Timed>,
@@ -77,7 +79,7 @@ struct Tuned<'a> {
 /// A kernel that was measured.
 #[derive(Clone, Debug, Serialize)]
 struct Timed {
-    /// Without the element type and the directions, which the line says.
+    /// Without the format of A and the directions, which the line says.
     spec: String,
     predicted: f64,
     slots: u32,
@@ -101,11 +103,11 @@ impl TuneArgs {
         let begun = Instant::now();
         let shapes = self.shapes()?;
         shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
-        let data = arena::random(&self.dtype)?;
+        let types = self.types.types()?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = super::peer(&gpu)?;
-        let arena = Arena::new(&mut gpu, &data, &shapes)?;
+        let arena = Arena::new(&mut gpu, types, &shapes)?;
         let mut record = match &self.record {
             Some(path) => {
                 files::writable(path)?;
@@ -114,7 +116,8 @@ impl TuneArgs {
             None => None,
         };
         let (mut all, mut kept): (Vec<Tuned<'_>>, Records) = Default::default();
-        let chosen: Vec<Vec<(AnyGemm, f64)>> = shapes.iter().map(|&shape| self.candidates(shape)).collect();
+        let chosen: Vec<Vec<(AnyGemm, f64)>> =
+            shapes.iter().map(|&shape| self.candidates(types, shape)).collect();
         let names =
             |gemms: &Vec<(AnyGemm, f64)>| gemms.iter().map(|(gemm, _)| gemm.name().to_owned()).collect();
         // Some processors are left to launch.
@@ -162,8 +165,8 @@ impl TuneArgs {
     }
 
     /// The kernels that are measured at a shape, with their predicted times.
-    fn candidates(&self, problem: GemmProblem) -> Vec<(AnyGemm, f64)> {
-        let request = Request::packed(&self.dtype, catalogue::majors(&self.layout), problem);
+    fn candidates(&self, types: Types, problem: GemmProblem) -> Vec<(AnyGemm, f64)> {
+        let request = Request::packed(types, catalogue::majors(&self.layout), problem);
         let request = request.known(Known::Nothing);
         let selection = kernel::search(&request, &Machine::h200(), self.budget as usize);
         selection.ranked.into_iter().map(|ranked| (ranked.gemm, ranked.prediction.microseconds)).collect()
@@ -176,11 +179,10 @@ impl TuneArgs {
         arena: &Arena,
         (problem, candidates): (GemmProblem, Vec<(AnyGemm, f64)>),
     ) -> Result<Vec<Tuned<'_>>, Failure> {
-        let [a, b] = catalogue::majors(&self.layout);
-        let precision = if self.dtype == "f16" { Precision::F16 } else { Precision::Bf16 };
-        let product = Product { size: problem, precision, a, b };
+        let ([a, b], types, sets) = (catalogue::majors(&self.layout), arena.types(), arena.sets(problem));
+        let scales = sets.first().map_or([0; 2], |set| set.scales);
+        let product = Product { a, b, scales, ..Product::new(types, problem) };
         let plan = peer.map(|peer| peer.plan(&product)).transpose()?;
-        let sets = arena.sets(problem);
         let programs: Vec<(AnyGemm, f64, Program)> = candidates
             .into_par_iter()
             .map(|(gemm, predicted)| gemm.program().map(|program| (gemm, predicted, program)))
@@ -203,7 +205,7 @@ impl TuneArgs {
             let quick = quick.into_iter().fold(f64::INFINITY, f64::min) * 1e6;
             rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
             timed.push(Timed {
-                spec: gemm.name().replace(&format!("dtype={} layout={} ", self.dtype, self.layout), ""),
+                spec: own_words(gemm.name()),
                 predicted: *predicted,
                 slots,
                 quick,
@@ -253,7 +255,8 @@ impl TuneArgs {
                 m,
                 n,
                 k,
-                dtype: &self.dtype,
+                dtype: types.to_string(),
+                types,
                 layout: &self.layout,
                 state,
                 kernels,
@@ -267,6 +270,12 @@ impl TuneArgs {
         }
         Ok(tuned)
     }
+}
+
+/// A spec's words, without A's format and the directions.
+fn own_words(spec: &str) -> String {
+    let own = |word: &&str| !word.starts_with("dtype=") && !word.starts_with("layout=");
+    spec.split(' ').filter(own).collect::<Vec<_>>().join(" ")
 }
 
 /// Launches of a kernel, one a set.
@@ -310,9 +319,9 @@ impl Tuned<'_> {
         if self.state != State::Burst {
             return Ok(());
         }
-        let problem = Problem::single(self.dtype, catalogue::majors(self.layout), [self.m, self.n, self.k]);
+        let problem = Problem::single(&*self.dtype, catalogue::majors(self.layout), [self.m, self.n, self.k]);
         for Timed { spec, microseconds, .. } in &self.kernels {
-            let spec = format!("{spec} dtype={} layout={}", self.dtype, self.layout);
+            let spec = format!("{spec} dtype={} layout={}", self.types.a.name(), self.layout);
             if let (Ok(spec), Some(time)) = (KernelSpec::parse(&spec), microseconds) {
                 records
                     .insert(problem.clone(), Measurement::now(spec, *time))

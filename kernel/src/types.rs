@@ -1,0 +1,146 @@
+//! What is multiplied, and what is stored.
+
+use core::fmt;
+
+use collective::Format;
+
+use crate::gemm::AnyGemm;
+
+/// Element types of a product's matrices, and which blocks of its operands have scales.
+///
+/// As text it is the formats of A, of B and of D, as far as they do not follow from the one before, and the blocks:
+///
+/// ```
+/// use collective::Format;
+/// use kernel::Types;
+///
+/// let types = Types::of(Format::E4m3);
+/// assert_eq!((types.d, types.to_string()), (Format::Bf16, "e4m3".to_owned()));
+/// assert_eq!(types.with_b(Format::E5m2).to_string(), "e4m3-e5m2");
+/// assert_eq!(types.stored(Format::F32).to_string(), "e4m3-e4m3-f32");
+/// assert_eq!(types.scaled([1, 128]).to_string(), "e4m3-1x128-128x128");
+/// assert_eq!(Types::named("e4m3-e5m2-1x128-1x128"), Some(types.with_b(Format::E5m2).scaled([1, 1])));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Types {
+    /// Elements of A.
+    pub a: Format,
+    /// Elements of B.
+    pub b: Format,
+    /// Elements of D, and of C.
+    pub d: Format,
+    /// How many rows of A, and how many columns of B, share a scale for each 128 of K: 1 or 128; 0 where there are no scales.
+    pub scaled: [u32; 2],
+}
+
+impl Types {
+    /// A and B of a format, and D as it is where nothing else is said.
+    pub const fn of(operands: Format) -> Self {
+        Self { a: operands, b: operands, d: operands.output(), scaled: [0; 2] }
+    }
+
+    /// The types of such a text, if it is one.
+    pub fn named(text: &str) -> Option<Self> {
+        let rows = |word: &str| match word {
+            "1x128" => Some(1),
+            "128x128" => Some(128),
+            _ => None,
+        };
+        let words: Vec<&str> = text.split('-').collect();
+        let (formats, scaled) = match words.as_slice() {
+            [formats @ .., a, b] if rows(a).is_some() => (formats, [rows(a)?, rows(b)?]),
+            formats => (formats, [0; 2]),
+        };
+        let formats = formats.iter().map(|name| Format::named(name)).collect::<Option<Vec<_>>>()?;
+        let types = match formats[..] {
+            [a] => Self::of(a),
+            [a, b] => Self::of(a).with_b(b),
+            [a, b, d] => Self { a, b, d, scaled },
+            _ => return None,
+        };
+        Some(types.scaled(scaled))
+    }
+
+    /// The types of a kernel.
+    pub fn of_kernel(gemm: &AnyGemm) -> Self {
+        let [a, b, d] = gemm.formats();
+        Self { a, b, d, scaled: gemm.plan().scaled() }
+    }
+
+    /// The same with another B.
+    #[must_use]
+    pub const fn with_b(self, b: Format) -> Self {
+        Self { b, ..self }
+    }
+
+    /// The same with another D.
+    #[must_use]
+    pub const fn stored(self, d: Format) -> Self {
+        Self { d, ..self }
+    }
+
+    /// The same with scales for so many rows of A and columns of B.
+    #[must_use]
+    pub const fn scaled(self, scaled: [u32; 2]) -> Self {
+        Self { scaled, ..self }
+    }
+
+    /// Whether blocks have scales.
+    pub const fn is_scaled(&self) -> bool {
+        self.scaled[0] > 0 || self.scaled[1] > 0
+    }
+
+    /// Bytes of an element of A, of B, and of D.
+    pub const fn bytes(&self) -> [u32; 3] {
+        [self.a.bytes(), self.b.bytes(), self.d.bytes()]
+    }
+}
+
+impl From<Format> for Types {
+    fn from(operands: Format) -> Self {
+        Self::of(operands)
+    }
+}
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { a, b, d, scaled } = self;
+        f.write_str(a.name())?;
+        let other_d = *d != a.output();
+        if b != a || other_d {
+            write!(f, "-{}", b.name())?;
+        }
+        if other_d {
+            write!(f, "-{}", d.name())?;
+        }
+        if self.is_scaled() {
+            let [a, b] = scaled;
+            write!(f, "-{a}x128-{b}x128")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_as_they_are_written() {
+        for a in Format::ALL {
+            for b in Format::ALL {
+                for d in Format::ALL {
+                    for scaled in [[0, 0], [1, 128], [128, 1]] {
+                        let types = Types { a, b, d, scaled };
+                        assert_eq!(Types::named(&types.to_string()), Some(types), "{types}");
+                    }
+                }
+            }
+        }
+        for text in
+            ["", "bf17", "bf16-", "bf16-1x128", "1x128-1x128", "bf16-bf16-bf16-bf16", "e4m3-1x128-2x128"]
+        {
+            assert_eq!(Types::named(text), None, "{text}");
+        }
+    }
+}
