@@ -2,7 +2,8 @@
 //!
 //! `tests/selection/*.jsonl` are records of `falchion tune --record FILE` on an H200 (driver 580.159.04, burst): `fitted.jsonl` is what
 //! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes of the next draw, which judge it, and with it the
-//! records of the fitted shapes that come with the library.
+//! records of the fitted shapes that come with the library. `formats.jsonl` has shapes of other formats: 60 drawn ones (seed 20261123,
+//! extents rounded up to multiples of 16), as far as they were measured, and seven that others publish.
 //! 22 timings of kernels that are refused since, most of which spilled, are left out; none was
 //! the fastest at its shape. What a spec leaves out is said by its line: the element type and
 //! the directions.
@@ -66,9 +67,10 @@ fn read(name: &str) -> Vec<Line> {
 }
 
 /// How often the first choice among the measured kernels is nearly the best of them, as a part of the shapes, and what it costs.
-fn judge(name: &str, lines: &[Line], known: Known<'_>) -> [f64; 2] {
-    let (mut good, mut logarithms, mut misses) = (0, 0.0, Vec::new());
+fn judge<'l>(name: &str, lines: impl IntoIterator<Item = &'l Line>, known: Known<'_>) -> [f64; 2] {
+    let (mut good, mut logarithms, mut misses, mut count) = (0, 0.0, Vec::new(), 0);
     for line in lines {
+        count += 1;
         let measured: Vec<(AnyGemm, f64)> = line
             .kernels
             .iter()
@@ -88,8 +90,8 @@ fn judge(name: &str, lines: &[Line], known: Known<'_>) -> [f64; 2] {
             misses.push(format!("{}x{}x{}: {pick} takes {ratio:.3} of the best", line.m, line.n, line.k));
         }
     }
-    let reached = [good as f64 / lines.len() as f64, (logarithms / lines.len() as f64).exp()];
-    println!("{name}, {known:?}: good at {good} of {}, costs {:.4}; {misses:#?}", lines.len(), reached[1]);
+    let reached = [good as f64 / f64::from(count), (logarithms / f64::from(count)).exp()];
+    println!("{name}, {known:?}: good at {good} of {count}, costs {:.4}; {misses:#?}", reached[1]);
     reached
 }
 
@@ -100,6 +102,24 @@ fn the_first_choice_is_nearly_the_best() {
         assert!(lines.len() >= shapes, "{name}: {} shapes", lines.len());
         let reached = judge(name, &lines, Known::Nothing);
         assert!(reached[0] >= part && reached[1] <= cost, "{name}: {reached:?}");
+    }
+}
+
+/// Of other formats, and of blocks with scales, to which but two of the model's numbers are fitted.
+#[test]
+fn the_first_choice_of_other_formats_is_near_the_best() {
+    let lines = read("formats.jsonl");
+    for (types, shapes, part, cost) in [
+        ("e4m3", 55, 0.7, 1.04),
+        ("e4m3-1x128-128x128", 40, 0.5, 1.06),
+        ("e4m3-1x128-1x128", 40, 0.4, 1.06),
+        ("s8", 15, 0.8, 1.03),
+        ("tf32", 15, 0.6, 1.04),
+    ] {
+        let of_types: Vec<&Line> = lines.iter().filter(|line| line.dtype == types).collect();
+        assert!(of_types.len() >= shapes, "{types}: {} shapes", of_types.len());
+        let reached = judge(types, of_types, Known::Nothing);
+        assert!(reached[0] >= part && reached[1] <= cost, "{types}: {reached:?}");
     }
 }
 
@@ -121,7 +141,7 @@ fn records_of_near_shapes_improve_the_choice() {
 /// The model counts the clusters that run at once as the driver does.
 #[test]
 fn slots_are_those_of_the_driver() {
-    for name in ["fitted.jsonl", "fresh.jsonl"] {
+    for name in ["fitted.jsonl", "fresh.jsonl", "formats.jsonl"] {
         for line in read(name) {
             for timed in &line.kernels {
                 let gemm = line.kernel(timed).unwrap_or_else(|| panic!("{}: no spec", timed.spec));

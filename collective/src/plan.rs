@@ -26,7 +26,9 @@ use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
 use ptx::inst::WgmmaSum;
 
-pub(crate) use self::scales::{FETCHED_SCALES, SCALED_K, SCALED_ROWS, scales_of_rows};
+pub(crate) use self::scales::{
+    FETCHED_SCALES, SCALED_K, SCALED_ROWS, granule, scaled_blocks, scales_of_rows,
+};
 pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
 use self::units::{max, round_up};
 use crate::form::Form;

@@ -3,7 +3,7 @@
 use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
 
 use crate::operand::{Matrix, MatrixRef};
-use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scales_of_rows};
+use crate::plan::{FETCHED_SCALES, Plan, SCALED_K, scaled_blocks, scales_of_rows};
 
 /// Where the scales of a product's blocks lie, in `f32`: the sum is that of `scale(A) * scale(B) * A * B`.
 ///
@@ -51,7 +51,7 @@ impl BlockScales {
             let (rows, tile) = (plan.mainloop.operands[i].scaled, plan.mainloop.tile[i]);
             check(names[i], scales, matrix, rows)?;
             let row_box = [scales_of_rows(tile, plan.begins_anywhere()[i]), 1];
-            let box_dims = if rows == 1 { row_box } else { [FETCHED_SCALES, tile.div_ceil(rows)] };
+            let box_dims = if rows == 1 { row_box } else { [FETCHED_SCALES, scaled_blocks(tile)] };
             arguments.push(map(scales, matrix, rows, (box_dims, batches[i])).into());
             if batches[i] {
                 arguments.push(u32::from(scales.stride != 0).into());

@@ -5,6 +5,7 @@
 //! cargo run --release --example fit -- 20000 seen.jsonl             # anywhere
 //! cargo run --release --example fit -- 0 seen.jsonl l2=15e6 seed=3  # from other numbers, or by other steps
 //! cargo run --release --example fit -- 20000 seen.jsonl judge=fresh.jsonl
+//! cargo run --release --example fit -- 500 scaled.jsonl only=promoted only=alone   # these numbers alone
 //! ```
 //!
 //! Shapes that are fitted to judge nothing: those of `judge=` do, and `tests/selection.rs`.
@@ -26,6 +27,8 @@ const NUMBERS: &[(&str, Number)] = &[
     ("cycles", |machine| &mut machine.cycles),
     ("power", |machine| &mut machine.power),
     ("shared", |machine| &mut machine.shared),
+    ("promoted", |machine| &mut machine.promoted),
+    ("alone", |machine| &mut machine.alone),
     ("latency", |machine| &mut machine.latency),
     ("clustered_latency", |machine| &mut machine.clustered_latency),
     ("drained", |machine| &mut machine.drained),
@@ -203,14 +206,15 @@ impl Records {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
-    let usage = "usage: fit STEPS RECORD.jsonl... [judge=RECORD.jsonl] [NUMBER=VALUE...] [seed=SEED]";
+    let usage = "usage: fit STEPS RECORD.jsonl... [judge=RECORD.jsonl] [NUMBER=VALUE...] [only=NUMBER...] [seed=SEED]";
     let steps: usize = arguments.next().ok_or(usage)?.parse()?;
     let (mut records, mut others) = (Records::default(), Records::default());
-    let (mut machine, mut seed) = (Machine::h200(), 7);
+    let (mut machine, mut seed, mut only) = (Machine::h200(), 7, Vec::new());
     for argument in arguments {
         match argument.split_once('=') {
             Some(("seed", value)) => seed = value.parse()?,
             Some(("judge", value)) => others.read(value)?,
+            Some(("only", value)) => only.push(value.to_owned()),
             Some((name, value)) => {
                 let (_, number) = NUMBERS.iter().find(|(known, _)| *known == name).ok_or(usage)?;
                 *number(&mut machine) = value.parse()?;
@@ -221,14 +225,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     if records.cases.is_empty() {
         return Err(usage.into());
     }
+    let chosen = |name: &str| only.is_empty() || only.iter().any(|only| only == name);
+    let numbers: Vec<Number> = NUMBERS.iter().filter(|(name, _)| chosen(name)).map(|(_, of)| *of).collect();
+    if numbers.is_empty() {
+        return Err(usage.into());
+    }
     let mut fit = records.fit(&machine, false);
     let mut random = fastrand::Rng::with_seed(seed);
     for step in 0..steps {
         let mut trial = machine;
         let reach = if step % 3 == 0 { 0.4 } else { 0.08 };
         for _ in 0..=random.usize(0..3) {
-            let number = random.usize(0..NUMBERS.len());
-            *NUMBERS[number].1(&mut trial) *= 1.0 + (random.f64() - 0.5) * reach;
+            *numbers[random.usize(0..numbers.len())](&mut trial) *= 1.0 + (random.f64() - 0.5) * reach;
         }
         // Two stages are a ring still, and L2 is no faster than what all multiprocessors take in.
         trial.drained = trial.drained.min(1.5);

@@ -39,7 +39,7 @@ pub fn program(types: WgmmaTypes) -> Result<Program, VerifyError> {
     };
     Program::new(Function::build(entry, |f| match types.d() {
         WgmmaSum::S32 => emit::<i32>(f, types),
-        _ => emit::<f32>(f, types),
+        WgmmaSum::F32 | WgmmaSum::F16 => emit::<f32>(f, types),
     }))
 }
 
@@ -130,7 +130,7 @@ mod tests {
                 let bits = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
                 format.multiplies(format).map(|types| match types.d() {
                     WgmmaSum::S32 => f64::from(bits),
-                    _ => f64::from(f32::from_bits(bits)),
+                    WgmmaSum::F32 | WgmmaSum::F16 => f64::from(f32::from_bits(bits)),
                 })
             };
             let total: f64 = engine.read(sums).expect("no fault").chunks_exact(4).filter_map(sum).sum();

@@ -9,7 +9,7 @@ use super::tma_wgmma::{Loader, OperandMap, TensorCopies, TensorMaps};
 use super::{Consumer, DeviceMainloop, Finish, Fragment, MainloopEmitter, Piece, Product, Sums};
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{FETCHED_SCALES, MainloopSpec, Plan, SCALED_ROWS};
+use crate::plan::{FETCHED_SCALES, MainloopSpec, Plan, SCALED_ROWS, granule, scaled_blocks};
 
 /// [`TmaWgmma`](super::TmaWgmma) of [`BlockScaled`](crate::BlockScaled) operands as a value: the plan says the rest. Behind the parameters
 /// of the operands come those of [`BlockScales`](crate::BlockScales).
@@ -55,8 +55,10 @@ struct Place<'f> {
     rows: u32,
     /// The address of the scale of the tile's first row, for this k-tile.
     address: Value<'f, u32>,
-    /// The thread's first row, counted from the first scale in the stage.
+    /// The thread's first row, counted from the first row whose scale is in the stage.
     first: Value<'f, u32>,
+    /// So many rows share a scale wherever the tile begins.
+    granule: u32,
     /// Whether the tile may begin at any row, so that two scales are not always aligned as one vector.
     anywhere: bool,
 }
@@ -65,7 +67,7 @@ impl<'f> Place<'f> {
     /// What tells the scales of a thread's rows apart, counted from its first.
     fn key(&self, row: u32) -> u32 {
         // A block of accumulators has 64 rows, and a thread's first column is one of the tile's first eight.
-        if self.rows == 1 { row } else { row / SCALED_ROWS }
+        if self.rows == 1 { row } else { row / self.granule }
     }
 
     /// The scale of a row.
@@ -190,8 +192,16 @@ fn places<'f>(
         // Of those that a copy brings along K one is the block's.
         let address = if rows == 1 { address } else { address + k_tile % FETCHED_SCALES * 4 };
         let (first, anywhere) = (starts[operand] - tile[operand], plan.begins_anywhere()[operand]);
-        let first = if anywhere { first + tile[operand] % FETCHED_SCALES } else { first };
-        Place { rows, address, first, anywhere }
+        let extent = plan.mainloop.tile[operand];
+        let granule = granule(extent);
+        let first = match rows {
+            1 if anywhere => first + tile[operand] % FETCHED_SCALES,
+            1 => first,
+            // The tile begins with a block, or lies in one.
+            rows if granule == rows || scaled_blocks(extent) == 1 => first,
+            rows => first + tile[operand] % rows,
+        };
+        Place { rows, address, first, granule, anywhere }
     })
 }
 

@@ -14,6 +14,9 @@ pub(crate) const SCALED_ROWS: u32 = 128;
 /// Scales in 16 bytes. A copy begins at a multiple of 16 bytes. Where K is contiguous it brings this many, and one is the block's.
 pub(crate) const FETCHED_SCALES: u32 = 4;
 
+/// Smaller ones would be many scales for a thread to read.
+const LEAST_GRANULE: u32 = 32;
+
 /// The most rows of a tile of groups of rows, where each row has a scale. A copy brings at most 256 scales, four more than the tile
 /// has rows, in steps of 8 rows.
 const MOST_OF_GROUPS: u32 = 248;
@@ -28,6 +31,17 @@ impl Plan {
 const fn anywhere(epilogue: &EpilogueSpec, form: Form) -> [bool; 2] {
     let rows = form.shares_rows();
     [rows && !epilogue.transposed, rows && epilogue.transposed]
+}
+
+/// So many rows of a tile, from a multiple of as many on, share a scale wherever the tile begins: it begins at a multiple of its extent.
+pub(crate) const fn granule(extent: u32) -> u32 {
+    let shift = extent.trailing_zeros();
+    if shift < SCALED_ROWS.trailing_zeros() { 1 << shift } else { SCALED_ROWS }
+}
+
+/// Blocks of 128 rows that a tile may reach into.
+pub(crate) const fn scaled_blocks(extent: u32) -> u32 {
+    (SCALED_ROWS - granule(extent) + extent).div_ceil(SCALED_ROWS)
 }
 
 /// How many scales a copy brings for a tile of so many rows, where each row has one. A tile that may begin at any row also needs those
@@ -54,7 +68,7 @@ impl MainloopSpec {
     /// The scales of an operand's tile.
     const fn scales(&self, operand: usize, anywhere: bool) -> Room {
         let (rows, tile) = (self.operands[operand].scaled, self.tile[operand]);
-        let blocks = FETCHED_SCALES * tile.div_ceil(SCALED_ROWS);
+        let blocks = FETCHED_SCALES * scaled_blocks(tile);
         Room::line(4 * if rows == 1 { scales_of_rows(tile, anywhere) } else { blocks })
     }
 
@@ -65,7 +79,7 @@ impl MainloopSpec {
         }
         let [a, b] = self.operands;
         let rows = if a.scaled == 1 { 2 * self.blocks() } else { self.blocks() };
-        let columns = if b.scaled == 1 { self.tile[1] / 4 } else { self.tile[1].div_ceil(SCALED_ROWS) };
+        let columns = if b.scaled == 1 { self.tile[1] / 4 } else { self.tile[1] / granule(self.tile[1]) };
         self.accumulators() + rows + columns
     }
 
@@ -100,11 +114,14 @@ impl MainloopSpec {
                 let needed = "for scales of groups of rows at most 248";
                 return Err(PlanError::Scaled { what, found: extent, needed });
             }
-            // A tile has whole blocks, or a block has whole tiles.
-            if rows > 1 && !rows.is_multiple_of(extent) && !extent.is_multiple_of(rows) {
+            if rows > 1 && granule(extent) < LEAST_GRANULE && !rows.is_multiple_of(extent) {
                 let what =
                     if i == 0 { "tile M of blocks of 128 rows" } else { "tile N of blocks of 128 columns" };
-                return Err(PlanError::Scaled { what, found: extent, needed: "a part of 128, 128 or 256" });
+                return Err(PlanError::Scaled {
+                    what,
+                    found: extent,
+                    needed: "a part of 128 or a multiple of 32",
+                });
             }
             i += 1;
         }

@@ -17,6 +17,11 @@ pub struct Machine {
     pub power: f64,
     /// The part of a cycle that shared memory takes for 128 bytes that a `wgmma` reads or a copy writes.
     pub shared: f64,
+    /// By how much multiplications are delayed by a warp's instruction that adds their sums to others, as a part of a cycle: both use the
+    /// registers.
+    pub promoted: f64,
+    /// Microseconds that a k-tile takes longer whose sums are added to others while no other consumer multiplies.
+    pub alone: f64,
     /// Microseconds from asking for a stage to having it.
     pub latency: f64,
     /// By how much longer that takes in clusters, where the stage must be free in every CTA that gets a part of it.
@@ -96,6 +101,8 @@ impl Machine {
             cycles: 2005.0,
             power: 0.1994,
             shared: 0.7458,
+            promoted: 1.22,
+            alone: 0.079,
             latency: 0.7788,
             clustered_latency: 0.5689,
             drained: 0.9488,

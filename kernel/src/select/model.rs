@@ -287,7 +287,8 @@ impl Machine {
         // Wide tiles are multiplied by two instructions beside each other.
         let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
         let rows = m / 64.0;
-        let math = rows * beside * width / 2.0 * rounds / self.cycles;
+        let adding = m * n / 128.0 * additions(plan) * self.promoted / self.cycles;
+        let math = rows * beside * width / 2.0 * rounds / self.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
         let read = rows * beside * (16.0 + width / 4.0);
         let shared = (read + (m + n) / 4.0) * rounds * self.shared / self.cycles;
@@ -312,7 +313,9 @@ impl Machine {
                 longest = *resource;
             }
         }
-        let between = self.step / f64::from(plan.mainloop.consumers) * sharing;
+        let covered = adding == 0.0 || plan.mainloop.sharing() > 1;
+        let between =
+            self.step / f64::from(plan.mainloop.consumers) * sharing + if covered { 0.0 } else { self.alone };
         let coupled = if plan.turns() > 0 && clustered { self.coupled } else { 1.0 };
         let step = (longest.0 + between) * coupled;
         match plan.mainloop.producer {
@@ -356,6 +359,19 @@ impl Machine {
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
         m * n / rate * narrow * reads
+    }
+}
+
+/// Instructions of a thread beside the multiplications for each sum and k-tile. Additions read two registers, and count half of those that
+/// multiply too.
+fn additions(plan: &Plan) -> f64 {
+    let spec = &plan.mainloop;
+    match (spec.is_scaled(), spec.atom.promote) {
+        // Where each column has a scale, it is read, and multiplied by the row's.
+        (true, _) if spec.operands[1].scaled == 1 => 2.5,
+        (true, _) => 1.0,
+        (false, 0) => 0.0,
+        (false, every) => 0.5 * f64::from(spec.tile[2]) / f64::from(every * spec.atom.k()),
     }
 }
 

@@ -10,7 +10,7 @@ use falchion::verify::product::{accumulators, formats, of_kernels, orders, rando
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
+use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request, Types};
 
 use crate::bench::suites;
 use crate::engine::{Choice, Chosen, Progress};
@@ -403,35 +403,38 @@ impl GemmArgs {
             catalogue::one_product(&entry)?;
             return Ok(entry);
         }
-        let vectors = matches!(scaling, Scaling::Vectors(_));
-        let said = Said {
-            dtype_b: self.dtype_b.as_deref(),
-            out: self.out_dtype.as_deref(),
-            epilogue: vectors.then_some(Fusion::RowColumnScaled),
-            scales: scaling.rows(),
-        };
-        if format.bytes() != 2 || said != Said::default() {
+        let (dtype_b, out) = (self.dtype_b.as_deref(), self.out_dtype.as_deref());
+        if matches!(scaling, Scaling::Vectors(_)) {
+            let said = Said { dtype_b, out, epilogue: Some(Fusion::RowColumnScaled) };
             return unranked(Form::Single, format, inputs.problem, said);
+        }
+        let types = Types::of(of_kernels(format)).scaled(scaling.rows().unwrap_or_default());
+        let types = dtype_b.and_then(collective::Format::named).map_or(types, |b| types.with_b(b));
+        let types = out.and_then(collective::Format::named).map_or(types, |d| types.stored(d));
+        if types.a.multiplies(types.b).is_none() {
+            return Err(Failure::usage(collective::Format::NO_PRODUCT));
         }
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
         let whole = |extent: u32| extent.is_multiple_of(8);
         let [a, b] = match &inputs.files {
-            None => [Order::RowMajor, Order::ColumnMajor],
-            Some([a, b]) => [a.order, b.order],
+            Some([a, b]) if format.bytes() == 2 => [a.order, b.order],
+            // Other formats are multiplied along K alone.
+            _ => [Order::RowMajor, Order::ColumnMajor],
         };
+        let turns = format.bytes() == 2 && inputs.files.is_some();
         let a_direction = match a {
             Order::ColumnMajor if whole(m) => 'm',
-            Order::RowMajor if !whole(k) && whole(m) && inputs.files.is_some() => 'm',
+            Order::RowMajor if !whole(k) && whole(m) && turns => 'm',
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
         let b_direction = match b {
             Order::RowMajor if whole(n) => 'n',
-            Order::ColumnMajor if !whole(k) && whole(n) && inputs.files.is_some() => 'n',
+            Order::ColumnMajor if !whole(k) && whole(n) && turns => 'n',
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
         let layout = format!("{a_direction}{b_direction}");
-        let mut request = Request::packed(of_kernels(format), catalogue::majors(&layout), inputs.problem);
+        let mut request = Request::packed(types, catalogue::majors(&layout), inputs.problem);
         request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         let mut selection = kernel::select(&request, &Machine::h200());

@@ -16,8 +16,6 @@ pub(crate) struct Said<'a> {
     pub(crate) out: Option<&'a str>,
     /// What becomes of the sums.
     pub(crate) epilogue: Option<Fusion>,
-    /// How many rows of A, and columns of B, share a scale.
-    pub(crate) scales: Option<[u32; 2]>,
 }
 
 /// The default kernel of formats that the selection does not rank, with loads and stores of any address where the extents ask for
@@ -26,7 +24,7 @@ pub(crate) fn unranked(
     form: Form,
     format: Format,
     problem: GemmProblem,
-    Said { dtype_b, out, epilogue, scales }: Said<'_>,
+    Said { dtype_b, out, epilogue }: Said<'_>,
 ) -> Result<AnyGemm, Failure> {
     let form = match form {
         Form::Single => "single",
@@ -37,13 +35,12 @@ pub(crate) fn unranked(
     let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));
     let epilogue = epilogue.map(Fusion::name);
     let said = [word("dtype-b", dtype_b), word("out", out), word("epilogue", epilogue)].concat();
-    let blocks = scales.map_or_else(String::new, |[a, b]| format!(" scale-a={a}x128 scale-b={b}x128"));
-    let spec = |more: &str| format!("form={form} dtype={}{said}{blocks}{more}", format.name());
+    let spec = |more: &str| format!("form={form} dtype={}{said}{more}", format.name());
     let found = catalogue::find(&spec(""))?;
     let [_, _, of_d] = formats(&found);
     let whole = |extent: u32, of: Format| (u64::from(extent) * u64::from(of.bytes())).is_multiple_of(16);
     let mut more = String::new();
-    if scales.is_none() && !whole(problem.k, format) {
+    if !whole(problem.k, format) {
         // Threads that copy need registers, which the consumers of larger tiles do not leave them.
         more += &format!(" tile=128x128x{} load=copy", found.plan().mainloop.tile[2]);
     }

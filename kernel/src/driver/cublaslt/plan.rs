@@ -101,10 +101,10 @@ impl Plan {
             product: *product,
             read,
         };
-        let (compute, scale) = match types.a {
-            Format::Tf32 => (compute::TF32, data_type::F32),
-            Format::S8 | Format::U8 => (compute::S32, data_type::S32),
-            _ => (compute::F32, data_type::F32),
+        let (compute, scale) = match (types.a.is_float(), types.a == Format::Tf32) {
+            (false, _) => (compute::S32, data_type::S32),
+            (true, true) => (compute::TF32, data_type::F32),
+            (true, false) => (compute::F32, data_type::F32),
         };
         // SAFETY: one descriptor is written.
         let result = unsafe { (plan.handle.symbols.operation_create)(&mut plan.operation, compute, scale) };
@@ -350,9 +350,9 @@ impl Enqueue for Run<'_> {
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
         // Of the 32-bit type in which products are scaled.
-        let factor = |factor: f32| match self.plan.product.types.a {
-            Format::S8 | Format::U8 => (factor as i32).cast_unsigned(),
-            _ => factor.to_bits(),
+        let factor = |factor: f32| match self.plan.product.types.a.is_float() {
+            false => (factor as i32).cast_unsigned(),
+            true => factor.to_bits(),
         };
         let (alpha, beta) = (factor(1.0), factor(self.plan.beta));
         // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read

@@ -25,8 +25,8 @@ use cute_rs::atom::Major;
 use kernel::driver::cublaslt::{CublasLt, Plan, Product};
 use kernel::driver::{Enqueue, Monitor, Prepared};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, KernelSpec, Machine, Program, Request, Types,
-    WorkspaceRef, ceiling,
+    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, Gpu, KernelSpec, Machine, Program, Request,
+    Types, WorkspaceRef, ceiling,
 };
 
 use arena::{Arena, Set};
@@ -354,6 +354,20 @@ fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
     }
 }
 
+/// The peer's plan of a product; it may have no algorithm for it.
+fn planned(peer: Option<&CublasLt>, product: &Product) -> Result<Option<Plan>, Failure> {
+    let Some(peer) = peer else { return Ok(None) };
+    match peer.plan(product) {
+        Ok(plan) => Ok(Some(plan)),
+        Err(error @ EngineError::CublasLt { .. }) => {
+            let GemmProblem { m, n, k } = product.size;
+            writeln!(out(), "{m} x {n} x {k} {} without cuBLASLt: {error}", product.types)?;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn monitor(gpu: &Gpu) -> io::Result<Option<Monitor>> {
     match Monitor::new(gpu) {
         Ok(monitor) => Ok(Some(monitor)),
@@ -386,7 +400,7 @@ impl Bench {
         let sets = self.arena.sets(problem);
         let (ours, refused) = self.prepared(problem, &sets)?;
         let product = self.product(problem);
-        let plan = self.peer.as_ref().map(|peer| peer.plan(&product)).transpose()?;
+        let plan = planned(self.peer.as_ref(), &product)?;
         let fastest = match (&plan, sets.first()) {
             (Some(plan), Some(set)) => Some(plan.fastest(&mut self.gpu, set.a, set.b, set.d)?),
             _ => None,

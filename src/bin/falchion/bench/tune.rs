@@ -182,7 +182,7 @@ impl TuneArgs {
         let ([a, b], types, sets) = (catalogue::majors(&self.layout), arena.types(), arena.sets(problem));
         let scales = sets.first().map_or([0; 2], |set| set.scales);
         let product = Product { a, b, scales, ..Product::new(types, problem) };
-        let plan = peer.map(|peer| peer.plan(&product)).transpose()?;
+        let plan = super::planned(peer, &product)?;
         let programs: Vec<(AnyGemm, f64, Program)> = candidates
             .into_par_iter()
             .map(|(gemm, predicted)| gemm.program().map(|program| (gemm, predicted, program)))
