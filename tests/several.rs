@@ -12,8 +12,8 @@ use falchion::verify::matrix::Fill;
 use falchion::verify::{Format, HostMatrix, Order, RecordProducts, SeveralProducts, Sums};
 use half::bf16;
 use kernel::{
-    AnyGemm, Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
-    LinearArguments, MatrixRef, PointerArray, Ragged, WorkspaceRef, several,
+    AnyGemm, Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, KernelSpec, Launch,
+    LaunchError, LinearArguments, MatrixRef, PointerArray, Ragged, WorkspaceRef, several,
 };
 use scheduler::{AlongM, AlongN, DividedTail, Dynamic, Grouped, OneTile, Persistent, StreamK};
 use typenum::{U1, U2, U3, U4, U32, U64, U128};
@@ -57,6 +57,37 @@ fn whatever_offsets_say_groups_stay_inside() {
             let outcome = case.run(&entry, &program, &mut Emulator::new()).expect("runs");
             assert_eq!(outcome.mismatch, None, "{why}: {name}");
         }
+    }
+}
+
+/// Every kernel for groups of rows, where each group has room for as many: rows that it does not use are left alone, whatever memory says.
+#[test]
+fn groups_with_room_use_their_first_rows() {
+    let ragged = |gemm: &AnyGemm| gemm.form() == Form::Ragged && gemm.name().ends_with("bf16-kk");
+    let kernels: Vec<AnyGemm> = several().into_iter().filter(ragged).collect();
+    assert!(kernels.len() >= 8, "{}", kernels.len());
+    for gemm in kernels {
+        let spec = KernelSpec { form: Form::Masked, ..gemm.spec().expect("of built-in parts") };
+        let entry = spec.kernel().unwrap_or_else(|error| panic!("{spec}: {error}"));
+        assert!(spec.rust_type().starts_with("Masked<"), "{}", spec.rust_type());
+        let program = entry.program().expect("legal");
+        for (rows, room) in [
+            (&[3, 0, 70, 64][..], 70),
+            (&[130], 130),
+            (&[0, 0], 8),
+            (&[90, 4_000_000_000, 1], 90),
+            (&[2; 40], 3),
+        ] {
+            let case = products(SeveralProducts::masked(rows, room, COLUMNS));
+            let case = SeveralProducts { factors: [0.5, 2.0], ..case };
+            let outcome = case.run(&entry, &program, &mut Emulator::new()).expect("runs");
+            assert_eq!(outcome.mismatch, None, "{spec}: {rows:?} of {room}");
+        }
+        let first = Call::of(GemmProblem { m: 20, n: 16, k: 16 }).a(0x1000, 16).b(0x2000, 16).d(0x4000, 16);
+        let error = entry.launch(&first.masked(3, 7, 0x8000), 132).expect_err("too few rows").to_string();
+        assert_eq!(error, "3 groups with room for 7 rows each need 21, and M is 20");
+        let error = entry.launch(&first.masked(2, 10, 0), 132).expect_err("no table").to_string();
+        assert!(error.contains("the groups' numbers of rows is a null pointer"), "{error}");
     }
 }
 

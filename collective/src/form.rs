@@ -13,6 +13,9 @@ pub enum Form {
     /// Products of one N and K. The rows of A lie behind each other, group by group, and so do those of D; where a group
     /// begins is known on the device alone. Each group has a B of its own: experts, and the tokens sent to them.
     Ragged,
+    /// As [`Ragged`](Self::Ragged), but each group has room for as many rows, of which it uses the first: how many is known on the
+    /// device alone.
+    Masked,
     /// Products of any shapes with matrices anywhere, which device memory describes: a [`Record`](crate::Record) each.
     Grouped,
 }
@@ -24,6 +27,7 @@ impl Form {
             Self::Single => "",
             Self::Batched => "_batched",
             Self::Ragged => "_ragged",
+            Self::Masked => "_masked",
             Self::Grouped => "_grouped",
         }
     }
@@ -33,7 +37,7 @@ impl Form {
         match self {
             Self::Single | Self::Grouped => [false, false],
             Self::Batched => [true, true],
-            Self::Ragged => [false, true],
+            Self::Ragged | Self::Masked => [false, true],
         }
     }
 
@@ -44,13 +48,13 @@ impl Form {
     pub const fn table_bytes(self) -> u32 {
         match self {
             Self::Single | Self::Batched => 0,
-            Self::Ragged | Self::Grouped => (Self::MOST_GROUPS + 1) * 8 + 4,
+            Self::Ragged | Self::Masked | Self::Grouped => (Self::MOST_GROUPS + 1) * 8 + 4,
         }
     }
 
     /// Whether tiles may have rows of another group behind their own, which must not be stored to.
     pub const fn shares_rows(self) -> bool {
-        matches!(self, Self::Ragged)
+        matches!(self, Self::Ragged | Self::Masked)
     }
 
     /// Whether device memory says where matrices lie.
@@ -87,7 +91,7 @@ impl Forms {
         match form {
             Form::Single => self,
             Form::Batched => Self { batched: true, ..self },
-            Form::Ragged => Self { ragged: true, ..self },
+            Form::Ragged | Form::Masked => Self { ragged: true, ..self },
             Form::Grouped => Self { grouped: true, ..self },
         }
     }
@@ -97,7 +101,7 @@ impl Forms {
         match form {
             Form::Single => true,
             Form::Batched => self.batched,
-            Form::Ragged => self.ragged,
+            Form::Ragged | Form::Masked => self.ragged,
             Form::Grouped => self.grouped,
         }
     }

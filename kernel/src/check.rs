@@ -138,6 +138,13 @@ impl Products {
                 table(count, ("the groups' offsets", offsets, 4))?;
                 Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
             }
+            Self::Masked { count, rows, room } => {
+                table(count, ("the groups' numbers of rows", rows, 4))?;
+                if u64::from(count) * u64::from(room) > d.m.into() {
+                    return Err(LaunchError::Room { count, room, rows: d.m });
+                }
+                Ok(Checked { a, b: operand(("B", b_bits), b, count, b_ref)?, d })
+            }
             Self::Grouped { count, records } => {
                 table(count, ("the records", records, Record::BYTES[1].into()))?;
                 Ok(Checked { a, b, d })

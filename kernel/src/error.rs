@@ -446,6 +446,16 @@ pub enum LaunchError {
         /// Elements from one row to the next.
         pitch: u64,
     },
+    /// Groups that have room for more rows than there are.
+    #[error("{count} groups with room for {room} rows each need {needed}, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
+    Room {
+        /// Groups.
+        count: u32,
+        /// Rows that each has room for.
+        room: u32,
+        /// M.
+        rows: u32,
+    },
     /// More groups than a kernel has a table for.
     #[error("there are {groups} groups, at most {most} are possible: launch them in parts")]
     Groups {

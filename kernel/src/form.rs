@@ -85,6 +85,12 @@ pub struct Batched<C>(PhantomData<C>);
 #[derive(Clone, Copy, Debug)]
 pub struct Ragged<C>(PhantomData<C>);
 
+/// The kernel `C` for groups of rows as [`Ragged`] has them, but each with room for as many rows, of which it uses the first
+/// ([`Products::Masked`](crate::Products::Masked)): experts that each have a buffer of their own for tokens. How many rows each uses is read from
+/// device memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Masked<C>(PhantomData<C>);
+
 /// The kernel `C` for products of any shapes with matrices anywhere, each described by a [`Record`](collective::Record) in
 /// device memory. So whoever computes the records need not wait for the host. Products may be empty.
 ///
@@ -107,6 +113,14 @@ impl<C: GemmConfig> GemmConfig for Batched<C> {
     type Scheduler = C::Scheduler;
     const OVERLAPS: bool = C::OVERLAPS;
     const FORM: Form = Form::Batched;
+}
+
+impl<C: GemmConfig> GemmConfig for Masked<C> {
+    type Mainloop = C::Mainloop;
+    type Epilogue = C::Epilogue;
+    type Scheduler = C::Scheduler;
+    const OVERLAPS: bool = C::OVERLAPS;
+    const FORM: Form = Form::Masked;
 }
 
 impl<C: GemmConfig> GemmConfig for Ragged<C> {

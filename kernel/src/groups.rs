@@ -24,7 +24,7 @@ impl AnyGemm {
     pub(crate) fn axis(&self) -> usize {
         let rows = match self.plan.form {
             Form::Single | Form::Batched => self.facts.rows_last,
-            Form::Ragged | Form::Grouped => !self.plan.swapped(),
+            Form::Ragged | Form::Masked | Form::Grouped => !self.plan.swapped(),
         };
         usize::from(!rows)
     }
@@ -43,11 +43,11 @@ impl AnyGemm {
         let plan = &self.plan;
         products.iter().try_for_each(GemmProblem::limited)?;
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        if matches!(plan.form, Form::Ragged | Form::Grouped) && count > Form::MOST_GROUPS {
+        if matches!(plan.form, Form::Ragged | Form::Masked | Form::Grouped) && count > Form::MOST_GROUPS {
             return Err(LaunchError::Groups { groups: count, most: Form::MOST_GROUPS });
         }
         let extent: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
-        if plan.form == Form::Ragged && extent >= EXTENT_LIMIT.into() {
+        if plan.form.shares_rows() && extent >= EXTENT_LIMIT.into() {
             return Err(LaunchError::Extent { name: "M", extent, limit: EXTENT_LIMIT });
         }
         let one = products.first().map_or(Tiles { m: 0, n: 0, k: 0 }, |&first| self.tiles(first));
@@ -59,10 +59,13 @@ impl AnyGemm {
                 Tiles::counted([one.m.into(), one.n.into()], one.k, Tiles::MOST).map(Groups::Single)
             }
             Form::Batched => Batched::counted(one, count, axis).map(Groups::Batched),
-            Form::Ragged if plan.balanced() => {
+            Form::Ragged | Form::Masked if plan.balanced() => {
                 Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
             }
-            Form::Ragged => Ragged::listed(&rows, tile(plan)[axis], axis, one).map(Groups::Ragged),
+            // Where each has room for as many rows, tiles are as many and as wide as if groups lay behind each other.
+            Form::Ragged | Form::Masked => {
+                Ragged::listed(&rows, tile(plan)[axis], axis, one).map(Groups::Ragged)
+            }
             Form::Grouped => {
                 let longest = each().map(|tiles| tiles.k).max().unwrap_or(0);
                 Described::listed(each().map(|tiles| [tiles.m, tiles.n]), longest).map(Groups::Described)

@@ -31,8 +31,8 @@ impl AnyGemm {
         match products {
             Products::One => {}
             Products::Batched { .. } => *along *= count,
-            // Each group may begin inside of a tile that the one before has as well.
-            Products::Ragged { .. } => *along += count,
+            // Each group may begin, or end, inside of a tile that its neighbour has as well.
+            Products::Ragged { .. } | Products::Masked { .. } => *along += count,
             // Nobody knows.
             Products::Grouped { .. } => all = [Tiles::MOST.into(), 1],
         }

@@ -114,7 +114,7 @@ const fn misfit(
             "each of an array of products has a K of its own, which no scheduler divides: schedule them with Persistent<..>",
         );
     }
-    if matches!(form, Form::Ragged) && !scheduler.tiles_on_device {
+    if form.shares_rows() && !scheduler.tiles_on_device {
         return Some(
             "the device alone knows how many tiles a ragged product has: schedule them with Persistent<..>",
         );

@@ -19,6 +19,8 @@ pub(crate) struct Given<'f> {
     count: Value<'f, u32>,
     /// The address of what device memory says of them.
     address: Value<'f, u64>,
+    /// Rows from one group's first to the next one's, where each has room for as many.
+    room: Option<Value<'f, u32>>,
     /// Extents of the kernel's output; of the direction in which groups of rows lie, of all.
     extent: Extent<'f>,
     k_tiles: Value<'f, u32>,
@@ -33,9 +35,11 @@ impl<'f> Given<'f> {
             Form::Single => (f.constant(1), f.constant(0)),
             Form::Batched => (f.param("batch"), f.constant(0)),
             Form::Ragged => (f.param("groups"), f.param("offsets")),
+            Form::Masked => (f.param("groups"), f.param("rows")),
             Form::Grouped => (f.param("groups"), f.param("records")),
         };
-        Self { count, address, extent, k_tiles }
+        let room = matches!(form, Form::Masked).then(|| f.param("room"));
+        Self { count, address, room, extent, k_tiles }
     }
 }
 
@@ -54,7 +58,7 @@ impl<'a, 'f> Outputs<'a, 'f> {
         f: &'f Builder,
         gemm: &'a AnyGemm,
         cluster: ClusterPosition<'f>,
-        Given { count, address, extent, k_tiles: k }: Given<'f>,
+        Given { count, address, room, extent, k_tiles: k }: Given<'f>,
     ) -> Self {
         let (plan, tile) = (&gemm.plan, tile(&gemm.plan));
         let view = View { f, plan, cluster, records: address };
@@ -64,16 +68,16 @@ impl<'a, 'f> Outputs<'a, 'f> {
             SharedTable { f, at, most: Form::MOST_GROUPS, threads: plan.threads }
         };
         let [rows, others] = if plan.swapped() { [extent.n, extent.m] } else { [extent.m, extent.n] };
-        let offsets = Offsets { address, groups: count, rows };
+        let offsets = Offsets { address, groups: count, rows, room };
         let groups = match plan.form {
             Form::Single => Groups::Single(one()),
             Form::Batched => Groups::Batched(Batched::new(one(), count, gemm.axis())),
-            Form::Ragged if plan.balanced() => {
+            Form::Ragged | Form::Masked if plan.balanced() => {
                 let (height, table) = (others.div_ceil(tile[0]), table());
                 let workers = f.special(Special::GridX) / plan.cluster_size();
                 Groups::Balanced(Balanced::stored(table, offsets, cut(plan), [height, workers, k]))
             }
-            Form::Ragged => {
+            Form::Ragged | Form::Masked => {
                 Groups::Ragged(Ragged::stored(table(), offsets, (gemm.axis(), tile), [others, k]))
             }
             Form::Grouped => {

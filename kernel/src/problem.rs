@@ -151,6 +151,14 @@ impl Call {
         Self { products: Products::Ragged { count, offsets }, b: self.b.every(stride), ..self }
     }
 
+    /// So many groups with room for as many rows each, of which memory says how many they use ([`Products::Masked`]), whose B's lie packed
+    /// behind each other.
+    #[must_use]
+    pub fn masked(self, count: u32, room: u32, rows: u64) -> Self {
+        let stride = u64::from(self.problem.k) * u64::from(self.problem.n);
+        Self { products: Products::Masked { count, rows, room }, b: self.b.every(stride), ..self }
+    }
+
     /// The same plus `beta * C`, with C at an address, so many elements from row to row.
     #[must_use]
     pub fn plus(self, beta: f32, address: u64, pitch: u64) -> Self {

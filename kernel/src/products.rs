@@ -29,6 +29,17 @@ pub enum Products {
         /// one before it counts as that one, and one beyond the last row as the number of rows.
         offsets: u64,
     },
+    /// Groups of rows with room for as many each, and a B each: group `i` has the first of the rows of A, C and D from `i * room`
+    /// on. The call's M is the number of rows of all, `count * room` at least.
+    Masked {
+        /// How many groups there are, [`Form::MOST_GROUPS`] at most.
+        count: u32,
+        /// Device address of `count` numbers of rows (`u32`). The kernel reads them, so they may be computed by a kernel before it. One
+        /// above `room` counts as that.
+        rows: u64,
+        /// Rows that a group has room for.
+        room: u32,
+    },
     /// Products of any shapes that device memory describes, all of their matrices too: the call's own are not looked at. Their
     /// workspace is memory of the kernel's own, of as many bytes as [`AnyGemm::workspace`](crate::AnyGemm::workspace) says, zero
     /// before the first launch.
@@ -47,6 +58,7 @@ impl Products {
             Self::One => Form::Single,
             Self::Batched { .. } => Form::Batched,
             Self::Ragged { .. } => Form::Ragged,
+            Self::Masked { .. } => Form::Masked,
             Self::Grouped { .. } => Form::Grouped,
         }
     }
@@ -55,7 +67,10 @@ impl Products {
     pub fn count(&self) -> u32 {
         match *self {
             Self::One => 1,
-            Self::Batched { count } | Self::Ragged { count, .. } | Self::Grouped { count, .. } => count,
+            Self::Batched { count }
+            | Self::Ragged { count, .. }
+            | Self::Masked { count, .. }
+            | Self::Grouped { count, .. } => count,
         }
     }
 
@@ -74,6 +89,7 @@ impl Products {
             Self::One => Vec::new(),
             Self::Batched { count } => vec![count.into()],
             Self::Ragged { count, offsets } => vec![count.into(), offsets.into()],
+            Self::Masked { count, rows, room } => vec![count.into(), rows.into(), room.into()],
             Self::Grouped { count, records } => vec![count.into(), records.into()],
         }
     }

@@ -63,7 +63,7 @@ fn lister(groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> P
         let [address, out] = ["address", "out"].map(|name| f.param::<u64>(name));
         let table = SharedTable { f, at: (f.shared_base() + 4) & !7, most: MOST, threads: THREADS };
         // Rows of groups lie along N where a test of them says so.
-        let offsets = Offsets { address, groups: count, rows: f.param("rows") };
+        let offsets = Offsets { address, groups: count, rows: f.param("rows"), room: None };
         let groups = groups(Given { table, offsets, extent: [m, n], k });
         let Tiles { m, n, .. } = groups.tiles();
         let thread = f.special(Special::ThreadX);

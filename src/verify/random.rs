@@ -221,7 +221,7 @@ impl Draw {
         let raster = self.raster();
         let wild = self.once_in(20);
         let persistent = [1, 1, 2, 3];
-        let on_device = matches!(form, Form::Ragged | Form::Grouped) && !self.once_in(6);
+        let on_device = matches!(form, Form::Ragged | Form::Masked | Form::Grouped) && !self.once_in(6);
         match if on_device { self.of(&persistent) } else { self.random.u32(..6) } {
             0 => SchedulerSpec::OneTile(Whole { raster }),
             1 => SchedulerSpec::Persistent(Walk { raster }),
@@ -253,9 +253,14 @@ impl Draw {
             _ => EpilogueKind::Linear,
         };
         let form = match epilogue {
-            EpilogueKind::Linear => {
-                self.of(&[Form::Single, Form::Single, Form::Batched, Form::Ragged, Form::Grouped])
-            }
+            EpilogueKind::Linear => self.of(&[
+                Form::Single,
+                Form::Single,
+                Form::Batched,
+                Form::Ragged,
+                Form::Masked,
+                Form::Grouped,
+            ]),
             EpilogueKind::Sourced => self.of(&[Form::Single, Form::Batched]),
             EpilogueKind::Fused(_) => Form::Single,
         };
@@ -442,6 +447,14 @@ impl Draw {
                     (0..self.random.u32(1..5)).map(|_| self.random.u32(..=problem.m)).collect();
                 let spare = self.random.u32(..3);
                 let products = SeveralProducts::of_rows(&rows, spare, [problem.n, problem.k]);
+                several(products).run(gemm, &program, engine)?
+            }
+            Form::Masked => {
+                let room = self.random.u32(..=problem.m);
+                // One may ask for more than there is room for.
+                let rows: Vec<u32> =
+                    (0..self.random.u32(1..5)).map(|_| self.random.u32(..=room + room / 4)).collect();
+                let products = SeveralProducts::masked(&rows, room, [problem.n, problem.k]);
                 several(products).run(gemm, &program, engine)?
             }
             Form::Grouped => {

@@ -17,7 +17,7 @@ pub struct SeveralProducts {
     pub products: Products,
     /// Extents of each product of a batch. Of groups, M is the number of rows of A, C and D.
     pub problem: GemmProblem,
-    /// What memory says of where groups begin and where the last one ends; nothing of a batch.
+    /// What memory says of where groups begin and where the last one ends, or of how many rows each uses; nothing of a batch.
     pub offsets: Vec<u32>,
     /// Of a batch: whether all have the same A, B, C.
     pub shared: [bool; 3],
@@ -83,6 +83,14 @@ impl SeveralProducts {
         Self::groups(GemmProblem { m: offsets[rows.len()] + spare, n, k }, offsets)
     }
 
+    /// Groups with room for as many rows each, which use so many.
+    pub fn masked(rows: &[u32], room: u32, [n, k]: [u32; 2]) -> Self {
+        let count = rows.len() as u32;
+        let problem = GemmProblem { m: count * room, n, k };
+        let products = Products::Masked { count, rows: 0, room };
+        Self { products, offsets: rows.to_vec(), ..Self::batch(problem, 0) }
+    }
+
     /// Whether they are groups of rows.
     fn ragged(&self) -> bool {
         self.products.form().shares_rows()
@@ -93,6 +101,9 @@ impl SeveralProducts {
         let (offsets, m) = (&self.offsets, self.problem.m);
         if !self.ragged() {
             return (0..self.products.count()).map(|i| [i * m, m]).collect();
+        }
+        if let Products::Masked { room, .. } = self.products {
+            return (0..).zip(offsets).map(|(i, &rows)| [i * room, rows.min(room)]).collect();
         }
         // As documented: no offset counts as less than one before it, or as more than there are rows.
         let most = |count: usize| offsets[..count].iter().copied().max().unwrap_or(0).min(m);
@@ -188,9 +199,13 @@ impl SeveralProducts {
         let d = upload(engine, &format.memory(&before))?;
         let slots = engine.slots(program)?;
         let products = match self.products {
-            Products::Ragged { count, .. } => {
+            Products::Ragged { .. } | Products::Masked { .. } => {
                 let bytes: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-                Products::Ragged { count, offsets: upload(engine, &bytes)?.address }
+                let address = upload(engine, &bytes)?.address;
+                match self.products {
+                    Products::Masked { count, room, .. } => Products::Masked { count, rows: address, room },
+                    _ => Products::Ragged { count: self.products.count(), offsets: address },
+                }
             }
             Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
         };

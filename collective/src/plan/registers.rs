@@ -107,7 +107,7 @@ impl EpilogueSpec {
     const fn working(&self, form: Form) -> u32 {
         match (self.staged_bits, form) {
             (0, _) if self.transposed => STORES_TRANSPOSED,
-            (0, _) | (_, Form::Ragged | Form::Grouped) => STORES,
+            (0, _) | (_, Form::Ragged | Form::Masked | Form::Grouped) => STORES,
             (_, Form::Single | Form::Batched) => WORKING,
         }
     }

@@ -298,6 +298,7 @@ impl Addresses {
         let products = match call.products {
             Products::One | Products::Batched { .. } => call.products,
             Products::Ragged { count, .. } => Products::Ragged { count, offsets: table },
+            Products::Masked { count, room, .. } => Products::Masked { count, rows: table, room },
             Products::Grouped { count, .. } => Products::Grouped { count, records: table },
         };
         Call {
@@ -323,6 +324,7 @@ fn split(call: &Call) -> (Shape, Addresses) {
         Products::Batched { .. } => (1, 0),
         Products::Ragged { offsets, .. } => (2, offsets),
         Products::Grouped { records, .. } => (3, records),
+        Products::Masked { rows, .. } => (4, rows),
     };
     let c_given = c.is_some();
     let c = c.unwrap_or(MatrixRef::NONE);

@@ -67,6 +67,7 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
         Products::One => ([1; 2], none, none),
         Products::Batched { count } => ([count; 2], none, none),
         Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4), none),
+        Products::Masked { count, rows, .. } => ([1, count], (rows, u64::from(count) * 4), none),
         Products::Grouped { count, records } => {
             ([1; 2], none, (records, u64::from(count) * u64::from(Record::BYTES[0])))
         }

@@ -129,6 +129,7 @@ mod tests {
                     let products = Products::Ragged { count: 3, offsets: 6 << 32 };
                     Call { products, b: every(one.b), ..one }
                 }
+                Form::Masked => one.masked(3, 80, 6 << 32),
                 Form::Grouped => Call::grouped(3, 6 << 32).with(one.epilogue),
             };
             let launch = gemm.launch(&Call { workspace, ..call }, 132);

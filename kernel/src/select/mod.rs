@@ -37,6 +37,7 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
+use crate::spec::KernelSpec;
 use crate::types::Types;
 
 /// A call, what its matrices are, and what becomes of the sums.
@@ -102,6 +103,15 @@ impl<'a> Request<'a> {
         Self { call: self.call.ragged(count, 1 << 20), shapes, ..self }
     }
 
+    /// Groups of rows with room for as many each, which use these, one shape for each.
+    #[must_use]
+    pub fn masked(self, room: u32, shapes: &'a [GemmProblem]) -> Self {
+        let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
+        let m = count.saturating_mul(room);
+        let problem = GemmProblem { m, ..self.call.problem };
+        Self { call: Call { problem, ..self.call }.masked(count, room, 1 << 20), shapes, ..self }
+    }
+
     /// Products of these shapes, described in device memory.
     #[must_use]
     pub fn grouped(self, shapes: &'a [GemmProblem]) -> Self {
@@ -123,8 +133,13 @@ impl<'a> Request<'a> {
         let (one, count) = (self.call.problem, self.call.products.count());
         match self.call.products {
             Products::One | Products::Batched { .. } => None,
-            Products::Ragged { .. } | Products::Grouped { .. } if !self.shapes.is_empty() => {
+            Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. }
+                if !self.shapes.is_empty() =>
+            {
                 Some(self.shapes.to_vec())
+            }
+            Products::Masked { room, .. } => {
+                Some(vec![GemmProblem { m: room, ..one }; count.min(Form::MOST_GROUPS) as usize])
             }
             Products::Ragged { .. } => {
                 let rows = |group| (one.m / count) + u32::from(group < one.m % count);
@@ -242,8 +257,20 @@ pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
 pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     match request.space() {
         Some(space) => of_space(space, request, machine, most),
-        None => rank(several(), request, machine),
+        None => rank(listed(request.call.products.form()), request, machine),
     }
+}
+
+/// The kernels of groups, by their form: those with room for as many rows each are those of [`several`] for rows behind each other.
+fn listed(form: Form) -> Vec<AnyGemm> {
+    if form != Form::Masked {
+        return several();
+    }
+    let masked = |gemm: AnyGemm| {
+        let spec = gemm.spec().filter(|spec| spec.form == Form::Ragged)?;
+        KernelSpec { form, ..spec }.kernel().ok()
+    };
+    several().into_iter().filter_map(masked).collect()
 }
 
 /// The kernel that is predicted to be fastest.

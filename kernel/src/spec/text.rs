@@ -202,10 +202,11 @@ fn shortened(text: &str) -> String {
     }
 }
 
-const FORMS: [(&str, Form); 4] = [
+const FORMS: [(&str, Form); 5] = [
     ("single", Form::Single),
     ("batched", Form::Batched),
     ("ragged", Form::Ragged),
+    ("masked", Form::Masked),
     ("grouped", Form::Grouped),
 ];
 const ROLES: [(&str, Roles); 3] = [

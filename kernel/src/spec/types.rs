@@ -20,6 +20,7 @@ impl KernelSpec {
             Form::Single => composed,
             Form::Batched => format!("Batched<{composed}>"),
             Form::Ragged => format!("Ragged<{composed}>"),
+            Form::Masked => format!("Masked<{composed}>"),
             Form::Grouped => format!("PointerArray<{composed}>"),
         }
     }

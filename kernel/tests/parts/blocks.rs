@@ -73,6 +73,9 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
         Products::Ragged { count, .. } => {
             Products::Ragged { count, offsets: engine.upload(&table).expect("memory").address }
         }
+        Products::Masked { count, room, .. } => {
+            Products::Masked { count, room, rows: engine.upload(&table).expect("memory").address }
+        }
         Products::One | Products::Batched { .. } | Products::Grouped { .. } => kind,
     };
     let program = gemm.program().unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -87,6 +90,9 @@ fn check(engine: &mut dyn Engine, text: &str, problem: GemmProblem, products: (P
     let word = |word: &[u8]| f32::from_le_bytes([word[0], word[1], word[2], word[3]]).into();
     let got: Vec<f64> = bytes.chunks_exact(4).map(word).collect();
     let rows: Rows = match kind {
+        Products::Masked { room, .. } => {
+            (0..).zip(offsets).map(|(i, rows)| (i * room, i * room + rows, i)).collect()
+        }
         Products::Ragged { .. } => (0..).zip(offsets.windows(2)).map(|(i, of)| (of[0], of[1], i)).collect(),
         Products::One | Products::Batched { .. } | Products::Grouped { .. } => {
             (0..all / m.max(1)).map(|i| (i * m, (i + 1) * m, i)).collect()
@@ -143,6 +149,13 @@ fn blocks_are_scaled() {
             let groups = Products::Ragged { count: 4, offsets: 0 };
             let offsets = [0, 3, 3, 100, 170];
             check(engine, &of(text), GemmProblem { m: 170, n: 136, k: 336 }, (groups, &offsets));
+        }
+        for text in [
+            "form=masked scale-a=1x128 scale-b=128x128 tile=64x64x128",
+            "form=masked scale-a=1x128 scale-b=128x128 tile=128x16x128 swap=yes",
+        ] {
+            let groups = Products::Masked { count: 4, rows: 0, room: 70 };
+            check(engine, &of(text), GemmProblem { m: 281, n: 136, k: 336 }, (groups, &[3, 0, 70, 64]));
         }
     });
 }

@@ -58,7 +58,7 @@ impl<'f> Described<'f, Value<'f, u32>> {
                 },
             );
         };
-        let (stored, all) = Stored::new(table, groups, write);
+        let (stored, all) = Stored::new(table, (groups, None), write);
         Self { table: Box::new(stored), tiles: Tiles { m: all, n: f.constant(1), k } }
     }
 }

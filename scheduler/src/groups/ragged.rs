@@ -53,7 +53,7 @@ impl<'f> Ragged<'f, Value<'f, u32>> {
                 tiles.set(f.shuffle(count, 31));
             });
         };
-        let (stored, all) = Stored::new(table, offsets.groups, write);
+        let (stored, all) = Stored::new(table, (offsets.groups, offsets.room), write);
         let tiles = match axis {
             0 => Tiles { m: all, n: extent.div_ceil(tile[1]), k },
             _ => Tiles { m: extent.div_ceil(tile[0]), n: all, k },

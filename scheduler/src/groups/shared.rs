@@ -24,18 +24,21 @@ impl SharedTable<'_> {
     }
 }
 
-/// Groups of rows, as device memory says where they begin.
+/// Groups of rows, as device memory says where they begin, or how many rows each has.
 ///
 /// No offset counts as less than the one before or as more than there are rows, so that whatever memory holds, groups do not
-/// overlap and end inside.
+/// overlap and end inside. No number of rows counts as more than there is room for.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets<'f> {
     /// Device address of one offset (`u32`) more than there are groups: the rows of group `i` are those from the `i`-th to the next.
+    /// Where there is `room`, that of as many numbers of rows as there are groups.
     pub address: Value<'f, u64>,
     /// How many groups there are.
     pub groups: Value<'f, u32>,
     /// Rows of all groups.
     pub rows: Value<'f, u32>,
+    /// Rows from the first of each group to that of the next; `None` where groups lie behind each other.
+    pub room: Option<Value<'f, u32>>,
 }
 
 /// The group of a lane.
@@ -57,8 +60,11 @@ impl<'f> Offsets<'f> {
         begin: &dyn Fn(Value<'f, u32>),
         body: &dyn Fn(LaneGroup<'f>),
     ) {
-        let Self { address, groups, rows: all } = self;
+        let Self { address, groups, rows: all, room } = self;
         let lane = f.special(Special::Lane);
+        if let Some(room) = room {
+            return self.each_masked(f, (lane, room), begin, body);
+        }
         let offset = |i: Value<'f, u32>| f.load_global::<u32>(address + i.mul_wide(4), 0).min(all);
         // Of all groups in front of the lanes' first.
         let rows = f.variable(offset(f.constant(0)));
@@ -78,6 +84,33 @@ impl<'f> Offsets<'f> {
     }
 }
 
+impl<'f> Offsets<'f> {
+    /// The same where each group has room for as many rows.
+    fn each_masked(
+        self,
+        f: &'f Builder,
+        (lane, room): (Value<'f, u32>, Value<'f, u32>),
+        begin: &dyn Fn(Value<'f, u32>),
+        body: &dyn Fn(LaneGroup<'f>),
+    ) {
+        let Self { address, groups, .. } = self;
+        f.if_(lane.equals(0), || begin(f.constant(0)));
+        let base = f.variable(0u32);
+        f.while_(
+            || base.get().less_than(groups),
+            || {
+                let number = base.get() + lane;
+                let exists = number.less_than(groups);
+                let rows = f.load_global::<u32>(address + number.min(groups - 1).mul_wide(4), 0).min(room);
+                let begin = number * room;
+                let end = begin + rows.where_or(exists, f.constant(0));
+                body(LaneGroup { number, begin, end, exists });
+                base.set(base.get() + 32);
+            },
+        );
+    }
+}
+
 /// The table with two words for each group: entry `i + 1` has the tiles of all groups up to the `i`-th, and a number of that group:
 /// its end, or how high it is. Entry 0 has no tiles, and where the first group begins.
 #[derive(Clone, Copy, Debug)]
@@ -85,32 +118,34 @@ pub(super) struct Stored<'f> {
     f: &'f Builder,
     at: Value<'f, u32>,
     groups: Value<'f, u32>,
+    room: Option<Value<'f, u32>>,
 }
 
 impl<'f> Stored<'f> {
     /// Emitted for all threads of a CTA: one warp writes the table, and all wait for it. Returns the number of tiles, too.
     pub(super) fn new(
         table: SharedTable<'f>,
-        groups: Value<'f, u32>,
+        (groups, room): (Value<'f, u32>, Option<Value<'f, u32>>),
         write: impl Fn(),
     ) -> (Self, Value<'f, u32>) {
         let SharedTable { f, at, threads, .. } = table;
         f.if_(f.warp_index().equals(0), write);
         f.barrier_sync(0, threads);
         let [all, _] = f.load_shared_vector(at + groups * 8, 0);
-        (Self { f, at, groups }, all)
+        (Self { f, at, groups, room }, all)
     }
 }
 
 impl<'f> Table<Value<'f, u32>> for Stored<'f> {
     fn find(&self, tile: Value<'f, u32>) -> Found<Value<'f, u32>> {
-        let Self { f, at, groups } = *self;
+        let Self { f, at, groups, room } = *self;
         let group = find_place(f, groups, tile, &|place| {
             let [before, _] = f.load_shared_vector::<u32, 2>(at + place * 8, 0);
             before
         });
         let entry = at + group * 8;
         let [[before, first], [_, end]] = [0, 8].map(|offset| f.load_shared_vector::<u32, 2>(entry, offset));
+        let first = room.map_or(first, |room| group * room);
         Found { group, tile: tile - before, first, end }
     }
 }

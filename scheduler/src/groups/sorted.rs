@@ -21,6 +21,7 @@ pub(super) struct Sorted<'f> {
     at: Value<'f, u32>,
     rows_at: u32,
     groups: Value<'f, u32>,
+    room: Option<Value<'f, u32>>,
 }
 
 impl<'f> Sorted<'f> {
@@ -40,7 +41,7 @@ impl<'f> Sorted<'f> {
         let many = (groups * height).at_least(workers * MANY_TILES);
         // Groups of fewer rows lie among the others.
         let few = f.constant(FEW_ROWS).where_or(many, 0);
-        let sorted = Self { f, at, rows_at: (most + 1) * 4, groups };
+        let sorted = Self { f, at, rows_at: (most + 1) * 4, groups, room: offsets.room };
         let warp = f.warp_index();
         f.if_(warp.equals(0), || {
             let rows = at + sorted.rows_at;
@@ -84,10 +85,14 @@ impl<'f> Sorted<'f> {
     /// A group's first row and its end.
     fn rows(&self, group: Value<'f, u32>) -> [Value<'f, u32>; 2] {
         let at = self.at + group * 4 + self.rows_at;
-        [0, 4].map(|offset| {
+        let row = |offset| {
             let [row] = self.f.load_shared_vector::<u32, 1>(at, offset);
             row
-        })
+        };
+        match self.room {
+            None => [0, 4].map(row),
+            Some(room) => [group * room, row(4)],
+        }
     }
 
     /// A group's place, from the keys of all.

@@ -151,6 +151,7 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
         // One product is a batch of one.
         Form::Single | Form::Batched => return Ok(()),
         Form::Ragged => ("groups of rows", "--rows"),
+        Form::Masked => ("groups with room for as many rows", "--rows and --room"),
         Form::Grouped => ("products of any shapes", "--group"),
     };
     Err(Failure::usage(format!(
@@ -240,7 +241,7 @@ fn many(products: Products) -> &'static str {
     match products {
         Products::One => "product",
         Products::Batched { .. } => "products of this shape",
-        Products::Ragged { .. } => "groups of rows",
+        Products::Ragged { .. } | Products::Masked { .. } => "groups of rows",
         Products::Grouped { .. } => "described products",
     }
 }

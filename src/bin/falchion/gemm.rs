@@ -99,6 +99,9 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
+    /// Each group of --rows has room for so many rows, and uses the first of them: the groups lie so far from each other.
+    #[arg(long, value_name = "ROWS", requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
+    room: Option<u32>,
     /// A product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
     /// each product. M may be 0. With --config, a kernel `grouped…`.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group, allow_hyphen_values = true,
@@ -264,7 +267,10 @@ impl GemmArgs {
         let count = self.batch.unwrap_or(1).into();
         let all = self.rows.as_ref().map(|rows| rows.iter().map(|&rows| u64::from(rows)).sum::<u64>());
         let count = self.rows.as_ref().map_or(count, |rows| rows.len() as u64);
-        let m = all.unwrap_or(u64::from(problem.m) * count);
+        let m = match self.room {
+            Some(room) => u64::from(room) * count,
+            None => all.unwrap_or(u64::from(problem.m) * count),
+        };
         if m > i32::MAX as u64 {
             return Err(Failure::usage(format!(
                 "{m} rows in all are too many: at most 2^31 - 1 are possible"
@@ -281,7 +287,16 @@ impl GemmArgs {
         let config = self.config();
         let (config, factors) = (config.as_deref(), [self.alpha(), self.beta()]);
         let (batch, engine, seed, repeat) = (self.batch, self.engine, self.seed, self.repeat);
-        SeveralArgs { batch, rows, records, problem, format, config, factors, engine, seed, repeat }.run()
+        let room = self.room;
+        if let Some((&most, room)) =
+            rows.and_then(|rows| rows.iter().max()).zip(room).filter(|(most, room)| *most > room)
+        {
+            return Err(Failure::usage(format!(
+                "--rows has {most}, and --room is {room}: that many at most were needed"
+            )));
+        }
+        SeveralArgs { batch, rows, room, records, problem, format, config, factors, engine, seed, repeat }
+            .run()
     }
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.

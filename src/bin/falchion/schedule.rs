@@ -110,7 +110,8 @@ impl ScheduleArgs {
             Machine { multiprocessors: self.sms, clustered_multiprocessors: clustered.max(1), ..machine };
         let slots = machine.slots(&plan);
         let products = self.products();
-        let form = entry.form();
+        // Groups with room for as many rows are drawn like those behind each other.
+        let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
         let call = products.first().map(|&first| catalogue::legal(&entry, first));
         match (form, self.form(), &call) {
             (is, was, _) if is != was => {
@@ -159,7 +160,7 @@ impl ScheduleArgs {
             let request = match form {
                 Form::Single => request,
                 Form::Batched => request.batched(self.batch.unwrap_or(1)),
-                Form::Ragged => request.ragged(&products),
+                Form::Ragged | Form::Masked => request.ragged(&products),
                 Form::Grouped => request.grouped(&products),
             };
             machine.predict(&entry, &request)
@@ -201,7 +202,7 @@ impl ScheduleArgs {
         match self.form() {
             Form::Single => vec![one],
             Form::Batched => vec![one; self.batch.unwrap_or(1) as usize],
-            Form::Ragged => self.experts.iter().map(|&m| GemmProblem { m, ..one }).collect(),
+            Form::Ragged | Form::Masked => self.experts.iter().map(|&m| GemmProblem { m, ..one }).collect(),
             Form::Grouped => self.group.clone(),
         }
     }
@@ -341,7 +342,7 @@ fn what(form: Form, products: &[GemmProblem]) -> String {
     match form {
         Form::Single => shape(first),
         Form::Batched => format!("{count} of {}", shape(first)),
-        Form::Ragged => {
+        Form::Ragged | Form::Masked => {
             let rows: u64 = products.iter().map(|problem| u64::from(problem.m)).sum();
             format!("{count} groups of {rows} rows, N {}, K {},", first.n, first.k)
         }

@@ -18,6 +18,8 @@ use crate::{Failure, catalogue, memory};
 pub(crate) struct SeveralArgs<'a> {
     pub(crate) batch: Option<u32>,
     pub(crate) rows: Option<&'a [u32]>,
+    /// Rows that each group has room for.
+    pub(crate) room: Option<u32>,
     /// Products of any shapes; none for a batch or groups of rows.
     pub(crate) records: &'a [GemmProblem],
     /// Of each product; M only of a batch.
@@ -36,7 +38,10 @@ impl SeveralArgs<'_> {
         let GemmProblem { n, k, .. } = self.problem;
         match (self.batch, self.rows) {
             (Some(count), _) => SeveralProducts::batch(self.problem, count),
-            (None, rows) => SeveralProducts::of_rows(rows.unwrap_or_default(), 0, [n, k]),
+            (None, rows) => match self.room {
+                Some(room) => SeveralProducts::masked(rows.unwrap_or_default(), room, [n, k]),
+                None => SeveralProducts::of_rows(rows.unwrap_or_default(), 0, [n, k]),
+            },
         }
     }
 
@@ -45,6 +50,7 @@ impl SeveralArgs<'_> {
         let form = match (self.records, self.batch) {
             ([_, ..], _) => Form::Grouped,
             (_, Some(_)) => Form::Batched,
+            (_, None) if self.room.is_some() => Form::Masked,
             (_, None) => Form::Ragged,
         };
         let Some(name) = self.config else { return self.first(form) };
@@ -78,6 +84,7 @@ impl SeveralArgs<'_> {
             Form::Single => request,
             Form::Batched => request.batched(self.batch.unwrap_or(1)),
             Form::Ragged => request.ragged(&groups),
+            Form::Masked => request.masked(self.room.unwrap_or(1), &groups),
             Form::Grouped => request.grouped(self.records),
         };
         let mut selection = kernel::select(&request, &Machine::h200());

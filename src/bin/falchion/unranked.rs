@@ -30,6 +30,7 @@ pub(crate) fn unranked(
         Form::Single => "single",
         Form::Batched => "batched",
         Form::Ragged => "ragged",
+        Form::Masked => "masked",
         Form::Grouped => "grouped",
     };
     let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));

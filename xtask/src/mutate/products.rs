@@ -80,7 +80,7 @@ impl Products {
         let of_each = match form {
             Form::Single | Form::Grouped => [1; 4],
             Form::Batched => [count(gemm) as usize; 4],
-            Form::Ragged => [1, groups.len(), 1, 1],
+            Form::Ragged | Form::Masked => [1, groups.len(), 1, 1],
         };
         let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| each[matrix] * of_each[matrix]);
         // The emulator's memory gives the same addresses to the same sizes in the same order.
@@ -95,7 +95,9 @@ impl Products {
         let products = |table| match form {
             Form::Single => kernel::Products::One,
             Form::Batched => kernel::Products::Batched { count: count(gemm) },
-            Form::Ragged => kernel::Products::Ragged { count: groups.len() as u32, offsets: table },
+            Form::Ragged | Form::Masked => {
+                kernel::Products::Ragged { count: groups.len() as u32, offsets: table }
+            }
             Form::Grouped => kernel::Products::Grouped { count: 1, records: table },
         };
         let call = Call { products: products(0), a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
@@ -103,7 +105,7 @@ impl Products {
         let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
         let address = memory.allocate(elements_of_workspace * BYTES);
         let offsets = match form {
-            Form::Single | Form::Batched | Form::Ragged => {
+            Form::Single | Form::Batched | Form::Ragged | Form::Masked => {
                 let ends = groups.iter().scan(0, |end, rows| {
                     *end += rows;
                     Some(*end)

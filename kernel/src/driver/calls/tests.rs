@@ -158,6 +158,10 @@ fn calls_of(gemm: &AnyGemm) -> Vec<Call> {
             let products = Products::Ragged { count: 3, offsets: 4096 };
             Call { products, b: every(one.b), ..one }
         }
+        Form::Masked => {
+            let products = Products::Masked { count: 3, rows: 4096, room: 60 };
+            Call { products, b: every(one.b), ..one }
+        }
         Form::Grouped => Call::grouped(3, 4096),
     };
     let plain = Call { workspace: Some(WorkspaceRef { address: 1 << 30, bytes: 1 << 30 }), ..plain };
