@@ -198,14 +198,13 @@ impl SeveralProducts {
         let before = vec![format.poison(); chunks(format, inner + GAP)];
         let d = upload(engine, &format.memory(&before))?;
         let slots = engine.slots(program)?;
+        let table: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         let products = match self.products {
-            Products::Ragged { .. } | Products::Masked { .. } => {
-                let bytes: Vec<u8> = self.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
-                let address = upload(engine, &bytes)?.address;
-                match self.products {
-                    Products::Masked { count, room, .. } => Products::Masked { count, rows: address, room },
-                    _ => Products::Ragged { count: self.products.count(), offsets: address },
-                }
+            Products::Ragged { count, .. } => {
+                Products::Ragged { count, offsets: upload(engine, &table)?.address }
+            }
+            Products::Masked { count, room, .. } => {
+                Products::Masked { count, room, rows: upload(engine, &table)?.address }
             }
             Products::One | Products::Batched { .. } | Products::Grouped { .. } => self.products,
         };

@@ -121,7 +121,14 @@ fn bench_checks_its_arguments_first() {
         ("a picture into no folder", &["--plot", &nowhere], &["cannot write", "no-folder"]),
         ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
         ("no suite", &["--suite", "secret"], &["secret", "public", "selection"]),
-        ("no type", &["--dtype", "f8"], &["`f8`", "bf16 and f16"]),
+        ("no type", &["--dtype", "f8"], &["'f8'", "bf16, f16, e4m3"]),
+        ("scales of one operand", &["--dtype", "e4m3", "--scale-a", "1x128"], &["--scale-b"]),
+        (
+            "operands that nothing multiplies",
+            &["--dtype", "e4m3", "--dtype-b", "bf16"],
+            &["Hopper has no `wgmma`"],
+        ),
+        ("launches of other formats", &["--launch", "--dtype", "s8"], &["bf16 and f16", "s8 is asked for"]),
         (
             "experts by a dense kernel",
             &["--suite", "grouped", "--config", "small-bf16-kk"],
@@ -133,7 +140,16 @@ fn bench_checks_its_arguments_first() {
         ("experts of other directions", &["--rows", "3", "--layout", "kn"], &["K-major", "--layout"]),
         ("no layout", &["--layout", "xy"], &["xy", "kn"]),
         ("no kernel", &["--config", "tiny"], &["`tiny`", "falchion configs"]),
-        ("a kernel of another type", &["--config", "small-f16-kk"], &["for f16", "--dtype is bf16"]),
+        (
+            "a kernel of another type",
+            &["--config", "small-f16-kk", "--dtype", "bf16"],
+            &["for f16", "bf16 was needed"],
+        ),
+        (
+            "kernels of two types",
+            &["--config", "small-f16-kk", "--config", "small-bf16-kk"],
+            &["for bf16", "f16 was needed"],
+        ),
         ("an empty product", &["--m", "0"], &["--m", "0"]),
         ("launches of a suite", &["--launch", "--suite", "public"], &["--launch", "--suite"]),
         ("a shape twice", &["--shape", "1x1x8", "--m", "5"], &["--shape", "--m"]),

@@ -69,10 +69,10 @@ fn the_kind_of_scaling_follows_from_the_shapes() {
     };
     let out = folder.join("d.npy").display().to_string();
     for (why, a_rows, a_blocks, b_blocks, b_columns, words) in [
-        ("1 x 128 by 128 x 128", m, 3, 3, 2, "_scaled_1_128"),
-        ("1 x 128 by 1 x 128", m, 3, 3, n, "_scaled_1_1"),
-        ("128 x 128 by 1 x 128", 1, 3, 3, n, "_scaled_128_1"),
-        ("one each", 1, 1, 1, 1, "e4m3_kk"),
+        ("1 x 128 by 128 x 128", m, 3, 3, 2, "scale-a=1x128 scale-b=128x128"),
+        ("1 x 128 by 1 x 128", m, 3, 3, n, "scale-a=1x128 scale-b=1x128"),
+        ("128 x 128 by 1 x 128", 1, 3, 3, n, "scale-a=128x128 scale-b=1x128"),
+        ("one each", 1, 1, 1, 1, "dtype=e4m3 layout=kk out=f32 tile="),
         ("one each row and column", m, 1, 1, n, "cf32_rf32"),
         ("one each row, and a number", 1, m, 1, 1, "cf32_rf32"),
         ("a number, and one each column", 1, 1, n, 1, "cf32_rf32"),

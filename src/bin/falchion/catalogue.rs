@@ -188,9 +188,11 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
 /// A request with matrices whose rows begin at multiples of 16 B.
 pub(crate) fn padded(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Request<'static> {
     let request = Request::packed(types, majors, problem);
-    let whole = |matrix: MatrixRef| MatrixRef { pitch: matrix.pitch.next_multiple_of(8), ..matrix };
+    let [a_bytes, b_bytes, _] = request.types.bytes().map(u64::from);
+    let whole =
+        |matrix: MatrixRef, bytes| MatrixRef { pitch: matrix.pitch.next_multiple_of(16 / bytes), ..matrix };
     let call = request.call;
-    Request { call: Call { a: whole(call.a), b: whole(call.b), ..call }, ..request }
+    Request { call: Call { a: whole(call.a, a_bytes), b: whole(call.b, b_bytes), ..call }, ..request }
 }
 
 impl PlanArgs {

@@ -426,8 +426,13 @@ impl GemmArgs {
         let types = Types::of(of_kernels(format)).scaled(scaling.rows().unwrap_or_default());
         let types = dtype_b.and_then(collective::Format::named).map_or(types, |b| types.with_b(b));
         let types = out.and_then(collective::Format::named).map_or(types, |d| types.stored(d));
-        if types.a.multiplies(types.b).is_none() {
-            return Err(Failure::usage(collective::Format::NO_PRODUCT));
+        if types != Types::of(types.a) {
+            // Why there may be no kernel at all.
+            let [a, b] = types.scaled;
+            let formats =
+                format!("dtype={} dtype-b={} out={}", types.a.name(), types.b.name(), types.d.name());
+            let scales = format!(" scale-a={a}x128 scale-b={b}x128");
+            catalogue::find(&[formats, if types.is_scaled() { scales } else { String::new() }].concat())?;
         }
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
@@ -449,7 +454,12 @@ impl GemmArgs {
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
         let layout = format!("{a_direction}{b_direction}");
-        let mut request = Request::packed(types, catalogue::majors(&layout), inputs.problem);
+        let majors = catalogue::majors(&layout);
+        let mut request = match types.is_scaled() {
+            // No thread copies blocks with scales: rows are padded for tensor copies.
+            true => catalogue::padded(types, majors, inputs.problem),
+            false => Request::packed(types, majors, inputs.problem),
+        };
         request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         let mut selection = kernel::select(&request, &Machine::h200());

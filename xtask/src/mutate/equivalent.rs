@@ -91,6 +91,13 @@ const ENTRIES: &[Entry] = &[
         why: "The CTA is one warpgroup: whoever goes on from the two has waited for its multiplies, which are those of all.",
     },
     Entry {
+        name: "warp-meets",
+        target: "wgmma.wait_group",
+        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WarpSync)),
+        why: "It is one instruction of all lanes of a warp, and touches no memory: whether the warp meets before it or behind it, \
+              all lanes have waited, and have read what they read before, when one goes on from the two.",
+    },
+    Entry {
         name: "fences-behind",
         target: "fence.proxy.async",
         covers: |function, mutation| fences_behind(function, mutation),

@@ -6,7 +6,7 @@ use collective::{
     Unspecialised,
 };
 use half::bf16;
-use kernel::{AnyGemm, Composed, Gemm};
+use kernel::{AnyGemm, Composed, Gemm, KernelSpec};
 use scheduler::{AlongM, DividedTail, OneTile, Persistent};
 use typenum::{U1, U2, U3, U64, U128};
 
@@ -67,8 +67,29 @@ const _: Plan = Gemm::<Ring>::PLAN;
 const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
+/// Kernels by their specs: sums that are promoted, blocks with scales, groups with room for as many rows.
+const SPECS: [(&str, &str); 5] = [
+    ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
+    ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),
+    (
+        "scaled-2x1-pingpong",
+        "dtype=e4m3 scale-a=1x128 scale-b=1x128 tile=64x32x128 roles=pingpong cluster=2x1",
+    ),
+    ("scaled-ragged", "form=ragged dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=64x64x128 consumers=1"),
+    ("masked", "form=masked tile=64x64x64 consumers=1"),
+];
+
 /// The kernels.
 pub(super) fn kernels() -> Vec<AnyGemm> {
+    let by_type = by_type();
+    let by_spec = SPECS.map(|(name, spec)| {
+        let spec: KernelSpec = spec.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+        spec.named(name).unwrap_or_else(|error| panic!("{name}: {error}"))
+    });
+    by_type.into_iter().chain(by_spec).collect()
+}
+
+fn by_type() -> Vec<AnyGemm> {
     vec![
         AnyGemm::of::<Pair>("cluster-2x1-staged"),
         AnyGemm::of::<Square>("cluster-2x2"),

@@ -1,16 +1,22 @@
 //! The products of a problem as a kernel of any form computes them, and the memory that they need.
 
-use collective::{Form, Plan, Producer, Record};
+use collective::{BlockScales, Form, Format, Plan, Producer, Record};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
 
 use super::subject::Subject;
-use super::trial::{BYTES, Purpose, Size};
+use super::trial::{Purpose, Size};
 
 /// How many products of a problem's shape a launch computes, as far as they have tiles of their own.
 pub(super) fn count(gemm: &Subject) -> u32 {
     if gemm.form() == Form::Batched { 2 } else { 1 }
+}
+
+/// The formats of A, B, C and D.
+pub(super) fn formats(gemm: &Subject) -> [Format; 4] {
+    let [a, b, d] = gemm.formats();
+    [a, b, d, d]
 }
 
 /// Widths that a kernel's tiles come in: one where they are not narrowed.
@@ -47,10 +53,14 @@ pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
 /// One launch's arguments.
 pub(super) struct Products {
     call: Call,
-    /// Elements of A, B, C, D, the workspace, and twice the offsets, each in [`BYTES`] bytes.
-    pub(super) extents: [usize; 6],
-    /// Where groups begin and end, or the words of the record of a product that memory describes.
+    /// Elements of A, B, C and D.
+    pub(super) extents: [usize; 4],
+    /// Bytes of the workspace.
+    pub(super) workspace: usize,
+    /// Where groups begin and end, how many rows each uses, or the words of the record of a product that memory describes.
     pub(super) offsets: Vec<u32>,
+    /// Scales of A's blocks and of B's.
+    pub(super) scales: [usize; 2],
 }
 
 impl Products {
@@ -85,7 +95,9 @@ impl Products {
         let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| each[matrix] * of_each[matrix]);
         // The emulator's memory gives the same addresses to the same sizes in the same order.
         let mut memory = Memory::new();
-        let places = [a, b, c, d].map(|elements| memory.allocate(elements * BYTES));
+        let extents = [a, b, c, d];
+        let bytes = formats(gemm).map(|format| format.bytes() as usize);
+        let places = [0, 1, 2, 3].map(|at| memory.allocate(extents[at] * bytes[at]));
         let matrix = |at: usize| MatrixRef::new(places[at], shapes[at][1].into());
         let slots = purpose.slots(plan);
         let [a_ref, b_ref, c_ref, d_ref] =
@@ -95,17 +107,21 @@ impl Products {
         let products = |table| match form {
             Form::Single => kernel::Products::One,
             Form::Batched => kernel::Products::Batched { count: count(gemm) },
-            Form::Ragged | Form::Masked => {
-                kernel::Products::Ragged { count: groups.len() as u32, offsets: table }
+            Form::Ragged => kernel::Products::Ragged { count: groups.len() as u32, offsets: table },
+            Form::Masked => {
+                let count = groups.len() as u32;
+                kernel::Products::Masked { count, rows: table, room: m / count }
             }
             Form::Grouped => kernel::Products::Grouped { count: 1, records: table },
         };
         let call = Call { products: products(0), a: a_ref, b: b_ref, d: d_ref, ..Call::of(problem) };
         let bytes = gemm.workspace(&call, slots);
-        let elements_of_workspace = usize::try_from(bytes).unwrap_or(0) / BYTES;
-        let address = memory.allocate(elements_of_workspace * BYTES);
+        let of_workspace = usize::try_from(bytes).unwrap_or(0);
+        let address = memory.allocate(of_workspace);
         let offsets = match form {
-            Form::Single | Form::Batched | Form::Ragged | Form::Masked => {
+            // The first group has as many as there is room for, and the second one none.
+            Form::Masked => vec![m, 0, m / groups.len() as u32 / 2 + 3],
+            Form::Single | Form::Batched | Form::Ragged => {
                 let ends = groups.iter().scan(0, |end, rows| {
                     *end += rows;
                     Some(*end)
@@ -121,11 +137,25 @@ impl Products {
                 words.map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect()
             }
         };
-        let extents = [a, b, c, d, elements_of_workspace, 2 * offsets.len()];
         let table = memory.allocate(offsets.len() * 4);
         let workspace = Some(WorkspaceRef { address, bytes });
-        let call = Call { products: products(table), workspace, ..call }.with(linear);
-        Self { call, extents, offsets }
+        let scaled = [0, 1].map(|i| {
+            let [outer, inner] = BlockScales::extents([m, n][i], k, plan.scaled()[i].max(1));
+            [outer, inner.next_multiple_of(4)]
+        });
+        let each = scaled.map(|[outer, pitch]| outer as usize * pitch as usize);
+        let of_scales = match plan.mainloop.is_scaled() {
+            true => [0, 1].map(|i| each[i] * of_each[i]),
+            false => [0; 2],
+        };
+        let at = of_scales.map(|scales| memory.allocate(scales * 4));
+        let [a, b] = [0, 1].map(|i| {
+            let stride = if of_each[i] > 1 { each[i] as u64 } else { 0 };
+            MatrixRef::new(at[i], scaled[i][1].into()).every(stride)
+        });
+        let scales = plan.mainloop.is_scaled().then_some(BlockScales { a, b });
+        let call = Call { products: products(table), workspace, scales, ..call }.with(linear);
+        Self { call, extents, workspace: of_workspace, offsets, scales: of_scales }
     }
 
     /// The grid and the arguments for an engine with that many slots.

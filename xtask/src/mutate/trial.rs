@@ -2,9 +2,8 @@
 
 use core::fmt;
 
-use collective::{Form, Plan};
+use collective::{Form, Format, Plan};
 use emulator::{Failure, Fault, Memory, Options, Program, Schedule};
-use half::{bf16, f16};
 use kernel::{GemmProblem, Launch};
 use ptx::inst::{Inst, Operand};
 use ptx::{Function, Statement};
@@ -20,8 +19,6 @@ const SLOTS: u32 = 2;
 /// Uses of each stage beyond the arrivals that its barriers count: one arrival too many or too few a use adds up to
 /// a whole phase within that many.
 const SPARE_USES: u32 = 2;
-/// Bytes of an element of any matrix.
-pub(super) const BYTES: usize = 2;
 
 /// What became of a mutant.
 #[derive(Clone, Debug)]
@@ -59,8 +56,8 @@ impl fmt::Display for Verdict {
 /// One problem of a kernel.
 struct Case {
     launch: Launch,
-    /// What A, B, C, D, the workspace and the offsets of groups hold before the launch.
-    contents: [Vec<u8>; 6],
+    /// What A, B, C, D, the workspace, the offsets of groups and the scales of blocks hold before the launch.
+    contents: [Vec<u8>; 8],
     /// What D and the workspace hold after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
@@ -247,8 +244,12 @@ impl Case {
             Size::OneMoreThanStages if persists => {
                 ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
+            // Each group has room for whole tiles, two for a CTA, and one that is not.
+            Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Masked => {
+                (3 * (4 * turns * cluster_tile_m + 8), cluster_tile_n + 8)
+            }
             // Either group has a whole tile and one that is not.
-            Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Ragged => {
+            Size::Small | Size::Empty | Size::Long if gemm.form().shares_rows() => {
                 (2 * turns * cluster_tile_m + 16, cluster_tile_n + 8)
             }
             Size::Small | Size::Empty | Size::OneMoreThanStages | Size::Long => {
@@ -296,15 +297,17 @@ impl Case {
             return Ok(None);
         };
         let mut random = Random(0x5EED);
-        let mut contents = products.extents.map(|elements| random.matrix(gemm.element(), elements));
+        let formats = products::formats(gemm);
+        let [a, b, c, mut d] = [0, 1, 2, 3].map(|at| random.matrix(formats[at], products.extents[at]));
         if purpose.in_place {
-            contents[3] = contents[2].clone();
+            d.clone_from(&c);
         } else {
             // What is left of this in D was never computed.
-            contents[3].fill(0xA5);
+            d.fill(0xA5);
         }
-        contents[4].fill(0);
-        contents[5] = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        let offsets = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
+        let [a_scales, b_scales] = products.scales.map(|scales| random.matrix(Format::F32, scales));
+        let contents = [a, b, c, d, vec![0; products.workspace], offsets, a_scales, b_scales];
         Ok(Some(Self {
             launch,
             contents,
@@ -322,7 +325,7 @@ impl Case {
     /// are what the next launch begins with.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
-        let addresses = [0, 1, 2, 3, 4, 5].map(|matrix| memory.upload(&self.contents[matrix]));
+        let addresses = [0, 1, 2, 3, 4, 5, 6, 7].map(|matrix| memory.upload(&self.contents[matrix]));
         let options = Options {
             schedule,
             seed,
@@ -385,16 +388,12 @@ impl Random {
     }
 
     /// Elements between -1 and 1.
-    fn matrix(&mut self, element: &str, elements: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(elements * BYTES);
+    fn matrix(&mut self, format: Format, elements: usize) -> Vec<u8> {
+        let size = format.bytes() as usize;
+        let mut bytes = Vec::with_capacity(elements * size);
         for _ in 0..elements {
-            let value = (self.next() >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
-            let bits = if element == "f16" {
-                f16::from_f32(value).to_bits()
-            } else {
-                bf16::from_f32(value).to_bits()
-            };
-            bytes.extend(bits.to_le_bytes());
+            let value = (self.next() >> 40) as f64 / (1u64 << 23) as f64 - 1.0;
+            bytes.extend(&format.encode(value).to_le_bytes()[..size]);
         }
         bytes
     }

@@ -176,11 +176,11 @@ impl BenchArgs {
         if let Some(name) = &self.epilogue {
             return self.fused(name, &shapes);
         }
+        let launched = if self.launch { Some(self.types.sixteen("what a launch costs")?) } else { None };
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        if self.launch {
-            let format = self.types.sixteen("what a launch costs")?;
+        if let Some(format) = launched {
             let mut record = self.record(&gpu, None, format.into())?;
             let data = arena::random(format);
             record.launches = launch::measure(&mut gpu, &data, format.name(), &self.layout)?;
