@@ -5,7 +5,7 @@ use collective::functions::{Add, Relu};
 use collective::tree::{Accumulator, Compute, Each, EachArgument, RowArgument, RowVector};
 use collective::{
     Cluster, Cooperative, CopyWgmma, DirectStore, Fitted, Form, KMajor, LinearCombination, Operands,
-    Pingpong, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Unspecialised,
+    Pingpong, Record, SourcedCombination, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Unspecialised,
 };
 use emulator::Schedule;
 use falchion::verify::matrix::Fill;
@@ -240,6 +240,53 @@ fn arrays_of_products_are_checked() {
     let single = kernel::find("small-bf16-kk").expect("a name");
     let wrong = LaunchError::Form { kernel: Form::Single, call: Form::Grouped };
     assert_eq!(single.launch(&legal, 132), Err(wrong));
+}
+
+/// Groups of K: the weight gradient of each expert is the product of its tokens' rows of two matrices, which lie where they are. A group
+/// without tokens has a gradient of zeros.
+#[test]
+fn groups_of_k_are_products_of_parts() {
+    let (m, n, offsets) = (72_u32, 40_u32, [0_u32, 5, 5, 40, 100]);
+    let tokens = offsets[4];
+    let value = |i: u32| f64::from(i * 37 % 17) - 8.0;
+    let bytes = |count: u32, first: u32| -> Vec<u8> {
+        (0..count).flat_map(|i| bf16::from_f64(value(i + first)).to_le_bytes()).collect()
+    };
+    let mut engine = Emulator::new();
+    // Tokens by M and tokens by N, row by row: an M-major A and an N-major B.
+    let a = engine.upload(&bytes(tokens * m, 3)).expect("memory");
+    let b = engine.upload(&bytes(tokens * n, 8)).expect("memory");
+    let d = engine.upload(&[0xff; 4 * 72 * 40 * 2]).expect("memory");
+    let record = |(group, range): (u64, &[u32])| Record {
+        m,
+        n,
+        k: range[1] - range[0],
+        addresses: [
+            a.address + u64::from(range[0] * m) * 2,
+            b.address + u64::from(range[0] * n) * 2,
+            0,
+            d.address + group * u64::from(m * n) * 2,
+        ],
+        pitches: [m, n, n, n].map(u64::from),
+    };
+    let records: Vec<u8> =
+        (0..).zip(offsets.windows(2)).map(record).flat_map(|record| record.to_bytes()).collect();
+    let records = engine.upload(&records).expect("memory");
+    let gemm = kernel::find("grouped-bf16-mn").expect("a catalogue name");
+    let program = gemm.program().expect("legal");
+    let slots = engine.slots(&program).expect("it loads");
+    let call = Call::grouped(4, records.address);
+    let workspace = engine.workspace(gemm.workspace(&call, slots)).expect("memory");
+    let launch = gemm.launch(&Call { workspace, ..call }, slots).expect("legal").expect("products");
+    engine.launch(&program, launch.grid, &launch.arguments).unwrap_or_else(|error| panic!("{error}"));
+    let got = engine.read(d).expect("memory");
+    for (at, word) in (0..).zip(got.chunks_exact(2)) {
+        let (group, row, column) = (at / (m * n), at / n % m, at % n);
+        let [begin, end] = [offsets[group as usize], offsets[group as usize + 1]];
+        let exact: f64 = (begin..end).map(|t| value(t * m + row + 3) * value(t * n + column + 8)).sum();
+        let found = bf16::from_le_bytes([word[0], word[1]]);
+        assert_eq!(found, bf16::from_f64(exact), "group {group}, {row}, {column}");
+    }
 }
 
 /// relu(acc + bias), a bias for each product.

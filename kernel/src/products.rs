@@ -40,7 +40,9 @@ pub enum Products {
         /// Rows that a group has room for.
         room: u32,
     },
-    /// Products of any shapes that device memory describes, all of their matrices too: the call's own are not looked at. Their
+    /// Products of any shapes that device memory describes, all of their matrices too: the call's own are not looked at. They may be
+    /// parts of the same matrices: groups of K, for the weight gradients of experts, are records that differ in K and in where A and B
+    /// begin. Their
     /// workspace is memory of the kernel's own, of as many bytes as [`AnyGemm::workspace`](crate::AnyGemm::workspace) says, zero
     /// before the first launch.
     Grouped {
