@@ -68,13 +68,7 @@ impl<'a> Request<'a> {
         let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
         // Nothing is allocated either.
         let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-        let scales = |mn, rows: u32| {
-            let [_, contiguous] = BlockScales::extents(mn, problem.k, rows.max(1));
-            MatrixRef::new(1 << 20, contiguous.next_multiple_of(4).into())
-        };
-        let [a, b] = types.scaled;
-        let scales = BlockScales { a: scales(problem.m, a), b: scales(problem.n, b) };
-        let call = Call { workspace, scales: types.is_scaled().then_some(scales), ..call };
+        let call = Call { workspace, scales: packed_scales(types, problem), ..call };
         Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
     }
 
@@ -109,7 +103,8 @@ impl<'a> Request<'a> {
         let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
         let m = count.saturating_mul(room);
         let problem = GemmProblem { m, ..self.call.problem };
-        Self { call: Call { problem, ..self.call }.masked(count, room, 1 << 20), shapes, ..self }
+        let scales = packed_scales(self.types, problem);
+        Self { call: Call { problem, scales, ..self.call }.masked(count, room, 1 << 20), shapes, ..self }
     }
 
     /// Products of these shapes, described in device memory.
@@ -157,7 +152,9 @@ impl<'a> Request<'a> {
     fn space(&self) -> Option<Space> {
         let form = self.call.products.form();
         let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
-        let searched = matches!(form, Form::Single | Form::Batched);
+        // Kernels for groups of 16-bit elements are listed: they were measured.
+        let plain = [Format::Bf16, Format::F16].map(Types::of).contains(&self.types) && self.fusion.is_none();
+        let searched = matches!(form, Form::Single | Form::Batched) || !plain;
         let (call, output) = (&self.call, self.output());
         let bytes = u64::from(output.bits() / 8);
         let unaligned = !(call.d.address | call.d.pitch.wrapping_mul(bytes)).is_multiple_of(16)
@@ -204,6 +201,16 @@ impl<'a> Request<'a> {
     }
 }
 
+/// Packed scales, where blocks have any.
+fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
+    let packed = |mn, rows: u32| {
+        let [_, contiguous] = BlockScales::extents(mn, k, rows.max(1));
+        MatrixRef::new(1 << 20, contiguous.next_multiple_of(4).into())
+    };
+    let [a, b] = types.scaled;
+    types.is_scaled().then(|| BlockScales { a: packed(m, a), b: packed(n, b) })
+}
+
 /// How many kernels of a space a [`Selection`] has at most.
 pub const RANKED: usize = 64;
 
@@ -247,8 +254,8 @@ impl fmt::Debug for Ranked {
     }
 }
 
-/// Ranks the kernels that can be made for such a call, the first [`RANKED`] of them: for one product and for those of one shape
-/// the whole space of built-in parts, for groups the kernels of [`several`].
+/// Ranks the kernels that can be made for such a call, the first [`RANKED`] of them: of the whole space of built-in parts, but for groups of
+/// `bf16` and `f16`, whose kernels are those of [`several`].
 pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
     search(request, machine, RANKED)
 }
@@ -491,6 +498,32 @@ mod tests {
         };
         assert!(reasons(Format::Bf16, Known::Shipped) > 0);
         assert_eq!([reasons(Format::Bf16, Known::Nothing), reasons(Format::F16, Known::Shipped)], [0, 0]);
+    }
+
+    /// Experts of 8-bit floats, with scales and without, are chosen from the space; those of 16 bits from the list.
+    #[test]
+    fn groups_of_every_format_have_kernels() {
+        let rows = [300, 0, 17, 2048];
+        let shapes: Vec<GemmProblem> =
+            rows.into_iter().map(|m| GemmProblem { m, n: 4096, k: 7168 }).collect();
+        let all = GemmProblem { m: rows.iter().sum(), n: 4096, k: 7168 };
+        let e4m3 = Types::of(Format::E4m3);
+        for types in [e4m3, e4m3.scaled([1, 128]), Types::of(Format::S8), Types::of(Format::Bf16)] {
+            let request = Request::packed(types, [Major::K; 2], all);
+            for request in [request.ragged(&shapes), request.masked(2048, &shapes), request.grouped(&shapes)]
+            {
+                let (form, selection) = (request.call.products.form(), select(&request, &H200));
+                if form == Form::Grouped && types.is_scaled() {
+                    assert!(selection.ranked.is_empty(), "records say nothing of scales");
+                    continue;
+                }
+                assert!(!selection.ranked.is_empty(), "{types} {form:?}: {:?}", selection.refused);
+                let best = first(&selection);
+                assert_eq!((best.form(), Types::of_kernel(best)), (form, types), "{best:?}");
+                let times = selection.ranked.iter().map(|ranked| ranked.prediction.microseconds);
+                assert!(times.is_sorted(), "{types} {form:?}");
+            }
+        }
     }
 
     /// Twice the rows are twice the waves and about twice the time; no extents are too large to be looked at.

@@ -4,7 +4,6 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use collective::Form;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, of_kernels, orders, random_scales, scaled};
 use falchion::verify::{
@@ -322,7 +321,7 @@ impl GemmArgs {
             None => {
                 let said = Said { epilogue: Some(fusion), ..Said::default() };
                 // The bench pads leading dimensions.
-                FusedGemm::of(unranked(Form::Single, format, GemmProblem { k: 0, ..problem }, said)?)
+                FusedGemm::of(unranked(format, GemmProblem { k: 0, ..problem }, said)?)
             }
         };
         match &kernel {
@@ -421,7 +420,7 @@ impl GemmArgs {
         let (dtype_b, out) = (self.dtype_b.as_deref(), self.out_dtype.as_deref());
         if matches!(scaling, Scaling::Vectors(_)) {
             let said = Said { dtype_b, out, epilogue: Some(Fusion::RowColumnScaled) };
-            return unranked(Form::Single, format, inputs.problem, said);
+            return unranked(format, inputs.problem, said);
         }
         let types = Types::of(of_kernels(format)).scaled(scaling.rows().unwrap_or_default());
         let types = dtype_b.and_then(collective::Format::named).map_or(types, |b| types.with_b(b));

@@ -10,7 +10,6 @@ use kernel::{AnyGemm, GemmProblem, Machine};
 
 use crate::engine::{Choice, Chosen};
 use crate::output::out;
-use crate::unranked::{Said, unranked};
 use crate::{Failure, catalogue, memory};
 
 /// What was asked for.
@@ -74,11 +73,6 @@ impl SeveralArgs<'_> {
         let all = rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
         let one = GemmProblem { m: if form == Form::Ragged { all } else { self.problem.m }, ..self.problem };
         let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, ..one }).collect();
-        if self.format.bytes() != 2 {
-            // Leading dimensions are padded, and no row of D is longer than N.
-            let wide = one.n.max(self.records.iter().fold(0, |all, record| all | record.n));
-            return unranked(form, self.format, GemmProblem { n: wide, k: 0, ..one }, Said::default());
-        }
         let request = catalogue::padded(of_kernels(self.format), [Major::K; 2], one);
         let request = match form {
             Form::Single => request,

@@ -1,6 +1,5 @@
-//! The default kernels of formats that the selection does not rank.
+//! The default kernels of fusions of formats whose fusions the selection does not rank.
 
-use collective::Form;
 use falchion::verify::product::formats;
 use falchion::verify::{Format, Fusion};
 use kernel::{AnyGemm, GemmProblem};
@@ -18,25 +17,17 @@ pub(crate) struct Said<'a> {
     pub(crate) epilogue: Option<Fusion>,
 }
 
-/// The default kernel of formats that the selection does not rank, with loads and stores of any address where the extents ask for
+/// The default kernel of such a format, with loads and stores of any address where the extents ask for
 /// them.
 pub(crate) fn unranked(
-    form: Form,
     format: Format,
     problem: GemmProblem,
     Said { dtype_b, out, epilogue }: Said<'_>,
 ) -> Result<AnyGemm, Failure> {
-    let form = match form {
-        Form::Single => "single",
-        Form::Batched => "batched",
-        Form::Ragged => "ragged",
-        Form::Masked => "masked",
-        Form::Grouped => "grouped",
-    };
     let word = |key, value: Option<&str>| value.map_or_else(String::new, |value| format!(" {key}={value}"));
     let epilogue = epilogue.map(Fusion::name);
     let said = [word("dtype-b", dtype_b), word("out", out), word("epilogue", epilogue)].concat();
-    let spec = |more: &str| format!("form={form} dtype={}{said}{more}", format.name());
+    let spec = |more: &str| format!("dtype={}{said}{more}", format.name());
     let found = catalogue::find(&spec(""))?;
     let [_, _, of_d] = formats(&found);
     let whole = |extent: u32, of: Format| (u64::from(extent) * u64::from(of.bytes())).is_multiple_of(16);
