@@ -128,6 +128,12 @@ fn bench_checks_its_arguments_first() {
             &["--dtype", "e4m3", "--dtype-b", "bf16"],
             &["Hopper has no `wgmma`"],
         ),
+        ("results of no kernel", &["--dtype", "e4m3", "--out-dtype", "s32"], &["s32"]),
+        (
+            "scales of other operands",
+            &["--scale-a", "1x128", "--scale-b", "1x128"],
+            &["blocks with scales are of 8-bit floats"],
+        ),
         ("launches of other formats", &["--launch", "--dtype", "s8"], &["bf16 and f16", "s8 is asked for"]),
         (
             "experts by a dense kernel",

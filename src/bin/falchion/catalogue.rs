@@ -122,6 +122,16 @@ pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
     })?)
 }
 
+/// Fails, with the reason, where no kernel multiplies such operands or stores such results.
+pub(crate) fn possible(types: Types) -> Result<(), Failure> {
+    let Types { a, b, d, scaled: [a_rows, b_rows] } = types;
+    let mut spec = format!("dtype={} dtype-b={} out={}", a.name(), b.name(), d.name());
+    if types.is_scaled() {
+        spec += &format!(" scale-a={a_rows}x128 scale-b={b_rows}x128");
+    }
+    find(&spec).map(|_| ())
+}
+
 /// The kernel of a name for a command that has no arguments for a fused epilogue: `instead` says what it can do with the name
 /// of the same kernel without it, and with that of the epilogue.
 pub(crate) fn plain(name: &str, instead: impl FnOnce(&str, &str) -> String) -> Result<AnyGemm, Failure> {

@@ -425,14 +425,7 @@ impl GemmArgs {
         let types = Types::of(of_kernels(format)).scaled(scaling.rows().unwrap_or_default());
         let types = dtype_b.and_then(collective::Format::named).map_or(types, |b| types.with_b(b));
         let types = out.and_then(collective::Format::named).map_or(types, |d| types.stored(d));
-        if types != Types::of(types.a) {
-            // Why there may be no kernel at all.
-            let [a, b] = types.scaled;
-            let formats =
-                format!("dtype={} dtype-b={} out={}", types.a.name(), types.b.name(), types.d.name());
-            let scales = format!(" scale-a={a}x128 scale-b={b}x128");
-            catalogue::find(&[formats, if types.is_scaled() { scales } else { String::new() }].concat())?;
-        }
+        catalogue::possible(types)?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
         let whole = |extent: u32| extent.is_multiple_of(8);

@@ -3,7 +3,7 @@
 use collective::Format;
 use kernel::Types;
 
-use crate::Failure;
+use crate::{Failure, catalogue};
 
 /// What is multiplied and stored.
 #[derive(clap::Args, Debug)]
@@ -47,15 +47,9 @@ impl TypeArgs {
         let a = format(&self.dtype).unwrap_or(Format::Bf16);
         let b = format(&self.dtype_b).unwrap_or(a);
         let types = Types::of(a).with_b(b).scaled([rows(&self.scale_a), rows(&self.scale_b)]);
-        if a.multiplies(b).is_none() {
-            return Err(Failure::usage(format!(
-                "--dtype is {}, --dtype-b {}: {}",
-                a.name(),
-                b.name(),
-                Format::NO_PRODUCT
-            )));
-        }
-        Ok(format(&self.out_dtype).map_or(types, |d| types.stored(d)))
+        let types = format(&self.out_dtype).map_or(types, |d| types.stored(d));
+        catalogue::possible(types)?;
+        Ok(types)
     }
 
     /// Fails where anything but 16-bit floats is asked for.
