@@ -32,6 +32,8 @@ struct Line {
     layout: String,
     state: String,
     kernels: Vec<Timed>,
+    cublaslt_first: Option<f64>,
+    cublaslt_fastest: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -120,6 +122,48 @@ fn the_first_choice_of_other_formats_is_near_the_best() {
         assert!(of_types.len() >= shapes, "{types}: {} shapes", of_types.len());
         let reached = judge(types, of_types, Known::Nothing);
         assert!(reached[0] >= part && reached[1] <= cost, "{types}: {reached:?}");
+    }
+}
+
+/// Large products at which others publish figures.
+const PUBLISHED: [[u32; 3]; 7] = [
+    [4096, 7168, 16384],
+    [4096, 4096, 7168],
+    [4096, 24576, 1536],
+    [4096, 7168, 2048],
+    [4096, 2112, 7168],
+    [4096, 32768, 512],
+    [8192, 8192, 8192],
+];
+
+/// The table of `docs/performance.md`, "Other formats": shapes, the best kernel over cuBLASLt's fastest (mean and least), the model's first choice
+/// over cuBLASLt's first.
+#[test]
+fn figures_of_other_formats_are_those_of_the_record() {
+    let lines = read("formats.jsonl");
+    for (types, count, best, least, first) in [
+        ("e4m3", 55, 1.243, 0.971, 1.253),
+        ("e4m3-1x128-128x128", 40, 1.282, 0.958, 1.226),
+        ("e4m3-1x128-1x128", 40, 1.158, 0.848, 1.117),
+        ("s8", 17, 1.203, 1.021, 1.265),
+        ("tf32", 15, 1.142, 0.976, 1.128),
+    ] {
+        let drawn = |line: &&Line| line.dtype == types && !PUBLISHED.contains(&[line.m, line.n, line.k]);
+        let ratios = lines.iter().filter(drawn).filter_map(|line| {
+            let (peer, fastest) = (line.cublaslt_first?, line.cublaslt_fastest?);
+            let times = line.kernels.iter().filter_map(|timed| timed.microseconds);
+            let best = times.fold(f64::INFINITY, f64::min);
+            Some([peer.min(fastest) / best, peer / line.kernels.first()?.microseconds?])
+        });
+        let ratios: Vec<[f64; 2]> = ratios.collect();
+        let mean = |i: usize| (ratios.iter().map(|of| of[i].ln()).sum::<f64>() / ratios.len() as f64).exp();
+        let worst = ratios.iter().map(|of| of[0]).fold(f64::INFINITY, f64::min);
+        let found = [mean(0), worst, mean(1)];
+        println!("{types}: {} shapes, {found:.3?}", ratios.len());
+        assert_eq!(ratios.len(), count, "{types}");
+        for (found, wanted) in found.into_iter().zip([best, least, first]) {
+            assert!((found - wanted).abs() < 6e-4, "{types}: {found:.4}, the page says {wanted}");
+        }
     }
 }
 

@@ -60,7 +60,7 @@ fn whatever_offsets_say_groups_stay_inside() {
     }
 }
 
-/// Every kernel for groups of rows, where each group has room for as many: rows that it does not use are left alone, whatever memory says.
+/// Every kernel for groups of rows, with groups in buffers of one size. Rows that a group does not use are left alone, whatever memory says.
 #[test]
 fn groups_with_room_use_their_first_rows() {
     let ragged = |gemm: &AnyGemm| gemm.form() == Form::Ragged && gemm.name().ends_with("bf16-kk");
@@ -85,7 +85,7 @@ fn groups_with_room_use_their_first_rows() {
         }
         let first = Call::of(GemmProblem { m: 20, n: 16, k: 16 }).a(0x1000, 16).b(0x2000, 16).d(0x4000, 16);
         let error = entry.launch(&first.masked(3, 7, 0x8000), 132).expect_err("too few rows").to_string();
-        assert_eq!(error, "3 groups with room for 7 rows each need 21, and M is 20");
+        assert_eq!(error, "3 groups in buffers of 7 rows need 21 rows, and M is 20");
         let error = entry.launch(&first.masked(2, 10, 0), 132).expect_err("no table").to_string();
         assert!(error.contains("the groups' numbers of rows is a null pointer"), "{error}");
     }

@@ -13,8 +13,8 @@ pub enum Form {
     /// Products of one N and K. The rows of A lie behind each other, group by group, and so do those of D; where a group
     /// begins is known on the device alone. Each group has a B of its own: experts, and the tokens sent to them.
     Ragged,
-    /// As [`Ragged`](Self::Ragged), but each group has room for as many rows, of which it uses the first: how many is known on the
-    /// device alone.
+    /// Products of one N and K, as [`Ragged`](Self::Ragged). Each group has a buffer of rows of its own, all of one size, and uses the first
+    /// rows of it. How many it uses is known on the device alone.
     Masked,
     /// Products of any shapes with matrices anywhere, which device memory describes: a [`Record`](crate::Record) each.
     Grouped,

@@ -39,6 +39,19 @@ impl BlockScales {
         if rows == 1 { [blocks, mn] } else { [mn.div_ceil(rows), blocks] }
     }
 
+    /// Extents of the scales of A and of B of a product `[m, n, k]` that lie packed, of which so many rows share one: the contiguous one, up
+    /// to the next multiple of 16 bytes, last.
+    pub const fn packed_extents([m, n, k]: [u32; 3], [a_rows, b_rows]: [u32; 2]) -> [[u32; 2]; 2] {
+        let [a, a_inner] = Self::extents(m, k, if a_rows == 0 { 1 } else { a_rows });
+        let [b, b_inner] = Self::extents(n, k, if b_rows == 0 { 1 } else { b_rows });
+        [[a, a_inner.next_multiple_of(FETCHED_SCALES)], [b, b_inner.next_multiple_of(FETCHED_SCALES)]]
+    }
+
+    /// Scales of such extents at these addresses.
+    pub fn packed([a, b]: [u64; 2], [[_, a_pitch], [_, b_pitch]]: [[u32; 2]; 2]) -> Self {
+        Self { a: MatrixRef::new(a, a_pitch.into()), b: MatrixRef::new(b, b_pitch.into()) }
+    }
+
     /// The values of the parameters behind the operands' own, for the kernel's operands A and B.
     ///
     /// # Errors

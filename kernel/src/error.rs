@@ -446,12 +446,12 @@ pub enum LaunchError {
         /// Elements from one row to the next.
         pitch: u64,
     },
-    /// Groups that have room for more rows than there are.
-    #[error("{count} groups with room for {room} rows each need {needed}, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
+    /// Groups whose buffers have more rows than there are.
+    #[error("{count} groups in buffers of {room} rows need {needed} rows, and M is {rows}", needed = u64::from(*count) * u64::from(*room))]
     Room {
         /// Groups.
         count: u32,
-        /// Rows that each has room for.
+        /// Rows of each buffer.
         room: u32,
         /// M.
         rows: u32,

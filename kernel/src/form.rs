@@ -85,9 +85,8 @@ pub struct Batched<C>(PhantomData<C>);
 #[derive(Clone, Copy, Debug)]
 pub struct Ragged<C>(PhantomData<C>);
 
-/// The kernel `C` for groups of rows as [`Ragged`] has them, but each with room for as many rows, of which it uses the first
-/// ([`Products::Masked`](crate::Products::Masked)): experts that each have a buffer of their own for tokens. How many rows each uses is read from
-/// device memory.
+/// The kernel `C` for groups of rows, each in a buffer of its own ([`Products::Masked`](crate::Products::Masked)): experts that each have
+/// the same room for tokens. A group uses the first rows of its buffer. How many it uses is read from device memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Masked<C>(PhantomData<C>);
 
@@ -99,34 +98,16 @@ pub struct Masked<C>(PhantomData<C>);
 #[derive(Clone, Copy, Debug)]
 pub struct PointerArray<C>(PhantomData<C>);
 
-impl<C: GemmConfig> GemmConfig for PointerArray<C> {
-    type Mainloop = C::Mainloop;
-    type Epilogue = C::Epilogue;
-    type Scheduler = C::Scheduler;
-    const OVERLAPS: bool = C::OVERLAPS;
-    const FORM: Form = Form::Grouped;
+macro_rules! forms {
+    ($($wrapper:ident => $form:ident),+) => {
+        $(impl<C: GemmConfig> GemmConfig for $wrapper<C> {
+            type Mainloop = C::Mainloop;
+            type Epilogue = C::Epilogue;
+            type Scheduler = C::Scheduler;
+            const OVERLAPS: bool = C::OVERLAPS;
+            const FORM: Form = Form::$form;
+        })+
+    };
 }
 
-impl<C: GemmConfig> GemmConfig for Batched<C> {
-    type Mainloop = C::Mainloop;
-    type Epilogue = C::Epilogue;
-    type Scheduler = C::Scheduler;
-    const OVERLAPS: bool = C::OVERLAPS;
-    const FORM: Form = Form::Batched;
-}
-
-impl<C: GemmConfig> GemmConfig for Masked<C> {
-    type Mainloop = C::Mainloop;
-    type Epilogue = C::Epilogue;
-    type Scheduler = C::Scheduler;
-    const OVERLAPS: bool = C::OVERLAPS;
-    const FORM: Form = Form::Masked;
-}
-
-impl<C: GemmConfig> GemmConfig for Ragged<C> {
-    type Mainloop = C::Mainloop;
-    type Epilogue = C::Epilogue;
-    type Scheduler = C::Scheduler;
-    const OVERLAPS: bool = C::OVERLAPS;
-    const FORM: Form = Form::Ragged;
-}
+forms!(Batched => Batched, Ragged => Ragged, Masked => Masked, PointerArray => Grouped);

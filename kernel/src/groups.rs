@@ -62,7 +62,7 @@ impl AnyGemm {
             Form::Ragged | Form::Masked if plan.balanced() => {
                 Balanced::listed(&rows, cut(plan), [one.m, one.k], workers).map(Groups::Balanced)
             }
-            // Where each has room for as many rows, tiles are as many and as wide as if groups lay behind each other.
+            // In buffers of one size groups have as many tiles, of the same widths, as if they lay behind each other.
             Form::Ragged | Form::Masked => {
                 Ragged::listed(&rows, tile(plan)[axis], axis, one).map(Groups::Ragged)
             }

@@ -19,7 +19,7 @@ pub(crate) struct Given<'f> {
     count: Value<'f, u32>,
     /// The address of what device memory says of them.
     address: Value<'f, u64>,
-    /// Rows from one group's first to the next one's, where each has room for as many.
+    /// Rows of a group's buffer, where each has one.
     room: Option<Value<'f, u32>>,
     /// Extents of the kernel's output; of the direction in which groups of rows lie, of all.
     extent: Extent<'f>,

@@ -151,8 +151,8 @@ impl Call {
         Self { products: Products::Ragged { count, offsets }, b: self.b.every(stride), ..self }
     }
 
-    /// So many groups with room for as many rows each, of which memory says how many they use ([`Products::Masked`]), whose B's lie packed
-    /// behind each other.
+    /// So many groups in buffers of `room` rows each ([`Products::Masked`]). `rows` is the address of how many rows each uses. Their B's lie
+    /// packed behind each other.
     #[must_use]
     pub fn masked(self, count: u32, room: u32, rows: u64) -> Self {
         let stride = u64::from(self.problem.k) * u64::from(self.problem.n);

@@ -29,15 +29,15 @@ pub enum Products {
         /// one before it counts as that one, and one beyond the last row as the number of rows.
         offsets: u64,
     },
-    /// Groups of rows with room for as many each, and a B each: group `i` has the first of the rows of A, C and D from `i * room`
-    /// on. The call's M is the number of rows of all, `count * room` at least.
+    /// Groups of rows in buffers of one size, each with a B of its own. Group `i` has the rows of A, C and D from `i * room` on, and uses the
+    /// first of them. The call's M is the number of rows of all buffers, `count * room` at least.
     Masked {
         /// How many groups there are, [`Form::MOST_GROUPS`] at most.
         count: u32,
         /// Device address of `count` numbers of rows (`u32`). The kernel reads them, so they may be computed by a kernel before it. One
         /// above `room` counts as that.
         rows: u64,
-        /// Rows that a group has room for.
+        /// Rows of a buffer.
         room: u32,
     },
     /// Products of any shapes that device memory describes, all of their matrices too: the call's own are not looked at. They may be

@@ -401,6 +401,13 @@ pub fn formats(entry: &AnyGemm) -> [Format; 3] {
 mod tests {
     use ptx::abi::{Argument, Grid};
 
+    #[test]
+    fn kernels_and_the_oracle_have_the_same_formats() {
+        let of_oracle = collective::Format::ALL.map(|format| Format::named(format.name()));
+        assert_eq!(of_oracle.map(|format| format.map(of_kernels)), collective::Format::ALL.map(Some));
+        assert_eq!(Format::ALL.len(), of_oracle.len());
+    }
+
     use super::*;
     use crate::verify::matrix::Fill;
     use crate::verify::{Format, HostMatrix};

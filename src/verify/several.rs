@@ -83,10 +83,10 @@ impl SeveralProducts {
         Self::groups(GemmProblem { m: offsets[rows.len()] + spare, n, k }, offsets)
     }
 
-    /// Groups with room for as many rows each, which use so many.
+    /// Groups in buffers of `room` rows each, which use so many.
     pub fn masked(rows: &[u32], room: u32, [n, k]: [u32; 2]) -> Self {
         let count = rows.len() as u32;
-        let problem = GemmProblem { m: count * room, n, k };
+        let problem = GemmProblem { m: count.saturating_mul(room), n, k };
         let products = Products::Masked { count, rows: 0, room };
         Self { products, offsets: rows.to_vec(), ..Self::batch(problem, 0) }
     }
@@ -103,7 +103,10 @@ impl SeveralProducts {
             return (0..self.products.count()).map(|i| [i * m, m]).collect();
         }
         if let Products::Masked { room, .. } = self.products {
-            return (0..).zip(offsets).map(|(i, &rows)| [i * room, rows.min(room)]).collect();
+            return (0..)
+                .zip(offsets)
+                .map(|(i, &rows): (u32, _)| [i.saturating_mul(room), rows.min(room)])
+                .collect();
         }
         // As documented: no offset counts as less than one before it, or as more than there are rows.
         let most = |count: usize| offsets[..count].iter().copied().max().unwrap_or(0).min(m);

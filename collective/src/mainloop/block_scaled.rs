@@ -57,7 +57,7 @@ struct Place<'f> {
     address: Value<'f, u32>,
     /// The thread's first row, counted from the first row whose scale is in the stage.
     first: Value<'f, u32>,
-    /// So many rows share a scale wherever the tile begins.
+    /// Rows of the tile's runs that share a scale.
     granule: u32,
     /// Whether the tile may begin at any row, so that two scales are not always aligned as one vector.
     anywhere: bool,

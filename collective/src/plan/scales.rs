@@ -33,7 +33,8 @@ const fn anywhere(epilogue: &EpilogueSpec, form: Form) -> [bool; 2] {
     [rows && !epilogue.transposed, rows && epilogue.transposed]
 }
 
-/// So many rows of a tile, from a multiple of as many on, share a scale wherever the tile begins: it begins at a multiple of its extent.
+/// The longest runs of a tile's rows that lie in one block of 128 rows, whichever tile it is. A tile begins at a multiple of its extent; runs
+/// are counted from its first row.
 pub(crate) const fn granule(extent: u32) -> u32 {
     let shift = extent.trailing_zeros();
     if shift < SCALED_ROWS.trailing_zeros() { 1 << shift } else { SCALED_ROWS }

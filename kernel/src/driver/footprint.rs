@@ -1,6 +1,6 @@
 //! Which memory a call reaches: every matrix from its first element to its last.
 
-use collective::{BlockScales, MatrixRef, Plan, Record};
+use collective::{BlockScales, Form, MatrixRef, Plan, Record};
 use cute_rs::atom::Major;
 
 use super::memory::DeviceSlice;
@@ -63,7 +63,7 @@ pub(super) fn check(
 fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
-    let ([first, others], offsets, records) = match products {
+    let ([first, others], table, records) = match products {
         Products::One => ([1; 2], none, none),
         Products::Batched { count } => ([count; 2], none, none),
         Products::Ragged { count, offsets } => ([1, count], (offsets, (u64::from(count) + 1) * 4), none),
@@ -71,6 +71,10 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
         Products::Grouped { count, records } => {
             ([1; 2], none, (records, u64::from(count) * u64::from(Record::BYTES[0])))
         }
+    };
+    let table_of = match products.form() {
+        Form::Masked => "the groups' numbers of rows",
+        Form::Single | Form::Batched | Form::Ragged | Form::Grouped => "the groups' offsets",
     };
     let Matrices { majors: [a_major, b_major], bytes: [a_bytes, b_bytes, output], halvings, scaled } =
         matrices;
@@ -97,7 +101,7 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
         matrix("B", multiplied, b, lines(b_major, n, k), b_bytes, others),
         matrix("D", !empty, d, [m, n >> halvings], output, first),
         Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
-        Span { name: "the groups' offsets", address: offsets.0, bytes: reached(offsets.1), writes: false },
+        Span { name: table_of, address: table.0, bytes: reached(table.1), writes: false },
         Span { name: "the records", address: records.0, bytes: records.1, writes: false },
         scales("A's scales", given.a, scaled[0], m, first),
         scales("B's scales", given.b, scaled[1], n, others),

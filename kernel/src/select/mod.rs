@@ -97,7 +97,7 @@ impl<'a> Request<'a> {
         Self { call: self.call.ragged(count, 1 << 20), shapes, ..self }
     }
 
-    /// Groups of rows with room for as many each, which use these, one shape for each.
+    /// Groups of rows in buffers of `room` rows each, one shape for each: its M is how many rows the group uses.
     #[must_use]
     pub fn masked(self, room: u32, shapes: &'a [GemmProblem]) -> Self {
         let count = u32::try_from(shapes.len()).unwrap_or(u32::MAX);
@@ -203,12 +203,8 @@ impl<'a> Request<'a> {
 
 /// Packed scales, where blocks have any.
 fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
-    let packed = |mn, rows: u32| {
-        let [_, contiguous] = BlockScales::extents(mn, k, rows.max(1));
-        MatrixRef::new(1 << 20, contiguous.next_multiple_of(4).into())
-    };
-    let [a, b] = types.scaled;
-    types.is_scaled().then(|| BlockScales { a: packed(m, a), b: packed(n, b) })
+    let extents = BlockScales::packed_extents([m, n, k], types.scaled);
+    types.is_scaled().then(|| BlockScales::packed([1 << 20; 2], extents))
 }
 
 /// How many kernels of a space a [`Selection`] has at most.
@@ -268,7 +264,7 @@ pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selectio
     }
 }
 
-/// The kernels of groups, by their form: those with room for as many rows each are those of [`several`] for rows behind each other.
+/// The kernels of groups, by their form. For groups in buffers of one size they are those of [`several`] for groups behind each other.
 fn listed(form: Form) -> Vec<AnyGemm> {
     if form != Form::Masked {
         return several();

@@ -27,7 +27,7 @@ impl SharedTable<'_> {
 /// Groups of rows, as device memory says where they begin, or how many rows each has.
 ///
 /// No offset counts as less than the one before or as more than there are rows, so that whatever memory holds, groups do not
-/// overlap and end inside. No number of rows counts as more than there is room for.
+/// overlap and end inside. No group has more rows than its buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets<'f> {
     /// Device address of one offset (`u32`) more than there are groups: the rows of group `i` are those from the `i`-th to the next.
@@ -37,7 +37,7 @@ pub struct Offsets<'f> {
     pub groups: Value<'f, u32>,
     /// Rows of all groups.
     pub rows: Value<'f, u32>,
-    /// Rows from the first of each group to that of the next; `None` where groups lie behind each other.
+    /// Rows of a group's buffer; `None` where groups lie behind each other.
     pub room: Option<Value<'f, u32>>,
 }
 
@@ -85,7 +85,7 @@ impl<'f> Offsets<'f> {
 }
 
 impl<'f> Offsets<'f> {
-    /// The same where each group has room for as many rows.
+    /// The same where groups lie in buffers of one size.
     fn each_masked(
         self,
         f: &'f Builder,

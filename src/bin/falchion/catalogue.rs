@@ -161,7 +161,7 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
         // One product is a batch of one.
         Form::Single | Form::Batched => return Ok(()),
         Form::Ragged => ("groups of rows", "--rows"),
-        Form::Masked => ("groups with room for as many rows", "--rows and --room"),
+        Form::Masked => ("groups of rows in buffers of one size", "--rows … --room …"),
         Form::Grouped => ("products of any shapes", "--group"),
     };
     Err(Failure::usage(format!(
@@ -185,13 +185,10 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
     let [of_a, of_b, of_d] = entry.formats();
     let (a, b, d) = (matrix(of_a, contiguous(a, m)), matrix(of_b, contiguous(b, n)), matrix(of_d, n));
-    let scaled = |mn, rows: u32| {
-        let [_, contiguous] = BlockScales::extents(mn, k, rows.max(1));
-        MatrixRef::new(1 << 20, contiguous.next_multiple_of(4).into())
-    };
-    let [a_rows, b_rows] = plan.scaled();
-    let scales = BlockScales { a: scaled(m, a_rows), b: scaled(n, b_rows) };
-    let scales = plan.mainloop.is_scaled().then_some(scales);
+    let scales = plan
+        .mainloop
+        .is_scaled()
+        .then(|| BlockScales::packed([1 << 20; 2], BlockScales::packed_extents([m, n, k], plan.scaled())));
     Call { a, b, scales, d, workspace, ..Call::of(problem) }
 }
 

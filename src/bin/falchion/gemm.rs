@@ -9,7 +9,7 @@ use falchion::verify::product::{accumulators, formats, of_kernels, orders, rando
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
 };
-use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request, Types};
+use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
 
 use crate::bench::suites;
 use crate::engine::{Choice, Chosen, Progress};
@@ -19,7 +19,7 @@ use crate::output::out;
 use crate::scales::Scaling;
 use crate::several::SeveralArgs;
 use crate::unranked::{Said, unranked};
-use crate::{Failure, catalogue, memory, numbers};
+use crate::{Failure, catalogue, memory, numbers, types};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
 ///
@@ -98,8 +98,9 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
-    /// Each group of --rows has room for so many rows, and uses the first of them: the groups lie so far from each other.
-    #[arg(long, value_name = "ROWS", requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Each group of --rows has a buffer of so many rows, and uses the first of them.
+    #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "group", "epilogue"],
+        value_parser = clap::value_parser!(u32).range(1..))]
     room: Option<u32>,
     /// A product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
     /// each product. M may be 0. With --config, a kernel `grouped…`.
@@ -422,10 +423,7 @@ impl GemmArgs {
             let said = Said { dtype_b, out, epilogue: Some(Fusion::RowColumnScaled) };
             return unranked(format, inputs.problem, said);
         }
-        let types = Types::of(of_kernels(format)).scaled(scaling.rows().unwrap_or_default());
-        let types = dtype_b.and_then(collective::Format::named).map_or(types, |b| types.with_b(b));
-        let types = out.and_then(collective::Format::named).map_or(types, |d| types.stored(d));
-        catalogue::possible(types)?;
+        let types = types::named(of_kernels(format), dtype_b, out, scaling.rows().unwrap_or_default())?;
         let GemmProblem { m, n, k } = inputs.problem;
         // A direction can be taken as it lies if its contiguous extent fills whole 16-byte chunks.
         let whole = |extent: u32| extent.is_multiple_of(8);

@@ -110,7 +110,7 @@ impl ScheduleArgs {
             Machine { multiprocessors: self.sms, clustered_multiprocessors: clustered.max(1), ..machine };
         let slots = machine.slots(&plan);
         let products = self.products();
-        // Groups with room for as many rows are drawn like those behind each other.
+        // Groups in buffers of one size are drawn like those behind each other.
         let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
         let call = products.first().map(|&first| catalogue::legal(&entry, first));
         match (form, self.form(), &call) {

@@ -17,7 +17,7 @@ use crate::{Failure, catalogue, memory};
 pub(crate) struct SeveralArgs<'a> {
     pub(crate) batch: Option<u32>,
     pub(crate) rows: Option<&'a [u32]>,
-    /// Rows that each group has room for.
+    /// Rows of a group's buffer.
     pub(crate) room: Option<u32>,
     /// Products of any shapes; none for a batch or groups of rows.
     pub(crate) records: &'a [GemmProblem],

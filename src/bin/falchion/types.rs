@@ -28,6 +28,15 @@ pub(crate) struct TypeArgs {
 /// Blocks that have a scale.
 const KINDS: [&str; 2] = ["1x128", "128x128"];
 
+/// The types of an A, of the B and the D that are named, if they are, and of blocks of so many rows that have a scale.
+pub(crate) fn named(a: Format, b: Option<&str>, d: Option<&str>, scaled: [u32; 2]) -> Result<Types, Failure> {
+    let types = Types::of(a).scaled(scaled);
+    let types = b.and_then(Format::named).map_or(types, |b| types.with_b(b));
+    let types = d.and_then(Format::named).map_or(types, |d| types.stored(d));
+    catalogue::possible(types)?;
+    Ok(types)
+}
+
 impl TypeArgs {
     /// The types that are asked for; `None` where nothing is said.
     pub(crate) fn given(&self) -> Result<Option<Types>, Failure> {
@@ -38,18 +47,14 @@ impl TypeArgs {
 
     /// The types that are asked for.
     pub(crate) fn types(&self) -> Result<Types, Failure> {
-        let format = |name: &Option<String>| name.as_deref().and_then(Format::named);
         let rows = |kind: &Option<String>| match kind.as_deref() {
             None => 0,
             Some("1x128") => 1,
             Some(_) => 128,
         };
-        let a = format(&self.dtype).unwrap_or(Format::Bf16);
-        let b = format(&self.dtype_b).unwrap_or(a);
-        let types = Types::of(a).with_b(b).scaled([rows(&self.scale_a), rows(&self.scale_b)]);
-        let types = format(&self.out_dtype).map_or(types, |d| types.stored(d));
-        catalogue::possible(types)?;
-        Ok(types)
+        let a = self.dtype.as_deref().and_then(Format::named).unwrap_or(Format::Bf16);
+        let scaled = [rows(&self.scale_a), rows(&self.scale_b)];
+        named(a, self.dtype_b.as_deref(), self.out_dtype.as_deref(), scaled)
     }
 
     /// Fails where anything but 16-bit floats is asked for.

@@ -202,7 +202,15 @@ impl VerifyArgs {
         let spec_of = |seed| self.spec.unwrap_or_else(|| random::spec(seed));
         let emulate = self.engine != Engines::Gpu;
         let mut gpu = match self.engine {
-            Engines::Gpu | Engines::All => Some(Gpu::new(0)?),
+            Engines::Gpu => Some(Gpu::new(0)?),
+            Engines::All => match Gpu::new(0) {
+                Ok(gpu) => Some(gpu),
+                Err(error) => {
+                    writeln!(out, "skip {trials} trials on a GPU: {error}")?;
+                    count.skipped += usize::try_from(trials).unwrap_or(usize::MAX);
+                    None
+                }
+            },
             Engines::Auto | Engines::Emulator => None,
         };
         // In parts, so that what has been found is seen while more is looked for.

@@ -67,7 +67,7 @@ const _: Plan = Gemm::<Ring>::PLAN;
 const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
-/// Kernels by their specs: sums that are promoted, blocks with scales, groups with room for as many rows.
+/// Kernels by their specs: sums that are promoted, blocks with scales, groups in buffers of one size.
 const SPECS: [(&str, &str); 5] = [
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),

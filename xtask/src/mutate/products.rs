@@ -119,7 +119,7 @@ impl Products {
         let of_workspace = usize::try_from(bytes).unwrap_or(0);
         let address = memory.allocate(of_workspace);
         let offsets = match form {
-            // The first group has as many as there is room for, and the second one none.
+            // The first group fills its buffer, and the second one has no rows.
             Form::Masked => vec![m, 0, m / groups.len() as u32 / 2 + 3],
             Form::Single | Form::Batched | Form::Ragged => {
                 let ends = groups.iter().scan(0, |end, rows| {
@@ -139,21 +139,17 @@ impl Products {
         };
         let table = memory.allocate(offsets.len() * 4);
         let workspace = Some(WorkspaceRef { address, bytes });
-        let scaled = [0, 1].map(|i| {
-            let [outer, inner] = BlockScales::extents([m, n][i], k, plan.scaled()[i].max(1));
-            [outer, inner.next_multiple_of(4)]
-        });
+        let scaled = BlockScales::packed_extents([m, n, k], plan.scaled());
         let each = scaled.map(|[outer, pitch]| outer as usize * pitch as usize);
         let of_scales = match plan.mainloop.is_scaled() {
             true => [0, 1].map(|i| each[i] * of_each[i]),
             false => [0; 2],
         };
         let at = of_scales.map(|scales| memory.allocate(scales * 4));
-        let [a, b] = [0, 1].map(|i| {
-            let stride = if of_each[i] > 1 { each[i] as u64 } else { 0 };
-            MatrixRef::new(at[i], scaled[i][1].into()).every(stride)
-        });
-        let scales = plan.mainloop.is_scaled().then_some(BlockScales { a, b });
+        let stride = |i: usize| if of_each[i] > 1 { each[i] as u64 } else { 0 };
+        let BlockScales { a, b } = BlockScales::packed(at, scaled);
+        let scales = BlockScales { a: a.every(stride(0)), b: b.every(stride(1)) };
+        let scales = plan.mainloop.is_scaled().then_some(scales);
         let call = Call { products: products(table), workspace, scales, ..call }.with(linear);
         Self { call, extents, workspace: of_workspace, offsets, scales: of_scales }
     }

@@ -244,7 +244,7 @@ impl Case {
             Size::OneMoreThanStages if persists => {
                 ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
-            // Each group has room for whole tiles, two for a CTA, and one that is not.
+            // A buffer has whole tiles, two for a CTA, and one that is not.
             Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Masked => {
                 (3 * (4 * turns * cluster_tile_m + 8), cluster_tile_n + 8)
             }

@@ -164,11 +164,10 @@ impl Plan {
             (operation::SCALE_MODE_B, operation::SCALE_POINTER_B),
             (operation::SCALE_MODE_A, operation::SCALE_POINTER_A),
         ];
+        let extents = BlockScales::packed_extents([m, n, k], types.scaled);
         for (i, (mode_of, pointer_of)) in attributes.into_iter().enumerate() {
-            let (rows, mn) = (types.scaled[i], [m, n][i]);
-            let mode = if rows == 1 { scale_mode::ROWS } else { scale_mode::BLOCKS };
-            let [outer, inner] = BlockScales::extents(mn, k, rows.max(1));
-            self.read.push(self.handle.buffer(scales[i], [outer, inner.next_multiple_of(4)], 4)?);
+            let mode = if types.scaled[i] == 1 { scale_mode::ROWS } else { scale_mode::BLOCKS };
+            self.read.push(self.handle.buffer(scales[i], extents[i], 4)?);
             self.set(mode_of, Setting::Number(mode))?;
             self.set(pointer_of, Setting::Address(scales[i]))?;
         }

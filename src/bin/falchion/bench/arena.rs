@@ -1,7 +1,7 @@
 //! Inputs on the device: random numbers written once, of which every shape takes its matrices.
 
 use collective::{BlockScales, Format};
-use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, MatrixRef, Types, WorkspaceRef};
+use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Types, WorkspaceRef};
 
 use cute_rs::atom::Major;
 
@@ -46,10 +46,7 @@ fn bytes(types: Types, GemmProblem { m, n, k }: GemmProblem) -> [u64; 3] {
 
 /// Extents of the scales of A's blocks, and of B's, the leading dimension last.
 fn scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> [[u32; 2]; 2] {
-    [0, 1].map(|i| {
-        let [outer, inner] = BlockScales::extents([m, n][i], k, types.scaled[i].max(1));
-        [outer, inner.next_multiple_of(4)]
-    })
+    BlockScales::packed_extents([m, n, k], types.scaled)
 }
 
 /// Fails for a shape whose matrices cannot be numbered, or filled on this machine.
@@ -162,8 +159,7 @@ impl Set {
         let call = Call::of(problem).a(self.a, a).b(self.b, b).d(self.d, problem.n.into());
         let types = Types::of_kernel(entry);
         let extents = scales(types, problem);
-        let [a, b] = [0, 1].map(|i| MatrixRef::new(self.scales[i], extents[i][1].into()));
-        let scales = types.is_scaled().then_some(BlockScales { a, b });
+        let scales = types.is_scaled().then(|| BlockScales::packed(self.scales, extents));
         Call { workspace, scales, ..call }
     }
 }
