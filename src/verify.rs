@@ -12,6 +12,7 @@
 //!
 //! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
 
+pub mod few_bits;
 pub mod fusions;
 pub mod instructions;
 pub mod product;
@@ -24,10 +25,13 @@ pub mod tables;
 pub mod tree;
 
 pub use collective::Fusion;
+pub use few_bits::random_weights;
 pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;
-pub use reference::{Accumulators, Format, HostMatrix, Order, Scales, Sums, bound, format, matrix, oracle};
+pub use reference::{
+    Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, bound, format, matrix, oracle, weights,
+};
 pub use sample::Sample;
 pub use several::{SeveralOutcome, SeveralProducts};
 pub use tree::{Bench, TreeError};

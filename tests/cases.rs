@@ -80,6 +80,7 @@ fn a_wrong_result_is_noticed() {
         a,
         b,
         scales: None,
+        weights: None,
         vectors: None,
         operand_offset: 0,
         c: None,

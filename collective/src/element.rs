@@ -9,6 +9,7 @@
 //! | `f32` | 32 bits | no: `tf32` | yes |
 //! | `s32` | 32 bits | no | yes, of 8-bit integers |
 
+mod code;
 mod device;
 mod float;
 mod integer;
@@ -20,6 +21,7 @@ use ptx::WgmmaTypes;
 use ptx::abi::TensorElement;
 use ptx::inst::{Fp8, Int8, WgmmaElement};
 
+pub use code::{Code, Coded, F4E2M1, Int4, Uint4};
 pub use device::{Narrow, Packed};
 use float::Float;
 use integer::Integer;

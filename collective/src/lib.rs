@@ -46,6 +46,7 @@ mod fixup;
 mod form;
 pub mod functions;
 mod fusion;
+mod group_scales;
 mod mainloop;
 mod operand;
 pub mod pipeline;
@@ -58,9 +59,10 @@ mod scales;
 mod sentence;
 mod tile;
 pub mod tree;
+pub mod weights;
 
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
-pub use element::{Element, Format, MultipliesWith, Narrow, Packed, Tf32};
+pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Narrow, Packed, Tf32, Uint4};
 pub use epilogue::{
     Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, HasTree, Linear,
     LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, Store, StoreDevice,
@@ -72,18 +74,20 @@ pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};
 pub use fusion::Fusion;
+pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, ScaledCopies, Sums,
-    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, QuantizedCopies,
+    ScaledCopies, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair,
-    Operands, Promoted, Summing, TileAtom, Unpromoted, Widest,
+    Operands, Promoted, Quantized, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
     Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,
     Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
+    WeightsSpec,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

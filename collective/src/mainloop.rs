@@ -7,6 +7,7 @@
 //! The mainloops of this crate are made of parts that others are made of, too: see the crate's page.
 
 mod block_scaled;
+mod convert;
 mod copy_wgmma;
 mod fragments;
 mod maps;
@@ -14,6 +15,7 @@ mod multiplier;
 mod of_spec;
 mod product;
 mod promotion;
+mod quantized;
 mod stages;
 mod sums;
 mod tensor_copy;
@@ -24,6 +26,7 @@ pub use block_scaled::ScaledCopies;
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
 pub use product::{Found, Product};
+pub use quantized::QuantizedCopies;
 pub use stages::InFlight;
 pub use sums::{Accumulator, Sums};
 pub use tensor_copy::{Origin, TensorCopy};

@@ -8,8 +8,8 @@ use ptx::WgmmaTypes;
 use typenum::{NonZero, Unsigned};
 
 use crate::Batch;
-use crate::element::{Element, MultipliesWith};
-use crate::plan::{CachePolicy, TileLayout};
+use crate::element::{Code, Coded, Element, MultipliesWith};
+use crate::plan::{CachePolicy, TileLayout, WeightsSpec};
 
 /// An operand whose K elements are contiguous: row-major A `(M, K)`, or B stored `(N, K)` row by row.
 ///
@@ -86,6 +86,34 @@ pub struct EvictLast<X>(PhantomData<X>);
 #[derive(Clone, Copy, Debug)]
 pub struct BlockScaled<X, N>(PhantomData<(X, N)>);
 
+/// Matrix `X` of 16-bit elements that lies in memory as `Q`, in 4 or 8 bits: weights. Groups of `G` along K have a scale each; `G` is 32,
+/// 64 or 128, or 0 where there are none.
+///
+/// Consumers load codes from the stage, convert them in registers to what is multiplied, and scale them there. Registers are
+/// operand A's: where weights are the caller's B, the epilogue stores the transpose. A call says where scales lie:
+/// [`GroupScales`](crate::GroupScales). How codes lie is said by [`WeightsSpec`]; [`weights`](crate::weights) brings them there.
+///
+/// ```
+/// use collective::{AsManyAsFit, Cluster, Cooperative, EachWarp, Int4, KMajor, Mainloop, Operands, Quantized, Tile, TmaWgmma};
+/// use half::bf16;
+/// use typenum::{U1, U2, U64, U128};
+///
+/// type Weights = Quantized<KMajor<bf16>, Int4, U128>;
+/// type M = TmaWgmma<Operands<Weights, KMajor<bf16>>, Tile<U128, U64, U128>, Cooperative<U2, Cluster<U1, U1>, EachWarp<AsManyAsFit>>>;
+/// assert_eq!(M::SPEC.operands[0].bits(), 4);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Quantized<X, Q, G>(PhantomData<(X, Q, G)>);
+
+/// Codes `Q` of whole numbers, from which a zero point of their group is subtracted.
+#[derive(Clone, Copy, Debug)]
+pub struct ZeroPoints<Q>(PhantomData<Q>);
+
+impl<Q: Coded> Coded for ZeroPoints<Q> {
+    const CODE: Code = Q::CODE;
+    const ZEROS: bool = true;
+}
+
 /// One operand of a matrix multiply.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an operand",
@@ -102,6 +130,8 @@ pub trait Operand: 'static {
     const CACHE: CachePolicy = CachePolicy::Normal;
     /// How many rows (columns of B) share a scale for each 128 of K; 0 where blocks have no scales.
     const SCALED: u32 = 0;
+    /// How it lies in memory in fewer bits than its elements have; `None` where it does not.
+    const WEIGHTS: Option<WeightsSpec> = None;
 }
 
 impl<O: Operand> Operand for EvictFirst<O> {
@@ -110,6 +140,7 @@ impl<O: Operand> Operand for EvictFirst<O> {
     const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = CachePolicy::EvictFirst;
     const SCALED: u32 = O::SCALED;
+    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
 }
 
 impl<O: Operand> Operand for EvictLast<O> {
@@ -118,6 +149,7 @@ impl<O: Operand> Operand for EvictLast<O> {
     const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = CachePolicy::EvictLast;
     const SCALED: u32 = O::SCALED;
+    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
 }
 
 impl<O: Operand, N: Unsigned + 'static> Operand for BlockScaled<O, N> {
@@ -126,6 +158,16 @@ impl<O: Operand, N: Unsigned + 'static> Operand for BlockScaled<O, N> {
     const LAYOUT: TileLayout = O::LAYOUT;
     const CACHE: CachePolicy = O::CACHE;
     const SCALED: u32 = N::U32;
+    const WEIGHTS: Option<WeightsSpec> = O::WEIGHTS;
+}
+
+impl<O: Operand, Q: Coded, G: Unsigned + 'static> Operand for Quantized<O, Q, G> {
+    type Element = O::Element;
+    const MAJOR: Major = O::MAJOR;
+    const LAYOUT: TileLayout = O::LAYOUT;
+    const CACHE: CachePolicy = O::CACHE;
+    const SCALED: u32 = O::SCALED;
+    const WEIGHTS: Option<WeightsSpec> = Some(WeightsSpec { code: Q::CODE, group: G::U32, zeros: Q::ZEROS });
 }
 
 impl<T: Element, L: TileAtom> Operand for KMajor<T, L> {

@@ -13,6 +13,7 @@ mod ring;
 mod scales;
 mod spec;
 mod units;
+mod weights;
 
 pub use atom::{Atom, Source};
 pub use error::PlanError;
@@ -21,6 +22,7 @@ pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
+pub use weights::WeightsSpec;
 
 use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
@@ -143,6 +145,9 @@ impl Plan {
         if let Err(error) = mainloop.scaling(&epilogue, form) {
             return Err(error);
         }
+        if let Err(error) = mainloop.weighing(&epilogue, form) {
+            return Err(error);
+        }
         if m > 256 {
             return Err(PlanError::Box { extent: "tile M", elements: m });
         }
@@ -173,7 +178,11 @@ impl Plan {
         };
         let [c, d, e, f] = mainloop.behind(&epilogue, form);
         let rooms = [
-            if mainloop.operands[0].staged { a.room() } else { Room::NONE },
+            match mainloop.weights() {
+                Some(weights) => mainloop.weight_rooms(weights)[0],
+                None if mainloop.operands[0].staged => a.room(),
+                None => Room::NONE,
+            },
             if mainloop.operands[1].staged { b.room() } else { Room::NONE },
         ];
         let ring = RingPlan::of(&[rooms[0], rooms[1], c, d, e, f]);
@@ -545,7 +554,14 @@ impl Plan {
     /// Bits of an element of the caller's A and B, in memory.
     pub const fn operand_bits(&self) -> [u32; 2] {
         let [a, b] = self.mainloop.operands;
-        if self.swapped() { [b.format.bits(), a.format.bits()] } else { [a.format.bits(), b.format.bits()] }
+        let (a, b) = (a.bits(), b.bits());
+        if self.swapped() { [b, a] } else { [a, b] }
+    }
+
+    /// How the caller's A, and B, lies in fewer bits than are multiplied, if it does.
+    pub const fn weights(&self) -> [Option<WeightsSpec>; 2] {
+        let weights = self.mainloop.weights();
+        if self.swapped() { [None, weights] } else { [weights, None] }
     }
 
     /// Blocks of the tile, each the rows of one instruction, that one consumer warpgroup computes.

@@ -200,7 +200,15 @@ impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Unspecialised<C, S> {
 impl OperandSpec {
     const fn of<O: Operand>() -> Self {
         let (format, scaled) = (O::Element::FORMAT, O::SCALED);
-        Self { format, major: O::MAJOR, layout: O::LAYOUT, cache: O::CACHE, staged: true, scaled }
+        Self {
+            format,
+            major: O::MAJOR,
+            layout: O::LAYOUT,
+            cache: O::CACHE,
+            staged: true,
+            scaled,
+            weights: O::WEIGHTS,
+        }
     }
 }
 
@@ -210,7 +218,7 @@ impl MainloopSpec {
         Self {
             operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
             more: [Room::NONE; Self::MORE],
-            atom: Atom::shared(O::TYPES).promoted(O::PROMOTE),
+            atom: Atom::of(O::TYPES, O::A::WEIGHTS.is_some()).promoted(O::PROMOTE),
             own_bytes: 0,
             registers: 0,
             tile: [T::M, T::N, T::K],

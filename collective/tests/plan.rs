@@ -257,7 +257,7 @@ fn reasons_of_illegal_plans() {
                 more: [Room::NONE, Room::NONE, Room::line(16), Room::NONE],
                 ..spec([64, 64, 128], 1, None)
             },
-            PlanError::ScaledRule {
+            PlanError::Rule {
                 rule: "scales take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty",
             },
             "leave the last two of `more` empty",

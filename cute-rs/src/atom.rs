@@ -9,6 +9,7 @@ pub mod descriptor;
 pub mod smem;
 pub mod stmatrix;
 pub mod tma;
+pub mod unit;
 pub mod wgmma;
 
 use crate::swizzle::Swizzle;

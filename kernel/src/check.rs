@@ -1,7 +1,9 @@
 //! Whether the matrices of a call are legal, of one product and of all.
 
-use collective::{Batch, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record};
-use cute_rs::atom::Major;
+use collective::{
+    Batch, Code, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, WeightsSpec, weights,
+};
+use cute_rs::atom::{Major, unit};
 
 use crate::error::LaunchError;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
@@ -60,26 +62,37 @@ impl<E> Call<E> {
         let empty = m == 0 || n == 0 || k == 0;
         let [a_bits, b_bits] = plan.operand_bits();
         let [a_staged, b_staged] = plan.operands_staged();
-        let operand =
-            |(name, staged): (&'static str, bool), matrix: MatrixRef, mn, major: Major, bits: u32| {
-                let empty = empty || !staged;
-                let bytes = u64::from(bits / 8);
-                let (contiguous, lines) = match major {
-                    Major::K => (k, mn),
-                    Major::Mn => (mn, k),
-                };
+        let [a_weights, b_weights] = plan.weights();
+        let operand = |(name, staged, weights): (&'static str, bool, Option<WeightsSpec>),
+                       matrix: MatrixRef,
+                       mn,
+                       major: Major,
+                       bits: u32| {
+            let empty = empty || !staged;
+            if let Some(weights) = weights {
                 if !empty {
-                    let alignment = spec.producer.alignment(bits).into();
-                    let rule = Rule { name, contiguous, lines, bytes, alignment };
-                    rule.check(matrix)?;
+                    check_weights(name, matrix, [mn, k], weights.code)?;
                 }
-                // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
-                let pitch = if empty { 16 / bytes } else { matrix.pitch };
-                let address = if empty { 0 } else { matrix.address };
-                Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
+                let (address, pitch) = if empty { (0, 64) } else { (matrix.address, matrix.pitch) };
+                return Ok(Matrix { address, mn, k, pitch, batch: Batch::ONE });
+            }
+            let bytes = u64::from(bits / 8);
+            let (contiguous, lines) = match major {
+                Major::K => (k, mn),
+                Major::Mn => (mn, k),
             };
-        let a = operand(("A", a_staged), self.a, m, a_major, a_bits)?;
-        let b = operand(("B", b_staged), self.b, n, b_major, b_bits)?;
+            if !empty {
+                let alignment = spec.producer.alignment(bits).into();
+                let rule = Rule { name, contiguous, lines, bytes, alignment };
+                rule.check(matrix)?;
+            }
+            // Nothing is read where nothing is multiplied; the tensor map must be legal all the same.
+            let pitch = if empty { 16 / bytes } else { matrix.pitch };
+            let address = if empty { 0 } else { matrix.address };
+            Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
+        };
+        let a = operand(("A", a_staged, a_weights), self.a, m, a_major, a_bits)?;
+        let b = operand(("B", b_staged, b_weights), self.b, n, b_major, b_bits)?;
         let OutputRule { bits, alignment, halvings } = *output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {
@@ -107,7 +120,7 @@ impl Products {
         let [a_bits, b_bits] = plan.operand_bits();
         let rule = |name, bits: u32| {
             let alignment = plan.mainloop.producer.alignment(bits).into();
-            Distance { name, bytes: u64::from(bits / 8), alignment }
+            Distance { name, bits: bits.into(), alignment }
         };
         // Where nothing is multiplied, nothing is read.
         let operand = |(name, bits), matrix: Matrix, count, of: MatrixRef| match matrix.k {
@@ -120,8 +133,7 @@ impl Products {
         match *self {
             Self::One => Ok(Checked { a, b, d }),
             Self::Batched { count } => {
-                let rule =
-                    Distance { name: "D", bytes: u64::from(output.bits / 8), alignment: output.alignment };
+                let rule = Distance { name: "D", bits: output.bits.into(), alignment: output.alignment };
                 let batch = rule.check(count, d_ref.stride, d.address)?;
                 let d = Output { batch, ..d };
                 if !apart(d) {
@@ -198,6 +210,33 @@ impl Rule {
     }
 }
 
+/// Whether weights in units are legal: rows in blocks of 64, each of whole units along K.
+fn check_weights(
+    name: &'static str,
+    matrix: MatrixRef,
+    [rows, k]: [u32; 2],
+    code: Code,
+) -> Result<(), LaunchError> {
+    let MatrixRef { address, pitch, .. } = matrix;
+    let (unit_k, alignment) = (u64::from(unit::k(code.bits())), 16);
+    if address == 0 {
+        return Err(LaunchError::Null { name });
+    }
+    if !address.is_multiple_of(alignment) {
+        return Err(LaunchError::Address { name, address, alignment });
+    }
+    if pitch < weights::pitch(code, k) {
+        let needed = u32::try_from(weights::pitch(code, k)).unwrap_or(u32::MAX);
+        return Err(LaunchError::ShortPitch { name, pitch, needed });
+    }
+    if !pitch.is_multiple_of(unit_k) || pitch >= 1 << 34 {
+        let bytes = u128::from(pitch) * u128::from(code.bits()) / 8;
+        return Err(LaunchError::Pitch { name, bytes, alignment: unit_k * u64::from(code.bits()) / 8 });
+    }
+    let rows = u128::from(rows.next_multiple_of(unit::ROWS));
+    within(name, address, rows * u128::from(pitch) * u128::from(code.bits()) / 8)
+}
+
 /// Whether so many bytes from an address on have addresses.
 pub(crate) fn within(name: &'static str, address: u64, bytes: u128) -> Result<(), LaunchError> {
     if u128::from(address) + bytes > 1 << 64 {
@@ -223,19 +262,20 @@ fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> R
 /// What the distance between matrices must be.
 struct Distance {
     name: &'static str,
-    bytes: u64,
+    /// Bits of an element.
+    bits: u64,
     alignment: u64,
 }
 
 impl Distance {
     fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
-        let Self { name, bytes, alignment } = *self;
-        let stride_bytes = u128::from(stride) * u128::from(bytes);
+        let Self { name, bits, alignment } = *self;
+        let stride_bytes = u128::from(stride) * u128::from(bits) / 8;
         if count > 1 && (!stride_bytes.is_multiple_of(alignment.into()) || stride_bytes >= 1 << 40) {
             return Err(LaunchError::Distance { name, bytes: stride_bytes, alignment });
         }
         if count > 1 {
-            within(name, address, u128::from(count - 1) * stride_bytes + u128::from(bytes))?;
+            within(name, address, u128::from(count - 1) * stride_bytes + u128::from(bits / 8))?;
         }
         Ok(Batch { count, stride: if count > 1 { stride } else { 0 } })
     }

@@ -393,6 +393,16 @@ pub enum LaunchError {
         "the kernel's operands are blocks that have scales, and the call says of none where they lie: Call::scales was needed"
     )]
     NoScales,
+    /// Scales of groups for a kernel that takes none.
+    #[error(
+        "the call has scales of groups of weights, and the kernel's operands have none: take a kernel of Quantized weights (`weights-b=s4 group=128 swap=on`)"
+    )]
+    NotGroupScaled,
+    /// No scales of groups for a kernel that multiplies by them.
+    #[error(
+        "the groups of the kernel's weights have scales, and the call says of none where they lie: Call::group_scales was needed"
+    )]
+    NoGroupScales,
     /// Scales that do not fit.
     #[error("{reason}")]
     Scales {

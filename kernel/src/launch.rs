@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use collective::tree::{Path, Shape};
-use collective::{BlockScales, Mainloop, Matrix, MatrixRef, Plan};
+use collective::{BlockScales, GroupScales, Mainloop, Matrix, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 use scheduler::groups::Balanced;
@@ -168,6 +168,7 @@ impl AnyGemm {
         let [a, b] = if plan.swapped() { [checked.b, checked.a] } else { [checked.a, checked.b] };
         let mut arguments = operands.arguments(plan, a, b)?;
         arguments.extend(self.scales([a, b], call.scales)?);
+        arguments.extend(self.group_scales(a, call.group_scales)?);
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(products.arguments());
@@ -206,6 +207,21 @@ impl AnyGemm {
         };
         let seen = if self.plan.swapped() { scales.transposed() } else { scales };
         seen.arguments(&self.plan, operands).map_err(|reason| LaunchError::Scales { reason })
+    }
+}
+
+impl AnyGemm {
+    /// The values of the parameters of scales of groups, where the kernel's operand A are weights that have some.
+    fn group_scales(&self, a: Matrix, groups: Option<GroupScales>) -> Result<Vec<Argument>, LaunchError> {
+        let grouped = self.plan.mainloop.weights().is_some_and(|weights| weights.group > 0);
+        let groups = match groups {
+            Some(_) if !grouped => return Err(LaunchError::NotGroupScaled),
+            None if !grouped => return Ok(Vec::new()),
+            // Where nothing is multiplied they are not looked at.
+            None if a.k > 0 => return Err(LaunchError::NoGroupScales),
+            given => given.unwrap_or(GroupScales::NONE),
+        };
+        groups.arguments(&self.plan, a).map_err(|reason| LaunchError::Scales { reason })
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a caller asks for, and whether it is legal.
 
-use collective::{BlockScales, LinearArguments, MatrixRef, Plan};
+use collective::{BlockScales, GroupScales, LinearArguments, MatrixRef, Plan};
 use ptx::abi::{Argument, Grid};
 
 use crate::buffer::Buffer;
@@ -90,6 +90,9 @@ pub struct Call<E = LinearArguments> {
     /// The scales of A's blocks and of B's, for kernels whose operands are [`BlockScaled`](collective::BlockScaled); `None` for
     /// all others.
     pub scales: Option<BlockScales>,
+    /// The scales and zero points of weights, for kernels of which an operand is [`Quantized`](collective::Quantized) in groups that have
+    /// some; `None` for all others.
+    pub group_scales: Option<GroupScales>,
     /// D, row-major.
     pub d: MatrixRef,
     /// Arguments of the kernel's epilogue.
@@ -118,7 +121,8 @@ impl Call {
         let matrix = |pitch: u32| MatrixRef::new(0, pitch.into());
         let (a, b, d) = (matrix(k), matrix(k), matrix(n));
         let epilogue = LinearArguments::default();
-        Self { problem, products: Products::One, a, b, scales: None, d, epilogue, workspace: None }
+        let products = Products::One;
+        Self { problem, products, a, b, scales: None, group_scales: None, d, epilogue, workspace: None }
     }
 
     /// The products that so many [`Record`](collective::Record)s at an address describe.
@@ -126,7 +130,7 @@ impl Call {
         let [a, b, d] = [MatrixRef::NONE; 3];
         let problem = GemmProblem { m: 0, n: 0, k: 0 };
         let (products, epilogue) = (Products::Grouped { count, records }, LinearArguments::default());
-        Self { problem, products, a, b, scales: None, d, epilogue, workspace: None }
+        Self { problem, products, a, b, scales: None, group_scales: None, d, epilogue, workspace: None }
     }
 
     /// So many products of this shape, whose matrices lie packed behind each other.
@@ -192,16 +196,22 @@ impl<E> Call<E> {
         Self { scales: Some(scales), ..self }
     }
 
+    /// The same for weights in groups that have scales.
+    #[must_use]
+    pub fn group_scaled(self, scales: GroupScales) -> Self {
+        Self { group_scales: Some(scales), ..self }
+    }
+
     /// The same products with other arguments of an epilogue: [`LinearArguments`], [`Tree`](crate::Tree) or [`Own`](crate::Own).
     pub fn with<F>(self, epilogue: F) -> Call<F> {
-        let Self { problem, products, a, b, scales, d, workspace, .. } = self;
-        Call { problem, products, a, b, scales, d, epilogue, workspace }
+        let Self { problem, products, a, b, scales, group_scales, d, workspace, .. } = self;
+        Call { problem, products, a, b, scales, group_scales, d, epilogue, workspace }
     }
 
     /// The same products and nothing of an epilogue.
     pub(crate) fn lend(&self) -> Call<()> {
-        let Self { problem, products, a, b, scales, d, workspace, .. } = *self;
-        Call { problem, products, a, b, scales, d, epilogue: (), workspace }
+        let Self { problem, products, a, b, scales, group_scales, d, workspace, .. } = *self;
+        Call { problem, products, a, b, scales, group_scales, d, epilogue: (), workspace }
     }
 
     /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, D as it lies.

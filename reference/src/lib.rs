@@ -26,6 +26,7 @@ pub mod memory;
 pub mod oracle;
 pub mod scales;
 pub mod wanted;
+pub mod weights;
 pub mod wgmma;
 
 pub use bound::Expected;
@@ -34,3 +35,4 @@ pub use matrix::{HostMatrix, Order};
 pub use oracle::{Accumulators, Sum, Sums};
 pub use scales::Scales;
 pub use wanted::Wanted;
+pub use weights::Weights;

@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Form, Format, Fusion, MainloopSpec, OperandSpec, Producer, Roles, StoreSpec,
-    TileLayout, Way,
+    Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
+    StoreSpec, TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use emulator::{Numerics, Schedule};
@@ -21,6 +21,7 @@ use kernel::{
 use ptx::abi::{Argument, Grid};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
+use super::few_bits::random_weights;
 use super::matrix::Fill;
 use super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
 use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError};
@@ -300,6 +301,7 @@ impl Draw {
             cache: cache[i],
             staged: true,
             scaled: of_scales[i],
+            weights: None,
         };
         let types = of_kernel[0].multiplies(of_kernel[1]);
         // Instructions that sum integers have other widths.
@@ -349,7 +351,38 @@ impl Draw {
         let layout = if way == Way::Direct { TileLayout::Widest } else { self.layout() };
         let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
-        KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) }
+        let spec = KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) };
+        self.in_few_bits(spec)
+    }
+
+    /// The same with weights in few bits as the kernel's operand A: a sixth of those that could have some.
+    fn in_few_bits(&mut self, spec: KernelSpec) -> KernelSpec {
+        let MainloopSpec { operands: [a, b], mut tile, atom, .. } = spec.mainloop;
+        let wild = self.once_in(12);
+        let fits = a.format.bits() == 16 && a.format == b.format && !matches!(spec.form, Form::Grouped);
+        if !(fits || self.once_in(60)) || !self.once_in(6) {
+            return spec;
+        }
+        let code = self.of(&Code::ALL);
+        let zeros = code.is_integer() && self.once_in(2) || wild;
+        let group = if zeros { self.of(&[32, 64, 128]) } else { self.of(&[0, 32, 64, 128, 128]) };
+        let weights =
+            Some(WeightsSpec { code, group: if wild { self.of(&[16, 96, group]) } else { group }, zeros });
+        tile[2] = if wild { tile[2] } else { self.of(&[64, 128]) };
+        let mainloop = MainloopSpec {
+            operands: [OperandSpec { weights, major: if wild { a.major } else { Major::K }, ..a }, b],
+            atom: Atom { promote: 0, ..Atom::registers(atom.types) },
+            tile,
+            step: if wild { spec.mainloop.step } else { 0 },
+            arrivals: if wild {
+                spec.mainloop.arrivals
+            } else {
+                self.of(&[Arrivals::Warp, Arrivals::Thread])
+            },
+            producer: if wild { spec.mainloop.producer } else { Producer::Thread },
+            ..spec.mainloop
+        };
+        KernelSpec { mainloop, ..spec }
     }
 
     /// Formats of A and B, mostly such that an instruction multiplies.
@@ -512,6 +545,12 @@ impl OneProduct {
         let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
         let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
         let scales = random_scales(gemm, self.problem, &mut self.random);
+        let weights = random_weights(gemm, self.problem, &mut self.random);
+        let (a, b) = match (&weights, gemm.plan().weights()) {
+            (Some(of), [Some(_), _]) => (of.matrix(a_format, false), b),
+            (Some(of), _) => (a, of.matrix(b_format, true)),
+            (None, _) => (a, b),
+        };
         let in_place = self.in_place && c.is_some();
         let d_pitch = if in_place { n } else { n + self.d_padding };
         let (operand_offset, d_offset) = (0, 0);
@@ -519,6 +558,7 @@ impl OneProduct {
             a,
             b,
             scales,
+            weights,
             vectors: None,
             operand_offset,
             c,

@@ -136,6 +136,7 @@ impl RecordProducts {
             a: fill([m, k], a_order, (a, operand_bytes / a.bytes())),
             b: fill([k, n], b_order, (b, operand_bytes / b.bytes())),
             scales: None,
+            weights: None,
             vectors: None,
             operand_offset: 0,
             c: Some(fill([m, n], Order::RowMajor, (d, 1))),

@@ -8,7 +8,7 @@ use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, Matrix
 use super::matrix::Fill;
 use super::product::{Product, RunError, accumulators, formats, freeing, orders, scaled};
 use super::repeat::{Again, chunks};
-use super::{Format, HostMatrix, Order, Scales};
+use super::{HostMatrix, Order, Scales, Weights, few_bits};
 
 /// Products of one launch with random matrices, in the formats of the kernel that runs them: a batch, or groups of rows, each with a B of its own.
 #[derive(Clone, Debug)]
@@ -168,11 +168,19 @@ impl SeveralProducts {
     ) -> Result<SeveralOutcome, RunError> {
         let Self { problem, factors: [alpha, beta], .. } = *self;
         let [.., format] = formats(entry);
-        let matrices = self.matrices(formats(entry), orders(entry), scaled(entry));
+        let matrices = self.matrices(entry);
         let mut upload = |engine: &mut dyn Engine, bytes: &[u8]| -> Result<Buffer, RunError> {
             let buffer = engine.upload(bytes)?;
             buffers.push(buffer);
             Ok(buffer)
+        };
+        let of_weights = match few_bits::of_few_bits(entry) {
+            None => None,
+            Some(of) => {
+                let upload = &mut |bytes: &[u8]| Ok::<_, RunError>(upload(engine, bytes)?.address);
+                let (codes, scales) = few_bits::place(&matrices.weights, of.0, upload)?;
+                Some((codes, scales, of))
+            }
         };
         let stride = |all: &[HostMatrix]| match all {
             [first, _, ..] => first.bits.len() as u64,
@@ -184,7 +192,14 @@ impl SeveralProducts {
             Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, pitch).every(stride(all)))
         };
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
-        let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
+        let (mut a_ref, mut b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
+        let group_scales = match of_weights {
+            None => None,
+            Some((codes, scales, (spec, is_b))) => {
+                *if is_b { &mut b_ref } else { &mut a_ref } = codes;
+                (spec.group > 0).then_some(scales)
+            }
+        };
         let scales = match &matrices.scales {
             None => None,
             Some(scales) => {
@@ -214,7 +229,8 @@ impl SeveralProducts {
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
         let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
         let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };
-        let call = Call { products, a: a_ref, b: b_ref, scales, d: d_ref, ..Call::of(problem) }.with(linear);
+        let call = Call { products, a: a_ref, b: b_ref, scales, group_scales, d: d_ref, ..Call::of(problem) }
+            .with(linear);
         let workspace = engine.workspace(entry.workspace(&call, slots))?;
         buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let launch = entry.launch(&Call { workspace, ..call }, slots)?;
@@ -256,12 +272,8 @@ impl SeveralProducts {
         Ok(outcome)
     }
 
-    fn matrices(
-        &self,
-        [a, b, d]: [Format; 3],
-        [a_order, b_order]: [Order; 2],
-        scaled: Option<[u32; 2]>,
-    ) -> Matrices {
+    fn matrices(&self, entry: &AnyGemm) -> Matrices {
+        let ([a, b, d], [a_order, b_order], scaled) = (formats(entry), orders(entry), scaled(entry));
         let Self { problem: GemmProblem { m, n, k }, operand_bytes, seed, .. } = *self;
         let formats = [(a, operand_bytes / a.bytes()), (b, operand_bytes / b.bytes()), (d, 1)];
         let mut random = fastrand::Rng::with_seed(seed ^ u64::from(n) << 20 ^ u64::from(k));
@@ -271,10 +283,21 @@ impl SeveralProducts {
         let count = self.rows().len();
         let several = |shared: bool| if shared { count.min(1) } else { count };
         let [a, b, c] = if self.ragged() { [1, count, 1] } else { self.shared.map(several) };
+        let mut of_a: Vec<_> = (0..a).map(|_| fill([m, k], a_order, formats[0])).collect();
+        let mut of_b: Vec<_> = (0..b).map(|_| fill([k, n], b_order, formats[1])).collect();
+        let of_c = (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect();
+        let is_b = few_bits::of_few_bits(entry).is_some_and(|(_, is_b)| is_b);
+        let (operand, format) = if is_b { (&mut of_b, formats[1].0) } else { (&mut of_a, formats[0].0) };
+        let draw = |_: &HostMatrix| few_bits::random_weights(entry, self.problem, &mut random);
+        let weights: Vec<Weights> = operand.iter().filter_map(draw).collect();
+        for (matrix, weights) in operand.iter_mut().zip(&weights) {
+            *matrix = weights.matrix(format, is_b);
+        }
         Matrices {
-            a: (0..a).map(|_| fill([m, k], a_order, formats[0])).collect(),
-            b: (0..b).map(|_| fill([k, n], b_order, formats[1])).collect(),
-            c: (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect(),
+            a: of_a,
+            b: of_b,
+            c: of_c,
+            weights,
             scales: scaled.map(|[a_rows, b_rows]| {
                 let mut scales = |extents, rows, count| {
                     (0..count).map(|_| Scales::random(extents, rows, &mut random)).collect()
@@ -291,6 +314,8 @@ struct Matrices {
     b: Vec<HostMatrix>,
     c: Vec<HostMatrix>,
     scales: Option<[Vec<Scales>; 2]>,
+    /// What the operand is made of that lies in memory in few bits.
+    weights: Vec<Weights>,
 }
 
 impl Matrices {
@@ -315,6 +340,7 @@ impl Matrices {
                 let [a, b] = [a, b].map(|all| all[i.min(all.len() - 1)].clone());
                 [if of.ragged() { a.part(first, m) } else { a }, b]
             }),
+            weights: None,
             vectors: None,
             operand_offset: 0,
             c: Some(part(own(&self.c))),

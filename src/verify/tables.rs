@@ -340,6 +340,7 @@ impl Share<'_> {
             a,
             b,
             scales: None,
+            weights: None,
             vectors: None,
             operand_offset: case.operand_offset,
             c: Some(c),

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use super::{MainloopEmitter, ScaledCopies, TensorCopies, ThreadCopies};
+use super::{MainloopEmitter, QuantizedCopies, ScaledCopies, TensorCopies, ThreadCopies};
 use crate::plan::{MainloopSpec, Producer};
 
 impl MainloopSpec {
     /// The mainloop of this crate that a spec describes.
     pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
         match self.producer {
+            Producer::Thread if self.weights().is_some() => Arc::new(QuantizedCopies),
             Producer::Thread if self.is_scaled() => Arc::new(ScaledCopies),
             Producer::Thread => Arc::new(TensorCopies),
             Producer::Warpgroup => Arc::new(ThreadCopies),

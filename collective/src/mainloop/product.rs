@@ -273,7 +273,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
         });
     }
 
-    fn each(&self, accumulate: bool, a: impl Fn(u32, u32) -> WgmmaSource<'f>) {
+    pub(super) fn each(&self, accumulate: bool, a: impl Fn(u32, u32) -> WgmmaSource<'f>) {
         let Product { f, spec, tiles, b_places, accumulators, .. } = self.product;
         let types = spec.atom.types;
         let held = |columns| spec.atom.accumulators(columns) as usize;

@@ -51,6 +51,11 @@ impl Atom {
         Self { types, a: Source::Registers, promote: 0 }
     }
 
+    /// B from shared memory, and A from registers or from there too.
+    pub const fn of(types: WgmmaTypes, a_in_registers: bool) -> Self {
+        if a_in_registers { Self::registers(types) } else { Self::shared(types) }
+    }
+
     /// The same with sums promoted after so many instructions along K; 0 for never.
     #[must_use]
     pub const fn promoted(self, every: u32) -> Self {

@@ -244,8 +244,8 @@ pub enum PlanError {
         /// What was needed.
         needed: &'static str,
     },
-    /// Operands in blocks that have scales do not go with something else.
-    ScaledRule {
+    /// Operands in blocks that have scales, or in few bits, do not go with something else.
+    Rule {
         /// The sentence.
         rule: &'static str,
     },
@@ -487,7 +487,7 @@ impl PlanError {
             Self::Scaled { what, found, needed } => {
                 s.text(what).text(" is ").number(found).text(", ").text(needed).text(" was needed")
             }
-            Self::ScaledRule { rule } => s.text(rule),
+            Self::Rule { rule } => s.text(rule),
             Self::Copies { need, have, consumers } => s
                 .text("a producer thread that copies elements needs ")
                 .number(need)

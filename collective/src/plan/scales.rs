@@ -59,6 +59,10 @@ impl MainloopSpec {
 
     /// What a stage holds behind the tiles of A and B: their scales, then what else the mainloop asks for.
     pub(super) const fn behind(&self, epilogue: &EpilogueSpec, form: Form) -> [Room; Self::MORE] {
+        if let Some(weights) = self.weights() {
+            let [_, scales, zeros] = self.weight_rooms(weights);
+            return [scales, zeros, self.more[0], self.more[1]];
+        }
         if !self.is_scaled() {
             return self.more;
         }
@@ -91,12 +95,12 @@ impl MainloopSpec {
         }
         let [a, b] = self.operands;
         if a.format.bits() != 8 || !matches!(self.atom.sums(), WgmmaSum::F32) {
-            return Err(PlanError::ScaledRule {
+            return Err(PlanError::Rule {
                 rule: "blocks with scales are of 8-bit floats and summed in f32: use operands of e4m3 or e5m2, and no sums in f16",
             });
         }
         if a.scaled == 0 || b.scaled == 0 {
-            return Err(PlanError::ScaledRule {
+            return Err(PlanError::Rule {
                 rule: "the blocks of one operand alone have scales: scale A and B",
             });
         }
@@ -159,6 +163,6 @@ impl MainloopSpec {
         } else {
             return Ok(());
         };
-        Err(PlanError::ScaledRule { rule })
+        Err(PlanError::Rule { rule })
     }
 }

@@ -4,7 +4,7 @@ use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 use ptx::inst::WgmmaSum;
 
-use super::{Atom, CachePolicy, OperandTile, PlanError, Room, TileLayout};
+use super::{Atom, CachePolicy, OperandTile, PlanError, Room, TileLayout, WeightsSpec};
 use crate::element::Format;
 use crate::epilogue::StoreSpec;
 
@@ -89,13 +89,23 @@ pub struct OperandSpec {
     pub staged: bool,
     /// How many rows (columns of B) share a scale for each 128 of K; 0 where blocks have no scales.
     pub scaled: u32,
+    /// How it lies in memory, and in a stage, in fewer bits than [`format`](Self::format) has; `None` where it does not.
+    pub weights: Option<WeightsSpec>,
 }
 
 impl OperandSpec {
     /// A K-major operand as most are.
     pub const fn k_major(format: Format) -> Self {
         let (layout, cache) = (TileLayout::Widest, CachePolicy::Normal);
-        Self { format, major: Major::K, layout, cache, staged: true, scaled: 0 }
+        Self { format, major: Major::K, layout, cache, staged: true, scaled: 0, weights: None }
+    }
+
+    /// Bits of an element in memory.
+    pub const fn bits(&self) -> u32 {
+        match self.weights {
+            Some(weights) => weights.code.bits(),
+            None => self.format.bits(),
+        }
     }
 
     /// A tile that is no whole number of atoms.
@@ -244,6 +254,8 @@ impl MainloopSpec {
         };
         let [a_format, b_format] = self.operands.map(|operand| operand.format);
         let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom.promoted(0));
+        let weights = self.weights().map_or_else(String::new, |weights| weights.suffix());
+        let usual = usual || self.weights().is_some();
         let atom = if usual { self.atom.promotion() } else { self.atom.suffix() };
         let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
@@ -272,7 +284,7 @@ impl MainloopSpec {
             if a_format == b_format { a_format.to_string() } else { format!("{a_format}_{b_format}") };
         let [a, b] = self.operands.map(|operand| letter(operand.major));
         format!(
-            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{scales}{step}_{roles}{}{cluster}{stages}{arrivals}",
+            "{format}_{a}{a_cache}{a_layout}{b}{b_cache}{b_layout}_{m}x{n}x{k}{atom}{scales}{weights}{step}_{roles}{}{cluster}{stages}{arrivals}",
             self.consumers
         )
     }

@@ -1,7 +1,7 @@
 //! Which memory a call reaches: every matrix from its first element to its last.
 
-use collective::{BlockScales, Form, MatrixRef, Plan, Record};
-use cute_rs::atom::Major;
+use collective::{BlockScales, Form, GroupScales, MatrixRef, Plan, Record, WeightsSpec};
+use cute_rs::atom::{Major, unit};
 
 use super::memory::DeviceSlice;
 use crate::error::EngineError;
@@ -28,6 +28,8 @@ pub(super) struct Matrices {
     pub(super) halvings: u32,
     /// How many rows of A, and columns of B, share a scale; 0 where blocks have none.
     pub(super) scaled: [u32; 2],
+    /// How A, or B, lies in fewer bits than are multiplied.
+    pub(super) weights: [Option<WeightsSpec>; 2],
 }
 
 impl Matrices {
@@ -35,7 +37,8 @@ impl Matrices {
     pub(super) fn new(plan: &Plan, output_bits: u32) -> Self {
         let [a, b] = plan.operand_bits();
         let bytes = [a, b, output_bits].map(|bits| u64::from(bits.div_ceil(8)));
-        Self { majors: plan.majors(), bytes, halvings: plan.epilogue.halvings, scaled: plan.scaled() }
+        let (halvings, scaled, weights) = (plan.epilogue.halvings, plan.scaled(), plan.weights());
+        Self { majors: plan.majors(), bytes, halvings, scaled, weights }
     }
 }
 
@@ -60,7 +63,7 @@ pub(super) fn check(
 }
 
 /// What a call reaches; what it does not, has no bytes. Of products that records describe, the records themselves and the workspace.
-fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
+fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 10] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
     let ([first, others], table, records) = match products {
@@ -76,8 +79,8 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
         Form::Masked => "the groups' numbers of rows",
         Form::Single | Form::Batched | Form::Ragged | Form::Grouped => "the groups' offsets",
     };
-    let Matrices { majors: [a_major, b_major], bytes: [a_bytes, b_bytes, output], halvings, scaled } =
-        matrices;
+    let Matrices { majors, bytes: [a_bytes, b_bytes, output], halvings, scaled, weights } = matrices;
+    let [a_major, b_major] = majors;
     let empty = m == 0 || n == 0 || others == 0;
     let multiplied = multiplied && !empty && k > 0;
     let lines = |major, mn, k| if major == Major::K { [mn, k] } else { [k, mn] };
@@ -95,22 +98,48 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 8] {
     let scales = |name, given: MatrixRef, rows: u32, mn: u32, count: u32| {
         matrix(name, multiplied && rows > 0, given, BlockScales::extents(mn, k, rows.max(1)), 4, count)
     };
+    // Codes lie in blocks of 64 rows.
+    let codes = |name, weights: WeightsSpec, matrix: MatrixRef, mn: u32, count: u32| {
+        let codes = u128::from(mn.next_multiple_of(unit::ROWS)) * u128::from(matrix.pitch)
+            + u128::from(count.saturating_sub(1)) * u128::from(matrix.stride);
+        let bytes = u64::try_from(codes * u128::from(weights.code.bits()) / 8).unwrap_or(u64::MAX);
+        Span { name, address: matrix.address, bytes: if multiplied { bytes } else { 0 }, writes: false }
+    };
+    let operand = |name, i: usize, of: MatrixRef, lines, mn, (bytes, count)| match weights[i] {
+        Some(weights) => codes(name, weights, of, mn, count),
+        None => matrix(name, multiplied, of, lines, bytes, count),
+    };
+    let groups = call.group_scales.unwrap_or(GroupScales::NONE);
+    let of_groups = |name, given: MatrixRef, zeros: bool| {
+        let [a, b] = weights;
+        let (mn, count) = if a.is_some() { (m, first) } else { (n, others) };
+        let used = |of: &WeightsSpec| multiplied && of.group > 0 && (of.zeros || !zeros);
+        match a.or(b).filter(used) {
+            None => matrix(name, false, given, [0, 0], 0, 0),
+            Some(of) => {
+                let bytes = if zeros { 2 } else { of.scale_bytes() };
+                matrix(name, true, given, GroupScales::extents(of, mn, k), bytes.into(), count)
+            }
+        }
+    };
     let reached = |bytes| if empty && !described { 0 } else { bytes };
     [
-        matrix("A", multiplied, a, lines(a_major, m, k), a_bytes, first),
-        matrix("B", multiplied, b, lines(b_major, n, k), b_bytes, others),
+        operand("A", 0, a, lines(a_major, m, k), m, (a_bytes, first)),
+        operand("B", 1, b, lines(b_major, n, k), n, (b_bytes, others)),
         matrix("D", !empty, d, [m, n >> halvings], output, first),
         Span { name: "the workspace", address, bytes: reached(bytes), writes: true },
         Span { name: table_of, address: table.0, bytes: reached(table.1), writes: false },
         Span { name: "the records", address: records.0, bytes: records.1, writes: false },
         scales("A's scales", given.a, scaled[0], m, first),
         scales("B's scales", given.b, scaled[1], n, others),
+        of_groups("the scales of weights", groups.scales, false),
+        of_groups("the zero points of weights", groups.zeros, true),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use collective::{BlockScales, MatrixRef};
+    use collective::{BlockScales, Code, GroupScales, MatrixRef, WeightsSpec};
     use cute_rs::atom::Major;
 
     use super::{Matrices, spans};
@@ -124,6 +153,10 @@ mod tests {
             products: Products::One,
             a: MatrixRef::new(1000, 10).every(100),
             b: MatrixRef::new(2000, 20),
+            group_scales: Some(GroupScales {
+                scales: MatrixRef::new(9000, 8).every(40),
+                zeros: MatrixRef::new(9500, 16),
+            }),
             scales: Some(BlockScales { a: MatrixRef::new(7000, 4), b: MatrixRef::new(8000, 8).every(80) }),
             d: MatrixRef::new(4000, 40).every(400),
             epilogue: (),
@@ -131,48 +164,76 @@ mod tests {
         };
         let experts = Products::Ragged { count: 2, offsets: 6000 };
         let [matrices, turned] = [
-            Matrices { majors: [Major::K, Major::K], bytes: [2, 2, 2], halvings: 0, scaled: [0; 2] },
-            Matrices { majors: [Major::Mn, Major::Mn], bytes: [2, 2, 4], halvings: 1, scaled: [0; 2] },
+            Matrices {
+                majors: [Major::K, Major::K],
+                bytes: [2, 2, 2],
+                halvings: 0,
+                scaled: [0; 2],
+                weights: [None; 2],
+            },
+            Matrices {
+                majors: [Major::Mn, Major::Mn],
+                bytes: [2, 2, 4],
+                halvings: 1,
+                scaled: [0; 2],
+                weights: [None; 2],
+            },
         ];
         let scaled = Matrices { scaled: [1, 128], ..matrices };
+        let weights = WeightsSpec { code: Code::U4, group: 32, zeros: true };
+        let of_codes = Matrices { weights: [None, Some(weights)], ..matrices };
+        // 5 rows are a block of 64, each of 64 codes; 40 of K are two groups.
+        let of_weights = Call {
+            problem: GemmProblem { k: 40, ..call.problem },
+            b: MatrixRef::new(2000, 64).every(8192),
+            ..call
+        };
         for (why, matrices, call, multiplied, want) in [
-            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0, 0, 0]),
-            ("scales", scaled, call, true, [54, 174, 170, 64, 0, 0, 12, 4]),
+            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0, 0, 0, 0, 0]),
+            ("scales", scaled, call, true, [54, 174, 170, 64, 0, 0, 12, 4, 0, 0]),
             (
                 "scales of groups",
                 scaled,
                 Call { problem: GemmProblem { k: 300, ..call.problem }, products: experts, ..call },
                 true,
-                [640, 760, 170, 64, 12, 0, 44, 332],
+                [640, 760, 170, 64, 12, 0, 44, 332, 0, 0],
             ),
-            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0, 0, 0]),
+            ("weights", of_codes, of_weights, true, [120, 2048, 170, 64, 0, 0, 0, 0, 26, 42]),
+            (
+                "weights of groups",
+                of_codes,
+                Call { products: experts, ..of_weights },
+                true,
+                [120, 6144, 170, 64, 12, 0, 0, 0, 106, 42],
+            ),
+            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0, 0, 0, 0, 0]),
             (
                 "nothing",
                 matrices,
                 Call { problem: GemmProblem { m: 0, ..call.problem }, ..call },
                 true,
-                [0; 8],
+                [0; 10],
             ),
             (
                 "three products, one B",
                 matrices,
                 Call { products: Products::Batched { count: 3 }, ..call },
                 true,
-                [454, 174, 1770, 64, 0, 0, 0, 0],
+                [454, 174, 1770, 64, 0, 0, 0, 0, 0, 0],
             ),
             (
                 "groups",
                 matrices,
                 Call { products: experts, b: call.b.every(200), ..call },
                 true,
-                [54, 574, 170, 64, 12, 0, 0, 0],
+                [54, 574, 170, 64, 12, 0, 0, 0, 0, 0],
             ),
             (
                 "along M and N, with pairs of columns joined",
                 turned,
                 call,
                 true,
-                [126, 250, 328, 64, 0, 0, 0, 0],
+                [126, 250, 328, 64, 0, 0, 0, 0, 0, 0],
             ),
         ] {
             let spans = spans(matrices, &call, multiplied);
@@ -184,7 +245,7 @@ mod tests {
         let spans = spans(turned, &grouped, true);
         assert_eq!(
             spans.map(|span| span.bytes),
-            [0, 0, 0, 64, 0, 160, 0, 0],
+            [0, 0, 0, 64, 0, 160, 0, 0, 0, 0],
             "records, and not yet what they say"
         );
     }

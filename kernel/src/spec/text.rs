@@ -4,7 +4,8 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, TileLayout, Way,
+    Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, Producer, Roles, StoreSpec, TileLayout, Way,
+    WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
@@ -13,7 +14,7 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 33] = [
+const KEYS: [&str; 37] = [
     "form",
     "dtype",
     "dtype-b",
@@ -22,6 +23,10 @@ const KEYS: [&str; 33] = [
     "epilogue",
     "scale-a",
     "scale-b",
+    "weights-a",
+    "weights-b",
+    "group",
+    "zeros",
     "tile",
     "step",
     "sums",
@@ -318,6 +323,28 @@ fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, SpecError> {
     }
 }
 
+/// The codes of A and B, the group and whether it has zero points.
+fn weights(words: &mut Words<'_>) -> Result<[Option<WeightsSpec>; 2], SpecError> {
+    let codes = Code::ALL.map(|code| (code.name(), Some(code)));
+    let names: Vec<_> = [("none", None)].into_iter().chain(codes).collect();
+    let codes = [words.one_of("weights-a", None, &names)?, words.one_of("weights-b", None, &names)?];
+    if codes == [None; 2] {
+        return Ok([None; 2]);
+    }
+    let group = match words.take("group") {
+        None | Some("none") => 0,
+        Some(text) => number(text)
+            .filter(|&group| group > 0)
+            .ok_or_else(|| refused("group", text, "none, 32, 64 or 128"))?,
+    };
+    let zeros = words.one_of("zeros", false, &SWITCH)?;
+    Ok(codes.map(|code| code.map(|code| WeightsSpec { code, group, zeros })))
+}
+
+fn weights_text(weights: Option<WeightsSpec>) -> String {
+    weights.map_or("none", |weights| weights.code.name()).to_owned()
+}
+
 fn scales_text(rows: u32) -> String {
     if rows == 0 { "none".to_owned() } else { format!("{rows}x128") }
 }
@@ -427,9 +454,10 @@ impl KernelSpec {
         };
         let output = words.one_of("out", output, &formats)?;
         let scales = [scales(&mut words, "scale-a")?, scales(&mut words, "scale-b")?];
+        let weights = weights(&mut words)?;
         let mainloop = &mut spec.mainloop;
-        if scales != [0; 2] {
-            // As many sums again as accumulators, and threads that read scales.
+        if scales != [0; 2] || weights.iter().any(Option::is_some) {
+            // As many sums again as accumulators, or fragments of A, and threads that read the stage.
             (mainloop.tile[1], mainloop.arrivals) = (128, Arrivals::Warp);
         }
         // 128 bytes of K, one swizzle width.
@@ -469,11 +497,11 @@ impl KernelSpec {
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
         for (of, to) in [a, b].into_iter().zip(&mut mainloop.operands) {
             (to.format, to.major, to.layout, to.cache) = (operands[of], layout[of], swizzles[of], cache[of]);
-            to.scaled = scales[of];
+            (to.scaled, to.weights) = (scales[of], weights[of]);
         }
         let [a, b] = mainloop.operands.map(|operand| operand.format);
         if let Some(types) = a.multiplies(b) {
-            mainloop.atom = Atom::shared(types);
+            mainloop.atom = Atom::of(types, mainloop.weights().is_some());
         }
         let usual = mainloop.atom.sums().suffix();
         if let Some(sums) = sums.filter(|sums| *sums != usual) {
@@ -489,7 +517,9 @@ impl KernelSpec {
         let words = words
             .rest("buffers", "store=tma")?
             .rest("swizzle-d", "store=tma")?
-            .rest("parts", "scheduler=dynamic-tail")?;
+            .rest("parts", "scheduler=dynamic-tail")?
+            .rest("group", "weights-a and weights-b")?
+            .rest("zeros", "weights-a and weights-b")?;
         let words = words.rest("reduction", "scheduler=stream-k")?.rest("divide", "scheduler=stream-k")?;
         words.rest("least", "scheduler=stream-k and scheduler=dynamic-tail")?;
         Ok(spec)
@@ -526,6 +556,8 @@ impl KernelSpec {
             ("out", store.format.name().to_owned()),
             ("scale-a", scales_text(mainloop.operands[a].scaled)),
             ("scale-b", scales_text(mainloop.operands[b].scaled)),
+            ("weights-a", weights_text(mainloop.operands[a].weights)),
+            ("weights-b", weights_text(mainloop.operands[b].weights)),
             ("tile", extents(&mainloop.tile)),
             ("step", mainloop.step.to_string()),
             ("sums", mainloop.atom.sums().suffix().to_owned()),
@@ -541,6 +573,12 @@ impl KernelSpec {
             ("swizzle-a", name_of(&SWIZZLES, layouts[a]).to_owned()),
             ("swizzle-b", name_of(&SWIZZLES, layouts[b]).to_owned()),
         ];
+        if let Some(WeightsSpec { group, zeros, .. }) =
+            mainloop.operands[a].weights.or(mainloop.operands[b].weights)
+        {
+            let group = if group == 0 { "none".to_owned() } else { group.to_string() };
+            words.extend([("group", group), ("zeros", name_of(&SWITCH, zeros).to_owned())]);
+        }
         match store.way {
             Way::Direct => words.push(("store", "direct".to_owned())),
             Way::Tma { buffers } => {

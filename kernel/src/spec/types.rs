@@ -1,7 +1,7 @@
 //! A spec as the Rust type to paste.
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Producer, Roles, TileLayout, Way,
+    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Producer, Roles, TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::inst::WgmmaSum;
@@ -105,6 +105,14 @@ fn mainloop(spec: &MainloopSpec) -> String {
         let matrix = match operand.scaled {
             0 => matrix,
             rows => format!("BlockScaled<{matrix}, U{rows}>"),
+        };
+        let matrix = match operand.weights {
+            None => matrix,
+            Some(WeightsSpec { code, group, zeros }) => {
+                let code = code.rust_type();
+                let code = if zeros { format!("ZeroPoints<{code}>") } else { code.to_owned() };
+                format!("Quantized<{matrix}, {code}, U{group}>")
+            }
         };
         match operand.cache {
             CachePolicy::Normal => matrix,

@@ -429,6 +429,11 @@ impl Alu {
     pub fn check(&self) -> Result<(), String> {
         let name = self.op.name();
         let (sources, _) = self.op.types().ok_or_else(|| format!("{name}: no such form, {:?}", self.op))?;
+        if matches!(self.op, AluOp::Half { .. } | AluOp::HalfSign { .. })
+            && self.src.iter().any(|source| matches!(source, Operand::Imm(_)))
+        {
+            return Err(format!("{name} of halves takes registers alone: put a constant into a variable"));
+        }
         let (needed, given) = (sources.len(), self.src.len());
         if needed == given { Ok(()) } else { Err(format!("{name} of {given} operands, it has {needed}")) }
     }

@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use falchion::verify::few_bits::{of_few_bits, random_weights};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, of_kernels, orders, random_scales, scaled};
 use falchion::verify::{
@@ -484,7 +485,8 @@ impl GemmArgs {
             ));
         }
         // Tensor copies alone bring operands whose blocks have scales.
-        let multiple = |format: Format| if wanted.is_some() { 16 / format.bytes() } else { 1 };
+        let copied = wanted.is_some() || of_few_bits(entry).is_some();
+        let multiple = |format: Format| if copied { 16 / format.bytes() } else { 1 };
         let mut fill = |format, extents, order| {
             HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, &mut random)
         };
@@ -511,10 +513,17 @@ impl GemmArgs {
             }
         }
         let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
+        let weights = random_weights(entry, inputs.problem, &mut random);
+        let (a, b) = match (&weights, of_few_bits(entry)) {
+            (Some(of), Some((_, false))) => (of.matrix(of_a, false), b),
+            (Some(of), _) => (a, of.matrix(of_b, true)),
+            (None, _) => (a, b),
+        };
         Ok(Product {
             a,
             b,
             scales,
+            weights,
             vectors,
             operand_offset: 0,
             c,

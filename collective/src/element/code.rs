@@ -1,0 +1,184 @@
+//! Elements of 16 bits that lie in memory in 4 or 8: codes.
+
+use core::fmt;
+
+use float8::{F8E4M3, F8E5M2};
+
+/// How an operand of 16 bits lies in memory in fewer: the number that a code stands for, which `bf16` and `f16` have exactly.
+///
+/// | code | bits | numbers |
+/// |---|---|---|
+/// | `s4`, `u4` | 4 | -8 to 7, 0 to 15 |
+/// | `s8`, `u8` | 8 | -128 to 127, 0 to 255 |
+/// | `e4m3`, `e5m2` | 8 | as the [formats](crate::Format) have them, but for NaN and infinities, which no weight may be |
+/// | `e2m1` | 4 | 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their opposites: the elements of MXFP4 |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// Whole numbers from -8 to 7.
+    S4,
+    /// Whole numbers from 0 to 15.
+    U4,
+    /// Whole numbers from -128 to 127.
+    S8,
+    /// Whole numbers from 0 to 255.
+    U8,
+    /// Four bits of exponent, three of mantissa.
+    E4m3,
+    /// Five bits of exponent, two of mantissa.
+    E5m2,
+    /// Two bits of exponent, one of mantissa.
+    E2m1,
+}
+
+impl Code {
+    /// Every code.
+    pub const ALL: [Self; 7] = [Self::S4, Self::U4, Self::S8, Self::U8, Self::E4m3, Self::E5m2, Self::E2m1];
+
+    /// Its name in kernel names, specs and on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::S4 => "s4",
+            Self::U4 => "u4",
+            Self::S8 => "s8",
+            Self::U8 => "u8",
+            Self::E4m3 => "e4m3",
+            Self::E5m2 => "e5m2",
+            Self::E2m1 => "e2m1",
+        }
+    }
+
+    /// The type of a kernel's parameters that stands for it.
+    pub const fn rust_type(self) -> &'static str {
+        match self {
+            Self::S4 => "Int4",
+            Self::U4 => "Uint4",
+            Self::S8 => "i8",
+            Self::U8 => "u8",
+            Self::E4m3 => "F8E4M3",
+            Self::E5m2 => "F8E5M2",
+            Self::E2m1 => "F4E2M1",
+        }
+    }
+
+    /// The code of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|code| code.name() == name)
+    }
+
+    /// Width in bits: 4 or 8.
+    pub const fn bits(self) -> u32 {
+        match self {
+            Self::S4 | Self::U4 | Self::E2m1 => 4,
+            Self::S8 | Self::U8 | Self::E4m3 | Self::E5m2 => 8,
+        }
+    }
+
+    /// Whether its numbers are whole ones.
+    pub const fn is_integer(self) -> bool {
+        matches!(self, Self::S4 | Self::U4 | Self::S8 | Self::U8)
+    }
+
+    /// The number that a code stands for, of which the lowest bits are looked at; `None` where it is none.
+    ///
+    /// ```
+    /// use collective::Code;
+    ///
+    /// assert_eq!([0xF, 0x7].map(|code| Code::S4.value(code)), [Some(-1.0), Some(7.0)]);
+    /// assert_eq!(Code::E2m1.value(0xB), Some(-1.5));
+    /// assert_eq!(Code::E4m3.value(0x7F), None); // NaN
+    /// ```
+    pub fn value(self, code: u8) -> Option<f64> {
+        let value = match self {
+            Self::S4 => f64::from((code << 4).cast_signed() >> 4),
+            Self::U4 => f64::from(code & 15),
+            Self::S8 => f64::from(code.cast_signed()),
+            Self::U8 => f64::from(code),
+            Self::E4m3 => F8E4M3::from_bits(code).to_f64(),
+            Self::E5m2 => F8E5M2::from_bits(code).to_f64(),
+            Self::E2m1 => {
+                let size = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0][usize::from(code & 7)];
+                if code & 8 == 0 { size } else { -size }
+            }
+        };
+        value.is_finite().then_some(value)
+    }
+
+    /// The code of the nearest number, of two equally near ones that with an even code; the largest for what is larger. NaN has none.
+    ///
+    /// ```
+    /// use collective::Code;
+    ///
+    /// assert_eq!(Code::S4.nearest(-20.0), Some(8)); // -8
+    /// assert_eq!(Code::E2m1.nearest(2.6), Some(5)); // 3
+    /// ```
+    pub fn nearest(self, value: f64) -> Option<u8> {
+        let all = 0..=if self.bits() == 4 { 15 } else { 255 };
+        if value.is_nan() {
+            return None;
+        }
+        // Infinities are nearest to the largest.
+        let value = value.clamp(-1e9, 1e9);
+        let distance = |code: u8| Some(((self.value(code)? - value).abs(), code % 2, code));
+        let near = |a: &(f64, u8, u8), b: &(f64, u8, u8)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        all.filter_map(distance).min_by(near).map(|(.., code)| code)
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// [`Code::S4`] as a type.
+#[derive(Clone, Copy, Debug)]
+pub struct Int4;
+
+/// [`Code::U4`] as a type.
+#[derive(Clone, Copy, Debug)]
+pub struct Uint4;
+
+/// [`Code::E2m1`] as a type.
+#[derive(Clone, Copy, Debug)]
+pub struct F4E2M1;
+
+/// A [`Code`] as a type.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no code of few bits",
+    note = "write `Int4`, `Uint4`, `i8`, `u8`, `F8E4M3`, `F8E5M2` or `F4E2M1`, or `ZeroPoints` of one of the integers"
+)]
+pub trait Coded: 'static {
+    /// Which.
+    const CODE: Code;
+    /// Whether each group has a number that is subtracted first.
+    const ZEROS: bool = false;
+}
+
+macro_rules! coded {
+    ($($code:ident $ty:ty,)*) => { $(impl Coded for $ty {
+        const CODE: Code = Code::$code;
+    })* };
+}
+
+coded! { S4 Int4, U4 Uint4, S8 i8, U8 u8, E4m3 F8E4M3, E5m2 F8E5M2, E2m1 F4E2M1, }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_number_is_nearest_to_itself() {
+        for code in Code::ALL {
+            assert_eq!(Code::named(code.name()), Some(code));
+            for bits in 0..=if code.bits() == 4 { 15 } else { 255 } {
+                let Some(value) = code.value(bits) else { continue };
+                let nearest = code.nearest(value).expect("a number has a nearest code");
+                assert_eq!(code.value(nearest), Some(value), "{code} {bits}");
+                assert_eq!(half::bf16::from_f64(value).to_f64(), value, "{code} {bits} in bf16");
+                assert_eq!(half::f16::from_f64(value).to_f64(), value, "{code} {bits} in f16");
+            }
+            assert_eq!(code.nearest(f64::NAN), None);
+            assert!(code.nearest(f64::INFINITY).and_then(|bits| code.value(bits)) > Some(5.0), "{code}");
+        }
+    }
+}

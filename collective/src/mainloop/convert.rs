@@ -1,0 +1,138 @@
+//! Codes to pairs of 16-bit elements, in few instructions.
+//!
+//! A pair lies in a word of codes 16 bits apart, so that one mask finds both. Whole numbers become bits of the mantissa of a float whose last
+//! place is 1, and the float is subtracted again. Floats of few bits are moved to the sign, the exponent and the mantissa of a wider one,
+//! and multiplied by the power of two that the exponents' biases differ by. Both are exact.
+
+use ptx::inst::{AluOp, FloatOp, HalfType};
+use ptx::{Builder, Value};
+
+use crate::element::{Code, Format};
+
+/// Makes pairs of `format` of codes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Converter<'f> {
+    f: &'f Builder,
+    code: Code,
+    /// `bf16`, else `f16`.
+    bf16: bool,
+    /// The last step: what is done with a pair and this one. Instructions on halves take registers alone.
+    last: Option<(FloatOp, Value<'f, u32>)>,
+}
+
+/// `(a & b) | c` as a table of `lop3`.
+const AND_OR: u8 = (0xF0 & 0xCC) | 0xAA;
+
+/// `(!a & b) | c`.
+const NOT_AND_OR: u8 = (0x0F & 0xCC) | 0xAA;
+
+/// Twice the same 16 bits.
+pub(super) const fn both(bits: u16) -> u32 {
+    bits as u32 * 0x0001_0001
+}
+
+/// A word shifted to the right, if it is.
+fn right(word: Value<'_, u32>, by: u32) -> Value<'_, u32> {
+    if by == 0 { word } else { word >> by }
+}
+
+/// 128 in `bf16`, 1024 in `f16`: the last place of the mantissa is 1.
+const fn counter(bf16: bool) -> u16 {
+    if bf16 { 0x4300 } else { 0x6400 }
+}
+
+/// Bits of exponent and of mantissa.
+const fn fields(bf16: bool) -> [u32; 2] {
+    if bf16 { [8, 7] } else { [5, 10] }
+}
+
+/// The power of two that the biases of a float with so many bits of exponent and of a wider one differ by, as the wider one.
+const fn biases(bf16: bool, exponent: u32) -> Option<u16> {
+    let ([wide, mantissa], narrow) = (fields(bf16), (1 << (exponent - 1)) - 1);
+    let bias = (1 << (wide - 1)) - 1;
+    // The field of its exponent is the power and the bias.
+    if bias == narrow { None } else { Some(((bias - narrow + bias) << mantissa) as u16) }
+}
+
+impl<'f> Converter<'f> {
+    pub(super) fn new(f: &'f Builder, code: Code, format: Format) -> Self {
+        let bf16 = matches!(format, Format::Bf16);
+        let less = |number: u16| Some((FloatOp::Sub, counter(bf16) + number));
+        let times = |exponent| biases(bf16, exponent).map(|power| (FloatOp::Mul, power));
+        let last = match code {
+            // Codes of signed numbers have their sign turned round: they are the number and 8.
+            Code::S4 => less(8),
+            Code::U4 => less(0),
+            Code::U8 if !bf16 => less(0),
+            Code::S8 => None,
+            // Seven bits are all that `bf16` has: 128 were subtracted where the eighth is not set.
+            Code::U8 => Some((FloatOp::Add, counter(bf16))),
+            Code::E4m3 => times(4),
+            Code::E5m2 => times(5),
+            Code::E2m1 => times(2),
+        };
+        let last = last.map(|(op, half)| (op, f.variable(both(half)).get()));
+        Self { f, code, bf16, last }
+    }
+
+    /// Words of codes of an instruction along K: one of 4 bits, or two of 8.
+    pub(super) const fn words(code: Code) -> usize {
+        code.bits() as usize / 4
+    }
+
+    /// The four registers of an instruction.
+    pub(super) fn convert(&self, words: &[Value<'f, u32>]) -> [Value<'f, u32>; 4] {
+        core::array::from_fn(|i| match words {
+            [word] => self.pair(*word, 4 * i as u32),
+            words => self.pair(words[i / 2], 8 * (i as u32 % 2)),
+        })
+    }
+
+    /// The pair whose codes begin at bit `at` of either half of a word.
+    fn pair(&self, word: Value<'f, u32>, at: u32) -> Value<'f, u32> {
+        let pair = match self.code {
+            Code::S4 | Code::U4 => self.counted(word, at, 15),
+            Code::U8 if !self.bf16 => self.counted(word, at, 255),
+            Code::S8 => self.seven(word, at, AND_OR),
+            Code::U8 => self.seven(word, at, NOT_AND_OR),
+            Code::E4m3 => self.float(word, at, [7, 3]),
+            Code::E5m2 => self.float(word, at, [7, 2]),
+            Code::E2m1 => self.float(word, at, [3, 1]),
+        };
+        self.last.map_or(pair, |(op, other)| self.half(op, pair, other))
+    }
+
+    /// A whole number and the counter.
+    fn counted(&self, word: Value<'f, u32>, at: u32, mask: u16) -> Value<'f, u32> {
+        self.logic(AND_OR, right(word, at), both(mask), self.f.constant(both(counter(self.bf16))))
+    }
+
+    /// Seven bits of a number, less 128 where the eighth bit is set (or is not, as the table says).
+    fn seven(&self, word: Value<'f, u32>, at: u32, table: u8) -> Value<'f, u32> {
+        let (word, base) = (right(word, at), counter(self.bf16));
+        let field = self.logic(AND_OR, word, both(0x7F), self.f.constant(both(base)));
+        // The last place of 128 is also the lowest bit of its exponent in bf16: -128 becomes -256. In f16, -1024 becomes -1152.
+        let less = self.logic(table, word, both(0x80), self.f.constant(both(base | 0x8000)));
+        self.half(FloatOp::Add, field, less)
+    }
+
+    /// A float whose sign is bit `top` of its code, with so many bits of mantissa, but for the exponents' biases.
+    fn float(&self, word: Value<'f, u32>, at: u32, [top, mantissa]: [u32; 2]) -> Value<'f, u32> {
+        let [_, wide] = fields(self.bf16);
+        let moved = |to: u32, from: u32| if to > from { word << (to - from) } else { right(word, from - to) };
+        let size = moved(wide - mantissa, at) & both(((1 << top) - 1) << (wide - mantissa));
+        self.logic(AND_OR, moved(15, at + top), both(0x8000), size)
+    }
+
+    fn logic(&self, table: u8, a: Value<'f, u32>, b: u32, c: Value<'f, u32>) -> Value<'f, u32> {
+        let b = self.f.constant(b);
+        self.f.alu(AluOp::Logic3(table), &[a.operand(), b.operand(), c.operand()])
+    }
+
+    /// An operation on pairs.
+    pub(super) fn half(&self, op: FloatOp, a: Value<'f, u32>, b: Value<'f, u32>) -> Value<'f, u32> {
+        let ty = if self.bf16 { HalfType::Bf16x2 } else { HalfType::F16x2 };
+        let half = AluOp::Half { op, ty, nan: false, relu: false };
+        self.f.alu(half, &[a.operand(), b.operand()])
+    }
+}

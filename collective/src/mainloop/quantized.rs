@@ -1,0 +1,346 @@
+//! Weights in few bits: codes come with the tiles, and become fragments of A in the registers of those who multiply.
+
+use cute_rs::atom::unit;
+use ptx::abi::{Argument, Promotion, TensorElement, TensorMap, TensorSwizzle};
+use ptx::inst::FloatOp;
+use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
+
+use super::convert::{Converter, both};
+use super::tensor_copy::{Origin, TensorCopy, tensor_map};
+use super::tma_wgmma::OperandMap;
+use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
+use crate::operand::Matrix;
+use crate::pipeline::{ClusterPosition, Position, Stage};
+use crate::plan::{MainloopSpec, Plan, WeightsSpec};
+
+/// [`TmaWgmma`](super::TmaWgmma) of [`Quantized`](crate::Quantized) weights as a value: the plan says the rest. Behind the parameters of the
+/// operands come those of [`GroupScales`](crate::GroupScales).
+#[derive(Clone, Copy, Debug)]
+pub struct QuantizedCopies;
+
+/// Words of 4 bytes in a box's line: a box has at most 256 of something.
+const LINE: u32 = 256;
+
+/// Lines of a unit.
+const LINES: u32 = unit::BYTES / (4 * LINE);
+
+impl MainloopEmitter for QuantizedCopies {
+    fn name(&self, spec: &MainloopSpec) -> String {
+        spec.name()
+    }
+
+    fn is_built_in(&self) -> bool {
+        true
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        let Some(weights) = plan.mainloop.weights() else {
+            f.refuse("QuantizedCopies multiplies weights in few bits: say how operand A lies in `OperandSpec::weights`");
+            return Box::new(super::tma_wgmma::TensorMaps::declare(f, plan));
+        };
+        let [a, b] = plan.operand_batches();
+        let [of_a, of_b] =
+            [OperandMap::declare(f, ["a_map", "a_step"], a), OperandMap::declare(f, ["b_map", "b_step"], b)];
+        let scales = (weights.group > 0).then(|| OperandMap::declare(f, ["scales_map", "scales_step"], a));
+        let zeros = weights.zeros.then(|| OperandMap::declare(f, ["zeros_map", "zeros_step"], a));
+        Box::new(Device { weights, a: of_a, b: of_b, scales, zeros })
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        let [a_batched, b_batched] = plan.operand_batches();
+        let mut arguments = Vec::new();
+        if let Some(weights) = plan.mainloop.weights() {
+            arguments.push(units_map(plan, weights, a, a_batched).into());
+        }
+        if a_batched {
+            arguments.push(u32::from(a.batch.stride != 0).into());
+        }
+        arguments.push(tensor_map(&plan.operands[1], b, b_batched).into());
+        if b_batched {
+            arguments.push(u32::from(b.batch.stride != 0).into());
+        }
+        arguments
+    }
+}
+
+/// The tensor map of a matrix in units: lines of a unit, lines along K, blocks of 64 rows, and matrices where there are several.
+fn units_map(plan: &Plan, WeightsSpec { code, .. }: WeightsSpec, a: Matrix, batched: bool) -> TensorMap {
+    let [m, _, k] = plan.mainloop.tile;
+    let bits = u64::from(code.bits());
+    let (unit_k, slices) = (unit::k(code.bits()), plan.mainloop.cluster[1]);
+    let mut map = TensorMap {
+        element: TensorElement::U32,
+        address: a.address,
+        dims: vec![
+            LINE.into(),
+            u64::from(a.k.div_ceil(unit_k) * LINES).max(1),
+            u64::from(a.mn.div_ceil(unit::ROWS)).max(1),
+        ],
+        strides: vec![u64::from(4 * LINE), u64::from(unit::ROWS) * a.pitch * bits / 8],
+        box_dims: vec![LINE, k / unit_k * LINES, m / unit::ROWS / slices],
+        swizzle: TensorSwizzle::None,
+        promotion: Promotion::B256,
+    };
+    if batched {
+        let matrices = a.batch.distinct();
+        map.dims.push(matrices.into());
+        map.strides.push(if matrices == 1 { 16 } else { a.batch.stride * bits / 8 });
+        map.box_dims.push(1);
+    }
+    map
+}
+
+/// The parameters on the device.
+#[derive(Clone, Copy, Debug)]
+struct Device<'f> {
+    weights: WeightsSpec,
+    a: OperandMap<'f>,
+    b: OperandMap<'f>,
+    scales: Option<OperandMap<'f>>,
+    zeros: Option<OperandMap<'f>>,
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn prefetch(&self, f: &'f Builder) {
+        for map in [Some(self.a), Some(self.b), self.scales, self.zeros].into_iter().flatten() {
+            f.prefetch_tensor_map(map.address);
+        }
+    }
+
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let Self { weights, a, b, scales, zeros } = *self;
+        let ([m, _, k], unit_k) = (plan.mainloop.tile, unit::k(weights.code.bits()));
+        let b_copy = TensorCopy::new(plan.operands[1]);
+        let bytes = f.constant(plan.ring.transaction_bytes());
+        // Each CTA of a row brings some blocks of 64 rows for all of them.
+        let blocks = m / unit::ROWS / plan.mainloop.cluster[1];
+        let slice = cluster.n * blocks;
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            ring.produce(bytes, |stage| {
+                let load = TensorLoad {
+                    map: a.address,
+                    dst: stage.address + plan.ring.offset(0) + slice * weights.bytes(unit::ROWS, k),
+                    barrier: stage.full,
+                    multicast: cluster.row_mask(),
+                    hint: plan.mainloop.operands[0].cache.bits(),
+                };
+                let place = [f.constant(0), k_tile * (k / unit_k * LINES), piece.m / unit::ROWS + slice];
+                copy(f, load, place, a.coordinate(piece.group));
+                let origin = Origin {
+                    map: b.address,
+                    matrix: b.coordinate(piece.group),
+                    slice: cluster.m,
+                    receivers: cluster.column_mask(),
+                };
+                b_copy.load(f, stage, origin, [piece.n, k_tile * k]);
+                for (of, tile) in [(scales, 2), (zeros, 3)] {
+                    let Some(of) = of else { continue };
+                    let dst = stage.address + plan.ring.offset(tile);
+                    let load =
+                        TensorLoad { map: of.address, dst, barrier: stage.full, multicast: None, hint: None };
+                    let group = if weights.group > k {
+                        k_tile / (weights.group / k)
+                    } else {
+                        k_tile * (k / weights.group)
+                    };
+                    copy(f, load, [piece.m, group], of.coordinate(piece.group));
+                }
+            });
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let product = Product::<f32>::new(f, &plan.mainloop, plan.operands, consumer.part)
+            .expect("the plan admits only tiles that wgmma multiplies");
+        let registers = Registers::new(f, plan, self.weights, consumer);
+        consumer.turns.begin();
+        let free = |empty| {
+            // What the other lanes have read of the stage comes before the warp's arrival.
+            f.warp_sync();
+            consumer.release.arrive(empty);
+        };
+        let all = || {
+            let first = ring.acquire();
+            registers.multiply(&product, first, None);
+            let older = f.variable(first.empty);
+            f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
+                let stage = ring.acquire();
+                registers.multiply(&product, stage, Some(&|| free(older.get())));
+                older.set(stage.empty);
+            });
+            consumer.turns.pass();
+            f.wgmma_wait(0);
+            free(older.get());
+        };
+        let nothing = || {
+            product.clear();
+            consumer.turns.pass();
+        };
+        f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing);
+        finish(plan, product.sums(consumer, piece));
+    }
+}
+
+/// A copy of one of several matrices, or of the only one.
+fn copy<'f, const D: usize>(
+    f: &'f Builder,
+    load: TensorLoad<'f>,
+    place: [Value<'f, u32>; D],
+    matrix: Option<Value<'f, u32>>,
+) {
+    let place: Vec<Value<'f, i32>> = place.into_iter().chain(matrix).map(Value::cast).collect();
+    match place[..] {
+        [x, y] => f.tensor_load(load, [x, y]),
+        [x, y, z] => f.tensor_load(load, [x, y, z]),
+        [x, y, z, w] => f.tensor_load(load, [x, y, z, w]),
+        _ => f.refuse("a tensor copy has two to five coordinates"),
+    }
+}
+
+/// A thread's fragments of A, and where it finds the codes that they are made of.
+struct Registers<'f, 'p> {
+    f: &'f Builder,
+    plan: &'p Plan,
+    weights: WeightsSpec,
+    converter: Converter<'f>,
+    /// The thread's first code in a stage, in bytes from its start.
+    codes: Value<'f, u32>,
+    /// The thread's first row in the tile.
+    row: Value<'f, u32>,
+    /// By block and set.
+    fragments: Vec<Vec<[Var<'f, u32>; 4]>>,
+}
+
+/// What the weights of a block are scaled by: of the thread's row, and of that 8 further, each twice in a word.
+#[derive(Clone, Copy)]
+struct Factors<'f> {
+    scales: Option<[Value<'f, u32>; 2]>,
+    zeros: Option<[Value<'f, u32>; 2]>,
+}
+
+impl<'f, 'p> Registers<'f, 'p> {
+    fn new(f: &'f Builder, plan: &'p Plan, weights: WeightsSpec, consumer: Consumer<'f>) -> Self {
+        let spec = &plan.mainloop;
+        let four = || core::array::from_fn(|_| f.uninitialised());
+        let fragments = (0..spec.blocks()).map(|_| (0..spec.depth()).map(|_| four()).collect()).collect();
+        let block_bytes = weights.bytes(unit::ROWS, spec.tile[2]);
+        let codes = consumer.part * (spec.blocks() * block_bytes) + consumer.thread * 16;
+        let row = consumer.part * (spec.blocks() * unit::ROWS) + consumer.thread / 32 * 16;
+        Self {
+            f,
+            plan,
+            weights,
+            converter: Converter::new(f, weights.code, spec.operands[0].format),
+            codes: codes + plan.ring.offset(0),
+            row: row + consumer.thread % 32 / 4,
+            fragments,
+        }
+    }
+
+    /// Multiplies a stage, one group of instructions for each K of an instruction. Each waits until what its registers held before has
+    /// been multiplied. `older` is emitted where all of the stage before has been; without it there is none, and sums begin.
+    fn multiply(&self, product: &Product<'f, f32>, stage: Stage<'f>, older: Option<&dyn Fn()>) {
+        let Self { f, plan, weights, .. } = *self;
+        let (spec, depth) = (&plan.mainloop, plan.mainloop.depth());
+        let (step_k, unit_k) = (spec.atom.k(), unit::k(weights.code.bits()));
+        let found = product.find(stage);
+        let (mut units, mut factors) = (Vec::new(), Vec::new());
+        for step in 0..spec.tile[2] / step_k {
+            let k = step * step_k;
+            if k.is_multiple_of(unit_k) {
+                units = (0..spec.blocks()).map(|block| self.unit(stage, block, k / unit_k)).collect();
+            }
+            if k == 0 || weights.group > 0 && k.is_multiple_of(weights.group) {
+                let group = if weights.group == 0 { 0 } else { k / weights.group };
+                factors = (0..spec.blocks()).map(|block| self.factors(stage, block, group)).collect();
+            }
+            if older.is_some() || step >= depth {
+                f.wgmma_wait(depth - 1);
+            }
+            if step + 1 == depth {
+                if let Some(older) = older {
+                    older();
+                }
+            }
+            let words = Converter::words(weights.code);
+            let first = (k % unit_k / step_k) as usize * words;
+            for (block, (unit, factors)) in units.iter().zip(&factors).enumerate() {
+                let pairs = self.converter.convert(&unit[first..first + words]);
+                for (i, (register, pair)) in
+                    self.fragments[block][(step % depth) as usize].iter().zip(pairs).enumerate()
+                {
+                    register.set(self.scaled(pair, *factors, i % 2));
+                }
+            }
+            f.wgmma_fence();
+            found.clone().part(step..step + 1).each(older.is_some() || step > 0, |block, _| {
+                WgmmaSource::Registers(self.fragments[block as usize][(step % depth) as usize])
+            });
+            f.wgmma_commit();
+        }
+    }
+
+    /// The thread's codes of a unit.
+    fn unit(&self, stage: Stage<'f>, block: u32, index: u32) -> [Value<'f, u32>; 4] {
+        let block_bytes = self.weights.bytes(unit::ROWS, self.plan.mainloop.tile[2]);
+        let offset = block * block_bytes + index * unit::BYTES;
+        self.f.load_shared_vector(stage.address + self.codes, offset.cast_signed())
+    }
+
+    /// What the thread's rows of a block are scaled by in a group of the stage.
+    fn factors(&self, stage: Stage<'f>, block: u32, group: u32) -> Factors<'f> {
+        let Self { f, plan, weights, .. } = *self;
+        let first = group * plan.mainloop.tile[0] + block * unit::ROWS;
+        let load = |tile: usize, bytes: u32| {
+            [0, 8].map(|below| {
+                let address = stage.address + plan.ring.offset(tile) + self.row * bytes;
+                let offset = ((first + below) * bytes).cast_signed();
+                let bits: Value<'f, u32> = if bytes == 1 {
+                    let [power] = f.load_shared_vector::<u8, 1>(address, offset);
+                    powered(power.cast())
+                } else {
+                    let [half] = f.load_shared_vector::<u16, 1>(address, offset);
+                    half.cast()
+                };
+                bits * both(1)
+            })
+        };
+        Factors {
+            scales: (weights.group > 0).then(|| load(2, weights.scale_bytes())),
+            zeros: weights.zeros.then(|| load(3, 2)),
+        }
+    }
+
+    /// A pair of the thread's row, or of that 8 further, less its zero point and times its scale.
+    fn scaled(
+        &self,
+        pair: Value<'f, u32>,
+        Factors { scales, zeros }: Factors<'f>,
+        row: usize,
+    ) -> Value<'f, u32> {
+        let pair = zeros.map_or(pair, |zeros| self.converter.half(FloatOp::Sub, pair, zeros[row]));
+        scales.map_or(pair, |scales| self.converter.half(FloatOp::Mul, pair, scales[row]))
+    }
+}
+
+/// `2^(e - 127)` in `bf16`, whose exponents have the same bias: below the normal ones for 0, and NaN for 255.
+fn powered(exponent: Value<'_, u32>) -> Value<'_, u32> {
+    let f = exponent.builder();
+    let normal = (exponent << 7).where_or(exponent.more_than(0), f.constant(0x40));
+    normal.where_or(exponent.less_than(255), f.constant(0x7FC0))
+}

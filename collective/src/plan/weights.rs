@@ -1,0 +1,166 @@
+//! Operand A in few bits: how it lies in a stage, and what a plan asks of it.
+
+use cute_rs::atom::unit;
+use ptx::inst::WgmmaSum;
+
+use super::units::max;
+use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Room, Source};
+use crate::element::{Code, Format};
+use crate::form::Form;
+
+/// How an operand of 16 bits lies in memory in fewer.
+///
+/// An element is `s * (q - z)`, where `q` is what its code stands for, and `s` and `z` are the scale and the zero point of its row's
+/// group along K. Difference and product are each rounded to the operand's format. Codes lie in units of 64 rows
+/// ([`cute_rs::atom::unit`]); [`weights`](crate::weights) brings them there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WeightsSpec {
+    /// The elements in memory.
+    pub code: Code,
+    /// K of a group that has a scale: 32, 64 or 128; 0 where groups have none.
+    pub group: u32,
+    /// Whether a group has a zero point.
+    pub zeros: bool,
+}
+
+impl WeightsSpec {
+    /// The groups that there are.
+    pub const GROUPS: [u32; 3] = [32, 64, 128];
+
+    /// Codes without scales.
+    pub const fn of(code: Code) -> Self {
+        Self { code, group: 0, zeros: false }
+    }
+
+    /// Whether scales are bytes `2^(e - 127)`, as MXFP4 has them. Others are of the operand's format.
+    pub const fn powers(&self) -> bool {
+        matches!(self.code, Code::E2m1)
+    }
+
+    /// Bytes of a scale.
+    pub const fn scale_bytes(&self) -> u32 {
+        if self.powers() { 1 } else { 2 }
+    }
+
+    /// Bytes of a tile `(mn, k)`.
+    pub const fn bytes(&self, mn: u32, k: u32) -> u32 {
+        mn * k * self.code.bits() / 8
+    }
+
+    /// Groups that a k-tile has scales of: one where it is a part of a group.
+    pub const fn groups(&self, k: u32) -> u32 {
+        if self.group == 0 { 0 } else { max(1, k / self.group) }
+    }
+
+    /// What it adds to the name of a kernel.
+    pub(super) fn suffix(&self) -> String {
+        let group = if self.group == 0 { String::new() } else { format!("_g{}", self.group) };
+        format!("_of_{}{group}{}", self.code, if self.zeros { "_z" } else { "" })
+    }
+}
+
+/// Instructions along K whose fragments of A a thread has at a time.
+const DEPTH: u32 = 4;
+
+impl MainloopSpec {
+    /// How A lies in fewer bits, if it does.
+    pub const fn weights(&self) -> Option<WeightsSpec> {
+        self.operands[0].weights
+    }
+
+    /// Sets of registers for A, each for an instruction along K.
+    pub(crate) const fn depth(&self) -> u32 {
+        let steps = self.tile[2] / self.atom.k();
+        if steps < DEPTH { steps } else { DEPTH }
+    }
+
+    /// The tiles of a stage for weights, in place of A's: their codes, scales and zero points.
+    pub(super) const fn weight_rooms(&self, weights: WeightsSpec) -> [Room; 3] {
+        let [m, _, k] = self.tile;
+        let groups = weights.groups(k);
+        let zeros = if weights.zeros { 2 * m * groups } else { 0 };
+        [
+            Room::line(weights.bytes(m, k)),
+            Room::line(m * groups * weights.scale_bytes()),
+            if weights.zeros { Room::line(zeros) } else { Room::NONE },
+        ]
+    }
+
+    /// Registers of a consumer thread for fragments of A, the codes that become such, and what they are scaled by.
+    pub(super) const fn weight_registers(&self) -> u32 {
+        match self.weights() {
+            None => 0,
+            Some(weights) => {
+                let scales = if weights.group == 0 { 0 } else { 2 };
+                let zeros = if weights.zeros { 2 } else { 0 };
+                self.blocks() * (4 * self.depth() + 4 + scales + zeros) + CONVERTS
+            }
+        }
+    }
+
+    /// Whether such weights can be multiplied so, if they can.
+    pub(super) const fn weighing(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
+        let [a, b] = self.operands;
+        if b.weights.is_some() {
+            return Err(PlanError::Rule {
+                rule: "weights in few bits come from registers, so they are the kernel's operand A: exchange the operands",
+            });
+        }
+        let Some(WeightsSpec { code, group, zeros }) = a.weights else { return Ok(()) };
+        let (k, unit_k) = (self.tile[2], unit::k(code.bits()));
+        if !matches!(group, 0 | 32 | 64 | 128) {
+            let what = "K of a group of weights";
+            return Err(PlanError::Scaled { what, found: group, needed: "32, 64 or 128" });
+        }
+        if !k.is_multiple_of(unit_k) {
+            let needed = if unit_k == 64 { "a multiple of 64" } else { "a multiple of 32" };
+            return Err(PlanError::Scaled { what: "tile K of weights in few bits", found: k, needed });
+        }
+        if group > 0 && !k.is_multiple_of(group) && !group.is_multiple_of(k) {
+            let what = "tile K of weights whose groups have scales";
+            return Err(PlanError::Scaled { what, found: k, needed: "a part of a group, or whole groups," });
+        }
+        let blocks = self.tile[0] / self.atom.rows();
+        if !blocks.is_multiple_of(self.cluster[1]) {
+            let extent = "tile M of weights, in blocks of 64 rows";
+            return Err(PlanError::Slice { extent, elements: blocks, ctas: self.cluster[1] });
+        }
+        let rule = if a.format.bits() != 16 || !a.format.is_float() {
+            "weights in few bits are multiplied as bf16 or f16: use operands of these formats"
+        } else if !matches!(self.atom.a, Source::Registers) || !matches!(self.atom.sums(), WgmmaSum::F32) {
+            "weights in few bits are multiplied from registers, and summed in f32"
+        } else if !matches!(a.major, cute_rs::atom::Major::K) {
+            "weights in few bits are contiguous along K"
+        } else if zeros && (!code.is_integer() || group == 0) {
+            "zero points are those of groups of whole numbers: use s4, u4, s8 or u8, and groups"
+        } else if matches!(code, Code::E2m1) && group > 0 && !matches!(a.format, Format::Bf16) {
+            "scales that are powers of two have the exponents of bf16: use operands of bf16"
+        } else if self.more[2].bytes > 0 || self.more[3].bytes > 0 {
+            "scales and zero points take two of the four tiles that a stage can have behind A and B: leave the last two of `more` empty"
+        } else if self.is_scaled() {
+            "blocks with scales are of 8-bit floats, and weights in few bits are not: leave one out"
+        } else if self.atom.promote > 0 {
+            "sums of 16-bit products are not promoted: leave the promotion out"
+        } else if self.step > 0 {
+            "tiles of weights in few bits are not narrowed: use Tile, not Fitted"
+        } else if matches!(self.producer, Producer::Warpgroup) {
+            "tensor copies bring weights in few bits: use TmaWgmma"
+        } else if matches!(self.roles, Roles::Unspecialised) {
+            "a producer brings weights in few bits: use Cooperative or Pingpong"
+        } else if matches!(self.arrivals, Arrivals::Warpgroup) {
+            "threads read weights from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+        } else if epilogue.split {
+            "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
+        } else if form.described() {
+            "records say where matrices lie, and not where scales do: use one product, a batch or groups of rows"
+        } else if form.shares_rows() && !epilogue.transposed {
+            "groups of rows are the caller's A, and weights the caller's B: exchange the operands"
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::Rule { rule })
+    }
+}
+
+/// Registers in which a pair is converted.
+const CONVERTS: u32 = 8;

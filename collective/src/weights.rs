@@ -1,0 +1,205 @@
+//! Weights in few bits on the host: into the order that kernels read, and back.
+//!
+//! ```
+//! use collective::{Code, weights};
+//!
+//! // One code in a byte, row by row.
+//! let codes: Vec<u8> = (0..96 * 80).map(|i| (i * 7 % 16) as u8).collect();
+//! let units = weights::reorder(Code::S4, [96, 80], &codes)?;
+//! // 80 of K are two units' 64; 96 rows are two blocks of 64.
+//! assert_eq!(weights::pitch(Code::S4, 80), 128);
+//! assert_eq!(units.len(), 128 * 128 / 2);
+//! assert_eq!(weights::restore(Code::S4, [96, 80], &units)?, codes);
+//! # Ok::<(), weights::WeightsError>(())
+//! ```
+
+use cute_rs::Layout;
+use cute_rs::atom::unit;
+
+use crate::element::Code;
+
+/// Why weights cannot be brought into another order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WeightsError {
+    /// Other bytes than the extents ask for.
+    #[error("weights of {rows} x {k} have {found} bytes, {needed} were needed")]
+    Bytes {
+        /// Rows.
+        rows: u32,
+        /// K.
+        k: u32,
+        /// Bytes that there are.
+        found: usize,
+        /// Bytes that were needed.
+        needed: u64,
+    },
+    /// Weights that no memory holds.
+    #[error("weights of {rows} x {k} are too many: at most 2^40 are possible")]
+    Extents {
+        /// Rows.
+        rows: u32,
+        /// K.
+        k: u32,
+    },
+    /// A byte that is no number of the code.
+    #[error("the weight in row {row}, column {column} is {found:#04x}, which is no number of {code}")]
+    Code {
+        /// Its row.
+        row: u32,
+        /// Its place along K.
+        column: u32,
+        /// What is there.
+        found: u8,
+        /// The code.
+        code: Code,
+    },
+}
+
+/// The leading dimension of weights in units, in elements: K up to the next whole unit.
+pub const fn pitch(code: Code, k: u32) -> u64 {
+    (k as u64).next_multiple_of(unit::k(code.bits()) as u64)
+}
+
+/// Bytes of weights in units: rows up to the next multiple of 64, each of [`pitch`] codes.
+pub const fn bytes(code: Code, [rows, k]: [u32; 2]) -> u64 {
+    (rows as u64).next_multiple_of(unit::ROWS as u64) * pitch(code, k) * code.bits() as u64 / 8
+}
+
+/// Brings codes, one in a byte and row by row, into units. What is added to fill the last ones is 0.
+///
+/// # Errors
+/// [`WeightsError::Bytes`] where they are not `rows * k`; [`WeightsError::Code`] for a byte that stands for no number.
+pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>, WeightsError> {
+    sized([rows, k], codes.len(), u64::from(rows) * u64::from(k))?;
+    let mut units = vec![0; usize::try_from(bytes(code, [rows, k])).unwrap_or(usize::MAX)];
+    let places = Places::of(code, k);
+    for (row, line) in (0..rows).zip(codes.chunks(k.max(1) as usize)) {
+        for (column, &found) in (0..k).zip(line) {
+            let whole = code.bits() == 8 || found < 16;
+            if !whole || code.value(found).is_none() {
+                return Err(WeightsError::Code { row, column, found, code });
+            }
+            let (byte, shift) = places.at(row, column);
+            units[byte] |= stored(code, found) << shift;
+        }
+    }
+    Ok(units)
+}
+
+/// The codes of units, one in a byte and row by row: the inverse of [`reorder`].
+///
+/// # Errors
+/// [`WeightsError::Bytes`] where they are not as many [`bytes`] as weights of such extents have.
+pub fn restore(code: Code, [rows, k]: [u32; 2], units: &[u8]) -> Result<Vec<u8>, WeightsError> {
+    sized([rows, k], units.len(), bytes(code, [rows, k]))?;
+    let places = Places::of(code, k);
+    let mask = if code.bits() == 4 { 15 } else { 255 };
+    let code_at = |row, column| {
+        let (byte, shift) = places.at(row, column);
+        stored(code, units[byte] >> shift & mask)
+    };
+    Ok((0..rows)
+        .flat_map(|row| (0..k).map(move |column| (row, column)))
+        .map(|(row, column)| code_at(row, column))
+        .collect())
+}
+
+fn sized([rows, k]: [u32; 2], found: usize, needed: u64) -> Result<(), WeightsError> {
+    if u64::from(rows) * u64::from(k) > 1 << 40 {
+        return Err(WeightsError::Extents { rows, k });
+    }
+    if found as u64 == needed { Ok(()) } else { Err(WeightsError::Bytes { rows, k, found, needed }) }
+}
+
+/// A code as it lies in a unit: signed ones of 4 bits have their sign turned round, so that they count from 0. Its own inverse.
+const fn stored(code: Code, bits: u8) -> u8 {
+    if matches!(code, Code::S4) { bits ^ 8 } else { bits }
+}
+
+/// Where codes lie in units.
+struct Places {
+    unit: Layout,
+    code: Code,
+    /// Bytes of a block of 64 rows.
+    block: usize,
+}
+
+impl Places {
+    fn of(code: Code, k: u32) -> Self {
+        let unit = unit::layout(code.bits()).expect("codes have 4 or 8 bits");
+        let block = bytes(code, [unit::ROWS, k]) as usize;
+        Self { unit, code, block }
+    }
+
+    /// The byte of a code, and the lowest of its bits there.
+    fn at(&self, row: u32, column: u32) -> (usize, u32) {
+        let unit_k = unit::k(self.code.bits());
+        let within = self.unit.at_modes(&[(row % unit::ROWS).into(), (column % unit_k).into()]);
+        let bit = within as u32 * self.code.bits();
+        let unit =
+            self.block * (row / unit::ROWS) as usize + unit::BYTES as usize * (column / unit_k) as usize;
+        (unit + (bit / 8) as usize, bit % 8)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn codes_come_back(index in 0..Code::ALL.len(), rows in 0_u32..140, k in 0_u32..150, seed: u64) {
+            let code = Code::ALL[index];
+            let mut random = fastrand::Rng::with_seed(seed);
+            let mut draw = || loop {
+                let bits = random.u8(..if code.bits() == 4 { 16 } else { 255 });
+                if code.value(bits).is_some() {
+                    return bits;
+                }
+            };
+            let codes: Vec<u8> = (0..rows * k).map(|_| draw()).collect();
+            let units = reorder(code, [rows, k], &codes).expect("codes are numbers");
+            prop_assert_eq!(units.len() as u64, bytes(code, [rows, k]));
+            prop_assert_eq!(restore(code, [rows, k], &units), Ok(codes));
+        }
+    }
+
+    /// A unit's first thread has the first rows' first columns in its first words, as the converters expect them.
+    #[test]
+    fn a_threads_word_is_an_instructions_fragment() {
+        let at = |row: u32, column: u32| (row * 16 + column) as u8;
+        let mut codes = vec![0; 64 * 64];
+        for (row, column, code) in
+            [(0, 0, 1), (8, 0, 2), (0, 8, 3), (8, 8, 4), (0, 1, 5), (8, 1, 6), (0, 9, 7), (8, 9, 8)]
+        {
+            codes[(row * 64 + column) as usize] = code;
+        }
+        let units = reorder(Code::U4, [64, 64], &codes).expect("codes are numbers");
+        // Registers of (row, k), (row + 8, k), (row, k + 8), (row + 8, k + 8); the second of each pair 16 bits higher.
+        assert_eq!(units[..4], [0x21, 0x43, 0x65, 0x87], "{}", at(0, 0));
+    }
+
+    #[test]
+    fn what_is_no_weight_is_refused() {
+        for (got, want) in [
+            (reorder(Code::S4, [2, 2], &[0; 3]), WeightsError::Bytes { rows: 2, k: 2, found: 3, needed: 4 }),
+            (
+                reorder(Code::U4, [1, 2], &[3, 16]),
+                WeightsError::Code { row: 0, column: 1, found: 16, code: Code::U4 },
+            ),
+            (
+                reorder(Code::E4m3, [1, 1], &[0x7F]),
+                WeightsError::Code { row: 0, column: 0, found: 0x7F, code: Code::E4m3 },
+            ),
+            (
+                restore(Code::S8, [1, 1], &[0; 2047]),
+                WeightsError::Bytes { rows: 1, k: 1, found: 2047, needed: 2048 },
+            ),
+        ] {
+            assert_eq!(got, Err(want));
+        }
+    }
+}
