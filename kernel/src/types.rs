@@ -2,16 +2,16 @@
 
 use core::fmt;
 
-use collective::Format;
+use collective::{Code, Format, WeightsSpec};
 
 use crate::gemm::AnyGemm;
 
-/// Element types of a product's matrices, and which blocks of its operands have scales.
+/// Element types of a product's matrices, which blocks of its operands have scales, and which operand lies in memory in few bits.
 ///
 /// As text it is the formats of A, of B and of D, as far as they do not follow from the one before, and the blocks:
 ///
 /// ```
-/// use collective::Format;
+/// use collective::{Code, Format, WeightsSpec};
 /// use kernel::Types;
 ///
 /// let types = Types::of(Format::E4m3);
@@ -19,6 +19,8 @@ use crate::gemm::AnyGemm;
 /// assert_eq!(types.with_b(Format::E5m2).to_string(), "e4m3-e5m2");
 /// assert_eq!(types.stored(Format::F32).to_string(), "e4m3-e4m3-f32");
 /// assert_eq!(types.scaled([1, 128]).to_string(), "e4m3-1x128-128x128");
+/// let weights = WeightsSpec { code: Code::S4, group: 128, zeros: false };
+/// assert_eq!(Types::of(Format::Bf16).weights([None, Some(weights)]).to_string(), "bf16-s4g128");
 /// assert_eq!(Types::named("e4m3-e5m2-1x128-1x128"), Some(types.with_b(Format::E5m2).scaled([1, 1])));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,12 +33,14 @@ pub struct Types {
     pub d: Format,
     /// How many rows of A, and how many columns of B, share a scale for each 128 of K: 1 or 128; 0 where there are no scales.
     pub scaled: [u32; 2],
+    /// How A, or B, lies in memory in fewer bits than it is multiplied in.
+    pub weights: [Option<WeightsSpec>; 2],
 }
 
 impl Types {
     /// A and B of a format, and D as it is where nothing else is said.
     pub const fn of(operands: Format) -> Self {
-        Self { a: operands, b: operands, d: operands.output(), scaled: [0; 2] }
+        Self { a: operands, b: operands, d: operands.output(), scaled: [0; 2], weights: [None; 2] }
     }
 
     /// The types of such a text, if it is one.
@@ -51,20 +55,31 @@ impl Types {
             [formats @ .., a, b] if rows(a).is_some() => (formats, [rows(a)?, rows(b)?]),
             formats => (formats, [0; 2]),
         };
+        // Weights are multiplied as what the other operand is.
+        let (formats, weights) = match *formats {
+            [a, b, ref d @ ..] if words_weights(a).is_some() => {
+                ([&[b, b], d].concat(), [words_weights(a), None])
+            }
+            [a, b, ref d @ ..] if words_weights(b).is_some() => {
+                ([&[a, a], d].concat(), [None, words_weights(b)])
+            }
+            ref formats => (formats.to_vec(), [None; 2]),
+        };
         let formats = formats.iter().map(|name| Format::named(name)).collect::<Option<Vec<_>>>()?;
         let types = match formats[..] {
             [a] => Self::of(a),
             [a, b] => Self::of(a).with_b(b),
-            [a, b, d] => Self { a, b, d, scaled },
+            [a, b, d] => Self { b, d, ..Self::of(a) },
             _ => return None,
         };
-        Some(types.scaled(scaled))
+        Some(types.scaled(scaled).weights(weights))
     }
 
     /// The types of a kernel.
     pub fn of_kernel(gemm: &AnyGemm) -> Self {
         let [a, b, d] = gemm.formats();
-        Self { a, b, d, scaled: gemm.plan().scaled() }
+        let plan = gemm.plan();
+        Self { a, b, d, scaled: plan.scaled(), weights: plan.weights() }
     }
 
     /// The same with another B.
@@ -85,12 +100,23 @@ impl Types {
         Self { scaled, ..self }
     }
 
+    /// The same with A, or B, in few bits.
+    #[must_use]
+    pub const fn weights(self, weights: [Option<WeightsSpec>; 2]) -> Self {
+        Self { weights, ..self }
+    }
+
+    /// Whether an operand lies in memory in few bits.
+    pub const fn has_weights(&self) -> bool {
+        self.weights[0].is_some() || self.weights[1].is_some()
+    }
+
     /// Whether blocks have scales.
     pub const fn is_scaled(&self) -> bool {
         self.scaled[0] > 0 || self.scaled[1] > 0
     }
 
-    /// Bytes of an element of A, of B, and of D.
+    /// Bytes of an element of A, of B, and of D, as they are multiplied and stored.
     pub const fn bytes(&self) -> [u32; 3] {
         [self.a.bytes(), self.b.bytes(), self.d.bytes()]
     }
@@ -104,11 +130,14 @@ impl From<Format> for Types {
 
 impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { a, b, d, scaled } = self;
-        f.write_str(a.name())?;
+        let Self { a, b, d, scaled, weights: [of_a, of_b] } = self;
+        let name = |format: &Format, weights: &Option<WeightsSpec>| {
+            weights.as_ref().map_or_else(|| format.name().to_owned(), weights_word)
+        };
+        f.write_str(&name(a, of_a))?;
         let other_d = *d != a.output();
-        if b != a || other_d {
-            write!(f, "-{}", b.name())?;
+        if b != a || other_d || self.has_weights() {
+            write!(f, "-{}", name(b, of_b))?;
         }
         if other_d {
             write!(f, "-{}", d.name())?;
@@ -121,6 +150,20 @@ impl fmt::Display for Types {
     }
 }
 
+/// The word of weights: code and group, and `z` for zero points.
+fn weights_word(WeightsSpec { code, group, zeros }: &WeightsSpec) -> String {
+    format!("{code}g{group}{}", if *zeros { "z" } else { "" })
+}
+
+/// The weights of such a word.
+fn words_weights(word: &str) -> Option<WeightsSpec> {
+    let (zeros, word) = word.strip_suffix('z').map_or((false, word), |word| (true, word));
+    let (code, group) = word.rsplit_once('g')?;
+    let number = group.parse().ok()?;
+    let weights = WeightsSpec { code: Code::named(code)?, group: number, zeros };
+    (number.to_string() == group).then_some(weights)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,15 +174,36 @@ mod tests {
             for b in Format::ALL {
                 for d in Format::ALL {
                     for scaled in [[0, 0], [1, 128], [128, 1]] {
-                        let types = Types { a, b, d, scaled };
+                        let types = Types { b, d, ..Types::of(a) }.scaled(scaled);
                         assert_eq!(Types::named(&types.to_string()), Some(types), "{types}");
                     }
                 }
             }
         }
-        for text in
-            ["", "bf17", "bf16-", "bf16-1x128", "1x128-1x128", "bf16-bf16-bf16-bf16", "e4m3-1x128-2x128"]
-        {
+        for (code, format) in Code::ALL.into_iter().zip([Format::Bf16, Format::F16].into_iter().cycle()) {
+            for (group, zeros) in [(0, false), (128, true)] {
+                let weights = Some(WeightsSpec { code, group, zeros });
+                for types in [Types::of(format), Types::of(format).stored(Format::F32)] {
+                    for types in [types.weights([weights, None]), types.weights([None, weights])] {
+                        assert_eq!(Types::named(&types.to_string()), Some(types), "{types}");
+                    }
+                }
+            }
+        }
+        for text in [
+            "bf16-s4g",
+            "bf16-s4g0128",
+            "s4g128",
+            "s4g128-s4g128",
+            "bf16-x4g128",
+            "",
+            "bf17",
+            "bf16-",
+            "bf16-1x128",
+            "1x128-1x128",
+            "bf16-bf16-bf16-bf16",
+            "e4m3-1x128-2x128",
+        ] {
             assert_eq!(Types::named(text), None, "{text}");
         }
     }

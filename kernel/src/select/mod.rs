@@ -22,7 +22,7 @@ mod space;
 
 use core::fmt;
 
-use collective::{BlockScales, Form, Format, Fusion, MatrixRef};
+use collective::{BlockScales, Form, Format, Fusion, GroupScales, MatrixRef, weights};
 use cute_rs::atom::Major;
 
 pub use known::Known;
@@ -64,11 +64,15 @@ impl<'a> Request<'a> {
         let types = types.into();
         // Nothing is read: the addresses only have to be legal.
         let pitch = |major, mn: u32| u64::from(if major == Major::K { problem.k } else { mn });
-        let [a, b] = [pitch(majors[0], problem.m), pitch(majors[1], problem.n)];
+        let [a, b] = [(0, problem.m), (1, problem.n)].map(|(i, mn)| match types.weights[i] {
+            Some(weights) => weights::pitch(weights.code, problem.k),
+            None => pitch(majors[i], mn),
+        });
         let call = Call::of(problem).a(1 << 20, a).b(1 << 20, b).d(1 << 20, problem.n.into());
         // Nothing is allocated either.
         let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
-        let call = Call { workspace, scales: packed_scales(types, problem), ..call };
+        let group_scales = packed_groups(types, problem);
+        let call = Call { workspace, scales: packed_scales(types, problem), group_scales, ..call };
         Self { types, majors, call, fusion: None, shapes: &[], known: Known::Shipped }
     }
 
@@ -205,6 +209,14 @@ impl<'a> Request<'a> {
 fn packed_scales(types: Types, GemmProblem { m, n, k }: GemmProblem) -> Option<BlockScales> {
     let extents = BlockScales::packed_extents([m, n, k], types.scaled);
     types.is_scaled().then(|| BlockScales::packed([1 << 20; 2], extents))
+}
+
+/// Packed scales and zero points of groups, where weights have any.
+fn packed_groups(types: Types, GemmProblem { m, n, .. }: GemmProblem) -> Option<GroupScales> {
+    let [a, b] = types.weights;
+    let rows = if a.is_some() { m } else { n };
+    let matrix = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
+    a.or(b).filter(|weights| weights.group > 0).map(|_| GroupScales { scales: matrix, zeros: matrix })
 }
 
 /// How many kernels of a space a [`Selection`] has at most.

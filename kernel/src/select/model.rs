@@ -7,7 +7,7 @@
 //!
 //! Whole spaces of kernels are ranked by it, so it walks over nothing.
 
-use collective::{CachePolicy, MatrixRef, Plan, Producer};
+use collective::{CachePolicy, Code, MatrixRef, Plan, Producer};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles};
 
 use super::{Machine, Request};
@@ -41,6 +41,7 @@ pub(super) enum Step {
     Multiplications,
     SharedMemory,
     Copies,
+    Conversions,
     Latency,
 }
 
@@ -160,7 +161,7 @@ impl Machine {
             } else {
                 0.0
             }
-            + (m + n) * k * f64::from(plan.operand_bits()[0]) / 8.0 * self.filling;
+            + bits_of(plan, [m, n]) * k / 8.0 * self.filling;
         let fourth = |time: f64| (time * time) * (time * time);
         let norm = fourth(busy * slower + starts) + fourth(l2) + fourth(dram);
         Prediction {
@@ -233,21 +234,23 @@ impl Machine {
         slots: u32,
     ) -> (f64, f64) {
         let plan = subject.plan;
-        let [a_bytes, b_bytes] = plan.operand_bits().map(|bits| f64::from(bits) / 8.0);
+        let bits = plan.mainloop.operands.map(|operand| operand.bits());
+        let [a_bytes, b_bytes] = bits.map(|bits| f64::from(bits) / 8.0);
         let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
         let [tiles_m, tiles_n] = [tiles.m, tiles.n].map(|tiles| f64::from(tiles.max(1)));
         // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
-        let cost = |matrix: MatrixRef, bytes: u32| {
-            let pitch = matrix.pitch.wrapping_mul(bytes.into());
+        let cost = |matrix: MatrixRef, bits: u32| {
+            // Units of weights are whole lines.
+            let pitch = if bits < 8 { 0 } else { matrix.pitch.wrapping_mul((bits / 8).into()) };
             match (pitch.is_multiple_of(128), pitch.is_multiple_of(32)) {
                 (true, _) => 1.0,
                 (false, true) => self.part_lines,
                 (false, false) => self.part_sectors,
             }
         };
-        let [a_bits, b_bits] = plan.operand_bits();
+        let [a_bits, b_bits] = bits;
         let (a, b) = (m * k * a_bytes, n * k * b_bytes);
-        let l2 = a * tiles_n * cost(call.a, a_bits / 8) + b * tiles_m * cost(call.b, b_bits / 8);
+        let l2 = a * tiles_n * cost(call.a, a_bits) + b * tiles_m * cost(call.b, b_bits);
         // Tiles of a band are computed together: while the band goes along, what crosses it is read again, unless L2 has it.
         let at_once = f64::from(slots).min(tiles_m * tiles_n);
         let band = f64::from(subject.facts.band.max(1));
@@ -290,10 +293,12 @@ impl Machine {
         let adding = m * n / 128.0 * additions(plan) * self.promoted / self.cycles;
         let math = rows * beside * width / 2.0 * rounds / self.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
-        let read = rows * beside * (16.0 + width / 4.0);
+        // A from registers is read once, as threads load it.
+        let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
+        let read = rows * beside * (of_a + width / 4.0);
         let shared = (read + (m + n) / 4.0) * rounds * self.shared / self.cycles;
         let clustered = plan.cluster_size() > 1;
-        let [a_bits, b_bits] = plan.operand_bits().map(f64::from);
+        let [a_bits, b_bits] = plan.mainloop.operands.map(|operand| f64::from(operand.bits()));
         // Tiles that many ask for at once come from few places.
         let crowd = self.crowded / f64::from(plan.cluster_size()).sqrt();
         let of = |readers: u32| 1.0 + crowd * f64::from(readers).min(at_once);
@@ -305,6 +310,7 @@ impl Machine {
             (math * sharing, Step::Multiplications),
             (shared * sharing, Step::SharedMemory),
             (copies * sharing, Step::Copies),
+            (rows * rounds * conversions(plan) / self.cycles * sharing, Step::Conversions),
             (latency, Step::Latency),
         ];
         let mut longest = resources[0];
@@ -340,7 +346,7 @@ impl Machine {
             let width = [16, 8, 4].into_iter().position(aligned).unwrap_or(3);
             self.copied[width]
         };
-        let [a_bits, b_bits] = plan.operand_bits();
+        let [a_bits, b_bits] = plan.mainloop.operands.map(|operand| operand.bits());
         let [a, b] = [0, 1].map(|i| f64::from(plan.ring.tile_bytes(i)));
         a / rate(call.a, a_bits) + b / rate(call.b, b_bits)
     }
@@ -373,6 +379,25 @@ fn additions(plan: &Plan) -> f64 {
         (false, 0) => 0.0,
         (false, every) => 0.5 * f64::from(spec.tile[2]) / f64::from(every * spec.atom.k()),
     }
+}
+
+/// Instructions of a thread that make a fragment of A of codes, for one instruction that multiplies: four pairs, of which each is taken from
+/// its word, and scaled.
+fn conversions(plan: &Plan) -> f64 {
+    let Some(weights) = plan.mainloop.weights() else { return 0.0 };
+    let scaled = if weights.group > 0 { 1.0 } else { 0.0 } + if weights.zeros { 1.0 } else { 0.0 };
+    let pair = match weights.code {
+        Code::S4 | Code::U4 => 2.75,
+        Code::S8 | Code::U8 => 3.75,
+        Code::E4m3 | Code::E5m2 | Code::E2m1 => 4.75,
+    };
+    4.0 * (pair + scaled) + 4.0
+}
+
+/// Bits of a k-tile's operands for each of its K.
+fn bits_of(plan: &Plan, [m, n]: [f64; 2]) -> f64 {
+    let [a, b] = plan.mainloop.operands.map(|operand| f64::from(operand.bits()));
+    m * a + n * b
 }
 
 /// What the worker does that ends last.

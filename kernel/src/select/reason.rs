@@ -44,6 +44,7 @@ fn bound(prediction: &Prediction) -> &'static str {
         Step::Multiplications => "the tensor cores decide",
         Step::SharedMemory => "shared memory decides, which the multiplications read",
         Step::Copies => "what comes into a multiprocessor decides",
+        Step::Conversions => "what threads make of weights in few bits decides",
         Step::Latency => "the time until tiles arrive decides",
     };
     let bounds = [

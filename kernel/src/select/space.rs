@@ -139,7 +139,7 @@ impl Space {
                     for cluster in CLUSTERS {
                         for swapped in [false, true] {
                             let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
-                            if tile.is_worth_trying(depth == DEPTHS[0]) {
+                            if tile.is_worth_trying(depth == DEPTHS[0] || self.types.has_weights()) {
                                 of_tile(base, tile, self.unaligned, &mut entries);
                             }
                         }
@@ -164,12 +164,13 @@ impl Space {
 
     fn base(self) -> Option<KernelSpec> {
         let mut spec = KernelSpec { form: self.form, ..KernelSpec::DEFAULT };
-        let Types { a, b, d, scaled } = self.types;
-        spec.mainloop.atom = Atom::shared(a.multiplies(b)?);
+        let Types { a, b, d, scaled, weights } = self.types;
+        spec.mainloop.atom = Atom::of(a.multiplies(b)?, self.types.has_weights());
         for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
-            (operand.format, operand.major, operand.scaled) = ([a, b][i], self.majors[i], scaled[i]);
+            (operand.format, operand.major) = ([a, b][i], self.majors[i]);
+            (operand.scaled, operand.weights) = (scaled[i], weights[i]);
         }
-        if self.types.is_scaled() {
+        if self.types.is_scaled() || self.types.has_weights() {
             spec.mainloop.arrivals = Arrivals::Warp;
         }
         spec.store.format = d;
@@ -191,7 +192,8 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
     if swapped {
         mainloop.operands.swap(0, 1);
         let [a, b] = mainloop.operands.map(|operand| operand.format);
-        mainloop.atom = a.multiplies(b).map_or(mainloop.atom, Atom::shared);
+        let registers = mainloop.weights().is_some();
+        mainloop.atom = a.multiplies(b).map_or(mainloop.atom, |types| Atom::of(types, registers));
     }
     // Weights that no other tile reads had better leave L2 first.
     const FIRST: CachePolicy = CachePolicy::EvictFirst;
@@ -267,7 +269,7 @@ fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
 
 #[cfg(test)]
 mod tests {
-    use collective::Format;
+    use collective::{Code, Format, WeightsSpec};
 
     use super::*;
 
@@ -280,6 +282,7 @@ mod tests {
     #[test]
     fn specs_are_legal_and_there_once() {
         let [bf16, e4m3, s8, tf32] = [Format::Bf16, Format::E4m3, Format::S8, Format::Tf32].map(Types::of);
+        let weights = Some(WeightsSpec { code: Code::S4, group: 128, zeros: false });
         for (types, fusion, unaligned, least) in [
             (bf16, None, false, 500),
             (bf16, None, true, 500),
@@ -288,6 +291,9 @@ mod tests {
             (e4m3.with_b(Format::E5m2).stored(Format::F32), None, false, 500),
             (e4m3.scaled([1, 128]), None, false, 100),
             (e4m3.scaled([1, 1]), None, false, 100),
+            (bf16.weights([None, weights]), None, false, 200),
+            (bf16.weights([weights, None]), None, false, 200),
+            (bf16.weights([None, weights]), Some(Fusion::BiasGelu), false, 200),
             (s8, None, false, 500),
             (tf32, None, false, 500),
         ] {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{BlockScales, Form, Format, Fusion, Plan, Producer};
+use collective::{BlockScales, Form, Format, Fusion, Plan, Producer, WeightsSpec};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
@@ -124,10 +124,16 @@ pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
 
 /// Fails, with the reason, where no kernel multiplies such operands or stores such results.
 pub(crate) fn possible(types: Types) -> Result<(), Failure> {
-    let Types { a, b, d, scaled: [a_rows, b_rows] } = types;
+    let Types { a, b, d, scaled: [a_rows, b_rows], weights } = types;
     let mut spec = format!("dtype={} dtype-b={} out={}", a.name(), b.name(), d.name());
     if types.is_scaled() {
         spec += &format!(" scale-a={a_rows}x128 scale-b={b_rows}x128");
+    }
+    for (name, of) in ["weights-a", "weights-b swap=yes"].into_iter().zip(weights) {
+        let Some(WeightsSpec { code, group, zeros }) = of else { continue };
+        let (key, swap) = name.split_once(' ').unwrap_or((name, ""));
+        let group = if group == 0 { "none".to_owned() } else { group.to_string() };
+        spec += &format!(" {key}={code} group={group} zeros={} {swap}", if zeros { "yes" } else { "no" });
     }
     find(&spec).map(|_| ())
 }

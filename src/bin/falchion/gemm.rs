@@ -4,15 +4,18 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use collective::WeightsSpec;
+use cute_rs::atom::Major;
 use falchion::verify::few_bits::{of_few_bits, random_weights};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, of_kernels, orders, random_scales, scaled};
 use falchion::verify::{
-    Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError, fusions,
+    Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError,
+    Weights, fusions,
 };
 use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
 
-use crate::bench::suites;
+use crate::bench::suites::{self, Group};
 use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
 use crate::named;
@@ -20,6 +23,7 @@ use crate::output::out;
 use crate::scales::Scaling;
 use crate::several::SeveralArgs;
 use crate::unranked::{Said, unranked};
+use crate::weights::{self, FewBits, Found};
 use crate::{Failure, catalogue, memory, numbers, types};
 
 /// Run one GEMM, D = alpha * A * B + beta * C, and check it against an f64 reference.
@@ -51,10 +55,10 @@ pub(crate) struct GemmArgs {
     c: Option<String>,
     /// What A is multiplied by, in a file: one number, M numbers, or a scale for each block of 8-bit floats, M x K/128 or
     /// M/128 x K/128.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "group"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_a: Option<String>,
     /// The same of B: one number, N numbers, K/128 x N or K/128 x N/128.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows", "group"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_b: Option<String>,
     /// Write D to this .npy file (f16 as f16, s32 as 32-bit integers, other formats as f32).
     #[arg(long, value_name = "FILE")]
@@ -63,13 +67,19 @@ pub(crate) struct GemmArgs {
     /// rounded to it.
     #[arg(long)]
     dtype: Option<String>,
-    /// Number format of B, where it differs from A's: another 8-bit one.
-    #[arg(long, value_parser = collective::Format::operands().map(collective::Format::name).collect::<Vec<_>>(),
-        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
+    /// Number format of B, where it differs from A's: another 8-bit one. Beside 16 bits, codes of few bits: int4, uint4, int8, uint8, e4m3,
+    /// e5m2 or mxfp4 (s4, u4, s8, u8, e2m1); A may be the one that has such, too.
+    #[arg(long, conflicts_with_all = ["config", "spec", "epilogue"])]
     dtype_b: Option<String>,
+    /// Zero points of A in few bits, M x K/GROUP.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
+    zero_a: Option<String>,
+    /// Zero points of B in few bits, K/GROUP x N.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
+    zero_b: Option<String>,
     /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
     #[arg(long, value_parser = collective::Format::ALL.map(collective::Format::name),
-        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
+        conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows"])]
     out_dtype: Option<String>,
     /// A kernel from `falchion configs`; otherwise the first of `falchion plan --m --n --k`. One with a fused epilogue runs on
     /// random matrices.
@@ -100,14 +110,14 @@ pub(crate) struct GemmArgs {
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
     /// Each group of --rows has a buffer of so many rows, and uses the first of them.
-    #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "group", "epilogue"],
+    #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "epilogue"],
         value_parser = clap::value_parser!(u32).range(1..))]
     room: Option<u32>,
-    /// A product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
-    /// each product. M may be 0. With --config, a kernel `grouped…`.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group, allow_hyphen_values = true,
-        conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m", "n", "k", "batch", "rows"])]
-    group: Vec<GemmProblem>,
+    /// MxNxK: a product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
+    /// each product. M may be 0. With --config, a kernel `grouped…`. Beside weights of few bits, a number: K of a group that has a
+    /// scale, 32, 64 or 128.
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group_or_size, allow_hyphen_values = true, conflicts_with = "epilogue")]
+    group: Vec<Group>,
     /// Run the kernel so many times: the first is held against the reference, the others to its bits, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "epilogue",
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -132,8 +142,10 @@ struct Inputs {
 impl GemmArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let format = self.format()?;
-        if self.batch.is_some() || self.rows.is_some() || !self.group.is_empty() {
-            return self.several(format);
+        let few_bits = self.few_bits()?;
+        let records = self.records()?;
+        if self.batch.is_some() || self.rows.is_some() || !records.is_empty() {
+            return self.several(format, few_bits, &records);
         }
         if let Some(path) = &self.out {
             files::writable(path)?;
@@ -144,16 +156,21 @@ impl GemmArgs {
             self.suits(kernel)?;
         }
         let inputs = self.inputs()?;
-        let scaling = Scaling::read([self.scale_a.as_deref(), self.scale_b.as_deref()], inputs.problem)?;
+        let scale_files = [self.scale_a.as_deref(), self.scale_b.as_deref()];
+        let found = few_bits.map(|few_bits| self.found(few_bits, &inputs)).transpose()?;
+        let (spec, weights, scaling) = match found {
+            None => (None, None, Scaling::read(scale_files, inputs.problem)?),
+            Some(Found { spec, weights, scaling }) => (Some(spec), weights, scaling),
+        };
         if let Some(kernel) = &fused {
             return self.fused(kernel.fusion.name(), format, inputs.problem, Some(kernel));
         }
         if let Some(name) = &self.epilogue {
             return self.fused(name, format, inputs.problem, None);
         }
-        let entry = self.kernel(format, &inputs, &scaling)?;
+        let entry = self.kernel(format, &inputs, &scaling, few_bits.zip(spec))?;
         let [.., of_d] = formats(&entry);
-        let product = self.product(&inputs, &entry, scaling)?;
+        let product = self.product(&inputs, &entry, scaling, weights)?;
         let Chosen { mut engine, emulated, why } = self.engine.open()?;
 
         let program = entry.program()?;
@@ -214,6 +231,9 @@ impl GemmArgs {
     /// The format of A and B that is asked for, or of A of the kernel that is named.
     fn format(&self) -> Result<Format, Failure> {
         let named = || self.config().as_deref().map(catalogue::find).transpose();
+        if let Some(few_bits) = self.names().and_then(|[a, b]| weights::of_names(a, b)) {
+            return Ok(Format::named(few_bits.wide.name()).unwrap_or(Format::Bf16));
+        }
         let Some(dtype) = &self.dtype else {
             return Ok(named()?.map_or(Format::Bf16, |kernel| formats(&kernel)[0]));
         };
@@ -222,6 +242,96 @@ impl GemmArgs {
         format.ok_or_else(|| {
             Failure::usage(format!("--dtype is `{dtype}`, one of {} was needed", all.join(", ")))
         })
+    }
+
+    /// The names of A's and B's formats, where they are two.
+    fn names(&self) -> Option<[&str; 2]> {
+        Some([self.dtype.as_deref().unwrap_or("bf16"), self.dtype_b.as_deref()?])
+    }
+
+    /// The operand that lies in few bits, if one does.
+    fn few_bits(&self) -> Result<Option<FewBits>, Failure> {
+        let found = self.names().and_then(|[a, b]| weights::of_names(a, b));
+        if let (None, Some(dtype)) = (found, &self.dtype_b) {
+            let all: Vec<&str> = collective::Format::operands().map(collective::Format::name).collect();
+            if !all.contains(&dtype.as_str()) {
+                let codes = collective::Code::ALL.map(collective::Code::name).join(", ");
+                return Err(Failure::usage(format!(
+                    "--dtype-b is `{dtype}`, one of {} was needed, or beside bf16 or f16 one of int4, uint4, {codes}",
+                    all.join(", ")
+                )));
+            }
+        }
+        let size = self.group_size();
+        if let (None, Some(size)) = (found, size) {
+            return Err(Failure::usage(format!(
+                "--group {size} is about weights in few bits: --dtype-b int4, or another code, was needed beside bf16 or f16"
+            )));
+        }
+        if let (None, Some(flag)) =
+            (found, self.zero_a.as_ref().map(|_| "--zero-a").or(self.zero_b.as_ref().map(|_| "--zero-b")))
+        {
+            return Err(Failure::usage(format!(
+                "{flag} is about weights in few bits: --dtype-b uint4, or another code, was needed"
+            )));
+        }
+        Ok(found)
+    }
+
+    /// K of a group of weights.
+    fn group_size(&self) -> Option<u32> {
+        self.group.iter().find_map(|group| match group {
+            Group::Weights(size) => Some(*size),
+            Group::Product(_) => None,
+        })
+    }
+
+    /// The products that `--group` names.
+    fn records(&self) -> Result<Vec<GemmProblem>, Failure> {
+        let records: Vec<GemmProblem> = self
+            .group
+            .iter()
+            .filter_map(|group| match group {
+                Group::Product(problem) => Some(*problem),
+                Group::Weights(_) => None,
+            })
+            .collect();
+        if records.is_empty() && self.group.len() < 2 {
+            return Ok(records);
+        }
+        let given = [
+            ("--group with K of a group of weights", records.len() < self.group.len()),
+            ("--a", self.a.is_some()),
+            ("--c", self.c.is_some()),
+            ("--out", self.out.is_some()),
+            ("--m", self.m.is_some()),
+            ("--n", self.n.is_some()),
+            ("--k", self.k.is_some()),
+            ("--batch", self.batch.is_some()),
+            ("--rows", self.rows.is_some()),
+            ("--room", self.room.is_some()),
+            ("--dtype-b", self.dtype_b.is_some()),
+            ("--out-dtype", self.out_dtype.is_some()),
+            ("--scale-a", self.scale_a.is_some()),
+            ("--scale-b", self.scale_b.is_some()),
+        ];
+        match given.into_iter().find(|(_, given)| *given) {
+            Some((flag, _)) => Err(Failure::usage(format!(
+                "--group MxNxK cannot be used with {flag}: each product has extents and random matrices of its own"
+            ))),
+            None => Ok(records),
+        }
+    }
+
+    /// What files and flags say of the operand in few bits.
+    fn found(&self, few_bits: FewBits, inputs: &Inputs) -> Result<Found, Failure> {
+        let said = weights::Said {
+            group: self.group_size(),
+            scales: [self.scale_a.as_deref(), self.scale_b.as_deref()],
+            zeros: [self.zero_a.as_deref(), self.zero_b.as_deref()],
+        };
+        let matrix = inputs.files.as_ref().map(|[a, b]| if few_bits.is_b { b } else { a });
+        few_bits.read(said, inputs.problem, matrix)
     }
 
     fn alpha(&self) -> f32 {
@@ -262,7 +372,26 @@ impl GemmArgs {
     }
 
     /// Several products in one launch.
-    fn several(&self, format: Format) -> Result<(), Failure> {
+    fn several(
+        &self,
+        format: Format,
+        few_bits: Option<FewBits>,
+        records: &[GemmProblem],
+    ) -> Result<(), Failure> {
+        if few_bits.is_none() && (self.dtype_b.is_some() || self.out_dtype.is_some()) {
+            let flag = if self.dtype_b.is_some() { "--dtype-b" } else { "--out-dtype" };
+            return Err(Failure::usage(format!(
+                "{flag} cannot be used with several products, but for weights in few bits"
+            )));
+        }
+        let types = match few_bits {
+            None => kernel::Types::of(of_kernels(format)),
+            Some(few_bits) => {
+                let group = self.group_size().unwrap_or(0);
+                let spec = WeightsSpec { group, ..WeightsSpec::of(few_bits.code) };
+                few_bits.types(spec, self.out_dtype.as_deref())?
+            }
+        };
         let or_default = |extent: Option<u32>| extent.unwrap_or(256);
         let problem = GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) };
         let count = self.batch.unwrap_or(1).into();
@@ -277,13 +406,11 @@ impl GemmArgs {
                 "{m} rows in all are too many: at most 2^31 - 1 are possible"
             )));
         }
-        let of_groups =
-            self.group.iter().map(|group| u128::from(group.n) * u128::from(group.k)).sum::<u128>();
+        let of_groups = records.iter().map(|group| u128::from(group.n) * u128::from(group.k)).sum::<u128>();
         let operands = of_groups.max(u128::from(problem.n) * u128::from(problem.k) * u128::from(count));
         if operands > 1 << 32 {
             return Err(Failure::usage(format!("{operands} elements of B are more than are compared here")));
         }
-        let records = &self.group;
         let rows = self.rows.as_deref();
         let config = self.config();
         let (config, factors) = (config.as_deref(), [self.alpha(), self.beta()]);
@@ -296,7 +423,7 @@ impl GemmArgs {
                 "--rows has {most}, and --room is {room}: that many at most were needed"
             )));
         }
-        SeveralArgs { batch, rows, room, records, problem, format, config, factors, engine, seed, repeat }
+        SeveralArgs { batch, rows, room, records, problem, types, config, factors, engine, seed, repeat }
             .run()
     }
 
@@ -412,7 +539,13 @@ impl GemmArgs {
     }
 
     /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
-    fn kernel(&self, format: Format, inputs: &Inputs, scaling: &Scaling) -> Result<AnyGemm, Failure> {
+    fn kernel(
+        &self,
+        format: Format,
+        inputs: &Inputs,
+        scaling: &Scaling,
+        few_bits: Option<(FewBits, WeightsSpec)>,
+    ) -> Result<AnyGemm, Failure> {
         if let Some(name) = &self.config() {
             let entry = kernel::find(name)?;
             catalogue::of_type(name, entry.element(), format.name())?;
@@ -420,6 +553,16 @@ impl GemmArgs {
             return Ok(entry);
         }
         let (dtype_b, out) = (self.dtype_b.as_deref(), self.out_dtype.as_deref());
+        if let Some((few_bits, spec)) = few_bits {
+            let request = catalogue::padded(few_bits.types(spec, out)?, [Major::K; 2], inputs.problem);
+            let mut request = match scaling {
+                Scaling::Vectors(_) => request.fused(Fusion::RowColumnScaled),
+                Scaling::Number(_) | Scaling::Blocks(_) => request,
+            };
+            request.call.epilogue.beta = self.beta();
+            request.call.epilogue.c = Some(request.call.d);
+            return first(&request);
+        }
         if matches!(scaling, Scaling::Vectors(_)) {
             let said = Said { dtype_b, out, epilogue: Some(Fusion::RowColumnScaled) };
             return unranked(format, inputs.problem, said);
@@ -453,12 +596,16 @@ impl GemmArgs {
         };
         request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
-        let mut selection = kernel::select(&request, &Machine::h200());
-        catalogue::first(&selection)?;
-        Ok(selection.ranked.swap_remove(0).gemm)
+        first(&request)
     }
 
-    fn product(&self, inputs: &Inputs, entry: &AnyGemm, scaling: Scaling) -> Result<Product, Failure> {
+    fn product(
+        &self,
+        inputs: &Inputs,
+        entry: &AnyGemm,
+        scaling: Scaling,
+        weights: Option<Weights>,
+    ) -> Result<Product, Failure> {
         let GemmProblem { m, n, k } = inputs.problem;
         let ([a_order, b_order], [of_a, of_b, of_d]) = (orders(entry), formats(entry));
         let mut random = fastrand::Rng::with_seed(self.seed);
@@ -513,7 +660,14 @@ impl GemmArgs {
             }
         }
         let scales = scales.or_else(|| random_scales(entry, inputs.problem, &mut random));
-        let weights = random_weights(entry, inputs.problem, &mut random);
+        if let (None, Some(_), Some((spec, _))) = (&weights, &inputs.files, of_few_bits(entry)) {
+            return Err(Failure::usage(format!(
+                "kernel {} multiplies weights of {}: name them by --dtype-b, and leave out --config or --spec",
+                entry.name(),
+                spec.code
+            )));
+        }
+        let weights = weights.or_else(|| random_weights(entry, inputs.problem, &mut random));
         let (a, b) = match (&weights, of_few_bits(entry)) {
             (Some(of), Some((_, false))) => (of.matrix(of_a, false), b),
             (Some(of), _) => (a, of.matrix(of_b, true)),
@@ -536,10 +690,22 @@ impl GemmArgs {
     }
 }
 
+/// The kernel that is predicted to be fastest.
+fn first(request: &Request<'_>) -> Result<AnyGemm, Failure> {
+    let mut selection = kernel::select(request, &Machine::h200());
+    catalogue::first(&selection)?;
+    Ok(selection.ranked.swap_remove(0).gemm)
+}
+
 /// A kernel's formats in words: one, where all matrices have it.
 pub(crate) fn words(entry: &AnyGemm) -> String {
-    match formats(entry).map(Format::name) {
-        [a, b, d] if a == b && b == d => a.to_owned(),
+    let [a, b, d] = formats(entry).map(Format::name);
+    let [of_a, of_b] = entry.plan().weights();
+    let name = |format: &str, weights: Option<WeightsSpec>| {
+        weights.map_or_else(|| format.to_owned(), |weights| weights.code.to_string())
+    };
+    match [name(a, of_a), name(b, of_b), d.to_owned()] {
+        [a, b, d] if a == b && b == d => a,
         [a, b, d] => format!("{a} by {b} to {d}"),
     }
 }

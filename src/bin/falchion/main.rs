@@ -25,6 +25,7 @@ mod trace;
 mod types;
 mod unranked;
 mod verify;
+mod weights;
 
 use std::io::Write;
 use std::process::ExitCode;

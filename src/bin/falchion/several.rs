@@ -4,9 +4,8 @@ use std::io::Write;
 
 use collective::Form;
 use cute_rs::atom::Major;
-use falchion::verify::product::of_kernels;
-use falchion::verify::{Format, RecordProducts, RunError, SeveralProducts};
-use kernel::{AnyGemm, GemmProblem, Machine};
+use falchion::verify::{RecordProducts, RunError, SeveralProducts};
+use kernel::{AnyGemm, GemmProblem, Machine, Types};
 
 use crate::engine::{Choice, Chosen};
 use crate::output::out;
@@ -23,7 +22,7 @@ pub(crate) struct SeveralArgs<'a> {
     pub(crate) records: &'a [GemmProblem],
     /// Of each product; M only of a batch.
     pub(crate) problem: GemmProblem,
-    pub(crate) format: Format,
+    pub(crate) types: Types,
     pub(crate) config: Option<&'a str>,
     pub(crate) factors: [f32; 2],
     pub(crate) engine: Choice,
@@ -59,7 +58,7 @@ impl SeveralArgs<'_> {
             )
         };
         let entry = catalogue::plain(name, instead)?;
-        catalogue::of_type(entry.name(), entry.element(), self.format.name())?;
+        catalogue::of_type(entry.name(), entry.element(), self.types.a.name())?;
         if entry.form() != form {
             let (name, is) = (entry.name(), entry.form());
             return Err(Failure::usage(format!("kernel {name} is {is:?}, one that is {form:?} was needed")));
@@ -73,7 +72,7 @@ impl SeveralArgs<'_> {
         let all = rows.iter().fold(0u32, |sum, &rows| sum.saturating_add(rows));
         let one = GemmProblem { m: if form == Form::Ragged { all } else { self.problem.m }, ..self.problem };
         let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, ..one }).collect();
-        let request = catalogue::padded(of_kernels(self.format), [Major::K; 2], one);
+        let request = catalogue::padded(self.types, [Major::K; 2], one);
         let request = match form {
             Form::Single => request,
             Form::Batched => request.batched(self.batch.unwrap_or(1)),

@@ -129,6 +129,25 @@ pub(crate) fn parse_group(text: &str) -> Result<GemmProblem, String> {
     }
 }
 
+/// What `--group` says: a product of its own, or K of a group of weights.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Group {
+    /// `MxNxK`.
+    Product(GemmProblem),
+    /// K of a group that has a scale.
+    Weights(u32),
+}
+
+pub(crate) fn parse_group_or_size(text: &str) -> Result<Group, String> {
+    match text.parse() {
+        Ok(size) if [32, 64, 128].contains(&size) => Ok(Group::Weights(size)),
+        Ok(size) => Err(format!(
+            "groups of {size} weights have no kernels; 32, 64 or 128 was needed, or MxNxK for a product"
+        )),
+        Err(_) => parse_group(text).map(Group::Product),
+    }
+}
+
 fn extents(text: &str) -> Option<[u32; 3]> {
     let extents: Option<Vec<u32>> = text.split(['x', 'X']).map(|part| part.trim().parse().ok()).collect();
     extents?.try_into().ok()

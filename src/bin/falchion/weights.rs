@@ -1,0 +1,278 @@
+//! `--dtype-b int4 --group 128`: an operand in few bits, with scales and zero points from files.
+
+use collective::{Code, Format, WeightsSpec};
+use falchion::verify::{Format as Oracle, HostMatrix, Order, Weights, weights};
+use kernel::{GemmProblem, Types};
+
+use crate::files::{self, Matrix};
+use crate::scales::Scaling;
+use crate::{Failure, catalogue};
+
+/// Which operand lies in few bits, and what it is multiplied as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FewBits {
+    pub(crate) code: Code,
+    pub(crate) is_b: bool,
+    pub(crate) wide: Format,
+}
+
+/// What the command line says of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Said<'a> {
+    /// `--group`.
+    pub(crate) group: Option<u32>,
+    /// `--scale-a`, `--scale-b`.
+    pub(crate) scales: [Option<&'a str>; 2],
+    /// `--zero-a`, `--zero-b`.
+    pub(crate) zeros: [Option<&'a str>; 2],
+}
+
+/// What was found: how the operand lies, its numbers where files have them, and what is left to be scaled.
+pub(crate) struct Found {
+    pub(crate) spec: WeightsSpec,
+    pub(crate) weights: Option<Weights>,
+    pub(crate) scaling: Scaling,
+}
+
+/// The names of codes, with what others call them.
+pub(crate) fn named(name: &str) -> Option<Code> {
+    match name {
+        "int4" => Some(Code::S4),
+        "uint4" => Some(Code::U4),
+        "int8" => Some(Code::S8),
+        "uint8" => Some(Code::U8),
+        "mxfp4" | "fp4" => Some(Code::E2m1),
+        name => Code::named(name),
+    }
+}
+
+/// The operand that lies in few bits where one is named by a code and the other by a format of 16 bits.
+pub(crate) fn of_names(a: &str, b: &str) -> Option<FewBits> {
+    let wide = |name| Format::named(name).filter(|format| format.bits() == 16);
+    let few = |code, other, is_b| Some(FewBits { code: named(code)?, is_b, wide: wide(other)? });
+    few(a, b, false).or_else(|| few(b, a, true))
+}
+
+impl FewBits {
+    /// The types of a product with such weights.
+    pub(crate) fn types(&self, spec: WeightsSpec, d: Option<&str>) -> Result<Types, Failure> {
+        let weights = if self.is_b { [None, Some(spec)] } else { [Some(spec), None] };
+        let types = Types::of(self.wide).weights(weights);
+        let types = d.and_then(Format::named).map_or(types, |d| types.stored(d));
+        catalogue::possible(types)?;
+        Ok(types)
+    }
+
+    fn side(&self) -> &'static str {
+        if self.is_b { "b" } else { "a" }
+    }
+
+    /// Reads what files say: `matrix` is the operand, if it is from a file.
+    pub(crate) fn read(
+        &self,
+        said: Said<'_>,
+        problem: GemmProblem,
+        matrix: Option<&Matrix>,
+    ) -> Result<Found, Failure> {
+        let GemmProblem { m, n, k } = problem;
+        let (of, other) = (usize::from(self.is_b), usize::from(!self.is_b));
+        let rows = [m, n][of];
+        if let Some(name) = said.zeros[other] {
+            let (side, is) = (["a", "b"][other], self.side());
+            return Err(Failure::usage(format!(
+                "--zero-{side} is `{name}`, but the operand in few bits is --dtype-{is}'s: give --zero-{is}"
+            )));
+        }
+        let names = if self.is_b { [said.scales[0], None] } else { [None, said.scales[1]] };
+        let scaling = Scaling::read(names, problem)?;
+        let Scaling::Number(factor) = scaling else {
+            let side = ["a", "b"][other];
+            return Err(Failure::usage(format!(
+                "--scale-{side} has a scale for each row or block, beside weights in few bits: one number was needed"
+            )));
+        };
+        let zeros = said.zeros[of].map(|name| self.lines("zero", name, [rows, k], said.group)).transpose()?;
+        let scales = match said.scales[of] {
+            None => None,
+            Some(name) => match self.factors(name, [rows, k])? {
+                None => Some(self.lines("scale", name, [rows, k], said.group)?),
+                Some(_) if said.group.is_some() || zeros.is_some() => {
+                    let side = self.side();
+                    return Err(Failure::usage(format!(
+                        "--scale-{side} has no scale for each group, which --group and --zero-{side} are about: {} was needed",
+                        self.wanted([rows, k], said.group)
+                    )));
+                }
+                Some(factors) => return self.of_channels(factors, factor, problem, matrix),
+            },
+        };
+        let group = match (&scales, &zeros, said.group) {
+            (Some((group, _)), ..) => *group,
+            (None, Some(_), _) => {
+                let side = self.side();
+                return Err(Failure::usage(format!(
+                    "--zero-{side} is given and --scale-{side} is not: groups with zero points have scales"
+                )));
+            }
+            (None, None, Some(_)) if matrix.is_some() => {
+                let side = self.side();
+                return Err(Failure::usage(format!(
+                    "--group says that groups have scales: --scale-{side} was needed"
+                )));
+            }
+            (None, None, group) => group.unwrap_or(0),
+        };
+        if let (Some((scaled, _)), Some((zeroed, _))) = (&scales, &zeros) {
+            if scaled != zeroed {
+                return Err(Failure::usage(format!(
+                    "--scale-{0} is of groups of {scaled}, and --zero-{0} of {zeroed}",
+                    self.side()
+                )));
+            }
+        }
+        let spec = WeightsSpec { code: self.code, group, zeros: zeros.is_some() };
+        let scales = scales.map(|(_, matrix)| matrix);
+        let weights = matrix
+            .map(|matrix| self.weights(matrix, group, scales, zeros.map(|(_, zeros)| zeros)))
+            .transpose()?;
+        Ok(Found { spec, weights, scaling: Scaling::Number(factor) })
+    }
+
+    /// A scale for each row (column of B): the epilogue's.
+    fn of_channels(
+        &self,
+        factors: Vec<f32>,
+        factor: f32,
+        GemmProblem { m, n, .. }: GemmProblem,
+        matrix: Option<&Matrix>,
+    ) -> Result<Found, Failure> {
+        let weights = matrix.map(|matrix| self.weights(matrix, 0, None, None)).transpose()?;
+        let spec = WeightsSpec::of(self.code);
+        let scaling = match factors[..] {
+            [one] => Scaling::Number(one * factor),
+            _ if self.is_b => Scaling::Vectors([vec![factor; m as usize], factors]),
+            _ => Scaling::Vectors([factors, vec![factor; n as usize]]),
+        };
+        Ok(Found { spec, weights, scaling })
+    }
+
+    /// One number, or one for each row, where that is what a file has.
+    fn factors(&self, name: &str, [rows, k]: [u32; 2]) -> Result<Option<Vec<f32>>, Failure> {
+        let matrix = files::read_any_rank(name)?;
+        let (groups, found) = self.groups(&matrix);
+        let one = groups == 1 && (found == 1 || (found == rows && k > 128));
+        Ok(one.then(|| (0..found).map(|row| self.at(&matrix, row, 0) as f32).collect()))
+    }
+
+    /// Groups and rows of a file: K by columns for B, rows by K for A.
+    fn groups(&self, matrix: &Matrix) -> (u32, u32) {
+        if self.is_b { (matrix.rows, matrix.columns) } else { (matrix.columns, matrix.rows) }
+    }
+
+    fn at(&self, matrix: &Matrix, row: u32, group: u32) -> f64 {
+        if self.is_b { matrix.get(group, row) } else { matrix.get(row, group) }
+    }
+
+    fn shape(&self, groups: u32, rows: u32) -> String {
+        if self.is_b { format!("{groups} x {rows}") } else { format!("{rows} x {groups}") }
+    }
+
+    /// The shapes of scales that there are.
+    fn wanted(&self, [rows, k]: [u32; 2], group: Option<u32>) -> String {
+        let shape = |group: u32| format!("{} (groups of {group})", self.shape(k.div_ceil(group), rows));
+        match group {
+            Some(group) => shape(group),
+            None => format!("one number, {rows} of them, {}", WeightsSpec::GROUPS.map(shape).join(", ")),
+        }
+    }
+
+    /// A file of a number for each group, and how long a group is. The matrix has a line for each group.
+    fn lines(
+        &self,
+        what: &str,
+        name: &str,
+        [rows, k]: [u32; 2],
+        group: Option<u32>,
+    ) -> Result<(u32, HostMatrix), Failure> {
+        let matrix = files::read_any_rank(name)?;
+        let (groups, found) = self.groups(&matrix);
+        let fitting: Vec<u32> = match group {
+            Some(group) => vec![group],
+            None => WeightsSpec::GROUPS.to_vec(),
+        };
+        let fitting: Vec<u32> = fitting
+            .into_iter()
+            .filter(|&group| group > 0 && k.div_ceil(group) == groups && found == rows)
+            .collect();
+        let side = self.side();
+        let &[group] = &fitting[..] else {
+            let operand = if self.is_b { format!("{k} x {rows}") } else { format!("{rows} x {k}") };
+            return Err(Failure::usage(match fitting[..] {
+                [] => format!(
+                    "--{what}-{side} is {} of an operand of {operand}; {} was needed",
+                    self.shape(groups, found),
+                    self.wanted([rows, k], group)
+                ),
+                _ => format!(
+                    "--{what}-{side} has one line, which groups of {fitting:?} would have too: give --group"
+                ),
+            }));
+        };
+        let powers = what == "scale" && self.code == Code::E2m1;
+        let format =
+            if powers { Oracle::U8 } else { Oracle::named(self.wide.name()).unwrap_or(Oracle::Bf16) };
+        let mut wrong = None;
+        let pitch = rows.next_multiple_of(16).max(16);
+        let lines = HostMatrix::from_fn(format, [groups, rows], Order::RowMajor, pitch, |group, row| {
+            let value = self.at(&matrix, row, group);
+            let legal = if powers {
+                value.fract() == 0.0 && (0.0..255.0).contains(&value)
+            } else {
+                value.is_finite()
+            };
+            if !legal && wrong.is_none() {
+                wrong = Some((group, row, value));
+            }
+            value
+        });
+        match wrong {
+            None => Ok((group, lines)),
+            Some((group, row, value)) => Err(Failure::usage(format!(
+                "--{what}-{side} has {value} for row {row} of group {group}: {} was needed",
+                if powers {
+                    "a whole number from 0 to 254, which stands for 2^(e - 127),"
+                } else {
+                    "a finite number"
+                }
+            ))),
+        }
+    }
+
+    /// The operand of a file, whose elements are numbers of the code.
+    fn weights(
+        &self,
+        matrix: &Matrix,
+        group: u32,
+        scales: Option<HostMatrix>,
+        zeros: Option<HostMatrix>,
+    ) -> Result<Weights, Failure> {
+        let (rows, k) = if self.is_b { (matrix.columns, matrix.rows) } else { (matrix.rows, matrix.columns) };
+        let code = weights::Code::named(self.code.name()).unwrap_or(weights::Code::S4);
+        let mut codes = Vec::with_capacity(rows as usize * k as usize);
+        for (row, column) in (0..rows).flat_map(|row| (0..k).map(move |column| (row, column))) {
+            let value = if self.is_b { matrix.get(column, row) } else { matrix.get(row, column) };
+            match self.code.nearest(value).filter(|&code| self.code.value(code) == Some(value)) {
+                Some(code) => codes.push(code),
+                None => {
+                    let [line, place] = if self.is_b { [column, row] } else { [row, column] };
+                    return Err(Failure::usage(format!(
+                        "--{} has {value} in row {line}, column {place}: a number of {} was needed",
+                        self.side(),
+                        self.code
+                    )));
+                }
+            }
+        }
+        Ok(Weights { code, extents: [rows, k], codes, group, scales, zeros })
+    }
+}
