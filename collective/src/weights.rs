@@ -13,10 +13,14 @@
 //! # Ok::<(), weights::WeightsError>(())
 //! ```
 
+mod packed;
+
 use cute_rs::Layout;
 use cute_rs::atom::unit;
 
 use crate::element::Code;
+
+pub use packed::{of_awq, of_gptq, of_pairs, order_of_groups, permuted, zeros_of_awq, zeros_of_gptq};
 
 /// Why weights cannot be brought into another order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +45,30 @@ pub enum WeightsError {
         rows: u32,
         /// K.
         k: u32,
+    },
+    /// Extents, or bits, that fill no whole words.
+    #[error(
+        "{what} is {extent}, a multiple of {needed} was needed: codes lie in words of 32 bits, or bytes of two"
+    )]
+    Packed {
+        /// Which.
+        what: &'static str,
+        /// Its value.
+        extent: u32,
+        /// What it has to be a multiple of.
+        needed: u32,
+    },
+    /// Groups of K that are not equally large.
+    #[error(
+        "in the order of groups, place {place} along K is of group {index}, and groups of {group} were needed"
+    )]
+    Group {
+        /// The group that was found.
+        index: u32,
+        /// Where.
+        place: u32,
+        /// K of a group.
+        group: u32,
     },
     /// A byte that is no number of the code.
     #[error("the weight in row {row}, column {column} is {found:#04x}, which is no number of {code}")]
