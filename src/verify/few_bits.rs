@@ -1,7 +1,7 @@
 //! Weights in few bits of a kernel's operand: drawn, and brought into memory.
 
 use collective::{GroupScales, WeightsSpec};
-use kernel::{AnyGemm, GemmProblem, MatrixRef};
+use kernel::{AnyGemm, Call, GemmProblem, MatrixRef};
 
 use super::product::formats;
 use super::{HostMatrix, Weights, weights::Code};
@@ -23,6 +23,26 @@ pub fn random_weights(entry: &AnyGemm, problem: GemmProblem, random: &mut fastra
     let [a, b, _] = formats(entry);
     let (rows, format) = if is_b { (n, b) } else { (m, a) };
     Some(Weights::random(code, [rows, k], (group, zeros), format, random))
+}
+
+/// Random weights for a call of such a kernel, in memory; the matrix that they stand for. Nothing happens for other kernels.
+///
+/// # Errors
+/// Those of `upload`, which says where bytes lie.
+pub fn bring<E>(
+    entry: &AnyGemm,
+    call: &mut Call,
+    random: &mut fastrand::Rng,
+    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
+) -> Result<Option<HostMatrix>, E> {
+    let drawn = random_weights(entry, call.problem, random);
+    let Some((weights, (spec, is_b))) = drawn.zip(of_few_bits(entry)) else { return Ok(None) };
+    let [of_a, of_b, _] = formats(entry);
+    let matrix = weights.matrix(if is_b { of_b } else { of_a }, is_b);
+    let (codes, scales) = place(&[weights], spec, upload)?;
+    *if is_b { &mut call.b } else { &mut call.a } = codes;
+    call.group_scales = (spec.group > 0).then_some(scales);
+    Ok(Some(matrix))
 }
 
 /// Weights of several products as memory holds them, each behind the one before: where codes lie, and scales and zero points.

@@ -36,6 +36,7 @@ use kernel::{
 use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
 
+use super::few_bits::{self, random_weights};
 use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums};
@@ -336,7 +337,11 @@ impl<'e> Bench<'e> {
         let mut operand = |format: Format, extents, order| {
             HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut self.random)
         };
-        let (a, b) = (operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order));
+        let (mut a, mut b) = (operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order));
+        let weights = random_weights(gemm, problem, &mut self.random).zip(few_bits::of_few_bits(gemm));
+        if let Some((weights, (_, is_b))) = &weights {
+            *if *is_b { &mut b } else { &mut a } = weights.matrix(if *is_b { of_b } else { of_a }, *is_b);
+        }
         let scales = random_scales(gemm, problem, &mut self.random);
         let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.pitch.into());
         let slots = self.engine.slots(&gemm.program()?)?;
@@ -349,9 +354,16 @@ impl<'e> Bench<'e> {
                 Some(BlockScales { a: matrix(a, &of_a), b: matrix(b, &of_b) })
             }
         };
-        let call = Call { a, b, scales, d, ..Call::of(problem) }.with(Tree::<X>(arguments));
+        let multiplied = [a, b];
+        let mut call = Call { a, b, scales, d, ..Call::of(problem) };
+        if let Some((weights, (spec, is_b))) = weights {
+            let (codes, scales) = few_bits::place(&[weights], spec, &mut |bytes| self.upload(bytes))?;
+            *if is_b { &mut call.b } else { &mut call.a } = codes;
+            call.group_scales = (spec.group > 0).then_some(scales);
+        }
+        let call = call.with(Tree::<X>(arguments));
         let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
-        self.check_call(gemm, &Call { workspace, ..call })
+        self.check_call(gemm, &Call { workspace, ..call }, multiplied)
     }
 
     /// What a buffer holds, to its end, after the last check.
@@ -379,13 +391,15 @@ impl<'e> Bench<'e> {
         C::Epilogue: HasTree,
     {
         let tree = Tree::<<C::Epilogue as HasTree>::Tree>(call.epilogue);
-        self.check_call(&Gemm::<C>::kernel(), &call.with(tree))
+        self.check_call(&Gemm::<C>::kernel(), &call.with(tree), [call.a, call.b])
     }
 
+    /// `multiplied` are A and B as they are multiplied, which lie in memory beside what the kernel reads where that is in few bits.
     fn check_call<X: Node>(
         &mut self,
         gemm: &AnyGemm,
         call: &Call<Tree<'_, X>>,
+        [a, b]: [MatrixRef; 2],
     ) -> Result<Checked, TreeError> {
         let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
         let program = gemm.program()?;
@@ -405,7 +419,7 @@ impl<'e> Bench<'e> {
                 host.write(output, address, value);
             },
         };
-        self.check_subject(&call.with(()), &subject)
+        self.check_subject(&Call { a, b, ..call.with(()) }, &subject)
     }
 
     fn check_subject(&mut self, call: &Call<()>, subject: &Subject<'_>) -> Result<Checked, TreeError> {

@@ -10,6 +10,7 @@ mod refusals;
 mod scales;
 mod schedules;
 mod verify;
+mod weights;
 mod words;
 
 use std::fs;

@@ -158,10 +158,10 @@ fn scales_of_other_shapes_are_refused() {
             &["--a", &v1, "--b", &v1, "--dtype", "e4m3"],
             "type V1, which may be any 8-bit float: a .safetensors file says which",
         ),
-        (&["--dtype", "e4m3", "--dtype-b", "f16"], "Hopper has no `wgmma` for these operands"),
+        (&["--dtype", "e4m3", "--dtype-b", "tf32"], "Hopper has no `wgmma` for these operands"),
         (&["--dtype", "e4m3", "--out-dtype", "s32"], "s32"),
         (&["--out-dtype", "fp4"], "'fp4' for '--out-dtype"),
-        (&["--dtype-b", "f32"], "'f32' for '--dtype-b"),
+        (&["--dtype-b", "f32"], "--dtype-b is `f32`"),
     ] {
         refused("gemm", &[(words, arguments, &[words])]);
     }

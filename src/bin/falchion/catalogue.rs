@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{BlockScales, Form, Format, Fusion, Plan, Producer, WeightsSpec};
+use collective::{BlockScales, Form, Format, Fusion, GroupScales, Plan, Producer, WeightsSpec, weights};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
@@ -180,22 +180,27 @@ pub(crate) fn one_product(entry: &AnyGemm) -> Result<(), Failure> {
 pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let plan = entry.plan();
     // Nothing is read: the addresses only have to be legal.
-    let matrix = |of: Format, contiguous: u32| {
+    let matrix = |of: Format, contiguous: u32, few_bits: Option<WeightsSpec>| {
         let elements = 16 / of.bytes();
         let pitch = u64::from(contiguous).next_multiple_of(elements.into());
-        MatrixRef::new(1 << 20, pitch)
+        MatrixRef::new(1 << 20, few_bits.map_or(pitch, |of| weights::pitch(of.code, contiguous)))
     };
     let GemmProblem { m, n, k } = problem;
     let contiguous = |major, mn| if major == Major::K { k } else { mn };
     let [a, b] = plan.majors();
     let workspace = Some(WorkspaceRef { address: 1 << 20, bytes: u64::MAX });
     let [of_a, of_b, of_d] = entry.formats();
-    let (a, b, d) = (matrix(of_a, contiguous(a, m)), matrix(of_b, contiguous(b, n)), matrix(of_d, n));
+    let [a_weights, b_weights] = plan.weights();
+    let (a, b) = (matrix(of_a, contiguous(a, m), a_weights), matrix(of_b, contiguous(b, n), b_weights));
+    let (d, rows) = (matrix(of_d, n, None), if a_weights.is_some() { m } else { n });
+    let of_groups = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
+    let grouped = a_weights.or(b_weights).is_some_and(|weights| weights.group > 0);
+    let group_scales = grouped.then_some(GroupScales { scales: of_groups, zeros: of_groups });
     let scales = plan
         .mainloop
         .is_scaled()
         .then(|| BlockScales::packed([1 << 20; 2], BlockScales::packed_extents([m, n, k], plan.scaled())));
-    Call { a, b, scales, d, workspace, ..Call::of(problem) }
+    Call { a, b, scales, group_scales, d, workspace, ..Call::of(problem) }
 }
 
 /// A request with matrices whose rows begin at multiples of 16 B.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use collective::BlockScales;
 use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
+use falchion::verify::few_bits;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{formats, orders, random_scales};
 use falchion::verify::{Format, HostMatrix, Order};
@@ -165,7 +166,10 @@ impl TraceArgs {
         let (a, b) = (place(of_a, [m, k], a), place(of_b, [k, n], b));
         let (c, d) = (place(of_d, [m, n], Order::RowMajor), place(of_d, [m, n], Order::RowMajor));
         let linear = LinearArguments { beta, c: Some(c), ..LinearArguments::default() };
-        let call = Call { a, b, scales, d, ..Call::of(problem) }.with(linear);
+        let mut call = Call { a, b, scales, d, epilogue: linear, ..Call::of(problem) };
+        let _ = few_bits::bring(entry, &mut call, &mut random, &mut |bytes| {
+            Ok::<_, Failure>(memory.upload(bytes))
+        })?;
         let bytes = entry.workspace(&call, self.clusters);
         let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });

@@ -1,0 +1,185 @@
+//! Weights in few bits, from flags and from files.
+
+use std::fs;
+use std::path::Path;
+
+use half::bf16;
+
+use crate::{bytes, falchion, folder, npy, refused};
+
+#[test]
+fn products_of_weights_are_verified() {
+    for (arguments, words) in [
+        (&["--dtype-b", "int4", "--group", "128", "--m", "9", "--k", "300"][..], "bf16 by s4 to bf16"),
+        (&["--dtype", "f16", "--dtype-b", "uint8", "--n", "72"], "f16 by u8 to f16"),
+        (
+            &["--dtype", "mxfp4", "--dtype-b", "bf16", "--group", "32", "--out-dtype", "f32"],
+            "e2m1 by bf16 to f32",
+        ),
+        (&["--dtype-b", "e4m3", "--batch", "2", "--m", "40", "--n", "64"], "bf16 by e4m3 to bf16"),
+        (&["--dtype-b", "mxfp4", "--group", "32", "--rows", "3,0,70", "--n", "136"], "bf16 by e2m1 to bf16"),
+        (&["--dtype-b", "s4", "--group", "64", "--rows", "3,9", "--room", "16"], "bf16 by s4 to bf16"),
+        (
+            &["--spec", "weights-b=u4 group=64 zeros=yes swap=yes epilogue=bias-gelu", "--m", "40"],
+            "kernel    weights",
+        ),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+        let words = words.trim_end_matches("kernel    weights");
+        assert!(run.stdout.contains(words), "{arguments:?}: {}", run.stdout);
+    }
+}
+
+/// Whatever takes a spec takes one of weights.
+#[test]
+fn kernels_of_weights_are_traced_and_scheduled() {
+    let spec = "weights-b=s4 group=128 swap=yes tile=128x32x128";
+    for arguments in [
+        &["trace", "--spec", spec, "--m", "20", "--n", "136", "--k", "300"][..],
+        &["schedule", "--spec", spec, "--m", "300", "--n", "264", "--k", "640"],
+        &["plan", "--spec", spec],
+        &["emit", "--spec", spec],
+    ] {
+        let run = falchion(arguments);
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
+    }
+}
+
+/// The elements of an `.npy` file of `f32`.
+fn singles(path: &Path) -> Vec<f32> {
+    let file = fs::read(path).expect("a file that was written");
+    let header = 10 + usize::from(u16::from_le_bytes([file[8], file[9]]));
+    file[header..]
+        .chunks_exact(4)
+        .map(|bytes| f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+        .collect()
+}
+
+/// Codes, scales and zero points from files give what plain loops give.
+#[test]
+fn files_of_weights_are_multiplied() {
+    let folder = folder("weights");
+    let (m, n, k) = (9_usize, 72_usize, 192_usize);
+    let a: Vec<f32> = (0..m * k).map(|i| ((i * 7 % 23) as f32 - 11.0) / 8.0).collect();
+    let codes: Vec<i8> = (0..k * n).map(|i| (i * 11 % 16) as i8).collect();
+    let zeros: Vec<f32> = (0..k / 64 * n).map(|i| (i * 5 % 16) as f32).collect();
+    let scales: Vec<f32> = (0..k / 64 * n).map(|i| [0.25, 0.5, 1.0, 2.0][i * 3 % 4]).collect();
+    let channels: Vec<f32> = (0..n).map(|i| [0.25, 1.0, 2.0][i % 3]).collect();
+    let path = |name: &str| folder.join(name);
+    let single = |values: &[f32]| bytes(values, |value| value.to_le_bytes());
+    let a_file = npy(&path("a.npy"), "<f4", false, "(9, 192)", &single(&a));
+    let b_file = npy(
+        &path("b.npy"),
+        "|i1",
+        false,
+        "(192, 72)",
+        &codes.iter().map(|code| code.cast_unsigned()).collect::<Vec<_>>(),
+    );
+    let scale_file = npy(&path("scales.npy"), "<f4", false, "(3, 72)", &single(&scales));
+    let zero_file = npy(&path("zeros.npy"), "<f4", false, "(3, 72)", &single(&zeros));
+    let channel_file = npy(&path("channels.npy"), "<f4", false, "(72,)", &single(&channels));
+    let number_file = npy(&path("number.npy"), "<f4", false, "()", &single(&[0.5]));
+    let out = path("d.npy").display().to_string();
+    let all = [
+        "gemm",
+        "--engine",
+        "emulator",
+        "--a",
+        &a_file,
+        "--b",
+        &b_file,
+        "--dtype-b",
+        "uint4",
+        "--out-dtype",
+        "f32",
+        "--out",
+        &out,
+    ];
+    let weight = |place: usize, column: usize| f32::from(codes[place * n + column]);
+    let of_group = |values: &[f32], place: usize, column: usize| values[place / 64 * n + column];
+    type Element<'a> = &'a dyn Fn(usize, usize) -> f32;
+    let cases: [(&[&str], Element<'_>); 4] = [
+        (&[], &|place, column| weight(place, column)),
+        (&["--scale-b", &number_file], &|place, column| weight(place, column) * 0.5),
+        (&["--scale-b", &channel_file], &|place, column| weight(place, column) * channels[column]),
+        (&["--scale-b", &scale_file, "--zero-b", &zero_file, "--group", "64"], &|place, column| {
+            (weight(place, column) - of_group(&zeros, place, column)) * of_group(&scales, place, column)
+        }),
+    ];
+    for (arguments, element) in cases {
+        let run = falchion(&[&all[..], arguments].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}{}", run.stdout, run.stderr);
+        let d = singles(&path("d.npy"));
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            // Every number is one of bf16, and every sum one of f32.
+            let want: f32 = (0..k)
+                .map(|place| bf16::from_f32(a[row * k + place]).to_f32() * element(place, column))
+                .sum();
+            assert_eq!(d[row * n + column], want, "{arguments:?}: D({row}, {column})");
+        }
+    }
+    let wrong = npy(&path("wrong.npy"), "<f4", false, "(5, 72)", &single(&[1.0; 360]));
+    let far = npy(&path("far.npy"), "<f4", false, "(192, 72)", &single(&vec![16.0; k * n]));
+    let with = |b: &'static str, more: &[&str]| -> Vec<String> {
+        let b = if b == "far" { &far } else { &b_file };
+        ["--a", &a_file, "--b", b, "--dtype-b", "uint4"].iter().chain(more).map(ToString::to_string).collect()
+    };
+    for (why, arguments, words) in [
+        (
+            "scales of other groups",
+            with("b", &["--scale-b", &wrong]),
+            &["--scale-b is 5 x 72 of an operand of 192 x 72", "3 x 72 (groups of 64)"][..],
+        ),
+        (
+            "scales of another group",
+            with("b", &["--scale-b", &scale_file, "--group", "32"]),
+            &["--scale-b is 3 x 72 of an operand of 192 x 72; 6 x 72 (groups of 32) was needed"],
+        ),
+        ("no scales", with("b", &["--group", "64"]), &["--scale-b was needed"]),
+        (
+            "zero points alone",
+            with("b", &["--zero-b", &zero_file]),
+            &["--zero-b is given and --scale-b is not"],
+        ),
+        ("zero points of A", with("b", &["--zero-a", &zero_file]), &["give --zero-b"]),
+        ("no code", with("far", &[]), &["--b has 16 in row 0, column 0: a number of u4 was needed"]),
+        (
+            "channels and groups",
+            with("b", &["--scale-b", &channel_file, "--group", "64"]),
+            &["--scale-b has no scale for each group", "3 x 72 (groups of 64) was needed"],
+        ),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        refused("gemm", &[(why, &arguments, words)]);
+    }
+}
+
+#[test]
+fn what_is_no_weight_is_refused() {
+    refused(
+        "gemm",
+        &[
+            (
+                "a group without weights",
+                &["--group", "64"],
+                &["--group 64 is about weights", "--dtype-b int4"],
+            ),
+            ("an unknown code", &["--dtype-b", "int5"], &["--dtype-b is `int5`", "int4", "e2m1"]),
+            ("another group", &["--dtype-b", "int4", "--group", "96"], &["32, 64 or 128 was needed"]),
+            ("zero points without weights", &["--zero-b", "z.npy"], &["--zero-b is about weights"]),
+            (
+                "products and weights",
+                &["--dtype-b", "int4", "--group", "64", "--group", "8x8x8"],
+                &["--group MxNxK cannot be used with"],
+            ),
+            ("extents of a product", &["--group", "8x8x8", "--m", "5"], &["cannot be used with --m"]),
+            (
+                "MXFP4 in half precision",
+                &["--dtype", "f16", "--dtype-b", "mxfp4", "--group", "32"],
+                &["use operands of bf16"],
+            ),
+        ],
+    );
+}
