@@ -1,6 +1,6 @@
 //! The products of a problem as a kernel of any form computes them, and the memory that they need.
 
-use collective::{BlockScales, Form, Format, Plan, Producer, Record};
+use collective::{BlockScales, Form, Format, GroupScales, Plan, Producer, Record, WeightsSpec, weights};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
@@ -61,6 +61,8 @@ pub(super) struct Products {
     pub(super) offsets: Vec<u32>,
     /// Scales of A's blocks and of B's.
     pub(super) scales: [usize; 2],
+    /// Scales and zero points of groups of weights in few bits, each of 16 bits.
+    pub(super) groups: [usize; 2],
 }
 
 impl Products {
@@ -82,7 +84,17 @@ impl Products {
         };
         let c = [m, pitch(n) + u32::from(purpose.odd)];
         let [a_major, b_major] = plan.majors();
-        let shapes = [shape(a_major, m), shape(b_major, n), c, [m, pitch(n)]];
+        // What lies in few bits has room for twice as much.
+        let in_units = |shape: [u32; 2], weights: Option<WeightsSpec>| match weights {
+            Some(weights) => [
+                shape[0].next_multiple_of(64),
+                u32::try_from(weights::pitch(weights.code, k)).unwrap_or(u32::MAX),
+            ],
+            None => shape,
+        };
+        let [of_a, of_b] = plan.weights();
+        let [a, b] = [in_units(shape(a_major, m), of_a), in_units(shape(b_major, n), of_b)];
+        let shapes = [a, b, c, [m, pitch(n)]];
         let each = shapes.map(|[rows, pitch]| rows as usize * pitch as usize);
         let form = gemm.form();
         // The second group has no rows.
@@ -150,8 +162,19 @@ impl Products {
         let BlockScales { a, b } = BlockScales::packed(at, scaled);
         let scales = BlockScales { a: a.every(stride(0)), b: b.every(stride(1)) };
         let scales = plan.mainloop.is_scaled().then_some(scales);
-        let call = Call { products: products(table), workspace, scales, ..call }.with(linear);
-        Self { call, extents, workspace: of_workspace, offsets, scales: of_scales }
+        let (weights, rows) = if of_a.is_some() { (of_a, m) } else { (of_b, n) };
+        let each = weights.map_or(0, |weights| {
+            if weights.group == 0 { 0 } else { k.div_ceil(weights.group) as usize * pitch(rows) as usize }
+        });
+        let of_groups = [each, if weights.is_some_and(|weights| weights.zeros) { each } else { 0 }];
+        let of_groups = of_groups.map(|each| each * of_each[usize::from(of_a.is_none())]);
+        let at = of_groups.map(|elements| memory.allocate(elements * 2));
+        let stride = if of_each[usize::from(of_a.is_none())] > 1 { each as u64 } else { 0 };
+        let [scales_at, zeros_at] =
+            at.map(|address| MatrixRef::new(address, pitch(rows).into()).every(stride));
+        let group_scales = (each > 0).then_some(GroupScales { scales: scales_at, zeros: zeros_at });
+        let call = Call { products: products(table), workspace, scales, group_scales, ..call }.with(linear);
+        Self { call, extents, workspace: of_workspace, offsets, scales: of_scales, groups: of_groups }
     }
 
     /// The grid and the arguments for an engine with that many slots.

@@ -56,8 +56,8 @@ impl fmt::Display for Verdict {
 /// One problem of a kernel.
 struct Case {
     launch: Launch,
-    /// What A, B, C, D, the workspace, the offsets of groups and the scales of blocks hold before the launch.
-    contents: [Vec<u8>; 8],
+    /// What A, B, C, D, the workspace, the offsets of groups, the scales of blocks and those of groups hold before the launch.
+    contents: [Vec<u8>; 10],
     /// What D and the workspace hold after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
@@ -307,7 +307,8 @@ impl Case {
         }
         let offsets = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         let [a_scales, b_scales] = products.scales.map(|scales| random.matrix(Format::F32, scales));
-        let contents = [a, b, c, d, vec![0; products.workspace], offsets, a_scales, b_scales];
+        let [scales, zeros] = products.groups.map(|groups| random.matrix(formats[0], groups));
+        let contents = [a, b, c, d, vec![0; products.workspace], offsets, a_scales, b_scales, scales, zeros];
         Ok(Some(Self {
             launch,
             contents,
