@@ -326,7 +326,7 @@ impl Case {
     /// are what the next launch begins with.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
-        let addresses = [0, 1, 2, 3, 4, 5, 6, 7].map(|matrix| memory.upload(&self.contents[matrix]));
+        let addresses = self.contents.each_ref().map(|bytes| memory.upload(bytes));
         let options = Options {
             schedule,
             seed,
