@@ -12,7 +12,6 @@
 //!
 //! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
 
-pub mod few_bits;
 pub mod fusions;
 pub mod instructions;
 pub mod product;
@@ -21,11 +20,11 @@ pub mod records;
 mod repeat;
 pub mod sample;
 pub mod several;
+pub mod storage;
 pub mod tables;
 pub mod tree;
 
 pub use collective::Fusion;
-pub use few_bits::random_weights;
 pub use fusions::{Fused, FusedGemm, Ready, fused_catalogue};
 pub use product::{Mismatch, Outcome, Product, RunError};
 pub use records::RecordProducts;

@@ -8,7 +8,8 @@ use collective::{
 use emulator::{Numerics, Schedule};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, orders};
-use falchion::verify::{Format, HostMatrix, Order, Product, Weights, random_weights, weights};
+use falchion::verify::storage::random_weights;
+use falchion::verify::{Format, HostMatrix, Order, Product, Weights, weights};
 use half::bf16;
 use kernel::{
     AnyGemm, Call, Composed, Emulator, Gemm, GemmProblem, KernelSpec, LaunchError, MatrixRef, Ragged,

@@ -57,6 +57,7 @@ mod real;
 mod record;
 mod scales;
 mod sentence;
+pub mod sparse;
 mod tile;
 pub mod tree;
 pub mod weights;
@@ -78,11 +79,12 @@ pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
     FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, QuantizedCopies,
-    ScaledCopies, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    ScaledCopies, SparseCopies, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin,
+    TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair,
-    Operands, Promoted, Quantized, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
+    Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
     Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,

@@ -11,6 +11,7 @@ mod queue;
 mod registers;
 mod ring;
 mod scales;
+mod sparsity;
 mod spec;
 mod units;
 mod weights;
@@ -146,6 +147,9 @@ impl Plan {
             return Err(error);
         }
         if let Err(error) = mainloop.weighing(&epilogue, form) {
+            return Err(error);
+        }
+        if let Err(error) = mainloop.sparsity(&epilogue, form) {
             return Err(error);
         }
         if m > 256 {
@@ -556,6 +560,12 @@ impl Plan {
         let [a, b] = self.mainloop.operands;
         let (a, b) = (a.bits(), b.bits());
         if self.swapped() { [b, a] } else { [a, b] }
+    }
+
+    /// Whether half of the caller's A, and of B, is kept, with metadata.
+    pub const fn sparse(&self) -> [bool; 2] {
+        let sparse = self.mainloop.is_sparse();
+        if self.swapped() { [false, sparse] } else { [sparse, false] }
     }
 
     /// How the caller's A, and B, lies in fewer bits than are multiplied, if it does.

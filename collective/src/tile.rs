@@ -208,6 +208,7 @@ impl OperandSpec {
             staged: true,
             scaled,
             weights: O::WEIGHTS,
+            sparse: O::SPARSE,
         }
     }
 }
@@ -218,7 +219,7 @@ impl MainloopSpec {
         Self {
             operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
             more: [Room::NONE; Self::MORE],
-            atom: Atom::of(O::TYPES, O::A::WEIGHTS.is_some()).promoted(O::PROMOTE),
+            atom: Atom::of(O::TYPES, O::A::WEIGHTS.is_some()).with_sparse(O::A::SPARSE).promoted(O::PROMOTE),
             own_bytes: 0,
             registers: 0,
             tile: [T::M, T::N, T::K],

@@ -1,7 +1,7 @@
 //! Whether the matrices of a call are legal, of one product and of all.
 
 use collective::{
-    Batch, Code, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, WeightsSpec, weights,
+    Batch, Code, Form, LinearArguments, Matrix, MatrixRef, Output, Plan, Record, sparse, weights,
 };
 use cute_rs::atom::{Major, unit};
 
@@ -62,14 +62,10 @@ impl<E> Call<E> {
         let empty = m == 0 || n == 0 || k == 0;
         let [a_bits, b_bits] = plan.operand_bits();
         let [a_staged, b_staged] = plan.operands_staged();
-        let [a_weights, b_weights] = plan.weights();
-        let operand = |(name, staged, weights): (&'static str, bool, Option<WeightsSpec>),
-                       matrix: MatrixRef,
-                       mn,
-                       major: Major,
-                       bits: u32| {
-            let empty = empty || !staged;
-            if let Some(weights) = weights {
+        let (weights, sparse) = (plan.weights(), plan.sparse());
+        let operand = |(name, i): (&'static str, usize), matrix: MatrixRef, mn, major: Major, bits: u32| {
+            let empty = empty || ![a_staged, b_staged][i];
+            if let Some(weights) = weights[i] {
                 if !empty {
                     check_weights(name, matrix, [mn, k], weights.code)?;
                 }
@@ -78,6 +74,8 @@ impl<E> Call<E> {
             }
             let bytes = u64::from(bits / 8);
             let (contiguous, lines) = match major {
+                // A sparse operand is the kernel's A.
+                Major::K if sparse[i] => (sparse::kept(spec.operands[0].format, k), mn),
                 Major::K => (k, mn),
                 Major::Mn => (mn, k),
             };
@@ -91,8 +89,8 @@ impl<E> Call<E> {
             let address = if empty { 0 } else { matrix.address };
             Ok::<_, LaunchError>(Matrix { address, mn, k, pitch, batch: Batch::ONE })
         };
-        let a = operand(("A", a_staged, a_weights), self.a, m, a_major, a_bits)?;
-        let b = operand(("B", b_staged, b_weights), self.b, n, b_major, b_bits)?;
+        let a = operand(("A", 0), self.a, m, a_major, a_bits)?;
+        let b = operand(("B", 1), self.b, n, b_major, b_bits)?;
         let OutputRule { bits, alignment, halvings } = *output;
         let (columns, bytes) = (n >> halvings, u64::from(bits / 8));
         if m > 0 && n > 0 {

@@ -403,6 +403,16 @@ pub enum LaunchError {
         "the groups of the kernel's weights have scales, and the call says of none where they lie: Call::group_scales was needed"
     )]
     NoGroupScales,
+    /// Metadata for a kernel of dense operands.
+    #[error(
+        "the call has metadata of a sparse operand, and the kernel's operands are dense: take a kernel of a Sparse operand (`sparse=a`)"
+    )]
+    NotSparse,
+    /// No metadata for a kernel of a sparse operand.
+    #[error(
+        "an operand of the kernel is sparse, and the call does not say where its metadata lies: Call::metadata was needed"
+    )]
+    NoMetadata,
     /// Scales that do not fit.
     #[error("{reason}")]
     Scales {

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use collective::tree::{Path, Shape};
-use collective::{BlockScales, GroupScales, Mainloop, Matrix, MatrixRef, Plan};
+use collective::{BlockScales, GroupScales, Mainloop, Matrix, MatrixRef, Plan, sparse};
 use ptx::abi::{Argument, Grid};
 use scheduler::Tiles;
 use scheduler::groups::Balanced;
@@ -169,6 +169,7 @@ impl AnyGemm {
         let mut arguments = operands.arguments(plan, a, b)?;
         arguments.extend(self.scales([a, b], call.scales)?);
         arguments.extend(self.group_scales(a, call.group_scales)?);
+        arguments.extend(self.metadata(a, call.metadata)?);
         let k_tiles = if described && !epilogue.multiplied() { 0 } else { tiles.k };
         arguments.extend([seen.m.into(), seen.n.into(), k_tiles.into()]);
         arguments.extend(products.arguments());
@@ -222,6 +223,21 @@ impl AnyGemm {
             given => given.unwrap_or(GroupScales::NONE),
         };
         groups.arguments(&self.plan, a).map_err(|reason| LaunchError::Scales { reason })
+    }
+}
+
+impl AnyGemm {
+    /// The values of the parameters of metadata, where the kernel's operand A is sparse.
+    fn metadata(&self, a: Matrix, metadata: Option<MatrixRef>) -> Result<Vec<Argument>, LaunchError> {
+        let sparse = self.plan.mainloop.is_sparse();
+        let metadata = match metadata {
+            Some(_) if !sparse => return Err(LaunchError::NotSparse),
+            None if !sparse => return Ok(Vec::new()),
+            // Where nothing is multiplied it is not looked at.
+            None if a.k > 0 => return Err(LaunchError::NoMetadata),
+            given => given.unwrap_or(MatrixRef::NONE),
+        };
+        sparse::arguments(&self.plan, metadata, a).map_err(|reason| LaunchError::Scales { reason })
     }
 }
 

@@ -93,6 +93,9 @@ pub struct Call<E = LinearArguments> {
     /// The scales and zero points of weights, for kernels of which an operand is [`Quantized`](collective::Quantized) in groups that have
     /// some; `None` for all others.
     pub group_scales: Option<GroupScales>,
+    /// The metadata of a sparse operand, for kernels of which one is [`Sparse`](collective::Sparse), in words; `None` for all others. The leading
+    /// dimension goes from one block of 64 rows to the next.
+    pub metadata: Option<MatrixRef>,
     /// D, row-major.
     pub d: MatrixRef,
     /// Arguments of the kernel's epilogue.
@@ -122,7 +125,18 @@ impl Call {
         let (a, b, d) = (matrix(k), matrix(k), matrix(n));
         let epilogue = LinearArguments::default();
         let products = Products::One;
-        Self { problem, products, a, b, scales: None, group_scales: None, d, epilogue, workspace: None }
+        Self {
+            problem,
+            products,
+            a,
+            b,
+            scales: None,
+            group_scales: None,
+            metadata: None,
+            d,
+            epilogue,
+            workspace: None,
+        }
     }
 
     /// The products that so many [`Record`](collective::Record)s at an address describe.
@@ -130,7 +144,18 @@ impl Call {
         let [a, b, d] = [MatrixRef::NONE; 3];
         let problem = GemmProblem { m: 0, n: 0, k: 0 };
         let (products, epilogue) = (Products::Grouped { count, records }, LinearArguments::default());
-        Self { problem, products, a, b, scales: None, group_scales: None, d, epilogue, workspace: None }
+        Self {
+            problem,
+            products,
+            a,
+            b,
+            scales: None,
+            group_scales: None,
+            metadata: None,
+            d,
+            epilogue,
+            workspace: None,
+        }
     }
 
     /// So many products of this shape, whose matrices lie packed behind each other.
@@ -202,16 +227,22 @@ impl<E> Call<E> {
         Self { group_scales: Some(scales), ..self }
     }
 
+    /// The same for a sparse operand, whose metadata lies there.
+    #[must_use]
+    pub fn sparse(self, metadata: MatrixRef) -> Self {
+        Self { metadata: Some(metadata), ..self }
+    }
+
     /// The same products with other arguments of an epilogue: [`LinearArguments`], [`Tree`](crate::Tree) or [`Own`](crate::Own).
     pub fn with<F>(self, epilogue: F) -> Call<F> {
-        let Self { problem, products, a, b, scales, group_scales, d, workspace, .. } = self;
-        Call { problem, products, a, b, scales, group_scales, d, epilogue, workspace }
+        let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = self;
+        Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue, workspace }
     }
 
     /// The same products and nothing of an epilogue.
     pub(crate) fn lend(&self) -> Call<()> {
-        let Self { problem, products, a, b, scales, group_scales, d, workspace, .. } = *self;
-        Call { problem, products, a, b, scales, group_scales, d, epilogue: (), workspace }
+        let Self { problem, products, a, b, scales, group_scales, metadata, d, workspace, .. } = *self;
+        Call { problem, products, a, b, scales, group_scales, metadata, d, epilogue: (), workspace }
     }
 
     /// The call as a kernel sees it that computes the transpose of D: operands and extents exchanged, D as it lies.

@@ -214,7 +214,10 @@ impl AnyGemm {
         // Words say operands and what multiplies them, and no further tiles.
         let [a, b] = plan.mainloop.operands;
         let atom = plan.mainloop.atom.promoted(0);
-        let usual = a.format.multiplies(b.format).map(|types| Atom::of(types, a.weights.is_some()));
+        let usual = a
+            .format
+            .multiplies(b.format)
+            .map(|types| Atom::of(types, a.weights.is_some()).with_sparse(a.sparse));
         let said = (usual == Some(atom) || usual.and_then(Atom::in_half) == Some(atom))
             && a.staged
             && b.staged

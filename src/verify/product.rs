@@ -3,8 +3,8 @@
 use core::fmt;
 use std::time::Duration;
 
+use collective::BlockScales;
 use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
-use collective::{BlockScales, WeightsSpec};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef,
     Program, Tree,
@@ -13,7 +13,7 @@ use ptx::inst::WgmmaSum;
 
 use super::bound::Expected;
 use super::repeat::{Again, Change, chunks};
-use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, few_bits};
+use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that is to run ([`formats`]).
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub struct Product {
     pub b: HostMatrix,
     /// The scales of A's blocks and of B's, for a kernel whose operands have some ([`scaled`]).
     pub scales: Option<[Scales; 2]>,
-    /// What the operand is made of that lies in memory in few bits, for a kernel of which one does ([`random_weights`]): A or B is the
+    /// What the operand is made of that lies in memory in few bits, for a kernel of which one does ([`storage`]): A or B is the
     /// matrix that it stands for.
     pub weights: Option<Weights>,
     /// A factor for each row and for each column, in place of alpha and beta: for a kernel whose epilogue is
@@ -220,20 +220,12 @@ impl Product {
             let before = vec![matrix.format.poison(); self.operand_offset as usize];
             [matrix.format.memory(&before), matrix.bytes()].concat()
         };
-        let mut group_scales = None;
-        let mut operand = |engine: &mut dyn Engine, matrix: &HostMatrix, spec: Option<WeightsSpec>| {
-            if let Some((spec, weights)) = spec.zip(self.weights.as_ref()) {
-                let upload = &mut |bytes: &[u8]| Ok(upload(engine, bytes)?.address);
-                let (codes, scales) = few_bits::place(core::slice::from_ref(weights), spec, upload)?;
-                group_scales = (spec.group > 0).then_some(scales);
-                return Ok::<_, EngineError>(codes);
-            }
+        let mut operand = |engine: &mut dyn Engine, matrix: &HostMatrix| {
             let offset = u64::from(self.operand_offset) * u64::from(matrix.format.bytes());
             let buffer = upload(engine, &behind(matrix))?;
-            Ok(MatrixRef::new(buffer.address + offset, matrix.pitch.into()))
+            Ok::<_, EngineError>(MatrixRef::new(buffer.address + offset, matrix.pitch.into()))
         };
-        let [of_a, of_b] = entry.plan().weights();
-        let (a, b) = (operand(engine, &self.a, of_a)?, operand(engine, &self.b, of_b)?);
+        let (a, b) = (operand(engine, &self.a)?, operand(engine, &self.b)?);
         let before = self.d_before(format);
         let d = upload(engine, &format.memory(&before))?;
         let d_offset = u64::from(self.d_offset) * u64::from(format.bytes());
@@ -256,7 +248,12 @@ impl Product {
                 Some(BlockScales { a: place(&scales[0])?, b: place(&scales[1])? })
             }
         };
-        let call = Call { a, b, scales, group_scales, d: d_ref, ..Call::of(problem) };
+        let mut call = Call { a, b, scales, d: d_ref, ..Call::of(problem) };
+        let operands = [&self.a, &self.b].map(core::slice::from_ref);
+        let weights = self.weights.as_slice();
+        storage::bring(entry, &mut call, operands, weights, &mut |bytes| {
+            Ok::<_, EngineError>(upload(engine, bytes)?.address)
+        })?;
         let vectors = match &self.vectors {
             None => None,
             Some([rows, columns]) => {

@@ -21,10 +21,9 @@ use kernel::{
 use ptx::abi::{Argument, Grid};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
-use super::few_bits::random_weights;
 use super::matrix::Fill;
 use super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
-use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError};
+use super::{Bench, FusedGemm, HostMatrix, Order, RecordProducts, SeveralProducts, TreeError, storage};
 
 /// How a trial ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -302,6 +301,7 @@ impl Draw {
             staged: true,
             scaled: of_scales[i],
             weights: None,
+            sparse: false,
         };
         let types = of_kernel[0].multiplies(of_kernel[1]);
         // Instructions that sum integers have other widths.
@@ -352,7 +352,38 @@ impl Draw {
         let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
         let spec = KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) };
-        self.in_few_bits(spec)
+        let spec = self.in_few_bits(spec);
+        self.sparse(spec)
+    }
+
+    /// The same with a sparse operand A: an eighth of those that could have one.
+    fn sparse(&mut self, spec: KernelSpec) -> KernelSpec {
+        let MainloopSpec { operands: [a, b], mut tile, atom, .. } = spec.mainloop;
+        let wild = self.once_in(12);
+        let fits = !matches!(spec.form, Form::Grouped) && a.weights.is_none() && a.scaled == 0;
+        if !(fits || self.once_in(60)) || !self.once_in(8) {
+            return spec;
+        }
+        let k = if a.format.bits() == 32 { [32, 64] } else { [64, 128] };
+        tile[2] = if wild { tile[2] } else { self.of(&k) };
+        let layout = if wild { b.layout } else { TileLayout::Widest };
+        let mainloop = MainloopSpec {
+            operands: [
+                OperandSpec { sparse: true, major: if wild { a.major } else { Major::K }, ..a },
+                OperandSpec { layout, sparse: wild && self.once_in(3), ..b },
+            ],
+            atom: Atom { promote: if wild { atom.promote } else { 0 }, ..atom }.with_sparse(true),
+            tile,
+            step: if wild { spec.mainloop.step } else { 0 },
+            arrivals: if wild {
+                spec.mainloop.arrivals
+            } else {
+                self.of(&[Arrivals::Warp, Arrivals::Thread])
+            },
+            producer: if wild { spec.mainloop.producer } else { Producer::Thread },
+            ..spec.mainloop
+        };
+        KernelSpec { mainloop, ..spec }
     }
 
     /// The same with weights in few bits as the kernel's operand A: a sixth of those that could have some.
@@ -545,12 +576,7 @@ impl OneProduct {
         let of_c = if gemm.plan().epilogue.sourced { 16 / d_format.bytes() } else { 1 };
         let c = (beta != 0.0).then(|| matrix(d_format, [m, n], Order::RowMajor, of_c));
         let scales = random_scales(gemm, self.problem, &mut self.random);
-        let weights = random_weights(gemm, self.problem, &mut self.random);
-        let (a, b) = match (&weights, gemm.plan().weights()) {
-            (Some(of), [Some(_), _]) => (of.matrix(a_format, false), b),
-            (Some(of), _) => (a, of.matrix(b_format, true)),
-            (None, _) => (a, b),
-        };
+        let ([a, b], weights) = storage::fitted(gemm, self.problem, [a, b], &mut self.random);
         let in_place = self.in_place && c.is_some();
         let d_pitch = if in_place { n } else { n + self.d_padding };
         let (operand_offset, d_offset) = (0, 0);

@@ -8,7 +8,7 @@ use kernel::{AnyGemm, Buffer, Call, Engine, GemmProblem, LinearArguments, Matrix
 use super::matrix::Fill;
 use super::product::{Product, RunError, accumulators, formats, freeing, orders, scaled};
 use super::repeat::{Again, chunks};
-use super::{HostMatrix, Order, Scales, Weights, few_bits};
+use super::{HostMatrix, Order, Scales, Weights, storage};
 
 /// Products of one launch with random matrices, in the formats of the kernel that runs them: a batch, or groups of rows, each with a B of its own.
 #[derive(Clone, Debug)]
@@ -174,14 +174,6 @@ impl SeveralProducts {
             buffers.push(buffer);
             Ok(buffer)
         };
-        let of_weights = match few_bits::of_few_bits(entry) {
-            None => None,
-            Some(of) => {
-                let upload = &mut |bytes: &[u8]| Ok::<_, RunError>(upload(engine, bytes)?.address);
-                let (codes, scales) = few_bits::place(&matrices.weights, of.0, upload)?;
-                Some((codes, scales, of))
-            }
-        };
         let stride = |all: &[HostMatrix]| match all {
             [first, _, ..] => first.bits.len() as u64,
             _ => 0,
@@ -192,14 +184,7 @@ impl SeveralProducts {
             Ok(MatrixRef::new(upload(engine, &all_bytes(all))?.address, pitch).every(stride(all)))
         };
         let [a, b, c] = [&matrices.a, &matrices.b, &matrices.c];
-        let (mut a_ref, mut b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
-        let group_scales = match of_weights {
-            None => None,
-            Some((codes, scales, (spec, is_b))) => {
-                *if is_b { &mut b_ref } else { &mut a_ref } = codes;
-                (spec.group > 0).then_some(scales)
-            }
-        };
+        let (a_ref, b_ref, c_ref) = (place(engine, a)?, place(engine, b)?, place(engine, c)?);
         let scales = match &matrices.scales {
             None => None,
             Some(scales) => {
@@ -229,8 +214,10 @@ impl SeveralProducts {
         let d_stride = places.get(1).map_or(0, |&second| second as u64);
         let d_ref = MatrixRef::new(d.address, d_pitch as u64).every(d_stride);
         let linear = LinearArguments { alpha, beta, c: (beta != 0.0).then_some(c_ref) };
-        let call = Call { products, a: a_ref, b: b_ref, scales, group_scales, d: d_ref, ..Call::of(problem) }
-            .with(linear);
+        let mut call =
+            Call { products, a: a_ref, b: b_ref, scales, d: d_ref, epilogue: linear, ..Call::of(problem) };
+        let upload = &mut |bytes: &[u8]| Ok::<_, RunError>(upload(engine, bytes)?.address);
+        storage::bring(entry, &mut call, [a, b], &matrices.weights, upload)?;
         let workspace = engine.workspace(entry.workspace(&call, slots))?;
         buffers.extend(workspace.map(|workspace| workspace.buffer()));
         let launch = entry.launch(&Call { workspace, ..call }, slots)?;
@@ -286,13 +273,9 @@ impl SeveralProducts {
         let mut of_a: Vec<_> = (0..a).map(|_| fill([m, k], a_order, formats[0])).collect();
         let mut of_b: Vec<_> = (0..b).map(|_| fill([k, n], b_order, formats[1])).collect();
         let of_c = (0..c).map(|_| fill([m, n], Order::RowMajor, formats[2])).collect();
-        let is_b = few_bits::of_few_bits(entry).is_some_and(|(_, is_b)| is_b);
-        let (operand, format) = if is_b { (&mut of_b, formats[1].0) } else { (&mut of_a, formats[0].0) };
-        let draw = |_: &HostMatrix| few_bits::random_weights(entry, self.problem, &mut random);
-        let weights: Vec<Weights> = operand.iter().filter_map(draw).collect();
-        for (matrix, weights) in operand.iter_mut().zip(&weights) {
-            *matrix = weights.matrix(format, is_b);
-        }
+        let operand = if storage::is_b(entry) { &mut of_b } else { &mut of_a };
+        let fit = |matrix: &mut HostMatrix| storage::fit(entry, self.problem, matrix, &mut random);
+        let weights = operand.iter_mut().filter_map(fit).collect();
         Matrices {
             a: of_a,
             b: of_b,

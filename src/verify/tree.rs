@@ -36,10 +36,9 @@ use kernel::{
 use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
 
-use super::few_bits::{self, random_weights};
 use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
-use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums};
+use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, storage};
 
 /// Why a kernel is not what its tree says, or could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -337,15 +336,13 @@ impl<'e> Bench<'e> {
         let mut operand = |format: Format, extents, order| {
             HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut self.random)
         };
-        let (mut a, mut b) = (operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order));
-        let weights = random_weights(gemm, problem, &mut self.random).zip(few_bits::of_few_bits(gemm));
-        if let Some((weights, (_, is_b))) = &weights {
-            *if *is_b { &mut b } else { &mut a } = weights.matrix(if *is_b { of_b } else { of_a }, *is_b);
-        }
+        let random = [operand(of_a, [m, k], a_order), operand(of_b, [k, n], b_order)];
+        let ([host_a, host_b], weights) = storage::fitted(gemm, problem, random, &mut self.random);
         let scales = random_scales(gemm, problem, &mut self.random);
         let matrix = |address, matrix: &HostMatrix| MatrixRef::new(address, matrix.pitch.into());
         let slots = self.engine.slots(&gemm.program()?)?;
-        let (a, b) = (matrix(self.upload(&a.bytes())?, &a), matrix(self.upload(&b.bytes())?, &b));
+        let a = matrix(self.upload(&host_a.bytes())?, &host_a);
+        let b = matrix(self.upload(&host_b.bytes())?, &host_b);
         let scales = match scales {
             None => None,
             Some(scales) => {
@@ -356,11 +353,8 @@ impl<'e> Bench<'e> {
         };
         let multiplied = [a, b];
         let mut call = Call { a, b, scales, d, ..Call::of(problem) };
-        if let Some((weights, (spec, is_b))) = weights {
-            let (codes, scales) = few_bits::place(&[weights], spec, &mut |bytes| self.upload(bytes))?;
-            *if is_b { &mut call.b } else { &mut call.a } = codes;
-            call.group_scales = (spec.group > 0).then_some(scales);
-        }
+        let operands = [&host_a, &host_b].map(core::slice::from_ref);
+        storage::bring(gemm, &mut call, operands, weights.as_slice(), &mut |bytes| self.upload(bytes))?;
         let call = call.with(Tree::<X>(arguments));
         let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
         self.check_call(gemm, &Call { workspace, ..call }, multiplied)
@@ -394,7 +388,7 @@ impl<'e> Bench<'e> {
         self.check_call(&Gemm::<C>::kernel(), &call.with(tree), [call.a, call.b])
     }
 
-    /// `multiplied` are A and B as they are multiplied, which lie in memory beside what the kernel reads where that is in few bits.
+    /// `multiplied` are A and B as they are multiplied, which lie in memory beside what the kernel reads where that is stored otherwise.
     fn check_call<X: Node>(
         &mut self,
         gemm: &AnyGemm,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{MainloopEmitter, QuantizedCopies, ScaledCopies, TensorCopies, ThreadCopies};
+use super::{MainloopEmitter, QuantizedCopies, ScaledCopies, SparseCopies, TensorCopies, ThreadCopies};
 use crate::plan::{MainloopSpec, Producer};
 
 impl MainloopSpec {
@@ -10,6 +10,7 @@ impl MainloopSpec {
     pub fn emitter(&self) -> Arc<dyn MainloopEmitter> {
         match self.producer {
             Producer::Thread if self.weights().is_some() => Arc::new(QuantizedCopies),
+            Producer::Thread if self.is_sparse() => Arc::new(SparseCopies),
             Producer::Thread if self.is_scaled() => Arc::new(ScaledCopies),
             Producer::Thread => Arc::new(TensorCopies),
             Producer::Warpgroup => Arc::new(ThreadCopies),

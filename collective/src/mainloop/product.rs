@@ -105,6 +105,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
     ) -> Result<Self, PlanError> {
         let [[m, a_k], [n, b_k]] = tiles.map(|tile| tile.extents());
         let error = PlanError::Product { tile: spec.tile, a: [m, a_k], b: [n, b_k] };
+        let a_k = a_k * spec.atom.density();
         if spec.tile != [m, n, a_k] || a_k != b_k || spec.atom.sums() != T::SUMS {
             return Err(error);
         }
@@ -255,7 +256,20 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
             return;
         };
         self.each(accumulate, |block, step| {
-            WgmmaSource::Shared(a + self.product.units(&of_a.places, [block, step]))
+            (WgmmaSource::Shared(a + self.product.units(&of_a.places, [block, step])), None)
+        });
+    }
+
+    /// The same with a sparse A: `metadata` says for a block and a step along K which register has its metadata, and of which lanes it is
+    /// read.
+    pub(super) fn issue_sparse(&self, accumulate: bool, metadata: impl Fn(u32, u32) -> (Var<'f, u32>, u32)) {
+        let Some((of_a, a)) = self.product.a.zip(self.a) else {
+            self.product.f.refuse("a sparse A comes from shared memory");
+            return;
+        };
+        self.each(accumulate, |block, step| {
+            let source = WgmmaSource::Shared(a + self.product.units(&of_a.places, [block, step]));
+            (source, Some(metadata(block, step)))
         });
     }
 
@@ -265,15 +279,19 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
             self.product.f.refuse("the fragments of A are those of another tile: make them of the product's");
         };
         self.each(accumulate, |block, step| match a.get(block, step) {
-            Some(registers) => WgmmaSource::Registers(registers),
+            Some(registers) => (WgmmaSource::Registers(registers), None),
             None => {
                 missing();
-                WgmmaSource::Shared(self.b)
+                (WgmmaSource::Shared(self.b), None)
             }
         });
     }
 
-    pub(super) fn each(&self, accumulate: bool, a: impl Fn(u32, u32) -> WgmmaSource<'f>) {
+    pub(super) fn each(
+        &self,
+        accumulate: bool,
+        a: impl Fn(u32, u32) -> (WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>),
+    ) {
         let Product { f, spec, tiles, b_places, accumulators, .. } = self.product;
         let types = spec.atom.types;
         let held = |columns| spec.atom.accumulators(columns) as usize;
@@ -284,13 +302,15 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
                 for [first, columns] in (0..spec.across()).map(|side| spec.columns_of(side)) {
                     // A tile of which fewer columns are multiplied has but one instruction across.
                     let columns = columns.min(self.width);
-                    let a = a(block, step);
-                    let b = self.b + self.product.units(b_places, [first / spec.column_unit(), step]);
+                    let (a, sparse) = a(block, step);
+                    let b_step = step * spec.atom.density();
+                    let b = self.b + self.product.units(b_places, [first / spec.column_unit(), b_step]);
                     let transpose_a = matches!(a, WgmmaSource::Shared(_)) && transposed(0);
                     let operands = WgmmaOperands {
                         accumulate,
                         transpose_a,
                         transpose_b: transposed(1),
+                        sparse,
                         ..WgmmaOperands::new(types, columns, a, b)
                     };
                     f.wgmma(operands, &accumulators[held(first)..held(first + columns)]);

@@ -169,35 +169,15 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             .expect("the plan admits only tiles that wgmma multiplies");
         let registers = Registers::new(f, plan, self.weights, consumer);
         consumer.turns.begin();
-        let free = |empty| {
-            // What the other lanes have read of the stage comes before the warp's arrival.
-            f.warp_sync();
-            consumer.release.arrive(empty);
-        };
-        let all = || {
-            let first = ring.acquire();
-            registers.multiply(&product, first, None);
-            let older = f.variable(first.empty);
-            f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
-                let stage = ring.acquire();
-                registers.multiply(&product, stage, Some(&|| free(older.get())));
-                older.set(stage.empty);
-            });
-            consumer.turns.pass();
-            f.wgmma_wait(0);
-            free(older.get());
-        };
-        let nothing = || {
-            product.clear();
-            consumer.turns.pass();
-        };
-        f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing);
+        let multiply =
+            |stage: Stage<'f>, older: Option<&dyn Fn()>| registers.multiply(&product, stage, older);
+        consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
         finish(plan, product.sums(consumer, piece));
     }
 }
 
 /// A copy of one of several matrices, or of the only one.
-fn copy<'f, const D: usize>(
+pub(super) fn copy<'f, const D: usize>(
     f: &'f Builder,
     load: TensorLoad<'f>,
     place: [Value<'f, u32>; D],
@@ -289,7 +269,7 @@ impl<'f, 'p> Registers<'f, 'p> {
             }
             f.wgmma_fence();
             found.clone().part(step..step + 1).each(older.is_some() || step > 0, |block, _| {
-                WgmmaSource::Registers(self.fragments[block as usize][(step % depth) as usize])
+                (WgmmaSource::Registers(self.fragments[block as usize][(step % depth) as usize]), None)
             });
             f.wgmma_commit();
         }

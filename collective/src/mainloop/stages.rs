@@ -35,6 +35,43 @@ impl<'f> Consumer<'f> {
         self.stages(f, walk, in_flight, multiply, rest);
     }
 
+    /// Walks the stages of a piece, in a turn that has begun, where instructions read registers that threads set for each stage: there are
+    /// several sets of those, and instructions of the stage before may still run.
+    ///
+    /// `multiply` is emitted twice: for the first stage, and in a loop for all others with what is emitted where the stage before has been
+    /// multiplied. `clear` is emitted where the piece has no stage.
+    pub(super) fn in_sets(
+        &self,
+        f: &'f Builder,
+        (ring, piece): (Position<'f>, Piece<'f>),
+        multiply: &dyn Fn(Stage<'f>, Option<&dyn Fn()>),
+        clear: &dyn Fn(),
+    ) {
+        let free = |empty| {
+            // What the other lanes have read of the stage comes before the warp's arrival.
+            f.warp_sync();
+            self.release.arrive(empty);
+        };
+        let all = || {
+            let first = ring.acquire();
+            multiply(first, None);
+            let older = f.variable(first.empty);
+            f.repeat_from(piece.k_begin + 1, piece.k_end, |_| {
+                let stage = ring.acquire();
+                multiply(stage, Some(&|| free(older.get())));
+                older.set(stage.empty);
+            });
+            self.turns.pass();
+            f.wgmma_wait(0);
+            free(older.get());
+        };
+        let nothing = || {
+            clear();
+            self.turns.pass();
+        };
+        f.if_else(piece.k_begin.less_than(piece.k_end), all, nothing);
+    }
+
     /// The same in a turn that has begun.
     pub(super) fn stages(
         &self,

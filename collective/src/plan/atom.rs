@@ -35,6 +35,8 @@ pub struct Atom {
     ///
     /// `wgmma` adds products of 8-bit floats with few bits: [`Promoted`](crate::Promoted) says how few.
     pub promote: u32,
+    /// Whether A holds half of each chunk of K, with metadata: an instruction has twice the K then.
+    pub sparse: bool,
 }
 
 impl Atom {
@@ -43,12 +45,12 @@ impl Atom {
 
     /// Both operands from shared memory.
     pub const fn shared(types: WgmmaTypes) -> Self {
-        Self { types, a: Source::Shared, promote: 0 }
+        Self { types, a: Source::Shared, promote: 0, sparse: false }
     }
 
     /// A from registers.
     pub const fn registers(types: WgmmaTypes) -> Self {
-        Self { types, a: Source::Registers, promote: 0 }
+        Self { types, a: Source::Registers, promote: 0, sparse: false }
     }
 
     /// B from shared memory, and A from registers or from there too.
@@ -62,6 +64,17 @@ impl Atom {
         Self { promote: every, ..self }
     }
 
+    /// The same for a sparse A, or for a dense one.
+    #[must_use]
+    pub const fn with_sparse(self, sparse: bool) -> Self {
+        Self { sparse, ..self }
+    }
+
+    /// How many elements along K a chunk of A stands for: 2 for each that a sparse one keeps.
+    pub const fn density(self) -> u32 {
+        if self.sparse { 2 } else { 1 }
+    }
+
     /// Rows of one instruction: a *block* of a tile.
     pub const fn rows(self) -> u32 {
         64
@@ -69,7 +82,7 @@ impl Atom {
 
     /// K of one instruction.
     pub const fn k(self) -> u32 {
-        self.types.k()
+        self.types.k() * self.density()
     }
 
     /// Bits of an element of A and B as they are multiplied.

@@ -76,7 +76,7 @@ impl RegisterPlan {
         let promoted =
             if mainloop.atom.promote > 0 { mainloop.accumulators() } else { mainloop.scale_registers() };
         let working = max(epilogue.working(form), epilogue.registers);
-        let beside = mainloop.beside_sums() + mainloop.weight_registers();
+        let beside = mainloop.beside_sums() + mainloop.weight_registers() + mainloop.metadata_registers();
         let need = accumulators + promoted + mainloop.registers + working + beside;
         let producer = match mainloop.producer {
             Producer::Thread if mainloop.shares_groups(form) => STARTS_MANY_COPIES,

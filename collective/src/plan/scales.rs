@@ -63,6 +63,9 @@ impl MainloopSpec {
             let [_, scales, zeros] = self.weight_rooms(weights);
             return [scales, zeros, self.more[0], self.more[1]];
         }
+        if self.is_sparse() {
+            return [self.metadata_room(), self.more[0], self.more[1], self.more[2]];
+        }
         if !self.is_scaled() {
             return self.more;
         }

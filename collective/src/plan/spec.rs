@@ -91,13 +91,15 @@ pub struct OperandSpec {
     pub scaled: u32,
     /// How it lies in memory, and in a stage, in fewer bits than [`format`](Self::format) has; `None` where it does not.
     pub weights: Option<WeightsSpec>,
+    /// Whether half of each chunk of K is kept in memory, and metadata says which ([`sparse`](crate::sparse)).
+    pub sparse: bool,
 }
 
 impl OperandSpec {
     /// A K-major operand as most are.
     pub const fn k_major(format: Format) -> Self {
         let (layout, cache) = (TileLayout::Widest, CachePolicy::Normal);
-        Self { format, major: Major::K, layout, cache, staged: true, scaled: 0, weights: None }
+        Self { format, major: Major::K, layout, cache, staged: true, scaled: 0, weights: None, sparse: false }
     }
 
     /// Bits of an element in memory.
@@ -255,7 +257,8 @@ impl MainloopSpec {
         let [a_format, b_format] = self.operands.map(|operand| operand.format);
         let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom.promoted(0));
         let weights = self.weights().map_or_else(String::new, |weights| weights.suffix());
-        let usual = usual || self.weights().is_some();
+        let weights = if self.is_sparse() { format!("{weights}_sparse") } else { weights };
+        let usual = usual || self.weights().is_some() || self.is_sparse();
         let atom = if usual { self.atom.promotion() } else { self.atom.suffix() };
         let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
@@ -425,10 +428,11 @@ impl MainloopSpec {
         let ([m, n, k], [a, b]) = (self.tile, self.operands);
         // A box has columns of one half.
         let b_mode = b.mode(if split { n / 2 } else { n }, k);
-        let a_tile = match OperandTile::new(a.format, a.major, [m, k], TileLayout::Slabs(a.mode(m, k))) {
+        let a_k = k / self.atom.density();
+        let a_tile = match OperandTile::new(a.format, a.major, [m, a_k], TileLayout::Slabs(a.mode(m, a_k))) {
             Ok(tile) => OperandTile { slices: self.cluster[1], ..tile.cached(a.cache) },
             Err(_) => {
-                return Err(a.misfit("A", m, k));
+                return Err(a.misfit("A", m, a_k));
             }
         };
         // A tile that may be narrowed comes in parts; CTAs that share it take turns with those.

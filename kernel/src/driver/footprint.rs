@@ -1,6 +1,6 @@
 //! Which memory a call reaches: every matrix from its first element to its last.
 
-use collective::{BlockScales, Form, GroupScales, MatrixRef, Plan, Record, WeightsSpec};
+use collective::{BlockScales, Form, Format, GroupScales, MatrixRef, Plan, Record, WeightsSpec, sparse};
 use cute_rs::atom::{Major, unit};
 
 use super::memory::DeviceSlice;
@@ -30,6 +30,8 @@ pub(super) struct Matrices {
     pub(super) scaled: [u32; 2],
     /// How A, or B, lies in fewer bits than are multiplied.
     pub(super) weights: [Option<WeightsSpec>; 2],
+    /// The format of A, or B, where half of it is kept.
+    pub(super) sparse: [Option<Format>; 2],
 }
 
 impl Matrices {
@@ -38,7 +40,9 @@ impl Matrices {
         let [a, b] = plan.operand_bits();
         let bytes = [a, b, output_bits].map(|bits| u64::from(bits.div_ceil(8)));
         let (halvings, scaled, weights) = (plan.epilogue.halvings, plan.scaled(), plan.weights());
-        Self { majors: plan.majors(), bytes, halvings, scaled, weights }
+        let format = plan.mainloop.operands[0].format;
+        let sparse = plan.sparse().map(|sparse| sparse.then_some(format));
+        Self { majors: plan.majors(), bytes, halvings, scaled, weights, sparse }
     }
 }
 
@@ -63,7 +67,7 @@ pub(super) fn check(
 }
 
 /// What a call reaches; what it does not, has no bytes. Of products that records describe, the records themselves and the workspace.
-fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 10] {
+fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 11] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
     let ([first, others], table, records) = match products {
@@ -79,7 +83,7 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 10] {
         Form::Masked => "the groups' numbers of rows",
         Form::Single | Form::Batched | Form::Ragged | Form::Grouped => "the groups' offsets",
     };
-    let Matrices { majors, bytes: [a_bytes, b_bytes, output], halvings, scaled, weights } = matrices;
+    let Matrices { majors, bytes: [a_bytes, b_bytes, output], halvings, scaled, weights, sparse } = matrices;
     let [a_major, b_major] = majors;
     let empty = m == 0 || n == 0 || others == 0;
     let multiplied = multiplied && !empty && k > 0;
@@ -105,9 +109,18 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 10] {
         let bytes = u64::try_from(codes * u128::from(weights.code.bits()) / 8).unwrap_or(u64::MAX);
         Span { name, address: matrix.address, bytes: if multiplied { bytes } else { 0 }, writes: false }
     };
-    let operand = |name, i: usize, of: MatrixRef, lines, mn, (bytes, count)| match weights[i] {
-        Some(weights) => codes(name, weights, of, mn, count),
-        None => matrix(name, multiplied, of, lines, bytes, count),
+    let operand = |name, i: usize, of: MatrixRef, lines, mn, (bytes, count)| match (weights[i], sparse[i]) {
+        (Some(weights), _) => codes(name, weights, of, mn, count),
+        (None, Some(format)) => matrix(name, multiplied, of, [mn, sparse::kept(format, k)], bytes, count),
+        (None, None) => matrix(name, multiplied, of, lines, bytes, count),
+    };
+    let metadata = {
+        let [a, b] = sparse;
+        let (mn, count) = if a.is_some() { (m, first) } else { (n, others) };
+        let format = a.or(b);
+        let lines = format.map_or([0; 2], |of| [mn.div_ceil(sparse::ROWS), sparse::metadata_pitch(of, k)]);
+        let given = call.metadata.unwrap_or(MatrixRef::NONE);
+        matrix("the metadata of a sparse operand", multiplied && format.is_some(), given, lines, 4, count)
     };
     let groups = call.group_scales.unwrap_or(GroupScales::NONE);
     let of_groups = |name, given: MatrixRef, zeros: bool| {
@@ -134,12 +147,13 @@ fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 10] {
         scales("B's scales", given.b, scaled[1], n, others),
         of_groups("the scales of weights", groups.scales, false),
         of_groups("the zero points of weights", groups.zeros, true),
+        metadata,
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use collective::{BlockScales, Code, GroupScales, MatrixRef, WeightsSpec};
+    use collective::{BlockScales, Code, Format, GroupScales, MatrixRef, WeightsSpec};
     use cute_rs::atom::Major;
 
     use super::{Matrices, spans};
@@ -153,6 +167,7 @@ mod tests {
             products: Products::One,
             a: MatrixRef::new(1000, 10).every(100),
             b: MatrixRef::new(2000, 20),
+            metadata: Some(MatrixRef::new(9800, 256).every(300)),
             group_scales: Some(GroupScales {
                 scales: MatrixRef::new(9000, 8).every(40),
                 zeros: MatrixRef::new(9500, 16),
@@ -170,6 +185,7 @@ mod tests {
                 halvings: 0,
                 scaled: [0; 2],
                 weights: [None; 2],
+                sparse: [None; 2],
             },
             Matrices {
                 majors: [Major::Mn, Major::Mn],
@@ -177,6 +193,7 @@ mod tests {
                 halvings: 1,
                 scaled: [0; 2],
                 weights: [None; 2],
+                sparse: [None; 2],
             },
         ];
         let scaled = Matrices { scaled: [1, 128], ..matrices };
@@ -188,52 +205,56 @@ mod tests {
             b: MatrixRef::new(2000, 64).every(8192),
             ..call
         };
+        // 40 of K are 20 that are kept, and a unit of metadata for a block of 64 rows.
+        let of_half = Matrices { sparse: [Some(Format::Bf16), None], ..matrices };
+        let of_sparse = Call { a: MatrixRef::new(1000, 24).every(100), ..of_weights };
         for (why, matrices, call, multiplied, want) in [
-            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0, 0, 0, 0, 0]),
-            ("scales", scaled, call, true, [54, 174, 170, 64, 0, 0, 12, 4, 0, 0]),
+            ("all of it", matrices, call, true, [54, 174, 170, 64, 0, 0, 0, 0, 0, 0, 0]),
+            ("scales", scaled, call, true, [54, 174, 170, 64, 0, 0, 12, 4, 0, 0, 0]),
             (
                 "scales of groups",
                 scaled,
                 Call { problem: GemmProblem { k: 300, ..call.problem }, products: experts, ..call },
                 true,
-                [640, 760, 170, 64, 12, 0, 44, 332, 0, 0],
+                [640, 760, 170, 64, 12, 0, 44, 332, 0, 0, 0],
             ),
-            ("weights", of_codes, of_weights, true, [120, 2048, 170, 64, 0, 0, 0, 0, 26, 42]),
+            ("weights", of_codes, of_weights, true, [120, 2048, 170, 64, 0, 0, 0, 0, 26, 42, 0]),
             (
                 "weights of groups",
                 of_codes,
                 Call { products: experts, ..of_weights },
                 true,
-                [120, 6144, 170, 64, 12, 0, 0, 0, 106, 42],
+                [120, 6144, 170, 64, 12, 0, 0, 0, 106, 42, 0],
             ),
-            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0, 0, 0, 0, 0]),
+            ("a sparse A", of_half, of_sparse, true, [136, 592, 170, 64, 0, 0, 0, 0, 0, 0, 512]),
+            ("no product", matrices, call, false, [0, 0, 170, 64, 0, 0, 0, 0, 0, 0, 0]),
             (
                 "nothing",
                 matrices,
                 Call { problem: GemmProblem { m: 0, ..call.problem }, ..call },
                 true,
-                [0; 10],
+                [0; 11],
             ),
             (
                 "three products, one B",
                 matrices,
                 Call { products: Products::Batched { count: 3 }, ..call },
                 true,
-                [454, 174, 1770, 64, 0, 0, 0, 0, 0, 0],
+                [454, 174, 1770, 64, 0, 0, 0, 0, 0, 0, 0],
             ),
             (
                 "groups",
                 matrices,
                 Call { products: experts, b: call.b.every(200), ..call },
                 true,
-                [54, 574, 170, 64, 12, 0, 0, 0, 0, 0],
+                [54, 574, 170, 64, 12, 0, 0, 0, 0, 0, 0],
             ),
             (
                 "along M and N, with pairs of columns joined",
                 turned,
                 call,
                 true,
-                [126, 250, 328, 64, 0, 0, 0, 0, 0, 0],
+                [126, 250, 328, 64, 0, 0, 0, 0, 0, 0, 0],
             ),
         ] {
             let spans = spans(matrices, &call, multiplied);
@@ -245,7 +266,7 @@ mod tests {
         let spans = spans(turned, &grouped, true);
         assert_eq!(
             spans.map(|span| span.bytes),
-            [0, 0, 0, 64, 0, 160, 0, 0, 0, 0],
+            [0, 0, 0, 64, 0, 160, 0, 0, 0, 0, 0],
             "records, and not yet what they say"
         );
     }

@@ -14,7 +14,7 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 37] = [
+const KEYS: [&str; 38] = [
     "form",
     "dtype",
     "dtype-b",
@@ -23,6 +23,7 @@ const KEYS: [&str; 37] = [
     "epilogue",
     "scale-a",
     "scale-b",
+    "sparse",
     "weights-a",
     "weights-b",
     "group",
@@ -323,6 +324,10 @@ fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, SpecError> {
     }
 }
 
+/// Which operands are sparse.
+const SPARSE: [(&str, [bool; 2]); 4] =
+    [("none", [false, false]), ("a", [true, false]), ("b", [false, true]), ("both", [true, true])];
+
 /// The codes of A and B, the group and whether it has zero points.
 fn weights(words: &mut Words<'_>) -> Result<[Option<WeightsSpec>; 2], SpecError> {
     let codes = Code::ALL.map(|code| (code.name(), Some(code)));
@@ -455,13 +460,18 @@ impl KernelSpec {
         let output = words.one_of("out", output, &formats)?;
         let scales = [scales(&mut words, "scale-a")?, scales(&mut words, "scale-b")?];
         let weights = weights(&mut words)?;
+        let sparse = words.one_of("sparse", [false; 2], &SPARSE)?;
         let mainloop = &mut spec.mainloop;
-        if scales != [0; 2] || weights.iter().any(Option::is_some) {
+        if scales != [0; 2] || weights.iter().any(Option::is_some) || sparse != [false; 2] {
             // As many sums again as accumulators, or fragments of A, and threads that read the stage.
             (mainloop.tile[1], mainloop.arrivals) = (128, Arrivals::Warp);
         }
         // 128 bytes of K, one swizzle width.
         mainloop.tile[2] = 1024 / a.bits();
+        if sparse != [false; 2] {
+            // As many bytes of A, and twice those of B.
+            mainloop.tile[2] *= 2;
+        }
         mainloop.tile = words.extents("tile", mainloop.tile)?;
         mainloop.step = words.number("step", 0)?;
         let sums = words.take("sums");
@@ -497,12 +507,13 @@ impl KernelSpec {
         let [a, b] = if transposed { [1, 0] } else { [0, 1] };
         for (of, to) in [a, b].into_iter().zip(&mut mainloop.operands) {
             (to.format, to.major, to.layout, to.cache) = (operands[of], layout[of], swizzles[of], cache[of]);
-            (to.scaled, to.weights) = (scales[of], weights[of]);
+            (to.scaled, to.weights, to.sparse) = (scales[of], weights[of], sparse[of]);
         }
         let [a, b] = mainloop.operands.map(|operand| operand.format);
         if let Some(types) = a.multiplies(b) {
             mainloop.atom = Atom::of(types, mainloop.weights().is_some());
         }
+        mainloop.atom = mainloop.atom.with_sparse(mainloop.is_sparse());
         let usual = mainloop.atom.sums().suffix();
         if let Some(sums) = sums.filter(|sums| *sums != usual) {
             let half = mainloop.atom.in_half().filter(|half| half.sums().suffix() == sums);
@@ -556,6 +567,7 @@ impl KernelSpec {
             ("out", store.format.name().to_owned()),
             ("scale-a", scales_text(mainloop.operands[a].scaled)),
             ("scale-b", scales_text(mainloop.operands[b].scaled)),
+            ("sparse", name_of(&SPARSE, [a, b].map(|of| mainloop.operands[of].sparse)).to_owned()),
             ("weights-a", weights_text(mainloop.operands[a].weights)),
             ("weights-b", weights_text(mainloop.operands[b].weights)),
             ("tile", extents(&mainloop.tile)),

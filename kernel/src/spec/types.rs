@@ -114,6 +114,7 @@ fn mainloop(spec: &MainloopSpec) -> String {
                 format!("Quantized<{matrix}, {code}, U{group}>")
             }
         };
+        let matrix = if operand.sparse { format!("Sparse<{matrix}>") } else { matrix };
         match operand.cache {
             CachePolicy::Normal => matrix,
             CachePolicy::EvictFirst => format!("EvictFirst<{matrix}>"),

@@ -3,7 +3,9 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use collective::{BlockScales, Form, Format, Fusion, GroupScales, Plan, Producer, WeightsSpec, weights};
+use collective::{
+    BlockScales, Form, Format, Fusion, GroupScales, Plan, Producer, WeightsSpec, sparse, weights,
+};
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
@@ -195,12 +197,15 @@ pub(crate) fn legal(entry: &AnyGemm, problem: GemmProblem) -> Call {
     let (d, rows) = (matrix(of_d, n, None), if a_weights.is_some() { m } else { n });
     let of_groups = MatrixRef::new(1 << 20, u64::from(rows).next_multiple_of(16));
     let grouped = a_weights.or(b_weights).is_some_and(|weights| weights.group > 0);
+    let format = plan.mainloop.operands[0].format;
+    let metadata =
+        plan.mainloop.is_sparse().then(|| MatrixRef::new(1 << 20, sparse::metadata_pitch(format, k).into()));
     let group_scales = grouped.then_some(GroupScales { scales: of_groups, zeros: of_groups });
     let scales = plan
         .mainloop
         .is_scaled()
         .then(|| BlockScales::packed([1 << 20; 2], BlockScales::packed_extents([m, n, k], plan.scaled())));
-    Call { a, b, scales, group_scales, d, workspace, ..Call::of(problem) }
+    Call { a, b, scales, group_scales, metadata, d, workspace, ..Call::of(problem) }
 }
 
 /// A request with matrices whose rows begin at multiples of 16 B.

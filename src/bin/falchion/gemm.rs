@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use collective::WeightsSpec;
 use cute_rs::atom::Major;
-use falchion::verify::few_bits::{of_few_bits, random_weights};
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{accumulators, formats, of_kernels, orders, random_scales, scaled};
+use falchion::verify::storage::{self, of_few_bits};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError,
     Weights, fusions,
@@ -632,7 +632,8 @@ impl GemmArgs {
             ));
         }
         // Tensor copies alone bring operands whose blocks have scales.
-        let copied = wanted.is_some() || of_few_bits(entry).is_some();
+        let plan = entry.plan();
+        let copied = wanted.is_some() || of_few_bits(entry).is_some() || plan.mainloop.is_sparse();
         let multiple = |format: Format| if copied { 16 / format.bytes() } else { 1 };
         let mut fill = |format, extents, order| {
             HostMatrix::random(format, extents, order, multiple(format), Fill::Normal, &mut random)
@@ -667,11 +668,19 @@ impl GemmArgs {
                 spec.code
             )));
         }
-        let weights = weights.or_else(|| random_weights(entry, inputs.problem, &mut random));
-        let (a, b) = match (&weights, of_few_bits(entry)) {
-            (Some(of), Some((_, false))) => (of.matrix(of_a, false), b),
-            (Some(of), _) => (a, of.matrix(of_b, true)),
-            (None, _) => (a, b),
+        let (a, b, weights) = match (weights, of_few_bits(entry)) {
+            (Some(of), Some((_, false))) => (of.matrix(of_a, false), b, Some(of)),
+            (Some(of), _) => (a, of.matrix(of_b, true), Some(of)),
+            (None, _) if plan.mainloop.is_sparse() && inputs.files.is_some() => {
+                let side = if storage::is_b(entry) { "--b" } else { "--a" };
+                storage::pruned(entry, [&a, &b])
+                    .map_err(|error| Failure::usage(format!("{side}: {error}")))?;
+                (a, b, None)
+            }
+            (None, _) => {
+                let ([a, b], weights) = storage::fitted(entry, inputs.problem, [a, b], &mut random);
+                (a, b, weights)
+            }
         };
         Ok(Product {
             a,

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use collective::BlockScales;
 use emulator::{Event, Memory, Options, Program, Recorder, Schedule, SharedAccess, Trace};
-use falchion::verify::few_bits;
 use falchion::verify::matrix::Fill;
 use falchion::verify::product::{formats, orders, random_scales};
+use falchion::verify::storage;
 use falchion::verify::{Format, HostMatrix, Order};
 use kernel::{AnyGemm, Call, GemmProblem, Launch, LinearArguments, MatrixRef, WorkspaceRef};
 use scheduler::Tiles;
@@ -158,18 +158,17 @@ impl TraceArgs {
         let mut upload =
             |matrix: &HostMatrix| MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into());
         let scales = scales.map(|[a, b]| BlockScales { a: upload(&a.values), b: upload(&b.values) });
-        let mut place = |format: Format, extents, order| {
-            let multiple = 16 / format.bytes();
-            upload(&HostMatrix::random(format, extents, order, multiple, Fill::Normal, &mut random))
+        let mut draw = |format: Format, extents, order| {
+            HostMatrix::random(format, extents, order, 16 / format.bytes(), Fill::Normal, &mut random)
         };
-        let [a, b] = orders(entry);
-        let (a, b) = (place(of_a, [m, k], a), place(of_b, [k, n], b));
-        let (c, d) = (place(of_d, [m, n], Order::RowMajor), place(of_d, [m, n], Order::RowMajor));
+        let [a_order, b_order] = orders(entry);
+        let operands = [draw(of_a, [m, k], a_order), draw(of_b, [k, n], b_order)];
+        let (c, d) = (draw(of_d, [m, n], Order::RowMajor), draw(of_d, [m, n], Order::RowMajor));
+        let ([a, b], [c, d]) = (operands.each_ref().map(&mut upload), [c, d].each_ref().map(&mut upload));
         let linear = LinearArguments { beta, c: Some(c), ..LinearArguments::default() };
         let mut call = Call { a, b, scales, d, epilogue: linear, ..Call::of(problem) };
-        let _ = few_bits::bring(entry, &mut call, &mut random, &mut |bytes| {
-            Ok::<_, Failure>(memory.upload(bytes))
-        })?;
+        let upload = &mut |bytes: &[u8]| Ok::<_, Failure>(memory.upload(bytes));
+        storage::bring_random(entry, &mut call, operands, &mut random, upload)?;
         let bytes = entry.workspace(&call, self.clusters);
         let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });

@@ -1,0 +1,191 @@
+//! A 2:4 sparse operand A: half of its tile, and metadata, which threads hand to the instructions.
+
+use ptx::abi::Argument;
+use ptx::{Builder, TensorLoad, Value, Var};
+
+use super::quantized::copy;
+use super::sums::{Accumulator, Sums};
+use super::tensor_copy::{Origin, TensorCopy, tensor_map};
+use super::tma_wgmma::{OperandMap, TensorMaps};
+use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
+use crate::operand::Matrix;
+use crate::pipeline::{ClusterPosition, Position, Stage};
+use crate::plan::{MainloopSpec, Plan};
+use crate::sparse;
+use ptx::inst::WgmmaSum;
+
+/// [`TmaWgmma`](super::TmaWgmma) of a [`Sparse`](crate::Sparse) operand as a value: the plan says the rest. Behind the parameters of the
+/// operands come those of the metadata: [`sparse::arguments`](crate::sparse::arguments).
+#[derive(Clone, Copy, Debug)]
+pub struct SparseCopies;
+
+impl MainloopEmitter for SparseCopies {
+    fn name(&self, spec: &MainloopSpec) -> String {
+        spec.name()
+    }
+
+    fn is_built_in(&self) -> bool {
+        true
+    }
+
+    fn declare<'f>(&self, f: &'f Builder, plan: &Plan) -> Box<dyn DeviceMainloop<'f> + 'f> {
+        if !plan.mainloop.is_sparse() {
+            f.refuse("SparseCopies multiplies a sparse operand A: say so in `OperandSpec::sparse`");
+            return Box::new(TensorMaps::declare(f, plan));
+        }
+        let [a, b] = plan.operand_batches();
+        Box::new(Device {
+            a: OperandMap::declare(f, ["a_map", "a_step"], a),
+            b: OperandMap::declare(f, ["b_map", "b_step"], b),
+            metadata: OperandMap::declare(f, ["metadata_map", "metadata_step"], a),
+        })
+    }
+
+    fn arguments(&self, plan: &Plan, a: Matrix, b: Matrix) -> Vec<Argument> {
+        let [a_batched, b_batched] = plan.operand_batches();
+        let kept = Matrix { k: sparse::kept(plan.mainloop.operands[0].format, a.k), ..a };
+        let mut arguments = vec![tensor_map(&plan.operands[0], kept, a_batched).into()];
+        if a_batched {
+            arguments.push(u32::from(a.batch.stride != 0).into());
+        }
+        arguments.push(tensor_map(&plan.operands[1], b, b_batched).into());
+        if b_batched {
+            arguments.push(u32::from(b.batch.stride != 0).into());
+        }
+        arguments
+    }
+}
+
+/// Metadata that keeps the first elements of every chunk. Copies make what lies outside of the matrix zero, which names no elements.
+const FIRST: u32 = 0x4444_4444;
+
+/// The parameters on the device.
+#[derive(Clone, Copy, Debug)]
+struct Device<'f> {
+    a: OperandMap<'f>,
+    b: OperandMap<'f>,
+    metadata: OperandMap<'f>,
+}
+
+impl<'f> DeviceMainloop<'f> for Device<'f> {
+    fn prefetch(&self, f: &'f Builder) {
+        for map in [self.a, self.b, self.metadata] {
+            f.prefetch_tensor_map(map.address);
+        }
+    }
+
+    fn load(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        cluster: ClusterPosition<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+    ) {
+        let k = plan.mainloop.tile[2];
+        let [a_copy, b_copy] = plan.operands.map(TensorCopy::new);
+        let bytes = f.constant(plan.ring.transaction_bytes());
+        let origin = |of: OperandMap<'f>, slice, receivers| Origin {
+            map: of.address,
+            matrix: of.coordinate(piece.group),
+            slice,
+            receivers,
+        };
+        f.repeat_from(piece.k_begin, piece.k_end, |k_tile| {
+            ring.produce(bytes, |stage| {
+                let a = origin(self.a, cluster.n, cluster.row_mask());
+                a_copy.load(f, stage, a, [piece.m, k_tile * (k / 2)]);
+                let b = origin(self.b, cluster.m, cluster.column_mask());
+                b_copy.load(f, stage, b, [piece.n, k_tile * k]);
+                let dst = stage.address + plan.ring.offset(2);
+                let (map, barrier) = (self.metadata.address, stage.full);
+                let load = TensorLoad { map, dst, barrier, multicast: None, hint: None };
+                let place = [f.constant(0), k_tile * plan.mainloop.metadata_words(), piece.m / sparse::ROWS];
+                copy(f, load, place, self.metadata.coordinate(piece.group));
+            });
+        });
+    }
+
+    fn multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        ring: Position<'f>,
+        piece: Piece<'f>,
+        finish: Finish<'_, 'f>,
+    ) {
+        let sums = match plan.mainloop.atom.sums() {
+            WgmmaSum::S32 => multiply::<i32>(f, plan, consumer, ring, piece),
+            WgmmaSum::F16 => multiply::<u32>(f, plan, consumer, ring, piece),
+            WgmmaSum::F32 => multiply::<f32>(f, plan, consumer, ring, piece),
+        };
+        finish(plan, sums);
+    }
+}
+
+fn multiply<'f, T: Accumulator>(
+    f: &'f Builder,
+    plan: &Plan,
+    consumer: Consumer<'f>,
+    ring: Position<'f>,
+    piece: Piece<'f>,
+) -> Sums<'f> {
+    let product = Product::<T>::new(f, &plan.mainloop, plan.operands, consumer.part)
+        .expect("the plan admits only tiles that wgmma multiplies");
+    let metadata = Metadata::new(f, plan, consumer);
+    consumer.turns.begin();
+    let multiply = |stage: Stage<'f>, older: Option<&dyn Fn()>| metadata.multiply(&product, stage, older);
+    consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
+    product.sums(consumer, piece)
+}
+
+/// A thread's metadata, and where it finds it.
+struct Metadata<'f, 'p> {
+    f: &'f Builder,
+    plan: &'p Plan,
+    /// The thread's first word in a stage, in bytes from its start.
+    first: Value<'f, u32>,
+    /// By unit along K and block.
+    words: Vec<Vec<Var<'f, u32>>>,
+}
+
+impl<'f, 'p> Metadata<'f, 'p> {
+    fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
+        let spec = &plan.mainloop;
+        let block_bytes = spec.metadata_words() * sparse::WORDS * 4;
+        let first = consumer.part * (spec.blocks() * block_bytes) + consumer.thread * 4;
+        let unit = |_| (0..spec.blocks()).map(|_| f.uninitialised()).collect();
+        let words = (0..spec.metadata_words()).map(unit).collect();
+        Self { f, plan, first: first + plan.ring.offset(2), words }
+    }
+
+    /// Multiplies a stage, one group of instructions for each unit of metadata along K. Each waits until what its registers held before has
+    /// been multiplied. `older` is emitted where all of the stage before has been; without it there is none, and sums begin.
+    fn multiply<T: Accumulator>(&self, product: &Product<'f, T>, stage: Stage<'f>, older: Option<&dyn Fn()>) {
+        let Self { f, plan, .. } = *self;
+        let spec = &plan.mainloop;
+        let (units, unit_k) = (spec.metadata_words(), sparse::unit_k(spec.operands[0].format));
+        let steps = unit_k / spec.atom.k();
+        let found = product.find(stage);
+        for (unit, words) in (0..).zip(&self.words) {
+            if let Some(older) = older {
+                f.wgmma_wait(units - 1);
+                if unit + 1 == units {
+                    older();
+                }
+            }
+            for (block, word) in (0..).zip(words) {
+                let offset = (block * units + unit) * sparse::WORDS * 4;
+                let [loaded] = f.load_shared_vector(stage.address + self.first, offset.cast_signed());
+                word.set(loaded.where_or(loaded.more_than(0), FIRST));
+            }
+            f.wgmma_fence();
+            let part = found.clone().part(unit * steps..(unit + 1) * steps);
+            part.issue_sparse(older.is_some() || unit > 0, |block, step| {
+                (words[block as usize], step % steps)
+            });
+            f.wgmma_commit();
+        }
+    }
+}

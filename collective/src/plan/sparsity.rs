@@ -1,0 +1,87 @@
+//! A 2:4 sparse operand A: what a plan asks of it, and the room of its metadata.
+
+use cute_rs::atom::Major;
+
+use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Room, Source};
+use crate::form::Form;
+use crate::sparse;
+
+impl MainloopSpec {
+    /// Whether half of A is kept, with metadata that says which.
+    pub const fn is_sparse(&self) -> bool {
+        self.operands[0].sparse
+    }
+
+    /// Words of metadata of a thread for a block of a k-tile.
+    pub(crate) const fn metadata_words(&self) -> u32 {
+        self.tile[2] / sparse::unit_k(self.operands[0].format)
+    }
+
+    /// The metadata of a tile.
+    pub(super) const fn metadata_room(&self) -> Room {
+        Room::line(self.tile[0] / sparse::ROWS * self.metadata_words() * sparse::WORDS * 4)
+    }
+
+    /// Registers of a consumer thread for metadata.
+    pub(super) const fn metadata_registers(&self) -> u32 {
+        if self.is_sparse() { self.blocks() * self.metadata_words() + 4 } else { 0 }
+    }
+
+    /// Whether such an operand can be multiplied so, if there is one.
+    pub(super) const fn sparsity(&self, epilogue: &EpilogueSpec, form: Form) -> Result<(), PlanError> {
+        let [a, b] = self.operands;
+        if b.sparse {
+            return Err(PlanError::Rule {
+                rule: "instructions multiply a sparse operand A alone: exchange the operands",
+            });
+        }
+        if !a.sparse {
+            return if self.atom.sparse {
+                Err(PlanError::Rule {
+                    rule: "the instruction takes a sparse A, and operand A is dense: write Sparse<…>",
+                })
+            } else {
+                Ok(())
+            };
+        }
+        let (k, unit_k) = (self.tile[2], sparse::unit_k(a.format));
+        if !k.is_multiple_of(unit_k) {
+            let needed = if unit_k == 64 { "a multiple of 64" } else { "a multiple of 32" };
+            return Err(PlanError::Scaled { what: "tile K of a sparse operand", found: k, needed });
+        }
+        // An instruction reads 64 bytes of K of B.
+        let width = b.mode(self.tile[1], k).bytes();
+        let rule = if self.atom.types.sparse_selectors().is_none() || !self.atom.sparse {
+            "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32"
+        } else if !matches!(self.atom.a, Source::Shared) || a.weights.is_some() {
+            "a sparse operand is multiplied from shared memory, as it lies there"
+        } else if !matches!(a.major, Major::K) {
+            "a sparse operand is contiguous along K"
+        } else if matches!(b.major, Major::K) && width < 64 {
+            "a sparse instruction reads 64 bytes of K of B: use a swizzle of 64 or 128 bytes"
+        } else if self.more[1].bytes > 0 || self.more[2].bytes > 0 || self.more[3].bytes > 0 {
+            "metadata takes one of the four tiles that a stage can have behind A and B: leave the last three of `more` empty"
+        } else if self.is_scaled() {
+            "blocks with scales are multiplied dense: leave the scales out"
+        } else if self.atom.promote > 0 {
+            "sums of sparse operands are not promoted: leave the promotion out"
+        } else if self.step > 0 {
+            "tiles of sparse operands are not narrowed: use Tile, not Fitted"
+        } else if matches!(self.producer, Producer::Warpgroup) {
+            "tensor copies bring sparse operands: use TmaWgmma"
+        } else if matches!(self.roles, Roles::Unspecialised) {
+            "a producer brings sparse operands: use Cooperative or Pingpong"
+        } else if matches!(self.arrivals, Arrivals::Warpgroup) {
+            "threads read metadata from the stage, so each warp gives it back: write EachWarp<AsManyAsFit> as the roles' stages"
+        } else if epilogue.split {
+            "an epilogue of split weights reads them from both halves of N: let gates and ups alternate"
+        } else if form.described() {
+            "records say where matrices lie, and not where metadata does: use one product, a batch or groups of rows"
+        } else if form.shares_rows() && !epilogue.transposed {
+            "groups of rows are the caller's A, and a sparse operand the caller's B: exchange the operands"
+        } else {
+            return Ok(());
+        };
+        Err(PlanError::Rule { rule })
+    }
+}

@@ -1,0 +1,193 @@
+//! Operands that lie in memory in other ways than they are multiplied, in few bits or half of them: drawn, and brought into memory.
+
+use collective::sparse::{self, SparseError};
+use collective::{GroupScales, WeightsSpec};
+use kernel::{AnyGemm, Call, GemmProblem, MatrixRef};
+
+use super::product::{formats, of_kernels};
+use super::{HostMatrix, Weights, weights::Code};
+
+/// How an operand of a kernel lies in memory in few bits, and whether it is B; `None` where both lie as they are multiplied.
+pub fn of_few_bits(entry: &AnyGemm) -> Option<(WeightsSpec, bool)> {
+    let [a, b] = entry.plan().weights();
+    a.map(|weights| (weights, false)).or(b.map(|weights| (weights, true)))
+}
+
+/// Random weights for a kernel of which an operand lies in memory in few bits.
+///
+/// # Panics
+/// Where the oracle lacks a code that kernels have.
+pub fn random_weights(entry: &AnyGemm, problem: GemmProblem, random: &mut fastrand::Rng) -> Option<Weights> {
+    let (WeightsSpec { code, group, zeros }, is_b) = of_few_bits(entry)?;
+    let GemmProblem { m, n, k } = problem;
+    let code = Code::named(code.name()).expect("the oracle has every code");
+    let [a, b, _] = formats(entry);
+    let (rows, format) = if is_b { (n, b) } else { (m, a) };
+    Some(Weights::random(code, [rows, k], (group, zeros), format, random))
+}
+
+/// Operands as a kernel multiplies them, of random ones: in few bits, what random weights stand for; sparse, pruned.
+///
+/// # Panics
+/// Never: a kernel's formats are those of operands.
+pub fn fitted(
+    entry: &AnyGemm,
+    problem: GemmProblem,
+    [mut a, mut b]: [HostMatrix; 2],
+    random: &mut fastrand::Rng,
+) -> ([HostMatrix; 2], Option<Weights>) {
+    let weights = fit(entry, problem, if is_b(entry) { &mut b } else { &mut a }, random);
+    ([a, b], weights)
+}
+
+/// Whether the operand that lies in memory in another way, if one does, is B.
+pub fn is_b(entry: &AnyGemm) -> bool {
+    let ([_, weights], [_, sparse]) = (entry.plan().weights(), entry.plan().sparse());
+    weights.is_some() || sparse
+}
+
+/// That operand as the kernel multiplies it; nothing happens to others.
+///
+/// # Panics
+/// Never: a kernel's formats are those of operands.
+pub fn fit(
+    entry: &AnyGemm,
+    problem: GemmProblem,
+    operand: &mut HostMatrix,
+    random: &mut fastrand::Rng,
+) -> Option<Weights> {
+    let (weights, is_b) = (random_weights(entry, problem, random), is_b(entry));
+    if let Some(weights) = &weights {
+        *operand = weights.matrix(operand.format, is_b);
+    }
+    if entry.plan().mainloop.is_sparse() {
+        let (extents, mut elements) = lines(operand, is_b);
+        sparse::prune(of_kernels(operand.format), extents, &mut elements).expect("a format of operands");
+        let all = (0..operand.rows).flat_map(|row| (0..operand.columns).map(move |column| (row, column)));
+        for (row, column) in all {
+            let [line, place] = if is_b { [column, row] } else { [row, column] };
+            let at = operand.index(row, column);
+            operand.bits[at] = elements[line as usize * extents[1] as usize + place as usize];
+        }
+    }
+    weights
+}
+
+/// Whether a kernel's sparse operand is one, if it has such.
+///
+/// # Errors
+/// The first chunk of which too many elements are not zero.
+pub fn pruned(entry: &AnyGemm, operands: [&HostMatrix; 2]) -> Result<(), SparseError> {
+    if !entry.plan().mainloop.is_sparse() {
+        return Ok(());
+    }
+    let is_b = is_b(entry);
+    let operand = operands[usize::from(is_b)];
+    let (extents, elements) = lines(operand, is_b);
+    sparse::compress(of_kernels(operand.format), extents, &elements).map(|_| ())
+}
+
+/// The elements of an operand's rows (columns of B) along K.
+fn lines(operand: &HostMatrix, is_b: bool) -> ([u32; 2], Vec<u32>) {
+    let [mn, k] = if is_b { [operand.columns, operand.rows] } else { [operand.rows, operand.columns] };
+    let at = |line, place| if is_b { operand.index(place, line) } else { operand.index(line, place) };
+    let all = (0..mn).flat_map(|line| (0..k).map(move |place| (line, place)));
+    ([mn, k], all.map(|(line, place)| operand.bits[at(line, place)]).collect())
+}
+
+/// Sparse operands of several products as memory holds them, each behind the one before: what is kept, and metadata.
+fn place_sparse<E>(
+    all: &[HostMatrix],
+    is_b: bool,
+    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
+) -> Result<[MatrixRef; 2], E> {
+    let (mut values, mut metadata) = (Vec::new(), Vec::new());
+    let (mut pitches, mut strides) = ([16; 2], [0; 2]);
+    for operand in all {
+        let ([mn, k], elements) = lines(operand, is_b);
+        let format = of_kernels(operand.format);
+        let compressed = sparse::compress(format, [mn, k], &elements).expect("a pruned operand");
+        let (kept, of_line) = (sparse::kept(format, k), 16 / operand.format.bytes());
+        let pitch = kept.next_multiple_of(of_line).max(of_line);
+        for line in compressed.values.chunks(kept.max(1) as usize) {
+            let mut line = line.to_vec();
+            line.resize(pitch as usize, operand.format.poison());
+            values.extend(operand.format.memory(&line));
+        }
+        metadata.extend(compressed.metadata.iter().flat_map(|word| word.to_le_bytes()));
+        pitches = [pitch.into(), sparse::metadata_pitch(format, k).max(sparse::WORDS).into()];
+        strides = [u64::from(mn) * u64::from(pitch), compressed.metadata.len() as u64];
+    }
+    let stride = |i: usize| if all.len() > 1 { strides[i] } else { 0 };
+    Ok([
+        MatrixRef::new(upload(&values)?, pitches[0]).every(stride(0)),
+        MatrixRef::new(upload(&metadata)?, pitches[1]).every(stride(1)),
+    ])
+}
+
+/// Brings operands as a kernel reads them into memory, and says in its call where they lie, where they lie otherwise than they are
+/// multiplied: of several products, all of each.
+///
+/// # Errors
+/// Those of `upload`, which says where bytes lie.
+pub(super) fn bring<E, F>(
+    entry: &AnyGemm,
+    call: &mut Call<F>,
+    [a, b]: [&[HostMatrix]; 2],
+    weights: &[Weights],
+    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
+) -> Result<(), E> {
+    if let Some((spec, is_b)) = of_few_bits(entry) {
+        let (codes, scales) = place(weights, spec, upload)?;
+        *if is_b { &mut call.b } else { &mut call.a } = codes;
+        call.group_scales = (spec.group > 0).then_some(scales);
+    }
+    let [of_a, of_b] = entry.plan().sparse();
+    if of_a || of_b {
+        let [values, metadata] = place_sparse(if of_b { b } else { a }, of_b, upload)?;
+        *if of_b { &mut call.b } else { &mut call.a } = values;
+        call.metadata = Some(metadata);
+    }
+    Ok(())
+}
+
+/// The same of random operands of one product.
+///
+/// # Errors
+/// Those of `upload`.
+pub fn bring_random<E>(
+    entry: &AnyGemm,
+    call: &mut Call,
+    operands: [HostMatrix; 2],
+    random: &mut fastrand::Rng,
+    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
+) -> Result<(), E> {
+    let ([a, b], weights) = fitted(entry, call.problem, operands, random);
+    bring(entry, call, [&[a], &[b]], weights.as_slice(), upload)
+}
+
+/// Weights of several products as memory holds them, each behind the one before: where codes lie, and scales and zero points.
+fn place<E>(
+    all: &[Weights],
+    spec: WeightsSpec,
+    upload: &mut dyn FnMut(&[u8]) -> Result<u64, E>,
+) -> Result<(MatrixRef, GroupScales), E> {
+    let code = spec.code;
+    let of_one = |weights: &Weights| {
+        collective::weights::reorder(code, weights.extents, &weights.codes)
+            .expect("codes that were drawn are numbers")
+    };
+    let units: Vec<Vec<u8>> = all.iter().map(of_one).collect();
+    let stride = |length: usize| if all.len() > 1 { length as u64 } else { 0 };
+    let first = units.first().map_or(0, |units| units.len() * 8 / code.bits() as usize);
+    let pitch = all.first().map_or(0, |weights| collective::weights::pitch(code, weights.extents[1]));
+    let codes = MatrixRef::new(upload(&units.concat())?, pitch).every(stride(first));
+    let mut matrices = |of: fn(&Weights) -> Option<&HostMatrix>| -> Result<MatrixRef, E> {
+        let found: Vec<&HostMatrix> = all.iter().filter_map(of).collect();
+        let Some(first) = found.first() else { return Ok(MatrixRef::NONE) };
+        let bytes: Vec<u8> = found.iter().flat_map(|matrix| matrix.bytes()).collect();
+        Ok(MatrixRef::new(upload(&bytes)?, first.pitch.into()).every(stride(first.bits.len())))
+    };
+    let scales = matrices(|weights| weights.scales.as_ref())?;
+    Ok((codes, GroupScales { scales, zeros: matrices(|weights| weights.zeros.as_ref())? }))
+}
