@@ -111,13 +111,14 @@ fn tiles(inst: &Inst, descriptors: (u64, u64)) -> Result<[Option<Tile>; 2], Faul
     Ok([a, Some(Tile::new(descriptors.1, *n, units, *transpose_b)?)])
 }
 
-/// Accumulators and fragments of a multiply.
-fn lent(inst: &Inst) -> (&[Reg], &[Reg]) {
-    let Inst::Wgmma { d, a, .. } = inst else { return (&[], &[]) };
-    match a {
-        WgmmaA::Shared(_) => (d, &[]),
-        WgmmaA::Registers(fragment) => (d, fragment),
-    }
+/// Accumulators of a multiply, and what else it reads from registers while it runs: fragments, metadata.
+fn lent(inst: &Inst) -> (&[Reg], [&[Reg]; 2]) {
+    let Inst::Wgmma { d, a, sparse, .. } = inst else { return (&[], [&[]; 2]) };
+    let fragment: &[Reg] = match a {
+        WgmmaA::Shared(_) => &[],
+        WgmmaA::Registers(fragment) => fragment,
+    };
+    (d, [fragment, sparse.as_ref().map_or(&[], |sparse| core::slice::from_ref(&sparse.metadata))])
 }
 
 impl Machine<'_> {
@@ -184,19 +185,16 @@ impl Machine<'_> {
             ALL => true,
             _ => return Err(Fault::NotUniform { operand: "scale-d" }.into()),
         };
-        let metadata = match sparse {
-            Some(sparse) => Some(warp.registers.read(Operand::Reg(sparse.metadata))?),
-            None => None,
-        };
-        let (accumulators, fragment) = lent(inst);
+        let (accumulators, inputs) = lent(inst);
         let k = types.k().ilog2() as u16 + u16::from(sparse.is_some());
         let shape = *n as u16 | k << 9;
         for &reg in accumulators {
             warp.registers.lend(reg, shape, accumulate)?;
         }
-        for &reg in fragment {
+        for &reg in inputs.into_iter().flatten() {
             warp.registers.lend(reg, shape, true)?;
         }
+        let metadata = sparse.map(|sparse| warp.registers.peek(Operand::Reg(sparse.metadata)));
         let (pc, sequence, cta, quarter) = (warp.pc, warp.multiplies, warp.cta, (warp.index % 4) as usize);
         warp.multiplies += 1;
         let cta = &mut self.ctas[cta];
@@ -307,8 +305,8 @@ impl Machine<'_> {
                 };
                 multiply.retired |= bit;
                 if let crate::program::Action::Inst(inst) = &program.ops[multiply.pc].action {
-                    let (accumulators, fragment) = lent(inst);
-                    for &reg in accumulators.iter().chain(fragment) {
+                    let (accumulators, inputs) = lent(inst);
+                    for &reg in accumulators.iter().chain(inputs.into_iter().flatten()) {
                         self.warps[index].registers.give_back(reg);
                     }
                 }

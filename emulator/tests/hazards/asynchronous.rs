@@ -408,6 +408,23 @@ pub(crate) fn cases() -> Vec<Case> {
             |f| matches!(f, Fault::RegisterInFlight { write: true, .. }),
         ),
         Case::new(
+            "metadata of a sparse A written in flight",
+            128,
+            |k| {
+                let d = k.accumulators();
+                let metadata = k.f.variable(0x4444_4444);
+                k.ready_to_multiply();
+                k.f.wgmma(WgmmaOperands { sparse: Some((metadata, 0)), ..k.operands() }, &d);
+                k.f.wgmma_commit();
+                if !k.broken {
+                    k.f.wgmma_wait(0);
+                }
+                metadata.set(0xEEEE_EEEE);
+                k.f.wgmma_wait(0);
+            },
+            |f| matches!(f, Fault::RegisterInFlight { write: true, .. }),
+        ),
+        Case::new(
             "accumulators of a multiply with another K in flight",
             128,
             |k| {

@@ -72,6 +72,23 @@ fn multiplies() -> Vec<Case> {
         )
         .isa("wgmma.fence: fragments of A"),
         Case::new(
+            "metadata of a sparse A written after the fence",
+            128,
+            |k| {
+                let d = k.accumulators();
+                let metadata = k.f.variable(0x4444_4444);
+                k.ready_to_multiply();
+                metadata.set(0xEEEE_EEEE);
+                if !k.broken {
+                    k.f.wgmma_fence();
+                }
+                k.f.wgmma(WgmmaOperands { sparse: Some((metadata, 0)), ..k.operands() }, &d);
+                k.finish();
+            },
+            no_fence,
+        )
+        .isa("wgmma.fence: input registers"),
+        Case::new(
             "accumulators scaled between two multiplies, and no fence",
             128,
             |k| {

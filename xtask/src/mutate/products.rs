@@ -1,6 +1,8 @@
 //! The products of a problem as a kernel of any form computes them, and the memory that they need.
 
-use collective::{BlockScales, Form, Format, GroupScales, Plan, Producer, Record, WeightsSpec, weights};
+use collective::{
+    BlockScales, Form, Format, GroupScales, Plan, Producer, Record, WeightsSpec, sparse, weights,
+};
 use cute_rs::atom::Major;
 use emulator::Memory;
 use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef, WorkspaceRef};
@@ -63,6 +65,8 @@ pub(super) struct Products {
     pub(super) scales: [usize; 2],
     /// Scales and zero points of groups of weights in few bits, each of 16 bits.
     pub(super) groups: [usize; 2],
+    /// Words of a sparse operand's metadata.
+    pub(super) metadata: usize,
 }
 
 impl Products {
@@ -173,8 +177,24 @@ impl Products {
         let [scales_at, zeros_at] =
             at.map(|address| MatrixRef::new(address, pitch(rows).into()).every(stride));
         let group_scales = (each > 0).then_some(GroupScales { scales: scales_at, zeros: zeros_at });
-        let call = Call { products: products(table), workspace, scales, group_scales, ..call }.with(linear);
-        Self { call, extents, workspace: of_workspace, offsets, scales: of_scales, groups: of_groups }
+        let of_b = plan.sparse()[1];
+        let line = sparse::metadata_pitch(plan.mainloop.operands[0].format, k);
+        let each = if of_b { n } else { m }.div_ceil(sparse::ROWS) as usize * line as usize;
+        let words = if plan.mainloop.is_sparse() { each * of_each[usize::from(of_b)] } else { 0 };
+        let stride = if of_each[usize::from(of_b)] > 1 { each as u64 } else { 0 };
+        let metadata = MatrixRef::new(memory.allocate(words * 4), line.into()).every(stride);
+        let metadata = (words > 0).then_some(metadata);
+        let call = Call { products: products(table), workspace, scales, group_scales, metadata, ..call }
+            .with(linear);
+        Self {
+            call,
+            extents,
+            workspace: of_workspace,
+            offsets,
+            scales: of_scales,
+            groups: of_groups,
+            metadata: words,
+        }
     }
 
     /// The grid and the arguments for an engine with that many slots.

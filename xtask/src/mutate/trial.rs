@@ -56,8 +56,8 @@ impl fmt::Display for Verdict {
 /// One problem of a kernel.
 struct Case {
     launch: Launch,
-    /// What A, B, C, D, the workspace, the offsets of groups, the scales of blocks and those of groups hold before the launch.
-    contents: [Vec<u8>; 10],
+    /// What A, B, C, D, the workspace, the offsets of groups, the scales of blocks and of groups, and metadata hold before the launch.
+    contents: [Vec<u8>; 11],
     /// What D and the workspace hold after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
@@ -308,7 +308,12 @@ impl Case {
         let offsets = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         let [a_scales, b_scales] = products.scales.map(|scales| random.matrix(Format::F32, scales));
         let [scales, zeros] = products.groups.map(|groups| random.matrix(formats[0], groups));
-        let contents = [a, b, c, d, vec![0; products.workspace], offsets, a_scales, b_scales, scales, zeros];
+        // Each chunk keeps two of its four elements, or one of two.
+        let named: &[u32] = if formats[0].bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };
+        let mut word = || (0..8).fold(0, |word, _| word << 4 | named[random.next() as usize % named.len()]);
+        let metadata = (0..products.metadata).flat_map(|_| word().to_le_bytes()).collect();
+        let workspace = vec![0; products.workspace];
+        let contents = [a, b, c, d, workspace, offsets, a_scales, b_scales, scales, zeros, metadata];
         Ok(Some(Self {
             launch,
             contents,
