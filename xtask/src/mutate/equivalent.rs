@@ -79,8 +79,11 @@ const ENTRIES: &[Entry] = &[
     Entry {
         name: "registers-and-phases",
         target: "mbarrier.try_wait",
-        covers: |function, mutation| matches!(next_step(function, mutation), Some(Inst::WgmmaFence)),
-        why: "A wgmma.fence orders uses of registers, and a wait for an mbarrier uses none: they may come in either order.",
+        covers: |function, mutation| {
+            matches!(next_step(function, mutation), Some(Inst::WgmmaFence | Inst::WgmmaWait { .. }))
+        },
+        why: "A wgmma.fence orders uses of registers, and a wgmma.wait_group waits for multiplies, which wait for nobody. A wait for an \
+              mbarrier uses no registers: it and either may come in either order.",
     },
     Entry {
         name: "own-multiplies",
