@@ -6,6 +6,7 @@ use ptx::inst::FloatOp;
 use ptx::{Builder, TensorLoad, Value, Var, WgmmaSource};
 
 use super::convert::{Converter, both};
+use super::stages::Older;
 use super::tensor_copy::{Origin, TensorCopy, tensor_map};
 use super::tma_wgmma::OperandMap;
 use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
@@ -169,8 +170,7 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
             .expect("the plan admits only tiles that wgmma multiplies");
         let registers = Registers::new(f, plan, self.weights, consumer);
         consumer.turns.begin();
-        let multiply =
-            |stage: Stage<'f>, older: Option<&dyn Fn()>| registers.multiply(&product, stage, older);
+        let multiply = |stage: Stage<'f>, older: Older<'_>| registers.multiply(&product, stage, older);
         consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
         finish(plan, product.sums(consumer, piece));
     }
@@ -234,7 +234,7 @@ impl<'f, 'p> Registers<'f, 'p> {
 
     /// Multiplies a stage, one group of instructions for each K of an instruction. Each waits until what its registers held before has
     /// been multiplied. `older` is emitted where all of the stage before has been; without it there is none, and sums begin.
-    fn multiply(&self, product: &Product<'f, f32>, stage: Stage<'f>, older: Option<&dyn Fn()>) {
+    fn multiply(&self, product: &Product<'f, f32>, stage: Stage<'f>, older: Older<'_>) {
         let Self { f, plan, weights, .. } = *self;
         let (spec, depth) = (&plan.mainloop, plan.mainloop.depth());
         let (step_k, unit_k) = (spec.atom.k(), unit::k(weights.code.bits()));
@@ -246,16 +246,14 @@ impl<'f, 'p> Registers<'f, 'p> {
                 units = (0..spec.blocks()).map(|block| self.unit(stage, block, k / unit_k)).collect();
             }
             if k == 0 || weights.group > 0 && k.is_multiple_of(weights.group) {
-                let group = if weights.group == 0 { 0 } else { k / weights.group };
+                let group = k.checked_div(weights.group).unwrap_or(0);
                 factors = (0..spec.blocks()).map(|block| self.factors(stage, block, group)).collect();
             }
             if older.is_some() || step >= depth {
                 f.wgmma_wait(depth - 1);
             }
-            if step + 1 == depth {
-                if let Some(older) = older {
-                    older();
-                }
+            if let Some(older) = older.filter(|_| step + 1 == depth) {
+                older();
             }
             let words = Converter::words(weights.code);
             let first = (k % unit_k / step_k) as usize * words;

@@ -4,6 +4,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, TensorLoad, Value, Var};
 
 use super::quantized::copy;
+use super::stages::Older;
 use super::sums::{Accumulator, Sums};
 use super::tensor_copy::{Origin, TensorCopy, tensor_map};
 use super::tma_wgmma::{OperandMap, TensorMaps};
@@ -135,7 +136,7 @@ fn multiply<'f, T: Accumulator>(
         .expect("the plan admits only tiles that wgmma multiplies");
     let metadata = Metadata::new(f, plan, consumer);
     consumer.turns.begin();
-    let multiply = |stage: Stage<'f>, older: Option<&dyn Fn()>| metadata.multiply(&product, stage, older);
+    let multiply = |stage: Stage<'f>, older: Older<'_>| metadata.multiply(&product, stage, older);
     consumer.in_sets(f, (ring, piece), &multiply, &|| product.clear());
     product.sums(consumer, piece)
 }
@@ -162,7 +163,7 @@ impl<'f, 'p> Metadata<'f, 'p> {
 
     /// Multiplies a stage, one group of instructions for each unit of metadata along K. Each waits until what its registers held before has
     /// been multiplied. `older` is emitted where all of the stage before has been; without it there is none, and sums begin.
-    fn multiply<T: Accumulator>(&self, product: &Product<'f, T>, stage: Stage<'f>, older: Option<&dyn Fn()>) {
+    fn multiply<T: Accumulator>(&self, product: &Product<'f, T>, stage: Stage<'f>, older: Older<'_>) {
         let Self { f, plan, .. } = *self;
         let spec = &plan.mainloop;
         let (units, unit_k) = (spec.metadata_words(), sparse::unit_k(spec.operands[0].format));

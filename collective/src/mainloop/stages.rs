@@ -15,6 +15,9 @@ pub enum InFlight {
     One,
 }
 
+/// What is emitted where all of the stage before has been multiplied; `None` in the first stage, which has none before it.
+pub(super) type Older<'a> = Option<&'a dyn Fn()>;
+
 impl<'f> Consumer<'f> {
     /// Walks the stages of a piece, in the consumer's turn: waits for each, multiplies it, and gives it back when its instructions
     /// are complete.
@@ -44,7 +47,7 @@ impl<'f> Consumer<'f> {
         &self,
         f: &'f Builder,
         (ring, piece): (Position<'f>, Piece<'f>),
-        multiply: &dyn Fn(Stage<'f>, Option<&dyn Fn()>),
+        multiply: &dyn Fn(Stage<'f>, Older<'_>),
         clear: &dyn Fn(),
     ) {
         let free = |empty| {

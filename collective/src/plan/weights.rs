@@ -49,7 +49,10 @@ impl WeightsSpec {
 
     /// Groups that a k-tile has scales of: one where it is a part of a group.
     pub const fn groups(&self, k: u32) -> u32 {
-        if self.group == 0 { 0 } else { max(1, k / self.group) }
+        match k.checked_div(self.group) {
+            Some(groups) => max(1, groups),
+            None => 0,
+        }
     }
 
     /// What it adds to the name of a kernel.

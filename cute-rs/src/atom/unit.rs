@@ -16,7 +16,10 @@ pub const BYTES: u32 = 2048;
 
 /// K of a unit of elements of so many bits, 4 or 8: 64 or 32.
 pub const fn k(bits: u32) -> u32 {
-    if bits == 0 { 0 } else { 256 / bits }
+    match 256_u32.checked_div(bits) {
+        Some(k) => k,
+        None => 0,
+    }
 }
 
 /// `(row, k) -> element` of a unit.

@@ -122,13 +122,13 @@ impl FewBits {
             }
             (None, None, group) => group.unwrap_or(0),
         };
-        if let (Some((scaled, _)), Some((zeroed, _))) = (&scales, &zeros) {
-            if scaled != zeroed {
-                return Err(Failure::usage(format!(
-                    "--scale-{0} is of groups of {scaled}, and --zero-{0} of {zeroed}",
-                    self.side()
-                )));
-            }
+        let differ =
+            scales.as_ref().zip(zeros.as_ref()).filter(|((scaled, _), (zeroed, _))| scaled != zeroed);
+        if let Some(((scaled, _), (zeroed, _))) = differ {
+            return Err(Failure::usage(format!(
+                "--scale-{0} is of groups of {scaled}, and --zero-{0} of {zeroed}",
+                self.side()
+            )));
         }
         let spec = WeightsSpec { code: self.code, group, zeros: zeros.is_some() };
         let scales = scales.map(|(_, matrix)| matrix);

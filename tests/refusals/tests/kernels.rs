@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use kernel::KernelSpec;
 
 /// A kernel of each number format.
-const FORMATS: [&str; 7] = [
+const FORMATS: [&str; 10] = [
     "dtype=tf32",
     "dtype=e4m3 out=e5m2",
     "dtype=e5m2 dtype-b=e4m3 swizzle-a=64",
@@ -17,6 +17,9 @@ const FORMATS: [&str; 7] = [
     "dtype=u8 dtype-b=s8 epilogue=sourced",
     "dtype=s8 dtype-b=u8 out=f16 swap=yes store=direct",
     "dtype=bf16 out=f32 swizzle-d=64",
+    "weights-b=u4 group=64 zeros=yes swap=yes",
+    "weights-a=e2m1 group=32 tile=128x64x128",
+    "dtype=e4m3 sparse=b swap=yes tile=128x64x128",
 ];
 
 /// A program of the types that the catalogue prints: each must be the kernel it is printed for.
