@@ -189,6 +189,17 @@ impl Gpu {
         self.synchronize().and(copied)
     }
 
+    /// Fills a buffer with some data, again and again.
+    #[cfg(feature = "tune")]
+    pub(super) fn repeat(&self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
+        let allocation = self.known(buffer, buffer.bytes)?;
+        for first in (0..buffer.bytes).step_by(data.len().max(1)) {
+            let bytes = data.len().min(buffer.bytes - first);
+            self.copy_in(allocation.address() + first as u64, &data[..bytes])?;
+        }
+        Ok(())
+    }
+
     /// A program's kernel, compiled at its first use.
     ///
     /// # Errors

@@ -5,13 +5,14 @@
 
 use std::io::Write;
 
+use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{Activation, CublasLt, Fused as PeerFused, Plan, Product};
-use kernel::{Buffer, Engine, GemmProblem, Gpu, Types};
+use kernel::driver::tune::{self, Candidate};
+use kernel::{Buffer, Call, Engine, GemmProblem, Gpu, Request, Types};
 
-use super::arena::{Arena, Set};
-use super::measure::{Candidate, Protocol};
+use super::measure::Protocol;
 use super::report::{self, Figure};
 use crate::Failure;
 use crate::output::out;
@@ -67,19 +68,20 @@ impl<'g> Bench<'g> {
     }
 
     /// Measures one shape.
-    pub(super) fn shape(&mut self, arena: &Arena, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
-        let sets = arena.sets(problem);
+    pub(super) fn shape(&mut self, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
+        let memory = tune::Inputs::new(self.gpu, &Request::packed(self.types, [Major::K; 2], problem))?;
+        let sets = memory.sets().to_vec();
         let mut given = Vec::new();
         let ours = self.ours(problem, &sets, &mut given)?;
         let plans = self.plans(problem, &sets, &mut given)?;
         let mut candidates = ours;
         for (name, plan, cs) in &plans {
             let Some(set) = sets.first() else { continue };
-            let fastest = plan.fastest(self.gpu, set.a, set.b, set.d)?;
+            let fastest = plan.fastest(self.gpu, set.a.address, set.b.address, set.d.address)?;
             let launches: Result<Vec<_>, Failure> = (0..)
                 .zip(&sets)
                 .map(|(i, set)| {
-                    let run = plan.with(fastest, set.a, set.b, set.d)?;
+                    let run = plan.with(fastest, set.a.address, set.b.address, set.d.address)?;
                     let run = match cs.get::<usize>(i) {
                         Some(&c) => run.with_c(c)?,
                         None => run,
@@ -108,6 +110,7 @@ impl<'g> Bench<'g> {
         for buffer in given {
             self.gpu.free(buffer)?;
         }
+        memory.free(self.gpu)?;
         Ok(figures)
     }
 
@@ -115,10 +118,11 @@ impl<'g> Bench<'g> {
     fn ours(
         &mut self,
         problem: GemmProblem,
-        sets: &[Set],
+        sets: &[Call<()>],
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<Candidate<'static>>, Failure> {
-        let addresses: Vec<[u64; 3]> = sets.iter().map(|set| [set.a, set.b, set.d]).collect();
+        let addresses: Vec<[u64; 3]> =
+            sets.iter().map(|set| [set.a, set.b, set.d].map(|matrix| matrix.address)).collect();
         let timed = if self.all { usize::MAX } else { TIMED };
         let kernels = fusions::ranked(self.fusion, self.format, problem);
         if kernels.is_empty() {
@@ -160,7 +164,7 @@ impl<'g> Bench<'g> {
     fn plans(
         &mut self,
         size: GemmProblem,
-        sets: &[Set],
+        sets: &[Call<()>],
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<(String, Plan, Vec<u64>)>, Failure> {
         let Some(peer) = &self.peer else { return Ok(Vec::new()) };

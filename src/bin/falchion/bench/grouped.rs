@@ -13,12 +13,13 @@ use collective::{Form, Format, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Plan, Product};
+use kernel::driver::tune::Candidate;
 use kernel::{
     AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, Machine, Products, Request, WorkspaceRef,
 };
 
 use super::arena;
-use super::measure::{Candidate, Protocol};
+use super::measure::Protocol;
 use super::report::{self, Figure};
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
@@ -325,7 +326,6 @@ mod tests {
     use kernel::{Call, Emulator, Engine};
 
     use super::{Layer, MOST_ROWS, Placed, layers, ours};
-    use crate::bench::arena;
 
     #[test]
     fn layers_are_as_documented() {
@@ -342,7 +342,7 @@ mod tests {
     /// The peer's products, one by one through a dense kernel, and the ragged call of the same memory give the same bits.
     #[test]
     fn the_products_one_by_one_are_those_of_the_ragged_call() {
-        let data = arena::random(Format::Bf16);
+        let data = kernel::driver::tune::random(Format::Bf16);
         let layer = Layer { rows: vec![3, 0, 130, 64], n: 136, k: 72 };
         assert_eq!(layer.offsets(), [0, 3, 3, 133, 197]);
         let mut engine = Emulator::new();

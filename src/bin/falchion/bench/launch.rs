@@ -7,10 +7,9 @@ use std::time::Instant;
 use kernel::driver::{DeviceSlice, Enqueue, Graph, Loaded, Prepared, Stream};
 use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu};
 
-use super::arena::Set;
 use super::report::LaunchCost;
-use crate::Failure;
 use crate::output::out;
+use crate::{Failure, catalogue};
 
 /// Launches that are timed.
 const LAUNCHES: usize = 10_000;
@@ -47,7 +46,9 @@ pub(super) fn measure(
     let (a, b) = (operand(&data[..bytes(m, k)])?, operand(&data[bytes(m, k)..][..bytes(n, k)])?);
     let rows = bytes(m, n) + m as usize * 16 * PITCHES as usize;
     let d = gpu.allocate(rows + 256 * ADDRESSES as usize)?;
-    let call = Set { a: a.address, b: b.address, d: d.address, scales: [0; 2] }.call(SHAPE, &gemm, None);
+    let call = catalogue::legal(&gemm, SHAPE);
+    let call = Call { workspace: None, ..call }.a(a.address, call.a.pitch).b(b.address, call.b.pitch);
+    let call = call.d(d.address, call.d.pitch);
     let moved = |i: u64| {
         let mut call = call;
         call.a.address += step(bytes(m, k), i);
