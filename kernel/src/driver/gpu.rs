@@ -189,17 +189,6 @@ impl Gpu {
         self.synchronize().and(copied)
     }
 
-    /// Fills a buffer with some data, again and again.
-    #[cfg(feature = "tune")]
-    pub(super) fn repeat(&self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
-        let allocation = self.known(buffer, buffer.bytes)?;
-        for first in (0..buffer.bytes).step_by(data.len().max(1)) {
-            let bytes = data.len().min(buffer.bytes - first);
-            self.copy_in(allocation.address() + first as u64, &data[..bytes])?;
-        }
-        Ok(())
-    }
-
     /// A program's kernel, compiled at its first use.
     ///
     /// # Errors
@@ -312,6 +301,20 @@ impl Engine for Gpu {
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError> {
         let allocation = self.known(buffer, bytes.len())?;
         self.copy_in(allocation.address(), bytes)
+    }
+
+    /// In pieces, so that the host needs no memory for all of them.
+    fn repeat(&mut self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
+        let Buffer { address, bytes } = buffer;
+        let allocation = self.known(buffer, bytes)?;
+        if data.is_empty() && bytes > 0 {
+            return Err(EngineError::Buffer { address, bytes: 0, needed: bytes });
+        }
+        for first in (0..bytes).step_by(data.len().max(1)) {
+            let piece = &data[..data.len().min(bytes - first)];
+            self.copy_in(allocation.address() + first as u64, piece)?;
+        }
+        Ok(())
     }
 
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {

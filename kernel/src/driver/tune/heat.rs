@@ -12,6 +12,7 @@ use crate::driver::timing::Enqueue;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
+use crate::problem::{Call, Launch, WorkspaceRef};
 use crate::program::Program;
 use crate::select::Request;
 
@@ -64,13 +65,10 @@ impl Heat {
         let programs = kernels.into_iter().map(written).collect::<Result<Vec<_>, _>>()?;
         let all: Vec<&Program> = programs.iter().map(|(_, program)| program).collect();
         gpu.compile(&all)?;
-        let mut shadows = Vec::new();
-        if let Some((first, _)) = programs.first() {
-            let groups = request.groups().unwrap_or_default();
-            for call in inputs.sets() {
-                shadows.push(Shadow::new(gpu, first, &call.lend().with(epilogue.clone()), &groups)?);
-            }
-        }
+        let shadows = match programs.first() {
+            Some((first, _)) => shadows(gpu, first, epilogue, (request, inputs))?,
+            None => Vec::new(),
+        };
         let (mut timed, mut launches) = (Vec::new(), Vec::new());
         let mut rest = Duration::from_millis(60);
         for (gemm, program) in &programs {
@@ -101,28 +99,133 @@ impl Heat {
     }
 }
 
-/// Launches of a kernel, one a set, with a workspace of its own.
-fn prepare<E: Arguments + Clone>(
-    gpu: &mut Gpu,
+/// Memory in place of what the epilogue reaches, for each set.
+fn shadows<E: Arguments + Clone>(
+    engine: &mut dyn Engine,
+    gemm: &AnyGemm,
+    epilogue: &E,
+    (request, inputs): (&Request<'_>, &Inputs),
+) -> Result<Vec<Shadow>, EngineError> {
+    let groups = request.groups().unwrap_or_default();
+    let shadow = |call: &Call<()>| Shadow::new(engine, gemm, &call.with(epilogue.clone()), &groups);
+    inputs.sets().iter().map(shadow).collect()
+}
+
+/// Launches of a kernel, one a set, and the workspace that they share.
+fn launches<E: Arguments + Clone>(
+    engine: &mut dyn Engine,
     (gemm, program, slots): (&AnyGemm, &Program, u32),
     epilogue: &E,
     (inputs, shadows): (&Inputs, &[Shadow]),
-) -> Result<Vec<Box<dyn Enqueue>>, EngineError> {
+) -> Result<(Vec<Launch>, Option<WorkspaceRef>), EngineError> {
     let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
     let needed = inputs.sets().first().map_or(0, |call| gemm.workspace(call, slots));
-    let workspace = gpu.workspace(needed)?;
-    let mut all: Vec<Box<dyn Enqueue>> = Vec::new();
+    let workspace = engine.workspace(needed)?;
+    let mut all = Vec::new();
     for (call, shadow) in inputs.sets().iter().zip(shadows) {
-        let mut call = call.lend().with(epilogue.clone());
-        call.workspace = workspace;
+        let call = Call { workspace, ..call.with(epilogue.clone()) };
         let made = gemm.make(&call, gemm, &Path::ROOT, slots).map_err(refused)?;
         let Some(made) = made else { continue };
-        let launch = shadow.redirect(program, made, call.d.address)?;
-        all.push(Box::new(gpu.prepare(program, launch.grid, &launch.arguments)?));
+        all.push(shadow.redirect(program, made, call.d.address)?);
+    }
+    Ok((all, workspace))
+}
+
+/// The same, ready to be enqueued.
+fn prepare<E: Arguments + Clone>(
+    gpu: &mut Gpu,
+    kernel: (&AnyGemm, &Program, u32),
+    epilogue: &E,
+    memory: (&Inputs, &[Shadow]),
+) -> Result<Vec<Box<dyn Enqueue>>, EngineError> {
+    let (launches, workspace) = launches(gpu, kernel, epilogue, memory)?;
+    let mut all: Vec<Box<dyn Enqueue>> = Vec::new();
+    for Launch { grid, arguments } in launches {
+        all.push(Box::new(gpu.prepare(kernel.1, grid, &arguments)?));
     }
     // Launches keep what they need.
     if let Some(workspace) = workspace {
         gpu.free(workspace.buffer())?;
     }
     Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
+    use collective::{Format, Fusion, MatrixRef};
+    use cute_rs::atom::Major;
+
+    use super::*;
+    use crate::{Emulator, GemmProblem, Machine, Products, Tree, Types, search};
+
+    const ONE: GemmProblem = GemmProblem { m: 72, n: 136, k: 160 };
+
+    /// Runs the launches of the first kernels of a request in the emulator, which finds whatever reaches beyond the memory that was
+    /// made for them, or reads what nobody wrote.
+    fn runs<E: Arguments + Clone>(why: &str, request: &Request<'_>, epilogue: &E) {
+        let engine = &mut Emulator::new();
+        let inputs = Inputs::new(engine, request).expect("memory");
+        assert!(inputs.sets().len() > 1, "{why}");
+        let ranked = search(request, &Machine::h200(), 2).ranked;
+        assert!(!ranked.is_empty(), "{why}");
+        for gemm in ranked.into_iter().map(|ranked| ranked.gemm) {
+            let program = gemm.program().expect("legal");
+            let slots = engine.slots(&program).expect("legal");
+            let own = shadows(engine, &gemm, epilogue, (request, &inputs)).expect("memory");
+            let memory = (&inputs, &own[..]);
+            let (launches, _) = launches(engine, (&gemm, &program, slots), epilogue, memory).expect("legal");
+            assert_eq!(launches.len(), inputs.sets().len(), "{why}");
+            // The first set and the last.
+            for launch in [&launches[0], &launches[launches.len() - 1]] {
+                let ran = engine.launch(&program, launch.grid, &launch.arguments);
+                ran.unwrap_or_else(|error| panic!("{why}, {}: {error}", gemm.name()));
+            }
+            own.into_iter().for_each(|shadow| shadow.free(engine).expect("its own"));
+        }
+    }
+
+    #[test]
+    fn launches_reach_the_memory_that_was_made_for_them() {
+        let groups = [40, 0, 32].map(|m| GemmProblem { m, ..ONE });
+        let any = [ONE, GemmProblem { m: 9, n: 24, k: 48 }, GemmProblem { m: 0, ..ONE }];
+        let packed = |types: Types| Request::packed(types, [Major::K; 2], ONE);
+        let bf16 = packed(Types::of(Format::Bf16));
+        let scaled = [1, 128].map(|rows| packed(Types::of(Format::E4m3).scaled([1, rows])));
+        let mut odd =
+            Request::packed(Format::F16, [Major::Mn, Major::K], GemmProblem { m: 33, n: 35, k: 37 });
+        odd.call.a.address += 2;
+        let mut pitched = bf16;
+        (pitched.call.a.pitch, pitched.call.b.pitch, pitched.call.d.pitch) = (176, 192, 200);
+        let mut read = bf16.batched(3);
+        let c = MatrixRef::new(1 << 20, u64::from(ONE.n)).every(u64::from(ONE.m * ONE.n));
+        (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(c));
+        let mut described = bf16.grouped(&any);
+        (described.call.epilogue.beta, described.call.epilogue.c) = (0.5, Some(c));
+        assert!(matches!(described.call.products, Products::Grouped { count: 3, .. }));
+        for (why, request) in [
+            ("a product", bf16),
+            ("rows that are apart", pitched),
+            ("rows of odd lengths", odd),
+            ("a batch with C", read),
+            ("groups of rows", bf16.ragged(&groups)),
+            ("groups in buffers", bf16.masked(40, &groups)),
+            ("described products with C", described),
+            ("bytes", packed(Types::of(Format::E4m3).with_b(Format::E5m2))),
+            ("integers", packed(Types::of(Format::S8))),
+            ("blocks with scales", scaled[0]),
+            ("blocks of 128", scaled[1]),
+            ("groups of blocks with scales", scaled[1].ragged(&groups)),
+            ("buffers of blocks with scales", scaled[1].masked(40, &groups)),
+        ] {
+            runs(why, &request, &request.call.epilogue);
+        }
+        // Sums of columns are written, and a bias is read, that are nobody's.
+        type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
+        let row = |address| RowArgument { address, len: ONE.n };
+        let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
+        let fused = bf16.fused(Fusion::BiasSums);
+        runs("a fused epilogue", &fused, &Tree::<Summed>(&arguments));
+        runs("of groups", &fused.ragged(&groups), &Tree::<Summed>(&arguments));
+    }
 }

@@ -5,7 +5,6 @@ use cute_rs::atom::Major;
 
 use crate::buffer::Buffer;
 use crate::driver::footprint::{self, Matrices};
-use crate::driver::gpu::Gpu;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::problem::{Call, GemmProblem};
@@ -75,17 +74,17 @@ fn factors() -> Vec<u8> {
 }
 
 impl Inputs {
-    /// Memory for a request on a GPU, which stays until it is [freed](Self::free) or the GPU is dropped.
+    /// Memory for a request on an engine, which stays until it is [freed](Self::free) or the engine is dropped.
     ///
     /// # Errors
     /// The card has not enough memory, or another driver error.
-    pub fn new(gpu: &mut Gpu, request: &Request<'_>) -> Result<Self, EngineError> {
+    pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
         let mut inputs = Self { sets: Vec::new(), buffers: Vec::new() };
-        match inputs.fill(gpu, request) {
+        match inputs.fill(engine, request) {
             Ok(()) => Ok(inputs),
             Err(error) => {
                 // The reason is the first error's.
-                let _ = inputs.free(gpu);
+                let _ = inputs.free(engine);
                 Err(error)
             }
         }
@@ -99,29 +98,29 @@ impl Inputs {
     /// Gives the memory back.
     ///
     /// # Errors
-    /// It was another GPU's.
-    pub fn free(self, gpu: &mut Gpu) -> Result<(), EngineError> {
-        self.buffers.into_iter().try_for_each(|buffer| gpu.free(buffer))
+    /// It was another engine's.
+    pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
     }
 
-    fn allocate(&mut self, gpu: &mut Gpu, bytes: u64) -> Result<Buffer, EngineError> {
-        let buffer = gpu.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+    fn allocate(&mut self, engine: &mut dyn Engine, bytes: u64) -> Result<Buffer, EngineError> {
+        let buffer = engine.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
         self.buffers.push(buffer);
         Ok(buffer)
     }
 
     /// Memory that some data fills again and again.
-    fn filled(&mut self, gpu: &mut Gpu, bytes: u64, data: &[u8]) -> Result<Buffer, EngineError> {
-        let buffer = self.allocate(gpu, bytes)?;
-        gpu.repeat(buffer, data)?;
+    fn filled(&mut self, engine: &mut dyn Engine, bytes: u64, data: &[u8]) -> Result<Buffer, EngineError> {
+        let buffer = self.allocate(engine, bytes)?;
+        engine.repeat(buffer, data)?;
         Ok(buffer)
     }
 
-    fn fill(&mut self, gpu: &mut Gpu, request: &Request<'_>) -> Result<(), EngineError> {
+    fn fill(&mut self, engine: &mut dyn Engine, request: &Request<'_>) -> Result<(), EngineError> {
         let (types, call) = (request.stored(), request.call.lend());
         let groups = request.groups().unwrap_or_default();
         if let Products::Grouped { .. } = call.products {
-            return self.describe(gpu, request, &groups);
+            return self.describe(engine, request, &groups);
         }
         // D may have fewer columns, which costs nothing.
         let matrices = Matrices {
@@ -138,17 +137,17 @@ impl Inputs {
         let scales = [part(given.a, 6), part(given.b, 7)];
         let sets = count(a.stride + b.stride + d.stride);
         let data = random(types.a);
-        let of_a = self.filled(gpu, sets * a.stride, &data)?.address;
+        let of_a = self.filled(engine, sets * a.stride, &data)?.address;
         let other = (types.b != types.a).then(|| random(types.b));
-        let of_b = self.filled(gpu, sets * b.stride, other.as_deref().unwrap_or(&data))?.address;
-        let of_d = self.allocate(gpu, sets * d.stride)?.address;
+        let of_b = self.filled(engine, sets * b.stride, other.as_deref().unwrap_or(&data))?.address;
+        let of_d = self.allocate(engine, sets * d.stride)?.address;
         let scales = match call.scales {
             None => None,
             Some(given) => {
                 let factors = factors();
                 let [a, b] = [scales[0], scales[1]];
-                let place_a = self.filled(gpu, a.stride, &factors)?.address;
-                let place_b = self.filled(gpu, b.stride, &factors)?.address;
+                let place_a = self.filled(engine, a.stride, &factors)?.address;
+                let place_b = self.filled(engine, b.stride, &factors)?.address;
                 let at = |matrix: MatrixRef, address| MatrixRef { address, ..matrix };
                 Some(BlockScales {
                     a: at(given.a, a.of_set(place_a, 0)),
@@ -156,7 +155,7 @@ impl Inputs {
                 })
             }
         };
-        let products = self.table(gpu, call.products, &groups)?;
+        let products = self.table(engine, call.products, &groups)?;
         self.sets = (0..sets)
             .map(|set| {
                 let at = |matrix: MatrixRef, part: Part, base| MatrixRef {
@@ -173,14 +172,14 @@ impl Inputs {
     /// The products with their table of groups, where they have one.
     fn table(
         &mut self,
-        gpu: &mut Gpu,
+        engine: &mut dyn Engine,
         products: Products,
         groups: &[GemmProblem],
     ) -> Result<Products, EngineError> {
-        let upload = |inputs: &mut Self, gpu: &mut Gpu, numbers: &mut dyn Iterator<Item = u32>| {
+        let upload = |inputs: &mut Self, engine: &mut dyn Engine, numbers: &mut dyn Iterator<Item = u32>| {
             let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
-            let buffer = inputs.allocate(gpu, bytes.len() as u64)?;
-            gpu.write(buffer, &bytes)?;
+            let buffer = inputs.allocate(engine, bytes.len() as u64)?;
+            engine.write(buffer, &bytes)?;
             Ok::<u64, EngineError>(buffer.address)
         };
         let rows = groups.iter().map(|group| group.m);
@@ -190,12 +189,12 @@ impl Inputs {
                     *end = end.saturating_add(rows);
                     Some(*end)
                 });
-                let offsets = upload(self, gpu, &mut core::iter::once(0).chain(ends))?;
+                let offsets = upload(self, engine, &mut core::iter::once(0).chain(ends))?;
                 Products::Ragged { count, offsets }
             }
             Products::Masked { count, room, .. } => {
                 let mut rows = rows;
-                Products::Masked { count, room, rows: upload(self, gpu, &mut rows)? }
+                Products::Masked { count, room, rows: upload(self, engine, &mut rows)? }
             }
             Products::One | Products::Batched { .. } | Products::Grouped { .. } => products,
         })
@@ -204,7 +203,7 @@ impl Inputs {
     /// Products that records describe, their matrices packed up to rows that tensor copies reach.
     fn describe(
         &mut self,
-        gpu: &mut Gpu,
+        engine: &mut dyn Engine,
         request: &Request<'_>,
         groups: &[GemmProblem],
     ) -> Result<(), EngineError> {
@@ -231,10 +230,11 @@ impl Inputs {
         }
         let sets = count(all.iter().sum());
         let data = random(types.a);
-        let a = self.filled(gpu, sets * all[0], &data)?.address;
+        let a = self.filled(engine, sets * all[0], &data)?.address;
         let other = (types.b != types.a).then(|| random(types.b));
-        let b = self.filled(gpu, sets * all[1], other.as_deref().unwrap_or(&data))?.address;
-        let d = self.allocate(gpu, sets * all[2])?.address;
+        let b = self.filled(engine, sets * all[1], other.as_deref().unwrap_or(&data))?.address;
+        // It is C as well, where that is read.
+        let d = self.filled(engine, sets * all[2], &[0; 1 << 16])?.address;
         let mut next = [a, b, d];
         for _ in 0..sets {
             let mut records = Vec::new();
@@ -246,8 +246,8 @@ impl Inputs {
                 records.extend(Record { m, n, k, addresses, pitches }.to_bytes());
                 (0..3).for_each(|i| next[i] += sizes[i]);
             }
-            let buffer = self.allocate(gpu, records.len() as u64)?;
-            gpu.write(buffer, &records)?;
+            let buffer = self.allocate(engine, records.len() as u64)?;
+            engine.write(buffer, &records)?;
             let products =
                 Products::Grouped { count: request.call.products.count(), records: buffer.address };
             self.sets.push(Call { products, workspace: None, ..request.call.lend() });

@@ -9,7 +9,6 @@ use ptx::abi::Argument;
 
 use crate::arguments::Arguments;
 use crate::buffer::Buffer;
-use crate::driver::gpu::Gpu;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::gemm::AnyGemm;
@@ -35,13 +34,16 @@ struct Span {
 /// What memory is allocated in multiples of, and how far behind one it begins.
 const ALIGNMENT: u64 = 256;
 
+/// Where no memory is.
+const NOWHERE: u64 = 1 << 60;
+
 impl Shadow {
     /// Memory for what the epilogue of a kernel reaches with some arguments, as far as it says so.
     ///
     /// # Errors
     /// The kernel's epilogue refuses the arguments, or the card has not enough memory.
     pub(super) fn new<E: Arguments + Clone>(
-        gpu: &mut Gpu,
+        engine: &mut dyn Engine,
         gemm: &AnyGemm,
         call: &Call<E>,
         groups: &[crate::GemmProblem],
@@ -58,8 +60,8 @@ impl Shadow {
             gemm.checked(product, multiplied, &Path::within(&reach)).map(|_| ()).map_err(refused)
         };
         if let Products::Grouped { .. } = call.products {
-            // Records say where C lies; checked is one that could be.
-            let place = MatrixRef::new(1 << 40, 1 << 31);
+            // Records say where matrices lie, C among them; checked are some that could be.
+            let place = MatrixRef::new(NOWHERE, 1 << 31);
             for &problem in groups {
                 let (a, b, d) = (place, place, place);
                 let product = Call { problem, products: Products::One, a, b, d, ..call.clone() };
@@ -69,8 +71,8 @@ impl Shadow {
             check(call, count)?;
         }
         let mut spans = Self::default();
-        for (address, bytes) in told.into_inner() {
-            spans.cover(gpu, address, bytes)?;
+        for (address, bytes) in told.into_inner().into_iter().filter(|&(address, _)| address != NOWHERE) {
+            spans.cover(engine, address, bytes)?;
         }
         Ok(spans)
     }
@@ -80,16 +82,16 @@ impl Shadow {
     }
 
     /// Memory for so many bytes at an address, unless there is some.
-    fn cover(&mut self, gpu: &mut Gpu, address: u64, bytes: u64) -> Result<(), EngineError> {
+    fn cover(&mut self, engine: &mut dyn Engine, address: u64, bytes: u64) -> Result<(), EngineError> {
         let covered = self.find(address).is_some_and(|span| address + bytes <= span.address + span.bytes);
         if bytes == 0 || covered {
             return Ok(());
         }
         let room = usize::try_from(bytes + ALIGNMENT).unwrap_or(usize::MAX);
-        let own = gpu.allocate(room)?;
+        let own = engine.allocate(room)?;
         // The wider one of two that begin at one place comes first.
         self.spans.insert(0, Span { address, bytes, own });
-        gpu.repeat(own, &[0; 1 << 16])
+        engine.repeat(own, &[0; 1 << 16])
     }
 
     /// The launch with its epilogue's addresses replaced.
@@ -128,7 +130,7 @@ impl Shadow {
     }
 
     /// Gives the memory back, but for what launches that are prepared keep.
-    pub(super) fn free(self, gpu: &mut Gpu) -> Result<(), EngineError> {
-        self.spans.into_iter().try_for_each(|span| gpu.free(span.own))
+    pub(super) fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.spans.into_iter().try_for_each(|span| engine.free(span.own))
     }
 }
