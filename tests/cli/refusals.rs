@@ -134,7 +134,26 @@ fn bench_checks_its_arguments_first() {
             &["--scale-a", "1x128", "--scale-b", "1x128"],
             &["blocks with scales are of 8-bit floats"],
         ),
-        ("launches of other formats", &["--launch", "--dtype", "s8"], &["bf16 and f16", "s8 is asked for"]),
+        (
+            "launches in directions of no kernel",
+            &["--launch", "--dtype", "s8", "--layout", "mk"],
+            &["elements of 8 bits", "KMajor"],
+        ),
+        (
+            "a fused epilogue of integers",
+            &["--epilogue", "bias", "--dtype", "s8"],
+            &["fusions with names are for"],
+        ),
+        (
+            "a fused epilogue of scaled blocks",
+            &["--epilogue", "bias", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "1x128"],
+            &["e4m3-1x128-1x128 is asked for", "falchion tune --epilogue bias"],
+        ),
+        (
+            "experts by a kernel of another type",
+            &["--rows", "3", "--dtype", "e4m3", "--config", "ragged-bf16-kk"],
+            &["no K-major kernel of e4m3 for experts"],
+        ),
         (
             "experts by a dense kernel",
             &["--suite", "grouped", "--config", "small-bf16-kk"],
@@ -225,7 +244,35 @@ fn tune_checks_its_arguments_first() {
     }
 }
 
-/// Where there is no GPU, that is all that is wrong with products of every kind and type.
+/// Where there is no GPU, that is all that is wrong with experts, fused epilogues and launches of every type.
+#[test]
+fn bench_takes_every_kind_and_type() {
+    if kernel::Gpu::new(0).is_ok() {
+        return;
+    }
+    let rows = ["--rows", "3,0,5", "--n", "64", "--k", "128"];
+    for arguments in [
+        &["--launch", "--dtype", "s8"][..],
+        &["--launch", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"],
+        &["--launch", "--dtype", "f16", "--layout", "mn"],
+        &["--epilogue", "bias-gelu", "--dtype", "e4m3"],
+        &["--epilogue", "row-column-scaled", "--dtype", "e5m2"],
+        &[&rows[..], &["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"]].concat(),
+        &[&rows[..], &["--dtype", "tf32"]].concat(),
+        &[&rows[..], &["--dtype", "e4m3", "--dtype-b", "e5m2", "--out-dtype", "f32"]].concat(),
+        &["--suite", "grouped", "--dtype", "s8"],
+    ] {
+        let run = falchion(&[&["bench"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{arguments:?}");
+        assert!(
+            run.stderr.contains("no CUDA driver") || run.stderr.contains("GPU"),
+            "{arguments:?}: {}",
+            run.stderr
+        );
+    }
+}
+
+/// The same of what is tuned.
 #[test]
 fn tune_takes_every_kind_and_type() {
     if kernel::Gpu::new(0).is_ok() {

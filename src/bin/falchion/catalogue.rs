@@ -124,12 +124,17 @@ pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
 
 /// Fails, with the reason, where no kernel multiplies such operands or stores such results.
 pub(crate) fn possible(types: Types) -> Result<(), Failure> {
+    find(&words(types)).map(|_| ())
+}
+
+/// Types as words of a spec.
+pub(crate) fn words(types: Types) -> String {
     let Types { a, b, d, scaled: [a_rows, b_rows] } = types;
     let mut spec = format!("dtype={} dtype-b={} out={}", a.name(), b.name(), d.name());
     if types.is_scaled() {
         spec += &format!(" scale-a={a_rows}x128 scale-b={b_rows}x128");
     }
-    find(&spec).map(|_| ())
+    spec
 }
 
 /// The kernel of a name for a command that has no arguments for a fused epilogue: `instead` says what it can do with the name

@@ -176,14 +176,16 @@ impl BenchArgs {
         if let Some(name) = &self.epilogue {
             return self.fused(name, &shapes);
         }
-        let launched = if self.launch { Some(self.types.sixteen("what a launch costs")?) } else { None };
+        let launched = match self.launch {
+            true => Some(launch::small(self.types.types()?, &self.layout)?),
+            false => None,
+        };
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        if let Some(format) = launched {
-            let mut record = self.record(&gpu, None, format.into())?;
-            let data = random(format);
-            record.launches = launch::measure(&mut gpu, &data, format.name(), &self.layout)?;
+        if let Some(kernel) = launched {
+            let mut record = self.record(&gpu, None, Types::of_kernel(&kernel))?;
+            record.launches = launch::measure(&mut gpu, kernel)?;
             return self.write(&record);
         }
         // The selection chooses among our kernels, so nothing else is timed for it.
@@ -225,32 +227,35 @@ impl BenchArgs {
                  names some: leave out --all-configs, --epilogue and --layout",
             ));
         }
+        let types = self.types.types()?;
         let layers = match &self.rows {
-            Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k)?],
+            Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k, types.b.bytes())?],
             None => grouped::layers(),
         };
-        let format = self.types.sixteen("experts")?;
-        let kernels = grouped::kernels(&self.config, format)?;
+        let kernels = grouped::kernels(&self.config, types)?;
+        if kernels.is_empty() {
+            layers.iter().try_for_each(|layer| layer.ranked(types).map(|_| ()))?;
+        }
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
-        let mut record = self.record(&gpu, peer.as_ref(), format.into())?;
+        let mut record = self.record(&gpu, peer.as_ref(), types)?;
         let protocol = self.protocol(false);
-        let timed = grouped::Timed { peer: peer.as_ref(), kernels, format, protocol };
-        record.figures = timed.layers(&mut gpu, &random(format), &layers)?;
+        let timed = grouped::Timed { peer: peer.as_ref(), kernels, types, protocol };
+        record.figures = timed.layers(&mut gpu, &layers)?;
         self.write(&record)
     }
 
     /// Kernels with a fused epilogue.
     fn fused(&self, name: &str, shapes: &[GemmProblem]) -> Result<(), Failure> {
-        let format = self.types.sixteen("a fused epilogue")?;
+        let types = self.types.types()?;
+        let fusion = epilogue::fusion(name, types)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
-        let mut record = self.record(&gpu, peer.as_ref(), format.into())?;
+        let mut record = self.record(&gpu, peer.as_ref(), types)?;
         let protocol = self.protocol(false);
-        let mut bench =
-            epilogue::Bench::new(&mut gpu, peer, protocol, (name, self.all_configs), format.into())?;
+        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, (fusion, self.all_configs), types)?;
         for &shape in shapes {
             record.figures.extend(bench.shape(shape)?);
         }
