@@ -39,6 +39,19 @@ pub trait Engine {
     /// More bytes than the buffer holds, or a device error.
     fn write(&mut self, buffer: Buffer, bytes: &[u8]) -> Result<(), EngineError>;
 
+    /// Fills a buffer with some data, again and again.
+    ///
+    /// # Errors
+    /// As [`Engine::write`], or there is no data.
+    fn repeat(&mut self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
+        let all: Vec<u8> = data.iter().copied().cycle().take(buffer.bytes).collect();
+        let Buffer { address, bytes } = buffer;
+        match all.len() == bytes {
+            true => self.write(buffer, &all),
+            false => Err(EngineError::Buffer { address, bytes: 0, needed: bytes }),
+        }
+    }
+
     /// Copies a whole buffer back, after everything launched has finished.
     ///
     /// # Errors

@@ -154,6 +154,14 @@ pub enum EngineError {
         /// Which argument and why.
         source: LaunchError,
     },
+    /// No kernel can do a call.
+    #[error("no kernel for {call}: {reason}")]
+    NoKernel {
+        /// The call in words: form, types, directions and epilogue.
+        call: String,
+        /// The rule that it breaks.
+        reason: String,
+    },
     /// An argument names memory that is not the engine's.
     #[error(
         "kernel `{kernel}`: parameter `{parameter}` names {bytes} B at {address:#x}, which lie in no buffer of this GPU: \

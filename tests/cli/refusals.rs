@@ -134,7 +134,26 @@ fn bench_checks_its_arguments_first() {
             &["--scale-a", "1x128", "--scale-b", "1x128"],
             &["blocks with scales are of 8-bit floats"],
         ),
-        ("launches of other formats", &["--launch", "--dtype", "s8"], &["bf16 and f16", "s8 is asked for"]),
+        (
+            "launches in directions of no kernel",
+            &["--launch", "--dtype", "s8", "--layout", "mk"],
+            &["elements of 8 bits", "KMajor"],
+        ),
+        (
+            "a fused epilogue of integers",
+            &["--epilogue", "bias", "--dtype", "s8"],
+            &["fusions with names are for"],
+        ),
+        (
+            "a fused epilogue of scaled blocks",
+            &["--epilogue", "bias", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "1x128"],
+            &["e4m3-1x128-1x128 is asked for", "falchion tune --epilogue bias"],
+        ),
+        (
+            "experts by a kernel of another type",
+            &["--rows", "3", "--dtype", "e4m3", "--config", "ragged-bf16-kk"],
+            &["no K-major kernel of e4m3 for experts"],
+        ),
         (
             "experts by a dense kernel",
             &["--suite", "grouped", "--config", "small-bf16-kk"],
@@ -166,5 +185,114 @@ fn bench_checks_its_arguments_first() {
             assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
         }
         assert!(!run.stderr.contains("panicked"), "{why}: {}", run.stderr);
+    }
+}
+
+/// What `tune` cannot do is said before a GPU is looked for.
+#[test]
+fn tune_checks_its_arguments_first() {
+    let nowhere = folder("tune").join("no-folder").join("out").display().to_string();
+    let (rows, shape) = (["--rows", "3,0,5", "--n", "64", "--k", "64"], ["--shape", "64x64x64"]);
+    for (why, arguments, words) in [
+        ("nothing", &[][..], &["--shapes", "--shape", "--rows"][..]),
+        ("no shape", &["--shape", "12x13"], &["`12x13` is no shape", "MxNxK"]),
+        (
+            "a record into no folder",
+            &[&shape[..], &["--record", &nowhere]].concat(),
+            &["cannot write", "no-folder"],
+        ),
+        ("rows alone", &["--rows", "3"], &["--n", "--k"]),
+        ("N without rows", &[&shape[..], &["--n", "64"]].concat(), &["--rows"]),
+        ("groups without rows", &["--rows", "0,0", "--n", "64", "--k", "64"], &["--rows has 0 rows"]),
+        (
+            "more rows than are numbered",
+            &["--rows", "4000000000,4000000000", "--n", "8", "--k", "8"],
+            &["8000000000"],
+        ),
+        ("groups and shapes", &[&rows[..], &shape].concat(), &["--rows", "--shape"]),
+        ("groups in a batch", &[&rows[..], &["--batch", "2"]].concat(), &["--rows", "--batch"]),
+        ("a batch of none", &[&shape[..], &["--batch", "0"]].concat(), &["0", "--batch"]),
+        (
+            "a batch that is too large",
+            &["--batch", "4000000000", "--shape", "4096x4096x64"],
+            &["GB of memory"],
+        ),
+        ("no epilogue", &[&shape[..], &["--epilogue", "tanh"]].concat(), &["'tanh'", "bias-gelu"]),
+        (
+            "D's format twice",
+            &[&shape[..], &["--epilogue", "bias", "--out-dtype", "f32"]].concat(),
+            &["--epilogue", "--out-dtype"],
+        ),
+        (
+            "scales of other operands",
+            &[&shape[..], &["--scale-a", "1x128", "--scale-b", "1x128"]].concat(),
+            &["blocks with scales are of 8-bit floats"],
+        ),
+        (
+            "directions of no kernel",
+            &[&shape[..], &["--dtype", "e4m3", "--layout", "mk"]].concat(),
+            &["no kernel"],
+        ),
+        ("no kernel to measure", &[&shape[..], &["--budget", "0"]].concat(), &["0", "--budget"]),
+    ] {
+        let run = falchion(&[&["tune"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{why}: {}{}", run.stdout, run.stderr);
+        for word in words {
+            assert!(run.stderr.contains(word), "{why}: no `{word}` in {}", run.stderr);
+        }
+        assert!(!run.stderr.contains("panicked"), "{why}: {}", run.stderr);
+    }
+}
+
+/// Where there is no GPU, that is all that is wrong with experts, fused epilogues and launches of every type.
+#[test]
+fn bench_takes_every_kind_and_type() {
+    if kernel::Gpu::new(0).is_ok() {
+        return;
+    }
+    let rows = ["--rows", "3,0,5", "--n", "64", "--k", "128"];
+    for arguments in [
+        &["--launch", "--dtype", "s8"][..],
+        &["--launch", "--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"],
+        &["--launch", "--dtype", "f16", "--layout", "mn"],
+        &["--epilogue", "bias-gelu", "--dtype", "e4m3"],
+        &["--epilogue", "row-column-scaled", "--dtype", "e5m2"],
+        &[&rows[..], &["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"]].concat(),
+        &[&rows[..], &["--dtype", "tf32"]].concat(),
+        &[&rows[..], &["--dtype", "e4m3", "--dtype-b", "e5m2", "--out-dtype", "f32"]].concat(),
+        &["--suite", "grouped", "--dtype", "s8"],
+    ] {
+        let run = falchion(&[&["bench"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{arguments:?}");
+        assert!(
+            run.stderr.contains("no CUDA driver") || run.stderr.contains("GPU"),
+            "{arguments:?}: {}",
+            run.stderr
+        );
+    }
+}
+
+/// The same of what is tuned.
+#[test]
+fn tune_takes_every_kind_and_type() {
+    if kernel::Gpu::new(0).is_ok() {
+        return;
+    }
+    let rows = ["--rows", "3,0,5", "--n", "64", "--k", "128"];
+    for arguments in [
+        &["--shape", "64x64x64", "--batch", "3", "--layout", "mn"][..],
+        &["--shape", "64x64x64", "--epilogue", "swiglu"],
+        &["--shape", "64x64x64", "--epilogue", "bias-gelu", "--dtype", "e4m3"],
+        &[&rows[..], &["--dtype", "f16"]].concat(),
+        &[&rows[..], &["--dtype", "e4m3", "--scale-a", "1x128", "--scale-b", "128x128"]].concat(),
+        &[&rows[..], &["--dtype", "s8"]].concat(),
+    ] {
+        let run = falchion(&[&["tune"], arguments].concat());
+        assert_eq!(run.code, Some(2), "{arguments:?}");
+        assert!(
+            run.stderr.contains("no CUDA driver") || run.stderr.contains("GPU"),
+            "{arguments:?}: {}",
+            run.stderr
+        );
     }
 }

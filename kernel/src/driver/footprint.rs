@@ -10,10 +10,10 @@ use crate::products::Products;
 
 /// Some bytes that a call reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Span {
+pub(super) struct Span {
     name: &'static str,
     address: u64,
-    bytes: u64,
+    pub(super) bytes: u64,
     writes: bool,
 }
 
@@ -66,8 +66,10 @@ pub(super) fn check(
     Ok(())
 }
 
-/// What a call reaches; what it does not, has no bytes. Of products that records describe, the records themselves and the workspace.
-fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 11] {
+/// What a call reaches; what it does not, has no bytes: A, B, D, the workspace, the table of groups, the records, scales of A and of B, and of groups,
+/// metadata. Of
+/// products that records describe, the records themselves and the workspace.
+pub(super) fn spans(matrices: Matrices, call: &Call<()>, multiplied: bool) -> [Span; 11] {
     let Call { problem: GemmProblem { m, n, k }, products, a, b, d, workspace, .. } = *call;
     let none = (0, 0);
     let ([first, others], table, records) = match products {

@@ -303,6 +303,20 @@ impl Engine for Gpu {
         self.copy_in(allocation.address(), bytes)
     }
 
+    /// In pieces, so that the host needs no memory for all of them.
+    fn repeat(&mut self, buffer: Buffer, data: &[u8]) -> Result<(), EngineError> {
+        let Buffer { address, bytes } = buffer;
+        let allocation = self.known(buffer, bytes)?;
+        if data.is_empty() && bytes > 0 {
+            return Err(EngineError::Buffer { address, bytes: 0, needed: bytes });
+        }
+        for first in (0..bytes).step_by(data.len().max(1)) {
+            let piece = &data[..data.len().min(bytes - first)];
+            self.copy_in(allocation.address() + first as u64, piece)?;
+        }
+        Ok(())
+    }
+
     fn read(&mut self, buffer: Buffer) -> Result<Vec<u8>, EngineError> {
         let allocation = self.known(buffer, buffer.bytes)?;
         let mut bytes = vec![0u8; buffer.bytes];

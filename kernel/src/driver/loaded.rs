@@ -78,6 +78,15 @@ impl Loaded {
     /// The compiler's log where the driver refuses the program, or a driver error.
     pub fn load_in(context: &Arc<Context>, gemm: AnyGemm, program: Program) -> Result<Self, EngineError> {
         let kernel = Arc::new(Kernel::load_in(context, &program)?);
+        Self::of_kernel(gemm, program, kernel)
+    }
+
+    /// With a program that is compiled.
+    pub(super) fn of_kernel(
+        gemm: AnyGemm,
+        program: Program,
+        kernel: Arc<Kernel>,
+    ) -> Result<Self, EngineError> {
         let slots = kernel.max_active_clusters()?;
         let matrices = Matrices::new(&gemm.plan(), gemm.plan().epilogue.output.bits());
         let parts = Parts { gemm, program, kernel, slots, matrices };
@@ -87,6 +96,11 @@ impl Loaded {
     /// The compiled kernel.
     pub fn kernel(&self) -> &Kernel {
         &self.parts.kernel
+    }
+
+    /// The kernel as a value: what workspace a call needs, for one.
+    pub fn gemm(&self) -> &AnyGemm {
+        &self.parts.gemm
     }
 
     /// How many of the kernel's clusters run at once.

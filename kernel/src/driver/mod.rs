@@ -84,6 +84,8 @@ mod stream;
 mod sys;
 mod tensor_map;
 mod timing;
+#[cfg(feature = "tune")]
+pub mod tune;
 
 pub use context::Context;
 pub use gpu::Gpu;
@@ -98,3 +100,5 @@ pub use records::Records;
 pub use stream::{Stream, StreamRef};
 pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};
+#[cfg(feature = "tune")]
+pub use tune::{Chosen, Tuned, Tuning};

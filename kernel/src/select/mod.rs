@@ -165,7 +165,7 @@ impl<'a> Request<'a> {
             || !call.d.stride.wrapping_mul(bytes).is_multiple_of(16);
         searched.then_some(Space {
             form,
-            types: self.types.stored(output),
+            types: self.stored(),
             majors: self.majors,
             fusion: self.fusion,
             sourced,
@@ -178,6 +178,11 @@ impl<'a> Request<'a> {
         self.fusion.map_or(self.types.d, |fusion| fusion.output(self.types.a))
     }
 
+    /// The types, with D's as the epilogue stores it.
+    pub(crate) fn stored(&self) -> Types {
+        self.types.stored(self.output())
+    }
+
     /// Whether a kernel is one of the types, the directions, the form and the epilogue that are asked for.
     fn fits(&self, gemm: &AnyGemm) -> bool {
         let plan = gemm.plan();
@@ -185,7 +190,7 @@ impl<'a> Request<'a> {
             None => gemm.epilogue.linear().is_some(),
             Some(fusion) => gemm.spec().is_some_and(|spec| spec.fusion() == Some(fusion)),
         };
-        Types::of_kernel(gemm) == self.types.stored(self.output())
+        Types::of_kernel(gemm) == self.stored()
             && plan.majors() == self.majors
             && self.call.products.for_form(plan.form).is_ok()
             && epilogue
@@ -272,7 +277,11 @@ pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
 pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     match request.space() {
         Some(space) => of_space(space, request, machine, most),
-        None => rank(listed(request.call.products.form()), request, machine),
+        None => {
+            let mut selection = rank(listed(request.call.products.form()), request, machine);
+            selection.ranked.truncate(most);
+            selection
+        }
     }
 }
 
@@ -300,6 +309,45 @@ pub fn fastest(request: &Request<'_>, machine: &Machine) -> Result<Ranked, Optio
     Ok(selection.ranked.swap_remove(0))
 }
 
+/// The fastest kernel of what was measured for a call, of those that can do it.
+pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranked> {
+    known::of(request, machine).into_iter().find_map(|(spec, measured)| {
+        let gemm = spec.kernel().ok().filter(|gemm| request.fits(gemm))?;
+        request.admitted(&gemm, machine.slots(&gemm.plan)).ok()?;
+        let prediction = machine.predict(&gemm, request);
+        let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
+        Some(Ranked { gemm, prediction, measured: Some(measured), reason })
+    })
+}
+
+/// Why there is no kernel of the types, the directions, the form and the epilogue of a call; `None` where there are some.
+#[cfg(feature = "tune")]
+pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
+    let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
+    let types = request.stored();
+    let Types { a, b, d, scaled, weights } = types;
+    let Some(multiplied) = a.multiplies(b) else { return Some(Format::NO_PRODUCT.to_owned()) };
+    spec.mainloop.atom = collective::Atom::of(multiplied, types.has_weights());
+    for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
+        (operand.format, operand.major) = ([a, b][i], request.majors[i]);
+        (operand.scaled, operand.weights) = (scaled[i], weights[i]);
+    }
+    if types.is_scaled() || types.has_weights() {
+        spec.mainloop.arrivals = collective::Arrivals::Warp;
+    }
+    if weights[1].is_some() {
+        // They are the kernel's A.
+        spec.mainloop.operands.swap(0, 1);
+        spec.store.transposed = true;
+    }
+    spec.store.format = d;
+    // The least that any kernel needs.
+    (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, 128 / a.bytes()], 1);
+    spec.store.way = collective::Way::Direct;
+    spec.epilogue = request.fusion.map_or(spec.epilogue, crate::spec::EpilogueKind::Fused);
+    spec.plan().err().map(|error| error.to_string())
+}
+
 /// The first so many of a space that can do a call.
 fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
     let (entries, groups) = (space.entries(), request.groups());
@@ -310,13 +358,7 @@ fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize)
     let earlier = near::correct(request, machine, &mut times, look);
     let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
     let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
-    let first = known::of(request, machine).into_iter().find_map(|(spec, measured)| {
-        let gemm = spec.kernel().ok().filter(|gemm| request.fits(gemm))?;
-        request.admitted(&gemm, machine.slots(&gemm.plan)).ok()?;
-        let prediction = machine.predict(&gemm, request);
-        let reason = format!("measured, {measured:.1} us; {}", reason::sentence(&gemm, machine, &prediction));
-        Some(Ranked { gemm, prediction, measured: Some(measured), reason })
-    });
+    let first = measured(request, machine);
     let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
     selection.ranked.extend(first);
     // Few are looked at; where most cannot do the call, more.

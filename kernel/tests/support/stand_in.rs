@@ -16,7 +16,12 @@ pub(crate) fn with_stand_in(test: &str, cfg: &[&str], environment: &[(&str, &str
     if std::env::var_os(LOG).is_some() {
         return body();
     }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{test}"));
+    run_again(test, test, cfg, environment);
+}
+
+/// Runs a test as a process of its own, with a stand-in in a folder of that name: processes that run at once need one each.
+pub(crate) fn run_again(test: &str, name: &str, cfg: &[&str], environment: &[(&str, &str)]) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{name}"));
     std::fs::create_dir_all(&folder).expect("a writable folder");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/driver/stand_in/cuda.rs");
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());

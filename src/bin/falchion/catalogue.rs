@@ -126,6 +126,11 @@ pub(crate) fn find(name: &str) -> Result<AnyGemm, Failure> {
 
 /// Fails, with the reason, where no kernel multiplies such operands or stores such results.
 pub(crate) fn possible(types: Types) -> Result<(), Failure> {
+    find(&words(types)).map(|_| ())
+}
+
+/// Types as words of a spec.
+pub(crate) fn words(types: Types) -> String {
     let Types { a, b, d, scaled: [a_rows, b_rows], weights } = types;
     let mut spec = format!("dtype={} dtype-b={} out={}", a.name(), b.name(), d.name());
     if types.is_scaled() {
@@ -137,7 +142,7 @@ pub(crate) fn possible(types: Types) -> Result<(), Failure> {
         let group = if group == 0 { "none".to_owned() } else { group.to_string() };
         spec += &format!(" {key}={code} group={group} zeros={} {swap}", if zeros { "yes" } else { "no" });
     }
-    find(&spec).map(|_| ())
+    spec
 }
 
 /// The kernel of a name for a command that has no arguments for a fused epilogue: `instead` says what it can do with the name

@@ -56,13 +56,4 @@ impl TypeArgs {
         let scaled = [rows(&self.scale_a), rows(&self.scale_b)];
         named(a, self.dtype_b.as_deref(), self.out_dtype.as_deref(), scaled)
     }
-
-    /// Fails where anything but 16-bit floats is asked for.
-    pub(crate) fn sixteen(&self, what: &str) -> Result<Format, Failure> {
-        let types = self.types()?;
-        if [Format::Bf16, Format::F16].map(Types::of).contains(&types) {
-            return Ok(types.a);
-        }
-        Err(Failure::usage(format!("{what} is timed for bf16 and f16, and {types} is asked for")))
-    }
 }

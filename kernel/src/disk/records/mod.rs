@@ -39,45 +39,98 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::SystemTime;
 
-use collective::Form;
+use collective::{Form, MatrixRef};
 use cute_rs::atom::Major;
 
 use super::{Cache, CacheError, Digest, Key, Kind};
+use crate::problem::GemmProblem;
+use crate::select::Request;
 use crate::spec::{KernelSpec, form_name, layout_name};
+use crate::types::Types;
 
 /// What is computed: all that decides which kernel is fastest.
+///
+/// [`of`](Self::of) makes one of a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Products of a launch.
     pub form: Form,
-    /// Name of the element type of A and B, for example `bf16`.
+    /// The [`Types`], as text: `bf16`, for example, or `e4m3-1x128-128x128`. D's format is that which the epilogue stores.
     pub element: String,
     /// Contiguous directions of A and B.
     pub majors: [Major; 2],
-    /// Rows of A and D; with groups of rows, those of all groups.
+    /// Rows of A and D; with groups, those of all groups.
     pub m: u32,
-    /// Columns of B and D.
+    /// Columns of B and D; of described products, the most.
     pub n: u32,
-    /// Columns of A, rows of B.
+    /// Columns of A, rows of B; of described products, the most.
     pub k: u32,
     /// Number of products of the launch; 1 for [`Form::Single`].
     pub groups: u32,
-    /// Name of the epilogue, as in a spec: `linear`, or that of a fusion.
+    /// Name of the epilogue: `linear`, `linear+c` where C is read, or that of a fusion.
     pub epilogue: String,
+    /// Whether all rows of A, of B and of D begin at multiples of 16 bytes, so that tensor copies reach them.
+    pub aligned: [bool; 3],
 }
 
 impl Problem {
-    /// One product `[m, n, k]` with the epilogue `linear`.
+    /// One product `[m, n, k]` of packed matrices with the epilogue `linear`.
     pub fn single(element: impl Into<String>, majors: [Major; 2], [m, n, k]: [u32; 3]) -> Self {
         let (element, epilogue) = (element.into(), "linear".to_owned());
-        Self { form: Form::Single, element, majors, m, n, k, groups: 1, epilogue }
+        let aligned = packed(&element, majors, [m, n, k]);
+        Self { form: Form::Single, element, majors, m, n, k, groups: 1, epilogue, aligned }
+    }
+
+    /// The problem of a request.
+    pub fn of(request: &Request<'_>) -> Self {
+        let (call, types) = (&request.call, request.stored());
+        let groups = request.groups().unwrap_or_else(|| vec![call.problem]);
+        let most = |of: fn(&GemmProblem) -> u32| groups.iter().map(of).max().unwrap_or(0);
+        let epilogue = match request.fusion {
+            Some(fusion) => fusion.name(),
+            None if call.epilogue.beta != 0.0 => "linear+c",
+            None => "linear",
+        };
+        let is_aligned = |matrix: MatrixRef, bytes: u32| {
+            let bytes = u64::from(bytes);
+            let all = matrix.address | matrix.pitch.wrapping_mul(bytes) | matrix.stride.wrapping_mul(bytes);
+            all.is_multiple_of(16)
+        };
+        let ([a, b, d], described) = (types.bytes(), call.products.form().described());
+        Self {
+            form: call.products.form(),
+            element: types.to_string(),
+            majors: request.majors,
+            m: groups.iter().fold(0, |sum, group| sum.saturating_add(group.m)),
+            n: most(|group| group.n),
+            k: most(|group| group.k),
+            groups: call.products.count(),
+            epilogue: epilogue.to_owned(),
+            // Where described matrices lie, nobody knows.
+            aligned: [(call.a, a), (call.b, b), (call.d, d)]
+                .map(|(matrix, bytes)| described || is_aligned(matrix, bytes)),
+        }
+    }
+
+    /// Whether rows begin where those of packed matrices do.
+    fn is_packed(&self) -> bool {
+        self.aligned == packed(&self.element, self.majors, [self.m, self.n, self.k])
     }
 
     /// What problems are ordered by.
     fn rank(&self) -> impl Ord {
-        let Self { form, element, majors, m, n, k, groups, epilogue } = self;
-        (form_name(*form), element, layout_name(*majors), epilogue, [*m, *n, *k, *groups])
+        let Self { form, element, majors, m, n, k, groups, epilogue, aligned } = self;
+        (form_name(*form), element, layout_name(*majors), epilogue, [*m, *n, *k, *groups], aligned)
     }
+}
+
+/// Whether rows of packed A, B and D of `[m, n, k]` begin at multiples of 16 bytes; of types that are unknown, that they do.
+fn packed(element: &str, majors: [Major; 2], [m, n, k]: [u32; 3]) -> [bool; 3] {
+    let Some(types) = Types::named(element) else { return [true; 3] };
+    let contiguous = |major, mn| if major == Major::K { k } else { mn };
+    let rows = [contiguous(majors[0], m), contiguous(majors[1], n), n];
+    let [a, b, d] = types.bytes();
+    [0, 1, 2].map(|i| (u64::from(rows[i]) * u64::from([a, b, d][i])).is_multiple_of(16))
 }
 
 impl Ord for Problem {

@@ -94,6 +94,7 @@ fn problems_are_told_apart() {
         Problem { n: 65, ..problem.clone() },
         Problem { k: 65, ..problem.clone() },
         Problem { groups: 2, ..problem.clone() },
+        Problem { aligned: [true, true, false], ..problem.clone() },
         Problem { epilogue: "bias-gelu".to_owned(), ..problem },
     ];
     let mut records = Records::default();
@@ -181,4 +182,70 @@ fn what_is_saved_is_loaded_and_merged() {
     assert!(read.is_empty() && matches!(warnings[..], [CacheError::Damaged { .. }]), "{warnings:?}");
     assert!(matches!(first.save(&cache, &here).as_deref(), Ok([CacheError::Damaged { .. }])));
     assert_eq!(Records::load(&cache, &here), (first, Vec::new()));
+}
+
+/// What a request is the problem of: types with D's, all rows of groups, C, and where rows begin.
+#[test]
+fn requests_have_problems() {
+    use crate::{GemmProblem, Request, Types};
+    use collective::{Format, Fusion, MatrixRef};
+    let one = GemmProblem { m: 128, n: 256, k: 1023 };
+    let packed = Request::packed(Format::Bf16, [Major::K; 2], one);
+    let groups = [100, 0, 20].map(|m| GemmProblem { m, ..one });
+    let any = [one, GemmProblem { m: 7, n: 512, k: 64 }];
+    let mut padded = packed;
+    (padded.call.a.pitch, padded.call.b.pitch) = (1024, 1024);
+    let mut read = padded;
+    (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(MatrixRef::new(1 << 20, 256)));
+    let mut shifted = padded;
+    shifted.call.d.address += 2;
+    let scaled = Request::packed(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], one);
+    let single = Problem::single("bf16", [Major::K; 2], [128, 256, 1023]);
+    let whole = Problem { aligned: [true; 3], ..single.clone() };
+    assert_eq!(single.aligned, [false, false, true], "rows of 2046 B");
+    let element = |element: &str, of: &Problem| Problem { element: element.to_owned(), ..of.clone() };
+    let epilogue = |name: &str, of: &Problem| Problem { epilogue: name.to_owned(), ..of.clone() };
+    for (why, request, want) in [
+        ("packed", packed, single.clone()),
+        ("padded", padded, whole.clone()),
+        ("with C", read, epilogue("linear+c", &whole)),
+        ("D beside", shifted, Problem { aligned: [true, true, false], ..whole.clone() }),
+        ("a batch", padded.batched(3), Problem { form: Form::Batched, groups: 3, ..whole.clone() }),
+        ("rows", padded.ragged(&groups), Problem { form: Form::Ragged, m: 120, groups: 3, ..whole.clone() }),
+        (
+            "buffers",
+            packed.masked(128, &groups),
+            Problem { form: Form::Masked, m: 120, groups: 3, ..single.clone() },
+        ),
+        (
+            "any",
+            packed.grouped(&any),
+            Problem { form: Form::Grouped, m: 135, n: 512, groups: 2, ..whole.clone() },
+        ),
+        ("fused", padded.fused(Fusion::BiasGelu), epilogue("bias-gelu", &whole)),
+        (
+            "fused, of 8 bits",
+            padded.fused(Fusion::BiasFp8),
+            element("bf16-bf16-e4m3", &epilogue(Fusion::BiasFp8.name(), &whole)),
+        ),
+        (
+            "scales",
+            scaled,
+            Problem { aligned: [false, false, true], ..element("e4m3-1x128-128x128", &single) },
+        ),
+    ] {
+        let problem = Problem::of(&request);
+        assert_eq!(problem, want, "{why}");
+        let mut records = Records::default();
+        records.insert(problem, measured(LARGE, 1.0, 1)).expect("legal");
+        assert_eq!(
+            Records::of_lines(&records.to_lines(), Path::new("memory")),
+            (records, Vec::new()),
+            "{why}"
+        );
+    }
+    // Lines of before say nothing of where rows begin.
+    let old = r#"{"form":"single","element":"bf16","layout":"kk","m":128,"n":256,"k":1023,"groups":1,"epilogue":"linear","measured":[{"spec":"tile=64x64x64","us":2.0,"at":1,"version":"0.1.0"}]}"#;
+    let (records, warnings) = Records::of_lines(old, Path::new("memory"));
+    assert_eq!((records.lookup(&single).len(), warnings), (1, Vec::new()));
 }

@@ -16,6 +16,9 @@ struct Line {
     k: u32,
     groups: u32,
     epilogue: String,
+    /// Older lines do not say it: theirs are packed matrices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    aligned: Option<[bool; 3]>,
     measured: Vec<Measured>,
 }
 
@@ -29,7 +32,8 @@ struct Measured {
 
 /// The line of a problem, with its end.
 pub(super) fn line(problem: &Problem, measured: &[Measurement]) -> String {
-    let Problem { form, element, majors, m, n, k, groups, epilogue } = problem.clone();
+    let packed = problem.is_packed();
+    let Problem { form, element, majors, m, n, k, groups, epilogue, aligned } = problem.clone();
     let line = Line {
         form: form_name(form).to_owned(),
         element,
@@ -39,6 +43,7 @@ pub(super) fn line(problem: &Problem, measured: &[Measurement]) -> String {
         k,
         groups,
         epilogue,
+        aligned: (!packed).then_some(aligned),
         measured: measured.iter().map(write).collect(),
     };
     // Texts and finite numbers always have a form in JSON.
@@ -53,12 +58,13 @@ fn write(measurement: &Measurement) -> Measured {
 /// The problem of a line and its measurements, each of which may have become illegal; or what is wrong with the line.
 pub(super) fn read(line: &str) -> Result<(Problem, Vec<Result<Measurement, String>>), String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
-    let Line { form, element, layout, m, n, k, groups, epilogue, measured } = line;
+    let Line { form, element, layout, m, n, k, groups, epilogue, aligned, measured } = line;
     let form = form_named(&form)
-        .ok_or_else(|| format!("form is `{form}`, single, batched, ragged or grouped was needed"))?;
+        .ok_or_else(|| format!("form is `{form}`, single, batched, ragged, masked or grouped was needed"))?;
     let majors =
         layout_named(&layout).ok_or_else(|| format!("layout is `{layout}`, kk, kn, mk or mn was needed"))?;
-    let problem = Problem { form, element, majors, m, n, k, groups, epilogue };
+    let mut problem = Problem { form, groups, epilogue, ..Problem::single(element, majors, [m, n, k]) };
+    problem.aligned = aligned.unwrap_or(problem.aligned);
     let measured = measured.into_iter().map(|Measured { spec, us, at, version }| match spec.parse() {
         Ok(spec) => Ok(Measurement { spec, microseconds: us, at, version }),
         Err(error) => Err(format!("spec `{spec}`: {error}")),

@@ -5,16 +5,17 @@
 
 use std::io::Write;
 
+use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{Activation, CublasLt, Fused as PeerFused, Plan, Product};
-use kernel::{Buffer, Engine, GemmProblem, Gpu, Types};
+use kernel::driver::tune::{self, Candidate};
+use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu, Request, Types};
 
-use super::arena::{Arena, Set};
-use super::measure::{Candidate, Protocol};
+use super::measure::Protocol;
 use super::report::{self, Figure};
-use crate::Failure;
 use crate::output::out;
+use crate::{Failure, catalogue};
 
 /// Kinds of kernels that are timed at a shape, where not all of them are.
 const TIMED: usize = 4;
@@ -45,6 +46,25 @@ fn of_peer(name: &str) -> Option<(Activation, bool)> {
     }
 }
 
+/// The fusion of a name, if it can be timed with operands of such types.
+///
+/// # Errors
+/// There is none, or the rule that a kernel with it breaks.
+pub(super) fn fusion(name: &str, types: Types) -> Result<Fusion, Failure> {
+    let none = || Failure::usage(format!("--epilogue is `{name}`, which is none"));
+    let fusion = Fusion::named(name).ok_or_else(none)?;
+    if types != Types::of(types.a) {
+        return Err(Failure::usage(format!(
+            "a fused epilogue is timed beside its like without, of one format and no scales, and {types} is asked for: \
+             `falchion tune --epilogue {name}` times it alone"
+        )));
+    }
+    let (dtype, d) = (types.a.name(), fusion.output(types.a).name());
+    let tile = format!("tile=128x128x{} store=direct", 128 / types.a.bytes());
+    catalogue::find(&format!("dtype={dtype} out={d} {tile} epilogue={name}"))?;
+    Ok(fusion)
+}
+
 /// The name of what is timed with the fusion, from its name without.
 fn with(plain: &str, fusion: &str) -> String {
     format!("{plain} {fusion}")
@@ -55,11 +75,9 @@ impl<'g> Bench<'g> {
         gpu: &'g mut Gpu,
         peer: Option<CublasLt>,
         protocol: Protocol,
-        (name, all): (&str, bool),
+        (fusion, all): (Fusion, bool),
         types: Types,
     ) -> Result<Self, Failure> {
-        let fusion = Fusion::named(name)
-            .ok_or_else(|| Failure::usage(format!("--epilogue is `{name}`, which is none")))?;
         writeln!(out(), "epilogue  D = {}", fusion.formula())?;
         let format =
             Format::named(types.a.name()).ok_or_else(|| Failure::usage(format!("no format {types}")))?;
@@ -67,19 +85,20 @@ impl<'g> Bench<'g> {
     }
 
     /// Measures one shape.
-    pub(super) fn shape(&mut self, arena: &Arena, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
-        let sets = arena.sets(problem);
+    pub(super) fn shape(&mut self, problem: GemmProblem) -> Result<Vec<Figure>, Failure> {
+        let memory = tune::Inputs::new(self.gpu, &Request::packed(self.types, [Major::K; 2], problem))?;
+        let sets = memory.sets().to_vec();
         let mut given = Vec::new();
         let ours = self.ours(problem, &sets, &mut given)?;
         let plans = self.plans(problem, &sets, &mut given)?;
         let mut candidates = ours;
         for (name, plan, cs) in &plans {
             let Some(set) = sets.first() else { continue };
-            let fastest = plan.fastest(self.gpu, set.a, set.b, set.d)?;
+            let fastest = plan.fastest(self.gpu, set.a.address, set.b.address, set.d.address)?;
             let launches: Result<Vec<_>, Failure> = (0..)
                 .zip(&sets)
                 .map(|(i, set)| {
-                    let run = plan.with(fastest, set.a, set.b, set.d)?;
+                    let run = plan.with(fastest, set.a.address, set.b.address, set.d.address)?;
                     let run = match cs.get::<usize>(i) {
                         Some(&c) => run.with_c(c)?,
                         None => run,
@@ -108,6 +127,7 @@ impl<'g> Bench<'g> {
         for buffer in given {
             self.gpu.free(buffer)?;
         }
+        memory.free(self.gpu)?;
         Ok(figures)
     }
 
@@ -115,10 +135,11 @@ impl<'g> Bench<'g> {
     fn ours(
         &mut self,
         problem: GemmProblem,
-        sets: &[Set],
+        sets: &[Call<()>],
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<Candidate<'static>>, Failure> {
-        let addresses: Vec<[u64; 3]> = sets.iter().map(|set| [set.a, set.b, set.d]).collect();
+        let addresses: Vec<[u64; 3]> =
+            sets.iter().map(|set| [set.a, set.b, set.d].map(|matrix| matrix.address)).collect();
         let timed = if self.all { usize::MAX } else { TIMED };
         let kernels = fusions::ranked(self.fusion, self.format, problem);
         if kernels.is_empty() {
@@ -160,7 +181,7 @@ impl<'g> Bench<'g> {
     fn plans(
         &mut self,
         size: GemmProblem,
-        sets: &[Set],
+        sets: &[Call<()>],
         given: &mut Vec<Buffer>,
     ) -> Result<Vec<(String, Plan, Vec<u64>)>, Failure> {
         let Some(peer) = &self.peer else { return Ok(Vec::new()) };
@@ -168,14 +189,20 @@ impl<'g> Bench<'g> {
         let mut plans = vec![(PEER.to_owned(), peer.plan(&product)?, Vec::new())];
         if let Some((activation, has_c)) = of_peer(self.fusion.name()) {
             let mut inputs = Inputs::aligned(self.gpu, 1000);
-            let bias = inputs.random(self.format, size.n, 0)?;
+            let of_d = Format::named(self.types.d.name()).unwrap_or(self.format);
+            let bias = inputs.random(of_d, size.n, 0)?;
             let mut cs = Vec::new();
             for _ in sets.iter().filter(|_| has_c) {
-                cs.push(inputs.random(self.format, size.m * size.n, 0)?);
+                cs.push(inputs.random(of_d, size.m * size.n, 0)?);
             }
             given.extend(inputs.buffers());
             let fused = PeerFused { activation, bias, beta: if has_c { 0.5 } else { 0.0 } };
-            plans.push((with(PEER, self.fusion.name()), peer.plan_fused(&product, fused)?, cs));
+            let name = with(PEER, self.fusion.name());
+            match peer.plan_fused(&product, fused) {
+                Ok(plan) => plans.push((name, plan, cs)),
+                Err(error @ EngineError::CublasLt { .. }) => writeln!(out(), "without {name}: {error}")?,
+                Err(error) => return Err(error.into()),
+            }
         }
         Ok(plans)
     }

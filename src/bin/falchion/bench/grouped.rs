@@ -13,12 +13,14 @@ use collective::{Form, Format, Record};
 use cute_rs::atom::Major;
 use kernel::driver::Enqueue;
 use kernel::driver::cublaslt::{CublasLt, Plan, Product};
+use kernel::driver::tune::{Candidate, Inputs};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, Machine, Products, Request, WorkspaceRef,
+    AnyGemm, Buffer, Call, Engine, GemmProblem, Gpu, Launch, LinearArguments, Machine, Products, Request,
+    Types, WorkspaceRef,
 };
 
 use super::arena;
-use super::measure::{Candidate, Protocol};
+use super::measure::Protocol;
 use super::report::{self, Figure};
 use crate::output::out;
 use crate::{Failure, catalogue, memory};
@@ -30,6 +32,9 @@ pub(super) struct Layer {
     n: u32,
     k: u32,
 }
+
+/// Kernels of groups of rows, and of described products, that are timed where none has a name.
+const RANKED: usize = 4;
 
 /// Most rows of an expert.
 const MOST_ROWS: u32 = 512;
@@ -46,8 +51,8 @@ pub(super) fn layers() -> Vec<Layer> {
 }
 
 impl Layer {
-    /// A layer of the user's.
-    pub(super) fn new(rows: &[u32], n: u32, k: u32) -> Result<Self, Failure> {
+    /// A layer of the user's, with weights of so many bytes each.
+    pub(super) fn new(rows: &[u32], n: u32, k: u32, bytes: u32) -> Result<Self, Failure> {
         let all: u64 = rows.iter().copied().map(u64::from).sum();
         if all == 0 || all > i32::MAX as u64 {
             return Err(Failure::usage(format!(
@@ -56,7 +61,7 @@ impl Layer {
         }
         let layer = Self { rows: rows.to_vec(), n, k };
         arena::possible(layer.dense())?;
-        let weights = 2 * rows.len() as u128 * u128::from(n) * u128::from(k);
+        let weights = u128::from(bytes) * rows.len() as u128 * u128::from(n) * u128::from(k);
         memory::enough(&format!("--rows of {} experts", rows.len()), weights, "--rows, --n or --k")?;
         Ok(layer)
     }
@@ -70,6 +75,21 @@ impl Layer {
         offsets
     }
 
+    /// Each expert's product.
+    fn groups(&self) -> Vec<GemmProblem> {
+        self.rows.iter().map(|&m| GemmProblem { m, ..self.dense() }).collect()
+    }
+
+    /// The kernels that are ranked first, groups of rows before described products.
+    pub(super) fn ranked(&self, types: Types) -> Result<Vec<AnyGemm>, Failure> {
+        let groups = self.groups();
+        let request = Request::packed(types, [Major::K; 2], self.dense());
+        let selection = kernel::search(&request.ragged(&groups), &Machine::h200(), RANKED);
+        catalogue::first(&selection)?;
+        let described = kernel::search(&request.grouped(&groups), &Machine::h200(), RANKED);
+        Ok(selection.ranked.into_iter().chain(described.ranked).map(|ranked| ranked.gemm).collect())
+    }
+
     /// All rows with one expert's weights.
     fn dense(&self) -> GemmProblem {
         GemmProblem { m: self.rows.iter().sum(), n: self.n, k: self.k }
@@ -79,30 +99,26 @@ impl Layer {
 /// A layer's matrices on a device.
 struct Placed<'l> {
     layer: &'l Layer,
-    /// A, B, D, the offsets, and the records.
-    buffers: [Buffer; 5],
+    types: Types,
+    inputs: Inputs,
+    /// All rows, each expert's with weights of its own.
+    ragged: Call,
+    /// A record for each expert.
+    records: Buffer,
 }
 
 impl<'l> Placed<'l> {
-    /// A and B repeat `data`.
-    fn new(engine: &mut dyn Engine, data: &[u8], layer: &'l Layer) -> Result<Self, Failure> {
-        let GemmProblem { m, n, k } = layer.dense();
-        let bytes = |rows: u64, columns: u32| rows as usize * columns as usize * 2;
-        let operand = |engine: &mut dyn Engine, bytes: usize| -> Result<Buffer, Failure> {
-            let mut content = Vec::with_capacity(bytes);
-            while content.len() < bytes {
-                content.extend_from_slice(&data[..data.len().min(bytes - content.len())]);
-            }
-            Ok(engine.upload(&content)?)
-        };
-        let a = operand(engine, bytes(m.into(), k))?;
-        let b = operand(engine, bytes(layer.rows.len() as u64 * u64::from(n), k))?;
-        let offsets: Vec<u8> = layer.offsets().iter().flat_map(|offset| offset.to_le_bytes()).collect();
-        let offsets = engine.upload(&offsets)?;
-        let d = engine.allocate(bytes(m.into(), n))?;
-        let records = Self { layer, buffers: [a, b, d, offsets, offsets] }.records();
-        let records = engine.upload(&records)?;
-        Ok(Self { layer, buffers: [a, b, d, offsets, records] })
+    fn new(engine: &mut dyn Engine, types: Types, layer: &'l Layer) -> Result<Self, Failure> {
+        let groups = layer.groups();
+        let inputs =
+            Inputs::new(engine, &Request::packed(types, [Major::K; 2], layer.dense()).ragged(&groups))?;
+        // A layer is larger than the L2 cache.
+        let ragged = inputs.sets().first().map(|set| set.with(LinearArguments::default()));
+        let ragged = ragged.ok_or_else(|| Failure::usage("a layer has no matrices"))?;
+        let records = engine.allocate(groups.len() * Record::BYTES[0] as usize)?;
+        let placed = Self { layer, types, inputs, ragged, records };
+        engine.write(records, &placed.records())?;
+        Ok(placed)
     }
 
     /// A record for each expert, as device memory holds them.
@@ -117,20 +133,15 @@ impl<'l> Placed<'l> {
 
     /// All rows with one expert's weights.
     fn dense(&self) -> Call {
-        let (problem, [a, b, d, ..]) = (self.layer.dense(), self.buffers);
-        let GemmProblem { n, k, .. } = problem;
-        Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into())
+        Call { products: Products::One, ..self.ragged }
     }
 
     /// All rows, each expert's with weights of its own, as a kernel of some form takes them.
     fn experts(&self, form: Form) -> Call {
-        let (Layer { rows, n, k }, [.., offsets, records]) = (self.layer, self.buffers);
-        if form.described() {
-            return Call::grouped(self.products().len() as u32, records.address);
+        match form.described() {
+            true => Call::grouped(self.products().len() as u32, self.records.address),
+            false => self.ragged,
         }
-        let products = Products::Ragged { count: rows.len() as u32, offsets: offsets.address };
-        let dense = self.dense();
-        Call { products, b: dense.b.every(u64::from(*n) * u64::from(*k)), ..dense }
     }
 
     /// The kernel's launch, and the workspace that it needs.
@@ -147,13 +158,15 @@ impl<'l> Placed<'l> {
 
     /// The products one by one: extents, and the addresses of A, B and D. Experts without rows have none.
     fn products(&self) -> Vec<(GemmProblem, [u64; 3])> {
-        let (Layer { rows, n, k }, [a, b, d, ..]) = (self.layer, self.buffers);
-        let bytes = |rows: u32, columns: u32| u64::from(rows) * u64::from(columns) * 2;
+        let (Layer { rows, n, k }, [of_a, of_b, of_d]) = (self.layer, self.types.bytes());
+        let bytes =
+            |rows: u32, columns: u32, bytes: u32| u64::from(rows) * u64::from(columns) * u64::from(bytes);
+        let Call { a, b, d, .. } = self.ragged;
         let product = |((expert, &m), first): ((u64, &u32), u32)| {
             let addresses = [
-                a.address + bytes(first, *k),
-                b.address + expert * bytes(*n, *k),
-                d.address + bytes(first, *n),
+                a.address + bytes(first, *k, of_a),
+                b.address + expert * bytes(*n, *k, of_b),
+                d.address + bytes(first, *n, of_d),
             ];
             (GemmProblem { m, n: *n, k: *k }, addresses)
         };
@@ -166,39 +179,28 @@ impl<'l> Placed<'l> {
     }
 
     fn free(self, engine: &mut dyn Engine) -> Result<(), Failure> {
-        for buffer in self.buffers {
-            engine.free(buffer)?;
-        }
-        Ok(())
+        engine.free(self.records)?;
+        Ok(self.inputs.free(engine)?)
     }
 }
 
 /// What all layers are measured with.
 pub(super) struct Timed<'t> {
     pub(super) peer: Option<&'t CublasLt>,
+    /// Those that were named, or all that have names; of types that have none, those that are ranked first.
     pub(super) kernels: Vec<AnyGemm>,
-    pub(super) format: Format,
+    pub(super) types: Types,
     pub(super) protocol: Protocol,
 }
 
 impl Timed<'_> {
     /// Measures every layer.
-    pub(super) fn layers(
-        &self,
-        gpu: &mut Gpu,
-        data: &[u8],
-        layers: &[Layer],
-    ) -> Result<Vec<Figure>, Failure> {
+    pub(super) fn layers(&self, gpu: &mut Gpu, layers: &[Layer]) -> Result<Vec<Figure>, Failure> {
         let mut figures = Vec::new();
         for layer in layers {
-            let placed = Placed::new(gpu, data, layer)?;
+            let placed = Placed::new(gpu, self.types, layer)?;
             let GemmProblem { m, n, k } = layer.dense();
-            writeln!(
-                out(),
-                "\n{} experts, {m} rows in all, N {n}, K {k} {}",
-                layer.rows.len(),
-                self.format.name()
-            )?;
+            writeln!(out(), "\n{} experts, {m} rows in all, N {n}, K {k} {}", layer.rows.len(), self.types)?;
             let result = self.one(gpu, &placed);
             placed.free(gpu)?;
             figures.extend(result?);
@@ -207,10 +209,13 @@ impl Timed<'_> {
     }
 
     fn one(&self, gpu: &mut Gpu, placed: &Placed<'_>) -> Result<Vec<Figure>, Failure> {
-        let Self { peer, ref kernels, format, ref protocol } = *self;
+        let Self { peer, ref kernels, types, ref protocol } = *self;
         let dense = placed.layer.dense();
-        let plan = |peer: &CublasLt, size| peer.plan(&Product::new(format, size));
-        let of_all = peer.map(|peer| plan(peer, dense)).transpose()?;
+        // Its plans are of one product's scales.
+        let peer = peer.filter(|_| !types.is_scaled());
+        let plan = |peer: &CublasLt, size| peer.plan(&Product::new(types, size));
+        let of_all = super::planned(peer, &Product::new(types, dense))?;
+        let peer = peer.filter(|_| of_all.is_some());
         let candidate = |name: String, launch: Box<dyn Enqueue>, slots| Candidate {
             name,
             launches: vec![launch],
@@ -219,7 +224,8 @@ impl Timed<'_> {
         };
         let mut candidates: Vec<Candidate<'_>> = Vec::new();
         let mut workspaces = Vec::new();
-        for entry in kernels {
+        let ranked = if kernels.is_empty() { placed.layer.ranked(types)? } else { Vec::new() };
+        for entry in kernels.iter().chain(&ranked) {
             let program = entry.program()?;
             let slots = gpu.slots(&program)?;
             let (launch, workspace) = placed.launch(gpu, entry, slots)?;
@@ -228,7 +234,7 @@ impl Timed<'_> {
             let prepared = gpu.prepare(&program, launch.grid, &launch.arguments)?;
             candidates.push(candidate(entry.name().to_owned(), Box::new(prepared), Some(slots)));
         }
-        let request = Request::packed(format, [Major::K; 2], dense);
+        let request = Request::packed(types, [Major::K; 2], dense);
         let selection = kernel::select(&request, &Machine::h200());
         let entry = &catalogue::first(&selection)?.gemm;
         let program = entry.program()?;
@@ -261,7 +267,7 @@ impl Timed<'_> {
             let name = format!("cuBLASLt, graph of {}", graph.launches());
             candidates.push(candidate(name, Box::new(graph), None));
         }
-        let [a, b, d, ..] = placed.buffers;
+        let [a, b, d] = [placed.ragged.a, placed.ragged.b, placed.ragged.d];
         if let Some(plan) = &of_all {
             let fastest = plan.fastest(gpu, a.address, b.address, d.address)?;
             let run = plan.with(fastest, a.address, b.address, d.address)?;
@@ -304,15 +310,18 @@ fn ours(format: Format) -> Vec<AnyGemm> {
     kernel::several().into_iter().filter(|entry| fits(entry)).collect()
 }
 
-/// Those that were named, or all.
-pub(super) fn kernels(names: &[String], format: Format) -> Result<Vec<AnyGemm>, Failure> {
-    let mut all = ours(format);
+/// Those that were named, or all; none of types whose kernels have no names.
+pub(super) fn kernels(names: &[String], types: Types) -> Result<Vec<AnyGemm>, Failure> {
+    let mut all = if types == Types::of(types.a) { ours(types.a) } else { Vec::new() };
     if let Some(other) = names.iter().find(|&name| all.iter().all(|entry| entry.name() != name)) {
         let names: Vec<&str> = all.iter().map(|entry| entry.name()).collect();
         return Err(Failure::usage(format!(
-            "--config {other} is no K-major kernel of {} for experts; these are: {}",
-            format.name(),
-            names.join(", ")
+            "--config {other} is no K-major kernel of {types} for experts; {}",
+            if names.is_empty() {
+                "these have no names".to_owned()
+            } else {
+                format!("these are: {}", names.join(", "))
+            }
         )));
     }
     all.retain(|entry| names.is_empty() || names.iter().any(|name| name == entry.name()));
@@ -322,10 +331,9 @@ pub(super) fn kernels(names: &[String], format: Format) -> Result<Vec<AnyGemm>, 
 #[cfg(test)]
 mod tests {
     use collective::Format;
-    use kernel::{Call, Emulator, Engine};
+    use kernel::{Buffer, Call, Emulator, Engine, Types};
 
     use super::{Layer, MOST_ROWS, Placed, layers, ours};
-    use crate::bench::arena;
 
     #[test]
     fn layers_are_as_documented() {
@@ -342,30 +350,37 @@ mod tests {
     /// The peer's products, one by one through a dense kernel, and the ragged call of the same memory give the same bits.
     #[test]
     fn the_products_one_by_one_are_those_of_the_ragged_call() {
-        let data = arena::random(Format::Bf16);
-        let layer = Layer { rows: vec![3, 0, 130, 64], n: 136, k: 72 };
+        let layer = Layer { rows: vec![3, 0, 130, 64], n: 144, k: 80 };
         assert_eq!(layer.offsets(), [0, 3, 3, 133, 197]);
-        let mut engine = Emulator::new();
-        let placed = Placed::new(&mut engine, &data, &layer).expect("memory");
-        let d = placed.buffers[2];
-        let products = placed.products();
-        assert_eq!(products.iter().map(|(problem, _)| problem.m).collect::<Vec<_>>(), [3, 130, 64]);
-        let dense = kernel::find("small-bf16-kk").expect("a name");
-        let program = dense.program().expect("legal");
-        for (problem, [a, b, d]) in products {
-            let call = Call::of(problem).a(a, 72).b(b, 72).d(d, 136);
-            let launch = dense.launch(&call, 132).expect("legal").expect("rows");
-            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+        for (types, dense) in [
+            (Types::of(Format::Bf16), "small-bf16-kk"),
+            (Types::of(Format::S8), "tile=64x64x128 dtype=s8"),
+            (Types::of(Format::E4m3).with_b(Format::E5m2), "tile=64x64x128 dtype=e4m3 dtype-b=e5m2"),
+        ] {
+            let mut engine = Emulator::new();
+            let placed = Placed::new(&mut engine, types, &layer).expect("memory");
+            let d = Buffer { address: placed.ragged.d.address, bytes: 197 * 144 * types.d.bytes() as usize };
+            let products = placed.products();
+            assert_eq!(products.iter().map(|(problem, _)| problem.m).collect::<Vec<_>>(), [3, 130, 64]);
+            let dense = kernel::find(dense).expect("legal");
+            let program = dense.program().expect("legal");
+            for (problem, [a, b, d]) in products {
+                let call = Call::of(problem).a(a, 80).b(b, 80).d(d, 144);
+                let launch = dense.launch(&call, 132).expect("legal").expect("rows");
+                engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+            }
+            let one_by_one = engine.read(d).expect("memory");
+            let named = ours(types.a);
+            let ranked = layer.ranked(types).expect("some");
+            for entry in if named.is_empty() { ranked } else { named } {
+                engine.write(d, &vec![0; d.bytes]).expect("memory");
+                let program = entry.program().expect("legal");
+                let (launch, _) = placed.launch(&mut engine, &entry, 132).expect("legal");
+                let launch = launch.expect("rows");
+                engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
+                assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", entry.name());
+            }
+            placed.free(&mut engine).expect("its own");
         }
-        let one_by_one = engine.read(d).expect("memory");
-        for entry in ours(Format::Bf16) {
-            engine.write(d, &vec![0; d.bytes]).expect("memory");
-            let program = entry.program().expect("legal");
-            let (launch, _) = placed.launch(&mut engine, &entry, 132).expect("legal");
-            let launch = launch.expect("rows");
-            engine.launch(&program, launch.grid, &launch.arguments).expect("runs");
-            assert_eq!(engine.read(d).expect("memory"), one_by_one, "{}", entry.name());
-        }
-        placed.free(&mut engine).expect("its own");
     }
 }

@@ -4,13 +4,14 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
+use collective::Format;
+use kernel::driver::tune::random;
 use kernel::driver::{DeviceSlice, Enqueue, Graph, Loaded, Prepared, Stream};
-use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu};
+use kernel::{AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, Gpu, Types};
 
-use super::arena::Set;
 use super::report::LaunchCost;
-use crate::Failure;
 use crate::output::out;
+use crate::{Failure, catalogue};
 
 /// Launches that are timed.
 const LAUNCHES: usize = 10_000;
@@ -31,33 +32,36 @@ const ADDRESSES: u64 = 4096;
 const PITCHES: u64 = 4096;
 
 /// Times every way to launch, prints it, and compares what a graph computes with what a launch computes.
-pub(super) fn measure(
-    gpu: &mut Gpu,
-    data: &[u8],
-    dtype: &str,
-    layout: &str,
-) -> Result<Vec<LaunchCost>, Failure> {
-    let gemm = kernel::find(&format!("small-{dtype}-{layout}"))?;
+pub(super) fn measure(gpu: &mut Gpu, gemm: AnyGemm) -> Result<Vec<LaunchCost>, Failure> {
     let name = gemm.name().to_owned();
     let GemmProblem { m, n, k } = SHAPE;
-    let bytes = |rows: u32, columns: u32| rows as usize * columns as usize * 2;
+    let [of_a, of_b, of_d] = gemm.formats();
+    let bytes = |rows: u32, columns: u32, of: Format| (rows * columns * of.bytes()) as usize;
+    let [a_bytes, b_bytes, d_bytes] = [bytes(m, k, of_a), bytes(n, k, of_b), bytes(m, n, of_d)];
     // Matrices move by as much as the most aligned ones, A and B no further than their copies reach.
     let step = |bytes: usize, i: u64| i % (bytes as u64 / 256) * 256;
-    let mut operand = |bytes: &[u8]| gpu.upload(&bytes.repeat(2));
-    let (a, b) = (operand(&data[..bytes(m, k)])?, operand(&data[bytes(m, k)..][..bytes(n, k)])?);
-    let rows = bytes(m, n) + m as usize * 16 * PITCHES as usize;
+    let mut operand = |of: Format, bytes: usize| gpu.upload(&random(of)[..bytes].repeat(2));
+    let (a, b) = (operand(of_a, a_bytes)?, operand(of_b, b_bytes)?);
+    // Factors of blocks, the same for all, where there are any.
+    let factors = gpu.upload(&1f32.to_le_bytes().repeat(((m + n) * k) as usize))?;
+    let rows = d_bytes + m as usize * 16 * PITCHES as usize;
     let d = gpu.allocate(rows + 256 * ADDRESSES as usize)?;
-    let call = Set { a: a.address, b: b.address, d: d.address, scales: [0; 2] }.call(SHAPE, &gemm, None);
+    let call = catalogue::legal(&gemm, SHAPE);
+    let call = Call { workspace: None, ..call }.a(a.address, call.a.pitch).b(b.address, call.b.pitch);
+    let mut call = call.d(d.address, call.d.pitch);
+    if let Some(scales) = &mut call.scales {
+        (scales.a.address, scales.b.address) = (factors.address, factors.address);
+    }
     let moved = |i: u64| {
         let mut call = call;
-        call.a.address += step(bytes(m, k), i);
-        call.b.address += step(bytes(n, k), i);
+        call.a.address += step(a_bytes, i);
+        call.b.address += step(b_bytes, i);
         call.d.address += i % ADDRESSES * 256;
         call
     };
     let reshaped = |i: u64| {
         let mut call = moved(i);
-        call.d.pitch += i % PITCHES * 8;
+        call.d.pitch += i % PITCHES * u64::from(16 / of_d.bytes());
         call
     };
 
@@ -73,7 +77,7 @@ pub(super) fn measure(
     let (short, long) = graphs(gpu, &prepared)?;
 
     let stream = Arc::clone(gpu.stream());
-    let lent = [gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
+    let lent = [gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?, gpu.memory(factors)?];
     let lent = lent.each_ref().map(DeviceSlice::from);
     writeln!(out(), "{:48} {:>9} {:>9}", "host, microseconds a launch", "median", "99 %")?;
     let mut costs = Vec::new();
@@ -103,10 +107,23 @@ pub(super) fn measure(
     )?;
     let same = replays(gpu, &prepared, &short, d)?;
     writeln!(out(), "the graph's D is {} the launch's", if same { "bit for bit" } else { "NOT" })?;
-    for buffer in [a, b, d] {
+    for buffer in [a, b, d, factors] {
         gpu.free(buffer)?;
     }
     if same { Ok(costs) } else { Err(Failure::Wrong) }
+}
+
+/// The kernel `small` of a type and directions, or the same of others.
+///
+/// # Errors
+/// The rule that types or directions break.
+pub(super) fn small(types: Types, layout: &str) -> Result<AnyGemm, Failure> {
+    if [Format::Bf16, Format::F16].map(Types::of).contains(&types) {
+        return catalogue::find(&format!("small-{}-{layout}", types.a.name()));
+    }
+    let (k, words) = (128 / types.a.bytes(), catalogue::words(types));
+    let rest = "store=direct scheduler=one-tile raster=m";
+    catalogue::find(&format!("{words} layout={layout} tile=64x64x{k} {rest}"))
 }
 
 fn prepare(gpu: &mut Gpu, name: &str, call: &Call) -> Result<Prepared, Failure> {

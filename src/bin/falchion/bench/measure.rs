@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use kernel::Gpu;
-use kernel::driver::{Enqueue, Monitor, Readings};
+use kernel::driver::tune::Candidate;
+use kernel::driver::{Monitor, Readings};
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
@@ -47,16 +48,6 @@ const WARM_UP: f64 = 0.4;
 /// Seconds of a sustained measurement.
 const SUSTAINED: f64 = 0.3;
 
-/// What is timed.
-pub(super) struct Candidate<'a> {
-    pub(super) name: String,
-    /// One launch a set.
-    pub(super) launches: Vec<Box<dyn Enqueue + 'a>>,
-    pub(super) operations: f64,
-    /// How many of the kernel's clusters run at once, for our kernels.
-    pub(super) slots: Option<u32>,
-}
-
 /// A candidate's turns.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turns {
@@ -93,53 +84,31 @@ impl Protocol {
         state: State,
         step: &dyn Fn(),
     ) -> Result<Vec<Turns>, Failure> {
-        let launches: Vec<Vec<&dyn Enqueue>> = candidates
-            .iter()
-            .map(|candidate| candidate.launches.iter().map(AsRef::as_ref).collect())
-            .collect();
-        let mut seconds = Vec::new();
-        for launches in &launches {
-            gpu.time_many(launches, 2)?;
-            seconds.push(gpu.time_many(launches, 3)?.max(1e-7));
-        }
-        let mut turns = vec![Turns::default(); candidates.len()];
-        for turn in 0..self.turns.max(1) {
-            let far = self.far(turn, candidates, &turns);
-            for (i, candidate) in candidates.iter().enumerate().filter(|(i, _)| !far[*i]) {
-                let count = |span: f64| ((span / seconds[i]) as usize).clamp(3, 20_000);
-                let each = match state {
-                    State::Burst => {
-                        std::thread::sleep(self.rest);
-                        gpu.time_many(&launches[i], count(self.burst))?
-                    }
-                    State::Sustained => {
-                        gpu.time_many(&launches[i], count(WARM_UP))?;
-                        let mut work = || gpu.time_many(&launches[i], count(SUSTAINED));
-                        let (each, readings) = match monitor {
-                            Some(monitor) => monitor.watch(work),
-                            None => (work(), None),
-                        };
-                        turns[i].readings.extend(readings);
-                        each?
-                    }
-                };
-                turns[i].tflops.push(candidate.operations / each / 1e12);
-                step();
-            }
-        }
-        Ok(turns)
-    }
-
-    /// Who gets no further turns.
-    fn far(&self, turn: usize, candidates: &[Candidate<'_>], turns: &[Turns]) -> Vec<bool> {
-        let most = |turns: &Turns| turns.spread()[2];
-        let ours = || candidates.iter().zip(turns).filter(|(candidate, _)| candidate.slots.is_some());
-        let best = ours().map(|(_, turns)| most(turns)).fold(0.0, f64::max);
-        let far = |(candidate, turns): (&Candidate<'_>, &Turns)| {
-            let near = self.near.is_none_or(|near| most(turns) * near >= best);
-            turn >= 2 && !near && candidate.slots.is_some()
-        };
-        candidates.iter().zip(turns).map(far).collect()
+        let mut readings = vec![Vec::new(); candidates.len()];
+        let turns = kernel::driver::tune::Turns { count: self.turns, near: self.near };
+        let seconds = turns.take(gpu, candidates, &mut |gpu, turn| {
+            let each = match state {
+                State::Burst => turn.burst(gpu, self.rest, self.burst)?,
+                State::Sustained => {
+                    turn.run(gpu, WARM_UP)?;
+                    let mut work = || turn.run(gpu, SUSTAINED);
+                    let (each, read) = match monitor {
+                        Some(monitor) => monitor.watch(work),
+                        None => (work(), None),
+                    };
+                    readings[turn.candidate].extend(read);
+                    each?
+                }
+            };
+            step();
+            Ok(each)
+        })?;
+        let all = candidates.iter().zip(seconds).zip(readings);
+        let turns = all.map(|((candidate, seconds), readings)| {
+            let tflops = seconds.into_iter().map(|each| candidate.operations / each / 1e12).collect();
+            Turns { tflops, readings }
+        });
+        Ok(turns.collect())
     }
 }
 

@@ -23,14 +23,14 @@ use std::time::Duration;
 use collective::Format;
 use cute_rs::atom::Major;
 use kernel::driver::cublaslt::{CublasLt, Plan, Product};
+use kernel::driver::tune::{Candidate, Inputs, random};
 use kernel::driver::{Enqueue, Monitor, Prepared};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, Gpu, KernelSpec, Machine, Program, Request,
-    Types, WorkspaceRef, ceiling,
+    AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, Gpu, KernelSpec, LinearArguments, Machine,
+    Program, Request, Types, WorkspaceRef, ceiling,
 };
 
-use arena::{Arena, Set};
-use measure::{Candidate, Protocol, State};
+use measure::{Protocol, State};
 use report::{Figure, Record};
 use suites::Suite;
 
@@ -123,7 +123,7 @@ struct Bench {
     gpu: Gpu,
     peer: Option<CublasLt>,
     monitor: Option<Monitor>,
-    arena: Arena,
+    types: Types,
     ceiling: Option<Ceiling>,
     ours: Vec<Ours>,
     protocol: Protocol,
@@ -176,14 +176,16 @@ impl BenchArgs {
         if let Some(name) = &self.epilogue {
             return self.fused(name, &shapes);
         }
-        let launched = if self.launch { Some(self.types.sixteen("what a launch costs")?) } else { None };
+        let launched = match self.launch {
+            true => Some(launch::small(self.types.types()?, &self.layout)?),
+            false => None,
+        };
         let (kernels, choice) = self.kernels(&shapes)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
-        if let Some(format) = launched {
-            let mut record = self.record(&gpu, None, format.into())?;
-            let data = arena::random(format);
-            record.launches = launch::measure(&mut gpu, &data, format.name(), &self.layout)?;
+        if let Some(kernel) = launched {
+            let mut record = self.record(&gpu, None, Types::of_kernel(&kernel))?;
+            record.launches = launch::measure(&mut gpu, kernel)?;
             return self.write(&record);
         }
         // The selection chooses among our kernels, so nothing else is timed for it.
@@ -197,7 +199,6 @@ impl BenchArgs {
         let ours = ours.collect::<Result<Vec<_>, Failure>>()?;
         let majors = ours.first().map_or([Major::K; 2], |ours| ours.entry.plan().majors());
         let types = ours.first().map_or(self.types.types(), |ours| Ok(Types::of_kernel(&ours.entry)))?;
-        let arena = Arena::new(&mut gpu, types, &shapes)?;
         let ceiling = if alone { None } else { Some(Ceiling::new(&mut gpu, types)?) };
         let mut record = self.record(&gpu, peer.as_ref(), types)?;
         if let Some(first) = ours.first() {
@@ -205,7 +206,7 @@ impl BenchArgs {
         }
         let protocol = self.protocol(alone);
         let monitor = if protocol.states.contains(&State::Sustained) { monitor(&gpu)? } else { None };
-        let mut bench = Bench { gpu, peer, monitor, arena, ceiling, ours, protocol, majors, choice };
+        let mut bench = Bench { gpu, peer, monitor, types, ceiling, ours, protocol, majors, choice };
         let outcome = bench.all(&shapes, &mut record.figures);
         if outcome.is_err() && !record.figures.is_empty() {
             self.write(&record)?; // what was measured until then
@@ -226,37 +227,38 @@ impl BenchArgs {
                  names some: leave out --all-configs, --epilogue and --layout",
             ));
         }
+        let types = self.types.types()?;
         let layers = match &self.rows {
-            Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k)?],
+            Some(rows) => vec![grouped::Layer::new(rows, self.n, self.k, types.b.bytes())?],
             None => grouped::layers(),
         };
-        let format = self.types.sixteen("experts")?;
-        let kernels = grouped::kernels(&self.config, format)?;
+        let kernels = grouped::kernels(&self.config, types)?;
+        if kernels.is_empty() {
+            layers.iter().try_for_each(|layer| layer.ranked(types).map(|_| ()))?;
+        }
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
-        let mut record = self.record(&gpu, peer.as_ref(), format.into())?;
+        let mut record = self.record(&gpu, peer.as_ref(), types)?;
         let protocol = self.protocol(false);
-        let timed = grouped::Timed { peer: peer.as_ref(), kernels, format, protocol };
-        record.figures = timed.layers(&mut gpu, &arena::random(format), &layers)?;
+        let timed = grouped::Timed { peer: peer.as_ref(), kernels, types, protocol };
+        record.figures = timed.layers(&mut gpu, &layers)?;
         self.write(&record)
     }
 
     /// Kernels with a fused epilogue.
     fn fused(&self, name: &str, shapes: &[GemmProblem]) -> Result<(), Failure> {
-        let format = self.types.sixteen("a fused epilogue")?;
+        let types = self.types.types()?;
+        let fusion = epilogue::fusion(name, types)?;
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = peer(&gpu)?;
-        let mut record = self.record(&gpu, peer.as_ref(), format.into())?;
+        let mut record = self.record(&gpu, peer.as_ref(), types)?;
         let protocol = self.protocol(false);
-        let mut bench =
-            epilogue::Bench::new(&mut gpu, peer, protocol, (name, self.all_configs), format.into())?;
-        let arena = Arena::new(bench.gpu, format.into(), shapes)?;
+        let mut bench = epilogue::Bench::new(&mut gpu, peer, protocol, (fusion, self.all_configs), types)?;
         for &shape in shapes {
-            record.figures.extend(bench.shape(&arena, shape)?);
+            record.figures.extend(bench.shape(shape)?);
         }
-        arena.free(&mut gpu)?;
         self.write(&record)
     }
 
@@ -368,6 +370,12 @@ fn planned(peer: Option<&CublasLt>, product: &Product) -> Result<Option<Plan>, F
     }
 }
 
+/// Which of the peer's algorithms is the fastest.
+fn fastest(gpu: &mut Gpu, plan: Option<&Plan>, sets: &[Call<()>]) -> Result<Option<usize>, Failure> {
+    let Some((plan, set)) = plan.zip(sets.first()) else { return Ok(None) };
+    Ok(Some(plan.fastest(gpu, set.a.address, set.b.address, set.d.address)?))
+}
+
 fn monitor(gpu: &Gpu) -> io::Result<Option<Monitor>> {
     match Monitor::new(gpu) {
         Ok(monitor) => Ok(Some(monitor)),
@@ -397,17 +405,28 @@ impl Bench {
         progress: &Progress,
         step: &dyn Fn(usize),
     ) -> Result<(), Failure> {
-        let sets = self.arena.sets(problem);
-        let (ours, refused) = self.prepared(problem, &sets)?;
-        let product = self.product(problem);
+        let inputs = Inputs::new(&mut self.gpu, &Request::packed(self.types, self.majors, problem))?;
+        let measured = self.measured(problem, inputs.sets(), figures, progress, step);
+        inputs.free(&mut self.gpu)?;
+        measured
+    }
+
+    /// Measures one shape on some sets of matrices.
+    fn measured(
+        &mut self,
+        problem: GemmProblem,
+        sets: &[Call<()>],
+        figures: &mut Vec<Figure>,
+        progress: &Progress,
+        step: &dyn Fn(usize),
+    ) -> Result<(), Failure> {
+        let (ours, refused) = self.prepared(problem, sets)?;
+        let product = arena::product(self.types, self.majors, problem, sets.first());
         let plan = planned(self.peer.as_ref(), &product)?;
-        let fastest = match (&plan, sets.first()) {
-            (Some(plan), Some(set)) => Some(plan.fastest(&mut self.gpu, set.a, set.b, set.d)?),
-            _ => None,
-        };
-        let candidates = candidates(ours, plan.as_ref().zip(fastest), &sets, problem, self.ceiling.as_ref())?;
+        let fastest = fastest(&mut self.gpu, plan.as_ref(), sets)?;
+        let candidates = candidates(ours, plan.as_ref().zip(fastest), sets, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
-        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.arena.types()))?;
+        progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.types))?;
         for (name, reason) in refused {
             progress.aside(|| writeln!(out(), "           {name} is left out: {reason}"))?;
         }
@@ -436,7 +455,7 @@ impl Bench {
     }
 
     /// Launches of our kernels, one a set; and the named kernels that cannot do the problem, with the reason.
-    fn prepared(&mut self, problem: GemmProblem, sets: &[Set]) -> Result<(Launches, Refusals), Failure> {
+    fn prepared(&mut self, problem: GemmProblem, sets: &[Call<()>]) -> Result<(Launches, Refusals), Failure> {
         let (mut all, mut refused) = (Vec::new(), Vec::new());
         for Ours { entry, program, slots, workspace } in &mut self.ours {
             if !self.choice.includes(problem, entry.name()) {
@@ -452,7 +471,8 @@ impl Bench {
             let launches: Result<Vec<Box<dyn Enqueue>>, Failure> = sets
                 .iter()
                 .map(|set| {
-                    let launch = entry.launch(&set.call(problem, entry, *workspace), *slots)?;
+                    let call = Call { workspace: *workspace, ..set.with(LinearArguments::default()) };
+                    let launch = entry.launch(&call, *slots)?;
                     let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
                     let prepared = self.gpu.prepare(program, launch.grid, &launch.arguments)?;
                     Ok(Box::new(prepared) as Box<dyn Enqueue>)
@@ -475,15 +495,7 @@ impl Bench {
         Ok((all, refused))
     }
 
-    /// The peer's product in the directions of our kernels.
-    fn product(&self, size: GemmProblem) -> Product {
-        let [a, b] = self.majors;
-        let scales = self.arena.sets(size).first().map_or([0; 2], |set| set.scales);
-        Product { a, b, scales, ..Product::new(self.arena.types(), size) }
-    }
-
     fn close(mut self) -> Result<(), Failure> {
-        self.arena.free(&mut self.gpu)?;
         match self.ceiling {
             Some(ceiling) => ceiling.free(&mut self.gpu),
             None => Ok(()),
@@ -506,7 +518,7 @@ impl Ceiling {
         let no_product = || Failure::usage(Format::NO_PRODUCT);
         let format = types.a;
         let types = format.multiplies(types.b).ok_or_else(no_product)?;
-        let operands = gpu.upload(&arena::random(format)[..ceiling::OPERAND_BYTES])?;
+        let operands = gpu.upload(&random(format)[..ceiling::OPERAND_BYTES])?;
         let sums = gpu.allocate(ceiling::sum_bytes(multiprocessors))?;
         let (grid, arguments) = ceiling::launch(multiprocessors, operands.address, sums.address, rounds);
         let prepared = gpu.prepare(&ceiling::program(types)?, grid, &arguments)?;
@@ -523,7 +535,7 @@ impl Ceiling {
 fn candidates<'a>(
     ours: Vec<Candidate<'a>>,
     peer: Option<(&'a Plan, usize)>,
-    sets: &[Set],
+    sets: &[Call<()>],
     problem: GemmProblem,
     limit: Option<&'a Ceiling>,
 ) -> Result<Vec<Candidate<'a>>, Failure> {
@@ -537,7 +549,7 @@ fn candidates<'a>(
     candidates.extend(ours);
     if let Some((plan, fastest)) = peer {
         for (name, algorithm) in [(report::FIRST, 0), (report::FASTEST, fastest)] {
-            let run = |set: &Set| plan.with(algorithm, set.a, set.b, set.d);
+            let run = |set: &Call<()>| plan.with(algorithm, set.a.address, set.b.address, set.d.address);
             let launches: Result<Vec<Box<dyn Enqueue + 'a>>, Failure> =
                 sets.iter().map(|set| Ok(Box::new(run(set)?) as Box<dyn Enqueue + 'a>)).collect();
             let operations = problem.operations();

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use kernel::GemmProblem;
 use serde::Serialize;
 
-use super::measure::{Candidate, State, Turns};
+use super::measure::{State, Turns};
 use super::suites;
 use crate::Failure;
 use crate::output::out;
@@ -72,7 +72,12 @@ pub(super) struct Figure {
 }
 
 impl Figure {
-    pub(super) fn new(shape: GemmProblem, state: State, candidate: &Candidate<'_>, turns: &Turns) -> Self {
+    pub(super) fn new(
+        shape: GemmProblem,
+        state: State,
+        candidate: &kernel::driver::tune::Candidate<'_>,
+        turns: &Turns,
+    ) -> Self {
         let GemmProblem { m, n, k } = shape;
         let tflops = turns.spread();
         let card = turns.card();

@@ -1,43 +1,66 @@
 //! `falchion tune`: measures the kernels that the model ranks first, and writes down what it saw.
+//!
+//! What measures is [`kernel::driver::tune`], as for everybody who calls the library.
 
-use std::collections::HashSet;
+mod job;
+mod seen;
+
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use kernel::disk::Cache;
-use kernel::disk::records::{Measurement, Problem, Records};
-use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{CublasLt, Product};
-use kernel::{AnyGemm, Call, Engine, GemmProblem, Gpu, KernelSpec, Known, Machine, Program, Request, Types};
-use rayon::prelude::*;
-use serde::Serialize;
+use collective::{Fusion, with_fusion};
+use falchion::verify::{self, Sample};
+use kernel::disk::records::Records;
+use kernel::driver::cublaslt::CublasLt;
+use kernel::driver::tune::{BURST, Heat, Inputs, REST};
+use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Ranked, Request, Tree, Types};
 
-use super::arena::{self, Arena, Set};
 use super::compilers::Compilers;
-use super::measure::{Candidate, Protocol, State};
-use super::suites;
+use super::measure::{Protocol, State};
+use super::{arena, suites};
 use crate::output::out;
 use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files};
+use job::Job;
+use seen::{Timed, Tuned};
 
 /// Measure the kernels that the model ranks first at each shape, beside cuBLASLt, on the GPU.
 ///
 /// Each gets a few launches after a rest; those near the best get turns, and after two turns those that are still near it get the
-/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take. What had
-/// turns is added to the tuning records on disk (`falchion cache`).
+/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take, of plain
+/// products. What had turns is added to the tuning records on disk (`falchion cache`).
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --record seen.jsonl"
+    group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
+    after_help = "Examples:\n  falchion tune --shape 1000x5000x2056\n  falchion tune --shapes shapes.txt --budget 24 --record seen.jsonl\n  \
+                  falchion tune --shape 4096x4096x512 --epilogue bias-gelu\n  falchion tune --shape 64x64x4096 --batch 96 --dtype f16\n  \
+                  falchion tune --rows 300,0,17,512 --n 4096 --k 7168 --dtype e4m3 --scale-a 1x128 --scale-b 128x128"
 )]
 pub(crate) struct TuneArgs {
     /// A file of shapes, `MxNxK` a line.
-    #[arg(long, value_name = "FILE", required_unless_present = "shape")]
+    #[arg(long, value_name = "FILE")]
     shapes: Option<PathBuf>,
-    /// Shapes of your own.
-    #[arg(long, value_name = "MxNxK", value_parser = suites::parse, conflicts_with = "shapes")]
+    /// A shape to tune. Repeatable.
+    #[arg(long, value_name = "MxNxK", value_parser = suites::parse)]
     shape: Vec<GemmProblem>,
+    /// Groups of so many rows in one launch, each with a B of its own of N x K; groups may be empty.
+    #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
+        requires_all = ["n", "k"], conflicts_with = "batch")]
+    rows: Option<Vec<u32>>,
+    /// Columns of B and D, with --rows.
+    #[arg(long, requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
+    n: Option<u32>,
+    /// Columns of A, rows of B, with --rows.
+    #[arg(long, requires = "rows", value_parser = clap::value_parser!(u32).range(1..))]
+    k: Option<u32>,
+    /// Number of products of each shape in one launch.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    batch: Option<u32>,
+    /// Tune kernels with this fused epilogue. It says D's format.
+    #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(), conflicts_with = "out_dtype")]
+    epilogue: Option<String>,
     /// How many kernels are measured at each shape.
     #[arg(long, value_name = "N", default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..))]
     budget: u32,
@@ -60,80 +83,40 @@ pub(crate) struct TuneArgs {
     record: Option<PathBuf>,
 }
 
-/// What was measured at a shape.
-#[derive(Debug, Serialize)]
-struct Tuned<'a> {
-    m: u32,
-    n: u32,
-    k: u32,
-    dtype: String,
-    #[serde(skip)]
-    types: Types,
-    layout: &'a str,
-    state: State,
-    kernels: Vec<Timed>,
-    cublaslt_first: Option<f64>,
-    cublaslt_fastest: Option<f64>,
-}
-
-/// A kernel that was measured.
-#[derive(Clone, Debug, Serialize)]
-struct Timed {
-    /// Without the format of A and the directions, which the line says.
-    spec: String,
-    predicted: f64,
-    slots: u32,
-    /// From a few launches alone.
-    quick: f64,
-    /// The median of its turns, where it had any.
-    microseconds: Option<f64>,
-}
-
 /// What is this much slower than the best after two turns gets no further ones.
 const NEAR: f64 = 1.04;
-
-/// How many times as long as a few launches the card rests before the next.
-const REST: f64 = 12.0;
-
-/// What is this much slower than the best of a few launches gets no turns.
-const SLOWER: f64 = 1.12;
 
 impl TuneArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let begun = Instant::now();
-        let shapes = self.shapes()?;
-        shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
         let types = self.types.types()?;
+        let jobs = self.jobs(types)?;
+        let chosen = jobs.iter().map(|job| self.candidates(job)).collect::<Result<Vec<_>, _>>()?;
+        if let Some(path) = &self.record {
+            files::writable(path)?;
+        }
         let mut gpu = Gpu::new(0)?;
         writeln!(out(), "{}", gpu.describe())?;
         let peer = super::peer(&gpu)?;
-        let arena = Arena::new(&mut gpu, types, &shapes)?;
         let mut record = match &self.record {
-            Some(path) => {
-                files::writable(path)?;
-                Some(BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?))
-            }
+            Some(path) => Some(BufWriter::new(OpenOptions::new().create(true).append(true).open(path)?)),
             None => None,
         };
-        let (mut all, mut kept): (Vec<Tuned<'_>>, Records) = Default::default();
-        let chosen: Vec<Vec<(AnyGemm, f64)>> =
-            shapes.iter().map(|&shape| self.candidates(types, shape)).collect();
+        let (mut all, mut kept): (Vec<Tuned>, Records) = Default::default();
         let names =
-            |gemms: &Vec<(AnyGemm, f64)>| gemms.iter().map(|(gemm, _)| gemm.name().to_owned()).collect();
+            |ranked: &Vec<Ranked>| ranked.iter().map(|ranked| ranked.gemm.name().to_owned()).collect();
         // Some processors are left to launch.
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let compilers = Compilers::new((processors * 3 / 4).max(1), chosen.iter().map(names).collect());
-        for (i, (&shape, candidates)) in shapes.iter().zip(chosen).enumerate() {
+        for (i, (job, candidates)) in jobs.iter().zip(chosen).enumerate() {
             compilers.wait(i);
             if self.seconds.is_some_and(|most| begun.elapsed() > Duration::from_secs(most)) {
-                writeln!(out(), "stopped after {} of {} shapes", all.len(), shapes.len())?;
+                writeln!(out(), "stopped after {} of {} shapes", all.len(), jobs.len())?;
                 break;
             }
-            let tuned = self.shape(&mut gpu, peer.as_ref(), &arena, (shape, candidates))?;
-            for tuned in tuned {
+            for tuned in self.measure(&mut gpu, peer.as_ref(), job, candidates)? {
                 if let Some(file) = &mut record {
-                    let line = serde_json::to_string(&tuned).map_err(Failure::environment)?;
-                    writeln!(file, "{line}")?;
+                    writeln!(file, "{}", tuned.line()?)?;
                     file.flush()?;
                 }
                 tuned.print()?;
@@ -142,12 +125,23 @@ impl TuneArgs {
             }
         }
         for state in [State::Burst, State::Sustained] {
-            means(&all, state)?;
+            seen::means(&all, state)?;
         }
         if !kept.is_empty() {
-            save(&gpu, kept)?;
+            seen::save(&gpu, kept)?;
         }
-        arena.free(&mut gpu)
+        Ok(())
+    }
+
+    /// What is tuned, one after the other.
+    fn jobs(&self, types: Types) -> Result<Vec<Job>, Failure> {
+        let fusion = self.epilogue.as_deref().and_then(Fusion::named);
+        let majors = catalogue::majors(&self.layout);
+        if let (Some(rows), Some(n), Some(k)) = (&self.rows, self.n, self.k) {
+            return Ok(vec![Job::of_rows(types, majors, fusion, (rows, n, k))?]);
+        }
+        let job = |shape| Job::new(types, majors, fusion, (shape, self.batch));
+        self.shapes()?.into_iter().map(job).collect()
     }
 
     fn shapes(&self) -> Result<Vec<GemmProblem>, Failure> {
@@ -165,228 +159,86 @@ impl TuneArgs {
     }
 
     /// The kernels that are measured at a shape, with their predicted times.
-    fn candidates(&self, types: Types, problem: GemmProblem) -> Vec<(AnyGemm, f64)> {
-        let request = Request::packed(types, catalogue::majors(&self.layout), problem);
-        let request = request.known(Known::Nothing);
-        let selection = kernel::search(&request, &Machine::h200(), self.budget as usize);
-        selection.ranked.into_iter().map(|ranked| (ranked.gemm, ranked.prediction.microseconds)).collect()
+    fn candidates(&self, job: &Job) -> Result<Vec<Ranked>, Failure> {
+        let selection = job.search(self.budget as usize);
+        catalogue::first(&selection)?;
+        Ok(selection.ranked)
     }
 
-    fn shape(
+    fn measure(
         &self,
         gpu: &mut Gpu,
         peer: Option<&CublasLt>,
-        arena: &Arena,
-        (problem, candidates): (GemmProblem, Vec<(AnyGemm, f64)>),
-    ) -> Result<Vec<Tuned<'_>>, Failure> {
-        let ([a, b], types, sets) = (catalogue::majors(&self.layout), arena.types(), arena.sets(problem));
-        let scales = sets.first().map_or([0; 2], |set| set.scales);
-        let product = Product { a, b, scales, ..Product::new(types, problem) };
-        let plan = super::planned(peer, &product)?;
-        let programs: Vec<(AnyGemm, f64, Program)> = candidates
-            .into_par_iter()
-            .map(|(gemm, predicted)| gemm.program().map(|program| (gemm, predicted, program)))
-            .collect::<Result<_, _>>()?;
-        let all: Vec<&Program> = programs.iter().map(|(_, _, program)| program).collect();
-        gpu.compile(&all)?;
-        let (mut timed, mut launches, mut workspaces) = (Vec::new(), Vec::new(), Vec::new());
-        let mut rest = Duration::from_millis(60);
-        for (gemm, predicted, program) in &programs {
-            let slots = gpu.slots(program)?;
-            let needed = gemm.workspace(&Call::of(problem), slots);
-            let workspace = gpu.workspace(needed)?;
-            workspaces.extend(workspace.map(|workspace| workspace.buffer()));
-            let own = prepare(gpu, gemm, program, slots, (problem, &sets, workspace))?;
-            let refs: Vec<&dyn Enqueue> = own.iter().map(AsRef::as_ref).collect();
-            // The card's clock falls while it is busy: without a rest, who comes late is slow.
-            std::thread::sleep(rest);
-            gpu.time_many(&refs, 1)?;
-            let quick = (0..2).map(|_| gpu.time_many(&refs, 4)).collect::<Result<Vec<_>, _>>()?;
-            let quick = quick.into_iter().fold(f64::INFINITY, f64::min) * 1e6;
-            rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
-            timed.push(Timed {
-                spec: own_words(gemm.name()),
-                predicted: *predicted,
-                slots,
-                quick,
-                microseconds: None,
-            });
-            launches.push(own);
-        }
-        let best = timed.iter().map(|timed| timed.quick).fold(f64::INFINITY, f64::min);
-        let chosen: Vec<usize> =
-            (0..timed.len()).filter(|&i| i == 0 || timed[i].quick <= SLOWER * best + 1.0).collect();
-        let keep: HashSet<usize> = chosen.iter().copied().collect();
-        let mut candidates: Vec<Candidate<'_>> = launches
-            .into_iter()
-            .enumerate()
-            .filter(|(i, _)| keep.contains(i))
-            .map(|(i, launches)| Candidate {
-                name: timed[i].spec.clone(),
-                launches,
-                operations: problem.operations(),
-                slots: Some(timed[i].slots),
-            })
-            .collect();
-        if let (Some(plan), Some(set)) = (&plan, sets.first()) {
-            let fastest = plan.fastest(gpu, set.a, set.b, set.d)?;
-            candidates.extend(super::candidates(Vec::new(), Some((plan, fastest)), &sets, problem, None)?);
+        job: &Job,
+        candidates: Vec<Ranked>,
+    ) -> Result<Vec<Tuned>, Failure> {
+        let request = job.request();
+        let inputs = Inputs::new(gpu, &request)?;
+        let predicted: Vec<f64> = candidates.iter().map(|ranked| ranked.prediction.microseconds).collect();
+        let kernels = candidates.into_iter().map(|ranked| ranked.gemm).collect();
+        // Of several products, and of fused ones, ours are timed alone.
+        let peer = peer.filter(|_| job.is_plain());
+        let (size, set) = (request.call.problem, inputs.sets().first());
+        let plan = super::planned(peer, &arena::product(request.types, request.majors, size, set))?;
+        let Heat { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
+        if let Some(fastest) = super::fastest(gpu, plan.as_ref(), inputs.sets())? {
+            let both = plan.as_ref().map(|plan| (plan, fastest));
+            let sets = inputs.sets();
+            candidates.extend(super::candidates(Vec::new(), both, sets, request.call.problem, None)?);
         }
         let mut states = vec![State::Burst];
         states.extend(self.sustained.then_some(State::Sustained));
         let protocol = Protocol {
             states: states.clone(),
             turns: self.turns,
-            rest: Duration::from_millis(80),
-            burst: 0.006,
+            rest: REST,
+            burst: BURST,
             near: Some(NEAR),
         };
         let mut tuned = Vec::new();
         for state in states {
             let turns = protocol.measure(gpu, None, &candidates, state, &|| {})?;
             let times: Vec<f64> =
-                turns.iter().map(|turns| problem.operations() / turns.spread()[1] / 1e6).collect();
-            let mut kernels = timed.clone();
-            for (&i, &time) in chosen.iter().zip(&times) {
-                kernels[i].microseconds = Some(time);
-            }
-            let GemmProblem { m, n, k } = problem;
-            tuned.push(Tuned {
-                m,
-                n,
-                k,
-                dtype: types.to_string(),
-                types,
-                layout: &self.layout,
-                state,
-                kernels,
-                cublaslt_first: times.get(chosen.len()).copied(),
-                cublaslt_fastest: times.get(chosen.len() + 1).copied(),
-            });
+                turns.iter().map(|turns| request.operations() / turns.spread()[1] / 1e6).collect();
+            let time = |place: usize| near.iter().position(|&of| of == place).map(|turn| times[turn]);
+            let timed = kernels.iter().zip(&predicted).enumerate();
+            let timed = timed.map(|(i, (of, &predicted))| Timed::new(of, predicted, time(i)));
+            let others = [near.len(), near.len() + 1].map(|i| times.get(i).copied());
+            tuned.push(Tuned::new(&request, &self.layout, state, timed.collect(), others));
         }
         drop(candidates);
-        for buffer in workspaces {
-            gpu.free(buffer)?;
-        }
+        inputs.free(gpu)?;
         Ok(tuned)
     }
 }
 
-/// A spec's words, without A's format and the directions.
-fn own_words(spec: &str) -> String {
-    let own = |word: &&str| !word.starts_with("dtype=") && !word.starts_with("layout=");
-    spec.split(' ').filter(own).collect::<Vec<_>>().join(" ")
-}
-
-/// Launches of a kernel, one a set.
-fn prepare<'a>(
+/// A few launches of each kernel, with random arguments of the epilogue.
+fn heat(
     gpu: &mut Gpu,
-    gemm: &AnyGemm,
-    program: &Program,
-    slots: u32,
-    (problem, sets, workspace): (GemmProblem, &[Set], Option<kernel::WorkspaceRef>),
-) -> Result<Vec<Box<dyn Enqueue + 'a>>, Failure> {
-    sets.iter()
-        .map(|set| {
-            let launch = gemm.launch(&set.call(problem, gemm, workspace), slots)?;
-            let launch = launch.ok_or_else(|| Failure::usage("an empty product takes no time"))?;
-            let prepared = gpu.prepare(program, launch.grid, &launch.arguments)?;
-            Ok(Box::new(prepared) as Box<dyn Enqueue>)
-        })
-        .collect()
-}
-
-impl Tuned<'_> {
-    /// The best kernel with its time.
-    fn best(&self) -> Option<(&Timed, f64)> {
-        let times = self.kernels.iter().filter_map(|timed| Some((timed, timed.microseconds?)));
-        times.min_by(|a, b| a.1.total_cmp(&b.1))
-    }
-
-    /// cuBLASLt's faster time.
-    fn fastest(&self) -> Option<f64> {
-        Some(self.cublaslt_first?.min(self.cublaslt_fastest?))
-    }
-
-    /// cuBLASLt's first choice over the model's, its fastest over the best kernel.
-    fn ratios(&self) -> Option<[f64; 2]> {
-        let model = self.kernels.first()?.microseconds?;
-        Some([self.cublaslt_first? / model, self.fastest()? / self.best()?.1])
-    }
-
-    /// Adds the kernels that had turns after a rest.
-    fn keep(&self, records: &mut Records) -> Result<(), Failure> {
-        if self.state != State::Burst {
-            return Ok(());
-        }
-        let problem = Problem::single(&*self.dtype, catalogue::majors(self.layout), [self.m, self.n, self.k]);
-        for Timed { spec, microseconds, .. } in &self.kernels {
-            let spec = format!("{spec} dtype={} layout={}", self.types.a.name(), self.layout);
-            if let (Ok(spec), Some(time)) = (KernelSpec::parse(&spec), microseconds) {
-                records
-                    .insert(problem.clone(), Measurement::now(spec, *time))
-                    .map_err(Failure::environment)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn print(&self) -> Result<(), Failure> {
-        let Some((best, time)) = self.best() else { return Ok(()) };
-        let model = self.kernels.first().and_then(|first| first.microseconds).unwrap_or(f64::NAN);
-        let [first, fastest] = self.ratios().unwrap_or([f64::NAN; 2]);
-        let shape = format!("{}x{}x{}", self.m, self.n, self.k);
-        let Self { state, .. } = self;
-        writeln!(
-            out(),
-            "{shape:>20} {:9} best {time:8.1} us, model's {model:8.1} (predicted {:8.1}); x cuBLASLt: model's over its first \
-             {first:.3}, best over its fastest {fastest:.3}; {}",
-            state.name(),
-            self.kernels.first().map_or(f64::NAN, |first| first.predicted),
-            best.spec
-        )?;
-        Ok(out().flush()?)
-    }
-}
-
-/// Adds records to those on disk, where there is a folder for them.
-fn save(gpu: &Gpu, mut records: Records) -> Result<(), Failure> {
-    let Some(cache) = Cache::of_environment().map_err(Failure::environment)? else {
-        writeln!(out(), "the records are kept nowhere: FALCHION_CACHE is empty")?;
-        return Ok(());
+    request: &Request<'_>,
+    inputs: &Inputs,
+    kernels: Vec<AnyGemm>,
+) -> Result<Heat, Failure> {
+    let Some(fusion) = request.fusion else {
+        return Ok(Heat::run(gpu, (request, inputs), &request.call.epilogue, kernels)?);
     };
-    let key = gpu.context().key(Records::digest())?;
-    let count = records.len();
-    for warning in records.save(&cache, &key).map_err(Failure::environment)? {
-        writeln!(out(), "warning: {warning}")?;
-    }
-    writeln!(out(), "kept what was measured of {count} shapes in {}", cache.folder().display())?;
-    Ok(())
+    with_fusion!(fusion, request.types.a, X => {
+        let (arguments, buffers) = arguments::<X>(gpu, request.call.problem)?;
+        let heat = Heat::run(gpu, (request, inputs), &Tree::<X>(&arguments), kernels)?;
+        for buffer in buffers {
+            gpu.free(buffer)?;
+        }
+        Ok(heat)
+    })
 }
 
-fn means(all: &[Tuned<'_>], state: State) -> Result<(), Failure> {
-    let of_state: Vec<&Tuned<'_>> = all.iter().filter(|tuned| tuned.state == state).collect();
-    let ratios: Vec<[f64; 2]> = of_state.iter().filter_map(|tuned| tuned.ratios()).collect();
-    if ratios.is_empty() {
-        return Ok(());
-    }
-    let mean = |i: usize| (ratios.iter().map(|ratio| ratio[i].ln()).sum::<f64>() / ratios.len() as f64).exp();
-    let near = of_state.iter().filter(|tuned| {
-        let model = tuned.kernels.first().and_then(|first| first.microseconds);
-        model.zip(tuned.best()).is_some_and(|(model, (_, best))| model <= 1.03 * best)
-    });
-    let part = |least: f64| ratios.iter().filter(|ratio| ratio[1] >= least).count();
-    writeln!(
-        out(),
-        "{}: {} shapes; geometric means: model's over cuBLASLt's first {:.3}, best over its fastest {:.3}; {} shapes >= 0.98, \
-         {} >= 0.95; the model's choice is within 3 % of the best at {}",
-        state.name(),
-        ratios.len(),
-        mean(0),
-        mean(1),
-        part(0.98),
-        part(0.95),
-        near.count(),
-    )?;
-    Ok(())
+/// Random arguments of a fusion, and their memory.
+fn arguments<X: Sample>(
+    gpu: &mut Gpu,
+    GemmProblem { m, n, .. }: GemmProblem,
+) -> Result<(X::Arguments, Vec<kernel::Buffer>), EngineError> {
+    let mut bench = verify::Bench::aligned(gpu, 0);
+    let n = n >> X::FACTS.halvings.unwrap_or(0);
+    let arguments = X::sample(&mut bench, collective::tree::Shape { m, n })?;
+    Ok((arguments, bench.buffers()))
 }

@@ -1,0 +1,46 @@
+//! The kernel for a shape by one call: measured at the first use, found on disk after that.
+//!
+//! `cargo run --release --features tune --example tuned`, twice
+
+use std::time::Instant;
+
+use falchion::kernel::driver::{Context, DeviceSlice, Loaded, Tuning};
+use falchion::kernel::{EngineError, Request};
+use falchion::prelude::*;
+
+use collective::Format;
+use cute_rs::atom::Major;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let problem = GemmProblem { m: 1000, n: 5000, k: 2056 };
+    let context = match Context::primary(0) {
+        Ok(context) => context, // the one that cudarc and candle use, too
+        Err(error @ EngineError::NoDriver { .. }) => {
+            println!("{error}");
+            return Ok(());
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let begun = Instant::now();
+    let request = Request::packed(Format::Bf16, [Major::K; 2], problem);
+    let mut tuned = Loaded::tuned(&context, &request, Tuning::Measured { budget: 8 })?;
+    println!("{}\n{:?}, after {:.1?}", tuned.loaded.gemm().name(), tuned.chosen, begun.elapsed());
+    tuned.warnings.iter().for_each(|warning| println!("{warning}"));
+
+    // Ones times ones are K everywhere.
+    let mut gpu = Gpu::from_context(context)?;
+    let GemmProblem { m, n, k } = problem;
+    let ones = |count: u32| bf16::ONE.to_le_bytes().repeat(count as usize);
+    let (a, b) = (gpu.upload(&ones(m * k))?, gpu.upload(&ones(n * k))?);
+    let d = gpu.allocate(m as usize * n as usize * 2)?;
+    let call = Call::of(problem).a(a.address, k.into()).b(b.address, k.into()).d(d.address, n.into());
+    let workspace = gpu.workspace(tuned.loaded.gemm().workspace(&call, tuned.loaded.slots()))?;
+    let mut memory = vec![gpu.memory(a)?, gpu.memory(b)?, gpu.memory(d)?];
+    memory.extend(workspace.map(|workspace| gpu.memory(workspace.buffer())).transpose()?);
+    let lent: Vec<DeviceSlice<'_>> = memory.iter().map(DeviceSlice::from).collect();
+    let stream = gpu.stream().clone();
+    tuned.loaded.launch(&stream, &Call { workspace, ..call }, &lent)?;
+    let want = bf16::from_f32(k as f32).to_le_bytes();
+    let right = gpu.read(d)?.chunks_exact(2).all(|element| element == want);
+    if right { Ok(()) } else { Err("the result is wrong".into()) }
+}

@@ -1,0 +1,231 @@
+//! Kernels of one request beside each other: all of them briefly, and those near the best in turns.
+
+use std::thread;
+use std::time::Duration;
+
+use super::inputs::Inputs;
+use super::shadow::Shadow;
+use super::turns::{Candidate, time};
+use crate::arguments::Arguments;
+use crate::driver::gpu::Gpu;
+use crate::driver::timing::Enqueue;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::gemm::AnyGemm;
+use crate::problem::{Call, Launch, WorkspaceRef};
+use crate::program::Program;
+use crate::select::Request;
+
+use collective::tree::Path;
+
+/// What is this much slower than the best of a few launches gets no turns.
+const SLOWER: f64 = 1.12;
+
+/// How many times as long as a few launches the card rests before the next.
+const REST: f64 = 12.0;
+
+/// A kernel that was timed.
+#[derive(Clone, Debug)]
+pub struct Timed {
+    /// The kernel.
+    pub gemm: AnyGemm,
+    /// How many of its clusters run at once.
+    pub slots: u32,
+    /// Microseconds of a launch, from a few of them alone.
+    pub quick: f64,
+}
+
+/// Kernels that had a few launches each, and those that are worth turns.
+#[derive(Debug)]
+pub struct Heat {
+    /// All of them, in the order in which they were given.
+    pub kernels: Vec<Timed>,
+    /// The places of those near the best, and of the first.
+    pub near: Vec<usize>,
+    /// What [`near`](Self::near) names, ready to take turns.
+    pub candidates: Vec<Candidate<'static>>,
+}
+
+impl Heat {
+    /// Compiles kernels of a request, and times a few launches of each after a rest. `epilogue` are the arguments of their epilogue: no
+    /// memory that they name is reached.
+    ///
+    /// # Errors
+    /// A kernel that refuses the call or the epilogue's arguments, an epilogue that does not say what it reaches, or a driver error.
+    pub fn run<E: Arguments + Clone>(
+        gpu: &mut Gpu,
+        (request, inputs): (&Request<'_>, &Inputs),
+        epilogue: &E,
+        kernels: Vec<AnyGemm>,
+    ) -> Result<Self, EngineError> {
+        let written = |gemm: AnyGemm| match gemm.program() {
+            Ok(program) => Ok((gemm, program)),
+            Err(error) => Err(EngineError::Compile { kernel: gemm.entry_name(), log: error.to_string() }),
+        };
+        let programs = kernels.into_iter().map(written).collect::<Result<Vec<_>, _>>()?;
+        let all: Vec<&Program> = programs.iter().map(|(_, program)| program).collect();
+        gpu.compile(&all)?;
+        let shadows = match programs.first() {
+            Some((first, _)) => shadows(gpu, first, epilogue, (request, inputs))?,
+            None => Vec::new(),
+        };
+        let (mut timed, mut launches) = (Vec::new(), Vec::new());
+        let mut rest = Duration::from_millis(60);
+        for (gemm, program) in &programs {
+            let slots = gpu.slots(program)?;
+            let own = prepare(gpu, (gemm, program, slots), epilogue, (inputs, &shadows))?;
+            // The card's clock falls while it is busy: without a rest, who comes late is slow.
+            thread::sleep(rest);
+            time(gpu, &own, 1)?;
+            let quick = time(gpu, &own, 4)?.min(time(gpu, &own, 4)?) * 1e6;
+            rest = Duration::from_secs_f64((quick * 9e-6 * REST).clamp(0.002, 0.06));
+            timed.push(Timed { gemm: gemm.clone(), slots, quick });
+            launches.push(own);
+        }
+        for shadow in shadows {
+            shadow.free(gpu)?;
+        }
+        let best = timed.iter().map(|timed| timed.quick).fold(f64::INFINITY, f64::min);
+        let is_near = |i: usize| i == 0 || timed[i].quick <= SLOWER * best + 1.0;
+        let near: Vec<usize> = (0..timed.len()).filter(|&i| is_near(i)).collect();
+        let operations = request.operations();
+        let candidate = |(i, launches): (usize, Vec<Box<dyn Enqueue>>)| {
+            let Timed { gemm, slots, .. } = &timed[i];
+            Candidate { name: gemm.name().to_owned(), launches, operations, slots: Some(*slots) }
+        };
+        let kept = launches.into_iter().enumerate().filter(|(i, _)| is_near(*i));
+        let candidates = kept.map(candidate).collect();
+        Ok(Self { kernels: timed, near, candidates })
+    }
+}
+
+/// Memory in place of what the epilogue reaches, for each set.
+fn shadows<E: Arguments + Clone>(
+    engine: &mut dyn Engine,
+    gemm: &AnyGemm,
+    epilogue: &E,
+    (request, inputs): (&Request<'_>, &Inputs),
+) -> Result<Vec<Shadow>, EngineError> {
+    let groups = request.groups().unwrap_or_default();
+    let shadow = |call: &Call<()>| Shadow::new(engine, gemm, &call.with(epilogue.clone()), &groups);
+    inputs.sets().iter().map(shadow).collect()
+}
+
+/// Launches of a kernel, one a set, and the workspace that they share.
+fn launches<E: Arguments + Clone>(
+    engine: &mut dyn Engine,
+    (gemm, program, slots): (&AnyGemm, &Program, u32),
+    epilogue: &E,
+    (inputs, shadows): (&Inputs, &[Shadow]),
+) -> Result<(Vec<Launch>, Option<WorkspaceRef>), EngineError> {
+    let refused = |source| EngineError::Call { kernel: program.name().to_owned(), source };
+    let needed = inputs.sets().first().map_or(0, |call| gemm.workspace(call, slots));
+    let workspace = engine.workspace(needed)?;
+    let mut all = Vec::new();
+    for (call, shadow) in inputs.sets().iter().zip(shadows) {
+        let call = Call { workspace, ..call.with(epilogue.clone()) };
+        let made = gemm.make(&call, gemm, &Path::ROOT, slots).map_err(refused)?;
+        let Some(made) = made else { continue };
+        all.push(shadow.redirect(program, made, call.d.address)?);
+    }
+    Ok((all, workspace))
+}
+
+/// The same, ready to be enqueued.
+fn prepare<E: Arguments + Clone>(
+    gpu: &mut Gpu,
+    kernel: (&AnyGemm, &Program, u32),
+    epilogue: &E,
+    memory: (&Inputs, &[Shadow]),
+) -> Result<Vec<Box<dyn Enqueue>>, EngineError> {
+    let (launches, workspace) = launches(gpu, kernel, epilogue, memory)?;
+    let mut all: Vec<Box<dyn Enqueue>> = Vec::new();
+    for Launch { grid, arguments } in launches {
+        all.push(Box::new(gpu.prepare(kernel.1, grid, &arguments)?));
+    }
+    // Launches keep what they need.
+    if let Some(workspace) = workspace {
+        gpu.free(workspace.buffer())?;
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::tree::{LinearBias, LinearBiasArguments, ReduceRow, RowArgument, Sum};
+    use collective::{Format, Fusion, MatrixRef};
+    use cute_rs::atom::Major;
+
+    use super::*;
+    use crate::{Emulator, GemmProblem, Machine, Products, Tree, Types, search};
+
+    const ONE: GemmProblem = GemmProblem { m: 72, n: 136, k: 160 };
+
+    /// Runs the launches of the first kernels of a request in the emulator, which finds whatever reaches beyond the memory that was
+    /// made for them, or reads what nobody wrote.
+    fn runs<E: Arguments + Clone>(why: &str, request: &Request<'_>, epilogue: &E) {
+        let engine = &mut Emulator::new();
+        let inputs = Inputs::new(engine, request).expect("memory");
+        assert!(inputs.sets().len() > 1, "{why}");
+        let ranked = search(request, &Machine::h200(), 2).ranked;
+        assert!(!ranked.is_empty(), "{why}");
+        for gemm in ranked.into_iter().map(|ranked| ranked.gemm) {
+            let program = gemm.program().expect("legal");
+            let slots = engine.slots(&program).expect("legal");
+            let own = shadows(engine, &gemm, epilogue, (request, &inputs)).expect("memory");
+            let memory = (&inputs, &own[..]);
+            let (launches, _) = launches(engine, (&gemm, &program, slots), epilogue, memory).expect("legal");
+            assert_eq!(launches.len(), inputs.sets().len(), "{why}");
+            // The first set and the last.
+            for launch in [&launches[0], &launches[launches.len() - 1]] {
+                let ran = engine.launch(&program, launch.grid, &launch.arguments);
+                ran.unwrap_or_else(|error| panic!("{why}, {}: {error}", gemm.name()));
+            }
+            own.into_iter().for_each(|shadow| shadow.free(engine).expect("its own"));
+        }
+    }
+
+    #[test]
+    fn launches_reach_the_memory_that_was_made_for_them() {
+        let groups = [40, 0, 32].map(|m| GemmProblem { m, ..ONE });
+        let any = [ONE, GemmProblem { m: 9, n: 24, k: 48 }, GemmProblem { m: 0, ..ONE }];
+        let packed = |types: Types| Request::packed(types, [Major::K; 2], ONE);
+        let bf16 = packed(Types::of(Format::Bf16));
+        let scaled = [1, 128].map(|rows| packed(Types::of(Format::E4m3).scaled([1, rows])));
+        let mut odd =
+            Request::packed(Format::F16, [Major::Mn, Major::K], GemmProblem { m: 33, n: 35, k: 37 });
+        odd.call.a.address += 2;
+        let mut pitched = bf16;
+        (pitched.call.a.pitch, pitched.call.b.pitch, pitched.call.d.pitch) = (176, 192, 200);
+        let mut read = bf16.batched(3);
+        let c = MatrixRef::new(1 << 20, u64::from(ONE.n)).every(u64::from(ONE.m * ONE.n));
+        (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(c));
+        let mut described = bf16.grouped(&any);
+        (described.call.epilogue.beta, described.call.epilogue.c) = (0.5, Some(c));
+        assert!(matches!(described.call.products, Products::Grouped { count: 3, .. }));
+        for (why, request) in [
+            ("a product", bf16),
+            ("rows that are apart", pitched),
+            ("rows of odd lengths", odd),
+            ("a batch with C", read),
+            ("groups of rows", bf16.ragged(&groups)),
+            ("groups in buffers", bf16.masked(40, &groups)),
+            ("described products with C", described),
+            ("bytes", packed(Types::of(Format::E4m3).with_b(Format::E5m2))),
+            ("integers", packed(Types::of(Format::S8))),
+            ("blocks with scales", scaled[0]),
+            ("blocks of 128", scaled[1]),
+            ("groups of blocks with scales", scaled[1].ragged(&groups)),
+            ("buffers of blocks with scales", scaled[1].masked(40, &groups)),
+        ] {
+            runs(why, &request, &request.call.epilogue);
+        }
+        // Sums of columns are written, and a bias is read, that are nobody's.
+        type Summed = ReduceRow<Sum, LinearBias<half::bf16>>;
+        let row = |address| RowArgument { address, len: ONE.n };
+        let arguments = (row(5 << 20), LinearBiasArguments { alpha: 1.0, bias: row(6 << 20) });
+        let fused = bf16.fused(Fusion::BiasSums);
+        runs("a fused epilogue", &fused, &Tree::<Summed>(&arguments));
+        runs("of groups", &fused.ragged(&groups), &Tree::<Summed>(&arguments));
+    }
+}

@@ -1,0 +1,307 @@
+//! Memory that calls are measured in: none of the caller's.
+
+use collective::{BlockScales, Form, Format, GroupScales, MatrixRef, Record};
+use cute_rs::atom::Major;
+
+use crate::buffer::Buffer;
+use crate::driver::footprint::{self, Matrices};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::problem::{Call, GemmProblem};
+use crate::products::Products;
+use crate::select::Request;
+
+/// Bytes of inputs that are sure not to stay in an L2 cache of 60 MB.
+const ROTATION_BYTES: u64 = 200_000_000;
+
+/// Most sets of matrices that are taken in turn.
+const MOST_SETS: u64 = 8;
+
+/// Where matrices begin, but for what the caller's begin beside it.
+const ALIGNMENT: u64 = 256;
+
+/// Matrices of a request on the device, several sets of them where one would stay in the L2 cache: A, B and scales of random numbers, and
+/// a D that nobody else has. Rows lie as far apart, and begin at multiples of the same powers of two, as the request's.
+#[derive(Debug)]
+pub struct Inputs {
+    sets: Vec<Call<()>>,
+    buffers: Vec<Buffer>,
+}
+
+/// What a set has of one matrix.
+#[derive(Clone, Copy)]
+struct Part {
+    /// Bytes from one set to the next.
+    stride: u64,
+    /// How far behind a multiple of [`ALIGNMENT`] the matrix begins.
+    low: u64,
+}
+
+impl Part {
+    fn new(address: u64, bytes: u64) -> Self {
+        let low = address % ALIGNMENT;
+        Self { stride: (bytes + low).next_multiple_of(ALIGNMENT), low }
+    }
+
+    fn of_set(self, base: u64, set: u64) -> u64 {
+        base + set * self.stride + self.low
+    }
+}
+
+/// How many sets of so many bytes do not fit the L2 cache together.
+fn count(bytes: u64) -> u64 {
+    (ROTATION_BYTES / bytes.max(1) + 1).min(MOST_SETS)
+}
+
+/// Random normal values of a format, to fill matrices by repetition; integers have a deviation of 32.
+pub fn random(format: Format) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let (bytes, size) = (format.bytes() as usize, if format.is_float() { 1.0 } else { 32.0 });
+    let narrow = |value: f32| format.encode(f64::from(value) * size).to_le_bytes().into_iter().take(bytes);
+    // An odd count, so that rows of a repeated matrix differ.
+    let count = (1 << 20) + 1;
+    let normal = |random: &mut fastrand::Rng| {
+        let (radius, angle) = (1.0 - random.f32(), random.f32() * core::f32::consts::TAU);
+        (-2.0 * radius.ln()).sqrt() * angle.cos()
+    };
+    (0..count).flat_map(|_| narrow(normal(&mut random))).collect()
+}
+
+/// Random factors of blocks, from 0.5 to 1.5.
+fn factors() -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(2);
+    (0..(1 << 16) + 1).flat_map(|_| (0.5 + random.f32()).to_le_bytes()).collect()
+}
+
+impl Inputs {
+    /// Memory for a request on an engine, which stays until it is [freed](Self::free) or the engine is dropped.
+    ///
+    /// # Errors
+    /// The card has not enough memory, or another driver error.
+    pub fn new(engine: &mut dyn Engine, request: &Request<'_>) -> Result<Self, EngineError> {
+        let mut inputs = Self { sets: Vec::new(), buffers: Vec::new() };
+        match inputs.fill(engine, request) {
+            Ok(()) => Ok(inputs),
+            Err(error) => {
+                // The reason is the first error's.
+                let _ = inputs.free(engine);
+                Err(error)
+            }
+        }
+    }
+
+    /// The request's call on each set, without a workspace and an epilogue's arguments.
+    pub fn sets(&self) -> &[Call<()>] {
+        &self.sets
+    }
+
+    /// Gives the memory back.
+    ///
+    /// # Errors
+    /// It was another engine's.
+    pub fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.buffers.into_iter().try_for_each(|buffer| engine.free(buffer))
+    }
+
+    fn allocate(&mut self, engine: &mut dyn Engine, bytes: u64) -> Result<Buffer, EngineError> {
+        let buffer = engine.allocate(usize::try_from(bytes).unwrap_or(usize::MAX))?;
+        self.buffers.push(buffer);
+        Ok(buffer)
+    }
+
+    /// Memory that some data fills again and again.
+    fn filled(&mut self, engine: &mut dyn Engine, bytes: u64, data: &[u8]) -> Result<Buffer, EngineError> {
+        let buffer = self.allocate(engine, bytes)?;
+        engine.repeat(buffer, data)?;
+        Ok(buffer)
+    }
+
+    fn fill(&mut self, engine: &mut dyn Engine, request: &Request<'_>) -> Result<(), EngineError> {
+        let (types, call) = (request.stored(), request.call.lend());
+        let groups = request.groups().unwrap_or_default();
+        if let Products::Grouped { .. } = call.products {
+            return self.describe(engine, request, &groups);
+        }
+        // D may have fewer columns, which costs nothing.
+        let matrices = Matrices {
+            majors: request.majors,
+            bytes: types.bytes().map(u64::from),
+            halvings: 0,
+            scaled: types.scaled,
+            weights: types.weights,
+            sparse: [None; 2],
+        };
+        let spans = footprint::spans(matrices, &call, true).map(|span| span.bytes);
+        let given = call.scales.unwrap_or(BlockScales::NONE);
+        let part = |matrix: MatrixRef, span: usize| Part::new(matrix.address, spans[span]);
+        let [a, b, d] = [part(call.a, 0), part(call.b, 1), part(call.d, 2)];
+        // Scales are small, and the same for every set.
+        let scales = [part(given.a, 6), part(given.b, 7)];
+        let sets = count(a.stride + b.stride + d.stride);
+        let data = random(types.a);
+        let of_a = self.filled(engine, sets * a.stride, &data)?.address;
+        let other = (types.b != types.a).then(|| random(types.b));
+        let of_b = self.filled(engine, sets * b.stride, other.as_deref().unwrap_or(&data))?.address;
+        let of_d = self.allocate(engine, sets * d.stride)?.address;
+        let scales = match call.scales {
+            None => None,
+            Some(given) => {
+                let factors = factors();
+                let [a, b] = [scales[0], scales[1]];
+                let place_a = self.filled(engine, a.stride, &factors)?.address;
+                let place_b = self.filled(engine, b.stride, &factors)?.address;
+                let at = |matrix: MatrixRef, address| MatrixRef { address, ..matrix };
+                Some(BlockScales {
+                    a: at(given.a, a.of_set(place_a, 0)),
+                    b: at(given.b, b.of_set(place_b, 0)),
+                })
+            }
+        };
+        let group_scales = match call.group_scales {
+            None => None,
+            Some(given) => {
+                let mut place = |matrix: MatrixRef, span: usize| {
+                    let part = part(matrix, span);
+                    let base = self.filled(engine, part.stride.max(ALIGNMENT), &data)?.address;
+                    Ok::<_, EngineError>(MatrixRef { address: part.of_set(base, 0), ..matrix })
+                };
+                Some(GroupScales { scales: place(given.scales, 8)?, zeros: place(given.zeros, 9)? })
+            }
+        };
+        let products = self.table(engine, call.products, &groups)?;
+        self.sets = (0..sets)
+            .map(|set| {
+                let at = |matrix: MatrixRef, part: Part, base| MatrixRef {
+                    address: part.of_set(base, set),
+                    ..matrix
+                };
+                let (a, b, d) = (at(call.a, a, of_a), at(call.b, b, of_b), at(call.d, d, of_d));
+                Call { a, b, d, scales, group_scales, products, workspace: None, ..call }
+            })
+            .collect();
+        Ok(())
+    }
+
+    /// The products with their table of groups, where they have one.
+    fn table(
+        &mut self,
+        engine: &mut dyn Engine,
+        products: Products,
+        groups: &[GemmProblem],
+    ) -> Result<Products, EngineError> {
+        let upload = |inputs: &mut Self, engine: &mut dyn Engine, numbers: &mut dyn Iterator<Item = u32>| {
+            let bytes: Vec<u8> = numbers.flat_map(u32::to_le_bytes).collect();
+            let buffer = inputs.allocate(engine, bytes.len() as u64)?;
+            engine.write(buffer, &bytes)?;
+            Ok::<u64, EngineError>(buffer.address)
+        };
+        let rows = groups.iter().map(|group| group.m);
+        Ok(match products {
+            Products::Ragged { count, .. } => {
+                let ends = rows.scan(0u32, |end, rows| {
+                    *end = end.saturating_add(rows);
+                    Some(*end)
+                });
+                let offsets = upload(self, engine, &mut core::iter::once(0).chain(ends))?;
+                Products::Ragged { count, offsets }
+            }
+            Products::Masked { count, room, .. } => {
+                let mut rows = rows;
+                Products::Masked { count, room, rows: upload(self, engine, &mut rows)? }
+            }
+            Products::One | Products::Batched { .. } | Products::Grouped { .. } => products,
+        })
+    }
+
+    /// Products that records describe, their matrices packed up to rows that tensor copies reach.
+    fn describe(
+        &mut self,
+        engine: &mut dyn Engine,
+        request: &Request<'_>,
+        groups: &[GemmProblem],
+    ) -> Result<(), EngineError> {
+        let (types, [a_major, b_major]) = (request.stored(), request.majors);
+        let [a_bytes, b_bytes, d_bytes] = types.bytes().map(u64::from);
+        let pitch = |major, mn: u32, k: u32, bytes: u64| {
+            let contiguous = if major == Major::K { k } else { mn };
+            u64::from(contiguous).next_multiple_of(16 / bytes)
+        };
+        let lines = |major, mn: u32, k: u32| u64::from(if major == Major::K { mn } else { k });
+        let of = |GemmProblem { m, n, k }: GemmProblem| {
+            let pitches = [pitch(a_major, m, k, a_bytes), pitch(b_major, n, k, b_bytes), u64::from(n)];
+            let sizes = [
+                lines(a_major, m, k) * pitches[0] * a_bytes,
+                lines(b_major, n, k) * pitches[1] * b_bytes,
+                u64::from(m) * pitches[2] * d_bytes,
+            ];
+            (pitches, sizes.map(|bytes| bytes.next_multiple_of(ALIGNMENT)))
+        };
+        let mut all = [0; 3];
+        for &group in groups {
+            let (_, sizes) = of(group);
+            (0..3).for_each(|i| all[i] += sizes[i]);
+        }
+        let sets = count(all.iter().sum());
+        let data = random(types.a);
+        let a = self.filled(engine, sets * all[0], &data)?.address;
+        let other = (types.b != types.a).then(|| random(types.b));
+        let b = self.filled(engine, sets * all[1], other.as_deref().unwrap_or(&data))?.address;
+        // It is C as well, where that is read.
+        let d = self.filled(engine, sets * all[2], &[0; 1 << 16])?.address;
+        let mut next = [a, b, d];
+        for _ in 0..sets {
+            let mut records = Vec::new();
+            for &group in groups {
+                let GemmProblem { m, n, k } = group;
+                let ([of_a, of_b, of_d], sizes) = of(group);
+                let [a, b, d] = next;
+                let (addresses, pitches) = ([a, b, d, d], [of_a, of_b, of_d, of_d]);
+                records.extend(Record { m, n, k, addresses, pitches }.to_bytes());
+                (0..3).for_each(|i| next[i] += sizes[i]);
+            }
+            let buffer = self.allocate(engine, records.len() as u64)?;
+            engine.write(buffer, &records)?;
+            let products =
+                Products::Grouped { count: request.call.products.count(), records: buffer.address };
+            self.sets.push(Call { products, workspace: None, ..request.call.lend() });
+        }
+        Ok(())
+    }
+}
+
+impl Request<'_> {
+    /// Whether nothing of it is computed, so that nothing takes time.
+    pub(super) fn is_empty(&self) -> bool {
+        let one = self.call.problem;
+        match self.call.products.form() {
+            Form::Single | Form::Batched => one.m == 0 || one.n == 0 || self.call.products.count() == 0,
+            Form::Ragged | Form::Masked | Form::Grouped => {
+                self.groups().unwrap_or_default().iter().all(|group| group.m == 0 || group.n == 0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Part, count};
+
+    #[test]
+    fn matrices_begin_as_the_callers_do() {
+        for (why, address, bytes, want) in [
+            ("at a multiple of 256", 1 << 20, 1600, [0x1000, 0x1000 + 1792]),
+            ("beside it", (1 << 20) + 6, 1600, [0x1006, 0x1006 + 1792]),
+            ("all of its room used", 768 + 192, 64, [0x10c0, 0x10c0 + 256]),
+        ] {
+            let part = Part::new(address, bytes);
+            assert_eq!([part.of_set(0x1000, 0), part.of_set(0x1000, 1)], want, "{why}");
+        }
+    }
+
+    #[test]
+    fn sets_are_more_than_the_cache() {
+        for (extent, want) in [(512, 8), (4096, 2), (8192, 1), (2048, 8)] {
+            assert_eq!(count(6 * extent * extent), want, "{extent}");
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! An epilogue's arguments in memory of its own: what the caller's name is neither read nor written.
+
+use core::cell::RefCell;
+
+use collective::MatrixRef;
+use collective::tree::{Path, Reach};
+use ptx::Scalar;
+use ptx::abi::Argument;
+
+use crate::arguments::Arguments;
+use crate::buffer::Buffer;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::gemm::AnyGemm;
+use crate::launch::Made;
+use crate::problem::{Call, Launch};
+use crate::products::Products;
+use crate::program::Program;
+
+/// Memory in place of what a call's epilogue reaches, zeroed.
+#[derive(Debug, Default)]
+pub(super) struct Shadow {
+    spans: Vec<Span>,
+}
+
+/// Bytes that the caller's arguments name, and the memory in their place.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    address: u64,
+    bytes: u64,
+    own: Buffer,
+}
+
+/// What memory is allocated in multiples of, and how far behind one it begins.
+const ALIGNMENT: u64 = 256;
+
+/// Where no memory is.
+const NOWHERE: u64 = 1 << 60;
+
+impl Shadow {
+    /// Memory for what the epilogue of a kernel reaches with some arguments, as far as it says so.
+    ///
+    /// # Errors
+    /// The kernel's epilogue refuses the arguments, or the card has not enough memory.
+    pub(super) fn new<E: Arguments + Clone>(
+        engine: &mut dyn Engine,
+        gemm: &AnyGemm,
+        call: &Call<E>,
+        groups: &[crate::GemmProblem],
+    ) -> Result<Self, EngineError> {
+        let told = RefCell::new(Vec::<(u64, u64)>::new());
+        let note = |address, bytes, _writes| {
+            told.borrow_mut().push((address, bytes));
+            true
+        };
+        let refused = |source| EngineError::Call { kernel: gemm.entry_name(), source };
+        let (count, multiplied) = (call.products.count(), call.epilogue.multiplied());
+        let check = |product: &Call<E>, count| {
+            let reach = Reach::new(count, &note);
+            gemm.checked(product, multiplied, &Path::within(&reach)).map(|_| ()).map_err(refused)
+        };
+        if let Products::Grouped { .. } = call.products {
+            // Records say where matrices lie, C among them; checked are some that could be.
+            let place = MatrixRef::new(NOWHERE, 1 << 31);
+            for &problem in groups {
+                let (a, b, d) = (place, place, place);
+                let product = Call { problem, products: Products::One, a, b, d, ..call.clone() };
+                check(&product.with(call.epilogue.clone().with_c(place)), 1)?;
+            }
+        } else {
+            check(call, count)?;
+        }
+        let mut spans = Self::default();
+        for (address, bytes) in told.into_inner().into_iter().filter(|&(address, _)| address != NOWHERE) {
+            spans.cover(engine, address, bytes)?;
+        }
+        Ok(spans)
+    }
+
+    fn find(&self, address: u64) -> Option<&Span> {
+        self.spans.iter().find(|span| (span.address..span.address + span.bytes).contains(&address))
+    }
+
+    /// Memory for so many bytes at an address, unless there is some.
+    fn cover(&mut self, engine: &mut dyn Engine, address: u64, bytes: u64) -> Result<(), EngineError> {
+        let covered = self.find(address).is_some_and(|span| address + bytes <= span.address + span.bytes);
+        if bytes == 0 || covered {
+            return Ok(());
+        }
+        let room = usize::try_from(bytes + ALIGNMENT).unwrap_or(usize::MAX);
+        let own = engine.allocate(room)?;
+        // The wider one of two that begin at one place comes first.
+        self.spans.insert(0, Span { address, bytes, own });
+        engine.repeat(own, &[0; 1 << 16])
+    }
+
+    /// The launch with its epilogue's addresses replaced.
+    ///
+    /// # Errors
+    /// An address that the epilogue did not tell.
+    pub(super) fn redirect(
+        &self,
+        program: &Program,
+        Made { mut launch, of_epilogue }: Made,
+        d: u64,
+    ) -> Result<Launch, EngineError> {
+        let (mut told, mut addresses) = (0, 0);
+        let given = program.function().params.iter().zip(&mut launch.arguments).enumerate();
+        for (_, (param, argument)) in given.filter(|(i, _)| of_epilogue.contains(i)) {
+            let address = match argument {
+                Argument::Scalar(ty, bits) if *ty == <u64 as Scalar>::TYPE && !param.number => bits,
+                Argument::Scalar(..) => continue,
+                Argument::TensorMap(map) => &mut map.address,
+                Argument::Im2colMap(map) => &mut map.address,
+            };
+            if *address == 0 || *address == d {
+                continue;
+            }
+            addresses += 1;
+            if let Some(span) = self.find(*address) {
+                told += 1;
+                let low = span.address % ALIGNMENT;
+                *address = span.own.address + low + (*address - span.address);
+            }
+        }
+        if told < addresses {
+            return Err(EngineError::Untold { kernel: program.name().to_owned(), told, addresses });
+        }
+        Ok(launch)
+    }
+
+    /// Gives the memory back, but for what launches that are prepared keep.
+    pub(super) fn free(self, engine: &mut dyn Engine) -> Result<(), EngineError> {
+        self.spans.into_iter().try_for_each(|span| engine.free(span.own))
+    }
+}

@@ -1,0 +1,160 @@
+//! Taking turns: how fast each of several candidates is, under the same conditions.
+
+use core::fmt;
+use std::thread;
+use std::time::Duration;
+
+use crate::driver::gpu::Gpu;
+use crate::driver::timing::Enqueue;
+use crate::error::EngineError;
+
+/// What is timed.
+pub struct Candidate<'a> {
+    /// Its name.
+    pub name: String,
+    /// One launch a set of inputs.
+    pub launches: Vec<Box<dyn Enqueue + 'a>>,
+    /// Floating-point operations of a launch.
+    pub operations: f64,
+    /// How many of the kernel's clusters run at once; `None` for what is no kernel of this library.
+    pub slots: Option<u32>,
+}
+
+impl fmt::Debug for Candidate<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, launches, operations, slots } = self;
+        let mut debug = f.debug_struct("Candidate");
+        debug.field("name", name).field("launches", &launches.len());
+        debug.field("operations", operations).field("slots", slots).finish()
+    }
+}
+
+/// Who gets how many turns.
+#[derive(Clone, Copy, Debug)]
+pub struct Turns {
+    /// Turns that each candidate gets.
+    pub count: usize,
+    /// After two turns, whichever of our kernels is so many times slower than the best of them gets no further ones.
+    pub near: Option<f64>,
+}
+
+/// A candidate whose turn it is.
+pub struct Turn<'t> {
+    /// Its place among the candidates.
+    pub candidate: usize,
+    launches: &'t [Box<dyn Enqueue + 't>],
+    /// Seconds of one launch, roughly.
+    each: f64,
+}
+
+impl fmt::Debug for Turn<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { candidate, each, .. } = self;
+        f.debug_struct("Turn").field("candidate", candidate).field("each", each).finish_non_exhaustive()
+    }
+}
+
+impl Turn<'_> {
+    /// Launches for about so many seconds; seconds of one launch.
+    ///
+    /// # Errors
+    /// A launch that the driver refuses, or a fault while one ran.
+    pub fn run(&self, gpu: &mut Gpu, seconds: f64) -> Result<f64, EngineError> {
+        time(gpu, self.launches, ((seconds / self.each) as usize).clamp(3, 20_000))
+    }
+
+    /// The same after a rest: the card's clock falls while it is busy.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn burst(&self, gpu: &mut Gpu, rest: Duration, seconds: f64) -> Result<f64, EngineError> {
+        thread::sleep(rest);
+        self.run(gpu, seconds)
+    }
+}
+
+/// Seconds of one of so many launches, taken in turn.
+pub(super) fn time(
+    gpu: &mut Gpu,
+    launches: &[Box<dyn Enqueue + '_>],
+    count: usize,
+) -> Result<f64, EngineError> {
+    let launches: Vec<&dyn Enqueue> = launches.iter().map(AsRef::as_ref).collect();
+    gpu.time_many(&launches, count)
+}
+
+impl Turns {
+    /// Seconds of one launch in every turn of every candidate. Each gets its first turn before any gets its second; `work` says how long
+    /// it took.
+    ///
+    /// # Errors
+    /// What `work` says, a launch that the driver refuses, or a fault while one ran.
+    pub fn take(
+        &self,
+        gpu: &mut Gpu,
+        candidates: &[Candidate<'_>],
+        work: &mut dyn FnMut(&mut Gpu, &Turn<'_>) -> Result<f64, EngineError>,
+    ) -> Result<Vec<Vec<f64>>, EngineError> {
+        let mut each = Vec::new();
+        for Candidate { launches, .. } in candidates {
+            time(gpu, launches, 2)?;
+            each.push(time(gpu, launches, 3)?.max(1e-7));
+        }
+        let mut seconds = vec![Vec::new(); candidates.len()];
+        for turn in 0..self.count.max(1) {
+            let far = self.far(turn, candidates, &seconds);
+            for (i, Candidate { launches, .. }) in candidates.iter().enumerate().filter(|(i, _)| !far[*i]) {
+                seconds[i].push(work(gpu, &Turn { candidate: i, launches, each: each[i] })?);
+            }
+        }
+        Ok(seconds)
+    }
+
+    /// Who gets no further turns.
+    fn far(&self, turn: usize, candidates: &[Candidate<'_>], seconds: &[Vec<f64>]) -> Vec<bool> {
+        let rate = |i: usize| {
+            let least = seconds[i].iter().copied().fold(f64::INFINITY, f64::min);
+            candidates[i].operations / least
+        };
+        let ours = |i: &usize| candidates[*i].slots.is_some();
+        let best = (0..candidates.len()).filter(ours).map(rate).fold(0.0, f64::max);
+        let far = |i: usize| turn >= 2 && ours(&i) && self.near.is_some_and(|near| rate(i) * near < best);
+        (0..candidates.len()).map(far).collect()
+    }
+}
+
+/// The middle one of some times; of an even count the faster of the two.
+pub fn median(times: &[f64]) -> Option<f64> {
+    let mut sorted = times.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len().saturating_sub(1) / 2).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Candidate, Turns, median};
+
+    #[test]
+    fn those_that_are_far_from_the_best_are_left_out_after_two_turns() {
+        let candidate =
+            |slots| Candidate { name: String::new(), launches: Vec::new(), operations: 1.0, slots };
+        let candidates = [candidate(Some(1)), candidate(Some(1)), candidate(Some(1)), candidate(None)];
+        let seconds = [vec![1.0, 2.0], vec![1.03, 1.03], vec![1.2, 1.05], vec![9.0, 9.0]];
+        for (near, turn, want) in [
+            (Some(1.04), 2, [false, false, true, false]),
+            (Some(1.04), 1, [false; 4]),
+            (Some(1.02), 3, [false, true, true, false]),
+            (None, 2, [false; 4]),
+        ] {
+            assert_eq!(Turns { count: 5, near }.far(turn, &candidates, &seconds), want, "{near:?} {turn}");
+        }
+    }
+
+    #[test]
+    fn the_middle_one_counts() {
+        assert_eq!(
+            [median(&[]), median(&[5.0]), median(&[3.0, 1.0, 2.0, 4.0])],
+            [None, Some(5.0), Some(2.0)]
+        );
+    }
+}

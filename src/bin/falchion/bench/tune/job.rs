@@ -1,0 +1,82 @@
+//! What is tuned: one product, a batch, or groups of rows, plain or with a fused epilogue.
+
+use collective::Fusion;
+use cute_rs::atom::Major;
+use kernel::{GemmProblem, Known, Machine, Request, Selection, Types};
+
+use crate::bench::arena;
+use crate::{Failure, memory};
+
+/// A request with what it borrows.
+#[derive(Clone, Debug)]
+pub(super) struct Job {
+    types: Types,
+    majors: [Major; 2],
+    fusion: Option<Fusion>,
+    /// Of one product; of groups of rows, with the rows of all.
+    problem: GemmProblem,
+    batch: Option<u32>,
+    groups: Vec<GemmProblem>,
+}
+
+impl Job {
+    /// A product, or so many of its shape.
+    pub(super) fn new(
+        types: Types,
+        majors: [Major; 2],
+        fusion: Option<Fusion>,
+        (problem, batch): (GemmProblem, Option<u32>),
+    ) -> Result<Self, Failure> {
+        Self { types, majors, fusion, problem, batch, groups: Vec::new() }.possible()
+    }
+
+    /// Groups of rows with one N and K.
+    pub(super) fn of_rows(
+        types: Types,
+        majors: [Major; 2],
+        fusion: Option<Fusion>,
+        (rows, n, k): (&[u32], u32, u32),
+    ) -> Result<Self, Failure> {
+        let all: u64 = rows.iter().copied().map(u64::from).sum();
+        let m = u32::try_from(all).ok().filter(|&m| m > 0 && m <= i32::MAX as u32);
+        let needed = "1 to 2147483647 were needed, in groups of any size";
+        let m = m.ok_or_else(|| Failure::usage(format!("--rows has {all} rows in all; {needed}")))?;
+        let groups = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
+        let problem = GemmProblem { m, n, k };
+        Self { types, majors, fusion, problem, batch: None, groups }.possible()
+    }
+
+    /// Fails for what this machine cannot hold.
+    fn possible(self) -> Result<Self, Failure> {
+        arena::several(self.problem, self.batch.unwrap_or(1))?;
+        if self.fusion.is_some() {
+            memory::fused(self.problem)?;
+        }
+        let weights = |problem: &GemmProblem| u128::from(problem.n) * u128::from(problem.k);
+        let weights: u128 = self.groups.iter().map(weights).sum();
+        let bytes = weights * u128::from(self.types.b.bytes());
+        memory::enough(&format!("--rows of {} groups", self.groups.len()), bytes, "--rows, --n or --k")?;
+        Ok(self)
+    }
+
+    /// Whether it is one product without a fused epilogue.
+    pub(super) fn is_plain(&self) -> bool {
+        self.fusion.is_none() && self.batch.is_none() && self.groups.is_empty()
+    }
+
+    /// What is asked for, with nothing known of it.
+    pub(super) fn request(&self) -> Request<'_> {
+        let request = Request::packed(self.types, self.majors, self.problem).known(Known::Nothing);
+        let request = match (self.batch, &self.groups[..]) {
+            (Some(count), _) => request.batched(count),
+            (None, []) => request,
+            (None, groups) => request.ragged(groups),
+        };
+        Request { fusion: self.fusion, ..request }
+    }
+
+    /// The kernels that the model ranks first.
+    pub(super) fn search(&self, most: usize) -> Selection {
+        kernel::search(&self.request(), &Machine::h200(), most)
+    }
+}

@@ -1,0 +1,270 @@
+//! What was measured, as lines, as records, and as a table.
+
+use std::io::Write;
+
+use collective::Form;
+use kernel::disk::Cache;
+use kernel::disk::records::{Measurement, Problem, Records};
+use kernel::driver::tune;
+use kernel::{Gpu, KernelSpec, Request};
+use serde::Serialize;
+
+use crate::Failure;
+use crate::bench::measure::State;
+use crate::output::out;
+
+/// What was measured at a shape.
+#[derive(Debug, Serialize)]
+pub(super) struct Tuned {
+    m: u32,
+    n: u32,
+    k: u32,
+    dtype: String,
+    layout: String,
+    /// The rest of the problem, where it is no plain product.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    epilogue: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rows: Vec<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<u32>,
+    state: State,
+    kernels: Vec<Timed>,
+    cublaslt_first: Option<f64>,
+    cublaslt_fastest: Option<f64>,
+    #[serde(skip)]
+    problem: Problem,
+}
+
+/// A kernel that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Timed {
+    /// Without the format of A and the directions, which the line says.
+    spec: String,
+    predicted: f64,
+    slots: u32,
+    /// From a few launches alone.
+    quick: f64,
+    /// The median of its turns, where it had any.
+    microseconds: Option<f64>,
+    #[serde(skip)]
+    kernel: Option<KernelSpec>,
+}
+
+impl Timed {
+    pub(super) fn new(timed: &tune::Timed, predicted: f64, microseconds: Option<f64>) -> Self {
+        let &tune::Timed { ref gemm, slots, quick } = timed;
+        let spec = own_words(gemm.name());
+        Self { spec, predicted, slots, quick, microseconds, kernel: gemm.spec() }
+    }
+}
+
+/// A spec's words, without A's format and the directions.
+fn own_words(spec: &str) -> String {
+    let own = |word: &&str| !word.starts_with("dtype=") && !word.starts_with("layout=");
+    spec.split(' ').filter(own).collect::<Vec<_>>().join(" ")
+}
+
+impl Tuned {
+    /// What was measured of a request, with the peer's first and fastest times.
+    pub(super) fn new(
+        request: &Request<'_>,
+        layout: &str,
+        state: State,
+        kernels: Vec<Timed>,
+        [cublaslt_first, cublaslt_fastest]: [Option<f64>; 2],
+    ) -> Self {
+        let kernel::GemmProblem { m, n, k } = request.call.problem;
+        let products = request.call.products;
+        let batch = (products.form() == Form::Batched).then(|| products.count());
+        Self {
+            m,
+            n,
+            k,
+            dtype: request.types.to_string(),
+            layout: layout.to_owned(),
+            epilogue: request.fusion.map_or_else(String::new, |fusion| fusion.name().to_owned()),
+            rows: request.shapes.iter().map(|group| group.m).collect(),
+            batch,
+            state,
+            kernels,
+            cublaslt_first,
+            cublaslt_fastest,
+            problem: Problem::of(request),
+        }
+    }
+
+    /// A line of JSON.
+    pub(super) fn line(&self) -> Result<String, Failure> {
+        serde_json::to_string(self).map_err(Failure::environment)
+    }
+
+    /// The best kernel with its time.
+    fn best(&self) -> Option<(&Timed, f64)> {
+        let times = self.kernels.iter().filter_map(|timed| Some((timed, timed.microseconds?)));
+        times.min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// cuBLASLt's faster time.
+    fn fastest(&self) -> Option<f64> {
+        Some(self.cublaslt_first?.min(self.cublaslt_fastest?))
+    }
+
+    /// cuBLASLt's first choice over the model's, its fastest over the best kernel.
+    fn ratios(&self) -> Option<[f64; 2]> {
+        let model = self.kernels.first()?.microseconds?;
+        Some([self.cublaslt_first? / model, self.fastest()? / self.best()?.1])
+    }
+
+    /// Adds the kernels that had turns after a rest.
+    pub(super) fn keep(&self, records: &mut Records) -> Result<(), Failure> {
+        if self.state != State::Burst {
+            return Ok(());
+        }
+        for Timed { kernel, microseconds, .. } in &self.kernels {
+            if let (Some(spec), Some(time)) = (kernel, microseconds) {
+                records
+                    .insert(self.problem.clone(), Measurement::now(*spec, *time))
+                    .map_err(Failure::environment)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn print(&self) -> Result<(), Failure> {
+        let Some((best, time)) = self.best() else { return Ok(()) };
+        let model = self.kernels.first().and_then(|first| first.microseconds).unwrap_or(f64::NAN);
+        let shape = format!("{}x{}x{}", self.m, self.n, self.k);
+        let Self { state, .. } = self;
+        let predicted = self.kernels.first().map_or(f64::NAN, |first| first.predicted);
+        write!(
+            out(),
+            "{shape:>20} {:9} best {time:8.1} us, model's {model:8.1} (predicted {predicted:8.1}); ",
+            state.name()
+        )?;
+        if let Some([first, fastest]) = self.ratios() {
+            write!(
+                out(),
+                "x cuBLASLt: model's over its first {first:.3}, best over its fastest {fastest:.3}; "
+            )?;
+        }
+        writeln!(out(), "{}", best.spec)?;
+        Ok(out().flush()?)
+    }
+}
+
+/// Adds records to those on disk, where there is a folder for them.
+pub(super) fn save(gpu: &Gpu, mut records: Records) -> Result<(), Failure> {
+    let Some(cache) = Cache::of_environment().map_err(Failure::environment)? else {
+        writeln!(out(), "the records are kept nowhere: FALCHION_CACHE is empty")?;
+        return Ok(());
+    };
+    let key = gpu.context().key(Records::digest())?;
+    let count = records.len();
+    for warning in records.save(&cache, &key).map_err(Failure::environment)? {
+        writeln!(out(), "warning: {warning}")?;
+    }
+    writeln!(out(), "kept what was measured of {count} shapes in {}", cache.folder().display())?;
+    Ok(())
+}
+
+pub(super) fn means(all: &[Tuned], state: State) -> Result<(), Failure> {
+    let of_state: Vec<&Tuned> = all.iter().filter(|tuned| tuned.state == state).collect();
+    let ratios: Vec<[f64; 2]> = of_state.iter().filter_map(|tuned| tuned.ratios()).collect();
+    if ratios.is_empty() {
+        return Ok(());
+    }
+    let mean = |i: usize| (ratios.iter().map(|ratio| ratio[i].ln()).sum::<f64>() / ratios.len() as f64).exp();
+    let near = of_state.iter().filter(|tuned| {
+        let model = tuned.kernels.first().and_then(|first| first.microseconds);
+        model.zip(tuned.best()).is_some_and(|(model, (_, best))| model <= 1.03 * best)
+    });
+    let part = |least: f64| ratios.iter().filter(|ratio| ratio[1] >= least).count();
+    writeln!(
+        out(),
+        "{}: {} shapes; geometric means: model's over cuBLASLt's first {:.3}, best over its fastest {:.3}; {} shapes >= 0.98, \
+         {} >= 0.95; the model's choice is within 3 % of the best at {}",
+        state.name(),
+        ratios.len(),
+        mean(0),
+        mean(1),
+        part(0.98),
+        part(0.95),
+        near.count(),
+    )?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::{Format, Fusion};
+    use cute_rs::atom::Major;
+    use kernel::{GemmProblem, Known, Machine, Types};
+
+    use super::*;
+
+    const ONE: GemmProblem = GemmProblem { m: 317, n: 512, k: 256 };
+
+    /// The two kernels that the model ranks first, as if both had turns after a rest, or one of them.
+    fn seen(request: &Request<'_>, times: [Option<f64>; 2]) -> Tuned {
+        let selection = kernel::search(&request.known(Known::Nothing), &Machine::h200(), 2);
+        let timed = selection.ranked.into_iter().zip(times).map(|(ranked, time)| {
+            let of = tune::Timed { gemm: ranked.gemm, slots: 132, quick: 9.5 };
+            Timed::new(&of, 10.25, time)
+        });
+        Tuned::new(request, "kk", State::Burst, timed.collect(), [None; 2])
+    }
+
+    #[test]
+    fn lines_say_what_was_tuned() {
+        let groups = [300, 0, 17].map(|m| GemmProblem { m, ..ONE });
+        let scaled = Types::of(Format::E4m3).scaled([1, 128]);
+        let packed = |types: Types| Request::packed(types, [Major::K; 2], ONE);
+        let bf16 = packed(Types::of(Format::Bf16));
+        for (why, request, words) in [
+            ("a product", bf16, r#""dtype":"bf16","layout":"kk","state":"burst","kernels""#),
+            ("a batch", bf16.batched(7), r#""layout":"kk","batch":7,"state""#),
+            (
+                "a fused epilogue",
+                bf16.fused(Fusion::BiasGelu),
+                r#""layout":"kk","epilogue":"bias-gelu","state""#,
+            ),
+            (
+                "groups of scaled blocks",
+                packed(scaled).ragged(&groups),
+                r#""dtype":"e4m3-1x128-128x128","layout":"kk","rows":[300,0,17],"state""#,
+            ),
+        ] {
+            let line = seen(&request, [Some(8.0), None]).line().expect("text");
+            assert!(
+                line.starts_with(r#"{"m":317,"n":512,"k":256,"#) && line.contains(words),
+                "{why}: {line}"
+            );
+            assert!(line.contains(r#""quick":9.5,"microseconds":8.0},"#), "{why}: {line}");
+            assert!(line.ends_with(r#""cublaslt_first":null,"cublaslt_fastest":null}"#), "{why}: {line}");
+        }
+    }
+
+    /// What is kept is what the library finds for the same request.
+    #[test]
+    fn records_are_those_of_the_request() {
+        let groups = [300, 0, 17].map(|m| GemmProblem { m, ..ONE });
+        let bf16 = Request::packed(Format::Bf16, [Major::K; 2], ONE);
+        let e4m3 = Request::packed(Format::E4m3, [Major::K; 2], ONE);
+        for request in [bf16, bf16.batched(7), bf16.fused(Fusion::BiasGelu), e4m3.ragged(&groups)] {
+            let tuned = seen(&request, [Some(8.0), Some(7.5)]);
+            let mut records = Records::default();
+            tuned.keep(&mut records).expect("legal");
+            let problem = Problem::of(&request);
+            let found = records.lookup(&problem);
+            let times: Vec<f64> = found.iter().map(|of| of.microseconds).collect();
+            assert_eq!((records.len(), times), (1, vec![7.5, 8.0]), "{problem:?}");
+            let known: Vec<_> = found.iter().map(|of| (of.spec, of.microseconds)).collect();
+            let best = kernel::fastest(&request.known(Known::Measured(&known)), &Machine::h200());
+            assert_eq!(best.expect("a kernel").measured, Some(7.5), "{problem:?}");
+            let mut none = Records::default();
+            Tuned { state: State::Sustained, ..tuned }.keep(&mut none).expect("nothing");
+            assert!(none.is_empty(), "what was not measured after a rest is not kept");
+        }
+    }
+}
