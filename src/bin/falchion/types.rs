@@ -1,6 +1,6 @@
 //! Number formats and scaled blocks on the command line.
 
-use collective::Format;
+use collective::{Code, Format};
 use kernel::Types;
 
 use crate::{Failure, catalogue};
@@ -8,11 +8,12 @@ use crate::{Failure, catalogue};
 /// What is multiplied and stored.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TypeArgs {
-    /// Number format of A and B, as `dtype=` of a spec names it [default: bf16].
-    #[arg(long, value_parser = Format::operands().map(Format::name).collect::<Vec<_>>())]
+    /// Number format of A and B, as `dtype=` of a spec names it [default: bf16]. Beside --dtype-b of 16 bits: a code of few bits and its group.
+    #[arg(long, value_parser = operand)]
     dtype: Option<String>,
-    /// Number format of B, where it differs from A's: another 8-bit one.
-    #[arg(long, value_parser = Format::operands().map(Format::name).collect::<Vec<_>>())]
+    /// Number format of B, where it differs from A's: another 8-bit one, or beside 16 bits a code of few bits and its group, as s4g128 or u4g64z
+    /// (with zero points).
+    #[arg(long, value_parser = operand)]
     dtype_b: Option<String>,
     /// Number format of D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
     #[arg(long, value_parser = Format::ALL.map(Format::name))]
@@ -27,6 +28,20 @@ pub(crate) struct TypeArgs {
 
 /// Blocks that have a scale.
 const KINDS: [&str; 2] = ["1x128", "128x128"];
+
+/// The name of a format of operands, or of a code and its group.
+fn operand(text: &str) -> Result<String, String> {
+    let names: Vec<&str> = Format::operands().map(Format::name).collect();
+    let few_bits = || Types::named(&format!("bf16-{text}")).is_some_and(|types| types.has_weights());
+    if names.contains(&text) || few_bits() {
+        return Ok(text.to_owned());
+    }
+    let codes = Code::ALL.map(Code::name).join(", ");
+    Err(format!(
+        "one of {}, or of {codes} with K of a group of weights, as s4g128, was needed",
+        names.join(", ")
+    ))
+}
 
 /// The types of an A, of the B and the D that are named, if they are, and of blocks of so many rows that have a scale.
 pub(crate) fn named(a: Format, b: Option<&str>, d: Option<&str>, scaled: [u32; 2]) -> Result<Types, Failure> {
@@ -52,8 +67,20 @@ impl TypeArgs {
             Some("1x128") => 1,
             Some(_) => 128,
         };
-        let a = self.dtype.as_deref().and_then(Format::named).unwrap_or(Format::Bf16);
+        let (a, b) = (self.dtype.as_deref().unwrap_or("bf16"), self.dtype_b.as_deref());
         let scaled = [rows(&self.scale_a), rows(&self.scale_b)];
-        named(a, self.dtype_b.as_deref(), self.out_dtype.as_deref(), scaled)
+        let weights = Types::named(&[a, b.unwrap_or(a)].join("-")).filter(Types::has_weights);
+        if let Some(types) = weights {
+            let types = self.out_dtype.as_deref().and_then(Format::named).map_or(types, |d| types.stored(d));
+            catalogue::possible(types.scaled(scaled))?;
+            return Ok(types);
+        }
+        let few_bits = [Some(a), b].into_iter().flatten().find(|name| Format::named(name).is_none());
+        if let Some(name) = few_bits {
+            return Err(Failure::usage(format!(
+                "{name} is a code of few bits, which is multiplied as the other operand: --dtype or --dtype-b of bf16 or f16 was needed"
+            )));
+        }
+        named(Format::named(a).unwrap_or(Format::Bf16), b, self.out_dtype.as_deref(), scaled)
     }
 }

@@ -2,7 +2,8 @@
 
 use collective::BlockScales;
 use kernel::driver::cublaslt::Product;
-use kernel::{Call, GemmProblem, Types};
+use kernel::driver::tune::Inputs;
+use kernel::{Call, GemmProblem, Gpu, Request, Types};
 
 use cute_rs::atom::Major;
 
@@ -33,7 +34,18 @@ pub(super) fn several(shape: GemmProblem, count: u32) -> Result<(), Failure> {
     memory::enough(&format!("{m} x {n} x {k}"), all, "M, N or K")
 }
 
-/// The peer's product of the same matrices.
+/// Memory for the peer's product, where it multiplies other matrices than ours: 16 bits where ours lie in few.
+pub(super) fn dense(
+    gpu: &mut Gpu,
+    types: Types,
+    majors: [Major; 2],
+    size: GemmProblem,
+) -> Result<Option<Inputs>, Failure> {
+    let request = Request::packed(types.weights([None; 2]), majors, size);
+    Ok(if types.has_weights() { Some(Inputs::new(gpu, &request)?) } else { None })
+}
+
+/// The peer's product of the same matrices, of 16 bits where ours lie in few.
 pub(super) fn product(
     types: Types,
     [a, b]: [Major; 2],
@@ -41,5 +53,10 @@ pub(super) fn product(
     set: Option<&Call<()>>,
 ) -> Product {
     let scales = set.and_then(|set| set.scales).unwrap_or(BlockScales::NONE);
-    Product { a, b, scales: [scales.a.address, scales.b.address], ..Product::new(types, size) }
+    Product {
+        a,
+        b,
+        scales: [scales.a.address, scales.b.address],
+        ..Product::new(types.weights([None; 2]), size)
+    }
 }

@@ -406,25 +406,28 @@ impl Bench {
         step: &dyn Fn(usize),
     ) -> Result<(), Failure> {
         let inputs = Inputs::new(&mut self.gpu, &Request::packed(self.types, self.majors, problem))?;
-        let measured = self.measured(problem, inputs.sets(), figures, progress, step);
+        let dense = arena::dense(&mut self.gpu, self.types, self.majors, problem)?;
+        let peers = dense.as_ref().map_or(inputs.sets(), Inputs::sets);
+        let measured = self.measured(problem, [inputs.sets(), peers], figures, progress, step);
         inputs.free(&mut self.gpu)?;
+        dense.map_or(Ok(()), |dense| dense.free(&mut self.gpu))?;
         measured
     }
 
-    /// Measures one shape on some sets of matrices.
+    /// Measures one shape on some sets of matrices, and the peer on others.
     fn measured(
         &mut self,
         problem: GemmProblem,
-        sets: &[Call<()>],
+        [sets, peers]: [&[Call<()>]; 2],
         figures: &mut Vec<Figure>,
         progress: &Progress,
         step: &dyn Fn(usize),
     ) -> Result<(), Failure> {
         let (ours, refused) = self.prepared(problem, sets)?;
-        let product = arena::product(self.types, self.majors, problem, sets.first());
+        let product = arena::product(self.types, self.majors, problem, peers.first());
         let plan = planned(self.peer.as_ref(), &product)?;
-        let fastest = fastest(&mut self.gpu, plan.as_ref(), sets)?;
-        let candidates = candidates(ours, plan.as_ref().zip(fastest), sets, problem, self.ceiling.as_ref())?;
+        let fastest = fastest(&mut self.gpu, plan.as_ref(), peers)?;
+        let candidates = candidates(ours, plan.as_ref().zip(fastest), peers, problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
         progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.types))?;
         for (name, reason) in refused {

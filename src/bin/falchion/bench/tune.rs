@@ -178,13 +178,18 @@ impl TuneArgs {
         let kernels = candidates.into_iter().map(|ranked| ranked.gemm).collect();
         // Of several products, and of fused ones, ours are timed alone.
         let peer = peer.filter(|_| job.is_plain());
-        let (size, set) = (request.call.problem, inputs.sets().first());
-        let plan = super::planned(peer, &arena::product(request.types, request.majors, size, set))?;
+        let size = request.call.problem;
+        let dense = match peer {
+            None => None,
+            Some(_) => arena::dense(gpu, request.types, request.majors, size)?,
+        };
+        let peers = dense.as_ref().map_or(inputs.sets(), Inputs::sets);
+        let product = arena::product(request.types, request.majors, size, peers.first());
+        let plan = super::planned(peer, &product)?;
         let Heat { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
-        if let Some(fastest) = super::fastest(gpu, plan.as_ref(), inputs.sets())? {
+        if let Some(fastest) = super::fastest(gpu, plan.as_ref(), peers)? {
             let both = plan.as_ref().map(|plan| (plan, fastest));
-            let sets = inputs.sets();
-            candidates.extend(super::candidates(Vec::new(), both, sets, request.call.problem, None)?);
+            candidates.extend(super::candidates(Vec::new(), both, peers, request.call.problem, None)?);
         }
         let mut states = vec![State::Burst];
         states.extend(self.sustained.then_some(State::Sustained));
@@ -208,6 +213,7 @@ impl TuneArgs {
         }
         drop(candidates);
         inputs.free(gpu)?;
+        dense.map_or(Ok(()), |dense| dense.free(gpu))?;
         Ok(tuned)
     }
 }
