@@ -5,7 +5,7 @@ use std::path::Path;
 
 use half::bf16;
 
-use crate::{bytes, falchion, folder, npy, refused};
+use crate::{bytes, falchion, folder, npy, refused, safetensors};
 
 #[test]
 fn products_of_weights_are_verified() {
@@ -154,6 +154,119 @@ fn files_of_weights_are_multiplied() {
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         refused("gemm", &[(why, &arguments, words)]);
     }
+}
+
+/// Layers of GPTQ's and AWQ's files give what plain loops give; groups of GPTQ's may lie scattered.
+#[test]
+fn layers_of_other_tools_are_multiplied() {
+    let folder = folder("layers");
+    let (m, n, k, group) = (5_usize, 16_usize, 128_usize, 64_usize);
+    let a: Vec<f32> = (0..m * k).map(|i| ((i * 7 % 23) as f32 - 11.0) / 8.0).collect();
+    let code = |place: usize, column: usize| ((place * 5 + column * 11) % 16) as u32;
+    let zero = |of: usize, column: usize| (1 + (of * 3 + column * 5) % 15) as u32;
+    let scale = |of: usize, column: usize| [0.25_f32, 0.5, 1.0, 2.0][(of + column) % 4];
+    let words = |count: usize, word: &dyn Fn(usize) -> u32| -> Vec<u8> {
+        (0..count).flat_map(|i| word(i).to_le_bytes()).collect()
+    };
+    let eight = |of: &dyn Fn(usize) -> u32| (0..8).fold(0, |word, i| word | of(i) << (4 * i));
+    let scales: Vec<u8> =
+        (0..2 * n).flat_map(|i| half::f16::from_f32(scale(i / n, i % n)).to_le_bytes()).collect();
+    let gptq_weights = words(k / 8 * n, &|i| eight(&|j| code(i / n * 8 + j, i % n)));
+    let gptq_zeros = words(2 * n / 8, &|i| eight(&|j| zero(i / (n / 8), i % (n / 8) * 8 + j) - 1));
+    let awq = [0, 2, 4, 6, 1, 3, 5, 7];
+    let awq_weights = words(k * n / 8, &|i| eight(&|j| code(i / (n / 8), i % (n / 8) * 8 + awq[j])));
+    let awq_zeros = words(2 * n / 8, &|i| eight(&|j| zero(i / (n / 8), i % (n / 8) * 8 + awq[j])));
+    let scattered = words(k, &|place| place as u32 % 2);
+    let layer = |name: &str, weights: ([usize; 2], &Vec<u8>), zeros: &Vec<u8>, g_idx: Option<&Vec<u8>>| {
+        let mut tensors = vec![
+            ("up.qweight", "I32", weights.0, weights.1.clone()),
+            ("up.qzeros", "I32", [2, n / 8], zeros.clone()),
+            ("up.scales", "F16", [2, n], scales.clone()),
+        ];
+        tensors.extend(g_idx.map(|g_idx| ("up.g_idx", "I32", [1, k], g_idx.clone())));
+        safetensors(&folder.join(name), &tensors)
+    };
+    let a_file =
+        npy(&folder.join("a.npy"), "<f4", false, "(5, 128)", &bytes(&a, |value| value.to_le_bytes()));
+    let out = folder.join("d.npy").display().to_string();
+    let gptq = ([k / 8, n], &gptq_weights);
+    let files = [
+        ("gptq", layer("gptq.safetensors", gptq, &gptq_zeros, None), false),
+        ("gptq", layer("scattered.safetensors", gptq, &gptq_zeros, Some(&scattered)), true),
+        ("awq", layer("awq.safetensors", ([k, n / 8], &awq_weights), &awq_zeros, None), false),
+    ];
+    for (packing, file, scattered) in &files {
+        let b = format!("{file}:up");
+        let run = falchion(&[
+            "gemm",
+            "--engine",
+            "emulator",
+            "--a",
+            &a_file,
+            "--b",
+            &b,
+            "--dtype-b",
+            packing,
+            "--out-dtype",
+            "f32",
+            "--out",
+            &out,
+        ]);
+        assert_eq!(run.code, Some(0), "{file}: {}{}", run.stdout, run.stderr);
+        assert!(run.stdout.contains("f16 by u4 to f32"), "{file}: {}", run.stdout);
+        let d = singles(&folder.join("d.npy"));
+        for (row, column) in (0..m).flat_map(|row| (0..n).map(move |column| (row, column))) {
+            let element = |place: usize| {
+                let of = if *scattered { place % 2 } else { place / group };
+                (code(place, column) as f32 - zero(of, column) as f32) * scale(of, column)
+            };
+            let want: f32 = (0..k).map(|place| a[row * k + place] * element(place)).sum();
+            assert_eq!(d[row * n + column], want, "{file}: D({row}, {column})");
+        }
+    }
+    let (b, plain) = (format!("{}:up", files[0].1), files[0].1.as_str());
+    let other = format!("{}:down", files[0].1);
+    let with = |b: &str, more: &[&str]| -> Vec<String> {
+        ["--a", &a_file, "--b", b, "--dtype-b", "gptq"].iter().chain(more).map(ToString::to_string).collect()
+    };
+    for (why, arguments, words) in [
+        ("no layer", with(plain, &[]), &["FILE.safetensors:LAYER was needed"][..]),
+        ("another layer", with(&other, &[]), &["no tensor `down.qweight`", "up.qweight"]),
+        ("scales of one's own", with(&b, &["--group", "64"]), &["leave it out"]),
+        ("another format", with(&b, &["--dtype", "e4m3"]), &["bf16 or f16 was needed"]),
+    ] {
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        refused("gemm", &[(why, &arguments, words)]);
+    }
+    refused("gemm", &[("no file", &["--dtype-b", "awq"], &["--a and --b were needed"])]);
+}
+
+/// Types of weights in plans: a code and its group.
+#[test]
+fn kernels_of_weights_are_planned() {
+    let shape = ["plan", "--m", "16", "--n", "4096", "--k", "4096"];
+    for types in
+        [&["--dtype-b", "s4g128"][..], &["--dtype-b", "u4g64z"], &["--dtype", "e2m1g32", "--dtype-b", "bf16"]]
+    {
+        let run = falchion(&[&shape[..], types].concat());
+        assert_eq!(run.code, Some(0), "{types:?}: {}{}", run.stdout, run.stderr);
+        assert!(run.stdout.contains("weights-"), "{types:?}: {}", run.stdout);
+    }
+    refused(
+        "plan",
+        &[
+            (
+                "no group",
+                &["--m", "8", "--n", "8", "--k", "8", "--dtype-b", "s4"],
+                &["as s4g128, was needed"],
+            ),
+            (
+                "a code alone",
+                &["--m", "8", "--n", "8", "--k", "8", "--dtype", "s4g128"],
+                &["of bf16 or f16 was needed"],
+            ),
+        ],
+    );
 }
 
 #[test]

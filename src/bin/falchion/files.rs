@@ -37,6 +37,8 @@ enum Kind {
     Bf16,
     F32,
     F64,
+    /// Whole numbers of 32 bits.
+    Word,
     /// As the oracle has it: an 8-bit float or integer.
     Byte(Format),
 }
@@ -46,7 +48,7 @@ impl Kind {
         match self {
             Self::Byte(_) => 1,
             Self::F16 | Self::Bf16 => 2,
-            Self::F32 => 4,
+            Self::F32 | Self::Word => 4,
             Self::F64 => 8,
         }
     }
@@ -64,6 +66,7 @@ impl Kind {
             Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
             Self::F32 => f32::from_bits(bits as u32).into(),
             Self::F64 => f64::from_bits(bits),
+            Self::Word => (bits as u32).cast_signed().into(),
         }
     }
 }
@@ -97,6 +100,16 @@ fn read_shaped(name: &str, shape: Shape<'_>) -> Result<Matrix, Failure> {
             shortened(name)
         ))),
     }
+}
+
+/// Whether a `.safetensors` file has the tensor of a name `FILE.safetensors:TENSOR`.
+pub(crate) fn has_tensor(name: &str) -> Result<bool, Failure> {
+    let Some((stem, tensor)) = name.split_once(".safetensors:") else { return Ok(false) };
+    let path = format!("{stem}.safetensors");
+    let path = Path::new(&path);
+    let (mut file, length) = open(path)?;
+    let (metadata, _) = safetensors(path, &mut file, length)?;
+    Ok(metadata.info(tensor).is_some())
 }
 
 /// Fails unless a file can be written at that path, and leaves what is there as it is.
@@ -266,6 +279,7 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matri
         (Dtype::BF16, Kind::Bf16),
         (Dtype::F32, Kind::F32),
         (Dtype::F64, Kind::F64),
+        (Dtype::I32, Kind::Word),
         (Dtype::F8_E4M3, Kind::Byte(Format::E4m3)),
         (Dtype::F8_E5M2, Kind::Byte(Format::E5m2)),
         (Dtype::I8, Kind::Byte(Format::S8)),
@@ -273,7 +287,7 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matri
     ];
     let Some((_, kind)) = kinds.into_iter().find(|(dtype, _)| *dtype == tensor.dtype) else {
         return Err(Failure::usage(format!(
-            "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32, F64, F8_E4M3, F8_E5M2, I8 or U8 was needed",
+            "tensor `{shown}` of {} holds elements of type {:?}; F16, BF16, F32, F64, I32, F8_E4M3, F8_E5M2, I8 or U8 was needed",
             path.display(),
             tensor.dtype
         )));
@@ -285,6 +299,31 @@ fn safetensor(path: &Path, name: Option<&str>, shape: Shape<'_>) -> Result<Matri
 }
 
 impl Matrix {
+    /// A matrix of bytes, columns contiguous.
+    pub(crate) fn of_columns([rows, columns]: [u32; 2], bytes: Vec<u8>) -> Self {
+        Self { rows, columns, order: Order::ColumnMajor, kind: Kind::Byte(Format::U8), big: false, bytes }
+    }
+
+    /// The words of a matrix of whole numbers of 32 bits, row by row; `None` for other elements.
+    pub(crate) fn words(&self) -> Option<Vec<u32>> {
+        let word = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        let whole = self.kind == Kind::Word && !self.big && self.order == Order::RowMajor;
+        whole.then(|| self.bytes.chunks_exact(4).map(word).collect())
+    }
+
+    /// The same with its columns in an order: column `i` is the `order[i]`-th.
+    pub(crate) fn with_columns(&self, order: &[u32]) -> Self {
+        let width = self.kind.bytes();
+        let at = |row: u32, column: u32| match self.order {
+            Order::RowMajor => row as usize * self.columns as usize + column as usize,
+            Order::ColumnMajor => column as usize * self.rows as usize + row as usize,
+        };
+        let place = |row: u32, column: u32| &self.bytes[at(row, column) * width..][..width];
+        let rows = (0..self.rows).flat_map(|row| order.iter().map(move |&column| (row, column)));
+        let bytes = rows.flat_map(|(row, column)| place(row, column).iter().copied()).collect();
+        Self { order: Order::RowMajor, bytes, ..*self }
+    }
+
     pub(crate) fn get(&self, row: u32, column: u32) -> f64 {
         let (row, column) = (row as usize, column as usize);
         let at = match self.order {

@@ -20,6 +20,7 @@ use crate::engine::{Choice, Chosen, Progress};
 use crate::files::{self, Matrix};
 use crate::named;
 use crate::output::out;
+use crate::packed::{Layer, Packing};
 use crate::scales::Scaling;
 use crate::several::SeveralArgs;
 use crate::unranked::{Said, unranked};
@@ -68,7 +69,8 @@ pub(crate) struct GemmArgs {
     #[arg(long)]
     dtype: Option<String>,
     /// Number format of B, where it differs from A's: another 8-bit one. Beside 16 bits, codes of few bits: int4, uint4, int8, uint8, e4m3,
-    /// e5m2 or mxfp4 (s4, u4, s8, u8, e2m1); A may be the one that has such, too.
+    /// e5m2 or mxfp4 (s4, u4, s8, u8, e2m1); A may be the one that has such, too. gptq and awq: --b is FILE.safetensors:LAYER of such a
+    /// model.
     #[arg(long, conflicts_with_all = ["config", "spec", "epilogue"])]
     dtype_b: Option<String>,
     /// Zero points of A in few bits, M x K/GROUP.
@@ -136,13 +138,15 @@ pub(crate) fn fusion_names() -> Vec<&'static str> {
 struct Inputs {
     problem: GemmProblem,
     files: Option<[Matrix; 2]>,
+    /// Scales and zero points of B, where it is a layer of another tool's file.
+    layer: Option<Layer>,
     c: Option<Matrix>,
 }
 
 impl GemmArgs {
     pub(crate) fn run(&self) -> Result<(), Failure> {
         let format = self.format()?;
-        let few_bits = self.few_bits()?;
+        let mut few_bits = self.few_bits()?;
         let records = self.records()?;
         if self.batch.is_some() || self.rows.is_some() || !records.is_empty() {
             return self.several(format, few_bits, &records);
@@ -156,6 +160,9 @@ impl GemmArgs {
             self.suits(kernel)?;
         }
         let inputs = self.inputs()?;
+        if let Some((few_bits, layer)) = few_bits.as_mut().zip(inputs.layer.as_ref()) {
+            few_bits.code = layer.code;
+        }
         let scale_files = [self.scale_a.as_deref(), self.scale_b.as_deref()];
         let found = few_bits.map(|few_bits| self.found(few_bits, &inputs)).transpose()?;
         let (spec, weights, scaling) = match found {
@@ -231,6 +238,9 @@ impl GemmArgs {
     /// The format of A and B that is asked for, or of A of the kernel that is named.
     fn format(&self) -> Result<Format, Failure> {
         let named = || self.config().as_deref().map(catalogue::find).transpose();
+        if let Some((_, wide)) = self.packing()? {
+            return Ok(Format::named(wide.name()).unwrap_or(Format::F16));
+        }
         if let Some(few_bits) = self.names().and_then(|[a, b]| weights::of_names(a, b)) {
             return Ok(Format::named(few_bits.wide.name()).unwrap_or(Format::Bf16));
         }
@@ -249,8 +259,34 @@ impl GemmArgs {
         Some([self.dtype.as_deref().unwrap_or("bf16"), self.dtype_b.as_deref()?])
     }
 
+    /// Whose file B is a layer of, and what it is multiplied as: `f16` where nothing is said, as its scales are.
+    fn packing(&self) -> Result<Option<(Packing, collective::Format)>, Failure> {
+        let Some(packing) = self.dtype_b.as_deref().and_then(Packing::named) else { return Ok(None) };
+        let name = self.dtype.as_deref().unwrap_or("f16");
+        let wide = collective::Format::named(name).filter(|format| format.bits() == 16 && format.is_float());
+        wide.map(|wide| Some((packing, wide))).ok_or_else(|| {
+            Failure::usage(format!(
+                "--dtype is `{name}`, bf16 or f16 was needed beside --dtype-b gptq and awq"
+            ))
+        })
+    }
+
     /// The operand that lies in few bits, if one does.
     fn few_bits(&self) -> Result<Option<FewBits>, Failure> {
+        if let Some((_, wide)) = self.packing()? {
+            let given = [
+                ("--group", self.group_size().is_some()),
+                ("--scale-b", self.scale_b.is_some()),
+                ("--zero-a", self.zero_a.is_some()),
+                ("--zero-b", self.zero_b.is_some()),
+            ];
+            if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) {
+                return Err(Failure::usage(format!(
+                    "{flag} is given, and --dtype-b gptq and awq read groups, scales and zero points from the file: leave it out"
+                )));
+            }
+            return Ok(Some(FewBits { code: collective::Code::U4, is_b: true, wide }));
+        }
         let found = self.names().and_then(|[a, b]| weights::of_names(a, b));
         if let (None, Some(dtype)) = (found, &self.dtype_b) {
             let all: Vec<&str> = collective::Format::operands().map(collective::Format::name).collect();
@@ -325,6 +361,10 @@ impl GemmArgs {
 
     /// What files and flags say of the operand in few bits.
     fn found(&self, few_bits: FewBits, inputs: &Inputs) -> Result<Found, Failure> {
+        if let (Some(layer), Some([_, b])) = (&inputs.layer, &inputs.files) {
+            let side = [self.scale_a.as_deref(), None];
+            return layer.found(few_bits, b, Scaling::read(side, inputs.problem)?);
+        }
         let said = weights::Said {
             group: self.group_size(),
             scales: [self.scale_a.as_deref(), self.scale_b.as_deref()],
@@ -486,9 +526,23 @@ impl GemmArgs {
     }
 
     fn inputs(&self) -> Result<Inputs, Failure> {
-        let files = match (&self.a, &self.b) {
-            (Some(a), Some(b)) => Some([files::read(a)?, files::read(b)?]),
-            _ => None,
+        let (files, layer) = match (&self.a, &self.b, self.packing()?) {
+            (Some(a), Some(b), Some((packing, wide))) => {
+                let (a, (codes, layer)) = (files::read(a)?, packing.read(b, wide)?);
+                // Columns of A are read in the order in which groups follow each other.
+                let a = match &layer.order {
+                    Some(order) if order.len() == a.columns as usize => a.with_columns(order),
+                    _ => a,
+                };
+                (Some([a, codes]), Some(layer))
+            }
+            (Some(a), Some(b), None) => (Some([files::read(a)?, files::read(b)?]), None),
+            (_, _, Some(_)) => {
+                return Err(Failure::usage(
+                    "--dtype-b gptq and awq are layers of a file: --a and --b were needed",
+                ));
+            }
+            (_, _, None) => (None, None),
         };
         let c = self.c.as_deref().map(files::read).transpose()?;
         let shape = |matrix: &Matrix| format!("{} x {}", matrix.rows, matrix.columns);
@@ -535,7 +589,7 @@ impl GemmArgs {
         if self.beta() != 0.0 && files.is_some() && c.is_none() {
             return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta())));
         }
-        Ok(Inputs { problem, files, c })
+        Ok(Inputs { problem, files, layer, c })
     }
 
     /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.

@@ -18,6 +18,7 @@ mod memory;
 mod named;
 mod numbers;
 mod output;
+mod packed;
 mod scales;
 mod schedule;
 mod several;

@@ -249,7 +249,7 @@ impl FewBits {
     }
 
     /// The operand of a file, whose elements are numbers of the code.
-    fn weights(
+    pub(crate) fn weights(
         &self,
         matrix: &Matrix,
         group: u32,

@@ -1,0 +1,161 @@
+//! `--dtype-b gptq` and `awq`: weights as other tools' files hold them.
+
+use collective::{Code, Format, WeightsSpec, weights};
+use falchion::verify::{Format as Oracle, HostMatrix, Order};
+
+use crate::Failure;
+use crate::files::{self, Matrix};
+use crate::scales::Scaling;
+use crate::weights::{FewBits, Found};
+
+/// Whose file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Packing {
+    Gptq,
+    Awq,
+}
+
+/// A layer of such a file, but for its codes.
+pub(crate) struct Layer {
+    pub(crate) code: Code,
+    /// K of a group.
+    group: u32,
+    /// A line for each group.
+    scales: HostMatrix,
+    zeros: HostMatrix,
+    /// Where K is read from, so that groups follow each other; `None` where they do.
+    pub(crate) order: Option<Vec<u32>>,
+}
+
+impl Layer {
+    /// The operand with these scales; `scaling` is the other one's.
+    pub(crate) fn found(
+        &self,
+        few_bits: FewBits,
+        codes: &Matrix,
+        scaling: Scaling,
+    ) -> Result<Found, Failure> {
+        let Scaling::Number(_) = scaling else {
+            return Err(Failure::usage(
+                "--scale-a has a scale for each row or block, beside weights in few bits: one number was needed",
+            ));
+        };
+        let (scales, zeros) = (Some(self.scales.clone()), Some(self.zeros.clone()));
+        let weights = Some(few_bits.weights(codes, self.group, scales, zeros)?);
+        Ok(Found { spec: WeightsSpec { code: self.code, group: self.group, zeros: true }, weights, scaling })
+    }
+}
+
+impl Packing {
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        match name {
+            "gptq" => Some(Self::Gptq),
+            "awq" => Some(Self::Awq),
+            _ => None,
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Gptq => "gptq",
+            Self::Awq => "awq",
+        }
+    }
+
+    /// Reads the layer of a file, its codes K x N: `FILE.safetensors:LAYER`, of which tensors are `LAYER.qweight`, `LAYER.qzeros`, `LAYER.scales` and, where
+    /// groups lie scattered, `LAYER.g_idx`.
+    pub(crate) fn read(self, name: &str, wide: Format) -> Result<(Matrix, Layer), Failure> {
+        let no_layer = || {
+            Failure::usage(format!(
+                "--b is {name}, FILE.safetensors:LAYER was needed for --dtype-b {}: tensors LAYER.qweight, LAYER.qzeros and LAYER.scales are read",
+                self.name()
+            ))
+        };
+        let (file, layer) = name.split_once(".safetensors:").ok_or_else(no_layer)?;
+        let tensor = |of: &str| format!("{file}.safetensors:{layer}.{of}");
+        let words = |of: &str| -> Result<(Matrix, Vec<u32>), Failure> {
+            let matrix = files::read_any_rank(&tensor(of))?;
+            match matrix.words() {
+                Some(words) => Ok((matrix, words)),
+                None => Err(Failure::usage(format!(
+                    "{} holds no whole numbers of 32 bits, I32 was needed",
+                    tensor(of)
+                ))),
+            }
+        };
+        let (qweight, packed) = words("qweight")?;
+        let (qzeros, packed_zeros) = words("qzeros")?;
+        let scales = files::read_any_rank(&tensor("scales"))?;
+        let (groups, n) = (scales.rows, scales.columns);
+        let wrong = |of: &str, matrix: &Matrix, needed: String| {
+            let (rows, columns) = (matrix.rows, matrix.columns);
+            Failure::usage(format!(
+                "{} is {rows} x {columns}, and LAYER.scales is {groups} x {n}: {needed} was needed",
+                tensor(of)
+            ))
+        };
+        // Words of a line of zero points say how many bits a code has.
+        let bits = match self {
+            Self::Awq => 4,
+            Self::Gptq if n > 0 && qzeros.columns == n / 8 => 4,
+            Self::Gptq if n > 0 && qzeros.columns == n / 4 => 8,
+            Self::Gptq => {
+                return Err(wrong(
+                    "qzeros",
+                    &qzeros,
+                    format!("{groups} x {} or {groups} x {}", n / 8, n / 4),
+                ));
+            }
+        };
+        let k = match self {
+            Self::Gptq if qweight.columns == n => qweight.rows.saturating_mul(32 / bits),
+            Self::Awq if qweight.columns == n / 8 => qweight.rows,
+            Self::Gptq => return Err(wrong("qweight", &qweight, format!("K/{} x {n}", 32 / bits))),
+            Self::Awq => return Err(wrong("qweight", &qweight, format!("K x {}", n / 8))),
+        };
+        let group = k / groups.max(1);
+        if ![32, 64, 128].contains(&group) || group * groups != k {
+            return Err(wrong("qweight", &qweight, "K of 32, 64 or 128 for each group".to_owned()));
+        }
+        let failed = |error: weights::WeightsError| Failure::usage(format!("{name}: {error}"));
+        let (mut codes, zeros) = match self {
+            Self::Gptq => (
+                weights::of_gptq(bits, [n, k], &packed).map_err(failed)?,
+                weights::zeros_of_gptq(bits, [groups, n], &packed_zeros, 1).map_err(failed)?,
+            ),
+            Self::Awq => (
+                weights::of_awq([n, k], &packed).map_err(failed)?,
+                weights::zeros_of_awq([groups, n], &packed_zeros).map_err(failed)?,
+            ),
+        };
+        let mut order = None;
+        if self == Self::Gptq && files::has_tensor(&tensor("g_idx"))? {
+            let (_, g_idx) = words("g_idx")?;
+            let found = weights::order_of_groups(&g_idx, group).map_err(failed)?;
+            if found.len() != k as usize {
+                return Err(Failure::usage(format!(
+                    "{} has {} numbers, {k} were needed",
+                    tensor("g_idx"),
+                    found.len()
+                )));
+            }
+            if !found.is_sorted() {
+                codes = codes.chunks(k as usize).flat_map(|row| weights::permuted(row, &found)).collect();
+                order = Some(found);
+            }
+        }
+        let format = Oracle::named(wide.name()).unwrap_or(Oracle::F16);
+        let pitch = n.next_multiple_of(16);
+        let lines = |value: &dyn Fn(u32, u32) -> f64| {
+            HostMatrix::from_fn(format, [groups, n], Order::RowMajor, pitch, value)
+        };
+        let layer = Layer {
+            code: if bits == 4 { Code::U4 } else { Code::U8 },
+            group,
+            scales: lines(&|group, column| scales.get(group, column)),
+            zeros: lines(&|group, column| zeros[(group * n + column) as usize].into()),
+            order,
+        };
+        Ok((Matrix::of_columns([k, n], codes), layer))
+    }
+}
