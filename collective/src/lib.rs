@@ -74,16 +74,18 @@ pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, ev
 pub use fusion::Fusion;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, ScaledCopies, Sums,
-    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, Origin,
+    Piece, Product, ScaledCopies, Simt, SimtElement, SimtPair, Sums, TensorCopies, TensorCopy, ThreadCopies,
+    ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair,
     Operands, Promoted, Summing, TileAtom, Unpromoted, Widest,
 };
 pub use plan::{
-    Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,
-    Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
+    Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopSpec, Multiply, OperandSpec, OperandTile,
+    Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan,
+    TileLayout, TileNeeds,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

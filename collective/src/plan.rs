@@ -12,6 +12,7 @@ mod registers;
 mod ring;
 mod scales;
 mod spec;
+mod types;
 mod units;
 
 pub use atom::{Atom, Source};
@@ -21,6 +22,7 @@ pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
+pub use types::{AtomTypes, Multiply};
 
 use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
@@ -137,6 +139,9 @@ impl Plan {
         if k == 0 || !k.is_multiple_of(step) {
             return Err(PlanError::TileK { k, step });
         }
+        if let Err(error) = mainloop.by_threads() {
+            return Err(error);
+        }
         if let Err(error) = mainloop.promotes() {
             return Err(error);
         }
@@ -192,7 +197,8 @@ impl Plan {
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
         let fit = ring.fit(have.saturating_sub(own_bytes.saturating_add(epilogue_bytes + words)));
         // Without a producer, a single stage is filled and emptied in turn.
-        let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
+        let alone = matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads();
+        let least = if alone { 1 } else { 2 };
         let stages = match mainloop.stages {
             Some(stages) if stages < least => return Err(PlanError::Stages { stages, least }),
             Some(stages) => stages,
@@ -222,7 +228,7 @@ impl Plan {
             epilogue,
             form,
             operands: [a.at(ring.offset(0)), b.at(ring.offset(1))],
-            ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.producer.arrivals(), emptying),
+            ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.filling(), emptying),
             staging,
             own_offset,
             epilogue_offset,
@@ -329,7 +335,7 @@ impl Plan {
             if clustered {
                 return Err(PlanError::Alone { what: "a producer that copies chunk by chunk", m, n });
             }
-            if matches!(mainloop.roles, Roles::Unspecialised) {
+            if matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads() {
                 return Err(PlanError::NoProducer);
             }
         }

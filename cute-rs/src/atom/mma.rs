@@ -125,7 +125,9 @@ mod tests {
                 (Operand::B, |j| 2 * (j % 2) + j / 2),
             ] {
                 let (rows, held) = (rows.operand(operand), held.operand(operand));
-                for (t, j, e) in (0..128).flat_map(|t| (0..4).flat_map(move |j| (0..p).map(move |e| (t, j, e)))) {
+                for (t, j, e) in
+                    (0..128).flat_map(|t| (0..4).flat_map(move |j| (0..p).map(move |e| (t, j, e))))
+                {
                     let (w, g, c) = (t / 32, t % 32 / 4, t % 4);
                     let got = match major {
                         Major::K => rows.coord(32 * w + 8 * j + g, p * c + e),

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Form, Format, Fusion, Producer, Roles, StoreSpec, TileLayout, Way,
+    Arrivals, CachePolicy, Form, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
@@ -13,11 +13,12 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 33] = [
+const KEYS: [&str; 34] = [
     "form",
     "dtype",
     "dtype-b",
     "layout",
+    "multiply",
     "out",
     "epilogue",
     "scale-a",
@@ -275,10 +276,14 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
     names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }
 
-/// The formats of operands by name.
+/// The formats of operands by name: what some instruction multiplies.
 fn operand_names() -> Vec<(&'static str, Format)> {
-    Format::operands().map(|format| (format.name(), format)).collect()
+    let multiplied = |format: &Format| Multiply::fastest(*format, *format).is_some();
+    Format::ALL.into_iter().filter(multiplied).map(|format| (format.name(), format)).collect()
 }
+
+/// Tile, roles and loads where nothing is said and threads load what is multiplied.
+const MULTISTAGE: ([u32; 3], Roles, Producer) = ([128, 128, 64], Roles::Unspecialised, Producer::Warpgroup);
 
 /// How many consumers share a tile of so many rows, where nothing is said.
 const fn consumers(roles: Roles, m: u32) -> u32 {
@@ -420,6 +425,9 @@ impl KernelSpec {
         let a = words.one_of("dtype", Format::Bf16, &operand_names())?;
         let operands = [a, words.one_of("dtype-b", a, &operand_names())?];
         let layout = words.one_of("layout", [Major::K; 2], &LAYOUTS)?;
+        let fastest = Multiply::fastest(operands[0], operands[1]).unwrap_or(Multiply::Wgmma);
+        let multiply = words.one_of("multiply", fastest, &Multiply::ALL.map(|by| (by.name(), by)))?;
+        let by_threads = multiply != Multiply::Wgmma;
         spec.epilogue = words.take("epilogue").map_or(Ok(EpilogueKind::Linear), str::parse)?;
         let output = match spec.epilogue {
             EpilogueKind::Fused(fusion) => fusion.output(a),
@@ -431,6 +439,9 @@ impl KernelSpec {
         if scales != [0; 2] {
             // As many sums again as accumulators, and threads that read scales.
             (mainloop.tile[1], mainloop.arrivals) = (128, Arrivals::Warp);
+        }
+        if by_threads {
+            (mainloop.tile, mainloop.roles, mainloop.producer) = MULTISTAGE;
         }
         // 128 bytes of K, one swizzle width.
         mainloop.tile[2] = 1024 / a.bits();
@@ -472,8 +483,11 @@ impl KernelSpec {
             to.scaled = scales[of];
         }
         let [a, b] = mainloop.operands.map(|operand| operand.format);
-        if let Some(types) = a.multiplies(b) {
-            mainloop.atom = Atom::shared(types);
+        if let Some(atom) = multiply.atom(a, b) {
+            mainloop.atom = atom;
+        } else if by_threads {
+            let needed = "an instruction that multiplies the formats of A and B";
+            return Err(refused("multiply", multiply.name(), format!("{needed}, {a} and {b},")));
         }
         let usual = mainloop.atom.sums().suffix();
         if let Some(sums) = sums.filter(|sums| *sums != usual) {
@@ -522,6 +536,7 @@ impl KernelSpec {
             ("dtype", mainloop.operands[a].format.name().to_owned()),
             ("dtype-b", mainloop.operands[b].format.name().to_owned()),
             ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
+            ("multiply", mainloop.atom.types.multiply().name().to_owned()),
             ("epilogue", epilogue.name().to_owned()),
             ("out", store.format.name().to_owned()),
             ("scale-a", scales_text(mainloop.operands[a].scaled)),
