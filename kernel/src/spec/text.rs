@@ -276,10 +276,9 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
     names.iter().find(|(_, known)| *known == value).map_or("", |(name, _)| name)
 }
 
-/// The formats of operands by name: what some instruction multiplies.
+/// The formats of operands by name.
 fn operand_names() -> Vec<(&'static str, Format)> {
-    let multiplied = |format: &Format| Multiply::fastest(*format, *format).is_some();
-    Format::ALL.into_iter().filter(multiplied).map(|format| (format.name(), format)).collect()
+    KernelSpec::operands().map(|format| (format.name(), format)).collect()
 }
 
 /// Tile, roles and loads where nothing is said and threads load what is multiplied.
@@ -413,6 +412,11 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
 }
 
 impl KernelSpec {
+    /// The formats that operands can have: those that some instruction multiplies.
+    pub fn operands() -> impl Iterator<Item = Format> {
+        Format::ALL.into_iter().filter(|&format| Multiply::fastest(format, format).is_some())
+    }
+
     /// The spec of a text, legal or not.
     ///
     /// # Errors

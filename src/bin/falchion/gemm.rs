@@ -63,7 +63,7 @@ pub(crate) struct GemmArgs {
     #[arg(long)]
     dtype: Option<String>,
     /// Number format of B, where it differs from A's: another 8-bit one.
-    #[arg(long, value_parser = collective::Format::operands().map(collective::Format::name).collect::<Vec<_>>(),
+    #[arg(long, value_parser = types::operands(),
         conflicts_with_all = ["config", "spec", "epilogue", "batch", "rows", "group"])]
     dtype_b: Option<String>,
     /// Number format of C and D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
@@ -216,7 +216,7 @@ impl GemmArgs {
         let Some(dtype) = &self.dtype else {
             return Ok(named()?.map_or(Format::Bf16, |kernel| formats(&kernel)[0]));
         };
-        let all: Vec<&str> = collective::Format::operands().map(collective::Format::name).collect();
+        let all = types::operands();
         let format = Format::named(dtype).filter(|_| all.contains(&dtype.as_str()));
         format.ok_or_else(|| {
             Failure::usage(format!("--dtype is `{dtype}`, one of {} was needed", all.join(", ")))

@@ -1,7 +1,7 @@
 //! Number formats and scaled blocks on the command line.
 
 use collective::Format;
-use kernel::Types;
+use kernel::{KernelSpec, Types};
 
 use crate::{Failure, catalogue};
 
@@ -9,10 +9,10 @@ use crate::{Failure, catalogue};
 #[derive(clap::Args, Debug)]
 pub(crate) struct TypeArgs {
     /// Number format of A and B, as `dtype=` of a spec names it [default: bf16].
-    #[arg(long, value_parser = Format::operands().map(Format::name).collect::<Vec<_>>())]
+    #[arg(long, value_parser = operands())]
     dtype: Option<String>,
     /// Number format of B, where it differs from A's: another 8-bit one.
-    #[arg(long, value_parser = Format::operands().map(Format::name).collect::<Vec<_>>())]
+    #[arg(long, value_parser = operands())]
     dtype_b: Option<String>,
     /// Number format of D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
     #[arg(long, value_parser = Format::ALL.map(Format::name))]
@@ -23,6 +23,11 @@ pub(crate) struct TypeArgs {
     /// Blocks of B (columns by K) that have a scale each.
     #[arg(long, requires = "scale_a", value_parser = KINDS)]
     scale_b: Option<String>,
+}
+
+/// The names of formats that some instruction multiplies.
+pub(crate) fn operands() -> Vec<&'static str> {
+    KernelSpec::operands().map(Format::name).collect()
 }
 
 /// Blocks that have a scale.
