@@ -68,8 +68,8 @@ const THREADS: [(Kind, &str, &[&str]); 8] = [
     (MULTISTAGE_UNALIGNED, "f16", &["kk"]),
     (("multistage", "tile=256x128x32 multiply=mma.sync stages=3"), "tf32", &["kk"]),
     (("multistage-unaligned", "tile=128x128x32 multiply=mma.sync stages=3 store=direct"), "tf32", &["kk"]),
-    // 8 x 16 sums of a thread.
-    (("simt", "tile=256x64x16 consumers=1 stages=4"), "f32", &LAYOUTS),
+    // 6 x 16 sums of a thread.
+    (("simt", "tile=192x64x16 consumers=1 stages=4"), "f32", &LAYOUTS),
     (("simt-unaligned", "tile=128x64x16 consumers=1 stages=4 store=direct"), "f32", &LAYOUTS),
 ];
 

@@ -45,7 +45,7 @@ const STARTS_OWN_COPIES: u32 = 16;
 const COLUMNS_LOADED: u32 = 24;
 
 /// The same of A, in each block.
-const ROWS_LOADED: u32 = 8;
+const ROWS_LOADED: u32 = 12;
 
 /// What a consumer needs more where a stage has several slabs along K: where each begins. Measured with ptxas.
 const SLABS: u32 = 16;

@@ -51,7 +51,7 @@ const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
 const COPIED: [[u32; 2]; 3] = [[128, 128], [128, 64], [64, 64]];
 
 /// Rows and columns of tiles of elements that `wgmma` does not multiply, and the warpgroups that share them.
-const BY_THREADS: [([u32; 2], u32); 3] = [([256, 64], 1), ([128, 128], 2), ([64, 64], 1)];
+const BY_THREADS: [([u32; 2], u32); 3] = [([192, 64], 1), ([128, 128], 2), ([64, 64], 1)];
 
 /// What all specs of a space have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,7 +36,7 @@ pub struct MmaSync<O, T, R>(PhantomData<(O, T, R)>);
 /// matrix multiplication without tensor cores.
 ///
 /// Loading is that of [`MmaSync`]. Each thread computes a *register tile*: a quarter of the columns of two rows of every 64 of its
-/// warpgroup, so 8 x 16 elements where a warpgroup has 256 rows and 64 columns. Products and sums are those of `f32`, rounded once each
+/// warpgroup, so 6 x 16 elements where a warpgroup has 192 rows and 64 columns. Products and sums are those of `f32`, rounded once each
 /// by `fma`: about eight times slower than `tf32` on tensor cores, and 2^13 times as precise.
 ///
 /// ```
