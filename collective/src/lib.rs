@@ -78,18 +78,18 @@ pub use fusion::Fusion;
 pub use group_scales::GroupScales;
 pub use mainloop::{
     Accumulator, Consumer, Convert, CopyWgmma, DeviceMainloop, Finish, Found, Fragment, FragmentPair,
-    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, Origin, Piece, Product, QuantizedCopies,
-    ScaledCopies, SparseCopies, Sums, TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin,
-    TmaWgmma,
+    FragmentRow, Fragments, InFlight, Mainloop, MainloopEmitter, MmaPair, MmaSync, MmaSyncWith, Origin,
+    Piece, Product, QuantizedCopies, ScaledCopies, Simt, SimtElement, SimtPair, SparseCopies, Sums,
+    TensorCopies, TensorCopy, ThreadCopies, ThreadCopy, ThreadOrigin, TmaWgmma,
 };
 pub use operand::{
     BlockScaled, EvictFirst, EvictLast, InHalf, KMajor, Matrix, MatrixRef, MnMajor, Operand, OperandPair,
     Operands, Promoted, Quantized, Sparse, Summing, TileAtom, Unpromoted, Widest, ZeroPoints,
 };
 pub use plan::{
-    Arrivals, Atom, CachePolicy, EpilogueSpec, MainloopSpec, OperandSpec, OperandTile, Plan, PlanError,
-    Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, TileLayout, TileNeeds,
-    WeightsSpec,
+    Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopSpec, Multiply, OperandSpec, OperandTile,
+    Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan,
+    TileLayout, TileNeeds, WeightsSpec,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};
 pub use record::{Record, RecordDevice};

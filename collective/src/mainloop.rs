@@ -12,7 +12,9 @@ mod copy_wgmma;
 mod fragments;
 mod maps;
 mod multiplier;
+mod multistage;
 mod of_spec;
+mod places;
 mod product;
 mod promotion;
 mod quantized;
@@ -26,6 +28,7 @@ mod tma_wgmma;
 pub use block_scaled::ScaledCopies;
 pub use copy_wgmma::{CopyWgmma, ThreadCopies};
 pub use fragments::{Convert, Fragments};
+pub use multistage::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
 pub use product::{Found, Product};
 pub use quantized::QuantizedCopies;
 pub use sparse::SparseCopies;
@@ -40,7 +43,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cute_rs::atom::SwizzleMode;
-use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, Partition, TiledMma};
+use cute_rs::{CoordLayout, IntTuple, Layout, LayoutError, MmaAtom, Partition, TiledMma};
 use ptx::abi::{Argument, TensorSwizzle};
 use ptx::{Builder, Scalar, Value, Var};
 
@@ -177,11 +180,16 @@ impl<'f, T: Scalar> Fragment<'f, T> {
 /// The multiply of a tile by all consumer warpgroups that share it: each has an equal share of the rows, in blocks that follow
 /// each other. Instructions side by side that are not equally wide count as more of equal ones.
 pub(crate) fn tiled_mma(spec: &MainloopSpec) -> Result<TiledMma, LayoutError> {
+    tiled(spec, spec.atom.layout(spec.column_unit())?)
+}
+
+/// The same with other layouts of the multiply of a block's rows.
+pub(crate) fn tiled(spec: &MainloopSpec, atom: MmaAtom) -> Result<TiledMma, LayoutError> {
     let (blocks, rows, tile_m) =
         (i64::from(spec.blocks()), i64::from(spec.atom.rows()), i64::from(spec.tile[0]));
     let parts = if blocks == 0 { 0 } else { tile_m / (rows * blocks) };
     let shares = Layout::flat(&[rows, parts, blocks], &[1, rows * blocks, rows])?;
-    TiledMma::new(spec.atom.layout(spec.column_unit())?, [parts, 1, 1])?.permuted([Some(shares), None, None])
+    TiledMma::new(atom, [parts, 1, 1])?.permuted([Some(shares), None, None])
 }
 
 /// Which elements `(m, n)` of an output tile the threads of its consumer warpgroups hold.

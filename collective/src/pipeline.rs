@@ -260,7 +260,9 @@ impl<'f> Ring<'f> {
     pub fn initialise(&self) {
         for stage in 0..self.plan.stages {
             let stage = self.stage(self.f.constant(stage));
-            self.f.mbarrier_init(stage.full, self.plan.filling);
+            if self.plan.filling > 0 {
+                self.f.mbarrier_init(stage.full, self.plan.filling);
+            }
             if self.plan.emptying > 0 {
                 self.f.mbarrier_init(stage.empty, self.plan.emptying);
             }

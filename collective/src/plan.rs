@@ -13,6 +13,7 @@ mod ring;
 mod scales;
 mod sparsity;
 mod spec;
+mod types;
 mod units;
 mod weights;
 
@@ -23,6 +24,7 @@ pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
+pub use types::{AtomTypes, Multiply};
 pub use weights::WeightsSpec;
 
 use cute_rs::atom::{Major, SwizzleMode, tma};
@@ -140,6 +142,9 @@ impl Plan {
         if k == 0 || !k.is_multiple_of(step) {
             return Err(PlanError::TileK { k, step });
         }
+        if let Err(error) = mainloop.by_threads() {
+            return Err(error);
+        }
         if let Err(error) = mainloop.promotes() {
             return Err(error);
         }
@@ -205,7 +210,8 @@ impl Plan {
         let words = (turns + sources) * MBARRIER_BYTES + consumers * WORD_BYTES + queue_bytes + table_bytes;
         let fit = ring.fit(have.saturating_sub(own_bytes.saturating_add(epilogue_bytes + words)));
         // Without a producer, a single stage is filled and emptied in turn.
-        let least = if matches!(mainloop.roles, Roles::Unspecialised) { 1 } else { 2 };
+        let alone = matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads();
+        let least = if alone { 1 } else { 2 };
         let stages = match mainloop.stages {
             Some(stages) if stages < least => return Err(PlanError::Stages { stages, least }),
             Some(stages) => stages,
@@ -235,7 +241,7 @@ impl Plan {
             epilogue,
             form,
             operands: [a.at(ring.offset(0)), b.at(ring.offset(1))],
-            ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.producer.arrivals(), emptying),
+            ring: ring.placed(stages, 0, barrier_offset).arrivals(mainloop.filling(), emptying),
             staging,
             own_offset,
             epilogue_offset,
@@ -342,7 +348,7 @@ impl Plan {
             if clustered {
                 return Err(PlanError::Alone { what: "a producer that copies chunk by chunk", m, n });
             }
-            if matches!(mainloop.roles, Roles::Unspecialised) {
+            if matches!(mainloop.roles, Roles::Unspecialised) && !mainloop.atom.by_threads() {
                 return Err(PlanError::NoProducer);
             }
         }

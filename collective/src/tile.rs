@@ -198,7 +198,7 @@ impl<C: Unsigned + 'static, S: StageCount> WarpRoles for Unspecialised<C, S> {
 }
 
 impl OperandSpec {
-    const fn of<O: Operand>() -> Self {
+    pub(crate) const fn of<O: Operand>() -> Self {
         let (format, scaled) = (O::Element::FORMAT, O::SCALED);
         Self {
             format,
@@ -216,10 +216,21 @@ impl OperandSpec {
 impl MainloopSpec {
     /// The spec that types say.
     pub(crate) const fn of<O: OperandPair, T: TileShape, R: WarpRoles>(producer: Producer) -> Self {
+        let operands = [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()];
+        let atom = Atom::shared(O::TYPES).taking(operands[0]).promoted(O::PROMOTE);
+        Self::by::<T, R>(operands, atom, producer)
+    }
+
+    /// The same with any atom.
+    pub(crate) const fn by<T: TileShape, R: WarpRoles>(
+        operands: [OperandSpec; 2],
+        atom: Atom,
+        producer: Producer,
+    ) -> Self {
         Self {
-            operands: [OperandSpec::of::<O::A>(), OperandSpec::of::<O::B>()],
+            operands,
             more: [Room::NONE; Self::MORE],
-            atom: Atom::of(O::TYPES, O::A::WEIGHTS.is_some()).with_sparse(O::A::SPARSE).promoted(O::PROMOTE),
+            atom,
             own_bytes: 0,
             registers: 0,
             tile: [T::M, T::N, T::K],

@@ -6,6 +6,7 @@
 
 pub mod boxes;
 pub mod descriptor;
+pub mod mma;
 pub mod smem;
 pub mod stmatrix;
 pub mod tma;

@@ -59,6 +59,27 @@ const SINGLE: [Kind; 23] = [
     ("unaligned64", "tile=64x64x64 load=copy store=direct scheduler=one-tile raster=m"),
 ];
 
+/// Kernels without `wgmma`, to compare with and to learn from, and for elements that it does not multiply: every warp copies and
+/// multiplies. With their element types and layouts.
+const THREADS: [(Kind, &str, &[&str]); 8] = [
+    (MULTISTAGE, "bf16", &LAYOUTS),
+    (MULTISTAGE_UNALIGNED, "bf16", &LAYOUTS),
+    (MULTISTAGE, "f16", &["kk"]),
+    (MULTISTAGE_UNALIGNED, "f16", &["kk"]),
+    (("multistage", "tile=256x128x32 multiply=mma.sync stages=3"), "tf32", &["kk"]),
+    (("multistage-unaligned", "tile=128x128x32 multiply=mma.sync stages=3 store=direct"), "tf32", &["kk"]),
+    // 6 x 16 sums of a thread.
+    (("simt", "tile=192x64x16 consumers=1 stages=4"), "f32", &LAYOUTS),
+    (("simt-unaligned", "tile=128x64x16 consumers=1 stages=4 store=direct"), "f32", &LAYOUTS),
+];
+
+/// 64 KB of operands in flight for tiles of 32 x 128 a warp.
+const MULTISTAGE: Kind = ("multistage", "tile=256x128x64 multiply=mma.sync stages=3");
+
+/// The same for rows that no tensor copy stores.
+const MULTISTAGE_UNALIGNED: Kind =
+    ("multistage-unaligned", "tile=128x128x64 multiply=mma.sync stages=3 store=direct");
+
 /// Kernels of several products, with operands in any layout.
 const SEVERAL: [Kind; 10] = [
     ("batched", "tile=128x256x64 form=batched"),
@@ -139,10 +160,15 @@ fn in_layouts(kinds: &[Kind], element: &str, layouts: &[&str]) -> Vec<AnyGemm> {
 ///
 /// A name is `<kind>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
 /// contiguous one.
+///
+/// Kinds `multistage…` (`mma.sync`) and `simt…` (plain instructions) are the kernels before `wgmma`: slower than the others, and there
+/// for comparison and for elements that the others do not have.
 pub fn catalogue() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
-    ALL.get_or_init(|| ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS)).collect())
-        .clone()
+    let usual = || ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS));
+    let threads =
+        || THREADS.iter().flat_map(|&(kind, element, layouts)| in_layouts(&[kind], element, layouts));
+    ALL.get_or_init(|| usual().chain(threads()).collect()).clone()
 }
 
 /// Every kernel of several products, in a fixed order.

@@ -151,7 +151,7 @@ impl KernelSpec {
     /// The first rule that the spec breaks.
     pub const fn plan(&self) -> Result<Plan, IllegalKernel> {
         let [a, b] = self.mainloop.operands;
-        if a.format.multiplies(b.format).is_none() {
+        if self.mainloop.atom.types.multiply().atom(a.format, b.format).is_none() {
             return Err(IllegalKernel::Roles(Format::NO_PRODUCT));
         }
         if let Err(error) = self.scheduler.check() {
@@ -214,10 +214,7 @@ impl AnyGemm {
         // Words say operands and what multiplies them, and no further tiles.
         let [a, b] = plan.mainloop.operands;
         let atom = plan.mainloop.atom.promoted(0);
-        let usual = a
-            .format
-            .multiplies(b.format)
-            .map(|types| Atom::of(types, a.weights.is_some()).with_sparse(a.sparse));
+        let usual = atom.types.multiply().atom(a.format, b.format).map(|atom| atom.taking(a));
         let said = (usual == Some(atom) || usual.and_then(Atom::in_half) == Some(atom))
             && a.staged
             && b.staged

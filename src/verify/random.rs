@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use collective::{
     Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
-    StoreSpec, TileLayout, Way, WeightsSpec,
+    Source, StoreSpec, TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use emulator::{Numerics, Schedule};
@@ -372,7 +372,7 @@ impl Draw {
                 OperandSpec { sparse: true, major: if wild { a.major } else { Major::K }, ..a },
                 OperandSpec { layout, sparse: wild && self.once_in(3), ..b },
             ],
-            atom: Atom { promote: if wild { atom.promote } else { 0 }, ..atom }.with_sparse(true),
+            atom: Atom { promote: if wild { atom.promote } else { 0 }, sparse: true, ..atom },
             tile,
             step: if wild { spec.mainloop.step } else { 0 },
             arrivals: if wild {
@@ -402,7 +402,7 @@ impl Draw {
         tile[2] = if wild { tile[2] } else { self.of(&[64, 128]) };
         let mainloop = MainloopSpec {
             operands: [OperandSpec { weights, major: if wild { a.major } else { Major::K }, ..a }, b],
-            atom: Atom { promote: 0, ..Atom::registers(atom.types) },
+            atom: Atom { promote: 0, a: Source::Registers, ..atom },
             tile,
             step: if wild { spec.mainloop.step } else { 0 },
             arrivals: if wild {

@@ -4,7 +4,7 @@ use kernel::{AnyGemm, Engine, GemmProblem, Program};
 use serde::Deserialize;
 
 use super::matrix::{Fill, HostMatrix};
-use super::product::{Product, RunError, accumulators, orders};
+use super::product::{Product, RunError, accumulators, formats, orders};
 use super::{Format, Order, RecordProducts, SeveralOutcome, SeveralProducts, Sums, fnv, fnv_from};
 
 /// One row of a table. Lists multiply: every kind with every element type, every shape, every pair of factors.
@@ -105,9 +105,10 @@ struct Table {
 }
 
 /// The embedded tables: name and text.
-const TABLES: [(&str, &str); 3] = [
+const TABLES: [(&str, &str); 4] = [
     ("shapes", include_str!("../../tests/cases/shapes.toml")),
     ("several", include_str!("../../tests/cases/several.toml")),
+    ("threads", include_str!("../../tests/cases/threads.toml")),
     ("values", include_str!("../../tests/cases/values.toml")),
 ];
 
@@ -333,7 +334,8 @@ impl Share<'_> {
         let [a_order, b_order] = orders(entry);
         let a = HostMatrix::random(self.format, [m, k], a_order, case.operand_multiple, case.a, &mut random);
         let b = HostMatrix::random(self.format, [k, n], b_order, case.operand_multiple, case.b, &mut random);
-        let c = HostMatrix::random(self.format, [m, n], Order::RowMajor, 1, case.c, &mut random);
+        let [_, _, of_d] = formats(entry);
+        let c = HostMatrix::random(of_d, [m, n], Order::RowMajor, 1, case.c, &mut random);
         let sums = Sums::in_accumulators(accumulators(entry), &a, &b, &|_| ());
         let (d_pitch, d_offset) = (n + case.d_padding, case.d_offset);
         let mut product = Product {

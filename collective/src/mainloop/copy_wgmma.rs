@@ -11,8 +11,8 @@ use cute_rs::atom::Major;
 use ptx::abi::Argument;
 use ptx::{Builder, Special, Value};
 
-use super::thread_copy::{ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
-use super::{DeviceMainloop, Mainloop, MainloopEmitter, Piece, both_staged};
+use super::thread_copy::{Copying, ThreadCopy, ThreadOrigin, WIDTHS, thread_arguments};
+use super::{Consumer, DeviceMainloop, Mainloop, MainloopEmitter, Piece, Sums, both_staged, multistage};
 use crate::form::Forms;
 use crate::operand::{Matrix, OperandPair};
 use crate::pipeline::{ClusterPosition, Position};
@@ -136,5 +136,26 @@ impl<'f> DeviceMainloop<'f> for Sources<'f> {
             a.copy(stage, [piece.m, k]);
             b.copy(stage, [n, k]);
         });
+    }
+
+    fn load_and_multiply(
+        &self,
+        f: &'f Builder,
+        plan: &Plan,
+        consumer: Consumer<'f>,
+        _positions: [Position<'f>; 2],
+        piece: Piece<'f>,
+    ) -> Sums<'f> {
+        let copying = Copying { thread: f.special(Special::ThreadX), threads: plan.threads, chunks: 1 };
+        let Sources { a, b, k } = self.of(f, plan, piece);
+        let [a_tile, b_tile] = plan.operands;
+        let a = ThreadCopy::by(f, a_tile, a, k, copying);
+        let b = ThreadCopy::by(f, b_tile, b, k, copying);
+        let n = if plan.epilogue.split { piece.n >> 1 } else { piece.n };
+        multistage::multiply(f, plan, consumer, piece, &|stage, k_tile| {
+            let k = k_tile * plan.mainloop.tile[2];
+            a.copy_to(stage, [piece.m, k]);
+            b.copy_to(stage, [n, k]);
+        })
     }
 }

@@ -77,18 +77,19 @@ impl<'f> Fragments<'f> {
     ) -> Result<Self, PlanError> {
         let ([m, n, k], extents) = (spec.tile, tile.extents());
         let error = PlanError::Product { tile: spec.tile, a: extents, b: [n, k] };
-        if spec.atom.a != Source::Registers || tile.major != cute_rs::atom::Major::K {
+        let types = spec.atom.wgmma().filter(|_| spec.atom.a == Source::Registers);
+        let Some(types) = types.filter(|_| tile.major == cute_rs::atom::Major::K) else {
             return Err(PlanError::Fragments);
-        }
+        };
         if extents != [m, k] {
             return Err(error);
         }
-        Self::found(f, spec, tile, consumer).map_err(|_| error)
+        Self::found(f, (spec, types.a()), tile, consumer).map_err(|_| error)
     }
 
     fn found(
         f: &'f Builder,
-        spec: &MainloopSpec,
+        (spec, element): (&MainloopSpec, WgmmaElement),
         tile: OperandTile,
         consumer: Consumer<'f>,
     ) -> Result<Self, LayoutError> {
@@ -98,7 +99,7 @@ impl<'f> Fragments<'f> {
         let steps = spec.tile[2] / spec.atom.k();
         let four = || core::array::from_fn(|_| f.uninitialised());
         let registers = (0..spec.blocks()).map(|_| (0..steps).map(|_| four()).collect()).collect();
-        Ok(Self { f, tile, element: spec.atom.types.a(), own, registers })
+        Ok(Self { f, tile, element, own, registers })
     }
 
     /// The four registers of a block and a step along K; `None` for one that there is not.

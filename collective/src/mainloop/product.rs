@@ -5,7 +5,7 @@ use core::ops::Range;
 use cute_rs::atom::Major;
 use cute_rs::atom::descriptor::MatrixDescriptor;
 use cute_rs::{CoordLayout, Layout, LayoutError, Partition};
-use ptx::{Builder, Value, Var, WgmmaOperands, WgmmaSource};
+use ptx::{Builder, Value, Var, WgmmaOperands, WgmmaSource, WgmmaTypes};
 
 use super::fragments::Fragments;
 use super::sums::{Accumulator, Sums};
@@ -45,6 +45,7 @@ use crate::plan::{MainloopSpec, OperandTile, PlanError, Source};
 pub struct Product<'f, T> {
     f: &'f Builder,
     spec: MainloopSpec,
+    types: WgmmaTypes,
     /// A's tile, if it is read from shared memory, and B's.
     tiles: [OperandTile; 2],
     a: Option<SharedA<'f>>,
@@ -106,15 +107,16 @@ impl<'f, T: Accumulator> Product<'f, T> {
         let [[m, a_k], [n, b_k]] = tiles.map(|tile| tile.extents());
         let error = PlanError::Product { tile: spec.tile, a: [m, a_k], b: [n, b_k] };
         let a_k = a_k * spec.atom.density();
+        let Some(types) = spec.atom.wgmma() else { return Err(error) };
         if spec.tile != [m, n, a_k] || a_k != b_k || spec.atom.sums() != T::SUMS {
             return Err(error);
         }
-        Self::found(f, spec, tiles, part).map_err(|_| error)
+        Self::found(f, (spec, types), tiles, part).map_err(|_| error)
     }
 
     fn found(
         f: &'f Builder,
-        spec: &MainloopSpec,
+        (spec, types): (&MainloopSpec, WgmmaTypes),
         tiles: [OperandTile; 2],
         part: Value<'f, u32>,
     ) -> Result<Self, LayoutError> {
@@ -135,15 +137,15 @@ impl<'f, T: Accumulator> Product<'f, T> {
         let elements = output_elements(spec)?;
         let accumulators = accumulators(f, spec);
         let a = a.map(|(descriptor, rows, places)| SharedA { descriptor, rows: rows.cast(), places });
-        Ok(Self { f, spec: *spec, tiles, a, b, b_places, elements, accumulators })
+        Ok(Self { f, spec: *spec, types, tiles, a, b, b_places, elements, accumulators })
     }
 
     /// The same operands for the sums of the first columns of the tile, as many as the tile of `spec` has.
     pub(super) fn narrowed(&self, spec: &MainloopSpec) -> Self {
         let elements = output_elements(spec).expect("a narrower tile of a plan is one that wgmma multiplies");
         let accumulators = accumulators(self.f, spec);
-        let Self { f, tiles, a, b, b_places, .. } = *self;
-        Self { f, spec: *spec, tiles, a, b, b_places, elements, accumulators }
+        let Self { f, types, tiles, a, b, b_places, .. } = *self;
+        Self { f, spec: *spec, types, tiles, a, b, b_places, elements, accumulators }
     }
 
     /// The accumulators, by block.
@@ -292,8 +294,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
         accumulate: bool,
         a: impl Fn(u32, u32) -> (WgmmaSource<'f>, Option<(Var<'f, u32>, u32)>),
     ) {
-        let Product { f, spec, tiles, b_places, accumulators, .. } = self.product;
-        let types = spec.atom.types;
+        let Product { f, spec, types, tiles, b_places, accumulators, .. } = self.product;
         let held = |columns| spec.atom.accumulators(columns) as usize;
         let transposed = |i: usize| tiles[i].major == Major::Mn;
         for step in self.steps.clone() {
@@ -311,7 +312,7 @@ impl<'f, T: Accumulator> Found<'_, 'f, T> {
                         transpose_a,
                         transpose_b: transposed(1),
                         sparse,
-                        ..WgmmaOperands::new(types, columns, a, b)
+                        ..WgmmaOperands::new(*types, columns, a, b)
                     };
                     f.wgmma(operands, &accumulators[held(first)..held(first + columns)]);
                 }

@@ -78,6 +78,15 @@ pub(super) const WIDTHS: [u32; 3] = [16, 8, 4];
 /// Bytes of a chunk, which swizzles leave together.
 const CHUNK: u32 = 16;
 
+/// Who copies: the threads, each by its number among them, and how many chunks a thread holds at a time that it copies element by
+/// element.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Copying<'f> {
+    pub(super) thread: Value<'f, u32>,
+    pub(super) threads: u32,
+    pub(super) chunks: u32,
+}
+
 /// Copies of one operand's tile by the 128 threads of a warpgroup.
 ///
 /// Each thread says that a stage is full when its own copies have landed: see
@@ -119,13 +128,30 @@ impl<'f> ThreadCopy<'f> {
         k: Value<'f, u32>,
         thread: Value<'f, u32>,
     ) -> Self {
-        Self { parts: Copier::halves(f, tile, origin, k, thread) }
+        let chunks = Producer::chunks(tile.bits());
+        Self::by(f, tile, origin, k, Copying { thread, threads: 128, chunks })
+    }
+
+    /// The same by other threads.
+    pub(super) fn by(
+        f: &'f Builder,
+        tile: OperandTile,
+        origin: ThreadOrigin<'f>,
+        k: Value<'f, u32>,
+        copying: Copying<'f>,
+    ) -> Self {
+        Self { parts: Copier::halves(f, tile, origin, k, copying) }
     }
 
     /// Starts the copies of the tile whose first element is `(mn, k)`, into a stage.
     pub fn copy(&self, stage: Stage<'f>, first: [Value<'f, u32>; 2]) {
+        self.copy_to(stage.address, first);
+    }
+
+    /// The same, into the stage at a shared address.
+    pub(super) fn copy_to(&self, stage: Value<'f, u32>, first: [Value<'f, u32>; 2]) {
         for part in &self.parts {
-            part.copy(first, stage.address + part.tile.offset);
+            part.copy(first, stage + part.tile.offset);
         }
     }
 }
@@ -138,6 +164,7 @@ struct Copier<'f> {
     source: ThreadOrigin<'f>,
     tile: OperandTile,
     layout: ComposedLayout,
+    copying: Copying<'f>,
     /// Lines of the matrix, and elements of each.
     extent: [Value<'f, u32>; 2],
     /// The thread's first chunk in the tile: its line and the first of its elements.
@@ -164,14 +191,14 @@ impl<'f> Copier<'f> {
         tile: OperandTile,
         source: ThreadOrigin<'f>,
         k: Value<'f, u32>,
-        thread: Value<'f, u32>,
+        copying: Copying<'f>,
     ) -> Self {
-        let (layout, bits) = (tile.layout(), tile.bits());
+        let (layout, bits, thread) = (tile.layout(), tile.bits(), copying.thread);
         let chunks = tile.swizzle.bytes() / CHUNK;
         let own = [thread / chunks, thread % chunks * (CHUNK * 8 / bits)];
         let place = layout.apply_modes(&ordered(tile.major, own)).expect("a tile has two modes") * (bits / 8);
         let extent = ordered(tile.major, [source.mn, k]);
-        Self { f, source, tile, layout, extent, own, place, skipped: [0, 0] }
+        Self { f, source, tile, layout, copying, extent, own, place, skipped: [0, 0] }
     }
 
     /// What copies a tile: one for all of it, or for a split matrix one for the part from either half.
@@ -180,9 +207,9 @@ impl<'f> Copier<'f> {
         tile: OperandTile,
         source: ThreadOrigin<'f>,
         k: Value<'f, u32>,
-        thread: Value<'f, u32>,
+        copying: Copying<'f>,
     ) -> Vec<Self> {
-        let whole = Self::new(f, tile, source, k, thread);
+        let whole = Self::new(f, tile, source, k, copying);
         if !tile.split {
             return vec![whole];
         }
@@ -203,7 +230,7 @@ impl<'f> Copier<'f> {
 
     /// Lines of the tile that all threads take at once.
     fn lines_at_once(&self) -> u32 {
-        128 * CHUNK / self.tile.swizzle.bytes()
+        self.copying.threads * CHUNK / self.tile.swizzle.bytes()
     }
 
     /// Copies the tile whose first element is `(mn, k)` to a shared address.
@@ -265,7 +292,7 @@ impl<'f> Copier<'f> {
                 let inside = (line + skipped).less_than(lines);
                 chunks.push(Chunk { source, destination, inside, own });
             }
-            for chunks in chunks.chunks(Producer::chunks(bits) as usize) {
+            for chunks in chunks.chunks(self.copying.chunks as usize) {
                 match width {
                     0 => self.by_elements(chunks, left),
                     _ => chunks.iter().for_each(|chunk| self.asynchronously(chunk, left, width)),

@@ -1,9 +1,11 @@
 //! The multiply atom: the instruction that multiplies, and where its A comes from.
 
-use cute_rs::atom::wgmma;
+use cute_rs::atom::{Major, mma, wgmma};
 use cute_rs::{LayoutError, MmaAtom};
 use ptx::WgmmaTypes;
-use ptx::inst::WgmmaSum;
+use ptx::inst::{MmaTypes, WgmmaSum};
+
+use super::{AtomTypes, OperandSpec};
 
 /// Where an instruction takes operand A from. B always comes from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,7 +16,7 @@ pub enum Source {
     Registers,
 }
 
-/// The multiply atom: `m64nNk(32 bytes)` of `wgmma`, for some types of A, B and the sums.
+/// The multiply atom: `m64nNk(32 bytes)` of `wgmma`, for some types of A, B and the sums, or the same by other instructions.
 ///
 /// ```
 /// use collective::{Atom, Source};
@@ -27,8 +29,8 @@ pub enum Source {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Atom {
-    /// The instruction's types.
-    pub types: WgmmaTypes,
+    /// The instruction and its types.
+    pub types: AtomTypes,
     /// Where A comes from.
     pub a: Source,
     /// After how many instructions along K a sum is added to one in `f32` registers of its own, and begins anew; 0 for never.
@@ -45,17 +47,22 @@ impl Atom {
 
     /// Both operands from shared memory.
     pub const fn shared(types: WgmmaTypes) -> Self {
-        Self { types, a: Source::Shared, promote: 0, sparse: false }
+        Self { types: AtomTypes::Wgmma(types), a: Source::Shared, promote: 0, sparse: false }
     }
 
     /// A from registers.
     pub const fn registers(types: WgmmaTypes) -> Self {
-        Self { types, a: Source::Registers, promote: 0, sparse: false }
+        Self { types: AtomTypes::Wgmma(types), a: Source::Registers, promote: 0, sparse: false }
     }
 
-    /// B from shared memory, and A from registers or from there too.
-    pub const fn of(types: WgmmaTypes, a_in_registers: bool) -> Self {
-        if a_in_registers { Self::registers(types) } else { Self::shared(types) }
+    /// `mma.sync`, whose operands threads bring from shared memory to registers.
+    pub const fn mma_sync(types: MmaTypes) -> Self {
+        Self { types: AtomTypes::MmaSync(types), a: Source::Shared, promote: 0, sparse: false }
+    }
+
+    /// Plain multiplications of `f32`.
+    pub const fn simt() -> Self {
+        Self { types: AtomTypes::Simt, a: Source::Shared, promote: 0, sparse: false }
     }
 
     /// The same with sums promoted after so many instructions along K; 0 for never.
@@ -64,10 +71,11 @@ impl Atom {
         Self { promote: every, ..self }
     }
 
-    /// The same for a sparse A, or for a dense one.
+    /// The same for an operand A that lies in memory so: in few bits it comes from registers, and a sparse one has its own instructions.
     #[must_use]
-    pub const fn with_sparse(self, sparse: bool) -> Self {
-        Self { sparse, ..self }
+    pub const fn taking(self, a: OperandSpec) -> Self {
+        let source = if a.weights.is_some() { Source::Registers } else { self.a };
+        Self { a: source, sparse: a.sparse, ..self }
     }
 
     /// How many elements along K a chunk of A stands for: 2 for each that a sparse one keeps.
@@ -75,7 +83,17 @@ impl Atom {
         if self.sparse { 2 } else { 1 }
     }
 
-    /// Rows of one instruction: a *block* of a tile.
+    /// The types of `wgmma`; `None` of other instructions.
+    pub const fn wgmma(self) -> Option<WgmmaTypes> {
+        self.types.wgmma()
+    }
+
+    /// Whether threads load both operands into registers and wait for each other at barriers, in place of `wgmma`.
+    pub const fn by_threads(self) -> bool {
+        self.wgmma().is_none()
+    }
+
+    /// Rows of one instruction, or of those of four warps: a *block* of a tile.
     pub const fn rows(self) -> u32 {
         64
     }
@@ -105,18 +123,20 @@ impl Atom {
         self.types.allows(columns)
     }
 
-    /// In which steps of columns the widths of all instructions lie: 16 for sums of integers, else 8.
+    /// In which steps of columns the widths of all instructions lie: 16 for sums of integers and for `mma.sync`, of which one
+    /// `ldmatrix` feeds two, else 8.
     pub const fn column_step(self) -> u32 {
-        match self.sums() {
-            WgmmaSum::S32 => 16,
-            WgmmaSum::F32 | WgmmaSum::F16 => 8,
+        match (self.types, self.sums()) {
+            (AtomTypes::MmaSync(_), _) | (_, WgmmaSum::S32) => 16,
+            (AtomTypes::Wgmma(_) | AtomTypes::Simt, WgmmaSum::F32 | WgmmaSum::F16) => 8,
         }
     }
 
     /// The same with sums in `f16`; `None` where no instruction sums so.
     pub const fn in_half(self) -> Option<Self> {
-        match self.types.in_half() {
-            Some(types) => Some(Self { types, ..self }),
+        let Some(types) = self.wgmma() else { return None };
+        match types.in_half() {
+            Some(types) => Some(Self { types: AtomTypes::Wgmma(types), ..self }),
             None => None,
         }
     }
@@ -132,7 +152,7 @@ impl Atom {
             Source::Shared => "",
             Source::Registers => "_rs",
         };
-        format!("_{}{source}{}", self.types.suffix().replace('.', "_"), self.promotion())
+        format!("_{}{source}{}", self.types.suffix(), self.promotion())
     }
 
     /// Which thread holds which element, for an instruction of so many columns.
@@ -140,9 +160,26 @@ impl Atom {
     /// # Errors
     /// Those of [`wgmma::atom`].
     pub const fn layout(self, columns: u32) -> Result<MmaAtom, LayoutError> {
-        match self.a {
-            Source::Shared => wgmma::atom(columns, self.element_bits()),
-            Source::Registers => wgmma::atom_with_a_in_registers(columns, self.element_bits()),
+        match (self.types, self.a) {
+            // Sums lie as those of `wgmma` do, whoever multiplies.
+            (AtomTypes::Wgmma(_) | AtomTypes::Simt, Source::Shared) => {
+                wgmma::atom(columns, self.element_bits())
+            }
+            (AtomTypes::Wgmma(_) | AtomTypes::Simt, Source::Registers) => {
+                wgmma::atom_with_a_in_registers(columns, self.element_bits())
+            }
+            (AtomTypes::MmaSync(_), _) => mma::atom(columns, self.element_bits()),
+        }
+    }
+
+    /// What each thread names to `ldmatrix` or loads itself, where threads do, for operands in these directions.
+    ///
+    /// # Errors
+    /// Those of [`mma::ldmatrix`].
+    pub const fn loads(self, majors: [Major; 2]) -> Result<MmaAtom, LayoutError> {
+        match self.types {
+            AtomTypes::Simt => mma::fma(self.k()),
+            AtomTypes::Wgmma(_) | AtomTypes::MmaSync(_) => mma::ldmatrix(majors, self.element_bits()),
         }
     }
 }

@@ -249,6 +249,11 @@ pub enum PlanError {
         /// The sentence.
         rule: &'static str,
     },
+    /// Something does not go with operands that threads load for `mma.sync` or `fma`.
+    ByThreads {
+        /// What holds for them, and what to do.
+        rule: &'static str,
+    },
     /// What threads copy at a time does not fit into their registers.
     Copies {
         /// Registers a thread of the producer needs.
@@ -444,6 +449,7 @@ impl PlanError {
                 .text(" CTAs, but ")
                 .text(what)
                 .text(" works alone: use Cluster<U1, U1>"),
+            Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(
                 "operands are copied by a producer warpgroup, and Unspecialised has none: use Cooperative<U2>",
             ),

@@ -3,7 +3,7 @@
 use cute_rs::atom::Major;
 
 use super::units::{TARGET, max};
-use super::{EpilogueSpec, MainloopSpec, PlanError, Producer, Roles};
+use super::{AtomTypes, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles};
 use crate::form::Form;
 
 /// Registers of a thread: at the launch, then by role.
@@ -40,6 +40,12 @@ const STARTS_MANY_COPIES: u32 = 48;
 
 /// What a consumer needs more where it starts the copies itself. Measured with ptxas.
 const STARTS_OWN_COPIES: u32 = 16;
+
+/// What a thread needs more that multiplies by plain instructions: the columns of B that it has loaded. Measured with ptxas.
+const COLUMNS_LOADED: u32 = 24;
+
+/// The same of A, in each block.
+const ROWS_LOADED: u32 = 12;
 
 /// What a consumer needs more where a stage has several slabs along K: where each begins. Measured with ptxas.
 const SLABS: u32 = 16;
@@ -130,6 +136,10 @@ impl MainloopSpec {
     const fn beside_sums(&self) -> u32 {
         let slabs = if self.slabs_along_k() > 1 { SLABS } else { 0 };
         match self.roles {
+            Roles::Unspecialised if matches!(self.atom.types, AtomTypes::Simt) => {
+                STARTS_OWN_COPIES + COLUMNS_LOADED + ROWS_LOADED * self.blocks()
+            }
+            Roles::Unspecialised if self.atom.by_threads() => STARTS_OWN_COPIES,
             Roles::Unspecialised => slabs + STARTS_OWN_COPIES,
             Roles::Cooperative | Roles::Pingpong => slabs,
         }

@@ -50,7 +50,7 @@ pub struct RingPlan {
     pub start: u32,
     /// Where the mbarriers begin: the full ones of all stages, then the empty ones.
     pub barriers: u32,
-    /// Arrivals that say that a stage is full.
+    /// Arrivals that say that a stage is full; 0 where nobody waits for that.
     pub filling: u32,
     /// Arrivals that say that a stage is empty; 0 where nobody waits for that.
     pub emptying: u32,

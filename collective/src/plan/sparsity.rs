@@ -12,6 +12,14 @@ impl MainloopSpec {
         self.operands[0].sparse
     }
 
+    /// Whether the atom has a sparse form.
+    const fn multiplies_sparse(&self) -> bool {
+        match self.atom.wgmma() {
+            Some(types) => types.sparse_selectors().is_some(),
+            None => false,
+        }
+    }
+
     /// Words of metadata of a thread for a block of a k-tile.
     pub(crate) const fn metadata_words(&self) -> u32 {
         self.tile[2] / sparse::unit_k(self.operands[0].format)
@@ -51,7 +59,7 @@ impl MainloopSpec {
         }
         // An instruction reads 64 bytes of K of B.
         let width = b.mode(self.tile[1], k).bytes();
-        let rule = if self.atom.types.sparse_selectors().is_none() || !self.atom.sparse {
+        let rule = if !self.multiplies_sparse() || !self.atom.sparse {
             "a sparse operand is multiplied by sparse instructions, of 16 bits, 8 bits or tf32"
         } else if !matches!(self.atom.a, Source::Shared) || a.weights.is_some() {
             "a sparse operand is multiplied from shared memory, as it lies there"

@@ -4,7 +4,7 @@ use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
 use ptx::inst::WgmmaSum;
 
-use super::{Atom, CachePolicy, OperandTile, PlanError, Room, TileLayout, WeightsSpec};
+use super::{Atom, CachePolicy, Multiply, OperandTile, PlanError, Room, TileLayout, WeightsSpec};
 use crate::element::Format;
 use crate::epilogue::StoreSpec;
 
@@ -46,7 +46,7 @@ impl Arrivals {
 pub enum Producer {
     /// One thread starts tensor copies, which fill the stages by themselves.
     Thread,
-    /// Every thread of the producer warpgroup copies a part of each stage.
+    /// Every thread of the producer warpgroup copies a part of each stage; where there is none, every thread of the CTA.
     Warpgroup,
 }
 
@@ -255,10 +255,11 @@ impl MainloopSpec {
             Major::Mn => 'm',
         };
         let [a_format, b_format] = self.operands.map(|operand| operand.format);
-        let usual = a_format.multiplies(b_format).map(Atom::shared) == Some(self.atom.promoted(0));
         let weights = self.weights().map_or_else(String::new, |weights| weights.suffix());
         let weights = if self.is_sparse() { format!("{weights}_sparse") } else { weights };
-        let usual = usual || self.weights().is_some() || self.is_sparse();
+        let multiply = self.atom.types.multiply();
+        let usual = multiply.atom(a_format, b_format).map(|atom| atom.taking(self.operands[0]));
+        let usual = multiply != Multiply::MmaSync && usual == Some(self.atom.promoted(0));
         let atom = if usual { self.atom.promotion() } else { self.atom.suffix() };
         let [a_layout, b_layout] = self.operands.map(|operand| operand.layout.suffix());
         let [a_cache, b_cache] = self.operands.map(|operand| operand.cache.suffix());
@@ -399,6 +400,38 @@ impl MainloopSpec {
     /// Sums of a consumer thread in a block: as many as registers, unless those hold two.
     pub(crate) const fn block_sums(&self) -> u32 {
         self.tile[1] / 2
+    }
+
+    /// Arrivals that say that a stage is full; 0 where threads wait for their copies and then for each other.
+    pub(super) const fn filling(&self) -> u32 {
+        if self.atom.by_threads() { 0 } else { self.producer.arrivals() }
+    }
+
+    /// Whether the rest fits an atom whose operands threads load.
+    pub(super) const fn by_threads(&self) -> Result<(), PlanError> {
+        let Self { atom, roles, producer, arrivals, operands: [a, b], .. } = *self;
+        if !atom.by_threads() {
+            return Ok(());
+        }
+        if !matches!((roles, producer), (Roles::Unspecialised, Producer::Warpgroup)) {
+            return Err(PlanError::ByThreads {
+                rule: "every warp copies and multiplies: use Unspecialised<U2>, or roles=unspecialised load=copy",
+            });
+        }
+        if !matches!(arrivals, Arrivals::Warpgroup) {
+            return Err(PlanError::ByThreads {
+                rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
+            });
+        }
+        if atom.promote > 0 {
+            return Err(PlanError::ByThreads {
+                rule: "sums are in full single precision: leave Promoted out",
+            });
+        }
+        if a.scaled > 0 || b.scaled > 0 {
+            return Err(PlanError::ByThreads { rule: "blocks of operands have no scales: use TmaWgmma" });
+        }
+        Ok(())
     }
 
     /// Whether sums can be promoted as often as the atom says, if they are.

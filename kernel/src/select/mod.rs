@@ -326,8 +326,8 @@ pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
     let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
     let types = request.stored();
     let Types { a, b, d, scaled, weights } = types;
-    let Some(multiplied) = a.multiplies(b) else { return Some(Format::NO_PRODUCT.to_owned()) };
-    spec.mainloop.atom = collective::Atom::of(multiplied, types.has_weights());
+    let multiplied = collective::Multiply::fastest(a, b).and_then(|multiply| multiply.atom(a, b));
+    let Some(multiplied) = multiplied else { return Some(Format::NO_PRODUCT.to_owned()) };
     for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
         (operand.format, operand.major) = ([a, b][i], request.majors[i]);
         (operand.scaled, operand.weights) = (scaled[i], weights[i]);
@@ -340,6 +340,7 @@ pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
         spec.mainloop.operands.swap(0, 1);
         spec.store.transposed = true;
     }
+    spec.mainloop.atom = multiplied.taking(spec.mainloop.operands[0]);
     spec.store.format = d;
     // The least that any kernel needs.
     (spec.mainloop.tile, spec.mainloop.consumers) = ([64, 64, 128 / a.bytes()], 1);

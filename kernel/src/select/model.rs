@@ -7,7 +7,7 @@
 //!
 //! Whole spaces of kernels are ranked by it, so it walks over nothing.
 
-use collective::{CachePolicy, Code, MatrixRef, Plan, Producer};
+use collective::{Atom, AtomTypes, CachePolicy, Code, MatrixRef, Plan, Producer};
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles};
 
 use super::{Machine, Request};
@@ -291,7 +291,7 @@ impl Machine {
         let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
         let rows = m / 64.0;
         let adding = m * n / 128.0 * additions(plan) * self.promoted / self.cycles;
-        let math = rows * beside * width / 2.0 * rounds / self.cycles + adding;
+        let math = rows * beside * width / 2.0 * rounds * slower(plan.mainloop.atom) / self.cycles + adding;
         // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
         // A from registers is read once, as threads load it.
         let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
@@ -365,6 +365,16 @@ impl Machine {
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
         m * n / rate * narrow * reads
+    }
+}
+
+/// How many times longer an instruction takes than the `wgmma` of as many bytes of K, at its peak: `mma.sync` has about five eighths of
+/// its rate, and a multiprocessor makes 128 multiplications of `f32` a cycle. Not measured.
+const fn slower(atom: Atom) -> f64 {
+    match atom.types {
+        AtomTypes::Wgmma(_) => 1.0,
+        AtomTypes::MmaSync(_) => 1.6,
+        AtomTypes::Simt => 4.0,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use collective::{Arrivals, Atom, CachePolicy, Form, Fusion, Plan, Producer, Roles, Way};
+use collective::{Arrivals, CachePolicy, Form, Fusion, Multiply, Plan, Producer, Roles, Way};
 use cute_rs::atom::Major;
 use scheduler::{
     DivideSpec, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk, Whole,
@@ -49,6 +49,9 @@ const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
 
 /// Rows and columns of tiles of operands that threads copy.
 const COPIED: [[u32; 2]; 3] = [[128, 128], [128, 64], [64, 64]];
+
+/// Rows and columns of tiles of elements that `wgmma` does not multiply, and the warpgroups that share them.
+const BY_THREADS: [([u32; 2], u32); 3] = [([192, 64], 1), ([128, 128], 2), ([64, 64], 1)];
 
 /// What all specs of a space have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,6 +135,12 @@ impl Space {
     fn every(self) -> Vec<Entry> {
         let Some(base) = self.base() else { return Vec::new() };
         let mut entries = Vec::new();
+        if base.mainloop.atom.by_threads() {
+            for (tile, consumers) in BY_THREADS {
+                by_threads(base, tile, consumers, &mut entries);
+            }
+            return entries;
+        }
         for (m, roles, consumers) in ROWS {
             for n in COLUMNS {
                 for depth in DEPTHS {
@@ -165,11 +174,11 @@ impl Space {
     fn base(self) -> Option<KernelSpec> {
         let mut spec = KernelSpec { form: self.form, ..KernelSpec::DEFAULT };
         let Types { a, b, d, scaled, weights } = self.types;
-        spec.mainloop.atom = Atom::of(a.multiplies(b)?, self.types.has_weights());
         for (i, operand) in spec.mainloop.operands.iter_mut().enumerate() {
             (operand.format, operand.major) = ([a, b][i], self.majors[i]);
             (operand.scaled, operand.weights) = (scaled[i], weights[i]);
         }
+        spec.mainloop.atom = Multiply::fastest(a, b)?.atom(a, b)?.taking(spec.mainloop.operands[0]);
         if self.types.is_scaled() || self.types.has_weights() {
             spec.mainloop.arrivals = Arrivals::Warp;
         }
@@ -192,8 +201,7 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
     if swapped {
         mainloop.operands.swap(0, 1);
         let [a, b] = mainloop.operands.map(|operand| operand.format);
-        let registers = mainloop.weights().is_some();
-        mainloop.atom = a.multiplies(b).map_or(mainloop.atom, |types| Atom::of(types, registers));
+        mainloop.atom = Multiply::Wgmma.atom(a, b).unwrap_or(mainloop.atom).taking(mainloop.operands[0]);
     }
     // Weights that no other tile reads had better leave L2 first.
     const FIRST: CachePolicy = CachePolicy::EvictFirst;
@@ -253,6 +261,24 @@ fn schedulers(tile: Tile) -> Vec<SchedulerSpec> {
     all
 }
 
+/// The specs of a tile of elements that `wgmma` does not multiply: few, since the model knows little of them.
+fn by_threads(base: KernelSpec, [m, n]: [u32; 2], consumers: u32, entries: &mut Vec<Entry>) {
+    let mut spec = base;
+    let mainloop = &mut spec.mainloop;
+    // 64 bytes of K: several CTAs of a multiprocessor.
+    mainloop.tile = [m, n, 512 / mainloop.atom.element_bits()];
+    (mainloop.roles, mainloop.producer) = (Roles::Unspecialised, Producer::Warpgroup);
+    (mainloop.consumers, mainloop.stages) = (consumers, Some(4));
+    let one = SchedulerSpec::OneTile(Whole { raster: RasterSpec::AlongM });
+    for way in [Way::Tma { buffers: 2 }, Way::Direct] {
+        spec.store.way = way;
+        for scheduler in [SchedulerSpec::Persistent(Walk { raster: RASTERS[0] }), one] {
+            let spec = KernelSpec { scheduler, ..spec };
+            entries.extend(spec.plan().ok().map(|plan| Entry::new(spec, plan)));
+        }
+    }
+}
+
 /// The specs of a tile of operands that no tensor copy can bring.
 fn copied(base: KernelSpec, tile: [u32; 3], entries: &mut Vec<Entry>) {
     let mut spec = base;
@@ -296,6 +322,7 @@ mod tests {
             (bf16.weights([None, weights]), Some(Fusion::BiasGelu), false, 200),
             (s8, None, false, 500),
             (tf32, None, false, 500),
+            (Types::of(Format::F32), None, false, 10),
         ] {
             let entries = space(types, fusion, unaligned).entries();
             println!("{types} {fusion:?} {unaligned}: {}", entries.len());

@@ -4,7 +4,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, Producer, Roles, StoreSpec, TileLayout, Way,
+    Arrivals, CachePolicy, Code, Form, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
     WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
@@ -14,11 +14,12 @@ use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
 /// Every key, in the order in which a spec is printed.
-const KEYS: [&str; 38] = [
+const KEYS: [&str; 39] = [
     "form",
     "dtype",
     "dtype-b",
     "layout",
+    "multiply",
     "out",
     "epilogue",
     "scale-a",
@@ -283,8 +284,11 @@ fn name_of<T: Copy + PartialEq>(names: &[(&'static str, T)], value: T) -> &'stat
 
 /// The formats of operands by name.
 fn operand_names() -> Vec<(&'static str, Format)> {
-    Format::operands().map(|format| (format.name(), format)).collect()
+    KernelSpec::operands().map(|format| (format.name(), format)).collect()
 }
+
+/// Tile, roles and loads where nothing is said and threads load what is multiplied.
+const MULTISTAGE: ([u32; 3], Roles, Producer) = ([128, 128, 64], Roles::Unspecialised, Producer::Warpgroup);
 
 /// How many consumers share a tile of so many rows, where nothing is said.
 const fn consumers(roles: Roles, m: u32) -> u32 {
@@ -440,6 +444,11 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
 }
 
 impl KernelSpec {
+    /// The formats that operands can have: those that some instruction multiplies.
+    pub fn operands() -> impl Iterator<Item = Format> {
+        Format::ALL.into_iter().filter(|&format| Multiply::fastest(format, format).is_some())
+    }
+
     /// The spec of a text, legal or not.
     ///
     /// # Errors
@@ -452,6 +461,9 @@ impl KernelSpec {
         let a = words.one_of("dtype", Format::Bf16, &operand_names())?;
         let operands = [a, words.one_of("dtype-b", a, &operand_names())?];
         let layout = words.one_of("layout", [Major::K; 2], &LAYOUTS)?;
+        let fastest = Multiply::fastest(operands[0], operands[1]).unwrap_or(Multiply::Wgmma);
+        let multiply = words.one_of("multiply", fastest, &Multiply::ALL.map(|by| (by.name(), by)))?;
+        let by_threads = multiply != Multiply::Wgmma;
         spec.epilogue = words.take("epilogue").map_or(Ok(EpilogueKind::Linear), str::parse)?;
         let output = match spec.epilogue {
             EpilogueKind::Fused(fusion) => fusion.output(a),
@@ -465,6 +477,9 @@ impl KernelSpec {
         if scales != [0; 2] || weights.iter().any(Option::is_some) || sparse != [false; 2] {
             // As many sums again as accumulators, or fragments of A, and threads that read the stage.
             (mainloop.tile[1], mainloop.arrivals) = (128, Arrivals::Warp);
+        }
+        if by_threads {
+            (mainloop.tile, mainloop.roles, mainloop.producer) = MULTISTAGE;
         }
         // 128 bytes of K, one swizzle width.
         mainloop.tile[2] = 1024 / a.bits();
@@ -510,10 +525,13 @@ impl KernelSpec {
             (to.scaled, to.weights, to.sparse) = (scales[of], weights[of], sparse[of]);
         }
         let [a, b] = mainloop.operands.map(|operand| operand.format);
-        if let Some(types) = a.multiplies(b) {
-            mainloop.atom = Atom::of(types, mainloop.weights().is_some());
+        if let Some(atom) = multiply.atom(a, b) {
+            mainloop.atom = atom;
+        } else if by_threads {
+            let needed = "an instruction that multiplies the formats of A and B";
+            return Err(refused("multiply", multiply.name(), format!("{needed}, {a} and {b},")));
         }
-        mainloop.atom = mainloop.atom.with_sparse(mainloop.is_sparse());
+        mainloop.atom = mainloop.atom.taking(mainloop.operands[0]);
         let usual = mainloop.atom.sums().suffix();
         if let Some(sums) = sums.filter(|sums| *sums != usual) {
             let half = mainloop.atom.in_half().filter(|half| half.sums().suffix() == sums);
@@ -563,6 +581,7 @@ impl KernelSpec {
             ("dtype", mainloop.operands[a].format.name().to_owned()),
             ("dtype-b", mainloop.operands[b].format.name().to_owned()),
             ("layout", name_of(&LAYOUTS, [majors[a], majors[b]]).to_owned()),
+            ("multiply", mainloop.atom.types.multiply().name().to_owned()),
             ("epilogue", epilogue.name().to_owned()),
             ("out", store.format.name().to_owned()),
             ("scale-a", scales_text(mainloop.operands[a].scaled)),

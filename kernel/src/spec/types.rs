@@ -1,7 +1,8 @@
 //! A spec as the Rust type to paste.
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Producer, Roles, TileLayout, Way, WeightsSpec,
+    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Multiply, Producer, Roles, TileLayout, Way,
+    WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::inst::WgmmaSum;
@@ -121,9 +122,11 @@ fn mainloop(spec: &MainloopSpec) -> String {
             CachePolicy::EvictLast => format!("EvictLast<{matrix}>"),
         }
     });
-    let name = match spec.producer {
-        Producer::Thread => "TmaWgmma",
-        Producer::Warpgroup => "CopyWgmma",
+    let name = match (spec.atom.types.multiply(), spec.producer) {
+        (Multiply::Wgmma, Producer::Thread) => "TmaWgmma",
+        (Multiply::Wgmma, Producer::Warpgroup) => "CopyWgmma",
+        (Multiply::MmaSync, _) => "MmaSync",
+        (Multiply::Simt, _) => "Simt",
     };
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");

@@ -107,7 +107,7 @@ impl<T: Types, W: Way> Mainloop for Of<T, W> {
         let mut spec = <Ours as Mainloop>::SPEC;
         spec.operands[0].format = T::ELEMENTS;
         spec.operands[1].format = T::ELEMENTS;
-        spec.atom = Atom { types: T::TYPES, a: W::SOURCE, promote: 0, sparse: false };
+        spec.atom = Atom { a: W::SOURCE, ..Atom::shared(T::TYPES) };
         spec.producer = W::PRODUCER;
         spec.registers = 48;
         spec

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use collective::{
-    BlockScales, Form, Format, Fusion, GroupScales, Plan, Producer, WeightsSpec, sparse, weights,
+    BlockScales, Form, Format, Fusion, GroupScales, Plan, Producer, Roles, WeightsSpec, sparse, weights,
 };
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
@@ -346,7 +346,12 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
     let [m, n] = plan.mainloop.cluster;
     row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
-    row("consumer warpgroups", plan.mainloop.consumers.to_string(), "beside one producer warpgroup")?;
+    let by_threads = plan.mainloop.atom.by_threads();
+    let beside = match plan.mainloop.roles {
+        Roles::Cooperative | Roles::Pingpong => "beside one producer warpgroup",
+        Roles::Unspecialised => "and no producer warpgroup",
+    };
+    row("consumer warpgroups", plan.mainloop.consumers.to_string(), beside)?;
     row("threads", plan.threads.to_string(), "of a CTA")?;
     row("stages", ring.stages.to_string(), "of the ring between producer and consumers")?;
     row("bytes a stage", ring.stage_bytes.to_string(), "one A tile and one B tile")?;
@@ -356,6 +361,9 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
         Producer::Thread => {
             row("bytes announced", ring.transaction_bytes().to_string(), "to each full barrier")?;
         }
+        Producer::Warpgroup if by_threads => {
+            row("copied by", format!("{} threads", plan.threads), "that wait for each other")?;
+        }
         Producer::Warpgroup => {
             row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier")?;
         }
@@ -364,8 +372,10 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
     row("barrier offset", ring.barriers.to_string(), "where the mbarriers are")?;
     row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have")?;
     row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most")?;
-    row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
-    row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
+    if !by_threads {
+        row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
+        row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
+    }
     row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
     if plan.mainloop.atom.promote > 0 {
         let (every, k) = (plan.mainloop.atom.promote, plan.mainloop.atom.k());

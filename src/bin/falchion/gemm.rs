@@ -247,7 +247,7 @@ impl GemmArgs {
         let Some(dtype) = &self.dtype else {
             return Ok(named()?.map_or(Format::Bf16, |kernel| formats(&kernel)[0]));
         };
-        let all: Vec<&str> = collective::Format::operands().map(collective::Format::name).collect();
+        let all = types::operands();
         let format = Format::named(dtype).filter(|_| all.contains(&dtype.as_str()));
         format.ok_or_else(|| {
             Failure::usage(format!("--dtype is `{dtype}`, one of {} was needed", all.join(", ")))
@@ -289,7 +289,7 @@ impl GemmArgs {
         }
         let found = self.names().and_then(|[a, b]| weights::of_names(a, b));
         if let (None, Some(dtype)) = (found, &self.dtype_b) {
-            let all: Vec<&str> = collective::Format::operands().map(collective::Format::name).collect();
+            let all = types::operands();
             if !all.contains(&dtype.as_str()) {
                 let codes = collective::Code::ALL.map(collective::Code::name).join(", ");
                 return Err(Failure::usage(format!(

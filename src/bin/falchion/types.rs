@@ -1,7 +1,7 @@
 //! Number formats and scaled blocks on the command line.
 
 use collective::{Code, Format};
-use kernel::Types;
+use kernel::{KernelSpec, Types};
 
 use crate::{Failure, catalogue};
 
@@ -26,12 +26,17 @@ pub(crate) struct TypeArgs {
     scale_b: Option<String>,
 }
 
+/// The names of formats that some instruction multiplies.
+pub(crate) fn operands() -> Vec<&'static str> {
+    KernelSpec::operands().map(Format::name).collect()
+}
+
 /// Blocks that have a scale.
 const KINDS: [&str; 2] = ["1x128", "128x128"];
 
 /// The name of a format of operands, or of a code and its group.
 fn operand(text: &str) -> Result<String, String> {
-    let names: Vec<&str> = Format::operands().map(Format::name).collect();
+    let names = operands();
     let few_bits = || Types::named(&format!("bf16-{text}")).is_some_and(|types| types.has_weights());
     if names.contains(&text) || few_bits() {
         return Ok(text.to_owned());

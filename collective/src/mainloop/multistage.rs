@@ -1,0 +1,150 @@
+//! The mainloops of the time before `wgmma`: every warp copies and multiplies, and all meet at a barrier once per k-tile.
+//!
+//! A ring of stages is filled by `cp.async`, a group of copies per k-tile, some k-tiles ahead. When a thread's own copies of a k-tile
+//! have landed and all threads have met, everybody's have, and the stage of the k-tile before is free to be filled. Then each warp
+//! multiplies its rows: by `ldmatrix` and `mma.sync`, or each thread by plain instructions.
+//!
+//! Tiles lie in the ring as `wgmma` would read them. Their swizzles are what keeps `ldmatrix`, and threads that load 16 bytes of
+//! neighbouring rows, free of bank conflicts. Accumulators lie in registers as those of `wgmma` do, so that every epilogue and every
+//! scheduler works with these mainloops too.
+
+mod fma;
+mod types;
+mod warps;
+
+use ptx::inst::{MmaTypes, WgmmaSum};
+use ptx::{Builder, Value, Var};
+
+use super::places::Places;
+use super::sums::Accumulator;
+use super::{Consumer, Fragment, Piece, Sums, begin, output_elements, tiled};
+use crate::plan::{AtomTypes, Plan, RingPlan};
+
+pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
+
+const PLANNED: &str = "the plan admits only tiles that the atom multiplies";
+
+/// Fills the stage at a shared address with the tiles of a k-tile.
+type Fill<'a, 'f> = &'a dyn Fn(Value<'f, u32>, Value<'f, u32>);
+
+/// Copies and multiplies a piece. All threads of the CTA execute it.
+pub(super) fn multiply<'f>(
+    f: &'f Builder,
+    plan: &Plan,
+    consumer: Consumer<'f>,
+    piece: Piece<'f>,
+    fill: Fill<'_, 'f>,
+) -> Sums<'f> {
+    let atom = plan.mainloop.atom;
+    match (atom.types, atom.sums()) {
+        (AtomTypes::MmaSync(types), WgmmaSum::F32) => {
+            by_warps::<f32>(f, plan, types, (consumer, piece), fill)
+        }
+        (AtomTypes::MmaSync(types), WgmmaSum::S32) => {
+            by_warps::<i32>(f, plan, types, (consumer, piece), fill)
+        }
+        (AtomTypes::MmaSync(_), WgmmaSum::F16) | (AtomTypes::Wgmma(_), _) | (AtomTypes::Simt, _) => {
+            let threads = Operands::<f32>::new(f, plan, consumer);
+            threads.walk(consumer, piece, fill, &|stage| threads.multiply_plainly(stage));
+            threads.sums(consumer, piece)
+        }
+    }
+}
+
+fn by_warps<'f, T: Accumulator<Sum = T>>(
+    f: &'f Builder,
+    plan: &Plan,
+    types: MmaTypes,
+    (consumer, piece): (Consumer<'f>, Piece<'f>),
+    fill: Fill<'_, 'f>,
+) -> Sums<'f> {
+    let warps = Operands::<T>::new(f, plan, consumer);
+    warps.walk(consumer, piece, fill, &|stage| warps.multiply_by_warps(types, stage));
+    warps.sums(consumer, piece)
+}
+
+/// A thread's view of a multiply: where its parts of A and B lie in a stage, and its accumulators.
+struct Operands<'f, 'p, T> {
+    f: &'f Builder,
+    plan: &'p Plan,
+    a: Places<'f>,
+    b: Places<'f>,
+    /// By block, as [`Fragment::blocks`].
+    accumulators: Vec<Vec<Var<'f, T>>>,
+}
+
+impl<'f, 'p, T: Accumulator<Sum = T>> Operands<'f, 'p, T> {
+    fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
+        let spec = &plan.mainloop;
+        let majors = spec.operands.map(|operand| operand.major);
+        let places = || {
+            let mma = tiled(spec, spec.atom.loads(majors)?)?;
+            let [a, b] = &plan.operands;
+            let (thread, part, first) = (Some(consumer.thread), Some(consumer.part), Some(f.constant(0)));
+            let of_a = mma.partition(cute_rs::Operand::A, &a.layout())?;
+            let of_b = mma.partition(cute_rs::Operand::B, &b.layout())?;
+            let a = Places::new(f, a, &of_a, &[thread, part, first, first], 1)?;
+            Ok::<_, cute_rs::LayoutError>((a, Places::new(f, b, &of_b, &[thread, first, first, first], 1)?))
+        };
+        let (a, b) = places().expect(PLANNED);
+        let block = |_| (0..spec.block_sums()).map(|_| f.uninitialised()).collect();
+        Self { f, plan, a, b, accumulators: (0..spec.blocks()).map(block).collect() }
+    }
+
+    /// Walks the k-tiles of a piece: `fill` starts copies into a stage, `multiply` reads one.
+    fn walk(
+        &self,
+        consumer: Consumer<'f>,
+        piece: Piece<'f>,
+        fill: Fill<'_, 'f>,
+        multiply: &dyn Fn(Value<'f, u32>),
+    ) {
+        let Self { f, plan, .. } = *self;
+        for sum in self.accumulators.iter().flatten() {
+            sum.set(f.constant(T::default()));
+        }
+        let RingPlan { stages, stage_bytes, start, .. } = plan.ring;
+        let begin = consumer.shared + start;
+        let (filled, read) = (f.variable(begin), f.variable(begin));
+        let advance = |stage: Var<'f, u32>| {
+            let next = stage.get() + stage_bytes;
+            stage.set(begin.where_or(next.equals(begin + stages * stage_bytes), next));
+        };
+        let (first, end) = (piece.k_begin, piece.k_end);
+        let count = (end - first).where_or(first.less_than(end), 0);
+        // Everybody has read the stages of the piece before.
+        f.barrier_sync(0, plan.threads);
+        let ahead = stages - 1;
+        f.repeat(count + ahead, |index| {
+            let multiplies = index.at_least(ahead);
+            f.if_(multiplies, || {
+                f.copy_wait(ahead - 1);
+                f.barrier_sync(0, plan.threads);
+            });
+            f.if_(index.less_than(count), || {
+                fill(filled.get(), first + index);
+                advance(filled);
+            });
+            // A group for each turn, though it may be empty: so the groups that may be pending are counted.
+            f.copy_commit();
+            f.if_(multiplies, || {
+                multiply(read.get());
+                advance(read);
+            });
+        });
+    }
+
+    /// What the warpgroup has of the tile when everything has been multiplied.
+    fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
+        let elements = output_elements(&self.plan.mainloop).expect(PLANNED);
+        T::sums(Fragment {
+            first: begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]),
+            blocks: self.accumulators.clone(),
+            elements,
+            columns: self.plan.mainloop.tile[1],
+            shared: consumer.shared,
+            warpgroup: consumer.warpgroup,
+            thread: consumer.thread,
+        })
+    }
+}

@@ -1,0 +1,155 @@
+//! The two mainloops as types.
+
+use core::marker::PhantomData;
+use std::sync::Arc;
+
+use half::{bf16, f16};
+
+use crate::element::{Element, Tf32};
+use crate::form::Forms;
+use crate::mainloop::{Mainloop, MainloopEmitter};
+use crate::operand::{Operand, Operands};
+use crate::plan::{Atom, MainloopSpec, Multiply, OperandSpec, Producer};
+use crate::tile::{TileShape, WarpRoles};
+
+/// Operand pair `O`, tile shape `T`, warp roles `R`, multiplied by `mma.sync`: the multistage kernel of Ampere.
+///
+/// All warps copy by `cp.async`, some k-tiles ahead, and all multiply: `ldmatrix` brings fragments from the stages into registers. `R`
+/// is [`Unspecialised`](crate::Unspecialised). Operands lie at any address. Warps are above each other, each with 16 rows of every 64:
+/// warpgroups of some 64 rows and up to 256 columns re-use what they load.
+///
+/// `wgmma` is about half again as fast: this is the kernel to compare with, and to learn from.
+///
+/// ```
+/// use collective::{Epilogue, KMajor, LinearCombination, Mainloop, MmaSync, Operands, Plan, Tile, Unspecialised};
+/// use half::bf16;
+/// use typenum::{U2, U3, U64, U128, U256};
+///
+/// type M = MmaSync<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U256, U128, U64>, Unspecialised<U2, U3>>;
+/// const PLAN: Plan = Plan::checked(M::SPEC, <LinearCombination<bf16> as Epilogue>::SPEC);
+/// assert_eq!((PLAN.threads, PLAN.ring.stages), (256, 3));
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct MmaSync<O, T, R>(PhantomData<(O, T, R)>);
+
+/// Operand pair `O` of `f32`, tile shape `T`, warp roles `R`, multiplied by plain instructions: the last step of most worklogs on
+/// matrix multiplication without tensor cores.
+///
+/// Loading is that of [`MmaSync`]. Each thread computes a *register tile*: a quarter of the columns of two rows of every 64 of its
+/// warpgroup, so 6 x 16 elements where a warpgroup has 192 rows and 64 columns. Products and sums are those of `f32`, rounded once each
+/// by `fma`: about eight times slower than `tf32` on tensor cores, and 2^13 times as precise.
+///
+/// ```
+/// use collective::{Epilogue, KMajor, LinearCombination, Mainloop, MnMajor, Operands, Plan, Simt, Tile, Unspecialised};
+/// use typenum::{U2, U3, U16, U128};
+///
+/// type M = Simt<Operands<KMajor<f32>, MnMajor<f32>>, Tile<U128, U128, U16>, Unspecialised<U2, U3>>;
+/// const PLAN: Plan = Plan::checked(M::SPEC, <LinearCombination<f32> as Epilogue>::SPEC);
+/// assert_eq!(PLAN.registers.accumulators, 64);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Simt<O, T, R>(PhantomData<(O, T, R)>);
+
+/// Element types that `mma.sync` multiplies by each other.
+#[diagnostic::on_unimplemented(
+    message = "no `mma.sync` of this crate multiplies `{Self}` by `{Other}`",
+    note = "A and B are both `bf16`, both `f16` or both `Tf32`, or each `i8` or `u8`"
+)]
+pub trait MmaSyncWith<Other: Element>: Element {}
+
+impl MmaSyncWith<Self> for bf16 {}
+impl MmaSyncWith<Self> for f16 {}
+impl MmaSyncWith<Self> for Tf32 {}
+impl MmaSyncWith<Self> for i8 {}
+impl MmaSyncWith<u8> for i8 {}
+impl MmaSyncWith<i8> for u8 {}
+impl MmaSyncWith<Self> for u8 {}
+
+/// Element types that plain instructions multiply.
+#[diagnostic::on_unimplemented(
+    message = "plain instructions do not multiply `{Self}`",
+    note = "`Simt` multiplies `f32`; tensor cores multiply other elements: `MmaSync` or `TmaWgmma`"
+)]
+pub trait SimtElement: Element {}
+
+impl SimtElement for f32 {}
+
+/// Operands of [`MmaSync`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a pair of operands that `mma.sync` multiplies",
+    note = "write `Operands<A, B>` with A and B both of `bf16`, `f16` or `Tf32`, or of 8-bit integers"
+)]
+pub trait MmaPair: 'static {
+    /// Operand A, `(M, K)`.
+    type A: Operand;
+    /// Operand B, `(N, K)`.
+    type B: Operand;
+    /// The multiply atom.
+    const ATOM: Atom;
+}
+
+impl<A: Operand, B: Operand> MmaPair for Operands<A, B>
+where
+    A::Element: MmaSyncWith<B::Element>,
+{
+    type A = A;
+    type B = B;
+    const ATOM: Atom = checked::<A, B>(Multiply::MmaSync);
+}
+
+/// Operands of [`Simt`].
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a pair of operands that plain instructions multiply",
+    note = "write `Operands<A, B>` with A and B of `f32`"
+)]
+pub trait SimtPair: 'static {
+    /// Operand A, `(M, K)`.
+    type A: Operand;
+    /// Operand B, `(N, K)`.
+    type B: Operand;
+    /// The multiply atom.
+    const ATOM: Atom;
+}
+
+impl<A: Operand, B: Operand<Element = A::Element>> SimtPair for Operands<A, B>
+where
+    A::Element: SimtElement,
+{
+    type A = A;
+    type B = B;
+    const ATOM: Atom = checked::<A, B>(Multiply::Simt);
+}
+
+/// The atom of element types that a trait has admitted.
+const fn checked<A: Operand, B: Operand>(by: Multiply) -> Atom {
+    match by.atom(A::Element::FORMAT, B::Element::FORMAT) {
+        Some(atom) => atom,
+        None => panic!("the traits of elements admit pairs that have an instruction"),
+    }
+}
+
+const fn operands<A: Operand, B: Operand>() -> [OperandSpec; 2] {
+    [OperandSpec::of::<A>(), OperandSpec::of::<B>()]
+}
+
+impl<O: MmaPair, T: TileShape, R: WarpRoles> Mainloop for MmaSync<O, T, R> {
+    const SPEC: MainloopSpec =
+        MainloopSpec::by::<T, R>(operands::<O::A, O::B>(), O::ATOM, Producer::Warpgroup);
+    const FORMS: Forms = Forms::ALL;
+    type Arguments = ();
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Self::SPEC.emitter()
+    }
+}
+
+impl<O: SimtPair, T: TileShape, R: WarpRoles> Mainloop for Simt<O, T, R> {
+    const SPEC: MainloopSpec =
+        MainloopSpec::by::<T, R>(operands::<O::A, O::B>(), O::ATOM, Producer::Warpgroup);
+    const FORMS: Forms = Forms::ALL;
+    type Arguments = ();
+
+    fn emitter() -> Arc<dyn MainloopEmitter> {
+        Self::SPEC.emitter()
+    }
+}

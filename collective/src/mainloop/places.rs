@@ -1,0 +1,56 @@
+//! Where a thread reads in an operand's tile.
+
+use std::collections::BTreeMap;
+
+use cute_rs::{ComposedLayout, Layout, LayoutError, Partition};
+use ptx::{Builder, Value};
+
+use crate::plan::OperandTile;
+
+/// The places of a tile that a thread reads, by value, by the instruction along M or N, and by that along K.
+///
+/// Whole periods of the swizzle are added after it, so that what differs within one alone is computed, once and ahead of the loop.
+#[derive(Debug)]
+pub(super) struct Places<'f> {
+    /// `(value, instruction, step)`, in elements.
+    part: Layout,
+    /// What is within a period, from the tile's start, in bytes.
+    within: BTreeMap<i64, Value<'f, u32>>,
+    period: i64,
+    /// Bytes of an element.
+    bytes: u32,
+    /// Where the tile begins in a stage, in bytes.
+    offset: u32,
+}
+
+impl<'f> Places<'f> {
+    /// Those of the thread `coord` of a partition of the tile's layout, whose values are read `vector` at a time.
+    pub(super) fn new(
+        f: &'f Builder,
+        tile: &OperandTile,
+        parts: &Partition<ComposedLayout>,
+        coord: &[Option<Value<'f, u32>>],
+        vector: i64,
+    ) -> Result<Self, LayoutError> {
+        let own = parts.tensor(f.constant(0), coord)?;
+        let bytes = tile.bits() / 8;
+        let period = i64::from(tile.swizzle.alignment() / bytes);
+        let part = own.layout.layout;
+        let mut within = BTreeMap::new();
+        for place in (0..part.size()).step_by(vector.unsigned_abs() as usize).map(|i| part.at(i) % period) {
+            within.entry(place).or_insert_with(|| {
+                let near = u32::try_from(place).expect("less than a period");
+                own.layout.swizzle.apply_to(own.start + near) * bytes
+            });
+        }
+        Ok(Self { part, within, period, bytes, offset: tile.offset })
+    }
+
+    /// The shared address of a place, in the stage at a shared address.
+    pub(super) fn at(&self, stage: Value<'f, u32>, [value, instruction, step]: [u32; 3]) -> Value<'f, u32> {
+        let place = self.part.at_modes(&[value, instruction, step].map(i64::from));
+        let near = self.within[&(place % self.period)];
+        let far = u32::try_from(place / self.period * self.period).expect("a tile is small") * self.bytes;
+        stage + near + (far + self.offset)
+    }
+}

@@ -1,0 +1,168 @@
+//! The instructions that multiply, by the types of their operands and sums.
+
+use ptx::WgmmaTypes;
+use ptx::inst::{MmaTypes, WgmmaSum};
+
+use super::Atom;
+use crate::element::Format;
+
+/// An instruction that multiplies, and its types.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AtomTypes {
+    /// `wgmma`: a warpgroup multiplies 64 rows. B comes from shared memory, and A as [`Source`](super::Source) says.
+    Wgmma(WgmmaTypes),
+    /// `mma.sync`: each of four warps multiplies 16 rows. Its operands come from shared memory by `ldmatrix`.
+    MmaSync(MmaTypes),
+    /// `fma` of `f32`: each thread multiplies the rows and columns of its own elements of the tile.
+    Simt,
+}
+
+/// Instructions that multiply, without their types: what a spec names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Multiply {
+    /// `wgmma`.
+    Wgmma,
+    /// `mma.sync`.
+    MmaSync,
+    /// `fma`.
+    Simt,
+}
+
+impl Multiply {
+    /// Every one, the fastest first.
+    pub const ALL: [Self; 3] = [Self::Wgmma, Self::MmaSync, Self::Simt];
+
+    /// Its word in specs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wgmma => "wgmma",
+            Self::MmaSync => "mma.sync",
+            Self::Simt => "simt",
+        }
+    }
+
+    /// The atom that multiplies elements of these formats; `None` where the instruction has none.
+    ///
+    /// ```
+    /// use collective::{Format, Multiply};
+    ///
+    /// let k = |by: Multiply, format| by.atom(format, format).map(|atom| atom.k());
+    /// assert_eq!(k(Multiply::MmaSync, Format::Bf16), Some(16));
+    /// assert_eq!(k(Multiply::Simt, Format::F32), Some(4));
+    /// assert_eq!(k(Multiply::Wgmma, Format::F32), None);
+    /// ```
+    pub const fn atom(self, a: Format, b: Format) -> Option<Atom> {
+        match (self, a, b) {
+            (Self::Wgmma, _, _) => match a.multiplies(b) {
+                Some(types) => Some(Atom::shared(types)),
+                None => None,
+            },
+            (Self::MmaSync, Format::Bf16, Format::Bf16) => Some(Atom::mma_sync(MmaTypes::Bf16F32)),
+            (Self::MmaSync, Format::F16, Format::F16) => Some(Atom::mma_sync(MmaTypes::F16F32)),
+            (Self::MmaSync, Format::Tf32, Format::Tf32) => Some(Atom::mma_sync(MmaTypes::Tf32F32)),
+            (Self::MmaSync, Format::S8 | Format::U8, Format::S8 | Format::U8) => {
+                let (signed_a, signed_b) = (matches!(a, Format::S8), matches!(b, Format::S8));
+                Some(Atom::mma_sync(MmaTypes::Int8 { signed_a, signed_b, saturate: false }))
+            }
+            (Self::Simt, Format::F32, Format::F32) => Some(Atom::simt()),
+            (Self::MmaSync | Self::Simt, _, _) => None,
+        }
+    }
+
+    /// The fastest that multiplies elements of these formats.
+    pub const fn fastest(a: Format, b: Format) -> Option<Self> {
+        let mut i = 0;
+        while i < Self::ALL.len() {
+            if Self::ALL[i].atom(a, b).is_some() {
+                return Some(Self::ALL[i]);
+            }
+            i += 1;
+        }
+        None
+    }
+}
+
+impl AtomTypes {
+    /// Which instruction.
+    pub const fn multiply(self) -> Multiply {
+        match self {
+            Self::Wgmma(_) => Multiply::Wgmma,
+            Self::MmaSync(_) => Multiply::MmaSync,
+            Self::Simt => Multiply::Simt,
+        }
+    }
+
+    /// The types of `wgmma`.
+    pub const fn wgmma(self) -> Option<WgmmaTypes> {
+        match self {
+            Self::Wgmma(types) => Some(types),
+            Self::MmaSync(_) | Self::Simt => None,
+        }
+    }
+
+    /// K of one instruction; of plain ones the elements that a thread loads at once.
+    pub const fn k(self) -> u32 {
+        match self {
+            Self::Wgmma(types) => types.k(),
+            Self::MmaSync(types) => types.k(),
+            Self::Simt => 4,
+        }
+    }
+
+    /// Bits of an element of A and B as they are multiplied.
+    pub const fn element_bits(self) -> u32 {
+        match self {
+            Self::Wgmma(types) => types.element_bits(),
+            Self::MmaSync(types) => 256 / types.k(),
+            Self::Simt => 32,
+        }
+    }
+
+    /// The accumulators' type.
+    pub const fn d(self) -> WgmmaSum {
+        match self {
+            Self::Wgmma(types) => types.d(),
+            Self::MmaSync(MmaTypes::Int8 { .. }) => WgmmaSum::S32,
+            Self::MmaSync(MmaTypes::F16F16) => WgmmaSum::F16,
+            Self::MmaSync(MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32) | Self::Simt => {
+                WgmmaSum::F32
+            }
+        }
+    }
+
+    /// Accumulators of a thread for so many columns, in 32-bit registers.
+    pub const fn accumulators(self, columns: u32) -> u32 {
+        match (self, self.d()) {
+            (Self::Wgmma(types), _) => types.accumulators(columns),
+            (Self::MmaSync(_) | Self::Simt, WgmmaSum::F16) => columns / 4,
+            (Self::MmaSync(_) | Self::Simt, WgmmaSum::F32 | WgmmaSum::S32) => columns / 2,
+        }
+    }
+
+    /// Whether so many columns are multiplied.
+    pub const fn allows(self, columns: u32) -> bool {
+        match self {
+            Self::Wgmma(types) => types.allows(columns),
+            Self::MmaSync(_) => columns >= 16 && columns <= 256 && columns.is_multiple_of(16),
+            Self::Simt => columns >= 8 && columns <= 256 && columns.is_multiple_of(8),
+        }
+    }
+
+    /// Whether A and B may be contiguous along M and N.
+    pub const fn allows_transpose(self) -> bool {
+        match self {
+            Self::Wgmma(types) => types.allows_transpose(),
+            Self::MmaSync(types) => types.k() == 16,
+            Self::Simt => true,
+        }
+    }
+
+    /// What it adds to the name of a kernel.
+    pub(super) fn suffix(self) -> String {
+        match self {
+            Self::Wgmma(types) => types.suffix().replace('.', "_"),
+            Self::MmaSync(_) => "mma_sync".to_owned(),
+            Self::Simt => "simt".to_owned(),
+        }
+    }
+}
