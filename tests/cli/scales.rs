@@ -161,7 +161,7 @@ fn scales_of_other_shapes_are_refused() {
         (&["--dtype", "e4m3", "--dtype-b", "tf32"], "Hopper has no `wgmma` for these operands"),
         (&["--dtype", "e4m3", "--out-dtype", "s32"], "s32"),
         (&["--out-dtype", "fp4"], "'fp4' for '--out-dtype"),
-        (&["--dtype-b", "f32"], "--dtype-b is `f32`"),
+        (&["--dtype-b", "s32"], "--dtype-b is `s32`"),
     ] {
         refused("gemm", &[(words, arguments, &[words])]);
     }
