@@ -57,6 +57,9 @@ pub(crate) enum Blocked {
     Converge,
 }
 
+/// The shape of a register that multiplies only read.
+const INPUT: u16 = 0;
+
 /// Who may touch a register.
 #[derive(Clone, Copy, Debug, Default)]
 struct Access {
@@ -64,7 +67,7 @@ struct Access {
     written: u32,
     /// Multiplies in flight that use it.
     in_flight: u16,
-    /// N of the last multiply that used it.
+    /// N of the last multiply that summed there, with K; [`INPUT`] where the last one read it.
     shape: u16,
     /// Count of fences at that multiply.
     shape_epoch: u32,
@@ -240,6 +243,24 @@ impl<'p> Registers<'p> {
         }
         access.in_flight += 1;
         (access.written, access.shape, access.shape_epoch) = (ALL, n, fences);
+        Ok(())
+    }
+
+    /// Lends a register that a multiply only reads: several of any shapes may at once, unless one of them sums there.
+    pub(crate) fn lend_input(&mut self, reg: Reg) -> Result<(), Fault> {
+        let fences = self.fences;
+        let access = &mut self.access[reg.0 as usize];
+        if access.in_flight > 0 && access.shape != INPUT {
+            return Err(Fault::RegisterInFlight { register: reg.0, write: false });
+        }
+        if fences == 0 || access.touched == fences + 1 {
+            return Err(Fault::MissingWgmmaFence { register: reg.0 });
+        }
+        if access.written != ALL {
+            return Err(Fault::RegisterUninitialised { register: reg.0 });
+        }
+        access.in_flight += 1;
+        (access.shape, access.shape_epoch) = (INPUT, fences);
         Ok(())
     }
 

@@ -192,7 +192,7 @@ impl Machine<'_> {
             warp.registers.lend(reg, shape, accumulate)?;
         }
         for &reg in inputs.into_iter().flatten() {
-            warp.registers.lend(reg, shape, true)?;
+            warp.registers.lend_input(reg)?;
         }
         let metadata = sparse.map(|sparse| warp.registers.peek(Operand::Reg(sparse.metadata)));
         let (pc, sequence, cta, quarter) = (warp.pc, warp.multiplies, warp.cta, (warp.index % 4) as usize);
