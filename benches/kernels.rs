@@ -4,8 +4,10 @@
 
 use std::hint::black_box;
 
+use collective::{Format, Fusion};
 use criterion::{Criterion, criterion_group, criterion_main};
-use kernel::{Call, Emulator, Engine, GemmProblem};
+use cute_rs::atom::Major;
+use kernel::{Call, Emulator, Engine, GemmProblem, Known, Machine, Request, Types};
 
 /// Build, verify and print each kind of kernel: at most 5 ms.
 fn emit(criterion: &mut Criterion) {
@@ -38,5 +40,35 @@ fn emulate(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, emit, emulate);
+/// The fastest kernel of a space, by the model alone and with the records of near shapes: at most 0.2 ms for one product.
+fn choose(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("choose");
+    let machine = Machine::h200();
+    let shapes =
+        [[4096, 4096, 4096], [8192, 8192, 8192], [1000, 5000, 2056], [16, 8192, 8192], [512, 512, 16384]];
+    for [m, n, k] in shapes {
+        let problem = GemmProblem { m, n, k };
+        for (name, known) in [("model", Known::Nothing), ("near", Known::Shipped)] {
+            // One that was not measured: K is another.
+            let problem = GemmProblem { k: k + 8, ..problem };
+            let request = Request::packed(Format::Bf16, [Major::K; 2], problem).known(known);
+            group.bench_function(format!("{m}x{n}x{k} {name}"), |bencher| {
+                bencher.iter(|| kernel::fastest(black_box(&request), &machine).expect("a kernel"));
+            });
+        }
+    }
+    let problem = GemmProblem { m: 4096, n: 4096, k: 7168 };
+    let fused = Request::packed(Format::Bf16, [Major::K; 2], problem).fused(Fusion::BiasGelu);
+    let scaled = Request::packed(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], problem);
+    let groups: Vec<GemmProblem> = (0..64).map(|i| GemmProblem { m: i * 37 % 512, ..problem }).collect();
+    let all = GemmProblem { m: groups.iter().map(|group| group.m).sum(), ..problem };
+    let ragged = Request::packed(Format::Bf16, [Major::K; 2], all).ragged(&groups);
+    for (name, request) in [("bias-gelu", fused), ("scaled", scaled), ("64 groups", ragged)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| kernel::fastest(black_box(&request), &machine).expect("a kernel"));
+        });
+    }
+}
+
+criterion_group!(benches, emit, emulate, choose);
 criterion_main!(benches);

@@ -182,6 +182,55 @@ fn records_of_near_shapes_improve_the_choice() {
     );
 }
 
+/// Experts of the tables in `docs/performance.md`, "Mixtures of experts", with what was measured there: microseconds by the kind.
+/// Rows are those of `falchion bench --suite grouped`, or equal.
+#[test]
+fn experts_are_predicted_as_they_were_measured() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut mixed = |experts: usize| -> Vec<u32> { (0..experts).map(|_| random.u32(0..=512)).collect() };
+    let (few, many) = (mixed(8), mixed(64));
+    assert_eq!([few.iter().sum::<u32>(), many.iter().sum()], [2409, 15613]);
+    let machine = Machine::h200();
+    let (mut errors, mut costs): (Vec<f64>, Vec<f64>) = Default::default();
+    for (rows, n, k, measured) in [
+        (few.clone(), 4096, 7168, &[("fitted", 227.2), ("", 238.7), ("tail", 254.1)][..]),
+        (few, 7168, 2048, &[("fitted", 115.1), ("", 126.1), ("tail", 116.9)]),
+        (many.clone(), 4096, 7168, &[("fitted2", 1469.3), ("", 1640.1), ("tail", 1472.9)]),
+        (many, 7168, 2048, &[("fitted2", 756.5), ("", 864.3), ("tail", 761.0)]),
+        (vec![128; 64], 4096, 7168, &[("fitted2", 984.0)]),
+        (vec![256; 64], 4096, 7168, &[("fitted2", 1336.0)]),
+        (vec![512; 64], 4096, 7168, &[("fitted2", 2485.0)]),
+        (vec![1024; 16], 4096, 7168, &[("fitted2", 1209.0)]),
+        (vec![2048; 8], 4096, 7168, &[("fitted2", 1200.0)]),
+    ] {
+        let groups: Vec<GemmProblem> = rows.iter().map(|&m| GemmProblem { m, n, k }).collect();
+        let all = GemmProblem { m: rows.iter().sum(), n, k };
+        let request = Request::packed(Format::Bf16, [Major::K; 2], all).ragged(&groups);
+        let predicted: Vec<f64> = measured
+            .iter()
+            .map(|(kind, time)| {
+                let name = format!("ragged{}{kind}-bf16-kk", if kind.is_empty() { "" } else { "-" });
+                let predicted = machine.predict(&kernel::find(&name).expect("a name"), &request).microseconds;
+                println!("{} experts, {all:?}: {name} {time} us, predicted {predicted:.1}", rows.len());
+                errors.push((predicted / time).ln().abs());
+                predicted
+            })
+            .collect();
+        if measured.len() > 1 {
+            let order = |a: &usize, b: &usize| predicted[*a].total_cmp(&predicted[*b]);
+            let taken = (0..measured.len()).min_by(order).expect("some");
+            costs.push(measured[taken].1 / measured[0].1);
+            let first = kernel::fastest(&request, &machine).expect("a kernel");
+            println!("the space's first: {} {:.1}", first.gemm.name(), first.prediction.microseconds);
+            assert!(first.prediction.microseconds <= 1.001 * predicted[taken], "{}", first.gemm.name());
+        }
+    }
+    let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+    println!("off by {mean:.3} in the mean; the choice costs {costs:?}");
+    assert!(mean < 0.03 && errors.iter().all(|error| *error < 0.15), "{errors:?}");
+    assert!(costs.iter().all(|cost| *cost < 1.005), "{costs:?}");
+}
+
 /// The model counts the clusters that run at once as the driver does.
 #[test]
 fn slots_are_those_of_the_driver() {

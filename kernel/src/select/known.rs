@@ -10,8 +10,7 @@ use super::{Machine, Request};
 use crate::spec::KernelSpec;
 use crate::types::Types;
 
-/// Where a selection takes from what was measured for a call. Groups of rows and described products are chosen from a list by the
-/// model alone.
+/// Where a selection takes from what was measured for a call.
 ///
 /// ```
 /// use collective::Format;

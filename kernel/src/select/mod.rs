@@ -32,7 +32,6 @@ pub use model::Prediction;
 use space::{Entry, Space};
 
 use crate::arguments::Whatever;
-use crate::catalogue::several;
 use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
@@ -152,25 +151,15 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// What is searched for such calls; `None` where the kernels are listed.
-    fn space(&self) -> Option<Space> {
+    /// What is searched for such calls.
+    fn space(&self) -> Space {
         let form = self.call.products.form();
         let sourced = self.fusion.is_none() && self.call.epilogue.beta != 0.0;
-        // Kernels for groups of 16-bit elements are listed: they were measured.
-        let plain = [Format::Bf16, Format::F16].map(Types::of).contains(&self.types) && self.fusion.is_none();
-        let searched = matches!(form, Form::Single | Form::Batched) || !plain;
         let (call, output) = (&self.call, self.output());
         let bytes = u64::from(output.bits() / 8);
         let unaligned = !(call.d.address | call.d.pitch.wrapping_mul(bytes)).is_multiple_of(16)
             || !call.d.stride.wrapping_mul(bytes).is_multiple_of(16);
-        searched.then_some(Space {
-            form,
-            types: self.stored(),
-            majors: self.majors,
-            fusion: self.fusion,
-            sourced,
-            unaligned,
-        })
+        Space { form, types: self.stored(), majors: self.majors, fusion: self.fusion, sourced, unaligned }
     }
 
     /// Elements of D.
@@ -267,34 +256,14 @@ impl fmt::Debug for Ranked {
     }
 }
 
-/// Ranks the kernels that can be made for such a call, the first [`RANKED`] of them: of the whole space of built-in parts, but for groups of
-/// `bf16` and `f16`, whose kernels are those of [`several`].
+/// Ranks the kernels that can be made for such a call, the first [`RANKED`] of them, of the whole space of built-in parts.
 pub fn select(request: &Request<'_>, machine: &Machine) -> Selection {
     search(request, machine, RANKED)
 }
 
-/// As [`select`], with the first `most` of the space.
+/// As [`select`], with the first `most`.
 pub fn search(request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
-    match request.space() {
-        Some(space) => of_space(space, request, machine, most),
-        None => {
-            let mut selection = rank(listed(request.call.products.form()), request, machine);
-            selection.ranked.truncate(most);
-            selection
-        }
-    }
-}
-
-/// The kernels of groups, by their form. For groups in buffers of one size they are those of [`several`] for groups behind each other.
-fn listed(form: Form) -> Vec<AnyGemm> {
-    if form != Form::Masked {
-        return several();
-    }
-    let masked = |gemm: AnyGemm| {
-        let spec = gemm.spec().filter(|spec| spec.form == Form::Ragged)?;
-        KernelSpec { form, ..spec }.kernel().ok()
-    };
-    several().into_iter().filter_map(masked).collect()
+    of_space(request.space(), request, machine, most)
 }
 
 /// The kernel that is predicted to be fastest.
@@ -551,7 +520,7 @@ mod tests {
         assert_eq!([reasons(Format::Bf16, Known::Nothing), reasons(Format::F16, Known::Shipped)], [0, 0]);
     }
 
-    /// Experts of 8-bit floats, with scales and without, are chosen from the space; those of 16 bits from the list.
+    /// Experts of every type are chosen from the space.
     #[test]
     fn groups_of_every_format_have_kernels() {
         let rows = [300, 0, 17, 2048];

@@ -76,6 +76,10 @@ struct Totals {
     tiles: Tiles<u32>,
     /// K-tiles of a tile, on average.
     k_tiles: f64,
+    /// Columns of a tile, on average: tiles of groups may be as narrow as their group.
+    columns: f64,
+    /// Columns of the narrowest, as a part of that.
+    narrowest: f64,
     /// Bytes from L2, and from memory for the operands.
     l2: f64,
     dram: f64,
@@ -113,6 +117,7 @@ impl Machine {
         let call = request.call.seen_by(plan);
         let slots = self.slots(plan);
         let totals = self.totals(subject, &call, groups, slots);
+        let fitted = totals.columns / f64::from(plan.mainloop.tile[1]);
         let workers = subject.scheduler.workers(totals.tiles, slots).max(1);
         let busiest = busiest(subject, &totals, workers, slots);
         let cluster = f64::from(plan.cluster_size());
@@ -122,7 +127,7 @@ impl Machine {
         let at_once = f64::from(workers.min(slots)) * cluster;
         let sharing = (at_once / f64::from(self.multiprocessors)).ceil().min(f64::from(self.ctas(plan)));
         let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
-        let epilogue = self.epilogue(plan, &call, beta);
+        let epilogue = self.epilogue(plan, &call, beta) * fitted;
         let [m, n, k] = plan.mainloop.tile.map(f64::from);
         let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
         let all = busiest.pieces * (epilogue + self.tile);
@@ -198,13 +203,25 @@ impl Machine {
             return Totals {
                 tiles: all,
                 k_tiles: f64::from(tiles.k),
+                columns: f64::from(subject.plan.mainloop.tile[1]),
+                narrowest: 1.0,
                 l2: l2 * times,
                 dram: dram * times,
                 outputs,
             };
         };
-        let mut totals =
-            Totals { tiles: Tiles { m: 0, n: 1, k: 1 }, k_tiles: 0.0, l2: 0.0, dram: 0.0, outputs: 0.0 };
+        let mut totals = Totals {
+            tiles: Tiles { m: 0, n: 1, k: 1 },
+            k_tiles: 0.0,
+            columns: 0.0,
+            narrowest: f64::INFINITY,
+            l2: 0.0,
+            dram: 0.0,
+            outputs: 0.0,
+        };
+        let width = subject.plan.mainloop.tile[1];
+        // Groups are cut into tiles of nearly equal width.
+        let step = if subject.plan.balanced() { subject.plan.mainloop.step } else { 0 };
         for &group in groups {
             let problem = if swapped { group.transposed() } else { group };
             let tiles = subject.tiles(problem);
@@ -216,11 +233,20 @@ impl Machine {
             totals.tiles.m = totals.tiles.m.saturating_add(count);
             totals.tiles.k = totals.tiles.k.max(tiles.k);
             totals.k_tiles += f64::from(count) * f64::from(tiles.k);
+            let columns = match step {
+                0 => f64::from(width),
+                step => f64::from(problem.n.next_multiple_of(step)) / f64::from(tiles.n),
+            };
+            totals.columns += f64::from(count) * columns;
+            totals.narrowest = totals.narrowest.min(columns);
             totals.l2 += l2;
             totals.dram += dram;
             totals.outputs += f64::from(problem.m) * f64::from(problem.n);
         }
-        totals.k_tiles /= f64::from(totals.tiles.m.max(1));
+        let count = f64::from(totals.tiles.m.max(1));
+        totals.k_tiles /= count;
+        totals.columns = if totals.columns > 0.0 { totals.columns / count } else { f64::from(width) };
+        totals.narrowest = (totals.narrowest / totals.columns).min(1.0);
         totals
     }
 
@@ -285,7 +311,8 @@ impl Machine {
         sharing: f64,
         at_once: f64,
     ) -> (f64, f64, Step) {
-        let [m, n, k] = plan.mainloop.tile.map(f64::from);
+        let [m, _, k] = plan.mainloop.tile.map(f64::from);
+        let n = totals.columns;
         let rounds = k / f64::from(plan.mainloop.atom.k());
         // Wide tiles are multiplied by two instructions beside each other.
         let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
@@ -416,7 +443,9 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
     let all = f64::from(m) * f64::from(n);
     let Divided { units, tiles: divided } = subject.scheduler.divided(totals.tiles, workers);
     let lanes = f64::from(workers.min(slots));
-    let whole = ((all - f64::from(divided)).max(0.0) / lanes).ceil();
+    let dealt = (all - f64::from(divided)).max(0.0) / lanes;
+    // The narrowest tiles come last, and fill the last wave.
+    let whole = dealt + (dealt.ceil() - dealt) * totals.narrowest;
     let starts = (f64::from(workers) / f64::from(slots)).ceil();
     let (units, divided) = (f64::from(units), f64::from(divided));
     if divided == 0.0 || units == 0.0 {

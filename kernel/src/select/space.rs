@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use collective::{Arrivals, CachePolicy, Form, Fusion, Multiply, Plan, Producer, Roles, Way};
 use cute_rs::atom::Major;
 use scheduler::{
-    DivideSpec, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk, Whole,
+    DivideSpec, Drawn, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk, Whole,
 };
 
 use super::model::Subject;
@@ -156,6 +156,11 @@ impl Space {
                 }
             }
         }
+        if matches!(self.form, Form::Ragged | Form::Masked) {
+            for cluster in [[1, 1], [2, 1]] {
+                fitted(base, cluster, DEPTHS[0] / self.types.a.bytes(), self.unaligned, &mut entries);
+            }
+        }
         for [m, n] in COPIED {
             copied(base, [m, n, DEPTHS[0] / self.types.a.bytes()], &mut entries);
         }
@@ -229,6 +234,19 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
             }
         }
     }
+}
+
+/// The specs of tiles as wide as their group: the caller's B fills their rows, and rows of groups their columns, in steps of 32. They are drawn
+/// from a counter, the widest first.
+fn fitted(base: KernelSpec, cluster: [u32; 2], k: u32, unaligned: bool, entries: &mut Vec<Entry>) {
+    let tile =
+        Tile { extents: [128, 256, k], roles: Roles::Cooperative, consumers: 2, cluster, swapped: true };
+    let (mut own, mut narrowed) = (Vec::new(), base);
+    narrowed.mainloop.step = 32;
+    of_tile(narrowed, tile, unaligned, &mut own);
+    let drawn = SchedulerSpec::Dynamic(Drawn { raster: RasterSpec::AlongM });
+    let spec = own.first().map(|entry| KernelSpec { scheduler: drawn, ..entry.spec });
+    entries.extend(spec.and_then(|spec| spec.plan().ok().map(|plan| Entry::new(spec, plan))));
 }
 
 /// Whether too few registers are left for an epilogue that stores straight from registers, with addresses of all rows and columns. Of 490
