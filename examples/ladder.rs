@@ -124,10 +124,10 @@ fn normal(count: usize, random: &mut fastrand::Rng) -> Vec<u8> {
 
 /// Values of `bf16` as elements of a rung's operands.
 fn stored(values: &[u8], operands: Format) -> Vec<u8> {
-    match operands {
-        Format::F32 => numbers(values).flat_map(f32::to_le_bytes).collect(),
-        _ => values.to_vec(),
+    if operands == Format::F32 {
+        return numbers(values).flat_map(f32::to_le_bytes).collect();
     }
+    values.to_vec()
 }
 
 fn numbers(values: &[u8]) -> impl Iterator<Item = f32> + '_ {
