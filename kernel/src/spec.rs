@@ -16,6 +16,7 @@ mod nearest;
 mod serde;
 mod text;
 mod types;
+mod values;
 
 use std::sync::Arc;
 

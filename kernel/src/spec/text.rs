@@ -4,12 +4,15 @@ use core::fmt;
 use core::str::FromStr;
 
 use collective::{
-    Arrivals, CachePolicy, Code, Form, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
+    Arrivals, CachePolicy, Form, Format, Fusion, Multiply, Producer, Roles, StoreSpec, TileLayout, Way,
     WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+use scheduler::{DivideSpec, Drawn, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
+use super::values::{
+    SPARSE, divide, divide_text, raster, raster_text, scales, scales_text, weights, weights_text,
+};
 use super::{EpilogueKind, KernelSpec};
 use crate::legal::IllegalKernel;
 
@@ -112,7 +115,7 @@ pub enum SpecError {
 const MOST: u32 = 4096;
 
 /// The words of a spec by key, each to be taken once.
-struct Words<'a> {
+pub(super) struct Words<'a> {
     words: Vec<(&'a str, &'a str, bool)>,
 }
 
@@ -135,14 +138,14 @@ impl<'a> Words<'a> {
     }
 
     /// The value of a key, if it is given.
-    fn take(&mut self, key: &str) -> Option<&'a str> {
+    pub(super) fn take(&mut self, key: &str) -> Option<&'a str> {
         let word = self.words.iter_mut().find(|(known, ..)| *known == key)?;
         word.2 = true;
         Some(word.1)
     }
 
     /// One of some names.
-    fn one_of<T: Copy>(
+    pub(super) fn one_of<T: Copy>(
         &mut self,
         key: &'static str,
         default: T,
@@ -185,17 +188,17 @@ impl<'a> Words<'a> {
     }
 }
 
-fn number(text: &str) -> Option<u32> {
+pub(super) fn number(text: &str) -> Option<u32> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().ok())?.filter(|&number| number <= MOST)
 }
 
 /// A name with a number after it, `m8` say.
-fn numbered(text: &str, name: &str) -> Option<u32> {
+pub(super) fn numbered(text: &str, name: &str) -> Option<u32> {
     number(text.strip_prefix(name)?)
 }
 
-fn refused(key: &'static str, value: &str, needed: impl Into<String>) -> SpecError {
+pub(super) fn refused(key: &'static str, value: &str, needed: impl Into<String>) -> SpecError {
     SpecError::Value { key, value: shortened(value), needed: needed.into() }
 }
 
@@ -242,7 +245,7 @@ const LAYOUTS: [(&str, [Major; 2]); 4] = [
     ("mk", [Major::Mn, Major::K]),
     ("mn", [Major::Mn, Major::Mn]),
 ];
-const SWITCH: [(&str, bool); 2] = [("no", false), ("yes", true)];
+pub(super) const SWITCH: [(&str, bool); 2] = [("no", false), ("yes", true)];
 const REDUCTIONS: [(&str, ReductionKind); 3] = [
     ("ordered", ReductionKind::Ordered),
     ("atomic", ReductionKind::Atomic),
@@ -313,92 +316,6 @@ impl FromStr for EpilogueKind {
         kind.ok_or_else(|| {
             refused("epilogue", text, format!("linear, sourced, or one of {}", names.join(", ")))
         })
-    }
-}
-
-/// How many rows share a scale: `none`, `1x128` or `128x128`.
-fn scales(words: &mut Words<'_>, key: &'static str) -> Result<u32, SpecError> {
-    match words.take(key) {
-        None | Some("none") => Ok(0),
-        Some(text) => text
-            .strip_suffix("x128")
-            .and_then(number)
-            .filter(|&rows| rows > 0)
-            .ok_or_else(|| refused(key, text, "none, 1x128 or 128x128")),
-    }
-}
-
-/// Which operands are sparse.
-const SPARSE: [(&str, [bool; 2]); 4] =
-    [("none", [false, false]), ("a", [true, false]), ("b", [false, true]), ("both", [true, true])];
-
-/// The codes of A and B, the group and whether it has zero points.
-fn weights(words: &mut Words<'_>) -> Result<[Option<WeightsSpec>; 2], SpecError> {
-    let codes = Code::ALL.map(|code| (code.name(), Some(code)));
-    let names: Vec<_> = [("none", None)].into_iter().chain(codes).collect();
-    let codes = [words.one_of("weights-a", None, &names)?, words.one_of("weights-b", None, &names)?];
-    if codes == [None; 2] {
-        return Ok([None; 2]);
-    }
-    let group = match words.take("group") {
-        None | Some("none") => 0,
-        Some(text) => number(text)
-            .filter(|&group| group > 0)
-            .ok_or_else(|| refused("group", text, "none, 32, 64 or 128"))?,
-    };
-    let zeros = words.one_of("zeros", false, &SWITCH)?;
-    Ok(codes.map(|code| code.map(|code| WeightsSpec { code, group, zeros })))
-}
-
-fn weights_text(weights: Option<WeightsSpec>) -> String {
-    weights.map_or("none", |weights| weights.code.name()).to_owned()
-}
-
-fn scales_text(rows: u32) -> String {
-    if rows == 0 { "none".to_owned() } else { format!("{rows}x128") }
-}
-
-/// `m`, `n`, `m8`, `n8` or `hilbert8`.
-fn raster(text: &str) -> Result<RasterSpec, SpecError> {
-    let raster = match text {
-        "m" => Some(RasterSpec::AlongM),
-        "n" => Some(RasterSpec::AlongN),
-        _ => numbered(text, "m")
-            .map(RasterSpec::BandsOfM)
-            .or_else(|| numbered(text, "n").map(RasterSpec::BandsOfN))
-            .or_else(|| numbered(text, "hilbert").map(RasterSpec::Hilbert)),
-    };
-    raster.ok_or_else(|| refused("raster", text, "m, n, a band such as m8 or n8, or hilbert8"))
-}
-
-fn raster_text(raster: RasterSpec) -> String {
-    match raster {
-        RasterSpec::AlongM => "m".to_owned(),
-        RasterSpec::AlongN => "n".to_owned(),
-        RasterSpec::BandsOfM(group) => format!("m{group}"),
-        RasterSpec::BandsOfN(group) => format!("n{group}"),
-        RasterSpec::Hilbert(side) => format!("hilbert{side}"),
-    }
-}
-
-/// `remainder`, `split3`, `heuristic` or `heuristic4`.
-fn divide(text: &str) -> Result<DivideSpec, SpecError> {
-    let divide = match text {
-        "remainder" => Some(DivideSpec::Remainder),
-        "heuristic" => Some(DivideSpec::HEURISTIC),
-        _ => numbered(text, "split")
-            .map(DivideSpec::EveryTile)
-            .or_else(|| numbered(text, "heuristic").map(|gain| DivideSpec::Heuristic { gain })),
-    };
-    divide.ok_or_else(|| refused("divide", text, "heuristic, heuristic4, remainder or split3"))
-}
-
-fn divide_text(divide: DivideSpec) -> String {
-    match divide {
-        DivideSpec::Remainder => "remainder".to_owned(),
-        DivideSpec::EveryTile(parts) => format!("split{parts}"),
-        DivideSpec::HEURISTIC => "heuristic".to_owned(),
-        DivideSpec::Heuristic { gain } => format!("heuristic{gain}"),
     }
 }
 

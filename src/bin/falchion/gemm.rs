@@ -1,5 +1,9 @@
 //! `falchion gemm`: one product, run and checked.
 
+mod few_bits;
+mod inputs;
+mod products;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +19,13 @@ use falchion::verify::{
 };
 use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
 
+use self::inputs::Inputs;
 use crate::bench::suites::{self, Group};
 use crate::engine::{Choice, Chosen, Progress};
-use crate::files::{self, Matrix};
+use crate::files;
 use crate::named;
 use crate::output::out;
-use crate::packed::{Layer, Packing};
 use crate::scales::Scaling;
-use crate::several::SeveralArgs;
 use crate::unranked::{Said, unranked};
 use crate::weights::{self, FewBits, Found};
 use crate::{Failure, catalogue, memory, numbers, types};
@@ -132,15 +135,6 @@ pub(crate) struct GemmArgs {
 /// The names of fused epilogues.
 pub(crate) fn fusion_names() -> Vec<&'static str> {
     Fusion::ALL.into_iter().map(Fusion::name).collect()
-}
-
-/// The matrices before a kernel is chosen.
-struct Inputs {
-    problem: GemmProblem,
-    files: Option<[Matrix; 2]>,
-    /// Scales and zero points of B, where it is a layer of another tool's file.
-    layer: Option<Layer>,
-    c: Option<Matrix>,
 }
 
 impl GemmArgs {
@@ -254,126 +248,6 @@ impl GemmArgs {
         })
     }
 
-    /// The names of A's and B's formats, where they are two.
-    fn names(&self) -> Option<[&str; 2]> {
-        Some([self.dtype.as_deref().unwrap_or("bf16"), self.dtype_b.as_deref()?])
-    }
-
-    /// Whose file B is a layer of, and what it is multiplied as: `f16` where nothing is said, as its scales are.
-    fn packing(&self) -> Result<Option<(Packing, collective::Format)>, Failure> {
-        let Some(packing) = self.dtype_b.as_deref().and_then(Packing::named) else { return Ok(None) };
-        let name = self.dtype.as_deref().unwrap_or("f16");
-        let wide = collective::Format::named(name).filter(|format| format.bits() == 16 && format.is_float());
-        wide.map(|wide| Some((packing, wide))).ok_or_else(|| {
-            Failure::usage(format!(
-                "--dtype is `{name}`, bf16 or f16 was needed beside --dtype-b gptq and awq"
-            ))
-        })
-    }
-
-    /// The operand that lies in few bits, if one does.
-    fn few_bits(&self) -> Result<Option<FewBits>, Failure> {
-        if let Some((_, wide)) = self.packing()? {
-            let given = [
-                ("--group", self.group_size().is_some()),
-                ("--scale-b", self.scale_b.is_some()),
-                ("--zero-a", self.zero_a.is_some()),
-                ("--zero-b", self.zero_b.is_some()),
-            ];
-            if let Some((flag, _)) = given.into_iter().find(|(_, given)| *given) {
-                return Err(Failure::usage(format!(
-                    "{flag} is given, and --dtype-b gptq and awq read groups, scales and zero points from the file: leave it out"
-                )));
-            }
-            return Ok(Some(FewBits { code: collective::Code::U4, is_b: true, wide }));
-        }
-        let found = self.names().and_then(|[a, b]| weights::of_names(a, b));
-        if let (None, Some(dtype)) = (found, &self.dtype_b) {
-            let all = types::operands();
-            if !all.contains(&dtype.as_str()) {
-                let codes = collective::Code::ALL.map(collective::Code::name).join(", ");
-                return Err(Failure::usage(format!(
-                    "--dtype-b is `{dtype}`, one of {} was needed, or beside bf16 or f16 one of int4, uint4, {codes}",
-                    all.join(", ")
-                )));
-            }
-        }
-        let size = self.group_size();
-        if let (None, Some(size)) = (found, size) {
-            return Err(Failure::usage(format!(
-                "--group {size} is about weights in few bits: --dtype-b int4, or another code, was needed beside bf16 or f16"
-            )));
-        }
-        if let (None, Some(flag)) =
-            (found, self.zero_a.as_ref().map(|_| "--zero-a").or(self.zero_b.as_ref().map(|_| "--zero-b")))
-        {
-            return Err(Failure::usage(format!(
-                "{flag} is about weights in few bits: --dtype-b uint4, or another code, was needed"
-            )));
-        }
-        Ok(found)
-    }
-
-    /// K of a group of weights.
-    fn group_size(&self) -> Option<u32> {
-        self.group.iter().find_map(|group| match group {
-            Group::Weights(size) => Some(*size),
-            Group::Product(_) => None,
-        })
-    }
-
-    /// The products that `--group` names.
-    fn records(&self) -> Result<Vec<GemmProblem>, Failure> {
-        let records: Vec<GemmProblem> = self
-            .group
-            .iter()
-            .filter_map(|group| match group {
-                Group::Product(problem) => Some(*problem),
-                Group::Weights(_) => None,
-            })
-            .collect();
-        if records.is_empty() && self.group.len() < 2 {
-            return Ok(records);
-        }
-        let given = [
-            ("--group with K of a group of weights", records.len() < self.group.len()),
-            ("--a", self.a.is_some()),
-            ("--c", self.c.is_some()),
-            ("--out", self.out.is_some()),
-            ("--m", self.m.is_some()),
-            ("--n", self.n.is_some()),
-            ("--k", self.k.is_some()),
-            ("--batch", self.batch.is_some()),
-            ("--rows", self.rows.is_some()),
-            ("--room", self.room.is_some()),
-            ("--dtype-b", self.dtype_b.is_some()),
-            ("--out-dtype", self.out_dtype.is_some()),
-            ("--scale-a", self.scale_a.is_some()),
-            ("--scale-b", self.scale_b.is_some()),
-        ];
-        match given.into_iter().find(|(_, given)| *given) {
-            Some((flag, _)) => Err(Failure::usage(format!(
-                "--group MxNxK cannot be used with {flag}: each product has extents and random matrices of its own"
-            ))),
-            None => Ok(records),
-        }
-    }
-
-    /// What files and flags say of the operand in few bits.
-    fn found(&self, few_bits: FewBits, inputs: &Inputs) -> Result<Found, Failure> {
-        if let (Some(layer), Some([_, b])) = (&inputs.layer, &inputs.files) {
-            let side = [self.scale_a.as_deref(), None];
-            return layer.found(few_bits, b, Scaling::read(side, inputs.problem)?);
-        }
-        let said = weights::Said {
-            group: self.group_size(),
-            scales: [self.scale_a.as_deref(), self.scale_b.as_deref()],
-            zeros: [self.zero_a.as_deref(), self.zero_b.as_deref()],
-        };
-        let matrix = inputs.files.as_ref().map(|[a, b]| if few_bits.is_b { b } else { a });
-        few_bits.read(said, inputs.problem, matrix)
-    }
-
     fn alpha(&self) -> f32 {
         self.alpha.unwrap_or(1.0)
     }
@@ -409,62 +283,6 @@ impl GemmArgs {
             ))),
             None => Ok(()),
         }
-    }
-
-    /// Several products in one launch.
-    fn several(
-        &self,
-        format: Format,
-        few_bits: Option<FewBits>,
-        records: &[GemmProblem],
-    ) -> Result<(), Failure> {
-        if few_bits.is_none() && (self.dtype_b.is_some() || self.out_dtype.is_some()) {
-            let flag = if self.dtype_b.is_some() { "--dtype-b" } else { "--out-dtype" };
-            return Err(Failure::usage(format!(
-                "{flag} cannot be used with several products, but for weights in few bits"
-            )));
-        }
-        let types = match few_bits {
-            None => kernel::Types::of(of_kernels(format)),
-            Some(few_bits) => {
-                let group = self.group_size().unwrap_or(0);
-                let spec = WeightsSpec { group, ..WeightsSpec::of(few_bits.code) };
-                few_bits.types(spec, self.out_dtype.as_deref())?
-            }
-        };
-        let or_default = |extent: Option<u32>| extent.unwrap_or(256);
-        let problem = GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) };
-        let count = self.batch.unwrap_or(1).into();
-        let all = self.rows.as_ref().map(|rows| rows.iter().map(|&rows| u64::from(rows)).sum::<u64>());
-        let count = self.rows.as_ref().map_or(count, |rows| rows.len() as u64);
-        let m = match self.room {
-            Some(room) => u64::from(room) * count,
-            None => all.unwrap_or(u64::from(problem.m) * count),
-        };
-        if m > i32::MAX as u64 {
-            return Err(Failure::usage(format!(
-                "{m} rows in all are too many: at most 2^31 - 1 are possible"
-            )));
-        }
-        let of_groups = records.iter().map(|group| u128::from(group.n) * u128::from(group.k)).sum::<u128>();
-        let operands = of_groups.max(u128::from(problem.n) * u128::from(problem.k) * u128::from(count));
-        if operands > 1 << 32 {
-            return Err(Failure::usage(format!("{operands} elements of B are more than are compared here")));
-        }
-        let rows = self.rows.as_deref();
-        let config = self.config();
-        let (config, factors) = (config.as_deref(), [self.alpha(), self.beta()]);
-        let (batch, engine, seed, repeat) = (self.batch, self.engine, self.seed, self.repeat);
-        let room = self.room;
-        if let Some((&most, room)) =
-            rows.and_then(|rows| rows.iter().max()).zip(room).filter(|(most, room)| *most > room)
-        {
-            return Err(Failure::usage(format!(
-                "--rows has {most}, and --room is {room}: that many at most were needed"
-            )));
-        }
-        SeveralArgs { batch, rows, room, records, problem, types, config, factors, engine, seed, repeat }
-            .run()
     }
 
     /// A kernel with a fused epilogue, held against the epilogue's tree.
@@ -523,73 +341,6 @@ impl GemmArgs {
                 Err(Failure::Wrong)
             }
         }
-    }
-
-    fn inputs(&self) -> Result<Inputs, Failure> {
-        let (files, layer) = match (&self.a, &self.b, self.packing()?) {
-            (Some(a), Some(b), Some((packing, wide))) => {
-                let (a, (codes, layer)) = (files::read(a)?, packing.read(b, wide)?);
-                // Columns of A are read in the order in which groups follow each other.
-                let a = match &layer.order {
-                    Some(order) if order.len() == a.columns as usize => a.with_columns(order),
-                    _ => a,
-                };
-                (Some([a, codes]), Some(layer))
-            }
-            (Some(a), Some(b), None) => (Some([files::read(a)?, files::read(b)?]), None),
-            (_, _, Some(_)) => {
-                return Err(Failure::usage(
-                    "--dtype-b gptq and awq are layers of a file: --a and --b were needed",
-                ));
-            }
-            (_, _, None) => (None, None),
-        };
-        let c = self.c.as_deref().map(files::read).transpose()?;
-        let shape = |matrix: &Matrix| format!("{} x {}", matrix.rows, matrix.columns);
-        let problem = match &files {
-            None => {
-                let or_default = |extent: Option<u32>| extent.unwrap_or(256);
-                GemmProblem { m: or_default(self.m), n: or_default(self.n), k: or_default(self.k) }
-            }
-            Some([a, b]) => {
-                if a.columns != b.rows {
-                    return Err(Failure::usage(format!(
-                        "A is {} and B is {}: A's columns must be as many as B's rows",
-                        shape(a),
-                        shape(b)
-                    )));
-                }
-                GemmProblem { m: a.rows, n: b.columns, k: a.columns }
-            }
-        };
-        let GemmProblem { m, n, k } = problem;
-        for (name, asked, there) in [("--m", self.m, m), ("--n", self.n, n), ("--k", self.k, k)] {
-            if let Some(asked) = asked.filter(|&asked| asked != there) {
-                return Err(Failure::usage(format!("{name} is {asked}, the files have {there}")));
-            }
-            if there == 0 {
-                return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
-            }
-        }
-        let needed = memory::checked(&[problem]);
-        memory::enough(&format!("{m} x {n} x {k}"), needed, "--m, --n or --k")?;
-        for (name, extent) in [("--m", m), ("--n", n), ("--k", k)] {
-            if extent > i32::MAX as u32 {
-                return Err(Failure::usage(format!("{name} is {extent}, at most {} is possible", i32::MAX)));
-            }
-        }
-        if let Some(c) = c.as_ref().filter(|c| [c.rows, c.columns] != [m, n]) {
-            return Err(Failure::usage(format!("C is {}, D is {m} x {n}: they must be the same", shape(c))));
-        }
-        if self.c.is_some() && self.beta.is_none() {
-            return Err(Failure::usage(
-                "--c is given and --beta is not, which is then 0 and leaves C out: give --beta 1, or another factor",
-            ));
-        }
-        if self.beta() != 0.0 && files.is_some() && c.is_none() {
-            return Err(Failure::usage(format!("--beta is {} but there is no --c", self.beta())));
-        }
-        Ok(Inputs { problem, files, layer, c })
     }
 
     /// The kernel that was named, or the one the model ranks first for the shape and for how the files lie.
