@@ -265,7 +265,7 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
         }),
         input_bytes: (THREADS * 10 * ty.bytes()) as usize,
         output_bytes: (THREADS * ty.bytes()) as usize * count,
-        element_bytes: if types == MmaTypes::F16F16 { 2 } else { ty.bytes() },
+        element_bytes: if types == MmaTypes::F16F16 { 2 } else { ty.bytes() as usize },
         maps: None,
         cases: Box::new(move |seed| {
             let mut random = super::random(seed, &seed_name);
