@@ -88,7 +88,7 @@ fn every_code_is_the_number_it_stands_for() {
             let outcome = product.run(&gemm, &program, &mut Emulator::new(), &sums).expect("runs");
             assert_eq!(outcome.mismatch, None, "{spec}");
             for (row, column) in (0..64).flat_map(|row| (0..64).map(move |column| (row, column))) {
-                let got = Format::F32.widen(outcome.d[row as usize * 64 + column as usize]);
+                let got = Format::F32.decode(outcome.d[row as usize * 64 + column as usize]);
                 assert_eq!(got, weights.get(of_a, column, row), "{spec}: W({row}, {column})");
             }
         }

@@ -6,7 +6,8 @@
 //! | `tf32` | 32 bits: an `f32` of which `wgmma` reads the upper 19 bits | K-major | no: `f32` |
 //! | `e4m3`, `e5m2` | 8 bits | K-major; A and B may differ | yes |
 //! | `s8`, `u8` | 8 bits | K-major; A and B may differ | no: `s32`, or a float |
-//! | `f32` | 32 bits | no: `tf32` | yes |
+//! | `f32` | 32 bits | not of `wgmma`, which has `tf32`: of plain instructions | yes |
+//! | `f64` | 64 bits | not of `wgmma`: of `mma.sync`, K-major | of `f64` |
 //! | `s32` | 32 bits | no | yes, of 8-bit integers |
 
 mod code;
@@ -48,6 +49,8 @@ pub enum Format {
     U8,
     /// Whole numbers of 32 bits, signed.
     S32,
+    /// IEEE double precision.
+    F64,
 }
 
 /// All that is known of a format.
@@ -72,13 +75,25 @@ struct Facts {
 #[derive(Clone, Copy, Debug)]
 enum Number {
     Float(Float),
+    /// What the host computes in.
+    Double,
     Integer(Integer),
 }
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 9] =
-        [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2, Self::Tf32, Self::S8, Self::U8, Self::S32];
+    pub const ALL: [Self; 10] = [
+        Self::F32,
+        Self::Bf16,
+        Self::F16,
+        Self::E4m3,
+        Self::E5m2,
+        Self::Tf32,
+        Self::S8,
+        Self::U8,
+        Self::S32,
+        Self::F64,
+    ];
 
     /// The sentence for operands that no instruction multiplies: which pairs some instruction does.
     pub const NO_PRODUCT: &str = "Hopper has no `wgmma` for these operands: A and B are both bf16, both f16 or both tf32, each \
@@ -130,6 +145,16 @@ impl Format {
                 operand: None,
                 output: Self::S32,
                 result: true,
+            },
+            Self::F64 => Facts {
+                name: "f64",
+                rust_type: "f64",
+                tensor: TensorElement::F64,
+                number: Number::Double,
+                operand: None,
+                output: Self::F64,
+                // Of sums of `f64` alone.
+                result: false,
             },
         }
     }
@@ -201,7 +226,7 @@ impl Format {
 
     /// Whether its values are floating-point numbers, not integers.
     pub const fn is_float(self) -> bool {
-        matches!(self.facts().number, Number::Float(_))
+        matches!(self.facts().number, Number::Float(_) | Number::Double)
     }
 
     /// Width in bits.
@@ -223,6 +248,7 @@ impl Format {
     pub const fn saturates(self) -> bool {
         match self.facts().number {
             Number::Float(float) => float.saturates(),
+            Number::Double => false,
             Number::Integer(_) => true,
         }
     }
@@ -231,6 +257,7 @@ impl Format {
     pub const fn unit_roundoff(self) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.unit_roundoff(),
+            Number::Double => f64::EPSILON / 2.0,
             Number::Integer(_) => 0.0,
         }
     }
@@ -239,6 +266,7 @@ impl Format {
     pub const fn tiniest(self) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.tiniest(),
+            Number::Double => f64::from_bits(1),
             Number::Integer(_) => 1.0,
         }
     }
@@ -247,6 +275,7 @@ impl Format {
     pub const fn largest(self) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.largest(),
+            Number::Double => f64::MAX,
             Number::Integer(integer) => integer.largest(),
         }
     }
@@ -255,6 +284,7 @@ impl Format {
     pub fn decode(self, bits: u64) -> f64 {
         match self.facts().number {
             Number::Float(float) => float.decode(bits),
+            Number::Double => f64::from_bits(bits),
             Number::Integer(integer) => integer.decode(bits),
         }
     }
@@ -264,6 +294,7 @@ impl Format {
     pub fn encode(self, value: f64) -> u64 {
         match self.facts().number {
             Number::Float(float) => float.encode(value),
+            Number::Double => value.to_bits(),
             Number::Integer(integer) => integer.encode(value),
         }
     }

@@ -1,6 +1,7 @@
 //! Collective epilogues: from accumulators to the output in memory.
 
 mod direct;
+mod doubles;
 mod factors;
 mod linear;
 mod parts;
@@ -113,6 +114,11 @@ pub trait DeviceEpilogue<'f> {
     /// The same for sums of integers. By default they become the nearest `f32`.
     fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
         self.store(f, plan, extent, fragment.to_f32(f));
+    }
+
+    /// The same for sums of `f64`. By default the program is illegal: [`LinearCombination`] alone stores them.
+    fn store_doubles(&self, f: &'f Builder, _plan: &Plan, _extent: Extent<'f>, _fragment: Fragment<'f, f64>) {
+        f.refuse("the epilogue computes in f32, and the sums are f64: use LinearCombination<f64>");
     }
 
     /// Emitted for a consumer warpgroup after its last tile: waits for what is still being stored. `thread` is the

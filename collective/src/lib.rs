@@ -88,7 +88,7 @@ pub use operand::{
 };
 pub use plan::{
     Arrivals, Atom, AtomTypes, CachePolicy, EpilogueSpec, MainloopSpec, Multiply, OperandSpec, OperandTile,
-    Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan,
+    Plan, PlanError, Producer, QueuePlan, RegisterPlan, RingPlan, Roles, Room, Source, StagingPlan, SumType,
     TileLayout, TileNeeds, WeightsSpec,
 };
 pub use real::{Accuracy, Bounded, Dual, Elementary, Exact, Fast, Fastest, Level, Real};

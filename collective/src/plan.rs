@@ -24,18 +24,18 @@ pub use queue::QueuePlan;
 pub use registers::RegisterPlan;
 pub use ring::{RingPlan, Room};
 pub use spec::{Arrivals, EpilogueSpec, MainloopSpec, OperandSpec, Producer, Roles, TileNeeds};
-pub use types::{AtomTypes, Multiply};
+pub use types::{AtomTypes, Multiply, SumType};
 pub use weights::WeightsSpec;
 
 use cute_rs::atom::{Major, SwizzleMode, tma};
 use ptx::Target;
-use ptx::inst::WgmmaSum;
 
 pub(crate) use self::scales::{
     FETCHED_SCALES, SCALED_K, SCALED_ROWS, granule, scaled_blocks, scales_of_rows,
 };
 pub(crate) use self::units::{MBARRIER_BYTES, WORD_BYTES};
 use self::units::{max, round_up};
+use crate::element::Format;
 use crate::form::Form;
 
 /// Where a consumer warpgroup lays its output out before it is copied to global memory.
@@ -367,8 +367,17 @@ impl Plan {
     /// Whether the instruction reads what a stage holds, and its sums become what D holds.
     const fn formats(mainloop: &MainloopSpec, epilogue: &EpilogueSpec) -> Result<(), PlanError> {
         let MainloopSpec { atom, operands: [a, b], .. } = *mainloop;
-        let integers = matches!(atom.sums(), WgmmaSum::S32);
-        if !epilogue.output.is_output(integers) {
+        let integers = matches!(atom.sums(), SumType::S32);
+        let doubles = matches!(atom.sums(), SumType::F64);
+        if doubles != matches!(epilogue.output, Format::F64) {
+            return Err(PlanError::Doubles { rule: "D is f64 where A and B are, and nowhere else" });
+        }
+        if doubles && (epilogue.staged_bits > 0 || epilogue.transposed) {
+            return Err(PlanError::Doubles {
+                rule: "D is stored straight from registers, in the caller's rows: use DirectStore, and exchange no operands",
+            });
+        }
+        if !doubles && !epilogue.output.is_output(integers) {
             return Err(PlanError::Output { format: epilogue.output, integers });
         }
         let bits = atom.element_bits();

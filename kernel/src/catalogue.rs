@@ -61,13 +61,14 @@ const SINGLE: [Kind; 23] = [
 
 /// Kernels without `wgmma`, to compare with and to learn from, and for elements that it does not multiply: every warp copies and
 /// multiplies. With their element types and layouts.
-const THREADS: [(Kind, &str, &[&str]); 8] = [
+const THREADS: [(Kind, &str, &[&str]); 9] = [
     (MULTISTAGE, "bf16", &LAYOUTS),
     (MULTISTAGE_UNALIGNED, "bf16", &LAYOUTS),
     (MULTISTAGE, "f16", &["kk"]),
     (MULTISTAGE_UNALIGNED, "f16", &["kk"]),
     (("multistage", "tile=256x128x32 multiply=mma.sync stages=3"), "tf32", &["kk"]),
     (("multistage-unaligned", "tile=128x128x32 multiply=mma.sync stages=3 store=direct"), "tf32", &["kk"]),
+    (("multistage", "tile=128x64x16 multiply=mma.sync consumers=1 stages=4"), "f64", &["kk"]),
     // 6 x 16 sums of a thread.
     (("simt", "tile=192x64x16 consumers=1 stages=4"), "f32", &LAYOUTS),
     (("simt-unaligned", "tile=128x64x16 consumers=1 stages=4 store=direct"), "f32", &LAYOUTS),

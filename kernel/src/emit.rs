@@ -103,11 +103,15 @@ impl AnyGemm {
                     f.scope("fix-up", || match sums {
                         Sums::F32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &finish),
                         Sums::S32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &whole),
+                        Sums::F64(_) => f.refuse("sums of f64 are not exchanged: schedule whole tiles"),
                     });
                 }
                 _ => match sums {
                     Sums::F32(fragment) => finish(narrowed, fragment),
                     Sums::S32(fragment) => whole(narrowed, fragment),
+                    Sums::F64(fragment) => {
+                        f.scope("epilogue", || epilogue.store_doubles(f, narrowed, extent, fragment));
+                    }
                 },
             }
         };

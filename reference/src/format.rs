@@ -26,6 +26,8 @@ pub enum Format {
     U8,
     /// Signed integers of 32 bits.
     S32,
+    /// IEEE binary64.
+    F64,
 }
 
 /// A format's numbers.
@@ -42,8 +44,18 @@ struct Facts {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 9] =
-        [Self::F32, Self::Bf16, Self::F16, Self::E4m3, Self::E5m2, Self::Tf32, Self::S8, Self::U8, Self::S32];
+    pub const ALL: [Self; 10] = [
+        Self::F32,
+        Self::Bf16,
+        Self::F16,
+        Self::E4m3,
+        Self::E5m2,
+        Self::Tf32,
+        Self::S8,
+        Self::U8,
+        Self::S32,
+        Self::F64,
+    ];
 
     fn facts(self) -> Facts {
         let float = |name, bytes, mantissa, tiniest, largest| Facts {
@@ -73,6 +85,7 @@ impl Format {
             Self::S8 => integer("s8", 1, 127.0),
             Self::U8 => integer("u8", 1, 255.0),
             Self::S32 => integer("s32", 4, i32::MAX.into()),
+            Self::F64 => float("f64", 8, 52, -1074, f64::MAX),
         }
     }
 
@@ -108,29 +121,26 @@ impl Format {
             Self::S8 => (bits as u8).cast_signed().into(),
             Self::U8 => (bits as u8).into(),
             Self::S32 => (bits as u32).cast_signed().into(),
+            Self::F64 => f64::from_bits(bits),
         }
     }
 
-    /// The same of an element that is held in a word.
-    pub fn widen(self, bits: u32) -> f64 {
-        self.decode(bits.into())
-    }
-
     /// The bits of the nearest element, ties to even. A `tf32` keeps its low bits in memory.
-    pub fn round(self, value: f64) -> u32 {
+    pub fn round(self, value: f64) -> u64 {
         // Not `half`'s own conversion from f64: it reads the upper 32 bits only, and so takes a value just above a tie
         // for the tie.
         let single = to_odd(value);
         let whole = value.round_ties_even();
         match self {
-            Self::F32 | Self::Tf32 => (value as f32).to_bits(),
+            Self::F64 => value.to_bits(),
+            Self::F32 | Self::Tf32 => (value as f32).to_bits().into(),
             Self::Bf16 => bf16::from_f32(single).to_bits().into(),
             Self::F16 => f16::from_f32(single).to_bits().into(),
             Self::E4m3 => F8E4M3::from_f32(single).to_bits().into(),
             Self::E5m2 => F8E5M2::from_f32(single).to_bits().into(),
-            Self::S8 => u32::from((whole as i8).cast_unsigned()),
-            Self::U8 => u32::from(whole as u8),
-            Self::S32 => (whole as i32).cast_unsigned(),
+            Self::S8 => (whole as i8).cast_unsigned().into(),
+            Self::U8 => (whole as u8).into(),
+            Self::S32 => (whole as i32).cast_unsigned().into(),
         }
     }
 
@@ -142,7 +152,9 @@ impl Format {
 
     /// The smallest positive value: the absolute error of rounding near zero is half of it.
     pub fn tiniest(self) -> f64 {
-        f64::powi(2.0, self.facts().tiniest)
+        // Not by `powi`, which is zero below the normal numbers.
+        f64::powi(2.0, self.facts().tiniest / 2)
+            * f64::powi(2.0, self.facts().tiniest - self.facts().tiniest / 2)
     }
 
     /// The largest finite value.
@@ -161,8 +173,9 @@ impl Format {
     }
 
     /// Bits that no kernel computes: a NaN unlike those of the hardware, or a number that sums of products do not reach.
-    pub fn poison(self) -> u32 {
+    pub fn poison(self) -> u64 {
         match self {
+            Self::F64 => 0x7FF5_7FA5_7FA5_7FA5,
             Self::F32 | Self::Tf32 => 0x7FA5_7FA5,
             Self::Bf16 | Self::F16 => 0x7FA5,
             Self::E4m3 => 0xFF,
@@ -173,13 +186,13 @@ impl Format {
     }
 
     /// Elements as words, from how memory holds them.
-    pub fn elements(self, bytes: &[u8]) -> Vec<u32> {
-        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u32::from(byte));
+    pub fn elements(self, bytes: &[u8]) -> Vec<u64> {
+        let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
         bytes.chunks_exact(self.bytes() as usize).map(word).collect()
     }
 
     /// How memory holds elements.
-    pub fn memory(self, elements: &[u32]) -> Vec<u8> {
+    pub fn memory(self, elements: &[u64]) -> Vec<u8> {
         let bytes = self.bytes() as usize;
         elements.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(bytes)).collect()
     }
@@ -205,8 +218,8 @@ mod tests {
     #[test]
     fn rounds_to_nearest_and_ties_to_even() {
         for (format, largest) in [(Format::Bf16, 0x7f7f_u16), (Format::F16, 0x7bff)] {
-            for low in 0..u32::from(largest) {
-                let (a, b) = (format.widen(low), format.widen(low + 1));
+            for low in 0..u64::from(largest) {
+                let (a, b) = (format.decode(low), format.decode(low + 1));
                 let middle = (a + b) / 2.0;
                 let even = if low.is_multiple_of(2) { low } else { low + 1 };
                 for (why, value, want) in [
@@ -246,7 +259,7 @@ mod tests {
     fn rounds_the_ends_of_the_range() {
         for format in [Format::Bf16, Format::F16] {
             let name = format.name();
-            assert!(format.widen(format.round(f64::NAN)).is_nan(), "{name}");
+            assert!(format.decode(format.round(f64::NAN)).is_nan(), "{name}");
             for (value, want) in [
                 (f64::INFINITY, f64::INFINITY),
                 (f64::MAX, f64::INFINITY),
@@ -256,7 +269,7 @@ mod tests {
                 (format.tiniest() * 0.5, 0.0),
                 (format.tiniest() * 0.500_001, format.tiniest()),
             ] {
-                assert_eq!(format.widen(format.round(value)), want, "{name}: {value:e}");
+                assert_eq!(format.decode(format.round(value)), want, "{name}: {value:e}");
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct HostMatrix {
     /// Elements from one row (or column) to the next.
     pub pitch: u32,
     /// The elements' bits, padding included, a word each.
-    pub bits: Vec<u32>,
+    pub bits: Vec<u64>,
 }
 
 /// What random matrices are made of. Integers are any that the format has, whatever is asked for.
@@ -76,7 +76,7 @@ impl HostMatrix {
         let contiguous = if order == Order::RowMajor { columns } else { rows };
         let pitch = contiguous.next_multiple_of(pad.max(1)).max(pad);
         Self::from_fn(format, [rows, columns], order, pitch, |_, _| match fill {
-            _ if format.is_integer() => format.widen(random.u32(..)),
+            _ if format.is_integer() => format.decode(random.u32(..).into()),
             Fill::Normal => normal(random),
             Fill::Special => match random.u32(0..200) {
                 0 => f64::NAN,
@@ -100,7 +100,7 @@ impl HostMatrix {
 
     /// An element's value.
     pub fn get(&self, row: u32, column: u32) -> f64 {
-        self.format.widen(self.bits[self.index(row, column)])
+        self.format.decode(self.bits[self.index(row, column)])
     }
 
     /// The elements as device memory holds them.

@@ -81,7 +81,7 @@ impl Contents {
         let mut host = HostMatrix::from_fn(format, extents, order, pitch, |_, _| 0.0);
         let bytes = format.bytes();
         for (i, bits) in (0u64..).zip(&mut host.bits) {
-            *bits = self.read(address + u64::from(bytes) * i, bytes).unwrap_or(0) as u32;
+            *bits = self.read(address + u64::from(bytes) * i, bytes).unwrap_or(0);
         }
         host
     }

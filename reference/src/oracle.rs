@@ -2,7 +2,7 @@
 
 use rayon::prelude::*;
 
-use crate::bound::{F32_OVERFLOW, U};
+use crate::bound::{DOUBLE_U, F32_OVERFLOW, U};
 use crate::{Format, HostMatrix, Scales, scales};
 
 /// The sum of the products of one element, and what is known of how accumulators come to it.
@@ -39,6 +39,12 @@ impl Sum {
         let rounded = reach * grown(step + HALF_ROUNDOFF, instructions) + instructions * f64::powi(2.0, -25);
         let single = Self::single(k, value, magnitude);
         Self { error: single.error + rounded, overflow: Format::F16.overflow(), ..single }
+    }
+
+    /// Of `k` products of `f64`.
+    pub fn double(k: u32, value: f64, magnitude: f64) -> Self {
+        let error = (f64::from(k) + 2.0) * magnitude * DOUBLE_U + value.abs() * DOUBLE_U;
+        Self { value, magnitude, error, overflow: f64::INFINITY }
     }
 
     /// Of integers: what is exact modulo 2^32, and becomes the nearest `f32`.
@@ -203,6 +209,7 @@ impl Sums {
 #[derive(Clone, Copy)]
 enum Rule {
     Single,
+    Double,
     Fp8,
     Half {
         /// The operands are `f16`.
@@ -217,6 +224,7 @@ impl Rule {
             (_, true, _) => Self::Integers,
             (Accumulators::Half, false, bytes) => Self::Half { wide: bytes > 1 },
             (Accumulators::Single, false, 1) => Self::Fp8,
+            (Accumulators::Single, false, 8) => Self::Double,
             (Accumulators::Single, false, _) => Self::Single,
         }
     }
@@ -226,11 +234,28 @@ impl Rule {
         let k = a.len() as u32;
         match self {
             Self::Single => Sum::single(k, value, magnitude),
+            Self::Double => Sum::double(k, exactly(a, b).unwrap_or(value), magnitude),
             Self::Fp8 => Sum::of_fp8(k, value, magnitude, reach(a, b)),
             Self::Half { wide } => Sum::in_half(k, value, magnitude, reach(a, b), wide),
             Self::Integers => Sum::of_integers(value),
         }
     }
+}
+
+/// The sum of products of `f64`, each with what rounding takes of it, in twice the precision: a large part and what is lost of it.
+/// `None` where it is no number.
+fn exactly(a: &[f64], b: &[f64]) -> Option<f64> {
+    let (mut large, mut lost) = (0.0f64, 0.0f64);
+    for (&x, &y) in a.iter().zip(b) {
+        let product = x * y;
+        let sum = large + product;
+        // What the addition rounds off, whichever of the two is larger, and what the product does.
+        let other = sum - large;
+        lost += (large - (sum - other)) + (product - other) + x.mul_add(y, -product);
+        large = sum;
+    }
+    let sum = large + lost;
+    sum.is_finite().then_some(sum)
 }
 
 /// The largest magnitude of a product, or of a sum of products that follow each other.
@@ -303,8 +328,9 @@ mod tests {
             let mut largest = 0.0f64;
             for (place, sum) in (0u32..).zip(&sums.sums) {
                 let (row, column) = (place / 8, place % 8);
-                let pairs: Vec<_> =
-                    (0..k).map(|i| (a.bits[a.index(row, i)], b.bits[b.index(i, column)])).collect();
+                let pairs: Vec<_> = (0..k)
+                    .map(|i| (a.bits[a.index(row, i)] as u32, b.bits[b.index(i, column)] as u32))
+                    .collect();
                 for parts in [1, 3] {
                     let part = (k as usize).div_ceil(at_once * parts) * at_once;
                     let each = pairs.chunks(part).map(|part| {
@@ -342,8 +368,10 @@ mod tests {
                 let (mut exact, mut got) = (0.0f64, 0.0f32);
                 for (block, from) in (0..).zip((0..k).step_by(128)) {
                     let all = from..k.min(from + 128);
-                    let pairs: Vec<_> =
-                        all.clone().map(|i| (a.bits[a.index(row, i)], b.bits[b.index(i, column)])).collect();
+                    let pairs: Vec<_> = all
+                        .clone()
+                        .map(|i| (a.bits[a.index(row, i)] as u32, b.bits[b.index(i, column)] as u32))
+                        .collect();
                     let bits = pairs
                         .chunks(32)
                         .fold(None, |old, pairs| Some(wgmma::sum(types, pairs, false, old)))

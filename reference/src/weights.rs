@@ -128,7 +128,7 @@ impl Weights {
     pub fn get(&self, format: Format, row: u32, k: u32) -> f64 {
         let at = u64::from(row) * u64::from(self.extents[1]) + u64::from(k);
         let number = self.code.decode(self.codes[at as usize]);
-        let rounded = |value: f64| format.widen(format.round(value));
+        let rounded = |value: f64| format.decode(format.round(value));
         let of_group = |matrix: &HostMatrix| matrix.get(k / self.group, row);
         let number = self.zeros.as_ref().map_or(number, |zeros| rounded(number - of_group(zeros)));
         self.scales.as_ref().map_or(number, |scales| {

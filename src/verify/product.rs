@@ -3,13 +3,12 @@
 use core::fmt;
 use std::time::Duration;
 
-use collective::BlockScales;
 use collective::tree::{ColumnArgument, RowArgument, RowColumnScaled, RowColumnScaledArguments};
+use collective::{BlockScales, SumType};
 use kernel::{
     AnyGemm, Buffer, Call, Engine, EngineError, GemmProblem, LaunchError, LinearArguments, MatrixRef,
     Program, Tree,
 };
-use ptx::inst::WgmmaSum;
 
 use super::bound::Expected;
 use super::repeat::{Again, Change, chunks};
@@ -81,7 +80,7 @@ pub enum Mismatch {
         /// Elements from D's first one, in memory.
         place: i64,
         /// The bits of the first run, and those of this one.
-        bits: [u32; 2],
+        bits: [u64; 2],
     },
 }
 
@@ -124,7 +123,7 @@ pub struct Outcome {
     /// What is wrong first.
     pub mismatch: Option<Mismatch>,
     /// D as it came back, `M` rows of `d_pitch` elements, a word each.
-    pub d: Vec<u32>,
+    pub d: Vec<u64>,
 }
 
 /// Runs a body and frees the buffers that it has collected, whatever comes of it.
@@ -295,7 +294,7 @@ impl Product {
     }
 
     /// D's memory before the run: poison, or C where D overwrites it.
-    fn d_before(&self, format: Format) -> Vec<u32> {
+    fn d_before(&self, format: Format) -> Vec<u64> {
         let (m, pitch, offset) = (self.a.rows as usize, self.d_pitch as usize, self.d_offset as usize);
         let mut before = vec![format.poison(); chunks(format, offset + m * pitch + GUARD)];
         if let Some(c) = self.c.as_ref().filter(|_| self.in_place) {
@@ -313,8 +312,8 @@ impl Product {
         format: Format,
         sums: &Sums,
         time: Option<Duration>,
-        before: &[u32],
-        after: &[u32],
+        before: &[u64],
+        after: &[u64],
     ) -> Outcome {
         let GemmProblem { m, n, k } = self.problem();
         let (pitch, offset) = (self.d_pitch as usize, self.d_offset as usize);
@@ -325,7 +324,7 @@ impl Product {
         for ((row, column), &sum) in pairs.zip(&sums.sums) {
             let c = self.c.as_ref().map(|c| c.get(row, column));
             let expected = Expected::new(format, k, [self.alpha, self.beta], sum, c);
-            let got = format.widen(outcome.d[row as usize * pitch + column as usize]);
+            let got = format.decode(outcome.d[row as usize * pitch + column as usize]);
             outcome.compared += 1;
             if !expected.admits(format, got) && outcome.mismatch.is_none() {
                 outcome.mismatch = Some(Mismatch::Value { row, column, got, expected });
@@ -348,8 +347,10 @@ impl Product {
                 .is_some_and(|i| pitch > 0 && i / pitch < m as usize && i % pitch < n as usize)
         };
         let beside = before.iter().zip(after).enumerate().find(|&(i, (was, is))| !inside(i) && was != is);
-        let beside = beside
-            .map(|(i, (_, &is))| Mismatch::Beside { place: i as i64 - offset as i64, got: format.widen(is) });
+        let beside = beside.map(|(i, (_, &is))| Mismatch::Beside {
+            place: i as i64 - offset as i64,
+            got: format.decode(is),
+        });
         outcome.mismatch = unwritten.or(outcome.mismatch).or(beside);
         outcome
     }
@@ -367,8 +368,8 @@ pub fn orders(entry: &AnyGemm) -> [Order; 2] {
 /// What a kernel sums in.
 pub fn accumulators(entry: &AnyGemm) -> Accumulators {
     match entry.plan().mainloop.atom.sums() {
-        WgmmaSum::F16 => Accumulators::Half,
-        WgmmaSum::F32 | WgmmaSum::S32 => Accumulators::Single,
+        SumType::F16 => Accumulators::Half,
+        SumType::F32 | SumType::S32 | SumType::F64 => Accumulators::Single,
     }
 }
 

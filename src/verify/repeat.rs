@@ -35,9 +35,9 @@ pub(super) struct Again<'a> {
     /// Its elements.
     pub(super) format: Format,
     /// What was in it before the first run, an element a word.
-    pub(super) before: &'a [u32],
+    pub(super) before: &'a [u64],
     /// What was in it after the first run.
-    pub(super) first: &'a [u32],
+    pub(super) first: &'a [u64],
 }
 
 /// A run whose D is another one.
@@ -48,7 +48,7 @@ pub(super) struct Change {
     /// The first element that differs, counted from the start of D's memory.
     pub place: usize,
     /// Its bits in the first run and in this one.
-    pub bits: [u32; 2],
+    pub bits: [u64; 2],
 }
 
 impl fmt::Display for Change {

@@ -45,7 +45,7 @@ pub struct SeveralOutcome {
     /// What is wrong first.
     pub mismatch: Option<String>,
     /// All of D's memory, an element a word.
-    pub d: Vec<u32>,
+    pub d: Vec<u64>,
 }
 
 /// Elements between two D, and behind the last.
@@ -247,7 +247,7 @@ impl SeveralProducts {
         }
         let touched = (0..after.len()).find(|&at| !inside[at] && after[at] != before[at]);
         if let Some(at) = touched.filter(|_| outcome.mismatch.is_none()) {
-            let got = format.widen(after[at]);
+            let got = format.decode(after[at]);
             outcome.mismatch =
                 Some(format!("element {at} of D's memory is of no product and was overwritten with {got}"));
         }

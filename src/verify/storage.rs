@@ -67,7 +67,7 @@ pub fn fit(
         for (row, column) in all {
             let [line, place] = if is_b { [column, row] } else { [row, column] };
             let at = operand.index(row, column);
-            operand.bits[at] = elements[line as usize * extents[1] as usize + place as usize];
+            operand.bits[at] = u64::from(elements[line as usize * extents[1] as usize + place as usize]);
         }
     }
     weights
@@ -92,7 +92,7 @@ fn lines(operand: &HostMatrix, is_b: bool) -> ([u32; 2], Vec<u32>) {
     let [mn, k] = if is_b { [operand.columns, operand.rows] } else { [operand.rows, operand.columns] };
     let at = |line, place| if is_b { operand.index(place, line) } else { operand.index(line, place) };
     let all = (0..mn).flat_map(|line| (0..k).map(move |place| (line, place)));
-    ([mn, k], all.map(|(line, place)| operand.bits[at(line, place)]).collect())
+    ([mn, k], all.map(|(line, place)| operand.bits[at(line, place)] as u32).collect())
 }
 
 /// Sparse operands of several products as memory holds them, each behind the one before: what is kept, and metadata.
@@ -110,7 +110,7 @@ fn place_sparse<E>(
         let (kept, of_line) = (sparse::kept(format, k), 16 / operand.format.bytes());
         let pitch = kept.next_multiple_of(of_line).max(of_line);
         for line in compressed.values.chunks(kept.max(1) as usize) {
-            let mut line = line.to_vec();
+            let mut line: Vec<u64> = line.iter().map(|&bits| bits.into()).collect();
             line.resize(pitch as usize, operand.format.poison());
             values.extend(operand.format.memory(&line));
         }

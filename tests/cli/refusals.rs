@@ -21,7 +21,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
     let text = text.display().to_string();
     let tensors = safetensors(
         &folder.join("two.safetensors"),
-        &[("up", "F32", [1, 1], vec![0; 4]), ("down", "I32", [1, 1], vec![0; 4])],
+        &[("up", "F32", [1, 1], vec![0; 4]), ("down", "I64", [1, 1], vec![0; 8])],
     );
     let (no_tensor, integer_tensor) = (format!("{tensors}:left"), format!("{tensors}:down"));
     let missing = folder.join("missing.npy").display().to_string();
@@ -68,7 +68,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
         ("another kind of file", &["--a", "a.txt", "--b", &square], &["a.txt", ".npy", ".safetensors"]),
         ("tensor unnamed", &["--a", &tensors, "--b", &square], &["2 tensors", "up", "down"]),
         ("no such tensor", &["--a", &no_tensor, "--b", &square], &["`left`", "down, up"]),
-        ("tensor of integers", &["--a", &integer_tensor, "--b", &square], &["I32", "BF16"]),
+        ("tensor of integers", &["--a", &integer_tensor, "--b", &square], &["I64", "BF16"]),
         (
             "rows of 14 bytes",
             &["--config", "small-bf16-kk", "--a", &thin, "--b", &thinner],

@@ -56,9 +56,10 @@ fn matrices_of_a_warp() {
             let flag = |bit: u32| bits >> bit & 1 == 1;
             types.push(MmaTypes::Int8 { signed_a: flag(0), signed_b: flag(1), saturate: flag(2) });
         }
-        let (a, b) = (written(f, Type::U32, 4), written(f, Type::U32, 2));
+        types.push(MmaTypes::F64);
         for types in types {
             let (ty, count) = types.accumulators();
+            let (a, b) = (written(f, types.operand(), 4), written(f, types.operand(), 2));
             for given in [count, count + 1] {
                 let (d, c) = (registers(f, ty, given), written(f, ty, given));
                 let multiply =
@@ -68,5 +69,5 @@ fn matrices_of_a_warp() {
             }
         }
     });
-    assert_eq!(count, 2 * 3 + 12);
+    assert_eq!(count, 2 * 3 + 13);
 }

@@ -20,6 +20,8 @@ pub enum Narrow<'f> {
     Byte(Value<'f, u8>),
     /// [`Format::S32`].
     S32(Value<'f, i32>),
+    /// [`Format::F64`].
+    F64(Value<'f, f64>),
 }
 
 /// Two neighbouring elements in registers.
@@ -31,6 +33,8 @@ pub enum Packed<'f> {
     Word(Value<'f, u32>),
     /// Two elements of 8 bits, the first in the low half.
     Half(Value<'f, u16>),
+    /// Two elements of 64 bits.
+    Doubles([Value<'f, f64>; 2]),
 }
 
 impl<'f> Packed<'f> {
@@ -38,7 +42,7 @@ impl<'f> Packed<'f> {
     pub fn word(self) -> Option<Value<'f, u32>> {
         match self {
             Self::Word(word) => Some(word),
-            Self::Pair(_) | Self::Half(_) => None,
+            Self::Pair(_) | Self::Half(_) | Self::Doubles(_) => None,
         }
     }
 
@@ -49,6 +53,7 @@ impl<'f> Packed<'f> {
             Self::Pair(pair) => f.store_global(address, offset, pair),
             Self::Word(word) => f.store_global(address, offset, [word]),
             Self::Half(half) => f.store_global(address, offset, [half]),
+            Self::Doubles(pair) => f.store_global(address, offset, pair),
         }
     }
 
@@ -59,6 +64,7 @@ impl<'f> Packed<'f> {
             Self::Pair(pair) => f.store_shared(address, 0, pair),
             Self::Word(word) => f.store_shared(address, 0, [word]),
             Self::Half(half) => f.store_shared(address, 0, [half]),
+            Self::Doubles(pair) => f.store_shared(address, 0, pair),
         }
     }
 }
@@ -73,6 +79,7 @@ impl<'f> Narrow<'f> {
             Self::F16(value) => f.store_global(address, offset, [value]),
             Self::Byte(value) => f.store_global(address, offset, [value]),
             Self::S32(value) => f.store_global(address, offset, [value]),
+            Self::F64(value) => f.store_global(address, offset, [value]),
         }
     }
 }
@@ -86,6 +93,7 @@ impl Format {
             Self::F16 => Narrow::F16(f.load_global(address, offset)),
             Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 => Narrow::Byte(f.load_global(address, offset)),
             Self::S32 => Narrow::S32(f.load_global(address, offset)),
+            Self::F64 => Narrow::F64(f.load_global(address, offset)),
         }
     }
 
@@ -99,6 +107,7 @@ impl Format {
                 f.load_global_vector(address, offset).map(Narrow::Byte)
             }
             Self::S32 => f.load_global_vector(address, offset).map(Narrow::S32),
+            Self::F64 => f.load_global_vector(address, offset).map(Narrow::F64),
         }
     }
 
@@ -112,6 +121,7 @@ impl Format {
                 f.load_shared_vector(address, 0).map(Narrow::Byte)
             }
             Self::S32 => f.load_shared_vector(address, 0).map(Narrow::S32),
+            Self::F64 => f.load_shared_vector(address, 0).map(Narrow::F64),
         }
     }
 
@@ -120,17 +130,25 @@ impl Format {
         match self {
             Self::Bf16 => Some(f.unpack(word).map(Narrow::Bf16)),
             Self::F16 => Some(f.unpack(word).map(Narrow::F16)),
-            Self::F32 | Self::Tf32 | Self::E4m3 | Self::E5m2 | Self::S8 | Self::U8 | Self::S32 => None,
+            Self::F32
+            | Self::Tf32
+            | Self::E4m3
+            | Self::E5m2
+            | Self::S8
+            | Self::U8
+            | Self::S32
+            | Self::F64 => None,
         }
     }
 
-    /// Widens one stored element on the device.
+    /// Widens one stored element on the device; one of `f64` becomes the nearest `f32`.
     pub fn widen(self, element: Narrow<'_>) -> Value<'_, f32> {
         match element {
             Narrow::F32(value) => value,
             Narrow::Bf16(value) => value.cast(),
             Narrow::F16(value) => value.cast(),
             Narrow::S32(value) => value.cast(),
+            Narrow::F64(value) => value.cast(),
             Narrow::Byte(value) if self == Self::U8 => value.cast::<u32>().cast(),
             Narrow::Byte(value) if self == Self::S8 => {
                 ((value.cast::<u32>() << 24).bits_as::<i32>() >> 24).cast()
@@ -166,6 +184,7 @@ impl Format {
             Self::S32 => Packed::Pair([low, high].map(|value| nearest(value).bits_as())),
             Self::S8 => integers(true),
             Self::U8 => integers(false),
+            Self::F64 => Packed::Doubles([low, high].map(Value::cast)),
             Self::Bf16 => Packed::Word(f.pack::<bf16>(low, high)),
             Self::F16 => Packed::Word(f.pack::<f16>(low, high)),
             Self::E4m3 => bytes(false),
@@ -177,6 +196,7 @@ impl Format {
     pub fn unpack<'f>(self, f: &'f Builder, packed: Packed<'f>) -> [Narrow<'f>; 2] {
         match packed {
             Packed::Pair(pair) => pair.map(Narrow::F32),
+            Packed::Doubles(pair) => pair.map(Narrow::F64),
             Packed::Word(word) if self == Self::F16 => f.unpack(word).map(Narrow::F16),
             Packed::Word(word) => f.unpack(word).map(Narrow::Bf16),
             Packed::Half(half) => [half.cast(), (half >> 8).cast()].map(Narrow::Byte),

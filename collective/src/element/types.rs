@@ -25,6 +25,10 @@ impl Element for f32 {
     const FORMAT: Format = Format::F32;
 }
 
+impl Element for f64 {
+    const FORMAT: Format = Format::F64;
+}
+
 impl Element for bf16 {
     const FORMAT: Format = Format::Bf16;
 }

@@ -50,6 +50,14 @@ impl<'f> Factors<'f> {
         }
     }
 
+    /// Alpha and beta in double precision.
+    pub(super) fn doubles(self) -> [Value<'f, f64>; 2] {
+        match self {
+            Self::Single(factors) => factors.map(Value::cast),
+            Self::Whole(factors) => factors.map(Value::cast),
+        }
+    }
+
     /// Whether C is read.
     pub(super) fn reads_c(self) -> Value<'f, bool> {
         match self {

@@ -7,6 +7,7 @@ use ptx::abi::Argument;
 use ptx::{Builder, Value, Var};
 
 use super::direct::DirectStore;
+use super::doubles::{self, Doubles};
 use super::factors::{self, Factors};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::transposed::Line;
@@ -26,7 +27,8 @@ use crate::tree::{NodeError, Path, Shape};
 /// moves them with one access where N and the pitches are even and the addresses are multiples of 4 B.
 ///
 /// Everything is computed in `f32`; sums of integers become the nearest `f32` first. But where `T` is `i32`, everything is computed
-/// in integers modulo 2^32, exactly: then `alpha` and `beta` are whole numbers.
+/// in integers modulo 2^32, exactly: then `alpha` and `beta` are whole numbers. Sums of `f64` stay `f64`, and so are C and D; the factors
+/// are `f32` there too.
 #[derive(Clone, Copy, Debug)]
 pub struct LinearCombination<T, S = DirectStore>(PhantomData<(T, S)>);
 
@@ -240,6 +242,24 @@ impl<'f> DeviceEpilogue<'f> for LinearDevice<'f> {
 
     fn store_integers(&self, f: &'f Builder, plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, i32>) {
         self.store(f, plan, extent, self.factors.registers(f, fragment));
+    }
+
+    fn store_doubles(&self, f: &'f Builder, _plan: &Plan, extent: Extent<'f>, fragment: Fragment<'f, f64>) {
+        let StoreDevice::Direct(direct) = self.d else {
+            f.refuse("sums of f64 are stored straight from registers: use DirectStore");
+            return;
+        };
+        let mut pairs = self.pairs.differs_from(0);
+        let mut c = [displaced(self.c, self.c_batch, extent.group), self.c_pitch];
+        if let Some(record) = extent.record {
+            let of_c = record.c(f);
+            pairs = record.d(f).pairs(self.store.format, extent.n)
+                & (of_c.pairs(self.store.format, extent.n) | self.factors.leaves_c());
+            c = [of_c.address, of_c.pitch];
+        }
+        let (factors, reads_c) = (self.factors.doubles(), self.factors.reads_c());
+        let of = Doubles { factors, reads_c, pairs, c, d: direct.place(extent) };
+        doubles::store(f, extent, &fragment, of);
     }
 
     fn finish(&self, f: &'f Builder, _plan: &Plan, thread: Value<'f, u32>) {

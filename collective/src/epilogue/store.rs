@@ -303,11 +303,11 @@ pub struct Stored<'a, 'f> {
 }
 
 /// Where a row of a thread begins: the address of its first element.
-pub(super) fn row_address<'f>(
+pub(super) fn row_address<'f, T>(
     format: Format,
     matrix: Value<'f, u64>,
     pitch: Value<'f, u64>,
-    row: &FragmentRow<'f, f32>,
+    row: &FragmentRow<'f, T>,
 ) -> Value<'f, u64> {
     let element = row.row.cast::<u64>().mul_add(pitch, row.column.cast::<u64>());
     matrix + element * u64::from(format.bytes())

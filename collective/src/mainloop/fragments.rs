@@ -145,7 +145,7 @@ impl<'f> Fragments<'f> {
                 .pack(f, pair.map(|element| stored.widen(element)))
             {
                 Packed::Word(word) => word,
-                Packed::Pair(_) | Packed::Half(_) => f.constant(0),
+                Packed::Pair(_) | Packed::Half(_) | Packed::Doubles(_) => f.constant(0),
             }),
             None => f.refuse("A is converted to elements of 16 bits alone: store it as it is multiplied"),
         }

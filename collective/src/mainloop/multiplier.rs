@@ -1,7 +1,6 @@
 //! The consumer's side of the mainloops of this crate: stages of swizzled tiles, however they were filled, into accumulators, for
 //! tiles that may be narrowed.
 
-use ptx::inst::WgmmaSum;
 use ptx::{Builder, Value};
 
 use super::fragments::Fragments;
@@ -10,7 +9,7 @@ use super::promotion::Promoted;
 use super::sums::{Accumulator, Sums};
 use super::{Consumer, Finish, InFlight, Piece};
 use crate::pipeline::{Position, Stage};
-use crate::plan::{Plan, Source};
+use crate::plan::{Plan, Source, SumType};
 
 const PLANNED: &str = "the plan admits only tiles that wgmma multiplies";
 
@@ -33,9 +32,12 @@ pub(super) fn ring<'f>(
     finish: Finish<'_, 'f>,
 ) {
     match plan.mainloop.atom.sums() {
-        WgmmaSum::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
-        WgmmaSum::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
-        WgmmaSum::F32 => Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        SumType::S32 => Multiplier::<i32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
+        // No `wgmma` sums in f64.
+        SumType::F32 | SumType::F64 => {
+            Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish)
+        }
     }
 }
 
@@ -50,9 +52,12 @@ pub(super) fn in_turn<'f>(
     fills: (&dyn Fn(), &dyn Fn(Value<'f, u32>)),
 ) -> Sums<'f> {
     match plan.mainloop.atom.sums() {
-        WgmmaSum::S32 => Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
-        WgmmaSum::F16 => Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
-        WgmmaSum::F32 => Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
+        SumType::S32 => Multiplier::<i32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
+        SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills),
+        // No `wgmma` sums in f64.
+        SumType::F32 | SumType::F64 => {
+            Multiplier::<f32>::new(f, plan, consumer).in_turn(consumer, ring, piece, fills)
+        }
     }
 }
 

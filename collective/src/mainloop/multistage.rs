@@ -8,17 +8,18 @@
 //! neighbouring rows, free of bank conflicts. Accumulators lie in registers as those of `wgmma` do, so that every epilogue and every
 //! scheduler works with these mainloops too.
 
+mod doubles;
 mod fma;
 mod types;
 mod warps;
 
-use ptx::inst::{MmaTypes, WgmmaSum};
+use ptx::inst::MmaTypes;
 use ptx::{Builder, Value, Var};
 
 use super::places::Places;
-use super::sums::Accumulator;
+use super::sums::PlainSum;
 use super::{Consumer, Fragment, Piece, Sums, begin, output_elements, tiled};
-use crate::plan::{AtomTypes, Plan, RingPlan};
+use crate::plan::{AtomTypes, Plan, RingPlan, SumType};
 
 pub use types::{MmaPair, MmaSync, MmaSyncWith, Simt, SimtElement, SimtPair};
 
@@ -37,13 +38,14 @@ pub(super) fn multiply<'f>(
 ) -> Sums<'f> {
     let atom = plan.mainloop.atom;
     match (atom.types, atom.sums()) {
-        (AtomTypes::MmaSync(types), WgmmaSum::F32) => {
-            by_warps::<f32>(f, plan, types, (consumer, piece), fill)
+        (AtomTypes::MmaSync(types), SumType::F32) => by_warps::<f32>(f, plan, types, (consumer, piece), fill),
+        (AtomTypes::MmaSync(types), SumType::S32) => by_warps::<i32>(f, plan, types, (consumer, piece), fill),
+        (AtomTypes::MmaSync(_), SumType::F64) => {
+            let doubles = Operands::<f64>::new(f, plan, consumer);
+            doubles.walk(consumer, piece, fill, &|stage| doubles.multiply_doubles(stage));
+            doubles.sums(consumer, piece)
         }
-        (AtomTypes::MmaSync(types), WgmmaSum::S32) => {
-            by_warps::<i32>(f, plan, types, (consumer, piece), fill)
-        }
-        (AtomTypes::MmaSync(_), WgmmaSum::F16) | (AtomTypes::Wgmma(_), _) | (AtomTypes::Simt, _) => {
+        (AtomTypes::MmaSync(_), SumType::F16) | (AtomTypes::Wgmma(_) | AtomTypes::Simt, _) => {
             let threads = Operands::<f32>::new(f, plan, consumer);
             threads.walk(consumer, piece, fill, &|stage| threads.multiply_plainly(stage));
             threads.sums(consumer, piece)
@@ -51,7 +53,7 @@ pub(super) fn multiply<'f>(
     }
 }
 
-fn by_warps<'f, T: Accumulator<Sum = T>>(
+fn by_warps<'f, T: PlainSum>(
     f: &'f Builder,
     plan: &Plan,
     types: MmaTypes,
@@ -73,7 +75,7 @@ struct Operands<'f, 'p, T> {
     accumulators: Vec<Vec<Var<'f, T>>>,
 }
 
-impl<'f, 'p, T: Accumulator<Sum = T>> Operands<'f, 'p, T> {
+impl<'f, 'p, T: PlainSum> Operands<'f, 'p, T> {
     fn new(f: &'f Builder, plan: &'p Plan, consumer: Consumer<'f>) -> Self {
         let spec = &plan.mainloop;
         let majors = spec.operands.map(|operand| operand.major);
@@ -137,7 +139,7 @@ impl<'f, 'p, T: Accumulator<Sum = T>> Operands<'f, 'p, T> {
     /// What the warpgroup has of the tile when everything has been multiplied.
     fn sums(&self, consumer: Consumer<'f>, piece: Piece<'f>) -> Sums<'f> {
         let elements = output_elements(&self.plan.mainloop).expect(PLANNED);
-        T::sums(Fragment {
+        T::handed_on(Fragment {
             first: begin(&elements, [piece.m, piece.n], [None, Some(consumer.part)]),
             blocks: self.accumulators.clone(),
             elements,

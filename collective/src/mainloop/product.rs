@@ -108,7 +108,7 @@ impl<'f, T: Accumulator> Product<'f, T> {
         let error = PlanError::Product { tile: spec.tile, a: [m, a_k], b: [n, b_k] };
         let a_k = a_k * spec.atom.density();
         let Some(types) = spec.atom.wgmma() else { return Err(error) };
-        if spec.tile != [m, n, a_k] || a_k != b_k || spec.atom.sums() != T::SUMS {
+        if spec.tile != [m, n, a_k] || a_k != b_k || types.d() != T::SUMS {
             return Err(error);
         }
         Self::found(f, (spec, types), tiles, part).map_err(|_| error)

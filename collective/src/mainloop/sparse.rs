@@ -11,9 +11,8 @@ use super::tma_wgmma::{OperandMap, TensorMaps};
 use super::{Consumer, DeviceMainloop, Finish, MainloopEmitter, Piece, Product};
 use crate::operand::Matrix;
 use crate::pipeline::{ClusterPosition, Position, Stage};
-use crate::plan::{MainloopSpec, Plan};
+use crate::plan::{MainloopSpec, Plan, SumType};
 use crate::sparse;
-use ptx::inst::WgmmaSum;
 
 /// [`TmaWgmma`](super::TmaWgmma) of a [`Sparse`](crate::Sparse) operand as a value: the plan says the rest. Behind the parameters of the
 /// operands come those of the metadata: [`sparse::arguments`](crate::sparse::arguments).
@@ -117,9 +116,10 @@ impl<'f> DeviceMainloop<'f> for Device<'f> {
         finish: Finish<'_, 'f>,
     ) {
         let sums = match plan.mainloop.atom.sums() {
-            WgmmaSum::S32 => multiply::<i32>(f, plan, consumer, ring, piece),
-            WgmmaSum::F16 => multiply::<u32>(f, plan, consumer, ring, piece),
-            WgmmaSum::F32 => multiply::<f32>(f, plan, consumer, ring, piece),
+            SumType::S32 => multiply::<i32>(f, plan, consumer, ring, piece),
+            SumType::F16 => multiply::<u32>(f, plan, consumer, ring, piece),
+            // No `wgmma` sums in f64.
+            SumType::F32 | SumType::F64 => multiply::<f32>(f, plan, consumer, ring, piece),
         };
         finish(plan, sums);
     }

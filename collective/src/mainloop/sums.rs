@@ -94,6 +94,32 @@ pub enum Sums<'f> {
     F32(Fragment<'f, f32>),
     /// Integers.
     S32(Fragment<'f, i32>),
+    /// In double precision.
+    F64(Fragment<'f, f64>),
+}
+
+/// Sums that a thread adds products to one by one: what is in a register is what is handed on.
+pub(super) trait PlainSum: Number + Default {
+    /// The sums of this type.
+    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_>;
+}
+
+impl PlainSum for f32 {
+    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_> {
+        Sums::F32(fragment)
+    }
+}
+
+impl PlainSum for i32 {
+    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_> {
+        Sums::S32(fragment)
+    }
+}
+
+impl PlainSum for f64 {
+    fn handed_on(fragment: Fragment<'_, Self>) -> Sums<'_> {
+        Sums::F64(fragment)
+    }
 }
 
 impl<'f> Fragment<'f, i32> {

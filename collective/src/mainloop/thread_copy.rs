@@ -325,6 +325,7 @@ impl<'f> Copier<'f> {
     fn by_elements(&self, chunks: &[Chunk<'f>], left: Value<'f, u32>) {
         match self.tile.bits() {
             8 => self.by::<u8>(chunks, left, 0),
+            64 => self.by::<u64>(chunks, left, 0),
             16 => self.by::<u16>(chunks, left, 0),
             _ => self.by::<u32>(chunks, left, 0),
         }
@@ -348,6 +349,9 @@ impl<'f> Copier<'f> {
         let loaded: Vec<_> = chunks.iter().map(load).collect();
         for (chunk, values) in chunks.iter().zip(&loaded) {
             self.owned(chunk, || {
+                if let [low, high] = values[..] {
+                    return self.f.store_shared(chunk.destination, 0, [low.get(), high.get()]);
+                }
                 // The first element in the lowest bits.
                 let join = |word: &[Var<'f, T>]| {
                     let parts: Vec<_> = word.iter().map(|part| part.get().cast::<u32>()).collect();

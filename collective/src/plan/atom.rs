@@ -3,9 +3,9 @@
 use cute_rs::atom::{Major, mma, wgmma};
 use cute_rs::{LayoutError, MmaAtom};
 use ptx::WgmmaTypes;
-use ptx::inst::{MmaTypes, WgmmaSum};
+use ptx::inst::MmaTypes;
 
-use super::{AtomTypes, OperandSpec};
+use super::{AtomTypes, OperandSpec, SumType};
 
 /// Where an instruction takes operand A from. B always comes from shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,12 +19,12 @@ pub enum Source {
 /// The multiply atom: `m64nNk(32 bytes)` of `wgmma`, for some types of A, B and the sums, or the same by other instructions.
 ///
 /// ```
-/// use collective::{Atom, Source};
+/// use collective::{Atom, SumType};
 /// use ptx::WgmmaTypes;
-/// use ptx::inst::{Int8, WgmmaSum};
+/// use ptx::inst::Int8;
 ///
 /// let bytes = Atom::shared(WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false });
-/// assert_eq!((bytes.rows(), bytes.k(), bytes.sums()), (64, 32, WgmmaSum::S32));
+/// assert_eq!((bytes.rows(), bytes.k(), bytes.sums()), (64, 32, SumType::S32));
 /// assert!(bytes.allows(48) && !bytes.allows(40));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,7 +109,7 @@ impl Atom {
     }
 
     /// The accumulators' type.
-    pub const fn sums(self) -> WgmmaSum {
+    pub const fn sums(self) -> SumType {
         self.types.d()
     }
 
@@ -127,8 +127,8 @@ impl Atom {
     /// `ldmatrix` feeds two, else 8.
     pub const fn column_step(self) -> u32 {
         match (self.types, self.sums()) {
-            (AtomTypes::MmaSync(_), _) | (_, WgmmaSum::S32) => 16,
-            (AtomTypes::Wgmma(_) | AtomTypes::Simt, WgmmaSum::F32 | WgmmaSum::F16) => 8,
+            (AtomTypes::MmaSync(_), _) | (_, SumType::S32) => 16,
+            (AtomTypes::Wgmma(_) | AtomTypes::Simt, SumType::F32 | SumType::F16 | SumType::F64) => 8,
         }
     }
 
@@ -168,6 +168,7 @@ impl Atom {
             (AtomTypes::Wgmma(_) | AtomTypes::Simt, Source::Registers) => {
                 wgmma::atom_with_a_in_registers(columns, self.element_bits())
             }
+            (AtomTypes::MmaSync(MmaTypes::F64), _) => mma::doubles(columns),
             (AtomTypes::MmaSync(_), _) => mma::atom(columns, self.element_bits()),
         }
     }
@@ -179,6 +180,7 @@ impl Atom {
     pub const fn loads(self, majors: [Major; 2]) -> Result<MmaAtom, LayoutError> {
         match self.types {
             AtomTypes::Simt => mma::fma(self.k()),
+            AtomTypes::MmaSync(MmaTypes::F64) => mma::doubles(8),
             AtomTypes::Wgmma(_) | AtomTypes::MmaSync(_) => mma::ldmatrix(majors, self.element_bits()),
         }
     }

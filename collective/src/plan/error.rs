@@ -254,6 +254,11 @@ pub enum PlanError {
         /// What holds for them, and what to do.
         rule: &'static str,
     },
+    /// Something does not go with sums of `f64`.
+    Doubles {
+        /// What holds for them, and what to do.
+        rule: &'static str,
+    },
     /// What threads copy at a time does not fit into their registers.
     Copies {
         /// Registers a thread of the producer needs.
@@ -449,6 +454,7 @@ impl PlanError {
                 .text(" CTAs, but ")
                 .text(what)
                 .text(" works alone: use Cluster<U1, U1>"),
+            Self::Doubles { rule } => s.text("of products of f64: ").text(rule),
             Self::ByThreads { rule } => s.text("threads load the operands of mma.sync and of plain instructions: ").text(rule),
             Self::NoProducer => s.text(
                 "operands are copied by a producer warpgroup, and Unspecialised has none: use Cooperative<U2>",

@@ -45,7 +45,7 @@ impl CachePolicy {
 /// brings. Source: PTX ISA "Shared Memory Matrix Layout".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TileLayout {
-    /// The widest swizzle whose rows divide the tile's contiguous extent.
+    /// The widest swizzle whose rows divide the tile's contiguous extent; of elements of 64 bits at most rows of 64 bytes.
     #[default]
     Widest,
     /// Slabs of this swizzle's width.
@@ -91,6 +91,11 @@ impl TileLayout {
     /// The swizzle of a tile `(mn, k)`.
     pub const fn mode(self, major: Major, element_bits: u32, mn: u32, k: u32) -> SwizzleMode {
         match self {
+            // Threads load 16 bytes of a row each, and find two rows of 64 bytes in all banks.
+            Self::Widest if element_bits == 64 => match smem::widest_mode(major, element_bits, mn, k) {
+                SwizzleMode::B128 => SwizzleMode::B64,
+                mode => mode,
+            },
             Self::Widest => smem::widest_mode(major, element_bits, mn, k),
             Self::Slabs(mode) => mode,
         }

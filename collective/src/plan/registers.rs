@@ -78,7 +78,7 @@ impl RegisterPlan {
             return Err(PlanError::Registers { need: instruction, have: launch, consumers });
         }
         // What is handed on: registers that hold two sums are taken apart when all is multiplied, others are these sums.
-        let accumulators = mainloop.blocks() * mainloop.block_sums();
+        let accumulators = mainloop.blocks() * mainloop.block_sums() * mainloop.atom.sums().registers();
         let promoted =
             if mainloop.atom.promote > 0 { mainloop.accumulators() } else { mainloop.scale_registers() };
         let working = max(epilogue.working(form), epilogue.registers);

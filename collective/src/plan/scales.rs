@@ -1,8 +1,6 @@
 //! Operands in blocks that have scales: what a plan asks of them, and their room in a stage.
 
-use ptx::inst::WgmmaSum;
-
-use super::{Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Room};
+use super::{Arrivals, EpilogueSpec, MainloopSpec, Plan, PlanError, Producer, Roles, Room, SumType};
 use crate::form::Form;
 
 /// K of a block that has a scale.
@@ -97,7 +95,7 @@ impl MainloopSpec {
             return Ok(());
         }
         let [a, b] = self.operands;
-        if a.format.bits() != 8 || !matches!(self.atom.sums(), WgmmaSum::F32) {
+        if a.format.bits() != 8 || !matches!(self.atom.sums(), SumType::F32) {
             return Err(PlanError::Rule {
                 rule: "blocks with scales are of 8-bit floats and summed in f32: use operands of e4m3 or e5m2, and no sums in f16",
             });

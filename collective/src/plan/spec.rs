@@ -2,9 +2,8 @@
 
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::abi::Promotion;
-use ptx::inst::WgmmaSum;
 
-use super::{Atom, CachePolicy, Multiply, OperandTile, PlanError, Room, TileLayout, WeightsSpec};
+use super::{Atom, CachePolicy, Multiply, OperandTile, PlanError, Room, SumType, TileLayout, WeightsSpec};
 use crate::element::Format;
 use crate::epilogue::StoreSpec;
 
@@ -440,7 +439,7 @@ impl MainloopSpec {
         if every == 0 {
             return Ok(());
         }
-        if matches!(self.atom.sums(), WgmmaSum::S32) {
+        if matches!(self.atom.sums(), SumType::S32) {
             return Err(PlanError::PromotedIntegers);
         }
         if every > Atom::MOST_PROMOTED {

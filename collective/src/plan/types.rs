@@ -17,6 +17,56 @@ pub enum AtomTypes {
     Simt,
 }
 
+/// What sums are while products are added to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SumType {
+    /// Half precision, two in a register.
+    F16,
+    /// Single precision.
+    F32,
+    /// Integers.
+    S32,
+    /// Double precision, each in two registers.
+    F64,
+}
+
+impl SumType {
+    /// Its word in specs.
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::F32 => "f32",
+            Self::S32 => "s32",
+            Self::F64 => "f64",
+        }
+    }
+
+    /// Registers of 32 bits that a sum is handed on in.
+    pub const fn registers(self) -> u32 {
+        match self {
+            Self::F16 | Self::F32 | Self::S32 => 1,
+            Self::F64 => 2,
+        }
+    }
+}
+
+impl From<WgmmaSum> for SumType {
+    fn from(sum: WgmmaSum) -> Self {
+        Self::of(sum)
+    }
+}
+
+impl SumType {
+    /// That of `wgmma`.
+    pub const fn of(sum: WgmmaSum) -> Self {
+        match sum {
+            WgmmaSum::F16 => Self::F16,
+            WgmmaSum::F32 => Self::F32,
+            WgmmaSum::S32 => Self::S32,
+        }
+    }
+}
+
 /// Instructions that multiply, without their types: what a spec names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Multiply {
@@ -64,6 +114,7 @@ impl Multiply {
                 let (signed_a, signed_b) = (matches!(a, Format::S8), matches!(b, Format::S8));
                 Some(Atom::mma_sync(MmaTypes::Int8 { signed_a, signed_b, saturate: false }))
             }
+            (Self::MmaSync, Format::F64, Format::F64) => Some(Atom::mma_sync(MmaTypes::F64)),
             (Self::Simt, Format::F32, Format::F32) => Some(Atom::simt()),
             (Self::MmaSync | Self::Simt, _, _) => None,
         }
@@ -113,19 +164,21 @@ impl AtomTypes {
     pub const fn element_bits(self) -> u32 {
         match self {
             Self::Wgmma(types) => types.element_bits(),
+            Self::MmaSync(MmaTypes::F64) => 64,
             Self::MmaSync(types) => 256 / types.k(),
             Self::Simt => 32,
         }
     }
 
     /// The accumulators' type.
-    pub const fn d(self) -> WgmmaSum {
+    pub const fn d(self) -> SumType {
         match self {
-            Self::Wgmma(types) => types.d(),
-            Self::MmaSync(MmaTypes::Int8 { .. }) => WgmmaSum::S32,
-            Self::MmaSync(MmaTypes::F16F16) => WgmmaSum::F16,
+            Self::Wgmma(types) => SumType::of(types.d()),
+            Self::MmaSync(MmaTypes::Int8 { .. }) => SumType::S32,
+            Self::MmaSync(MmaTypes::F16F16) => SumType::F16,
+            Self::MmaSync(MmaTypes::F64) => SumType::F64,
             Self::MmaSync(MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32) | Self::Simt => {
-                WgmmaSum::F32
+                SumType::F32
             }
         }
     }
@@ -134,8 +187,9 @@ impl AtomTypes {
     pub const fn accumulators(self, columns: u32) -> u32 {
         match (self, self.d()) {
             (Self::Wgmma(types), _) => types.accumulators(columns),
-            (Self::MmaSync(_) | Self::Simt, WgmmaSum::F16) => columns / 4,
-            (Self::MmaSync(_) | Self::Simt, WgmmaSum::F32 | WgmmaSum::S32) => columns / 2,
+            (Self::MmaSync(_) | Self::Simt, SumType::F16) => columns / 4,
+            (Self::MmaSync(_) | Self::Simt, SumType::F32 | SumType::S32) => columns / 2,
+            (Self::MmaSync(_) | Self::Simt, SumType::F64) => columns,
         }
     }
 

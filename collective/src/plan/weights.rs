@@ -1,12 +1,10 @@
 //! Operand A in few bits: how it lies in a stage, and what a plan asks of it.
 
-use cute_rs::atom::unit;
-use ptx::inst::WgmmaSum;
-
 use super::units::max;
 use super::{Arrivals, EpilogueSpec, MainloopSpec, PlanError, Producer, Roles, Room, Source};
 use crate::element::{Code, Format};
 use crate::form::Form;
+use cute_rs::atom::unit;
 
 /// How an operand of 16 bits lies in memory in fewer.
 ///
@@ -130,7 +128,9 @@ impl MainloopSpec {
         }
         let rule = if a.format.bits() != 16 || !a.format.is_float() {
             "weights in few bits are multiplied as bf16 or f16: use operands of these formats"
-        } else if !matches!(self.atom.a, Source::Registers) || !matches!(self.atom.sums(), WgmmaSum::F32) {
+        } else if !matches!(self.atom.a, Source::Registers)
+            || !matches!(self.atom.sums(), super::SumType::F32)
+        {
             "weights in few bits are multiplied from registers, and summed in f32"
         } else if !matches!(a.major, cute_rs::atom::Major::K) {
             "weights in few bits are contiguous along K"

@@ -67,6 +67,20 @@ const fn rows(major: Major, mn: i64, warp: i64, element_bits: u32) -> Result<Thr
     }
 }
 
+/// `n / 8` instructions `m16n8k8` of `f64` of each warp, and what their lanes load: two neighbours along K of each row, 16 bytes at once.
+///
+/// The instruction has elements `l%4` and `l%4 + 4` of K in lane `l`. Here these are elements `2(l%4)` and `2(l%4) + 1` of the matrices, of
+/// A's as of B's: K is permuted in both alike, which changes no sum but its order. Rows of 64 bytes are read without bank conflicts.
+///
+/// # Errors
+/// Those of [`wgmma::accumulator`].
+pub const fn doubles(n: u32) -> Result<MmaAtom, LayoutError> {
+    let columns = n as i64;
+    let a = fragment((&[4, 8, 4], &[128, 1, 16]), (&[2, 2], &[64, 8]), (64, 8));
+    let b = fragment((&[4, 8, 4], &[2 * columns, 1, 0]), (&[2, columns / 8], &[columns, 8]), (columns, 8));
+    joined(a, b, wgmma::accumulator(n))
+}
+
 /// Plain multiplications of elements of 32 bits: what a thread loads of A and of B for the elements of C that it has of 8 columns, two
 /// in each of two rows, for `k` of K.
 ///
@@ -95,6 +109,7 @@ const fn joined(
 mod tests {
     use super::*;
     use crate::tiled_mma::Operand;
+    use std::vec::Vec;
 
     /// Kinds of operands that `ldmatrix` brings.
     const KINDS: [(Major, u32); 4] = [(Major::K, 8), (Major::K, 16), (Major::K, 32), (Major::Mn, 16)];
@@ -148,6 +163,27 @@ mod tests {
             let (row, column) = c.coord(t, v);
             assert_eq!(a.coord(t, k + 4 * (v / 2)), (row, k), "value {v} of thread {t}");
             assert_eq!(b.coord(t, k + 4 * (v % 2)), (column, k), "value {v} of thread {t}");
+        }
+    }
+
+    /// What lane `4g + c` loads as pair `e` are the elements that the instruction has of it at K = `c + 4e`, if K is permuted.
+    #[test]
+    fn pairs_of_f64_are_a_permutation_of_k() {
+        let atom = doubles(16).unwrap();
+        let [a, b] = [Operand::A, Operand::B].map(|operand| atom.operand(operand));
+        let permuted = |k: i64| 2 * (k % 4) + k / 4;
+        let mut seen: Vec<_> = (0..8).map(permuted).collect();
+        seen.sort_unstable();
+        assert!(seen.into_iter().eq(0..8));
+        for (t, v) in (0..128).flat_map(|t| (0..4).map(move |v| (t, v))) {
+            let (w, g, c) = (t / 32, t % 32 / 4, t % 4);
+            let (e, other) = (v % 2, v / 2);
+            assert_eq!(
+                a.coord(t, v),
+                (16 * w + g + 8 * other, permuted(c + 4 * e)),
+                "value {v} of thread {t}"
+            );
+            assert_eq!(b.coord(t, v), (g + 8 * other, permuted(c + 4 * e)), "value {v} of thread {t}");
         }
     }
 

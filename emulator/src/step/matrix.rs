@@ -5,9 +5,12 @@
 //! * D and C: row g + 8 (v / 2), column 2c + v % 2;
 //! * 16-bit A: row g + 8 (v / 2 % 2), k = 2c + v % 2 + 8 (v / 4); B: k = 2c + v % 2 + 8 (v / 2), column g;
 //! * 32-bit A: row g + 8 (v % 2), k = c + 4 (v / 2); B: k = c + 4v, column g;
+//! * 64-bit A and B: as those of 32 bits;
 //! * 8-bit A: row g + 8 (v / 4 % 2), k = 4c + v % 4 + 16 (v / 8); B: k = 4c + v % 4 + 16 (v / 4), column g.
 //!
-//! Floating sums are those of `wgmma` with `Numerics::Exact`: aligned to the largest term, cut, and into `.f32` truncated.
+//! Sums of `f64` are made by one `fma` after the other, from the first of K on; PTX leaves the order open.
+//!
+//! Other floating sums are those of `wgmma` with `Numerics::Exact`: aligned to the largest term, cut, and into `.f32` truncated.
 
 use ptx::Type;
 use ptx::WgmmaTypes;
@@ -29,6 +32,7 @@ fn width(types: MmaTypes) -> usize {
         MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::F16F16 => 16,
         MmaTypes::Tf32F32 => 32,
         MmaTypes::Int8 { .. } => 8,
+        MmaTypes::F64 => 64,
     }
 }
 
@@ -37,7 +41,7 @@ fn place_a(width: usize, lane: usize, v: usize) -> (usize, usize) {
     let (g, c) = (lane / 4, lane % 4);
     match width {
         16 => (g + 8 * (v / 2 % 2), 2 * c + v % 2 + 8 * (v / 4)),
-        32 => (g + 8 * (v % 2), c + 4 * (v / 2)),
+        32 | 64 => (g + 8 * (v % 2), c + 4 * (v / 2)),
         _ => (g + 8 * (v / 4 % 2), 4 * c + v % 4 + 16 * (v / 8)),
     }
 }
@@ -47,7 +51,7 @@ fn place_b(width: usize, lane: usize, v: usize) -> (usize, usize) {
     let (g, c) = (lane / 4, lane % 4);
     match width {
         16 => (2 * c + v % 2 + 8 * (v / 2), g),
-        32 => (c + 4 * v, g),
+        32 | 64 => (c + 4 * v, g),
         _ => (4 * c + v % 4 + 16 * (v / 4), g),
     }
 }
@@ -59,7 +63,7 @@ fn summed_as(types: MmaTypes) -> Option<WgmmaTypes> {
         MmaTypes::F16F32 => Some(WgmmaTypes::F16F32),
         MmaTypes::F16F16 => Some(WgmmaTypes::F16F16),
         MmaTypes::Tf32F32 => Some(WgmmaTypes::Tf32F32),
-        MmaTypes::Int8 { .. } => None,
+        MmaTypes::Int8 { .. } | MmaTypes::F64 => None,
     }
 }
 
@@ -82,12 +86,48 @@ fn read_all(registers: &mut Registers<'_>, operands: &[Operand]) -> Result<Vec<L
     operands.iter().map(|&operand| registers.read(operand)).collect()
 }
 
+/// `m16n8k8` of `f64`.
+fn multiply_doubles(
+    registers: &mut Registers<'_>,
+    d: &[Reg],
+    [a, b, c]: [&[Operand]; 3],
+) -> Result<(), Fault> {
+    const K: usize = 8;
+    let mut all = |operands: &[Operand]| -> Result<Vec<Lanes<u64>>, Fault> {
+        operands.iter().map(|&operand| registers.read_wide(operand)).collect()
+    };
+    let [a, b, c] = [all(a)?, all(b)?, all(c)?];
+    let (mut left, mut right) = ([[0.0; K]; ROWS], [[0.0; K]; COLUMNS]);
+    for lane in 0..32 {
+        for (v, values) in a.iter().enumerate() {
+            let (row, k) = place_a(64, lane, v);
+            left[row][k] = f64::from_bits(values[lane]);
+        }
+        for (v, values) in b.iter().enumerate() {
+            let (k, column) = place_b(64, lane, v);
+            right[column][k] = f64::from_bits(values[lane]);
+        }
+    }
+    for (v, (&reg, old)) in d.iter().zip(&c).enumerate() {
+        let result = core::array::from_fn(|lane| {
+            let (row, column) = (lane / 4 + 8 * (v / 2), lane % 4 * 2 + v % 2);
+            let products = left[row].iter().zip(&right[column]);
+            products.fold(f64::from_bits(old[lane]), |sum, (&a, &b)| a.mul_add(b, sum)).to_bits()
+        });
+        registers.write_wide(reg, &result)?;
+    }
+    Ok(())
+}
+
 fn multiply(
     registers: &mut Registers<'_>,
     types: MmaTypes,
     d: &[Reg],
     [a, b, c]: [&[Operand]; 3],
 ) -> Result<(), Fault> {
+    if types == MmaTypes::F64 {
+        return multiply_doubles(registers, d, [a, b, c]);
+    }
     let (width, k) = (width(types), types.k() as usize);
     let [a, b, c] = [read_all(registers, a)?, read_all(registers, b)?, read_all(registers, c)?];
     // Rows of A and columns of B, each along k.

@@ -220,6 +220,36 @@ fn products_of_a_warp() {
     }
 }
 
+/// The same in f64: A(m, k) = m - k, B(k, n) = k + 2n - 3, C(m, n) = m + 10n.
+#[test]
+fn products_of_a_warp_in_f64() {
+    let program = kernel(32, 1, |f| {
+        let (out, lane) = (f.param::<u64>("out"), f.special(Special::Lane));
+        let (g, c) = ((lane / 4).cast::<f64>(), (lane % 4).cast::<f64>());
+        let a = [0u8, 1, 2, 3].map(|v| g + f64::from(8 * (v % 2)) - c - f64::from(4 * (v / 2)));
+        let b = [0u8, 1].map(|v| c + f64::from(4 * v) + g * 2.0 - 3.0);
+        let row = |v: u8| g + f64::from(8 * (v / 2));
+        let addend = [0u8, 1, 2, 3].map(|v| row(v) + (c * 2.0 + f64::from(v % 2)) * 10.0);
+        let [d0, d1, d2, d3] = f.multiply(MmaTypes::F64, a, b, addend);
+        f.store_global(out + lane.mul_wide(32), 0, [d0, d1]);
+        f.store_global(out + lane.mul_wide(32), 16, [d2, d3]);
+    });
+    let mut memory = Memory::new();
+    let out = memory.allocate(1024);
+    run(&program, 1, &[out.into()], &memory);
+    let bytes = memory.read(out, 1024).unwrap();
+    for (index, bytes) in (0i32..).zip(bytes.chunks_exact(8)) {
+        let (lane, v) = (index / 4, index % 4);
+        let (m, n) = (lane / 4 + 8 * (v / 2), lane % 4 * 2 + v % 2);
+        let want = (0..8).map(|k| (m - k) * (k + 2 * n - 3)).sum::<i32>() + m + 10 * n;
+        assert_eq!(
+            f64::from_le_bytes(bytes.try_into().unwrap()),
+            f64::from(want),
+            "lane {lane}, element {v}"
+        );
+    }
+}
+
 #[test]
 fn copies_by_threads_through_groups_and_barriers() {
     // 16, 8 and 4 bytes, two groups; the last copy reads 3 of its 4 bytes. Then the same through an mbarrier.

@@ -8,6 +8,7 @@
 //! Whole spaces of kernels are ranked by it, so it walks over nothing.
 
 use collective::{Atom, AtomTypes, CachePolicy, Code, MatrixRef, Plan, Producer};
+use ptx::inst::MmaTypes;
 use scheduler::{Divided, Facts, ReductionKind, Schedule, Tiles};
 
 use super::{Machine, Request};
@@ -400,6 +401,8 @@ impl Machine {
 const fn slower(atom: Atom) -> f64 {
     match atom.types {
         AtomTypes::Wgmma(_) => 1.0,
+        // As many operations a cycle as of `f32`, for half as much of K.
+        AtomTypes::MmaSync(MmaTypes::F64) => 8.0,
         AtomTypes::MmaSync(_) => 1.6,
         AtomTypes::Simt => 4.0,
     }

@@ -341,6 +341,7 @@ mod tests {
             (s8, None, false, 500),
             (tf32, None, false, 500),
             (Types::of(Format::F32), None, false, 10),
+            (Types::of(Format::F64), None, false, 4),
         ] {
             let entries = space(types, fusion, unaligned).entries();
             println!("{types} {fusion:?} {unaligned}: {}", entries.len());

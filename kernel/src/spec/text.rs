@@ -428,7 +428,7 @@ impl KernelSpec {
             words.one_of("swizzle-a", TileLayout::Widest, &SWIZZLES)?,
             words.one_of("swizzle-b", TileLayout::Widest, &SWIZZLES)?,
         ];
-        let staged = words.one_of("store", true, &[("tma", true), ("direct", false)])?;
+        let staged = words.one_of("store", output != Format::F64, &[("tma", true), ("direct", false)])?;
         let way = if staged { Way::Tma { buffers: words.number("buffers", 2)? } } else { Way::Direct };
         let transposed = words.one_of("swap", false, &SWITCH)?;
         let staging = match way {

@@ -1,11 +1,10 @@
 //! A spec as the Rust type to paste.
 
 use collective::{
-    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Multiply, Producer, Roles, TileLayout, Way,
-    WeightsSpec,
+    Arrivals, CachePolicy, Form, Format, Fusion, MainloopSpec, Multiply, Producer, Roles, SumType,
+    TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use ptx::inst::WgmmaSum;
 use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::{EpilogueKind, KernelSpec};
@@ -131,7 +130,7 @@ fn mainloop(spec: &MainloopSpec) -> String {
     let [m, n, k] = spec.tile;
     let tile = format!("Tile<U{m}, U{n}, U{k}>");
     let tile = if spec.step > 0 { format!("Fitted<{tile}, U{}>", spec.step) } else { tile };
-    let half = matches!(spec.atom.sums(), WgmmaSum::F16);
+    let half = matches!(spec.atom.sums(), SumType::F16);
     let sums = match (spec.atom.promote, half) {
         (0, false) => String::new(),
         (0, true) => ", InHalf".to_owned(),

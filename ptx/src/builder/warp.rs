@@ -139,13 +139,14 @@ impl Builder {
         dst.map(|reg| Value::new(self, Operand::Reg(reg)))
     }
 
-    /// `mma.sync`: `A * B + C`; `T` is the type of an accumulator register, `N` their number.
+    /// `mma.sync`: `A * B + C`; `O` is the type of a register of A and B (`u32`, or `f64`), `T` that of an accumulator register, `N`
+    /// their number.
     #[track_caller]
-    pub fn multiply<'f, T: Scalar, const N: usize>(
+    pub fn multiply<'f, O: Scalar, T: Scalar, const N: usize>(
         &'f self,
         types: MmaTypes,
-        a: [Value<'f, u32>; 4],
-        b: [Value<'f, u32>; 2],
+        a: [Value<'f, O>; 4],
+        b: [Value<'f, O>; 2],
         c: [Value<'f, T>; N],
     ) -> [Value<'f, T>; N] {
         let d: [Reg; N] = core::array::from_fn(|_| self.register(T::TYPE));

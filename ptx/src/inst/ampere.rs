@@ -105,6 +105,8 @@ pub enum MmaTypes {
         /// Sums saturate (`.satfinite`), else they wrap.
         saturate: bool,
     },
+    /// `m16n8k8.f64.f64.f64.f64`, of sm_90 on.
+    F64,
 }
 
 impl MmaTypes {
@@ -112,8 +114,16 @@ impl MmaTypes {
     pub const fn k(self) -> u32 {
         match self {
             Self::Bf16F32 | Self::F16F32 | Self::F16F16 => 16,
-            Self::Tf32F32 => 8,
+            Self::Tf32F32 | Self::F64 => 8,
             Self::Int8 { .. } => 32,
+        }
+    }
+
+    /// The type of a register of A and B, of which a thread has four and two.
+    pub const fn operand(self) -> Type {
+        match self {
+            Self::F64 => Type::F64,
+            Self::Bf16F32 | Self::F16F32 | Self::F16F16 | Self::Tf32F32 | Self::Int8 { .. } => Type::U32,
         }
     }
 
@@ -123,6 +133,7 @@ impl MmaTypes {
             Self::Bf16F32 | Self::F16F32 | Self::Tf32F32 => (Type::F32, 4),
             Self::F16F16 => (Type::U32, 2),
             Self::Int8 { .. } => (Type::S32, 4),
+            Self::F64 => (Type::F64, 4),
         }
     }
 
@@ -133,6 +144,7 @@ impl MmaTypes {
             Self::F16F32 => "f32.f16.f16.f32",
             Self::F16F16 => "f16.f16.f16.f16",
             Self::Tf32F32 => "f32.tf32.tf32.f32",
+            Self::F64 => "f64.f64.f64.f64",
             Self::Int8 { signed_a: true, signed_b: true, .. } => "s32.s8.s8.s32",
             Self::Int8 { signed_a: true, signed_b: false, .. } => "s32.s8.u8.s32",
             Self::Int8 { signed_a: false, signed_b: true, .. } => "s32.u8.s8.s32",
@@ -159,9 +171,9 @@ pub enum WarpMatrix {
         types: MmaTypes,
         /// The result.
         d: Vec<Reg>,
-        /// Four 32-bit registers of A.
+        /// Four registers of A, of 32 bits, or of 64 for `f64`.
         a: [Operand; 4],
-        /// Two 32-bit registers of B.
+        /// Two registers of B.
         b: [Operand; 2],
         /// The addend.
         c: Vec<Operand>,
@@ -177,7 +189,8 @@ impl WarpMatrix {
             }
             Self::Multiply { types, d, a, b, c } => {
                 let (ty, _) = types.accumulators();
-                let all = none.read_all(a, Type::U32).read_all(b, Type::U32).read_all(c, ty);
+                let of = types.operand();
+                let all = none.read_all(a, of).read_all(b, of).read_all(c, ty);
                 d.iter().fold(all, |all, &reg| all.write(reg, ty))
             }
         }

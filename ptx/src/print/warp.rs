@@ -92,7 +92,7 @@ impl Printer<'_> {
                 let saturate = matches!(types, MmaTypes::Int8 { saturate: true, .. });
                 let d: Vec<Operand> = d.iter().map(|&reg| Operand::Reg(reg)).collect();
                 let (d, c) = (self.list(&d, ty), self.list(c, ty));
-                let (a, b) = (self.list(a, Type::U32), self.list(b, Type::U32));
+                let (a, b) = (self.list(a, types.operand()), self.list(b, types.operand()));
                 format!(
                     "mma.sync.aligned.m16n8k{}.row.col{}.{} {{{d}}}, {{{a}}}, {{{b}}}, {{{c}}};",
                     types.k(),

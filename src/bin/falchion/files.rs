@@ -61,7 +61,7 @@ impl Kind {
         }
         let bits = u64::from_le_bytes(word);
         match self {
-            Self::Byte(format) => format.widen(bits as u32),
+            Self::Byte(format) => format.decode(bits),
             Self::F16 => f16::from_bits(bits as u16).to_f64(),
             Self::Bf16 => bf16::from_bits(bits as u16).to_f64(),
             Self::F32 => f32::from_bits(bits as u32).into(),
@@ -343,20 +343,21 @@ impl Matrix {
     }
 }
 
-/// Writes a row-major matrix: f16 as f16, s32 as 32-bit integers, every other format as f32, which holds all of its values.
-pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u32]) -> Result<(), Failure> {
+/// Writes a row-major matrix: f16 and f64 as such, s32 as 32-bit integers, every other format as f32, which holds all of its values.
+pub(crate) fn write(path: &Path, format: Format, extents: [u32; 2], bits: &[u64]) -> Result<(), Failure> {
     let written = || -> std::io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         let (kind, exact) = match (format.is_integer(), format.bytes()) {
             (true, 4) => ("<i4", true),
             _ if format == Format::F16 => ("<f2", true),
+            _ if format == Format::F64 => ("<f8", true),
             _ => ("<f4", false),
         };
         file.write_all(&npy::Header::of_matrix(kind, extents))?;
         if exact {
             file.write_all(&format.memory(bits))?;
         } else {
-            let single = |&bits: &u32| (format.widen(bits) as f32).to_le_bytes();
+            let single = |&bits: &u64| (format.decode(bits) as f32).to_le_bytes();
             bits.iter().map(single).try_for_each(|bytes| file.write_all(&bytes))?;
         }
         file.flush()

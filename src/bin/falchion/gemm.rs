@@ -64,7 +64,7 @@ pub(crate) struct GemmArgs {
     /// The same of B: one number, N numbers, K/128 x N or K/128 x N/128.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_b: Option<String>,
-    /// Write D to this .npy file (f16 as f16, s32 as 32-bit integers, other formats as f32).
+    /// Write D to this .npy file (f16 and f64 as such, s32 as 32-bit integers, other formats as f32).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Number format of A and B, as `dtype=` of a spec names it [default: that of the kernel that is named, or bf16]. Files are

@@ -29,8 +29,8 @@ pub(crate) fn enough(what: &str, needed: u128, lower: &str) -> Result<(), Failur
 pub(crate) fn checked(products: &[GemmProblem]) -> u128 {
     // What each has beside its elements: descriptions, gaps, guards.
     const EACH: u128 = 1024;
-    // A, B, C and D of up to 32 bits an element: as they are here, as bytes on their way, and on the engine.
-    let matrices: u128 = products.iter().map(|&problem| 6 * matrices(problem) + EACH).sum();
+    // A, B, C and D: 64 bits an element as they are here, as many at most as bytes on their way, and on the engine.
+    let matrices: u128 = products.iter().map(|&problem| 12 * matrices(problem) + EACH).sum();
     matrices + products.iter().map(|&problem| oracle(problem)).max().unwrap_or(0)
 }
 

@@ -36,10 +36,11 @@ pub(super) fn forms() -> Vec<Form> {
         let types = move |signed_b, saturate| MmaTypes::Int8 { signed_a, signed_b, saturate };
         [types(false, false), types(true, false), types(true, true)]
     });
-    let floats = [MmaTypes::Bf16F32, MmaTypes::F16F32, MmaTypes::F16F16, MmaTypes::Tf32F32];
+    let floats = [MmaTypes::Bf16F32, MmaTypes::F16F32, MmaTypes::F16F16, MmaTypes::Tf32F32, MmaTypes::F64];
     for types in floats.into_iter().chain(integers) {
         for exact in [true, false] {
-            if exact || !matches!(types, MmaTypes::Int8 { .. }) {
+            // In which order f64 is summed is the hardware's secret.
+            if exact || !matches!(types, MmaTypes::Int8 { .. } | MmaTypes::F64) {
                 all.push(multiply(types, exact));
             }
         }
@@ -249,21 +250,22 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
         shared_bytes: 0,
         cluster: 1,
         emit: Box::new(move |f, input, output| {
-            let input = thread_at(f, input, 40).operand();
-            let word = |place: i32, ty| load(f, ty, input, place * 4);
-            let a = [0, 1, 2, 3].map(|i| word(i, Type::U32));
-            let b = [4, 5].map(|i| word(i, Type::U32));
+            let bytes = ty.bytes();
+            let input = thread_at(f, input, 10 * bytes).operand();
+            let word = |place: i32, ty| load(f, ty, input, place * bytes.cast_signed());
+            let a = [0, 1, 2, 3].map(|i| word(i, types.operand()));
+            let b = [4, 5].map(|i| word(i, types.operand()));
             let c = (0..count as i32).map(|i| word(6 + i, ty)).collect();
             let d: Vec<Reg> = (0..count).map(|_| fresh(f, ty)).collect();
             f.emit(Inst::WarpMatrix(WarpMatrix::Multiply { types, d: d.clone(), a, b, c }));
-            let output = thread_at(f, output, 4 * count as u32);
-            for (offset, reg) in (0..).step_by(4).zip(d) {
+            let output = thread_at(f, output, bytes * count as u32);
+            for (offset, reg) in (0..).step_by(bytes as usize).zip(d) {
                 store(f, ty, output.operand(), offset, Operand::Reg(reg));
             }
         }),
-        input_bytes: (THREADS * 40) as usize,
-        output_bytes: (THREADS * 4) as usize * count,
-        element_bytes: if types == MmaTypes::F16F16 { 2 } else { 4 },
+        input_bytes: (THREADS * 10 * ty.bytes()) as usize,
+        output_bytes: (THREADS * ty.bytes()) as usize * count,
+        element_bytes: if types == MmaTypes::F16F16 { 2 } else { ty.bytes() as usize },
         maps: None,
         cases: Box::new(move |seed| {
             let mut random = super::random(seed, &seed_name);
@@ -274,7 +276,7 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
                     MmaTypes::Bf16F32 if !accumulator => Type::Bf16,
                     MmaTypes::F16F32 if !accumulator => Type::F16,
                     MmaTypes::F16F16 => Type::F16,
-                    MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32 => Type::F32,
+                    MmaTypes::Bf16F32 | MmaTypes::F16F32 | MmaTypes::Tf32F32 | MmaTypes::F64 => Type::F32,
                 };
                 let mut one = || {
                     if !integer {
@@ -291,8 +293,13 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
                 if element.bytes() == 2 { one() & 0xFFFF | one() << 16 } else { one() }
             };
             let words = (0..THREADS * 10).map(|word| operand(exact, word % 10 >= 6));
-            let input = words.flat_map(u32::to_le_bytes).collect();
-            vec![plain(if exact { "integers" } else { "random" }, input, None, 4)]
+            let input = match types {
+                MmaTypes::F64 => {
+                    words.flat_map(|word| f64::from(f32::from_bits(word)).to_le_bytes()).collect()
+                }
+                _ => words.flat_map(u32::to_le_bytes).collect(),
+            };
+            vec![plain(if exact { "integers" } else { "random" }, input, None, ty.bytes())]
         }),
     }
 }

@@ -5,12 +5,12 @@ use ptx::Value;
 
 use super::Operands;
 use crate::mainloop::places::Places;
-use crate::mainloop::sums::Accumulator;
+use crate::mainloop::sums::PlainSum;
 
 /// Columns of which a thread has two, and rows of which it has two in each block.
 const COLUMNS: u32 = 8;
 
-impl<'f, T: Accumulator<Sum = T>> Operands<'f, '_, T> {
+impl<'f, T: PlainSum> Operands<'f, '_, T> {
     /// Multiplies the stage at a shared address: for each few elements of K, which are loaded at once where they are neighbours, the
     /// products of all rows and columns of the thread.
     pub(super) fn multiply_plainly(&self, stage: Value<'f, u32>) {

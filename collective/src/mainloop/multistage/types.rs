@@ -53,7 +53,7 @@ pub struct Simt<O, T, R>(PhantomData<(O, T, R)>);
 /// Element types that `mma.sync` multiplies by each other.
 #[diagnostic::on_unimplemented(
     message = "no `mma.sync` of this crate multiplies `{Self}` by `{Other}`",
-    note = "A and B are both `bf16`, both `f16` or both `Tf32`, or each `i8` or `u8`"
+    note = "A and B are both `bf16`, both `f16`, both `Tf32` or both `f64`, or each `i8` or `u8`"
 )]
 pub trait MmaSyncWith<Other: Element>: Element {}
 
@@ -64,6 +64,7 @@ impl MmaSyncWith<Self> for i8 {}
 impl MmaSyncWith<u8> for i8 {}
 impl MmaSyncWith<i8> for u8 {}
 impl MmaSyncWith<Self> for u8 {}
+impl MmaSyncWith<Self> for f64 {}
 
 /// Element types that plain instructions multiply.
 #[diagnostic::on_unimplemented(
@@ -77,7 +78,7 @@ impl SimtElement for f32 {}
 /// Operands of [`MmaSync`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a pair of operands that `mma.sync` multiplies",
-    note = "write `Operands<A, B>` with A and B both of `bf16`, `f16` or `Tf32`, or of 8-bit integers"
+    note = "write `Operands<A, B>` with A and B both of `bf16`, `f16`, `Tf32` or `f64`, or of 8-bit integers"
 )]
 pub trait MmaPair: 'static {
     /// Operand A, `(M, K)`.

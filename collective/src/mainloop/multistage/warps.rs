@@ -5,7 +5,7 @@ use ptx::Value;
 use ptx::inst::MmaTypes;
 
 use super::Operands;
-use crate::mainloop::sums::Accumulator;
+use crate::mainloop::sums::PlainSum;
 
 /// Columns that one `ldmatrix` of B feeds: two instructions.
 const COLUMNS: u32 = 16;
@@ -13,7 +13,7 @@ const COLUMNS: u32 = 16;
 /// Accumulators of a thread for one instruction.
 const SUMS: usize = 4;
 
-impl<'f, T: Accumulator<Sum = T>> Operands<'f, '_, T> {
+impl<'f, T: PlainSum> Operands<'f, '_, T> {
     /// Multiplies the stage at a shared address: for each K of an instruction all rows of the warp, and the columns two instructions
     /// at a time.
     pub(super) fn multiply_by_warps(&self, types: MmaTypes, stage: Value<'f, u32>) {

@@ -39,6 +39,7 @@ const fn data_type(format: Format) -> i32 {
         Format::S8 => data_type::S8,
         Format::U8 => data_type::U8,
         Format::S32 => data_type::S32,
+        Format::F64 => data_type::F64,
     }
 }
 
@@ -101,10 +102,11 @@ impl Plan {
             product: *product,
             read,
         };
-        let (compute, scale) = match (types.a.is_float(), types.a == Format::Tf32) {
-            (false, _) => (compute::S32, data_type::S32),
-            (true, true) => (compute::TF32, data_type::F32),
-            (true, false) => (compute::F32, data_type::F32),
+        let (compute, scale) = match types.a {
+            Format::F64 => (compute::F64, data_type::F64),
+            Format::Tf32 => (compute::TF32, data_type::F32),
+            integer if !integer.is_float() => (compute::S32, data_type::S32),
+            _ => (compute::F32, data_type::F32),
         };
         // SAFETY: one descriptor is written.
         let result = unsafe { (plan.handle.symbols.operation_create)(&mut plan.operation, compute, scale) };
@@ -348,10 +350,11 @@ impl Enqueue for Run<'_> {
         let buffers = self.buffers.iter().chain(read).map(|buffer| Arc::clone(buffer) as Held);
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
-        // Of the 32-bit type in which products are scaled.
-        let factor = |factor: f32| match self.plan.product.types.a.is_float() {
-            false => (factor as i32).cast_unsigned(),
-            true => factor.to_bits(),
+        // Of the type in which products are scaled: in the low half where it has 32 bits.
+        let factor = |factor: f32| match self.plan.product.types.a {
+            Format::F64 => f64::from(factor).to_bits(),
+            integer if !integer.is_float() => (factor as i32).cast_unsigned().into(),
+            _ => factor.to_bits().into(),
         };
         let (alpha, beta) = (factor(1.0), factor(self.plan.beta));
         // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read

@@ -54,6 +54,7 @@ impl HeuristicResult {
 /// Numbers of `cublasComputeType_t`.
 pub(super) mod compute {
     pub(in super::super) const F32: i32 = 68;
+    pub(in super::super) const F64: i32 = 70;
     pub(in super::super) const S32: i32 = 72;
     pub(in super::super) const TF32: i32 = 77;
 }
@@ -61,6 +62,7 @@ pub(super) mod compute {
 /// Numbers of `cudaDataType`.
 pub(super) mod data_type {
     pub(in super::super) const F32: i32 = 0;
+    pub(in super::super) const F64: i32 = 1;
     pub(in super::super) const F16: i32 = 2;
     pub(in super::super) const S8: i32 = 3;
     pub(in super::super) const U8: i32 = 8;
