@@ -13,7 +13,7 @@ fn quick() -> Vec<Case> {
 
 #[test]
 fn every_case_is_for_kernels_of_the_catalogue() {
-    let all = kernel::catalogue().into_iter().chain(kernel::several());
+    let all = kernel::catalogue().into_iter().chain(kernel::several()).chain(kernel::by_threads());
     let names: Vec<String> = all.map(|entry| entry.name().to_owned()).collect();
     for case in tables().expect("the tables are well-formed") {
         assert!(["quick", "full"].contains(&case.suite.as_str()), "{}: suite {}", case.name, case.suite);

@@ -3,7 +3,7 @@
 //! A kernel is composed of three roles, each a trait with interchangeable implementations. Two of them live here:
 //!
 //! * a [`Mainloop`] brings operand tiles into shared memory and multiplies them ([`TmaWgmma`], or [`CopyWgmma`] for operands
-//!   at any address);
+//!   at any address; [`MmaSync`] and [`Simt`] are those before `wgmma`);
 //! * an [`Epilogue`] turns accumulators into the output ([`LinearCombination`], or a [`tree`] of your own).
 //!
 //! The third, the tile scheduler, is a crate of its own and never meets these two.

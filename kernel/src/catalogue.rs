@@ -161,15 +161,20 @@ fn in_layouts(kinds: &[Kind], element: &str, layouts: &[&str]) -> Vec<AnyGemm> {
 ///
 /// A name is `<kind>-<element>-<A's direction><B's direction>`, where the direction `k` or `m` (for B: `n`) is the
 /// contiguous one.
-///
-/// Kinds `multistage…` (`mma.sync`) and `simt…` (plain instructions) are the kernels before `wgmma`: slower than the others, and there
-/// for comparison and for elements that the others do not have.
 pub fn catalogue() -> Vec<AnyGemm> {
     static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
-    let usual = || ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS));
-    let threads =
-        || THREADS.iter().flat_map(|&(kind, element, layouts)| in_layouts(&[kind], element, layouts));
-    ALL.get_or_init(|| usual().chain(threads()).collect()).clone()
+    ALL.get_or_init(|| ELEMENTS.iter().flat_map(|element| in_layouts(&SINGLE, element, &LAYOUTS)).collect())
+        .clone()
+}
+
+/// Every kernel before `wgmma`, in a fixed order: kinds `multistage…` multiply by `mma.sync`, kinds `simt…` by plain instructions.
+///
+/// They are slower than those of [`catalogue`]: for comparison, to learn from, and for elements that those do not have. Names are as
+/// there.
+pub fn by_threads() -> Vec<AnyGemm> {
+    static ALL: OnceLock<Vec<AnyGemm>> = OnceLock::new();
+    let of = |&(kind, element, layouts): &(Kind, &str, &[&str])| in_layouts(&[kind], element, layouts);
+    ALL.get_or_init(|| THREADS.iter().flat_map(of).collect()).clone()
 }
 
 /// Every kernel of several products, in a fixed order.
@@ -230,7 +235,7 @@ pub fn fused() -> Vec<AnyGemm> {
 
 /// Every kernel with a name.
 pub fn all() -> Vec<AnyGemm> {
-    [catalogue(), several(), fused()].concat()
+    [catalogue(), several(), fused(), by_threads()].concat()
 }
 
 /// The kernel of a name, or of a spec: what has `=` in it.

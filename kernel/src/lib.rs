@@ -83,7 +83,7 @@ mod spec;
 mod types;
 pub use arguments::{Arguments, Own, Tree};
 pub use buffer::Buffer;
-pub use catalogue::{UnknownConfig, UnknownName, all, catalogue, find, fused, several};
+pub use catalogue::{UnknownConfig, UnknownName, all, by_threads, catalogue, find, fused, several};
 pub use collective::{LinearArguments, MatrixRef};
 pub use config::{Bound, Composed, Gemm, GemmConfig};
 #[cfg(feature = "driver")]

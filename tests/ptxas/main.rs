@@ -42,6 +42,16 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
     }
 }
 
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn kernels_without_wgmma_assemble_without_spills() {
+    let failures: Vec<String> = kernel::by_threads()
+        .iter()
+        .filter_map(|gemm| refused(gemm.name(), &gemm.program().expect("a legal program")))
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
 /// A kernel that the assembler refuses or complains of, and how.
 fn refused(name: &str, program: &kernel::Program) -> Option<String> {
     let report = assemble(name, program.text());

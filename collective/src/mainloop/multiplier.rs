@@ -36,7 +36,7 @@ pub(super) fn ring<'f>(
         SumType::F16 => Multiplier::<u32>::new(f, plan, consumer).ring(consumer, ring, piece, finish),
         // No `wgmma` sums in f64.
         SumType::F32 | SumType::F64 => {
-            Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish)
+            Multiplier::<f32>::new(f, plan, consumer).ring(consumer, ring, piece, finish);
         }
     }
 }

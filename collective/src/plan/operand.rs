@@ -93,8 +93,9 @@ impl TileLayout {
         match self {
             // Threads load 16 bytes of a row each, and find two rows of 64 bytes in all banks.
             Self::Widest if element_bits == 64 => match smem::widest_mode(major, element_bits, mn, k) {
-                SwizzleMode::B128 => SwizzleMode::B64,
-                mode => mode,
+                SwizzleMode::B128 | SwizzleMode::B64 => SwizzleMode::B64,
+                SwizzleMode::B32 => SwizzleMode::B32,
+                SwizzleMode::None => SwizzleMode::None,
             },
             Self::Widest => smem::widest_mode(major, element_bits, mn, k),
             Self::Slabs(mode) => mode,

@@ -293,11 +293,10 @@ fn multiply(types: MmaTypes, exact: bool) -> Form {
                 if element.bytes() == 2 { one() & 0xFFFF | one() << 16 } else { one() }
             };
             let words = (0..THREADS * 10).map(|word| operand(exact, word % 10 >= 6));
-            let input = match types {
-                MmaTypes::F64 => {
-                    words.flat_map(|word| f64::from(f32::from_bits(word)).to_le_bytes()).collect()
-                }
-                _ => words.flat_map(u32::to_le_bytes).collect(),
+            let input = if types == MmaTypes::F64 {
+                words.flat_map(|word| f64::from(f32::from_bits(word)).to_le_bytes()).collect()
+            } else {
+                words.flat_map(u32::to_le_bytes).collect()
             };
             vec![plain(if exact { "integers" } else { "random" }, input, None, ty.bytes())]
         }),

@@ -29,7 +29,7 @@ fn every_catalogue_type() -> PathBuf {
                     fn main() {\n"
         .to_owned();
     let specs = FORMATS.map(|text| text.parse::<KernelSpec>().expect(text).kernel().expect(text));
-    for entry in kernel::catalogue().into_iter().chain(specs) {
+    for entry in kernel::catalogue().into_iter().chain(kernel::by_threads()).chain(specs) {
         let (ty, name) = (entry.rust_type(), entry.program().expect("legal").name().to_owned());
         // Writing to a string does not fail.
         let _ = writeln!(text, "    assert_eq!(Gemm::<{ty}>::name(), {name:?});");

@@ -18,7 +18,7 @@ use crate::tile::{TileShape, WarpRoles};
 /// is [`Unspecialised`](crate::Unspecialised). Operands lie at any address. Warps are above each other, each with 16 rows of every 64:
 /// warpgroups of some 64 rows and up to 256 columns re-use what they load.
 ///
-/// `wgmma` is about half again as fast: this is the kernel to compare with, and to learn from.
+/// `wgmma` is faster: this is the kernel to compare with and to learn from, and the one for `f64`.
 ///
 /// ```
 /// use collective::{Epilogue, KMajor, LinearCombination, Mainloop, MmaSync, Operands, Plan, Tile, Unspecialised};
@@ -37,7 +37,7 @@ pub struct MmaSync<O, T, R>(PhantomData<(O, T, R)>);
 ///
 /// Loading is that of [`MmaSync`]. Each thread computes a *register tile*: a quarter of the columns of two rows of every 64 of its
 /// warpgroup, so 6 x 16 elements where a warpgroup has 192 rows and 64 columns. Products and sums are those of `f32`, rounded once each
-/// by `fma`: about eight times slower than `tf32` on tensor cores, and 2^13 times as precise.
+/// by `fma`. NVIDIA gives an H100 67 TFLOP/s of that, and 494 of `tf32`, which keeps 13 bits fewer of each element.
 ///
 /// ```
 /// use collective::{Epilogue, KMajor, LinearCombination, Mainloop, MnMajor, Operands, Plan, Simt, Tile, Unspecialised};

@@ -102,11 +102,11 @@ impl Plan {
             product: *product,
             read,
         };
-        let (compute, scale) = match types.a {
-            Format::F64 => (compute::F64, data_type::F64),
-            Format::Tf32 => (compute::TF32, data_type::F32),
-            integer if !integer.is_float() => (compute::S32, data_type::S32),
-            _ => (compute::F32, data_type::F32),
+        let (compute, scale) = match (types.a.is_float(), types.a == Format::Tf32, types.a == Format::F64) {
+            (false, ..) => (compute::S32, data_type::S32),
+            (true, true, _) => (compute::TF32, data_type::F32),
+            (true, false, true) => (compute::F64, data_type::F64),
+            (true, false, false) => (compute::F32, data_type::F32),
         };
         // SAFETY: one descriptor is written.
         let result = unsafe { (plan.handle.symbols.operation_create)(&mut plan.operation, compute, scale) };
@@ -351,10 +351,13 @@ impl Enqueue for Run<'_> {
         stream.hold(buffers.chain([Arc::clone(handle) as Held]));
         let pointer = |address: u64| ptr::without_provenance_mut::<c_void>(address as usize);
         // Of the type in which products are scaled: in the low half where it has 32 bits.
-        let factor = |factor: f32| match self.plan.product.types.a {
-            Format::F64 => f64::from(factor).to_bits(),
-            integer if !integer.is_float() => (factor as i32).cast_unsigned().into(),
-            _ => factor.to_bits().into(),
+        let of_a = self.plan.product.types.a;
+        let factor = |factor: f32| -> u64 {
+            match (of_a.is_float(), of_a == Format::F64) {
+                (false, _) => (factor as i32).cast_unsigned().into(),
+                (true, true) => f64::from(factor).to_bits(),
+                (true, false) => factor.to_bits().into(),
+            }
         };
         let (alpha, beta) = (factor(1.0), factor(self.plan.beta));
         // SAFETY: handle, descriptors, algorithm and workspace belong together and are alive; alpha and beta are read
