@@ -78,7 +78,10 @@ fn several_products_are_verified() {
             &["products  3 of 70 x 40 x 256", "kernel    form=batched "][..],
         ),
         (&["--batch", "2", "--m", "9", "--n", "7", "--beta", "2"], &["kernel    form=batched "]),
-        (&["--rows", "3,0,70", "--n", "24", "--k", "40"], &["3 groups, 73 rows in all", "kernel    form=ragged "]),
+        (
+            &["--rows", "3,0,70", "--n", "24", "--k", "40"],
+            &["3 groups, 73 rows in all", "kernel    form=ragged "],
+        ),
         (&["--rows", "1,16", "--dtype", "f16", "--n", "9"], &["kernel    form=ragged "]),
         (&["--rows", "0,0", "--n", "8"], &["nothing to launch"]),
         (&["--group", "70x9x40", "--group", "3x24x8"], &["2 of any shapes", "kernel    form=grouped "]),
