@@ -13,6 +13,7 @@
 //! # assert!(selection.ranked.len() > 1);
 //! ```
 
+mod bound;
 mod known;
 mod machine;
 mod model;
@@ -29,6 +30,7 @@ pub use known::Known;
 pub use machine::Machine;
 pub use model::Prediction;
 
+use bound::Bounds;
 use space::{Entry, Space};
 
 use crate::arguments::Whatever;
@@ -239,7 +241,7 @@ pub struct Refused {
 }
 
 /// Kernels, ordered for one call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Selection {
     /// Kernels that can do it, the one that is predicted to be fastest first.
     pub ranked: Vec<Ranked>,
@@ -320,48 +322,94 @@ pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
 
 /// The first so many of a space that can do a call.
 fn of_space(space: Space, request: &Request<'_>, machine: &Machine, most: usize) -> Selection {
-    let (entries, groups) = (space.entries(), request.groups());
-    let predict = |entry: &Entry| machine.predict_subject(&entry.subject(), request, groups.as_deref());
-    let mut times: Vec<(f64, usize)> =
-        entries.iter().enumerate().map(|(i, entry)| (predict(entry).microseconds, i)).collect();
-    let look = |i: usize| Some((entries[i].spec, predict(&entries[i])));
-    let earlier = near::correct(request, machine, &mut times, look);
-    let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
-    let mut selection = Selection { ranked: Vec::new(), refused: Vec::new() };
-    let first = measured(request, machine);
-    let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
-    selection.ranked.extend(first);
-    // Few are looked at; where most cannot do the call, more.
-    let (mut from, mut part) = (0, most.saturating_add(most / 4 + 8));
-    while from < times.len() && selection.ranked.len() < most {
-        let rest = &mut times[from..];
-        let count = part.min(rest.len());
-        if count < rest.len() {
-            rest.select_nth_unstable_by(count, order);
-        }
-        rest[..count].sort_unstable_by(order);
-        for &(microseconds, i) in &rest[..count] {
-            let entry = &entries[i];
-            if selection.ranked.len() == most {
-                break;
-            }
-            if known == Some(entry.spec) {
-                continue;
-            }
-            let Ok(gemm) = entry.spec.kernel() else { continue };
-            match request.admitted(&gemm, machine.slots(entry.plan())) {
-                Ok(()) => {
-                    let prediction = Prediction { microseconds, ..predict(entry) };
-                    let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
-                    selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
-                }
-                Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
-                Err(error) => selection.refused.push(Refused { name: gemm.name().to_owned(), error }),
-            }
-        }
-        (from, part) = (from + count, part * 4);
+    let entries = space.entries();
+    let groups = request.groups();
+    let predict = |i: usize| machine.predict_subject(&entries[i].subject(), request, groups.as_deref());
+    let ranking = Ranking { request, machine, entries: &entries, predict: &predict, most };
+    ranking.of_few(&Bounds::of(space, &entries, machine)).unwrap_or_else(|| ranking.of_all())
+}
+
+/// Entries of a space in order.
+struct Ranking<'r> {
+    request: &'r Request<'r>,
+    machine: &'r Machine,
+    entries: &'r [Entry],
+    predict: &'r dyn Fn(usize) -> Prediction,
+    /// How many are asked for.
+    most: usize,
+}
+
+impl Ranking<'_> {
+    /// How many entries are looked at first.
+    fn part(&self) -> usize {
+        self.most.saturating_add(self.most / 4 + 8)
     }
-    selection
+
+    /// The selection, where bounds and few predictions say it.
+    fn of_few(&self, bounds: &Bounds) -> Option<Selection> {
+        // What records of near shapes put in order, and what the selection looks at.
+        let enough = self.part().saturating_add(near::CORRECTED);
+        let predict = |i| (self.predict)(i).microseconds;
+        self.of(bounds.fastest(self.request, self.machine, enough, predict)?, true)
+    }
+
+    /// The selection, from predictions of all.
+    fn of_all(&self) -> Selection {
+        let times = (0..self.entries.len()).map(|i| ((self.predict)(i).microseconds, i)).collect();
+        self.of(times, false).unwrap_or_default()
+    }
+
+    /// The selection, from the predicted times of all entries, or of the first `cut` ones, in order: `None` where others could belong to
+    /// it.
+    fn of(&self, mut times: Vec<(f64, usize)>, cut: bool) -> Option<Selection> {
+        let Self { request, machine, entries, predict, most } = *self;
+        let last = times.last().copied().filter(|_| cut);
+        let earlier = near::correct(request, machine, &mut times, |i| Some((entries[i].spec, predict(i))));
+        // What was cut off is corrected as the last is, and comes after it: as an equal, where it is not corrected.
+        let limit = last.and_then(|last| {
+            let corrected = times.iter().find(|(_, i)| *i == last.1)?.0;
+            Some((corrected, if corrected == last.0 { last.1 } else { 0 }))
+        });
+        let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let mut selection = Selection::default();
+        let first = measured(request, machine);
+        let known = first.as_ref().and_then(|ranked| ranked.gemm.spec());
+        selection.ranked.extend(first);
+        // Few are looked at; where most cannot do the call, more.
+        let (mut from, mut part) = (0, self.part());
+        while from < times.len() && selection.ranked.len() < most {
+            let rest = &mut times[from..];
+            let count = part.min(rest.len());
+            if count < rest.len() {
+                rest.select_nth_unstable_by(count, order);
+            }
+            rest[..count].sort_unstable_by(order);
+            for &(microseconds, i) in &rest[..count] {
+                let entry = &entries[i];
+                if selection.ranked.len() == most {
+                    break;
+                }
+                if limit.is_some_and(|limit| order(&(microseconds, i), &limit).is_gt()) {
+                    return None;
+                }
+                if known == Some(entry.spec) {
+                    continue;
+                }
+                let Ok(gemm) = entry.spec.kernel() else { continue };
+                match request.admitted(&gemm, machine.slots(entry.plan())) {
+                    Ok(()) => {
+                        let prediction = Prediction { microseconds, ..predict(i) };
+                        let reason = reason::corrected(&gemm, machine, &prediction, earlier.get(&i));
+                        selection.ranked.push(Ranked { gemm, prediction, measured: None, reason });
+                    }
+                    Err(error) if selection.refused.iter().any(|refused| refused.error == error) => {}
+                    Err(error) => selection.refused.push(Refused { name: gemm.name().to_owned(), error }),
+                }
+            }
+            (from, part) = (from + count, part * 4);
+        }
+        (selection.ranked.len() == most || !cut).then_some(selection)
+    }
 }
 
 /// Ranks kernels for a call; those of another element type, direction, form or epilogue are left out.

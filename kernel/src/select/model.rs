@@ -122,14 +122,12 @@ impl Machine {
         let workers = subject.scheduler.workers(totals.tiles, slots).max(1);
         let busiest = busiest(subject, &totals, workers, slots);
         let cluster = f64::from(plan.cluster_size());
-        let clustered = if plan.cluster_size() > 1 { 1.0 } else { 0.0 };
         let beta = request.fusion.is_none() && call.epilogue.beta != 0.0;
 
         let at_once = f64::from(workers.min(slots)) * cluster;
         let sharing = (at_once / f64::from(self.multiprocessors)).ceil().min(f64::from(self.ctas(plan)));
         let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
         let epilogue = self.epilogue(plan, &call, beta) * fitted;
-        let [m, n, k] = plan.mainloop.tile.map(f64::from);
         let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
         let all = busiest.pieces * (epilogue + self.tile);
         let turns = f64::from(plan.turns());
@@ -138,14 +136,10 @@ impl Machine {
         } else {
             multiply + all
         };
-        let exchange = self.meeting
-            + match subject.facts.reduction {
-                Some(ReductionKind::Separate) => 2.0 * m * n / self.exchanged,
-                Some(ReductionKind::Ordered | ReductionKind::Atomic) => {
-                    m * n / self.exchanged * (busiest.parts - 1.0).max(1.0).sqrt()
-                }
-                None => 0.0,
-            };
+        let exchange = subject
+            .facts
+            .reduction
+            .map_or(0.0, |reduction| self.exchange(plan, reduction, busiest.parts - 1.0));
         let draws = if subject.facts.draws { busiest.pieces * self.draw } else { 0.0 };
         let busy = busy + busiest.divided * exchange + draws;
         // Multiplications of the whole card, as a part of the time: power takes the clock down.
@@ -159,19 +153,9 @@ impl Machine {
         let d_bytes = totals.outputs * bits / 8.0;
         let c_bytes = if beta { d_bytes } else { 0.0 };
         let (l2, dram) = (totals.l2 / self.l2, (totals.dram + d_bytes + c_bytes) / self.dram);
-        let launch = self.launch
-            + clustered * self.clustered_launch
-            + if subject.facts.reduction.is_some() { self.divided_launch } else { 0.0 }
-            + if subject.facts.tiles_on_device || subject.facts.reduction.is_some() {
-                self.persistent_launch
-            } else {
-                0.0
-            }
-            + bits_of(plan, [m, n]) * k / 8.0 * self.filling;
-        let fourth = |time: f64| (time * time) * (time * time);
-        let norm = fourth(busy * slower + starts) + fourth(l2) + fourth(dram);
+        let launch = self.launch_of(subject);
         Prediction {
-            microseconds: launch + norm.sqrt().sqrt(),
+            microseconds: launch + norm(busy * slower + starts, l2, dram),
             waves: tiles / f64::from(slots),
             launch: launch + starts,
             multiply: multiply * slower,
@@ -265,16 +249,7 @@ impl Machine {
         let [a_bytes, b_bytes] = bits.map(|bits| f64::from(bits) / 8.0);
         let [m, n, k] = [problem.m, problem.n, problem.k].map(f64::from);
         let [tiles_m, tiles_n] = [tiles.m, tiles.n].map(|tiles| f64::from(tiles.max(1)));
-        // Rows that begin inside a sector or a line make copies fetch more of them than they fill.
-        let cost = |matrix: MatrixRef, bits: u32| {
-            // Units of weights are whole lines.
-            let pitch = if bits < 8 { 0 } else { matrix.pitch.wrapping_mul((bits / 8).into()) };
-            match (pitch.is_multiple_of(128), pitch.is_multiple_of(32)) {
-                (true, _) => 1.0,
-                (false, true) => self.part_lines,
-                (false, false) => self.part_sectors,
-            }
-        };
+        let cost = |matrix: MatrixRef, bits: u32| self.line_cost(matrix, bits);
         let [a_bits, b_bits] = bits;
         let (a, b) = (m * k * a_bytes, n * k * b_bytes);
         let l2 = a * tiles_n * cost(call.a, a_bits) + b * tiles_m * cost(call.b, b_bits);
@@ -312,57 +287,42 @@ impl Machine {
         sharing: f64,
         at_once: f64,
     ) -> (f64, f64, Step) {
-        let [m, _, k] = plan.mainloop.tile.map(f64::from);
-        let n = totals.columns;
-        let rounds = k / f64::from(plan.mainloop.atom.k());
-        // Wide tiles are multiplied by two instructions beside each other.
-        let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
-        let rows = m / 64.0;
-        let adding = m * n / 128.0 * additions(plan) * self.promoted / self.cycles;
-        let math = rows * beside * width / 2.0 * rounds * slower(plan.mainloop.atom) / self.cycles + adding;
-        // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
-        // A from registers is read once, as threads load it.
-        let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
-        let read = rows * beside * (of_a + width / 4.0);
-        let shared = (read + (m + n) / 4.0) * rounds * self.shared / self.cycles;
-        let clustered = plan.cluster_size() > 1;
-        let [a_bits, b_bits] = plan.mainloop.operands.map(|operand| f64::from(operand.bits()));
-        // Tiles that many ask for at once come from few places.
-        let crowd = self.crowded / f64::from(plan.cluster_size()).sqrt();
-        let of = |readers: u32| 1.0 + crowd * f64::from(readers).min(at_once);
-        let bytes = (m * of(totals.tiles.n) * a_bits + n * of(totals.tiles.m) * b_bits) * k / 8.0;
-        let copies = bytes / self.ingest;
-        let latency = self.latency * if clustered { 1.0 + self.clustered_latency } else { 1.0 };
-        let latency = latency / (f64::from(plan.ring.stages) - self.drained);
-        let resources = [
-            (math * sharing, Step::Multiplications),
-            (shared * sharing, Step::SharedMemory),
-            (copies * sharing, Step::Copies),
-            (rows * rounds * conversions(plan) / self.cycles * sharing, Step::Conversions),
-            (latency, Step::Latency),
-        ];
-        let mut longest = resources[0];
-        for resource in &resources[1..] {
-            if resource.0 > longest.0 {
-                longest = *resource;
-            }
-        }
-        let covered = adding == 0.0 || plan.mainloop.sharing() > 1;
-        let between =
-            self.step / f64::from(plan.mainloop.consumers) * sharing + if covered { 0.0 } else { self.alone };
-        let coupled = if plan.turns() > 0 && clustered { self.coupled } else { 1.0 };
-        let step = (longest.0 + between) * coupled;
+        let fixed = Fixed::new(self, plan, totals.columns);
+        let (step, why) = fixed.step([totals.tiles.m, totals.tiles.n], sharing, at_once);
         match plan.mainloop.producer {
-            Producer::Thread => (step, math, longest.1),
+            Producer::Thread => (step, fixed.math, why),
             Producer::Warpgroup => {
                 let copied = self.copies(plan, call) * sharing;
+                let between = fixed.between * sharing + fixed.alone;
                 if copied > step {
-                    (copied + between, math, Step::Copies)
+                    (copied + between, fixed.math, Step::Copies)
                 } else {
-                    (step + between, math, longest.1)
+                    (step + between, fixed.math, why)
                 }
             }
         }
+    }
+
+    /// By how much more copies fetch of a matrix than they fill: rows may begin inside a sector or a line.
+    pub(super) fn line_cost(&self, matrix: MatrixRef, bits: u32) -> f64 {
+        // Units of weights are whole lines.
+        let pitch = if bits < 8 { 0 } else { matrix.pitch.wrapping_mul((bits / 8).into()) };
+        match (pitch.is_multiple_of(128), pitch.is_multiple_of(32)) {
+            (true, _) => 1.0,
+            (false, true) => self.part_lines,
+            (false, false) => self.part_sectors,
+        }
+    }
+
+    /// A launch before anything is multiplied.
+    pub(super) fn launch_of(&self, Subject { plan, facts, .. }: &Subject<'_>) -> f64 {
+        let [m, n, k] = plan.mainloop.tile.map(f64::from);
+        let clustered = if plan.cluster_size() > 1 { 1.0 } else { 0.0 };
+        self.launch
+            + clustered * self.clustered_launch
+            + if facts.reduction.is_some() { self.divided_launch } else { 0.0 }
+            + if facts.tiles_on_device || facts.reduction.is_some() { self.persistent_launch } else { 0.0 }
+            + bits_of(plan, [m, n]) * k / 8.0 * self.filling
     }
 
     /// Microseconds in which threads copy a k-tile.
@@ -379,20 +339,124 @@ impl Machine {
         a / rate(call.a, a_bits) + b / rate(call.b, b_bits)
     }
 
+    /// What it takes to exchange the sums of a divided tile with so many others.
+    pub(super) fn exchange(&self, plan: &Plan, reduction: ReductionKind, others: f64) -> f64 {
+        let [m, n, _] = plan.mainloop.tile.map(f64::from);
+        self.meeting
+            + match reduction {
+                ReductionKind::Separate => 2.0 * m * n / self.exchanged,
+                ReductionKind::Ordered | ReductionKind::Atomic => {
+                    m * n / self.exchanged * others.max(1.0).sqrt()
+                }
+            }
+    }
+
     /// One CTA's epilogue.
     fn epilogue(&self, plan: &Plan, call: &Call, beta: bool) -> f64 {
-        let [m, n, _] = plan.mainloop.tile.map(f64::from);
-        let direct = plan.epilogue.staged_bits == 0;
-        let swapped = plan.swapped();
         // Threads that store transposed hold neighbours of a row of D one by one in any case.
-        let odd = direct && !swapped && !call.d.pitch.is_multiple_of(2);
-        let rate =
-            self.stored * if swapped { self.transposed } else { 1.0 } * if odd { self.odd_rows } else { 1.0 };
-        let row = if swapped { m } else { n };
-        let narrow = 1.0 + self.narrow * (64.0 / row - 1.0).max(0.0);
+        let direct = plan.epilogue.staged_bits == 0;
+        let odd = direct && !plan.swapped() && !call.d.pitch.is_multiple_of(2);
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
-        m * n / rate * narrow * reads
+        self.epilogue_of(plan) / if odd { self.odd_rows } else { 1.0 } * reads
+    }
+
+    /// The same where no C is read, and rows of D have even lengths.
+    pub(super) fn epilogue_of(&self, plan: &Plan) -> f64 {
+        let [m, n, _] = plan.mainloop.tile.map(f64::from);
+        let swapped = plan.swapped();
+        let rate = self.stored * if swapped { self.transposed } else { 1.0 };
+        let row = if swapped { m } else { n };
+        let narrow = 1.0 + self.narrow * (64.0 / row - 1.0).max(0.0);
+        m * n / rate * narrow
+    }
+}
+
+/// The time of three resources that overlap: the slowest decides, softly.
+pub(super) fn norm(busy: f64, l2: f64, dram: f64) -> f64 {
+    let fourth = |time: f64| (time * time) * (time * time);
+    (fourth(busy) + fourth(l2) + fourth(dram)).sqrt().sqrt()
+}
+
+/// What of a k-tile's time depends on the kernel and the machine alone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fixed {
+    /// Elements of a tile of A and of B along M and N, and along K, and their bits.
+    tile: [f64; 3],
+    bits: [f64; 2],
+    /// Microseconds of the multiplications, and of shared memory.
+    pub(super) math: f64,
+    shared: f64,
+    /// In which threads make fragments of weights in few bits.
+    converting: f64,
+    /// From asking to having, divided by the stages in flight.
+    latency: f64,
+    /// Beside what decides, for each CTA that shares a multiprocessor, and for all.
+    between: f64,
+    alone: f64,
+    coupled: f64,
+    crowd: f64,
+    ingest: f64,
+}
+
+impl Fixed {
+    /// Of a kernel whose tiles have so many columns.
+    pub(super) fn new(machine: &Machine, plan: &Plan, n: f64) -> Self {
+        let [m, _, k] = plan.mainloop.tile.map(f64::from);
+        let rounds = k / f64::from(plan.mainloop.atom.k());
+        // Wide tiles are multiplied by two instructions beside each other.
+        let (width, beside) = if n > 256.0 { (n / 2.0, 2.0) } else { (n, 1.0) };
+        let rows = m / 64.0;
+        let adding = m * n / 128.0 * additions(plan) * machine.promoted / machine.cycles;
+        let slower = slower(plan.mainloop.atom);
+        let math = rows * beside * width / 2.0 * rounds * slower / machine.cycles + adding;
+        // An instruction reads 64 rows of A, and B; copies write both once. A cycle is 128 bytes.
+        // A from registers is read once, as threads load it.
+        let of_a = if plan.mainloop.weights().is_some() { 0.0 } else { 16.0 };
+        let read = rows * beside * (of_a + width / 4.0);
+        let shared = (read + (m + n) / 4.0) * rounds * machine.shared / machine.cycles;
+        let clustered = plan.cluster_size() > 1;
+        let latency = machine.latency * if clustered { 1.0 + machine.clustered_latency } else { 1.0 };
+        let covered = adding == 0.0 || plan.mainloop.sharing() > 1;
+        Self {
+            tile: [m, n, k],
+            bits: plan.mainloop.operands.map(|operand| operand.bits().into()),
+            converting: rows * rounds * conversions(plan) / machine.cycles,
+            math,
+            shared,
+            latency: latency / (f64::from(plan.ring.stages) - machine.drained),
+            between: machine.step / f64::from(plan.mainloop.consumers),
+            alone: if covered { 0.0 } else { machine.alone },
+            coupled: if plan.turns() > 0 && clustered { machine.coupled } else { 1.0 },
+            // Tiles that many ask for at once come from few places.
+            crowd: machine.crowded / f64::from(plan.cluster_size()).sqrt(),
+            ingest: machine.ingest,
+        }
+    }
+
+    /// Microseconds from one k-tile to the next where a copy thread loads them, and what decides: of so many tiles along M and N, with so
+    /// many CTAs on a multiprocessor and clusters on the card at once.
+    #[inline]
+    pub(super) fn step(&self, [tiles_m, tiles_n]: [u32; 2], sharing: f64, at_once: f64) -> (f64, Step) {
+        let ([m, n, k], [a_bits, b_bits]) = (self.tile, self.bits);
+        let of = |readers: u32| 1.0 + self.crowd * f64::from(readers).min(at_once);
+        let bytes = (m * of(tiles_n) * a_bits + n * of(tiles_m) * b_bits) * k / 8.0;
+        let copies = bytes / self.ingest;
+        let resources = [
+            (self.math * sharing, Step::Multiplications),
+            (self.shared * sharing, Step::SharedMemory),
+            (copies * sharing, Step::Copies),
+            (self.converting * sharing, Step::Conversions),
+            (self.latency, Step::Latency),
+        ];
+        let mut longest = resources[0];
+        for resource in &resources[1..] {
+            if resource.0 > longest.0 {
+                longest = *resource;
+            }
+        }
+        let between = self.between * sharing + self.alone;
+        ((longest.0 + between) * self.coupled, longest.1)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::problem::GemmProblem;
 use crate::spec::KernelSpec;
 
 /// How many kernels are corrected: those that the model ranks first.
-const CORRECTED: usize = 48;
+pub(super) const CORRECTED: usize = 48;
 
 /// Shapes that are looked at, the nearest ones.
 const SHAPES: usize = 12;

@@ -1,0 +1,353 @@
+//! What a kernel takes at least: cheap, so that the model is asked of those alone that may be among the first.
+//!
+//! It is the model's closed form without what only adds to the time: how tiles are divided in detail, and operands that are read again from
+//! memory. What depends on kernel and machine alone is worked out once. A bound is never more than the prediction, so leaving kernels out
+//! by it changes no choice: a test holds it to both.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use collective::{CachePolicy, MatrixRef};
+
+use super::model::{self, Fixed};
+use super::space::{Entry, Space};
+use super::{Machine, Request};
+use crate::products::Products;
+
+/// A bound of several entries that differ in nothing that it looks at.
+struct Bound {
+    /// The entries, one after the other.
+    entries: core::ops::Range<usize>,
+    /// Elements of a cluster's tile along M, N and K, in the kernel's eyes.
+    tile: [u32; 3],
+    swapped: bool,
+    cluster: f64,
+    slots: u32,
+    ctas: f64,
+    /// What an exchange of sums takes, where tiles may be divided: with one other, and what of that grows with the root of their number.
+    exchange: Option<[f64; 2]>,
+    /// Whether CTAs begin where others have ended.
+    restarts: bool,
+    /// Whether the consumers take turns.
+    turns: bool,
+    fixed: Fixed,
+    /// One CTA's epilogue that reads no C, in rows of even lengths.
+    epilogue: f64,
+    /// Whether it is slower where rows have odd lengths, and whether copies bring C.
+    by_threads: bool,
+    sourced: bool,
+    launch: f64,
+    /// Bits of an element of A and of B, and which of them leave L2 first.
+    bits: [u32; 2],
+    first: [bool; 2],
+    /// Bytes of D for an element of the product.
+    output: f64,
+}
+
+/// The bounds of a space on a machine.
+pub(super) struct Bounds(Vec<Bound>);
+
+impl PartialEq for Bound {
+    /// But for which entries they are of.
+    fn eq(&self, other: &Self) -> bool {
+        let key = |of: &Self| {
+            let [one, grows] = of.exchange.unwrap_or([-1.0; 2]);
+            let numbers = [of.cluster, of.ctas, of.epilogue, of.launch, of.output, one, grows];
+            let numbers = numbers.map(f64::to_bits);
+            let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced];
+            (of.tile, of.slots, numbers, facts, of.bits, of.first)
+        };
+        key(self) == key(other) && self.fixed == other.fixed
+    }
+}
+
+/// A request in the kernel's eyes: M, N and K, and its operands A and B.
+struct Seen {
+    problem: [u32; 3],
+    matrices: [MatrixRef; 2],
+}
+
+/// Predictions are rounded otherwise than bounds.
+const ROUNDED: f64 = 1.0 - 1e-9;
+
+impl Bounds {
+    /// Those of a space, the same for every call of a process.
+    pub(super) fn of(space: Space, entries: &[Entry], machine: &Machine) -> Arc<Self> {
+        type Known = (Space, Machine, Arc<Bounds>);
+        static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, _, bounds)) = known.iter().find(|(of, on, _)| (*of, on) == (space, machine)) {
+            return Arc::clone(bounds);
+        }
+        let mut all: Vec<Bound> = Vec::new();
+        for (i, entry) in entries.iter().enumerate() {
+            let bound = Bound::new(i, entry, machine);
+            match all.last_mut() {
+                Some(last) if *last == bound => last.entries.end = i + 1,
+                _ => all.push(bound),
+            }
+        }
+        let bounds = Arc::new(Self(all));
+        known.push((space, *machine, Arc::clone(&bounds)));
+        bounds
+    }
+
+    /// The `count` entries that are predicted to be fastest, in order, with their times: those of `predict`, which is asked of few. `None`
+    /// where the bounds do not hold, or say too little.
+    pub(super) fn fastest(
+        &self,
+        request: &Request<'_>,
+        machine: &Machine,
+        count: usize,
+        predict: impl Fn(usize) -> f64,
+    ) -> Option<Vec<(f64, usize)>> {
+        let mut bounds = self.all(request, machine)?;
+        let order = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let look = |bound: usize, times: &mut Vec<(f64, usize)>| {
+            times.extend(self.0[bound].entries.clone().map(|i| (predict(i), i)));
+        };
+        let least = count.min(bounds.len());
+        if least == 0 || least == bounds.len() {
+            return None;
+        }
+        bounds.select_nth_unstable_by(least, order);
+        let (near, far) = bounds.split_at(least);
+        let mut times = Vec::new();
+        near.iter().for_each(|&(_, bound)| look(bound, &mut times));
+        // Each bound is of one entry at least.
+        times.select_nth_unstable_by(count - 1, order);
+        let most = times[count - 1].0;
+        far.iter().filter(|(least, _)| *least <= most).for_each(|&(_, bound)| look(bound, &mut times));
+        times.select_nth_unstable_by(count - 1, order);
+        times.truncate(count);
+        times.sort_unstable_by(order);
+        Some(times)
+    }
+
+    /// Every bound for a request, with its place.
+    fn all(&self, request: &Request<'_>, machine: &Machine) -> Option<Vec<(f64, usize)>> {
+        let (call, one) = (&request.call, request.call.problem);
+        let count = match call.products {
+            Products::One => 1,
+            Products::Batched { count } => count,
+            Products::Ragged { .. } | Products::Masked { .. } | Products::Grouped { .. } => return None,
+        };
+        // So many tiles can be counted.
+        let elements = u128::from(one.m) * u128::from(one.n) * u128::from(count);
+        if elements == 0 || elements >= 1 << 31 {
+            return None;
+        }
+        let seen = [
+            Seen { problem: [one.m, one.n, one.k], matrices: [call.a, call.b] },
+            Seen { problem: [one.n, one.m, one.k], matrices: [call.b, call.a] },
+        ];
+        let beta = request.fusion.is_none() && call.epilogue.beta != 0.0;
+        let odd = !call.d.pitch.is_multiple_of(2);
+        let mut last: Option<([u32; 3], bool, [u32; 3])> = None;
+        let mut bound = |of: &Bound| {
+            let seen = &seen[usize::from(of.swapped)];
+            let tiles = match last {
+                Some((tile, swapped, tiles)) if (tile, swapped) == (of.tile, of.swapped) => tiles,
+                _ => [0, 1, 2].map(|i| seen.problem[i].div_ceil(of.tile[i])),
+            };
+            last = Some((of.tile, of.swapped, tiles));
+            let all = tiles[0] * tiles[1] * count;
+            let [tiles_m, tiles_n, k_tiles] = tiles.map(f64::from);
+            let (every, slots) = (f64::from(all), f64::from(of.slots));
+            let whole = f64::from(all.div_ceil(of.slots));
+            let at_once = every.min(slots);
+            let sharing = (at_once * of.cluster / f64::from(machine.multiprocessors)).ceil().min(of.ctas);
+            let (step, _) = of.fixed.step([tiles[0], tiles[1]], sharing, at_once);
+            let odd = if of.by_threads && odd { machine.odd_rows } else { 1.0 };
+            let reads = if beta && !of.sourced { 2.0 } else { 1.0 };
+            let epilogue = of.epilogue / odd * reads;
+            let multiply = whole * k_tiles * step;
+            let mut busy = match of.turns {
+                true => multiply + whole * machine.tile + epilogue,
+                false => multiply + whole * (epilogue + machine.tile),
+            };
+            if let Some([one, grows]) = of.exchange {
+                // None is divided, or some are: then a worker has a piece at least, which may be of several tiles.
+                let shared = every / slots * k_tiles * step + one;
+                let divided = shared.max(parted(k_tiles * step, grows) + one - grows);
+                busy = busy.min(divided + epilogue + machine.tile);
+            }
+            let work = every * of.cluster * k_tiles * of.fixed.math / f64::from(machine.multiprocessors);
+            let restarts = if of.restarts { whole - 1.0 } else { 0.0 };
+            let busy = busy + machine.power * work.min(busy) + restarts * machine.start;
+
+            let [m, n, k] = seen.problem.map(f64::from);
+            let [a_bytes, b_bytes] = of.bits.map(|bits| f64::from(bits) / 8.0);
+            let (a, b, times) = (m * k * a_bytes, n * k * b_bytes, f64::from(count));
+            let cost = |i: usize| machine.line_cost(seen.matrices[i], of.bits[i]);
+            let l2 = (a * tiles_n * cost(0) + b * tiles_m * cost(1)) * times / machine.l2;
+            let evicted = if of.first[0] { a * (tiles_n - 1.0) } else { 0.0 }
+                + if of.first[1] { b * (tiles_m - 1.0) } else { 0.0 };
+            let shared = if tiles[1] > 1 { a } else { 0.0 } + if tiles[0] > 1 { b } else { 0.0 };
+            let operands = a + b + evicted * machine.refetched + shared * machine.echo;
+            let d = m * n * of.output * if beta { 2.0 } else { 1.0 };
+            let dram = (operands + d) * times / machine.dram;
+            (of.launch + model::norm(busy, l2, dram)) * ROUNDED
+        };
+        Some(self.0.iter().enumerate().map(|(i, of)| (bound(of), i)).collect())
+    }
+}
+
+/// What it takes at least to multiply a part of a tile and to exchange its sums: with `p` parts, `tile / p + grows * sqrt(p - 1)`, or no less
+/// than `grows` beside the part.
+fn parted(tile: f64, grows: f64) -> f64 {
+    if grows <= 0.0 {
+        return 0.0;
+    }
+    // From two parts on the root is that of a half of `p` at least, and the sum is least where its slope is zero.
+    let least = grows * core::f64::consts::FRAC_1_SQRT_2;
+    (0.5 * tile + grows).min(1.5 * least * (2.0 * tile / least).cbrt())
+}
+
+impl Bound {
+    fn new(i: usize, entry: &Entry, machine: &Machine) -> Self {
+        let (plan, facts) = (entry.plan(), entry.subject().facts);
+        let ([m, n, k], [across, along]) = (plan.mainloop.tile, plan.mainloop.cluster);
+        Self {
+            entries: i..i + 1,
+            tile: [m * across, n * along, k],
+            swapped: plan.swapped(),
+            cluster: plan.cluster_size().into(),
+            slots: machine.slots(plan),
+            ctas: machine.ctas(plan).into(),
+            exchange: facts.reduction.map(|reduction| {
+                // Of four others the root is twice that of one.
+                let [one, four] = [1.0, 4.0].map(|others| machine.exchange(plan, reduction, others));
+                [one, four - one]
+            }),
+            restarts: facts.reduction.is_none() && !facts.tiles_on_device,
+            turns: plan.turns() > 0,
+            fixed: Fixed::new(machine, plan, f64::from(n)),
+            epilogue: machine.epilogue_of(plan),
+            by_threads: plan.epilogue.staged_bits == 0 && !plan.swapped(),
+            sourced: plan.epilogue.sourced,
+            launch: machine.launch_of(&entry.subject()),
+            bits: plan.mainloop.operands.map(|operand| operand.bits()),
+            first: [0, 1].map(|i| plan.mainloop.operands[i].cache == CachePolicy::EvictFirst),
+            output: f64::from(plan.epilogue.output.bits() >> plan.epilogue.halvings) / 8.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use collective::{Code, Format, Fusion, WeightsSpec};
+    use cute_rs::atom::Major;
+
+    use super::super::{Known, Ranking, Selection};
+    use super::*;
+    use crate::problem::GemmProblem;
+    use crate::types::Types;
+
+    const H200: Machine = Machine::h200();
+
+    /// Requests of many kinds, of extents drawn between 1 and 2^14.
+    fn drawn(mut each: impl FnMut(&str, &Request<'_>, usize)) {
+        let mut state = 20_260_401_u64;
+        let mut draw = move |most: u32| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let size = (state >> 33) as u32 % most;
+            let odd = (state >> 20) as u32 % 3;
+            // Mostly round numbers, some that are not.
+            match (1u32 << size, odd) {
+                (extent, 0) => extent,
+                (extent, 1) => extent + (extent / 2).next_multiple_of(8),
+                (extent, _) => extent + (state >> 8) as u32 % extent,
+            }
+        };
+        let e4m3 = Types::of(Format::E4m3);
+        let weights = WeightsSpec { group: 128, ..WeightsSpec::of(Code::S4) };
+        for round in 0..24 {
+            let problem = GemmProblem { m: draw(14), n: draw(14), k: draw(15) };
+            let packed = |types: Types, majors| Request::packed(types, majors, problem);
+            let bf16 = packed(Types::of(Format::Bf16), [Major::K; 2]);
+            let mut read = bf16;
+            (read.call.epilogue.beta, read.call.epilogue.c) = (0.5, Some(read.call.d));
+            let mut padded = bf16;
+            (padded.call.a.pitch, padded.call.b.pitch) =
+                (u64::from(problem.k).next_multiple_of(64), u64::from(problem.k).next_multiple_of(8));
+            for (why, request) in [
+                ("plain", bf16.known(Known::Nothing)),
+                ("with records", bf16),
+                ("with C", read),
+                ("padded", padded),
+                ("other directions", packed(Types::of(Format::F16), [Major::Mn, Major::K])),
+                ("a batch", bf16.batched(1 + problem.k % 7)),
+                ("fused", bf16.fused(Fusion::BiasGelu)),
+                ("halves of columns", bf16.fused(Fusion::Swiglu)),
+                ("bytes", packed(e4m3, [Major::K; 2])),
+                ("scaled", packed(e4m3.scaled([1, 128]), [Major::K; 2])),
+                ("integers", packed(Types::of(Format::S8), [Major::K; 2])),
+                ("weights", packed(Types::of(Format::Bf16).weights([None, Some(weights)]), [Major::K; 2])),
+            ] {
+                each(why, &request, round);
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_are_no_more_than_predictions() {
+        let (mut least, mut sum, mut count) = (f64::INFINITY, 0.0, 0.0);
+        drawn(|why, request, _| {
+            let space = request.space();
+            let entries = space.entries();
+            let all = Bounds::of(space, &entries, &H200);
+            let Some(bounds) = all.all(request, &H200) else { return };
+            let own: Vec<usize> = all.0.iter().flat_map(|bound| bound.entries.clone()).collect();
+            assert!(own.into_iter().eq(0..entries.len()), "every entry has a bound");
+            for (bound, place) in bounds {
+                for i in all.0[place].entries.clone() {
+                    let time = H200.predict_subject(&entries[i].subject(), request, None).microseconds;
+                    let (spec, problem) = (entries[i].spec, request.call.problem);
+                    assert!(bound <= time, "{why} {problem:?}: {spec} takes {time}, not {bound} at least");
+                    least = least.min(bound / time);
+                    (sum, count) = (sum + bound / time, count + 1.0);
+                }
+            }
+        });
+        println!("{:.3} of the prediction in the mean, {least:.3} at least, of {count}", sum / count);
+        assert!(sum / count > 0.7, "bounds that say something");
+    }
+
+    /// With bounds and without, the same kernels are chosen in the same order, for the same reasons; few predictions are made.
+    #[test]
+    fn bounds_change_no_choice() {
+        let (mut asked, mut entered, mut few) = (0, 0, [0; 2]);
+        drawn(|why, request, round| {
+            let (space, groups) = (request.space(), request.groups());
+            let entries = space.entries();
+            let calls = Cell::new(0_usize);
+            let predict = |i: usize| {
+                calls.set(calls.get() + 1);
+                H200.predict_subject(&entries[i].subject(), request, groups.as_deref())
+            };
+            for most in if round % 4 == 0 { vec![1, 7, 64] } else { vec![1] } {
+                let ranking = Ranking { request, machine: &H200, entries: &entries, predict: &predict, most };
+                let said = |selection: Selection| {
+                    let ranked = selection.ranked.into_iter();
+                    let ranked = ranked.map(|of| (of.gemm.spec(), of.prediction, of.measured, of.reason));
+                    let refused = selection.refused.into_iter().map(|of| (of.name, of.error));
+                    (ranked.collect::<Vec<_>>(), refused.collect::<Vec<_>>())
+                };
+                calls.set(0);
+                let bounded = ranking.of_few(&Bounds::of(space, &entries, &H200));
+                // Where tensor copies reach no row, nearly all are refused, and all are asked for.
+                let GemmProblem { m, n, k } = request.call.problem;
+                if [m, n, k].iter().all(|extent| extent.is_multiple_of(16)) {
+                    (asked, entered) = (asked + calls.get(), entered + entries.len());
+                    few[usize::from(bounded.is_some())] += 1;
+                }
+                let Some(bounded) = bounded else { continue };
+                assert_eq!(said(bounded), said(ranking.of_all()), "{why} {:?}, {most}", request.call.problem);
+            }
+        });
+        println!("{asked} predictions of {entered}; {few:?} without and with bounds");
+        assert!(asked * 2 < entered && few[1] > 8 * few[0], "{asked} of {entered}, {few:?}");
+    }
+}
