@@ -342,7 +342,7 @@ fn reasons_of_illegal_plans() {
     let hungry = EpilogueSpec {
         output: Format::Bf16,
         alignment: 16,
-        staged_bits: 64,
+        staged_bits: 32,
         buffers: 16,
         staging: TileLayout::Widest,
         registers: 24,
@@ -352,7 +352,7 @@ fn reasons_of_illegal_plans() {
         transposed: false,
         sourced: false,
     };
-    let error = Plan::new(spec([128, 256, 64], 2, None), hungry).expect_err("no room for two stages");
+    let error = Plan::new(spec([128, 256, 128], 2, None), hungry).expect_err("no room for two stages");
     assert!(matches!(error, PlanError::Shared { stages: 2, .. }), "{error}");
 }
 

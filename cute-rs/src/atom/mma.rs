@@ -1,6 +1,6 @@
 //! `mma.sync` and plain multiplications by a warpgroup: four warps, each with 16 rows of a tile of 64.
 //!
-//! The accumulators are those of [`wgmma`](super::wgmma): warp `w` has rows `16w` to `16w + 15`, and instruction `j` of a warp has
+//! The accumulators are those of [`super::wgmma`]: warp `w` has rows `16w` to `16w + 15`, and instruction `j` of a warp has
 //! columns `8j` to `8j + 7`. So whatever reads one reads the other. A and B come through registers, and what this module says
 //! besides is which bytes of shared memory each lane has to name or to load.
 //! Source: PTX ISA "Matrix Fragments for mma" and "ldmatrix".

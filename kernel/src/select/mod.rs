@@ -38,7 +38,6 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
-use crate::spec::KernelSpec;
 use crate::types::Types;
 
 /// A call, what its matrices are, and what becomes of the sums.
@@ -294,6 +293,8 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
 /// Why there is no kernel of the types, the directions, the form and the epilogue of a call; `None` where there are some.
 #[cfg(feature = "tune")]
 pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
+    use crate::spec::KernelSpec;
+
     let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
     let types = request.stored();
     let Types { a, b, d, scaled, weights } = types;
@@ -472,7 +473,7 @@ mod tests {
             let best = fastest(&request, &H200).expect("a kernel");
             assert_eq!(best.gemm.spec(), first(&selection).spec(), "{element} {majors:?}");
         }
-        let none = select(&Request::packed(Format::F32, [Major::K, Major::K], cube(1024)), &H200);
+        let none = select(&Request::packed(Format::S32, [Major::K, Major::K], cube(1024)), &H200);
         assert!(none.ranked.is_empty() && none.refused.is_empty());
     }
 
