@@ -38,7 +38,6 @@ use crate::error::LaunchError;
 use crate::gemm::AnyGemm;
 use crate::problem::{Call, GemmProblem, WorkspaceRef};
 use crate::products::Products;
-use crate::spec::KernelSpec;
 use crate::types::Types;
 
 /// A call, what its matrices are, and what becomes of the sums.
@@ -282,6 +281,7 @@ pub(crate) fn measured(request: &Request<'_>, machine: &Machine) -> Option<Ranke
 /// Why there is no kernel of the types, the directions, the form and the epilogue of a call; `None` where there are some.
 #[cfg(feature = "tune")]
 pub(crate) fn impossible(request: &Request<'_>) -> Option<String> {
+    use crate::spec::KernelSpec;
     let mut spec = KernelSpec { form: request.call.products.form(), ..KernelSpec::DEFAULT };
     let Types { a, b, d, scaled } = request.stored();
     let Some(multiplied) = a.multiplies(b) else { return Some(Format::NO_PRODUCT.to_owned()) };
