@@ -400,7 +400,7 @@ mod tests {
             let best = fastest(&request, &H200).expect("a kernel");
             assert_eq!(best.gemm.spec(), first(&selection).spec(), "{element} {majors:?}");
         }
-        let none = select(&Request::packed(Format::F32, [Major::K, Major::K], cube(1024)), &H200);
+        let none = select(&Request::packed(Format::S32, [Major::K, Major::K], cube(1024)), &H200);
         assert!(none.ranked.is_empty() && none.refused.is_empty());
     }
 
