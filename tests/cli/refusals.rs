@@ -40,7 +40,7 @@ fn bad_input_is_one_paragraph_and_exit_code_2() {
             &["is for f16", "--dtype is bf16"],
         ),
         ("unknown type", &["--dtype", "f8"], &["`f8`", "bf16, f16, e4m3"]),
-        ("no operand", &["--dtype", "f32"], &["`f32`", "tf32"]),
+        ("no operand", &["--dtype", "s32"], &["`s32`", "tf32"]),
         (
             "a fused epilogue of integers",
             &["--dtype", "s8", "--epilogue", "bias"],
