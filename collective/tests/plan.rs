@@ -298,6 +298,11 @@ fn reasons_of_illegal_plans() {
             "use Cluster<U1, U1>",
         ),
         (
+            multistage(MmaTypes::F16F16),
+            PlanError::ByThreads { rule: "no sums are kept in f16: use MmaTypes::F16F32" },
+            "no sums are kept in f16",
+        ),
+        (
             MainloopSpec { stages: Some(1), ..multistage(MmaTypes::Bf16F32) },
             PlanError::Stages { stages: 1, least: 2 },
             "2 or more",

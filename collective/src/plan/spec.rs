@@ -412,6 +412,9 @@ impl MainloopSpec {
                 rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
             });
         }
+        if matches!(atom.sums(), SumType::F16) {
+            return Err(PlanError::ByThreads { rule: "no sums are kept in f16: use MmaTypes::F16F32" });
+        }
         if atom.promote > 0 {
             return Err(PlanError::ByThreads {
                 rule: "sums are in full single precision: leave Promoted out",
