@@ -7,7 +7,7 @@ use collective::{
 use cute_rs::LayoutError;
 use cute_rs::atom::{Major, SwizzleMode};
 use ptx::WgmmaTypes;
-use ptx::inst::{Fp8, Int8};
+use ptx::inst::{Fp8, Int8, MmaTypes};
 
 const SIGNED: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::S8, saturate: false };
 
@@ -176,6 +176,16 @@ fn columns_of_instructions_side_by_side() {
     }
 }
 
+/// A mainloop in which every warp copies and multiplies.
+fn multistage(types: MmaTypes) -> MainloopSpec {
+    MainloopSpec {
+        atom: Atom::mma_sync(types),
+        roles: Roles::Unspecialised,
+        producer: Producer::Warpgroup,
+        ..spec([64, 64, 64], 1, None)
+    }
+}
+
 /// Widths of instructions that sum integers lie in steps of 16.
 #[test]
 fn columns_of_integers() {
@@ -267,6 +277,49 @@ fn reasons_of_illegal_plans() {
             MainloopSpec { producer: Producer::Warpgroup, ..spec([192, 64, 128], 3, None) },
             PlanError::Copies { need: 144, have: 128, consumers: 3 },
             "take fewer consumers",
+        ),
+        (
+            MainloopSpec { atom: Atom::simt(), ..spec([64, 64, 64], 1, None) },
+            PlanError::ByThreads {
+                rule: "every warp copies and multiplies: use Unspecialised<U2>, or roles=unspecialised load=copy",
+            },
+            "of plain instructions: every warp copies and multiplies",
+        ),
+        (
+            MainloopSpec { arrivals: Arrivals::Warp, ..multistage(MmaTypes::Bf16F32) },
+            PlanError::ByThreads {
+                rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
+            },
+            "leave EachWarp and EachThread out",
+        ),
+        (
+            MainloopSpec { cluster: [2, 1], ..multistage(MmaTypes::Bf16F32) },
+            PlanError::Alone { what: "a mainloop without a producer", m: 2, n: 1 },
+            "use Cluster<U1, U1>",
+        ),
+        (
+            multistage(MmaTypes::F16F16),
+            PlanError::ByThreads { rule: "no sums are kept in f16: use MmaTypes::F16F32" },
+            "no sums are kept in f16",
+        ),
+        (
+            MainloopSpec { stages: Some(1), ..multistage(MmaTypes::Bf16F32) },
+            PlanError::Stages { stages: 1, least: 2 },
+            "2 or more",
+        ),
+        (
+            MainloopSpec { tile: [64, 40, 64], ..multistage(MmaTypes::Bf16F32) },
+            PlanError::TileN { n: 40, step: 16 },
+            "change tile N",
+        ),
+        (
+            MainloopSpec {
+                operands: [OperandSpec::k_major(Format::F64); 2],
+                tile: [64, 64, 16],
+                ..multistage(MmaTypes::F64)
+            },
+            PlanError::Doubles { rule: "D is f64 where A and B are, and nowhere else" },
+            "of products of f64",
         ),
         (
             MainloopSpec { roles: Roles::Pingpong, ..spec([96, 64, 64], 2, None) },

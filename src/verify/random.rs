@@ -9,8 +9,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use collective::{
-    Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, MainloopSpec, OperandSpec, Producer, Roles,
-    Source, StoreSpec, TileLayout, Way, WeightsSpec,
+    Arrivals, Atom, CachePolicy, Code, Form, Format, Fusion, MainloopSpec, Multiply, OperandSpec, Producer,
+    Roles, Source, StoreSpec, TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
 use emulator::{Numerics, Schedule};
@@ -352,6 +352,9 @@ impl Draw {
         let store = StoreSpec { format: output, way, layout, transposed };
         let scheduler = self.scheduler(form);
         let spec = KernelSpec { form, mainloop, epilogue, store, scheduler, overlaps: !self.once_in(4) };
+        if self.once_in(10) {
+            return self.without_wgmma(spec);
+        }
         let spec = self.in_few_bits(spec);
         self.sparse(spec)
     }
@@ -414,6 +417,35 @@ impl Draw {
             ..spec.mainloop
         };
         KernelSpec { mainloop, ..spec }
+    }
+
+    /// The same by `mma.sync` or plain instructions, in these formats or in those that `wgmma` does not have.
+    fn without_wgmma(&mut self, mut spec: KernelSpec) -> KernelSpec {
+        let mainloop = &mut spec.mainloop;
+        if let Some(other) = self.of(&[None, None, Some(Format::F32), Some(Format::F64)]) {
+            (mainloop.operands[0].format, mainloop.operands[1].format) = (other, other);
+            (spec.epilogue, spec.store.format) = (EpilogueKind::Linear, other);
+            if other == Format::F64 && !self.once_in(8) {
+                (spec.store.way, spec.store.transposed) = (Way::Direct, false);
+                spec.store.layout = TileLayout::Widest;
+            }
+        }
+        let [a, b] = mainloop.operands.map(|operand| operand.format);
+        let by = if a == Format::F32 { Multiply::Simt } else { Multiply::MmaSync };
+        let Some(atom) = by.atom(a, b) else { return spec };
+        mainloop.atom = atom;
+        mainloop.tile[2] = self.extent(atom.k(), 1024 / a.bits());
+        for operand in &mut mainloop.operands {
+            operand.scaled = 0;
+            if !atom.types.allows_transpose() && !self.once_in(12) {
+                operand.major = Major::K;
+            }
+        }
+        if !self.once_in(12) {
+            (mainloop.roles, mainloop.producer) = (Roles::Unspecialised, Producer::Warpgroup);
+            (mainloop.step, mainloop.cluster, mainloop.arrivals) = (0, [1, 1], Arrivals::Warpgroup);
+        }
+        spec
     }
 
     /// Formats of A and B, mostly such that an instruction multiplies.

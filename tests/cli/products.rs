@@ -57,7 +57,7 @@ fn products_of_every_format_are_verified() {
             "silu(gate) * up",
         ),
     ];
-    let formats = ["bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"];
+    let formats = ["bf16", "f16", "tf32", "f32", "f64", "e4m3", "e5m2", "s8", "u8"];
     let of_format = |dtype| vec!["--dtype", dtype, "--m", "70", "--n", "33", "--k", "200", "--beta", "1"];
     let of_formats = formats.map(|dtype| (of_format(dtype), dtype));
     let more = more.map(|(arguments, words)| (arguments.to_vec(), words));

@@ -45,7 +45,7 @@ impl CachePolicy {
 /// brings. Source: PTX ISA "Shared Memory Matrix Layout".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TileLayout {
-    /// The widest swizzle whose rows divide the tile's contiguous extent; of elements of 64 bits at most rows of 64 bytes.
+    /// The widest swizzle whose rows divide the tile's contiguous extent.
     #[default]
     Widest,
     /// Slabs of this swizzle's width.
@@ -91,12 +91,6 @@ impl TileLayout {
     /// The swizzle of a tile `(mn, k)`.
     pub const fn mode(self, major: Major, element_bits: u32, mn: u32, k: u32) -> SwizzleMode {
         match self {
-            // Threads load 16 bytes of a row each, and find two rows of 64 bytes in all banks.
-            Self::Widest if element_bits == 64 => match smem::widest_mode(major, element_bits, mn, k) {
-                SwizzleMode::B128 | SwizzleMode::B64 => SwizzleMode::B64,
-                SwizzleMode::B32 => SwizzleMode::B32,
-                SwizzleMode::None => SwizzleMode::None,
-            },
             Self::Widest => smem::widest_mode(major, element_bits, mn, k),
             Self::Slabs(mode) => mode,
         }

@@ -119,9 +119,14 @@ impl OperandSpec {
         PlanError::Layout { operand, extent, width }
     }
 
-    /// The swizzle of a tile `(mn, k)`.
+    /// The swizzle of a tile `(mn, k)`. Of elements of 64 bits threads load 16 bytes of a row each, and find two rows of 64 bytes in all
+    /// banks: these are the widest by default.
     pub(crate) const fn mode(&self, mn: u32, k: u32) -> SwizzleMode {
-        self.layout.mode(self.major, self.format.bits(), mn, k)
+        let mode = self.layout.mode(self.major, self.format.bits(), mn, k);
+        match (self.layout, self.format, mode) {
+            (TileLayout::Widest, Format::F64, SwizzleMode::B128) => SwizzleMode::B64,
+            _ => mode,
+        }
     }
 
     /// How many swizzle widths a tile `(mn, k)` is wide in the contiguous direction: each comes by a copy of its own.
@@ -421,6 +426,9 @@ impl MainloopSpec {
             return Err(PlanError::ByThreads {
                 rule: "threads meet at a barrier and give no stage back: leave EachWarp and EachThread out",
             });
+        }
+        if matches!(atom.sums(), SumType::F16) {
+            return Err(PlanError::ByThreads { rule: "no sums are kept in f16: use MmaTypes::F16F32" });
         }
         if atom.promote > 0 {
             return Err(PlanError::ByThreads {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::PoisonError;
 
-use ptx::inst::Inst;
+use ptx::inst::{Inst, WarpMatrix};
 use ptx::{Space, Type};
 
 use super::banks::{together, wavefronts};
@@ -306,6 +306,9 @@ impl Machine<'_> {
                 (address.base, address.offset, vector(ty, src.len()))
             }
             Inst::StoreMatrix { address, src, .. } => return Some(self.matrices(warp, *address, src.len())),
+            Inst::WarpMatrix(WarpMatrix::Load { dst, address, .. }) => {
+                return Some(self.matrices(warp, *address, dst.len()));
+            }
             _ => return None,
         };
         let addresses = registers.peek(base);
