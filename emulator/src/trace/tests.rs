@@ -58,7 +58,9 @@ fn waits_are_as_long_as_what_is_waited_for() {
 #[test]
 fn phases_complete_when_the_last_has_arrived() {
     let trace = trace(Schedule::Paced);
-    let [first, second] = &trace.phases[..] else { panic!("one phase for each of two CTAs: {:?}", trace.phases) };
+    let [first, second] = &trace.phases[..] else {
+        panic!("one phase for each of two CTAs: {:?}", trace.phases)
+    };
     assert_eq!((first.cta, second.cta), ([0; 3], [1, 0, 0]));
     assert_eq!((first.offset, first.phase, first.expected), (64, 0, 1));
     let end = |warp| {
