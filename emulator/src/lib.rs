@@ -128,5 +128,5 @@ pub use memory::Memory;
 pub use numerics::Numerics;
 pub use program::Program;
 pub use schedule::{Options, Schedule};
-pub use trace::{Activity, Class, Event, Recorder, SharedAccess, Trace, Track};
+pub use trace::{Activity, Class, Event, Lane, Phase, Recorder, SharedAccess, Trace, Track};
 pub use trap::{Fault, Owner, Place, Trap, Wait, Waiting};

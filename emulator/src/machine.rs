@@ -402,6 +402,12 @@ impl<'p> Machine<'p> {
     /// Does one piece of asynchronous work; what goes wrong is its issuer's fault.
     fn happen(&mut self, completion: Completion) -> Result<(), Box<Trap>> {
         self.observe_completion(&completion);
+        let happened = self.carry_out(completion);
+        self.observe_phases();
+        happened
+    }
+
+    fn carry_out(&mut self, completion: Completion) -> Result<(), Box<Trap>> {
         match completion {
             Completion::Load(index) => {
                 let Some(load) = self.loads.remove(index) else { return Ok(()) };

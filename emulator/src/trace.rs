@@ -37,6 +37,7 @@ mod lanes;
 mod record;
 mod svg;
 
+pub use lanes::Lane;
 pub(crate) use record::Tracer;
 
 use std::collections::BTreeMap;
@@ -56,6 +57,7 @@ struct Recorded {
     events: Vec<Event>,
     /// By the operation's index in the program.
     shared: BTreeMap<usize, SharedAccess>,
+    phases: Vec<Phase>,
 }
 
 /// Everything that a launch did, up to its end or to the trap that ended it.
@@ -67,6 +69,23 @@ pub struct Trace {
     pub events: Vec<Event>,
     /// The instructions that access shared memory, in the program's order.
     pub shared: Vec<SharedAccess>,
+    /// The phases of mbarriers that completed: by CTA, then by barrier, then in order.
+    pub phases: Vec<Phase>,
+}
+
+/// A phase of an mbarrier that completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Phase {
+    /// The CTA's coordinates in the grid.
+    pub cta: [u32; 3],
+    /// Where the barrier lies, in bytes from the beginning of the CTA's dynamic shared memory.
+    pub offset: u32,
+    /// The phase, counted from 0.
+    pub phase: u64,
+    /// Arrivals that a phase needs.
+    pub expected: u32,
+    /// The step in which it completed.
+    pub step: u64,
 }
 
 /// Something that took a while.
@@ -175,10 +194,11 @@ pub struct SharedAccess {
 impl Recorder {
     /// What has been recorded.
     pub fn into_trace(self) -> Trace {
-        let Recorded { kernel, mut events, shared } =
+        let Recorded { kernel, mut events, shared, mut phases } =
             self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         events.sort_by_key(|event| (event.cta, event.track, event.start, event.end));
-        Trace { kernel, events, shared: shared.into_values().collect() }
+        phases.sort_by_key(|phase| (phase.cta, phase.offset, phase.phase));
+        Trace { kernel, events, shared: shared.into_values().collect(), phases }
     }
 }
 
@@ -192,6 +212,11 @@ impl Trace {
     /// A picture: a row for each warp and each asynchronous machine, steps from left to right.
     pub fn svg(&self) -> String {
         svg::write(self)
+    }
+
+    /// Rows of a picture, CTA by CTA: one for each track, and more where a track's events overlap.
+    pub fn lanes(&self) -> Vec<Lane<'_>> {
+        lanes::lanes(self)
     }
 
     /// Steps of the longest cluster.

@@ -2,12 +2,15 @@
 
 use super::{Event, Trace, Track};
 
-/// One row.
-pub(super) struct Lane<'t> {
-    pub(super) cta: [u32; 3],
-    pub(super) name: String,
+/// One row of a picture of a trace.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lane<'t> {
+    /// The CTA's coordinates in the grid.
+    pub cta: [u32; 3],
+    /// The track, a warp with its role: the scope that it spends most of its events in.
+    pub name: String,
     /// In the order of their starts; none begins before the last has ended.
-    pub(super) events: Vec<&'t Event>,
+    pub events: Vec<&'t Event>,
 }
 
 /// The rows of a trace, CTA by CTA.

@@ -7,9 +7,10 @@ use ptx::inst::{Inst, WarpMatrix};
 use ptx::{Space, Type};
 
 use super::banks::{together, wavefronts};
-use super::{Activity, Class, Event, Recorder, SharedAccess, Track};
+use super::{Activity, Class, Event, Phase, Recorder, SharedAccess, Track};
 use crate::machine::{Completion, Machine};
 use crate::program::Action;
+use crate::shared::reported;
 use crate::trap::Wait;
 use crate::warp::{Store, lanes};
 
@@ -32,6 +33,9 @@ pub(crate) struct Tracer {
     shared: BTreeMap<usize, [u64; 3]>,
     /// Loads and stores in flight before the current operation.
     before: [usize; 2],
+    /// Phases that each mbarrier has completed so far, by CTA and offset, and what they were.
+    completed: BTreeMap<(usize, u32), u64>,
+    phases: Vec<Phase>,
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +134,24 @@ impl Machine<'_> {
             }
         }
         self.observe_issue(warp, pc);
+        if matches!(class, Class::Synchronise | Class::Copy) {
+            self.observe_phases();
+        }
+    }
+
+    /// Mbarriers whose phase has completed since the last look.
+    pub(crate) fn observe_phases(&mut self) {
+        let Some(tracer) = &mut self.tracer else { return };
+        for (index, cta) in self.ctas.iter().enumerate() {
+            for (&offset, barrier) in &cta.shared.barriers {
+                let known = tracer.completed.entry((index, offset)).or_default();
+                for phase in *known..barrier.phase {
+                    let (offset, expected) = (reported(offset), barrier.expected);
+                    tracer.phases.push(Phase { cta: cta.id, offset, phase, expected, step: tracer.now });
+                }
+                *known = barrier.phase;
+            }
+        }
     }
 
     /// Asynchronous work that the operation has just started.
@@ -233,6 +255,7 @@ impl Machine<'_> {
         let mut recorded = recorder.0.lock().unwrap_or_else(PoisonError::into_inner);
         recorded.kernel.clone_from(&self.program.function.name);
         recorded.events.extend(tracer.events);
+        recorded.phases.extend(tracer.phases);
         for (pc, [executed, wavefronts, ideal]) in tracer.shared {
             let operation = &self.program.ops[pc];
             let access = recorded.shared.entry(pc).or_insert_with(|| SharedAccess {

@@ -56,6 +56,25 @@ fn waits_are_as_long_as_what_is_waited_for() {
 }
 
 #[test]
+fn phases_complete_when_the_last_has_arrived() {
+    let trace = trace(Schedule::Paced);
+    let [first, second] = &trace.phases[..] else {
+        panic!("one phase for each of two CTAs: {:?}", trace.phases)
+    };
+    assert_eq!((first.cta, second.cta), ([0; 3], [1, 0, 0]));
+    assert_eq!((first.offset, first.phase, first.expected), (64, 0, 1));
+    let end = |warp| {
+        let waits = |event: &&Event| event.cta == [0; 3] && event.track == Track::Warp(warp);
+        let wait = trace.events.iter().filter(waits).find(|event| event.label() == "wait for mbarrier");
+        wait.map(|event| event.end)
+    };
+    for warp in 1..4 {
+        let end = end(warp).unwrap();
+        assert!(first.step <= end && end <= first.step + 1, "warp {warp} goes on at {end}: {first:?}");
+    }
+}
+
+#[test]
 fn a_track_does_one_thing_at_a_time() {
     for (schedule, _) in Schedule::sweep(2) {
         let trace = trace(schedule);

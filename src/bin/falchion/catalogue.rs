@@ -315,72 +315,9 @@ fn ranking(
 }
 
 fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
-    let plan = kernel.plan();
-    let (ring, [a, b]) = (plan.ring, plan.operands);
     writeln!(out, "{} ({})", kernel.name(), kernel.entry_name())?;
-    let mut row = |what: &str, value: String, why: &str| writeln!(out, "{what:24} {value:>12}  {why}");
-    let formats = kernel.formats();
-    let sums = plan.mainloop.atom.sums().suffix();
-    if formats == [formats[0]; 3] {
-        row(
-            "element type",
-            kernel.element().to_owned(),
-            &format!("of A, B, C and D; accumulators are {sums}"),
-        )?;
-    } else {
-        let names = formats.map(Format::name).join(", ");
-        row("element types", names, &format!("of A, of B, of C and D; accumulators are {sums}"))?;
-    }
-    row(
-        "contiguous directions",
-        format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
-        "of A and of B",
-    )?;
-    if plan.swapped() {
-        row(
-            "operands",
-            "exchanged".to_owned(),
-            "D's transpose is computed: below, M and A are the call's N and B",
-        )?;
-    }
-    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time")?;
-    let [m, n] = plan.mainloop.cluster;
-    row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast")?;
-    let by_threads = plan.mainloop.atom.by_threads();
-    let beside = match plan.mainloop.roles {
-        Roles::Cooperative | Roles::Pingpong => "beside one producer warpgroup",
-        Roles::Unspecialised => "and no producer warpgroup",
-    };
-    row("consumer warpgroups", plan.mainloop.consumers.to_string(), beside)?;
-    row("threads", plan.threads.to_string(), "of a CTA")?;
-    row("stages", ring.stages.to_string(), "of the ring between producer and consumers")?;
-    row("bytes a stage", ring.stage_bytes.to_string(), "one A tile and one B tile")?;
-    row("A tile bytes", a.room().bytes.to_string(), swizzle(a.swizzle().bytes()))?;
-    row("B tile bytes", b.room().bytes.to_string(), swizzle(b.swizzle().bytes()))?;
-    match plan.mainloop.producer {
-        Producer::Thread => {
-            row("bytes announced", ring.transaction_bytes().to_string(), "to each full barrier")?;
-        }
-        Producer::Warpgroup if by_threads => {
-            row("copied by", format!("{} threads", plan.threads), "that wait for each other")?;
-        }
-        Producer::Warpgroup => {
-            row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier")?;
-        }
-    }
-    row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged")?;
-    row("barrier offset", ring.barriers.to_string(), "where the mbarriers are")?;
-    row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have")?;
-    row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most")?;
-    if !by_threads {
-        row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg")?;
-        row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg")?;
-    }
-    row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread")?;
-    if plan.mainloop.atom.promote > 0 {
-        let (every, k) = (plan.mainloop.atom.promote, plan.mainloop.atom.k());
-        let note = format!("wgmmas along K, {} elements, into sums of their own", every * k);
-        row("promoted every", every.to_string(), &note)?;
+    for [what, value, why] in facts(kernel) {
+        writeln!(out, "{what:24} {value:>12}  {why}")?;
     }
     writeln!(out, "tiles are dealt to {}", kernel.schedule())?;
     if let Some(spec) = kernel.spec() {
@@ -389,6 +326,78 @@ fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {
         writeln!(out, "as a type: Gemm<{}>", spec.rust_type())?;
     }
     out.flush()
+}
+
+/// What a kernel's plan says, a row each: what it is, its value, and what of.
+pub(crate) fn facts(kernel: &AnyGemm) -> Vec<[String; 3]> {
+    let plan = kernel.plan();
+    let (ring, [a, b]) = (plan.ring, plan.operands);
+    let mut rows = Vec::new();
+    let mut row = |what: &str, value: String, why: &str| rows.push([what.to_owned(), value, why.to_owned()]);
+    let formats = kernel.formats();
+    let sums = plan.mainloop.atom.sums().suffix();
+    if formats == [formats[0]; 3] {
+        row(
+            "element type",
+            kernel.element().to_owned(),
+            &format!("of A, B, C and D; accumulators are {sums}"),
+        );
+    } else {
+        let names = formats.map(Format::name).join(", ");
+        row("element types", names, &format!("of A, of B, of C and D; accumulators are {sums}"));
+    }
+    row(
+        "contiguous directions",
+        format!("{}, {}", direction(plan.majors()[0], "M"), direction(plan.majors()[1], "N")),
+        "of A and of B",
+    );
+    if plan.swapped() {
+        row(
+            "operands",
+            "exchanged".to_owned(),
+            "D's transpose is computed: below, M and A are the call's N and B",
+        );
+    }
+    row("tile", tile(&plan), "M x N x K elements a CTA computes at a time");
+    let [m, n] = plan.mainloop.cluster;
+    row("cluster", format!("{m}x{n}"), "CTAs that share their operands by multicast");
+    let by_threads = plan.mainloop.atom.by_threads();
+    let beside = match plan.mainloop.roles {
+        Roles::Cooperative | Roles::Pingpong => "beside one producer warpgroup",
+        Roles::Unspecialised => "and no producer warpgroup",
+    };
+    row("consumer warpgroups", plan.mainloop.consumers.to_string(), beside);
+    row("threads", plan.threads.to_string(), "of a CTA");
+    row("stages", ring.stages.to_string(), "of the ring between producer and consumers");
+    row("bytes a stage", ring.stage_bytes.to_string(), "one A tile and one B tile");
+    row("A tile bytes", a.room().bytes.to_string(), swizzle(a.swizzle().bytes()));
+    row("B tile bytes", b.room().bytes.to_string(), swizzle(b.swizzle().bytes()));
+    match plan.mainloop.producer {
+        Producer::Thread => {
+            row("bytes announced", ring.transaction_bytes().to_string(), "to each full barrier");
+        }
+        Producer::Warpgroup if by_threads => {
+            row("copied by", format!("{} threads", plan.threads), "that wait for each other");
+        }
+        Producer::Warpgroup => {
+            row("copied by", "128 threads".to_owned(), "that all arrive on a full barrier");
+        }
+    }
+    row("epilogue offset", plan.epilogue_offset.to_string(), "where D is staged");
+    row("barrier offset", ring.barriers.to_string(), "where the mbarriers are");
+    row("shared bytes", plan.shared_bytes.to_string(), "of 232448 that a CTA can have");
+    row("registers, launch", plan.registers.launch.to_string(), "of each thread, at most");
+    if !by_threads {
+        row("registers, producer", plan.registers.producer.to_string(), "after setmaxnreg");
+        row("registers, consumer", plan.registers.consumer.to_string(), "after setmaxnreg");
+    }
+    row("accumulators", plan.registers.accumulators.to_string(), "registers of a consumer thread");
+    if plan.mainloop.atom.promote > 0 {
+        let (every, k) = (plan.mainloop.atom.promote, plan.mainloop.atom.k());
+        let note = format!("wgmmas along K, {} elements, into sums of their own", every * k);
+        row("promoted every", every.to_string(), &note);
+    }
+    rows
 }
 
 fn swizzle(bytes: u32) -> &'static str {

@@ -10,6 +10,7 @@ mod bench;
 mod cache;
 mod catalogue;
 mod engine;
+mod explore;
 mod failure;
 mod files;
 mod gemm;
@@ -61,6 +62,7 @@ enum Command {
     Compile(bench::compilers::CompileArgs),
     Layout(layout::LayoutArgs),
     Schedule(schedule::ScheduleArgs),
+    Explore(explore::ExploreArgs),
     Cache(cache::CacheArgs),
 }
 
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         Command::Compile(args) => args.run(),
         Command::Layout(args) => args.run(),
         Command::Schedule(args) => args.run(),
+        Command::Explore(args) => args.run(),
         Command::Cache(args) => args.run(),
     };
     match result.and_then(|()| Ok(output::out().flush()?)) {

@@ -73,18 +73,19 @@ pub(crate) struct ScheduleArgs {
 const MOST_TILES: u64 = 1 << 18;
 
 /// A kernel's schedule for one launch.
-struct Schedule {
-    entry: AnyGemm,
+#[derive(Debug)]
+pub(crate) struct Schedule {
+    pub(crate) entry: AnyGemm,
     /// Its products.
     products: Vec<GemmProblem>,
-    tiles: Tiles<u32>,
-    workers: u32,
+    pub(crate) tiles: Tiles<u32>,
+    pub(crate) workers: u32,
     /// Columns that each tile multiplies, where they are not all alike.
     widths: Option<Vec<u32>>,
-    timeline: Timeline,
-    machine: Machine,
+    pub(crate) timeline: Timeline,
+    pub(crate) machine: Machine,
     /// `None` for several products.
-    prediction: Option<Prediction>,
+    pub(crate) prediction: Option<Prediction>,
 }
 
 impl ScheduleArgs {
@@ -103,69 +104,7 @@ impl ScheduleArgs {
         let instead =
             |plain: &str, _: &str| format!("its tiles are dealt to workers like those of {plain}; draw that");
         let entry = catalogue::plain(&self.kernel.name(), instead)?;
-        let plan = entry.plan();
-        let machine = Machine::h200();
-        let clustered = self.sms * machine.clustered_multiprocessors / machine.multiprocessors;
-        let machine =
-            Machine { multiprocessors: self.sms, clustered_multiprocessors: clustered.max(1), ..machine };
-        let slots = machine.slots(&plan);
-        let products = self.products();
-        // Groups in buffers of one size are drawn like those behind each other.
-        let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
-        let call = products.first().map(|&first| catalogue::legal(&entry, first));
-        match (form, self.form(), &call) {
-            (is, was, _) if is != was => {
-                return Err(Failure::usage(format!(
-                    "kernel {} is {is:?}, one that is {was:?} was needed for these products",
-                    entry.name()
-                )));
-            }
-            (Form::Single, _, Some(call)) => drop(entry.launch(call, slots)?),
-            _ => {}
-        }
-        let asked = self.asked();
-        let tiles = entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
-        let all = u64::from(tiles.m) * u64::from(tiles.n);
-        if all > MOST_TILES {
-            return Err(Failure::usage(format!(
-                "{asked} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower them"
-            )));
-        }
-        let workers = entry.workers(tiles, slots);
-        // Of described products each has a K of its own.
-        let sums = (form == Form::Grouped).then(|| {
-            let of = |problem: &GemmProblem| {
-                let tiles = entry.tiles(*problem);
-                core::iter::repeat_n(tiles.k, (tiles.m * tiles.n) as usize)
-            };
-            products.iter().flat_map(of).collect::<Vec<u32>>()
-        });
-        let work = |worker| -> Box<dyn Iterator<Item = Work<u32>>> {
-            let work = entry.work(tiles, worker, workers);
-            let Some(sums) = sums.clone() else { return work };
-            Box::new(work.map(move |work| Work { k_end: sums[work.m as usize], ..work }))
-        };
-        let widths = entry.widths_of(&products, workers);
-        let full = u64::from(plan.mainloop.tile[1]);
-        // In time of k-tiles that are not narrowed.
-        let length = |work: &Work<u32>| {
-            let columns = widths.as_ref().and_then(|widths| widths.get(work.m as usize).copied());
-            (u64::from(work.k_end - work.k_begin) * columns.map_or(full, u64::from)).div_ceil(full)
-        };
-        let (count, drawn) = ([workers, slots], entry.draws());
-        let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
-        let prediction = call.map(|call| {
-            let request =
-                Request { call, ..Request::packed(Types::of_kernel(&entry), plan.majors(), call.problem) };
-            let request = match form {
-                Form::Single => request,
-                Form::Batched => request.batched(self.batch.unwrap_or(1)),
-                Form::Ragged | Form::Masked => request.ragged(&products),
-                Form::Grouped => request.grouped(&products),
-            };
-            machine.predict(&entry, &request)
-        });
-        Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
+        Schedule::new(entry, self.products(), self.form(), self.sms, &self.asked())
     }
 
     /// The extents that were given, as they were given.
@@ -222,13 +161,84 @@ impl ScheduleArgs {
 }
 
 impl Schedule {
+    /// Of these products, which were asked for in these words, on a card of so many multiprocessors.
+    pub(crate) fn new(
+        entry: AnyGemm,
+        products: Vec<GemmProblem>,
+        asked_form: Form,
+        sms: u32,
+        asked: &str,
+    ) -> Result<Self, Failure> {
+        let plan = entry.plan();
+        let machine = Machine::h200();
+        let clustered = sms * machine.clustered_multiprocessors / machine.multiprocessors;
+        let machine =
+            Machine { multiprocessors: sms, clustered_multiprocessors: clustered.max(1), ..machine };
+        let slots = machine.slots(&plan);
+        // Groups in buffers of one size are drawn like those behind each other.
+        let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
+        let call = products.first().map(|&first| catalogue::legal(&entry, first));
+        match (form, asked_form, &call) {
+            (is, was, _) if is != was => {
+                return Err(Failure::usage(format!(
+                    "kernel {} is {is:?}, one that is {was:?} was needed for these products",
+                    entry.name()
+                )));
+            }
+            (Form::Single, _, Some(call)) => drop(entry.launch(call, slots)?),
+            _ => {}
+        }
+        let tiles = entry.tiles_of(&products).map_err(|error| Failure::usage(format!("{asked}: {error}")))?;
+        let all = u64::from(tiles.m) * u64::from(tiles.n);
+        if all > MOST_TILES {
+            return Err(Failure::usage(format!(
+                "{asked} make {all} tiles, at most {MOST_TILES} were needed for a picture: lower them"
+            )));
+        }
+        let workers = entry.workers(tiles, slots);
+        // Of described products each has a K of its own.
+        let sums = (form == Form::Grouped).then(|| {
+            let of = |problem: &GemmProblem| {
+                let tiles = entry.tiles(*problem);
+                core::iter::repeat_n(tiles.k, (tiles.m * tiles.n) as usize)
+            };
+            products.iter().flat_map(of).collect::<Vec<u32>>()
+        });
+        let work = |worker| -> Box<dyn Iterator<Item = Work<u32>>> {
+            let work = entry.work(tiles, worker, workers);
+            let Some(sums) = sums.clone() else { return work };
+            Box::new(work.map(move |work| Work { k_end: sums[work.m as usize], ..work }))
+        };
+        let widths = entry.widths_of(&products, workers);
+        let full = u64::from(plan.mainloop.tile[1]);
+        // In time of k-tiles that are not narrowed.
+        let length = |work: &Work<u32>| {
+            let columns = widths.as_ref().and_then(|widths| widths.get(work.m as usize).copied());
+            (u64::from(work.k_end - work.k_begin) * columns.map_or(full, u64::from)).div_ceil(full)
+        };
+        let (count, drawn) = ([workers, slots], entry.draws());
+        let timeline = Timeline::of_lengths(tiles, count, entry.reduction(), work, drawn, &length);
+        let prediction = call.map(|call| {
+            let request =
+                Request { call, ..Request::packed(Types::of_kernel(&entry), plan.majors(), call.problem) };
+            let request = match form {
+                Form::Single => request,
+                Form::Batched => request.batched(u32::try_from(products.len()).unwrap_or(u32::MAX)),
+                Form::Ragged | Form::Masked => request.ragged(&products),
+                Form::Grouped => request.grouped(&products),
+            };
+            machine.predict(&entry, &request)
+        });
+        Ok(Schedule { entry, products, tiles, workers, widths, timeline, machine, prediction })
+    }
+
     /// A tile's place among those of D: row and column.
-    fn place(&self, work: &Work<u32>) -> [u32; 2] {
+    pub(crate) fn place(&self, work: &Work<u32>) -> [u32; 2] {
         if self.entry.plan().swapped() { [work.n, work.m] } else { [work.m, work.n] }
     }
 
     /// D's tiles along M and N.
-    fn grid(&self) -> [u32; 2] {
+    pub(crate) fn grid(&self) -> [u32; 2] {
         let Tiles { m, n, .. } = self.tiles;
         if self.entry.plan().swapped() { [n, m] } else { [m, n] }
     }
@@ -238,7 +248,7 @@ impl Schedule {
     }
 
     /// What there is to say in numbers.
-    fn summary(&self) -> Vec<String> {
+    pub(crate) fn summary(&self) -> Vec<String> {
         let Self { entry, products, tiles, workers, timeline, .. } = self;
         let plan = entry.plan();
         let [rows, columns] = self.grid();

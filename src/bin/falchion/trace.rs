@@ -87,52 +87,58 @@ impl Pace {
     }
 }
 
-impl TraceArgs {
-    pub(crate) fn run(&self) -> Result<(), Failure> {
-        for path in [&self.output, &self.svg].into_iter().flatten() {
-            files::writable(path)?;
-        }
-        let instead = |plain: &str, _: &str| {
-            format!("a trace has no arguments for it; trace {plain}, its like without")
-        };
-        let entry = catalogue::plain(&self.kernel.name(), instead)?;
-        catalogue::one_product(&entry)?;
-        self.possible(&entry)?;
+/// One product on random matrices in the emulator, to be recorded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Run {
+    pub(crate) problem: GemmProblem,
+    /// Factor of C.
+    pub(crate) beta: f32,
+    /// Clusters that run at once.
+    pub(crate) clusters: u32,
+    pub(crate) schedule: Schedule,
+    /// Seed of the random schedule.
+    pub(crate) seed: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        let problem = GemmProblem { m: 0, n: 0, k: 0 };
+        Self { problem, beta: 0.0, clusters: 1, schedule: Schedule::Paced, seed: 0 }
+    }
+}
+
+impl Run {
+    /// What the kernel did, and how that ended: a trace that ends in a trap is one, too.
+    pub(crate) fn traced(&self, entry: &AnyGemm) -> Result<(Trace, Result<(), Failure>), Failure> {
+        self.possible(entry)?;
         let program = entry.program()?;
         let mut memory = Memory::new();
-        let Some(launch) = self.launch(&entry, &mut memory)? else {
+        let Some(launch) = self.launch(entry, &mut memory)? else {
             return Err(Failure::usage("--m or --n is 0, at least 1 was needed"));
         };
         let recorder = Recorder::default();
         let options = Options {
-            schedule: self.schedule.schedule(),
+            schedule: self.schedule,
             seed: self.seed,
             trace: Some(&recorder),
             ..Options::default()
         };
         let lowered = Program::new(program.function());
         let outcome = lowered.launch(launch.grid, &launch.arguments, &memory, &options);
-        let trace = recorder.into_trace();
-        self.show(&trace)?;
-        if let Some(path) = &self.output {
-            write(path, &trace.chrome_json())?;
-        }
-        if let Some(path) = &self.svg {
-            write(path, &trace.svg())?;
-        }
-        // A trace that ends in a trap is the more worth having.
-        outcome.map(|_| ()).map_err(|failure| Failure::environment(format!("{failure}")))
+        let outcome = outcome.map(|_| ()).map_err(|failure| Failure::environment(format!("{failure}")));
+        Ok((recorder.into_trace(), outcome))
     }
 
     /// Fails before anything is allocated, where the product or its trace is too large.
     fn possible(&self, entry: &AnyGemm) -> Result<(), Failure> {
-        let Self { m, n, k, clusters, .. } = *self;
+        let Self { problem, clusters, .. } = *self;
+        let GemmProblem { m, n, k } = problem;
         for (name, extent) in [("--m", m), ("--n", n)] {
             if extent == 0 {
                 return Err(Failure::usage(format!("{name} is 0, at least 1 was needed")));
             }
         }
-        let (problem, what) = (GemmProblem { m, n, k }, format!("--m {m}, --n {n}, --k {k}"));
+        let what = format!("--m {m}, --n {n}, --k {k}");
         entry.launch(&catalogue::legal(entry, problem), clusters)?;
         let Tiles { m, n, k } = entry.tiles(problem);
         let tiles = u128::from(m) * u128::from(n) * u128::from(entry.plan().cluster_size());
@@ -150,10 +156,10 @@ impl TraceArgs {
 
     /// Random matrices in the emulator's memory, and the call on them.
     fn launch(&self, entry: &AnyGemm, memory: &mut Memory) -> Result<Option<Launch>, Failure> {
-        let Self { m, n, k, beta, .. } = *self;
+        let Self { problem, beta, .. } = *self;
+        let GemmProblem { m, n, k } = problem;
         let [of_a, of_b, of_d] = formats(entry);
         let mut random = fastrand::Rng::with_seed(0);
-        let problem = GemmProblem { m, n, k };
         let scales = random_scales(entry, problem, &mut random);
         let mut upload =
             |matrix: &HostMatrix| MatrixRef::new(memory.upload(&matrix.bytes()), matrix.pitch.into());
@@ -173,6 +179,31 @@ impl TraceArgs {
         let zeros = vec![0; usize::try_from(bytes).unwrap_or(usize::MAX)];
         let workspace = (bytes > 0).then(|| WorkspaceRef { address: memory.upload(&zeros), bytes });
         Ok(entry.launch(&Call { workspace, ..call }, self.clusters)?)
+    }
+}
+
+impl TraceArgs {
+    pub(crate) fn run(&self) -> Result<(), Failure> {
+        for path in [&self.output, &self.svg].into_iter().flatten() {
+            files::writable(path)?;
+        }
+        let instead = |plain: &str, _: &str| {
+            format!("a trace has no arguments for it; trace {plain}, its like without")
+        };
+        let entry = catalogue::plain(&self.kernel.name(), instead)?;
+        catalogue::one_product(&entry)?;
+        let Self { m, n, k, beta, clusters, seed, .. } = *self;
+        let run = Run { problem: GemmProblem { m, n, k }, beta, clusters, seed, ..Run::default() };
+        let (trace, outcome) = Run { schedule: self.schedule.schedule(), ..run }.traced(&entry)?;
+        self.show(&trace)?;
+        if let Some(path) = &self.output {
+            write(path, &trace.chrome_json())?;
+        }
+        if let Some(path) = &self.svg {
+            write(path, &trace.svg())?;
+        }
+        // A trace that ends in a trap is the more worth having.
+        outcome
     }
 
     fn show(&self, trace: &Trace) -> io::Result<()> {
@@ -215,7 +246,7 @@ fn waits(events: &[Event]) -> Vec<(&'static str, f64)> {
 }
 
 /// The accesses of each statement: one line of a kernel's source builds many instructions.
-fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
+pub(crate) fn by_statement(accesses: &[SharedAccess]) -> Vec<(SharedAccess, u64)> {
     let mut sums: Vec<(SharedAccess, u64)> = Vec::new();
     for access in accesses {
         let same = |(sum, _): &&mut (SharedAccess, u64)| {

@@ -1,0 +1,145 @@
+//! A gallery of layouts: each with its notation and a sentence.
+
+use cute_rs::atom::{Major, SwizzleMode, smem, stmatrix, wgmma};
+use cute_rs::{Layout, LayoutError, ThreadValue, TiledCopy};
+use serde::Serialize;
+
+/// A layout to look at.
+#[derive(Debug, Serialize)]
+pub(super) struct Card {
+    title: String,
+    /// What is seen.
+    sentence: String,
+    /// In CuTe's notation.
+    layout: String,
+    /// `offsets`, `owners` or `banks`.
+    view: &'static str,
+    /// Rows and columns of the tile whose elements threads own.
+    tile: Option<[i64; 2]>,
+    /// Bits of an element whose bank is shown.
+    bits: Option<u32>,
+    group: &'static str,
+}
+
+pub(super) fn cards() -> Result<Vec<Card>, LayoutError> {
+    let mut cards = plain();
+    for (major, name) in [(Major::K, "K-major"), (Major::Mn, "MN-major")] {
+        for mode in SwizzleMode::ALL {
+            cards.push(swizzled(major, name, mode)?);
+        }
+    }
+    cards.extend(owned()?);
+    Ok(cards)
+}
+
+fn plain() -> Vec<Card> {
+    let card = |title: &str, layout: &str, sentence: &str| Card {
+        title: title.into(),
+        sentence: sentence.into(),
+        layout: layout.into(),
+        view: "offsets",
+        tile: None,
+        bits: None,
+        group: "Layouts",
+    };
+    vec![
+        card(
+            "Column-major",
+            "(4,8):(1,4)",
+            "The next row is the next element: stride 1 down a column, 4 along a row.",
+        ),
+        card(
+            "Row-major",
+            "(4,8):(8,1)",
+            "The next column is the next element: stride 8 down a column, 1 along a row.",
+        ),
+        card(
+            "Padded rows",
+            "(8,8):(9,1)",
+            "Rows begin 9 elements apart: a column never meets the same bank twice.",
+        ),
+        card(
+            "Tiles of 2 x 4",
+            "((2,2),(4,2)):((4,16),(1,8))",
+            "Each mode is a pair: the place within a tile, and which tile. A tile lies in one piece.",
+        ),
+        card(
+            "One row for all",
+            "(4,8):(0,1)",
+            "Stride 0 repeats: every row is the same eight elements, as a bias is for a matrix.",
+        ),
+    ]
+}
+
+fn swizzled(major: Major, name: &str, mode: SwizzleMode) -> Result<Card, LayoutError> {
+    let width = mode.elements(16);
+    let (mn, k) = if major == Major::K { (8, width) } else { (width, 8) };
+    let tile = smem::tile(major, mode, 16, mn, k)?;
+    let bytes = mode.bytes();
+    let sentence = match mode {
+        SwizzleMode::None => {
+            "Without a swizzle rows are 16 bytes long and follow each other: eight of them fill all 32 banks."
+                .to_owned()
+        }
+        SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 => format!(
+            "Rows of {bytes} bytes. Chunks of 16 bytes are XORed with the number of their 128-byte line, so that eight rows of one chunk lie in \
+             different banks."
+        ),
+    };
+    let title = match mode {
+        SwizzleMode::None => format!("No swizzle, {name}"),
+        SwizzleMode::B32 | SwizzleMode::B64 | SwizzleMode::B128 => format!("{bytes} B swizzle, {name}"),
+    };
+    Ok(Card {
+        title,
+        sentence,
+        layout: tile.to_string(),
+        view: "banks",
+        tile: None,
+        bits: Some(16),
+        group: "Operands in shared memory (bf16)",
+    })
+}
+
+fn owned() -> Result<Vec<Card>, LayoutError> {
+    let card = |title: &str, fragment: ThreadValue, sentence: &str| Card {
+        title: title.into(),
+        sentence: sentence.into(),
+        layout: fragment.layout().to_string(),
+        view: "owners",
+        tile: Some(fragment.tile().into()),
+        bits: None,
+        group: "Registers: which thread has which element",
+    };
+    let of_copy = |layout: Layout, tile: [i64; 2]| ThreadValue::new(layout, tile[0], tile[1]);
+    let (load, store) = (stmatrix::ldmatrix(4, false)?, stmatrix::stmatrix(4, false)?);
+    let (threads, values) = (Layout::flat(&[4, 8], &[8, 1])?, Layout::flat(&[2, 2], &[2, 1])?);
+    let copy = TiledCopy::new(&threads, &values)?;
+    Ok(vec![
+        card(
+            "wgmma accumulator, m64n16",
+            wgmma::accumulator(16)?,
+            "Warp w has rows 16w to 16w + 15; four neighbouring lanes share a row, two columns each.",
+        ),
+        card(
+            "wgmma A from registers, 16 bit",
+            wgmma::operand_a(16)?,
+            "A register holds two neighbours along K; the pattern is that of the accumulator, so sums become operands as they are.",
+        ),
+        card(
+            "ldmatrix.x4: what lanes get",
+            of_copy(load.destination(), [16, 16])?,
+            "Four 8 x 8 matrices: each lane gets two neighbours of a row of each.",
+        ),
+        card(
+            "stmatrix.x4: whose address",
+            of_copy(store.destination(), [16, 16])?,
+            "Lane 8i + r has the address of row r of matrix i: 16 bytes that are stored at once.",
+        ),
+        card(
+            "A partition of threads and values",
+            of_copy(copy.source(), [8, 16])?,
+            "32 threads, 4 x 8 of them, each with 2 x 2 values of a tile of 8 x 16.",
+        ),
+    ])
+}

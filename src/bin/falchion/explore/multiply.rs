@@ -1,0 +1,114 @@
+//! The instruction that multiplies: how it takes the tile apart, where it finds operands, which thread holds which sum.
+
+use collective::{OperandTile, Roles, Source};
+use cute_rs::LayoutError;
+use cute_rs::atom::descriptor::MatrixDescriptor;
+use cute_rs::atom::wgmma;
+use kernel::AnyGemm;
+use serde::Serialize;
+
+/// `wgmma` as a kernel uses it.
+#[derive(Debug, Serialize)]
+pub(super) struct Multiply {
+    /// The instruction as PTX spells it, by part of the columns.
+    instructions: Vec<String>,
+    /// Rows, the columns of each instruction side by side as `[first, columns]`, and K.
+    rows: u32,
+    columns: Vec<[u32; 2]>,
+    k: u32,
+    tile: [u32; 3],
+    /// Warpgroups that multiply, and those of them that share a tile.
+    consumers: u32,
+    sharing: u32,
+    /// Blocks of `rows` rows that each warpgroup has of a tile.
+    blocks: u32,
+    /// Instructions along K of a stage.
+    steps: u32,
+    takes_turns: bool,
+    /// A from registers, or from shared memory.
+    a_in_registers: bool,
+    element_bits: u32,
+    /// Accumulators of a thread, in 32-bit registers.
+    accumulators: u32,
+    /// `(thread, value)` to `m + 64 n`.
+    sums: String,
+    /// `(thread, value)` to `m + 64 k`.
+    fragment_a: String,
+    descriptors: Vec<Descriptor>,
+}
+
+/// How instructions find a tile in shared memory.
+#[derive(Debug, Serialize)]
+struct Descriptor {
+    operand: &'static str,
+    leading_bytes: u32,
+    stride_bytes: u32,
+    swizzle_bytes: u32,
+    /// The 64 bits of the descriptor of the first stage's tile, if dynamic shared memory begins at byte 1024.
+    bits: String,
+    /// What each step along K adds to the start address, in bytes.
+    steps: Vec<u32>,
+    /// What each block of rows adds, or each instruction side by side.
+    blocks: Vec<u32>,
+}
+
+impl Multiply {
+    pub(super) fn of(entry: &AnyGemm) -> Result<Self, LayoutError> {
+        let plan = entry.plan();
+        let (spec, atom) = (plan.mainloop, plan.mainloop.atom);
+        let columns: Vec<[u32; 2]> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();
+        let spelt = |[_, n]: &[u32; 2]| {
+            let (k, types) = (atom.k(), atom.types.suffix());
+            format!("wgmma.mma_async.sync.aligned.m{}n{n}k{k}.{types}", atom.rows())
+        };
+        let steps = spec.tile[2] / atom.k();
+        let [a, b] = plan.operands;
+        let blocks = (0..spec.tile[0] / atom.rows()).map(|block| block * atom.rows()).collect();
+        let mut descriptors = Vec::new();
+        let in_shared = atom.a == Source::Shared;
+        if in_shared && plan.ring.tile_bytes(0) > 0 {
+            descriptors.push(descriptor(("A", plan.ring.offset(0)), &a, steps, blocks)?);
+        }
+        if plan.ring.tile_bytes(1) > 0 {
+            let sides = columns.iter().map(|[first, _]| *first).collect();
+            descriptors.push(descriptor(("B", plan.ring.offset(1)), &b, steps, sides)?);
+        }
+        Ok(Self {
+            instructions: columns.iter().map(spelt).collect(),
+            rows: atom.rows(),
+            k: atom.k(),
+            tile: spec.tile,
+            consumers: spec.consumers,
+            sharing: spec.sharing(),
+            blocks: spec.blocks(),
+            steps,
+            takes_turns: spec.roles == Roles::Pingpong,
+            a_in_registers: !in_shared,
+            element_bits: atom.element_bits(),
+            accumulators: spec.accumulators(),
+            sums: wgmma::accumulator(spec.widest())?.layout().to_string(),
+            fragment_a: wgmma::operand_a(atom.element_bits())?.layout().to_string(),
+            columns,
+            descriptors,
+        })
+    }
+}
+
+fn descriptor(
+    (operand, offset): (&'static str, u32),
+    tile: &OperandTile,
+    steps: u32,
+    rows: Vec<u32>,
+) -> Result<Descriptor, LayoutError> {
+    let [mn, k] = tile.extents();
+    let found = MatrixDescriptor::new(tile.major(), tile.swizzle(), tile.bits(), mn, k)?;
+    Ok(Descriptor {
+        operand,
+        leading_bytes: found.leading_bytes,
+        stride_bytes: found.stride_bytes,
+        swizzle_bytes: tile.swizzle().bytes(),
+        bits: format!("0x{:016x}", found.bits(1024 + offset)),
+        steps: (0..steps).map(|step| found.k_offset_bytes(step)).collect(),
+        blocks: rows.into_iter().map(|row| found.mn_offset_bytes(row)).collect(),
+    })
+}

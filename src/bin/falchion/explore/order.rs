@@ -1,0 +1,126 @@
+//! The order of tiles: which slot computes which tile of the output when, and what a wave reads of L2.
+
+use std::collections::{HashMap, HashSet};
+
+use kernel::GemmProblem;
+use scheduler::{Activity, Span, Work};
+use serde::Serialize;
+
+use crate::schedule::Schedule;
+
+/// Most spans that a page holds.
+const MOST_SPANS: usize = 20_000;
+
+/// The tiles of an output in the order in which they are computed.
+#[derive(Debug, Serialize)]
+pub(super) struct Order {
+    /// The products' extents M, N, K.
+    products: Vec<[u32; 3]>,
+    describe: String,
+    /// Tiles of D along M and N, each a cluster's.
+    grid: [u32; 2],
+    /// Extents of such a tile.
+    tile: [u32; 2],
+    k_tiles: u32,
+    /// Clusters that are launched, and that run at once.
+    workers: u32,
+    slots: u32,
+    sms: u32,
+    /// When the last slot ends, in k-tiles.
+    end: u64,
+    /// What `falchion schedule` says of it.
+    summary: Vec<String>,
+    /// Does (0 multiply, 1 wait, 2 add up), tile's row and column, first k-tile and the one behind the last, slot, worker, start, end,
+    /// wave.
+    spans: Vec<[u64; 10]>,
+    /// How many spans there are, where the page does not hold all.
+    cut: Option<usize>,
+    /// By wave; empty for several products, whose operands differ.
+    reuse: Vec<Reuse>,
+}
+
+/// What the clusters of one wave read. The wave of a piece of work is its place among those of its slot.
+#[derive(Debug, Default, Serialize)]
+struct Reuse {
+    tiles: usize,
+    /// Bytes that go from L2 to the clusters.
+    loaded: u64,
+    /// The same if every CTA loaded for itself, without multicast.
+    alone: u64,
+    /// Bytes of them that are different ones.
+    distinct: u64,
+}
+
+impl Order {
+    pub(super) fn of(schedule: &Schedule, products: &[GemmProblem]) -> Self {
+        let (plan, timeline) = (schedule.entry.plan(), &schedule.timeline);
+        let [m, n, _] = plan.mainloop.tile;
+        let [cluster_m, cluster_n] = plan.mainloop.cluster;
+        let tile =
+            if plan.swapped() { [n * cluster_n, m * cluster_m] } else { [m * cluster_m, n * cluster_n] };
+        let mut waves = HashMap::<u32, u64>::new();
+        let mut spans = Vec::new();
+        let mut works: Vec<(u64, Work<u32>)> = Vec::new();
+        // By start, so that what is cut is the end.
+        let mut all: Vec<&Span> = timeline.spans.iter().collect();
+        all.sort_by_key(|span| (span.start, span.slot, span.end));
+        for span in all.iter().take(MOST_SPANS) {
+            let (does, work) = match span.activity {
+                Activity::Multiply(work) => (0, work),
+                Activity::Wait(work) => (1, work),
+                Activity::FixUp(work) => (2, work),
+            };
+            let next = waves.entry(span.slot).or_default();
+            let wave = if does == 0 { *next } else { next.saturating_sub(1) };
+            if does == 0 {
+                *next += 1;
+                works.push((wave, work));
+            }
+            let [row, column] = schedule.place(&work).map(u64::from);
+            let [k_begin, k_end] = [work.k_begin, work.k_end].map(u64::from);
+            let (slot, worker) = (u64::from(span.slot), u64::from(span.worker));
+            spans.push([does, row, column, k_begin, k_end, slot, worker, span.start, span.end, wave]);
+        }
+        Self {
+            products: products.iter().map(|&GemmProblem { m, n, k }| [m, n, k]).collect(),
+            describe: schedule.entry.schedule(),
+            grid: schedule.grid(),
+            tile,
+            k_tiles: schedule.tiles.k,
+            workers: schedule.workers,
+            slots: timeline.slots,
+            sms: schedule.machine.multiprocessors,
+            end: timeline.end,
+            summary: schedule.summary(),
+            cut: (all.len() > MOST_SPANS).then_some(all.len()),
+            spans,
+            reuse: if products.len() == 1 { reuse(schedule, &works) } else { Vec::new() },
+        }
+    }
+}
+
+/// What each wave reads. Whole tiles are counted, those at the edges too.
+fn reuse(schedule: &Schedule, works: &[(u64, Work<u32>)]) -> Vec<Reuse> {
+    let plan = schedule.entry.plan();
+    let [m, n, k] = plan.mainloop.tile.map(u64::from);
+    let [cluster_m, cluster_n] = plan.mainloop.cluster.map(u64::from);
+    let [a_bits, b_bits] = plan.operands.map(|tile| u64::from(tile.bits()));
+    // Of a CTA, a k-tile each.
+    let (a, b) = (m * k * a_bits / 8, n * k * b_bits / 8);
+    let last = works.iter().map(|(wave, _)| *wave).max();
+    let of_wave = |wave: u64| {
+        let mut reuse = Reuse::default();
+        let (mut seen_a, mut seen_b) = (HashSet::new(), HashSet::new());
+        for (_, work) in works.iter().filter(|(of, _)| *of == wave) {
+            reuse.tiles += 1;
+            let k_tiles = u64::from(work.k_end - work.k_begin);
+            reuse.loaded += k_tiles * (a * cluster_m + b * cluster_n);
+            reuse.alone += k_tiles * (a + b) * cluster_m * cluster_n;
+            seen_a.extend((work.k_begin..work.k_end).map(|at| (work.m, at)));
+            seen_b.extend((work.k_begin..work.k_end).map(|at| (work.n, at)));
+        }
+        reuse.distinct = seen_a.len() as u64 * a * cluster_m + seen_b.len() as u64 * b * cluster_n;
+        reuse
+    };
+    last.map_or_else(Vec::new, |last| (0..=last).map(of_wave).collect())
+}

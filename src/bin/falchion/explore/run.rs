@@ -1,0 +1,204 @@
+//! The time line of a run in the emulator: who worked, who waited for what, and when each mbarrier's phases completed.
+
+use std::collections::HashMap;
+
+use collective::MainloopSpec;
+use emulator::{Activity, Event, Trace, Track, Wait};
+use kernel::{AnyGemm, GemmProblem};
+use serde::Serialize;
+
+use crate::{Failure, trace};
+
+/// Most events that a page holds.
+const MOST_EVENTS: usize = 12_000;
+
+/// A recorded run.
+#[derive(Debug, Serialize)]
+pub(super) struct Run {
+    problem: [u32; 3],
+    kernel: String,
+    steps: u64,
+    /// Events in all, and the step that the page ends at where it does not hold them all.
+    events_in_all: usize,
+    cut: Option<u64>,
+    /// The fault that ended the run.
+    trap: Option<String>,
+    ctas: Vec<[u32; 3]>,
+    lanes: Vec<Lane>,
+    /// Words that events name by number.
+    words: Vec<String>,
+    /// Lane, label, start, end, stage (-1 for none), scopes, statement, note (words, -1 for none), offset of the mbarrier (-1 for none).
+    events: Vec<[i64; 9]>,
+    /// CTA, offset, and the step in which each phase completed.
+    phases: Vec<(usize, u32, Vec<u64>)>,
+    /// Statements that access shared memory by lanes.
+    banks: Vec<Access>,
+}
+
+/// A row of the picture.
+#[derive(Debug, Serialize)]
+struct Lane {
+    cta: usize,
+    name: String,
+    kind: &'static str,
+}
+
+#[derive(Debug, Serialize)]
+struct Access {
+    instruction: &'static str,
+    place: String,
+    executed: u64,
+    wavefronts: u64,
+    ideal: u64,
+}
+
+/// Texts, each once.
+#[derive(Default)]
+struct Words {
+    words: Vec<String>,
+    known: HashMap<String, i64>,
+}
+
+impl Words {
+    fn number(&mut self, word: String) -> i64 {
+        if word.is_empty() {
+            return -1;
+        }
+        let next = self.words.len() as i64;
+        let words = &mut self.words;
+        *self.known.entry(word).or_insert_with_key(|word| {
+            words.push(word.clone());
+            next
+        })
+    }
+}
+
+/// A problem that shows what there is to see: two tiles of a cluster, and so many k-tiles that each stage is used again.
+pub(super) fn small(entry: &AnyGemm, problem: GemmProblem) -> GemmProblem {
+    let plan = entry.plan();
+    let turned = |problem: GemmProblem| if plan.swapped() { problem.transposed() } else { problem };
+    let MainloopSpec { tile: [m, n, k], cluster, .. } = plan.mainloop;
+    let most = GemmProblem { m: m * cluster[0], n: 2 * n * cluster[1], k: k * (plan.ring.stages + 2) };
+    let seen = turned(problem);
+    turned(GemmProblem { m: seen.m.min(most.m), n: seen.n.min(most.n), k: seen.k.min(most.k) })
+}
+
+impl Run {
+    /// Records the kernel's run of a problem on random matrices.
+    pub(super) fn of(entry: &AnyGemm, problem: GemmProblem) -> Result<Self, Failure> {
+        let beta = if entry.plan().epilogue.sourced { 1.0 } else { 0.0 };
+        let (trace, outcome) = trace::Run { problem, beta, ..trace::Run::default() }.traced(entry)?;
+        let trap = match outcome {
+            Ok(()) => None,
+            Err(Failure::Environment(message)) => Some(message),
+            Err(other) => return Err(other),
+        };
+        let GemmProblem { m, n, k } = problem;
+        Ok(Self {
+            problem: [m, n, k],
+            kernel: entry.name().to_owned(),
+            trap,
+            ..recorded(&trace, MOST_EVENTS)
+        })
+    }
+}
+
+/// What a page holds of a trace: the first events.
+fn recorded(trace: &Trace, most: usize) -> Run {
+    let mut starts: Vec<u64> = trace.events.iter().map(|event| event.start).collect();
+    starts.sort_unstable();
+    let cut = starts.get(most).copied();
+    let mut ctas: Vec<[u32; 3]> = Vec::new();
+    let (mut lanes, mut events, mut words) = (Vec::new(), Vec::new(), Words::default());
+    for lane in trace.lanes() {
+        let cta = place(&mut ctas, lane.cta);
+        let kind = lane.events.first().map_or("warp", |event| kind(event.track));
+        for event in lane.events.iter().filter(|event| cut.is_none_or(|cut| event.start < cut)) {
+            events.push(shown(event, lanes.len() as i64, &mut words));
+        }
+        lanes.push(Lane { cta, name: lane.name, kind });
+    }
+    let mut phases: Vec<(usize, u32, Vec<u64>)> = Vec::new();
+    for of_one in trace.phases.chunk_by(|a, b| (a.cta, a.offset) == (b.cta, b.offset)) {
+        let Some(first) = of_one.first() else { continue };
+        let steps = of_one.iter().map(|phase| phase.step).collect();
+        phases.push((place(&mut ctas, first.cta), first.offset, steps));
+    }
+    let banks = trace::by_statement(&trace.shared).into_iter().map(|(access, _)| Access {
+        instruction: access.instruction,
+        place: access.scopes.join(" / "),
+        executed: access.executed,
+        wavefronts: access.wavefronts,
+        ideal: access.ideal,
+    });
+    Run {
+        problem: [0; 3],
+        kernel: String::new(),
+        steps: trace.steps(),
+        events_in_all: trace.events.len(),
+        cut,
+        trap: None,
+        ctas,
+        lanes,
+        words: words.words,
+        events,
+        phases,
+        banks: banks.collect(),
+    }
+}
+
+fn place(ctas: &mut Vec<[u32; 3]>, cta: [u32; 3]) -> usize {
+    ctas.iter().position(|known| *known == cta).unwrap_or_else(|| {
+        ctas.push(cta);
+        ctas.len() - 1
+    })
+}
+
+fn kind(track: Track) -> &'static str {
+    match track {
+        Track::Warp(_) => "warp",
+        Track::Loads => "loads",
+        Track::Multiplies(_) => "multiplies",
+        Track::Stores => "stores",
+    }
+}
+
+fn shown(event: &Event, lane: i64, words: &mut Words) -> [i64; 9] {
+    let (note, barrier) = match &event.activity {
+        Activity::Wait(on) => {
+            let offset = if let Wait::Mbarrier { offset, .. } = on { i64::from(*offset) } else { -1 };
+            (on.to_string(), offset)
+        }
+        Activity::Run { instructions, .. } => (format!("{instructions} instructions"), -1),
+        Activity::Load { bytes } | Activity::Store { bytes } => (format!("{bytes} B"), -1),
+        Activity::Multiply { n } => (format!("64 x {n} sums"), -1),
+        _ => (String::new(), -1),
+    };
+    let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
+    let stage = event.stage.map_or(-1, i64::from);
+    let number = |step: u64| i64::try_from(step).unwrap_or(i64::MAX);
+    let label = words.number(event.label().to_owned());
+    let (scopes, site) = (words.number(event.scopes.join(" / ")), words.number(site));
+    [lane, label, number(event.start), number(event.end), stage, scopes, site, words.number(note), barrier]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::recorded;
+    use kernel::GemmProblem;
+
+    #[test]
+    fn long_runs_are_cut_where_the_page_says() {
+        let entry = crate::catalogue::find("small-bf16-kk").expect("in the catalogue");
+        let run = crate::trace::Run { problem: GemmProblem { m: 64, n: 64, k: 128 }, ..Default::default() };
+        let (trace, outcome) = run.traced(&entry).expect("a legal problem");
+        assert!(outcome.is_ok());
+        let whole = recorded(&trace, 1 << 20);
+        assert_eq!((whole.cut, whole.events.len()), (None, trace.events.len()));
+        let part = recorded(&trace, 40);
+        let cut = part.cut.expect("there are more events");
+        assert!(part.events.len() <= 40 && part.events.iter().all(|event| (event[2] as u64) < cut));
+        let before = trace.events.iter().filter(|event| event.start < cut).count();
+        assert_eq!((part.events.len(), part.events_in_all), (before, trace.events.len()));
+    }
+}
