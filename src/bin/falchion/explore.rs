@@ -39,7 +39,7 @@ pub(crate) struct ExploreArgs {
     /// A kernel as `key=value` words, those that differ from the defaults that `falchion plan --spec ""` prints.
     #[arg(long, value_name = "WORDS", value_parser = named::spec)]
     spec: Option<KernelSpec>,
-    /// Rows of A and D, for the order of tiles [default: 4096].
+    /// Rows of A and D, for the order of tiles [default: 4096; of a kernel that exchanges the operands those of a tile].
     #[arg(long)]
     m: Option<u32>,
     /// Columns of B and D [default: 4096].
@@ -162,7 +162,11 @@ impl ExploreArgs {
 
     /// The products whose tiles are shown, and the words that asked for them.
     fn products(&self, entry: &AnyGemm) -> Result<(Vec<GemmProblem>, String), Failure> {
-        let [m, n, k] = [self.m, self.n, self.k].map(|extent| extent.unwrap_or(4096));
+        // A kernel that exchanges the operands is for as few rows as its tile has.
+        let (plan, usual) = (entry.plan(), 4096);
+        let rows = if plan.swapped() { plan.mainloop.tile[1] * plan.mainloop.cluster[1] } else { usual };
+        let m = self.m.unwrap_or(rows);
+        let [n, k] = [self.n, self.k].map(|extent| extent.unwrap_or(usual));
         let groups = matches!(entry.form(), Form::Ragged | Form::Masked);
         if !groups && !self.rows.is_empty() {
             return Err(Failure::usage(format!(

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use collective::MainloopSpec;
+use collective::{MainloopSpec, RingPlan};
 use emulator::{Activity, Event, Trace, Track, Wait};
 use kernel::{AnyGemm, GemmProblem};
 use serde::Serialize;
@@ -98,13 +98,13 @@ impl Run {
             problem: [m, n, k],
             kernel: entry.name().to_owned(),
             trap,
-            ..recorded(&trace, MOST_EVENTS)
+            ..recorded(&trace, entry.plan().ring, MOST_EVENTS)
         })
     }
 }
 
 /// What a page holds of a trace: the first events.
-fn recorded(trace: &Trace, most: usize) -> Run {
+fn recorded(trace: &Trace, ring: RingPlan, most: usize) -> Run {
     let mut starts: Vec<u64> = trace.events.iter().map(|event| event.start).collect();
     starts.sort_unstable();
     let cut = starts.get(most).copied();
@@ -114,7 +114,7 @@ fn recorded(trace: &Trace, most: usize) -> Run {
         let cta = place(&mut ctas, lane.cta);
         let kind = lane.events.first().map_or("warp", |event| kind(event.track));
         for event in lane.events.iter().filter(|event| cut.is_none_or(|cut| event.start < cut)) {
-            events.push(shown(event, lanes.len() as i64, &mut words));
+            events.push(shown(event, lanes.len() as i64, ring, &mut words));
         }
         lanes.push(Lane { cta, name: lane.name, kind });
     }
@@ -163,7 +163,14 @@ fn kind(track: Track) -> &'static str {
     }
 }
 
-fn shown(event: &Event, lane: i64, words: &mut Words) -> [i64; 9] {
+/// The stage that a barrier of the ring is of; `None` for other barriers.
+fn stage(ring: RingPlan, offset: u32) -> Option<u32> {
+    let of_ring = ring.barriers..ring.barriers + ring.barrier_bytes();
+    // An mbarrier takes 8 bytes: the full ones, then the empty ones.
+    of_ring.contains(&offset).then(|| (offset - ring.barriers) / 8 % ring.stages.max(1))
+}
+
+fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9] {
     let (note, barrier) = match &event.activity {
         Activity::Wait(on) => {
             let offset = if let Wait::Mbarrier { offset, .. } = on { i64::from(*offset) } else { -1 };
@@ -175,7 +182,12 @@ fn shown(event: &Event, lane: i64, words: &mut Words) -> [i64; 9] {
         _ => (String::new(), -1),
     };
     let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
-    let stage = event.stage.map_or(-1, i64::from);
+    // The trace knows barriers by how many arrivals they count, the plan which ones they are.
+    let stage = match &event.activity {
+        Activity::Wait(Wait::Mbarrier { offset, .. }) => stage(ring, *offset),
+        _ => event.stage,
+    };
+    let stage = stage.map_or(-1, i64::from);
     let number = |step: u64| i64::try_from(step).unwrap_or(i64::MAX);
     let label = words.number(event.label().to_owned());
     let (scopes, site) = (words.number(event.scopes.join(" / ")), words.number(site));
@@ -184,8 +196,9 @@ fn shown(event: &Event, lane: i64, words: &mut Words) -> [i64; 9] {
 
 #[cfg(test)]
 mod tests {
-    use super::recorded;
     use kernel::GemmProblem;
+
+    use super::{recorded, stage};
 
     #[test]
     fn long_runs_are_cut_where_the_page_says() {
@@ -193,12 +206,21 @@ mod tests {
         let run = crate::trace::Run { problem: GemmProblem { m: 64, n: 64, k: 128 }, ..Default::default() };
         let (trace, outcome) = run.traced(&entry).expect("a legal problem");
         assert!(outcome.is_ok());
-        let whole = recorded(&trace, 1 << 20);
+        let ring = entry.plan().ring;
+        let whole = recorded(&trace, ring, 1 << 20);
         assert_eq!((whole.cut, whole.events.len()), (None, trace.events.len()));
-        let part = recorded(&trace, 40);
+        let part = recorded(&trace, ring, 40);
         let cut = part.cut.expect("there are more events");
         assert!(part.events.len() <= 40 && part.events.iter().all(|event| (event[2] as u64) < cut));
         let before = trace.events.iter().filter(|event| event.start < cut).count();
         assert_eq!((part.events.len(), part.events_in_all), (before, trace.events.len()));
+    }
+
+    #[test]
+    fn barriers_are_of_stages() {
+        let ring = crate::catalogue::find("pingpong-bf16-kk").expect("in the catalogue").plan().ring;
+        let of = |index| stage(ring, ring.barriers + 8 * index);
+        assert_eq!((of(0), of(5), of(6), of(11), of(12)), (Some(0), Some(5), Some(0), Some(5), None));
+        assert_eq!(stage(ring, ring.barriers - 8), None);
     }
 }

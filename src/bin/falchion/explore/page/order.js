@@ -65,7 +65,7 @@ function orderPanel(kernel) {
           context.fillStyle = colour("a");
           context.fillRect(4 + i * w + w * 0.52, tall - 20 - part(one.distinct), w * 0.36, part(one.distinct));
           context.globalAlpha = 1;
-          if (w > 16 || i % 5 === 0) label(context, String(i), 4 + i * w, tall - 18, Math.max(w, 24), 16, 11, colour("soft"));
+          if (i % Math.ceil(30 / w) === 0) label(context, String(i), 4 + i * w, tall - 18, Math.max(w, 28), 16, 11, colour("soft"));
         });
       },
       at: (x, y, width) => { const i = Math.floor((x - 4) / ((width - 8) / Math.max(1, order.reuse.length))); const one = order.reuse[i]; return one ? { i, text: `wave ${i}: ${bytes(one.loaded)} loaded, ${bytes(one.distinct)} different` } : null; },
