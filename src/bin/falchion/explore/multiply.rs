@@ -1,15 +1,17 @@
 //! The instruction that multiplies: how it takes the tile apart, where it finds operands, which thread holds which sum.
 
-use collective::{OperandTile, Roles, Source};
+use collective::{Atom, AtomTypes, OperandTile, Roles, Source};
 use cute_rs::LayoutError;
 use cute_rs::atom::descriptor::MatrixDescriptor;
-use cute_rs::atom::wgmma;
+use cute_rs::{Operand, atom::wgmma};
 use kernel::AnyGemm;
 use serde::Serialize;
 
-/// `wgmma` as a kernel uses it.
+/// The instruction that multiplies, as a kernel uses it.
 #[derive(Debug, Serialize)]
 pub(super) struct Multiply {
+    /// What multiplies: `wgmma`, `mma.sync` or `fma`.
+    name: &'static str,
     /// The instruction as PTX spells it, by part of the columns.
     instructions: Vec<String>,
     /// Rows, the columns of each instruction side by side as `[first, columns]`, and K.
@@ -32,8 +34,8 @@ pub(super) struct Multiply {
     accumulators: u32,
     /// `(thread, value)` to `m + 64 n`.
     sums: String,
-    /// `(thread, value)` to `m + 64 k`.
-    fragment_a: String,
+    /// `(thread, value)` to `m + 64 k`; `None` where several threads hold the same element.
+    fragment_a: Option<String>,
     descriptors: Vec<Descriptor>,
 }
 
@@ -57,24 +59,22 @@ impl Multiply {
         let plan = entry.plan();
         let (spec, atom) = (plan.mainloop, plan.mainloop.atom);
         let columns: Vec<[u32; 2]> = (0..spec.across()).map(|i| spec.columns_of(i)).collect();
-        let spelt = |[_, n]: &[u32; 2]| {
-            let (k, types) = (atom.k(), atom.types.suffix());
-            format!("wgmma.mma_async.sync.aligned.m{}n{n}k{k}.{types}", atom.rows())
-        };
         let steps = spec.tile[2] / atom.k();
         let [a, b] = plan.operands;
         let blocks = (0..spec.tile[0] / atom.rows()).map(|block| block * atom.rows()).collect();
         let mut descriptors = Vec::new();
-        let in_shared = atom.a == Source::Shared;
+        let with_descriptors = matches!(atom.types, AtomTypes::Wgmma(_));
+        let in_shared = with_descriptors && atom.a == Source::Shared;
         if in_shared && plan.ring.tile_bytes(0) > 0 {
             descriptors.push(descriptor(("A", plan.ring.offset(0)), &a, steps, blocks)?);
         }
-        if plan.ring.tile_bytes(1) > 0 {
+        if with_descriptors && plan.ring.tile_bytes(1) > 0 {
             let sides = columns.iter().map(|[first, _]| *first).collect();
             descriptors.push(descriptor(("B", plan.ring.offset(1)), &b, steps, sides)?);
         }
         Ok(Self {
-            instructions: columns.iter().map(spelt).collect(),
+            name: name(atom),
+            instructions: columns.iter().map(|&[_, n]| spelt(atom, n)).collect(),
             rows: atom.rows(),
             k: atom.k(),
             tile: spec.tile,
@@ -83,15 +83,46 @@ impl Multiply {
             blocks: spec.blocks(),
             steps,
             takes_turns: spec.roles == Roles::Pingpong,
-            a_in_registers: !in_shared,
+            a_in_registers: atom.a == Source::Registers,
             element_bits: atom.element_bits(),
             accumulators: spec.accumulators(),
             sums: wgmma::accumulator(spec.widest())?.layout().to_string(),
-            fragment_a: wgmma::operand_a(atom.element_bits())?.layout().to_string(),
+            fragment_a: fragment_a(atom)?,
             columns,
             descriptors,
         })
     }
+}
+
+fn name(atom: Atom) -> &'static str {
+    match atom.types {
+        AtomTypes::Wgmma(_) => "wgmma",
+        AtomTypes::MmaSync(_) => "mma.sync",
+        AtomTypes::Simt => "fma",
+    }
+}
+
+/// The instruction that multiplies by so many columns.
+fn spelt(atom: Atom, columns: u32) -> String {
+    let k = atom.k();
+    match atom.types {
+        AtomTypes::Wgmma(types) => {
+            let sparse = if atom.sparse { ".sp" } else { "" };
+            format!("wgmma.mma_async{sparse}.sync.aligned.m{}n{columns}k{k}.{}", atom.rows(), types.suffix())
+        }
+        AtomTypes::MmaSync(types) => {
+            format!("mma.sync.aligned.m16n8k{}.row.col.{}", types.k(), types.suffix())
+        }
+        AtomTypes::Simt => "fma.rn.f32".to_owned(),
+    }
+}
+
+fn fragment_a(atom: Atom) -> Result<Option<String>, LayoutError> {
+    Ok(match atom.types {
+        AtomTypes::Wgmma(_) => Some(wgmma::operand_a(atom.element_bits())?.layout().to_string()),
+        AtomTypes::MmaSync(_) => Some(atom.layout(8)?.operand(Operand::A).layout().to_string()),
+        AtomTypes::Simt => None,
+    })
 }
 
 fn descriptor(

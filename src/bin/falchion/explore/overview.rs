@@ -58,7 +58,9 @@ impl Overview {
             swapped: plan.swapped(),
             form: match entry.form() {
                 Form::Single => "one product".to_owned(),
-                form => format!("{form:?} products"),
+                form @ (Form::Batched | Form::Ragged | Form::Masked | Form::Grouped) => {
+                    format!("{form:?} products")
+                }
             },
             facts: catalogue::facts(entry),
             warpgroups: warpgroups(entry),

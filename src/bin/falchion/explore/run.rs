@@ -183,9 +183,10 @@ fn shown(event: &Event, lane: i64, ring: RingPlan, words: &mut Words) -> [i64; 9
     };
     let site = event.site.map_or_else(String::new, |site| format!("{}:{}", site.file(), site.line()));
     // The trace knows barriers by how many arrivals they count, the plan which ones they are.
-    let stage = match &event.activity {
-        Activity::Wait(Wait::Mbarrier { offset, .. }) => stage(ring, *offset),
-        _ => event.stage,
+    let stage = if let Activity::Wait(Wait::Mbarrier { offset, .. }) = &event.activity {
+        stage(ring, *offset)
+    } else {
+        event.stage
     };
     let stage = stage.map_or(-1, i64::from);
     let number = |step: u64| i64::try_from(step).unwrap_or(i64::MAX);
@@ -219,7 +220,7 @@ mod tests {
     #[test]
     fn barriers_are_of_stages() {
         let ring = crate::catalogue::find("pingpong-bf16-kk").expect("in the catalogue").plan().ring;
-        let of = |index| stage(ring, ring.barriers + 8 * index);
+        let of = |index: u32| stage(ring, ring.barriers + 8 * index);
         assert_eq!((of(0), of(5), of(6), of(11), of(12)), (Some(0), Some(5), Some(0), Some(5), None));
         assert_eq!(stage(ring, ring.barriers - 8), None);
     }

@@ -1,4 +1,4 @@
-// wgmma: the tile taken apart into instructions, and which thread holds which element.
+// The multiply: the tile taken apart into instructions, and which thread holds which element.
 
 function multiplyPanel(kernel) {
   return (self) => {
@@ -6,7 +6,7 @@ function multiplyPanel(kernel) {
     const parts = instructionView(multiply);
     const fragment = fragmentView(multiply);
     put(self.node, 
-      el("div", {}, el("h1", {}, "wgmma"), el("p", { class: "lead" }, `A warpgroup multiplies ${multiply.rows} rows at a time: ${plural(multiply.steps, "instruction")} along K for each stage${multiply.columns.length > 1 ? `, ${multiply.columns.length} side by side` : ""}. ${multiply.a_in_registers ? "A comes from registers" : "Both operands come from shared memory"}; the sums stay in registers.`)),
+      el("div", {}, el("h1", {}, multiply.name), el("p", { class: "lead" }, `A warpgroup multiplies ${multiply.rows} rows at a time: ${plural(multiply.steps, "instruction")} along K for each stage${multiply.columns.length > 1 ? `, ${multiply.columns.length} side by side` : ""}. ${multiply.name !== "wgmma" ? "Both operands pass through registers" : multiply.a_in_registers ? "A comes from registers" : "Both operands come from shared memory"}; the sums stay in registers.`)),
       card("One stage, instruction by instruction", "The tile of D in the middle, A at its left, B above it. Each consumer has its own rows; the framed slices of K are what one instruction reads.", parts.node),
       card("Which thread holds which element", "Point at an element, or choose a thread: every element it holds is framed. The pattern repeats every eight columns.", fragment.node));
     self.keys = (event) => fragment.keys(event);
@@ -77,14 +77,14 @@ function instructionView(multiply) {
   const rows = slider("block of rows", [0, blocks - 1], 0, (value) => { block = value; update(); });
   update();
   return { node: el("div", {}, el("div", { class: "bar" }, steps.node, blocks > 1 && rows.node), el("div", { class: "side" }, drawing.node, says),
-    el("p", { class: "says", style: "margin-top:12px" }, "A descriptor tells the hardware where a tile begins and how far its parts lie apart, in units of 16 bytes; here dynamic shared memory begins at byte 1024 and the stage is the first."), found) };
+    multiply.descriptors.length > 0 && el("p", { class: "says", style: "margin-top:12px" }, "A descriptor tells the hardware where a tile begins and how far its parts lie apart, in units of 16 bytes; here dynamic shared memory begins at byte 1024 and the stage is the first."), found) };
 }
 
 function fragmentView(multiply) {
   const widest = Math.max(...multiply.columns.map(([, columns]) => columns));
   const kinds = {
     d: { layout: parseLayout(multiply.sums), rows: 64, columns: widest, packed: 1, what: "sum" },
-    a: { layout: parseLayout(multiply.fragment_a), rows: 64, columns: multiply.k, packed: 32 / multiply.element_bits, what: "element of A" },
+    ...(multiply.fragment_a && { a: { layout: parseLayout(multiply.fragment_a), rows: 64, columns: multiply.k, packed: 32 / multiply.element_bits, what: "element of A" } }),
   };
   for (const kind of Object.values(kinds)) kind.owners = owners(kind.layout, [kind.rows, kind.columns]);
   let [name, thread, first] = ["d", 0, 0];
@@ -170,7 +170,7 @@ function fragmentView(multiply) {
   }
   const notation = el("p", { class: "mono" });
   const which = (next) => { name = next; first = 0; notation.textContent = `(thread, value) → row + 64 · column:  ${layoutText(kind().layout)}`; choose(thread); };
-  const kindChoice = choice("Fragment", [["d", `sums, 64 × ${widest}`], ["a", `A from registers, 64 × ${multiply.k}`]], "d", which);
+  const kindChoice = choice("Fragment", [["d", `sums, 64 × ${widest}`], ...(kinds.a ? [["a", `A from registers, 64 × ${multiply.k}`]] : [])], "d", which);
   const node = el("div", {}, el("div", { class: "bar" }, kindChoice.node, el("label", {}, "thread", number)), notation, overviewPicture.node,
     legend(...[0, 1, 2, 3].map((w) => [`var(--w${w})`, `warp ${w}`]), ["var(--text)", "the chosen thread"]), el("div", { style: "height:12px" }), zoom.node, says);
   which("d");

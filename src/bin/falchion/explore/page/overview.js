@@ -28,7 +28,7 @@ function overview(kernel) {
           box("a", producer ? "Producer" : "Loads", producer ? `${producer.does}; ${producer.registers} registers a thread` : "one thread of the workers starts the copies", ),
           arrow("full"),
           box("sync", "Ring in shared memory", `${plural(of.stages, "stage")}, each a tile of A and one of B, with two mbarriers: full and empty`, slots),
-          arrow("wgmma"),
+          arrow(kernel.multiply.name),
           box("d", plural(consumers.length, "consumer"), `${consumers[0]?.registers} registers a thread, ${multiply.accumulators} of them sums of ${multiply.rows} × ${m / multiply.rows / multiply.sharing > 1 ? `${n}, ${multiply.blocks} times` : n}`),
           arrow(staged ? "stmatrix, TMA" : "registers"),
           box("other", "D", staged ? "through a buffer in shared memory that is swizzled too" : "each thread stores what it has"))),
@@ -59,7 +59,7 @@ function findFacts({ overview: { facts } }) {
 function startKernel(kernel) {
   panel("plan", "Plan", overview(kernel));
   panel("memory", "Shared memory", memoryPanel(kernel));
-  panel("wgmma", "wgmma", multiplyPanel(kernel));
+  panel("wgmma", kernel.multiply.name, multiplyPanel(kernel));
   panel("order", "Order of tiles", orderPanel(kernel));
   panel("cluster", "Cluster", clusterPanel(kernel));
   panel("timeline", "Time line", timelinePanel(kernel));
