@@ -5,7 +5,7 @@ mod waits;
 
 use falchion::verify::fusions::ranked;
 use falchion::verify::{Bench, Format, FusedGemm, Fusion, fused_catalogue};
-use kernel::{Emulator, Engine, GemmProblem};
+use kernel::{Emulator, Engine, GemmProblem, KernelSpec};
 use rayon::prelude::*;
 
 fn failures(check: impl Fn(&FusedGemm) -> Result<(), String> + Sync) -> Vec<String> {
@@ -32,6 +32,37 @@ fn every_kernel_computes_its_tree() {
         Ok(())
     });
     assert_eq!(checked, [""; 0]);
+}
+
+/// Tiles whose K several workers divide: each fusion under each way of adding up, where the tile is whole and where it is not.
+#[test]
+fn divided_tiles_are_fused_like_whole_ones() {
+    let mut texts = Vec::new();
+    for fusion in Fusion::ALL {
+        for (store, reduction) in ["", " store=direct"]
+            .into_iter()
+            .flat_map(|store| ["ordered", "atomic", "separate"].map(|reduction| (store, reduction)))
+        {
+            texts.push(format!(
+                "epilogue={} tile=128x128x64 scheduler=stream-k least=1 reduction={reduction}{store}",
+                fusion.name()
+            ));
+        }
+    }
+    let fused = |text: &String| FusedGemm::of(KernelSpec::parse(text).ok()?.kernel().ok()?);
+    let kernels: Vec<_> = texts.iter().filter_map(|text| Some((text, fused(text)?))).collect();
+    // Some want a store of their own, or add up in order.
+    assert!(kernels.len() >= 90, "{} of {}", kernels.len(), texts.len());
+    let problems = [[128, 128, 512], [136, 176, 200]].map(|[m, n, k]| GemmProblem { m, n, k });
+    let wrong = |(text, kernel): (&String, FusedGemm)| {
+        problems.into_iter().find_map(|problem| {
+            let mut engine = Emulator::new().with_multiprocessors(5);
+            let checked = kernel.check(&mut Bench::new(&mut engine, 7), problem);
+            checked.err().map(|error| format!("{text}, {problem:?}: {error}"))
+        })
+    };
+    let failures: Vec<String> = kernels.into_par_iter().filter_map(wrong).collect();
+    assert_eq!(failures, [""; 0]);
 }
 
 /// As all others: they may begin before their inputs are written.

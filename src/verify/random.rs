@@ -514,7 +514,11 @@ impl Draw {
             if spec.form != Form::Single {
                 return Err(Ended::Unfit("fusions are tried with one product".to_owned()));
             }
-            let checked = fused.check(&mut Bench::new(engine, seed), problem)?;
+            let checked = fused.check(&mut Bench::new(engine, seed), problem);
+            let checked = checked.map_err(|error| match error.into() {
+                Ended::Wrong(wrong) => Ended::Wrong(format!("{problem:?}: {wrong}")),
+                unfit @ Ended::Unfit(_) => unfit,
+            })?;
             return Ok((checked.ratio, digest(checked.d.into_iter().map(f64::to_bits))));
         }
         let factors = self.factors(gemm);

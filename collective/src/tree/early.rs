@@ -10,12 +10,18 @@ pub(super) const EARLY: usize = 32;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EarlyRow<'f> {
     base: Value<'f, u64>,
-    pub(super) words: [Option<Var<'f, u32>>; EARLY],
+    words: [Option<Var<'f, u32>>; EARLY],
 }
 
 impl<'f> EarlyRow<'f> {
     pub(super) fn new(f: &'f Builder, base: Value<'f, u64>, pairs: usize) -> Self {
         Self { base, words: core::array::from_fn(|pair| (pair < pairs).then(|| f.uninitialised())) }
+    }
+
+    /// What was loaded, if it is that of a tile of so many pairs: of a narrower one, which begins elsewhere, nothing was.
+    pub(super) fn of(&self, pairs: u32) -> Option<impl Iterator<Item = Var<'f, u32>>> {
+        let words = self.words.into_iter().flatten();
+        (words.clone().count() == pairs as usize).then_some(words)
     }
 
     /// Emits the loads of a tile whose first column of this thread is `column`, where `whole` says that all of its columns

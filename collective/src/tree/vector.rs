@@ -84,10 +84,11 @@ impl<T: Element> Node for RowVector<T> {
     fn begin<'f>(tile: &Visit<'f>, device: &RowDevice<'f>) -> RowState<'f> {
         let pairs = if tile.whole && tile.ahead { tile.columns.pairs } else { 0 };
         let base = tile.place(device.base) + tile.columns.first.mul_wide(T::FORMAT.bytes());
-        let ahead = match device.early.filter(|_| tile.whole) {
-            Some(EarlyRow { words, .. }) => {
-                let pair = |word: &Var<'f, u32>| T::FORMAT.of_word(tile.f, word.get()).map(Loaded::Narrow);
-                words.iter().flatten().filter_map(pair).collect()
+        let early = device.early.filter(|_| tile.whole);
+        let ahead = match early.as_ref().and_then(|early| early.of(tile.columns.pairs)) {
+            Some(words) => {
+                let pair = |word: Var<'f, u32>| T::FORMAT.of_word(tile.f, word.get()).map(Loaded::Narrow);
+                words.filter_map(pair).collect()
             }
             None => (0..pairs).map(|pair| load_pair::<T>(tile.f, base, pair * 8)).collect(),
         };
