@@ -316,7 +316,7 @@ fn impossible_calls_are_refused_with_the_rule() {
         let packed = |types: Types, majors| Request::packed(types, majors, PROBLEM);
         let huge = request(GemmProblem { m: 1 << 31, ..PROBLEM });
         for (request, words) in [
-            (packed(Types::of(Format::F32), [Major::K; 2]), Format::NO_PRODUCT),
+            (packed(Types::of(Format::S32), [Major::K; 2]), Format::NO_PRODUCT),
             (packed(Types::of(Format::E4m3), [Major::Mn, Major::K]), "K"),
             (huge, "M is 2147483648, it must be below 2147483648"),
             (packed(Types::of(Format::Bf16).with_b(Format::E4m3), [Major::K; 2]), Format::NO_PRODUCT),
