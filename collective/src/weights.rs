@@ -108,8 +108,7 @@ pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>,
             if !whole || code.value(found).is_none() {
                 return Err(WeightsError::Code { row, column, found, code });
             }
-            let (byte, shift) = places.at(row, column);
-            units[byte] |= stored(code, found) << shift;
+            places.at(row, column).put(&mut units, stored(code, found));
         }
     }
     Ok(units)
@@ -122,11 +121,7 @@ pub fn reorder(code: Code, [rows, k]: [u32; 2], codes: &[u8]) -> Result<Vec<u8>,
 pub fn restore(code: Code, [rows, k]: [u32; 2], units: &[u8]) -> Result<Vec<u8>, WeightsError> {
     sized([rows, k], units.len(), bytes(code, [rows, k]))?;
     let places = Places::of(code, k);
-    let mask = if code.bits() == 4 { 15 } else { 255 };
-    let code_at = |row, column| {
-        let (byte, shift) = places.at(row, column);
-        stored(code, units[byte] >> shift & mask)
-    };
+    let code_at = |row, column| stored(code, places.at(row, column).get(units));
     Ok((0..rows)
         .flat_map(|row| (0..k).map(move |column| (row, column)))
         .map(|(row, column)| code_at(row, column))
@@ -160,14 +155,46 @@ impl Places {
         Self { unit, code, block }
     }
 
-    /// The byte of a code, and the lowest of its bits there.
-    fn at(&self, row: u32, column: u32) -> (usize, u32) {
+    fn at(&self, row: u32, column: u32) -> Place {
         let unit_k = unit::k(self.code.bits());
-        let within = self.unit.at_modes(&[(row % unit::ROWS).into(), (column % unit_k).into()]);
-        let bit = within as u32 * self.code.bits();
+        let within = self.unit.at_modes(&[(row % unit::ROWS).into(), (column % unit_k).into()]) as u32;
         let unit =
             self.block * (row / unit::ROWS) as usize + unit::BYTES as usize * (column / unit_k) as usize;
-        (unit + (bit / 8) as usize, bit % 8)
+        match self.code.bits() {
+            4 => Place::Bits(unit + (within / 4 * 2) as usize, self.code.places(within % 4)),
+            _ => Place::Byte(unit + within as usize),
+        }
+    }
+}
+
+/// Where a code lies.
+enum Place {
+    /// In this byte.
+    Byte(usize),
+    /// In these bits of the two bytes from this one on, lowest first.
+    Bits(usize, [u32; 4]),
+}
+
+impl Place {
+    /// Puts a code where zeros are.
+    fn put(&self, units: &mut [u8], code: u8) {
+        match *self {
+            Self::Byte(byte) => units[byte] = code,
+            Self::Bits(byte, places) => {
+                for (bit, place) in places.into_iter().enumerate() {
+                    units[byte + (place / 8) as usize] |= (code >> bit & 1) << (place % 8);
+                }
+            }
+        }
+    }
+
+    fn get(&self, units: &[u8]) -> u8 {
+        match *self {
+            Self::Byte(byte) => units[byte],
+            Self::Bits(byte, places) => places.into_iter().enumerate().fold(0, |code, (bit, place)| {
+                code | (units[byte + (place / 8) as usize] >> (place % 8) & 1) << bit
+            }),
+        }
     }
 }
 

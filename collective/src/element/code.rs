@@ -73,6 +73,21 @@ impl Code {
         }
     }
 
+    /// Where the bits of a code of 4 bits lie, lowest first, of which four share 16 bits.
+    ///
+    /// A float's lie so that few shifts and masks bring sign, exponent and mantissa to their places in `bf16`: one mask the first,
+    /// a shift and the same mask the next two.
+    pub(crate) const fn places(self, index: u32) -> [u32; 4] {
+        let first = 4 * index;
+        match (self, index) {
+            (Self::E2m1, 0) => [6, 7, 8, 15],
+            (Self::E2m1, 1) => [3, 4, 5, 12],
+            (Self::E2m1, 2) => [0, 1, 2, 9],
+            (Self::E2m1, _) => [13, 10, 11, 14],
+            _ => [first, first + 1, first + 2, first + 3],
+        }
+    }
+
     /// Whether its numbers are whole ones.
     pub const fn is_integer(self) -> bool {
         matches!(self, Self::S4 | Self::U4 | Self::S8 | Self::U8)

@@ -4,6 +4,8 @@
 //! place is 1, and the float is subtracted again. Floats of few bits are moved to the sign, the exponent and the mantissa of a wider one,
 //! and multiplied by the power of two that the exponents' biases differ by. Both are exact.
 
+use std::collections::BTreeMap;
+
 use ptx::inst::{AluOp, FloatOp, HalfType};
 use ptx::{Builder, Value};
 
@@ -97,7 +99,7 @@ impl<'f> Converter<'f> {
             Code::U8 => self.seven(word, at, NOT_AND_OR),
             Code::E4m3 => self.float(word, at, [7, 3]),
             Code::E5m2 => self.float(word, at, [7, 2]),
-            Code::E2m1 => self.float(word, at, [3, 1]),
+            Code::E2m1 => self.small(word, at / 4),
         };
         self.last.map_or(pair, |(op, other)| self.half(op, pair, other))
     }
@@ -124,15 +126,41 @@ impl<'f> Converter<'f> {
         self.logic(AND_OR, moved(15, at + top), both(0x8000), size)
     }
 
+    /// A float of 4 bits, but for the exponents' biases: what is shifted alike comes by one mask.
+    fn small(&self, word: Value<'f, u32>, index: u32) -> Value<'f, u32> {
+        let ([_, wide], [mantissa, exponent, _, sign]) = (fields(self.bf16), self.code.places(index));
+        let parts = [(sign, 15, 1), (exponent, wide, 3), (mantissa, wide - 1, 1)];
+        let mut masks = BTreeMap::<i32, u16>::new();
+        for (from, to, ones) in parts {
+            *masks.entry(to.cast_signed() - from.cast_signed()).or_default() |= ones << to;
+        }
+        let part = |(by, mask): (i32, u16)| {
+            let moved = if by > 0 { word << by.unsigned_abs() } else { right(word, by.unsigned_abs()) };
+            (moved, both(mask))
+        };
+        let mut parts = masks.into_iter().map(part);
+        let first = parts.next().map_or(word, |(moved, mask)| moved & mask);
+        parts.fold(first, |field, (moved, mask)| self.logic(AND_OR, moved, mask, field))
+    }
+
     fn logic(&self, table: u8, a: Value<'f, u32>, b: u32, c: Value<'f, u32>) -> Value<'f, u32> {
         let b = self.f.constant(b);
         self.f.alu(AluOp::Logic3(table), &[a.operand(), b.operand(), c.operand()])
     }
 
+    /// `a * b + c` of pairs.
+    pub(super) fn fma(&self, a: Value<'f, u32>, b: Value<'f, u32>, c: Value<'f, u32>) -> Value<'f, u32> {
+        self.of_pairs(FloatOp::Fma, &[a, b, c])
+    }
+
     /// An operation on pairs.
     pub(super) fn half(&self, op: FloatOp, a: Value<'f, u32>, b: Value<'f, u32>) -> Value<'f, u32> {
+        self.of_pairs(op, &[a, b])
+    }
+
+    fn of_pairs(&self, op: FloatOp, pairs: &[Value<'f, u32>]) -> Value<'f, u32> {
         let ty = if self.bf16 { HalfType::Bf16x2 } else { HalfType::F16x2 };
-        let half = AluOp::Half { op, ty, nan: false, relu: false };
-        self.f.alu(half, &[a.operand(), b.operand()])
+        let operands: Vec<_> = pairs.iter().map(|pair| pair.operand()).collect();
+        self.f.alu(AluOp::Half { op, ty, nan: false, relu: false }, &operands)
     }
 }

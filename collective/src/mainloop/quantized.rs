@@ -192,6 +192,9 @@ pub(super) fn copy<'f, const D: usize>(
     }
 }
 
+/// Registers of a consumer beside its sums, its fragments, and what these are made of.
+const OTHERS: u32 = 64;
+
 /// A thread's fragments of A, and where it finds the codes that they are made of.
 struct Registers<'f, 'p> {
     f: &'f Builder,
@@ -239,15 +242,24 @@ impl<'f, 'p> Registers<'f, 'p> {
         let (spec, depth) = (&plan.mainloop, plan.mainloop.depth());
         let (step_k, unit_k) = (spec.atom.k(), unit::k(weights.code.bits()));
         let found = product.find(stage);
+        let blocks = 0..spec.blocks();
+        let unit = |index| -> Vec<_> { blocks.clone().map(|block| self.unit(stage, block, index)).collect() };
+        let scale =
+            |group| -> Vec<_> { blocks.clone().map(|block| self.factors(stage, block, group)).collect() };
+        // Loaded for the whole stage before anything waits for them, where registers are left.
+        let [all_units, all_groups] = if self.loads_ahead() { self.of_a_stage() } else { [0; 2] };
+        let early_units: Vec<_> = (0..all_units).map(unit).collect();
+        let early_factors: Vec<_> = (0..all_groups).map(scale).collect();
         let (mut units, mut factors) = (Vec::new(), Vec::new());
         for step in 0..spec.tile[2] / step_k {
             let k = step * step_k;
             if k.is_multiple_of(unit_k) {
-                units = (0..spec.blocks()).map(|block| self.unit(stage, block, k / unit_k)).collect();
+                let index = k / unit_k;
+                units = early_units.get(index as usize).cloned().unwrap_or_else(|| unit(index));
             }
             if k == 0 || weights.group > 0 && k.is_multiple_of(weights.group) {
                 let group = k.checked_div(weights.group).unwrap_or(0);
-                factors = (0..spec.blocks()).map(|block| self.factors(stage, block, group)).collect();
+                factors = early_factors.get(group as usize).cloned().unwrap_or_else(|| scale(group));
             }
             if older.is_some() || step >= depth {
                 f.wgmma_wait(depth - 1);
@@ -273,6 +285,20 @@ impl<'f, 'p> Registers<'f, 'p> {
         }
     }
 
+    /// Units and groups of a stage along K.
+    fn of_a_stage(&self) -> [u32; 2] {
+        let k = self.plan.mainloop.tile[2];
+        [k / unit::k(self.weights.code.bits()), self.weights.groups(k)]
+    }
+
+    /// Whether there is room for the codes and the factors of a whole stage beside sums, fragments and addresses.
+    fn loads_ahead(&self) -> bool {
+        let (spec, [units, groups]) = (&self.plan.mainloop, self.of_a_stage());
+        let rows = if self.weights.zeros { 4 } else { 2 };
+        let held = spec.blocks() * (4 * (units + spec.depth()) + rows * groups);
+        self.plan.registers.accumulators + held + OTHERS <= self.plan.registers.consumer
+    }
+
     /// The thread's codes of a unit.
     fn unit(&self, stage: Stage<'f>, block: u32, index: u32) -> [Value<'f, u32>; 4] {
         let block_bytes = self.weights.bytes(unit::ROWS, self.plan.mainloop.tile[2]);
@@ -288,14 +314,13 @@ impl<'f, 'p> Registers<'f, 'p> {
             [0, 8].map(|below| {
                 let address = stage.address + plan.ring.offset(tile) + self.row * bytes;
                 let offset = ((first + below) * bytes).cast_signed();
-                let bits: Value<'f, u32> = if bytes == 1 {
-                    let [power] = f.load_shared_vector::<u8, 1>(address, offset);
-                    powered(power.cast())
+                if bytes == 1 {
+                    let [exponent] = f.load_shared_vector::<u8, 1>(address, offset);
+                    powered(self.converter, exponent.cast())
                 } else {
                     let [half] = f.load_shared_vector::<u16, 1>(address, offset);
-                    half.cast()
-                };
-                bits * both(1)
+                    half.cast::<u32>() * both(1)
+                }
             })
         };
         Factors {
@@ -316,9 +341,10 @@ impl<'f, 'p> Registers<'f, 'p> {
     }
 }
 
-/// `2^(e - 127)` in `bf16`, whose exponents have the same bias: below the normal ones for 0, and NaN for 255.
-fn powered(exponent: Value<'_, u32>) -> Value<'_, u32> {
-    let f = exponent.builder();
-    let normal = (exponent << 7).where_or(exponent.more_than(0), f.constant(0x40));
-    normal.where_or(exponent.less_than(255), f.constant(0x7FC0))
+/// `2^(e - 127)` in `bf16`, whose exponents have the same bias, twice in a word: below the normal ones for 0, and NaN for 255.
+fn powered<'f>(converter: Converter<'f>, exponent: Value<'f, u32>) -> Value<'f, u32> {
+    let power = (exponent * both(1 << 7)).max(both(1 << 6));
+    // Infinity for 255: times 0 it is NaN, and all others are what they were.
+    let zero = exponent.builder().variable(0).get();
+    converter.fma(power, zero, power)
 }
