@@ -261,10 +261,11 @@ impl<'f, 'p> Registers<'f, 'p> {
                 let group = k.checked_div(weights.group).unwrap_or(0);
                 factors = early_factors.get(group as usize).cloned().unwrap_or_else(|| scale(group));
             }
-            if older.is_some() || step >= depth {
-                f.wgmma_wait(depth - 1);
+            let batch = spec.batch();
+            if step.is_multiple_of(batch) && (older.is_some() || step >= depth) {
+                f.wgmma_wait(depth / batch - 1);
             }
-            if let Some(older) = older.filter(|_| step + 1 == depth) {
+            if let Some(older) = older.filter(|_| step + batch == depth) {
                 older();
             }
             let words = Converter::words(weights.code);
@@ -277,10 +278,15 @@ impl<'f, 'p> Registers<'f, 'p> {
                     register.set(self.scaled(pair, *factors, i % 2));
                 }
             }
+            if !(step + 1).is_multiple_of(batch) {
+                continue;
+            }
             f.wgmma_fence();
-            found.clone().part(step..step + 1).each(older.is_some() || step > 0, |block, _| {
-                (WgmmaSource::Registers(self.fragments[block as usize][(step % depth) as usize]), None)
-            });
+            for step in step + 1 - batch..=step {
+                found.clone().part(step..step + 1).each(older.is_some() || step > 0, |block, _| {
+                    (WgmmaSource::Registers(self.fragments[block as usize][(step % depth) as usize]), None)
+                });
+            }
             f.wgmma_commit();
         }
     }

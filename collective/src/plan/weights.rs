@@ -63,6 +63,9 @@ impl WeightsSpec {
 /// Instructions along K whose fragments of A a thread has at a time.
 const DEPTH: u32 = 4;
 
+/// The most instructions along K of a group.
+const BATCH: u32 = 2;
+
 impl MainloopSpec {
     /// How A lies in fewer bits, if it does.
     pub const fn weights(&self) -> Option<WeightsSpec> {
@@ -73,6 +76,11 @@ impl MainloopSpec {
     pub(crate) const fn depth(&self) -> u32 {
         let steps = self.tile[2] / self.atom.k();
         if steps < DEPTH { steps } else { DEPTH }
+    }
+
+    /// Instructions along K of a group.
+    pub(crate) const fn batch(&self) -> u32 {
+        if self.depth() < BATCH { self.depth() } else { BATCH }
     }
 
     /// The tiles of a stage for weights, in place of A's: their codes, scales and zero points.

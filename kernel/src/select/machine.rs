@@ -22,6 +22,10 @@ pub struct Machine {
     pub promoted: f64,
     /// Microseconds that a k-tile takes longer whose sums are added to others while no other consumer multiplies.
     pub alone: f64,
+    /// Cycles for each instruction that makes operands of codes.
+    pub converted: f64,
+    /// The part of the multiplications that these instructions do not cover.
+    pub uncovered: f64,
     /// Microseconds from asking for a stage to having it.
     pub latency: f64,
     /// By how much longer that takes in clusters, where the stage must be free in every CTA that gets a part of it.
@@ -103,6 +107,8 @@ impl Machine {
             shared: 0.7458,
             promoted: 1.22,
             alone: 0.079,
+            converted: 1.2,
+            uncovered: 0.55,
             latency: 0.7788,
             clustered_latency: 0.5689,
             drained: 0.9488,

@@ -421,7 +421,13 @@ impl Fixed {
         Self {
             tile: [m, n, k],
             bits: plan.mainloop.operands.map(|operand| operand.bits().into()),
-            converting: rows * rounds * conversions(plan) / machine.cycles,
+            converting: match conversions(plan) {
+                0.0 => 0.0,
+                instructions => {
+                    let making = rows * rounds * instructions * machine.converted / machine.cycles;
+                    making + machine.uncovered * math
+                }
+            },
             math,
             shared,
             latency: latency / (f64::from(plan.ring.stages) - machine.drained),
@@ -485,17 +491,20 @@ fn additions(plan: &Plan) -> f64 {
     }
 }
 
-/// Instructions of a thread that make a fragment of A of codes, for one instruction that multiplies: four pairs, of which each is taken from
-/// its word, and scaled.
+/// Instructions of a thread that make a fragment of A of codes, for one instruction that multiplies, and those around it: four pairs, of
+/// which each is taken from its word, and scaled. Counted in the machine code.
 fn conversions(plan: &Plan) -> f64 {
     let Some(weights) = plan.mainloop.weights() else { return 0.0 };
     let scaled = if weights.group > 0 { 1.0 } else { 0.0 } + if weights.zeros { 1.0 } else { 0.0 };
     let pair = match weights.code {
         Code::S4 | Code::U4 => 2.75,
         Code::S8 | Code::U8 => 3.75,
-        Code::E4m3 | Code::E5m2 | Code::E2m1 => 4.75,
+        Code::E4m3 | Code::E5m2 => 4.75,
+        Code::E2m1 => 3.6,
     };
-    4.0 * (pair + scaled) + 4.0
+    // Scales that are powers of two are made of their exponents, for two rows in each group.
+    let powers = if weights.powers() && weights.group > 0 { 128.0 / f64::from(weights.group) } else { 0.0 };
+    4.0 * (pair + scaled) + powers + 7.0
 }
 
 /// Bits of a k-tile's operands for each of its K.

@@ -29,7 +29,7 @@ const ROWS: [(u32, Roles, u32); 6] = [
 ];
 
 /// Bytes of a row of a k-tile: whole lines of a swizzle.
-const DEPTHS: [u32; 2] = [128, 256];
+const DEPTHS: [u32; 3] = [128, 256, 512];
 
 /// CTAs of a cluster.
 const CLUSTERS: [[u32; 2]; 4] = [[1, 1], [2, 1], [1, 2], [2, 2]];
@@ -106,7 +106,7 @@ impl Tile {
     }
 
     /// Whether some shape may profit from it.
-    const fn is_worth_trying(&self, shallow: bool) -> bool {
+    const fn is_worth_trying(&self, depth: u32, weights: bool) -> bool {
         let ([m, n, _], [across, along]) = (self.extents, self.cluster);
         let cooperative = matches!(self.roles, Roles::Cooperative);
         if n < 64 && (!cooperative || along > 1 || (!self.swapped && (m > 64 || across > 1))) {
@@ -115,7 +115,12 @@ impl Tile {
         if across * along > 2 && (!cooperative || self.elements() < 128 * 128) {
             return false;
         }
-        shallow || m == 64
+        // Weights in few bits take less room, and their conversion less time in deep stages.
+        match depth {
+            0..=128 => true,
+            129..=256 => weights || m == 64,
+            _ => weights && n <= 64,
+        }
     }
 }
 
@@ -148,7 +153,7 @@ impl Space {
                     for cluster in CLUSTERS {
                         for swapped in [false, true] {
                             let tile = Tile { extents: [m, n, k], roles, consumers, cluster, swapped };
-                            if tile.is_worth_trying(depth == DEPTHS[0] || self.types.has_weights()) {
+                            if tile.is_worth_trying(depth, self.types.has_weights()) {
                                 of_tile(base, tile, self.unaligned, &mut entries);
                             }
                         }
