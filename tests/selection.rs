@@ -4,6 +4,7 @@
 //! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes of the next draw, which judge it, and with it the
 //! records of the fitted shapes that come with the library. `formats.jsonl` has shapes of other formats: 60 drawn ones (seed 20261123,
 //! extents rounded up to multiples of 16), as far as they were measured, and seven that others publish.
+//! `weights.jsonl` has products of weights in few bits and of `bf16` beside each other, and groups of rows of both.
 //! 22 timings of kernels that are refused since, most of which spilled, are left out; none was
 //! the fastest at its shape. What a spec leaves out is said by its line: the element type and
 //! the directions.
@@ -31,6 +32,9 @@ struct Line {
     dtype: String,
     layout: String,
     state: String,
+    /// Of groups.
+    #[serde(default)]
+    rows: Vec<u32>,
     kernels: Vec<Timed>,
     cublaslt_first: Option<f64>,
     cublaslt_fastest: Option<f64>,
@@ -164,6 +168,38 @@ fn figures_of_other_formats_are_those_of_the_record() {
         for (found, wanted) in found.into_iter().zip([best, least, first]) {
             assert!((found - wanted).abs() < 6e-4, "{types}: {found:.4}, the page says {wanted}");
         }
+    }
+}
+
+/// The tables of `docs/performance.md`, "Weights in few bits": by rows of A, or of each group, how much faster the best kernel is than that of `bf16`.
+#[test]
+fn figures_of_weights_are_those_of_the_record() {
+    let lines = read("weights.jsonl");
+    let best = |types: &str, [m, groups]: [u32; 2]| {
+        let found = |line: &&Line| {
+            let of_groups = line.rows.first().map_or([line.m, 0], |&rows| [rows, line.rows.len() as u32]);
+            line.dtype == types && of_groups == [m, groups]
+        };
+        let line = lines.iter().find(found).unwrap_or_else(|| panic!("no {types} of {m} x {groups}"));
+        line.kernels.iter().filter_map(|timed| timed.microseconds).fold(f64::INFINITY, f64::min)
+    };
+    for (types, shape, times) in [
+        ("bf16-s4g128", [1, 0], 3.22),
+        ("bf16-s4g128", [8, 0], 3.26),
+        ("bf16-s4g128", [16, 0], 3.07),
+        ("bf16-s4g128", [64, 0], 2.13),
+        ("bf16-s4g128", [4096, 0], 1.03),
+        ("bf16-e2m1g32", [1, 0], 2.68),
+        ("bf16-e2m1g32", [8, 0], 2.68),
+        ("bf16-e2m1g32", [16, 0], 2.58),
+        ("bf16-e2m1g32", [64, 0], 1.98),
+        ("bf16-e2m1g32", [4096, 0], 1.09),
+        ("bf16-e2m1g32", [8, 64], 3.01),
+        ("bf16-e2m1g32", [16, 64], 2.84),
+        ("bf16-e2m1g32", [64, 64], 2.11),
+    ] {
+        let found = best("bf16", shape) / best(types, shape);
+        assert!((found - times).abs() < 6e-3, "{types}, {shape:?}: {found:.4}, the page says {times}");
     }
 }
 

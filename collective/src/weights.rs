@@ -1,5 +1,8 @@
 //! Weights in few bits on the host: into the order that kernels read, and back.
 //!
+//! Codes lie in [units](cute_rs::atom::unit). Four codes of 4 bits share 16 bits, one behind the other, but for [`Code::E2m1`], of which
+//! each has its sign, exponent and mantissa where shifts and few masks bring them to those of a `bf16`.
+//!
 //! ```
 //! use collective::{Code, weights};
 //!
