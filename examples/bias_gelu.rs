@@ -92,7 +92,7 @@ fn time(gpu: &mut Gpu, problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     both!("256 x 192", "256 x 192, bias + gelu", Wide);
     both!("pingpong", "pingpong, bias + gelu", Short);
     let product = Product::new(falchion::collective::Format::Bf16, problem);
-    let fused = Fusion { activation: Activation::Gelu, bias: bias.address, beta: 0.0 };
+    let fused = Fusion::Bias { activation: Activation::Gelu, bias: bias.address, beta: 0.0 };
     let peer = CublasLt::new(gpu).ok();
     let plans = match &peer {
         Some(peer) => vec![

@@ -56,7 +56,7 @@ fn cublaslt_multiplies() -> Result<(), EngineError> {
     let row = gpu.upload(&row)?;
     let d = gpu.allocate((SIZE.m * SIZE.n * 2) as usize)?;
     let asked = Product::new(Format::Bf16, SIZE);
-    let fused = Fused { activation: Activation::Relu, bias: row.address, beta: 0.0 };
+    let fused = Fused::Bias { activation: Activation::Relu, bias: row.address, beta: 0.0 };
     for (what, plan, want) in [
         ("plain", library.plan(&asked)?, product(|sum, _| sum)),
         (

@@ -88,10 +88,6 @@ impl Plan {
         handle.context.bind()?;
         let types = product.types;
         let [a, b, d] = [types.a, types.b, types.d].map(data_type);
-        let mut read = Vec::new();
-        if let Some(fused) = fused {
-            read.push(handle.buffer(fused.bias, [1, product.size.n], types.d.bytes())?);
-        }
         // What has been created is destroyed with the plan, also where a later step fails.
         let mut plan = Self {
             handle,
@@ -100,7 +96,7 @@ impl Plan {
             algorithms: Vec::new(),
             beta: 0.0,
             product: *product,
-            read,
+            read: Vec::new(),
         };
         let (compute, scale) = match (types.a.is_float(), types.a == Format::Tf32, types.a == Format::F64) {
             (false, ..) => (compute::S32, data_type::S32),
@@ -119,19 +115,12 @@ impl Plan {
             plan.set(attribute, Setting::Number(i32::from(operand.transposed)))?;
         }
         if types.is_scaled() {
-            plan.scale()?;
+            plan.scale_blocks()?;
         } else if matches!(types.a, Format::E4m3 | Format::E5m2) {
             plan.set(operation::FAST_ACCUMULATION, Setting::Byte(1))?;
         }
-        if let Some(Fused { activation, bias, beta }) = fused {
-            plan.beta = beta;
-            let epilogue = match activation {
-                Activation::Identity => epilogue::BIAS,
-                Activation::Relu => epilogue::RELU_BIAS,
-                Activation::Gelu => epilogue::GELU_BIAS,
-            };
-            plan.set(operation::EPILOGUE, Setting::Number(epilogue))?;
-            plan.set(operation::BIAS, Setting::Address(bias))?;
+        if let Some(fused) = fused {
+            plan.fuse(fused)?;
         }
         let output = Stored { rows: product.size.n, columns: product.size.m, transposed: false };
         let symbols = &plan.handle.symbols;
@@ -159,19 +148,48 @@ impl Plan {
         status("cublasLtMatmulDescSetAttribute", result)
     }
 
-    /// Names the scales of blocks. The library's first operand is B.
-    fn scale(&mut self) -> Result<(), EngineError> {
+    /// Names what a fusion reads.
+    fn fuse(&mut self, fused: Fused) -> Result<(), EngineError> {
+        let Product { size: GemmProblem { m, n, .. }, types, .. } = self.product;
+        match fused {
+            Fused::Bias { activation, bias, beta } => {
+                self.beta = beta;
+                let epilogue = match activation {
+                    Activation::Identity => epilogue::BIAS,
+                    Activation::Relu => epilogue::RELU_BIAS,
+                    Activation::Gelu => epilogue::GELU_BIAS,
+                };
+                self.read.push(self.handle.buffer(bias, [1, n], types.d.bytes())?);
+                self.set(operation::EPILOGUE, Setting::Number(epilogue))?;
+                self.set(operation::BIAS, Setting::Address(bias))
+            }
+            Fused::Scaled { rows, columns } => {
+                let vector = |address, extent| (scale_mode::VECTOR, address, [1, extent]);
+                self.scale([vector(rows, m), vector(columns, n)])
+            }
+        }
+    }
+
+    /// Names the scales of blocks.
+    fn scale_blocks(&mut self) -> Result<(), EngineError> {
         let Product { size: GemmProblem { m, n, k }, types, scales, .. } = self.product;
+        let extents = BlockScales::packed_extents([m, n, k], types.scaled);
+        self.scale([0, 1].map(|i| {
+            let mode = if types.scaled[i] == 1 { scale_mode::ROWS } else { scale_mode::BLOCKS };
+            (mode, scales[i], extents[i])
+        }))
+    }
+
+    /// Names the scales of A and of B: how they lie, where, and how many. The library's first operand is B.
+    fn scale(&mut self, of: [(i32, u64, [u32; 2]); 2]) -> Result<(), EngineError> {
         let attributes = [
             (operation::SCALE_MODE_B, operation::SCALE_POINTER_B),
             (operation::SCALE_MODE_A, operation::SCALE_POINTER_A),
         ];
-        let extents = BlockScales::packed_extents([m, n, k], types.scaled);
-        for (i, (mode_of, pointer_of)) in attributes.into_iter().enumerate() {
-            let mode = if types.scaled[i] == 1 { scale_mode::ROWS } else { scale_mode::BLOCKS };
-            self.read.push(self.handle.buffer(scales[i], extents[i], 4)?);
+        for ((mode, address, extents), (mode_of, pointer_of)) in of.into_iter().zip(attributes) {
+            self.read.push(self.handle.buffer(address, extents, 4)?);
             self.set(mode_of, Setting::Number(mode))?;
-            self.set(pointer_of, Setting::Address(scales[i]))?;
+            self.set(pointer_of, Setting::Address(address))?;
         }
         Ok(())
     }

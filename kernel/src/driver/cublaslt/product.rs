@@ -34,15 +34,25 @@ pub enum Activation {
     Gelu,
 }
 
-/// The library's own fusion: `D = activation(A * B + beta * C + bias)`.
+/// One of the library's own fusions.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Fused {
-    /// The activation.
-    pub activation: Activation,
-    /// Device address of a bias: N elements of D's type.
-    pub bias: u64,
-    /// Factor of C; see [`Run::with_c`](super::Run::with_c).
-    pub beta: f32,
+pub enum Fused {
+    /// `D = activation(A * B + beta * C + bias)`.
+    Bias {
+        /// The activation.
+        activation: Activation,
+        /// Device address of a bias: N elements of D's type.
+        bias: u64,
+        /// Factor of C; see [`Run::with_c`](super::Run::with_c).
+        beta: f32,
+    },
+    /// `D = rows * A * B * columns`, of 8-bit floats: a scale for each row of A and for each column of B.
+    Scaled {
+        /// Device address of M scales in `f32`.
+        rows: u64,
+        /// Device address of N scales in `f32`.
+        columns: u64,
+    },
 }
 
 /// A matrix as cuBLASLt sees it: column-major, `rows` contiguous.

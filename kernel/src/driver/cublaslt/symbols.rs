@@ -74,6 +74,8 @@ pub(super) mod data_type {
 
 /// Numbers of `cublasLtMatmulMatrixScale_t`.
 pub(super) mod scale_mode {
+    /// A scale for each row of A, or column of B.
+    pub(in super::super) const VECTOR: i32 = 3;
     /// A scale for 128 elements of K of a row.
     pub(in super::super) const ROWS: i32 = 4;
     /// A scale for 128 elements of K of 128 rows.

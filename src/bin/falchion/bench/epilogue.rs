@@ -8,10 +8,11 @@ use std::io::Write;
 use cute_rs::atom::Major;
 use falchion::verify::{Bench as Inputs, Format, Fused, Fusion, Ready, fusions};
 use kernel::driver::Enqueue;
-use kernel::driver::cublaslt::{Activation, CublasLt, Fused as PeerFused, Plan, Product};
+use kernel::driver::cublaslt::{CublasLt, Plan, Product};
 use kernel::driver::tune::{self, Candidate};
-use kernel::{Buffer, Call, Engine, EngineError, GemmProblem, Gpu, Request, Types};
+use kernel::{Buffer, Call, Engine, GemmProblem, Gpu, Request, Types};
 
+use super::fused;
 use super::measure::Protocol;
 use super::report::{self, Figure};
 use crate::output::out;
@@ -33,17 +34,6 @@ pub(super) struct Bench<'g> {
     types: Types,
     /// All kinds are timed.
     all: bool,
-}
-
-/// The peer's fusion of the same formula, and whether it has a C.
-fn of_peer(name: &str) -> Option<(Activation, bool)> {
-    match name {
-        "bias" => Some((Activation::Identity, false)),
-        "bias-relu" => Some((Activation::Relu, false)),
-        "bias-gelu" => Some((Activation::Gelu, false)),
-        "residual" => Some((Activation::Identity, true)),
-        _ => None,
-    }
 }
 
 /// The fusion of a name, if it can be timed with operands of such types.
@@ -90,24 +80,16 @@ impl<'g> Bench<'g> {
         let sets = memory.sets().to_vec();
         let mut given = Vec::new();
         let ours = self.ours(problem, &sets, &mut given)?;
-        let plans = self.plans(problem, &sets, &mut given)?;
+        let peer = fused::Peer::new(self.gpu, self.fusion, self.types, problem, sets.len())?;
+        let plans = self.plans(problem, peer.as_ref())?;
         let mut candidates = ours;
-        for (name, plan, cs) in &plans {
+        for (name, plan) in &plans {
             let Some(set) = sets.first() else { continue };
             let fastest = plan.fastest(self.gpu, set.a.address, set.b.address, set.d.address)?;
-            let launches: Result<Vec<_>, Failure> = (0..)
-                .zip(&sets)
-                .map(|(i, set)| {
-                    let run = plan.with(fastest, set.a.address, set.b.address, set.d.address)?;
-                    let run = match cs.get::<usize>(i) {
-                        Some(&c) => run.with_c(c)?,
-                        None => run,
-                    };
-                    Ok(Box::new(run) as Box<dyn Enqueue>)
-                })
-                .collect();
+            let cs = peer.as_ref().filter(|_| *name != PEER).map_or(&[][..], |peer| &peer.cs);
+            let launches = super::launches(plan, fastest, &sets, cs)?;
             let operations = problem.operations();
-            candidates.push(Candidate { name: name.clone(), launches: launches?, operations, slots: None });
+            candidates.push(Candidate { name: name.clone(), launches, operations, slots: None });
         }
         let GemmProblem { m, n, k } = problem;
         writeln!(out(), "\n{m} x {n} x {k} {}", self.format.name())?;
@@ -127,6 +109,7 @@ impl<'g> Bench<'g> {
         for buffer in given {
             self.gpu.free(buffer)?;
         }
+        peer.map_or(Ok(()), |peer| peer.free(self.gpu))?;
         memory.free(self.gpu)?;
         Ok(figures)
     }
@@ -177,47 +160,15 @@ impl<'g> Bench<'g> {
         Ok(Candidate { name, launches: launches?, operations: problem.operations(), slots: Some(*slots) })
     }
 
-    /// The peer's plans by name, plain and where it has the fusion, and the latter's C of each set.
-    fn plans(
-        &mut self,
-        size: GemmProblem,
-        sets: &[Call<()>],
-        given: &mut Vec<Buffer>,
-    ) -> Result<Vec<(String, Plan, Vec<u64>)>, Failure> {
-        let Some(peer) = &self.peer else { return Ok(Vec::new()) };
-        let product = Product::new(self.types, size);
-        let mut plans = vec![(PEER.to_owned(), peer.plan(&product)?, Vec::new())];
-        if let Some((activation, has_c)) = of_peer(self.fusion.name()) {
-            let mut inputs = Inputs::aligned(self.gpu, 1000);
-            let of_d = Format::named(self.types.d.name()).unwrap_or(self.format);
-            let bias = inputs.random(of_d, size.n, 0)?;
-            let mut cs = Vec::new();
-            for _ in sets.iter().filter(|_| has_c) {
-                cs.push(inputs.random(of_d, size.m * size.n, 0)?);
-            }
-            given.extend(inputs.buffers());
-            let fused = PeerFused { activation, bias, beta: if has_c { 0.5 } else { 0.0 } };
-            let name = with(PEER, self.fusion.name());
-            match peer.plan_fused(&product, fused) {
-                Ok(plan) => plans.push((name, plan, cs)),
-                Err(error @ EngineError::CublasLt { .. }) => writeln!(out(), "without {name}: {error}")?,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(plans)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use falchion::verify::Fusion;
-
-    use super::of_peer;
-
-    #[test]
-    fn the_peers_fusions_are_some_of_ours() {
-        let names: Vec<_> =
-            Fusion::ALL.into_iter().map(Fusion::name).filter(|&name| of_peer(name).is_some()).collect();
-        assert_eq!(names, ["bias", "bias-relu", "bias-gelu", "residual"]);
+    /// The peer's plans by name, plain and where it has the fusion.
+    fn plans(&self, size: GemmProblem, fused: Option<&fused::Peer>) -> Result<Vec<(String, Plan)>, Failure> {
+        let product = Product::new(self.types.stored(self.fusion.output(self.types.a)), size);
+        let plain = super::planned(self.peer.as_ref(), &product, None)?;
+        let fused = match fused {
+            Some(fused) => super::planned(self.peer.as_ref(), &product, Some(fused.fused))?,
+            None => None,
+        };
+        let named = [(PEER.to_owned(), plain), (with(PEER, self.fusion.name()), fused)];
+        Ok(named.into_iter().filter_map(|(name, plan)| Some((name, plan?))).collect())
     }
 }

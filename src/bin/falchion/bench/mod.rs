@@ -7,6 +7,7 @@
 mod arena;
 pub(crate) mod compilers;
 mod epilogue;
+mod fused;
 mod grouped;
 mod launch;
 mod measure;
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use collective::Format;
 use cute_rs::atom::Major;
-use kernel::driver::cublaslt::{CublasLt, Plan, Product};
+use kernel::driver::cublaslt::{CublasLt, Fused, Plan, Product};
 use kernel::driver::tune::{Candidate, Inputs, random};
 use kernel::driver::{Enqueue, Monitor, Prepared};
 use kernel::{
@@ -356,10 +357,14 @@ fn peer(gpu: &Gpu) -> io::Result<Option<CublasLt>> {
     }
 }
 
-/// The peer's plan of a product; it may have no algorithm for it.
-fn planned(peer: Option<&CublasLt>, product: &Product) -> Result<Option<Plan>, Failure> {
+/// The peer's plan of a product, maybe with one of its own fusions; it may have no algorithm for it.
+fn planned(
+    peer: Option<&CublasLt>,
+    product: &Product,
+    fused: Option<Fused>,
+) -> Result<Option<Plan>, Failure> {
     let Some(peer) = peer else { return Ok(None) };
-    match peer.plan(product) {
+    match fused.map_or_else(|| peer.plan(product), |fused| peer.plan_fused(product, fused)) {
         Ok(plan) => Ok(Some(plan)),
         Err(error @ EngineError::CublasLt { .. }) => {
             let GemmProblem { m, n, k } = product.size;
@@ -425,9 +430,10 @@ impl Bench {
     ) -> Result<(), Failure> {
         let (ours, refused) = self.prepared(problem, sets)?;
         let product = arena::product(self.types, self.majors, problem, peers.first());
-        let plan = planned(self.peer.as_ref(), &product)?;
+        let plan = planned(self.peer.as_ref(), &product, None)?;
         let fastest = fastest(&mut self.gpu, plan.as_ref(), peers)?;
-        let candidates = candidates(ours, plan.as_ref().zip(fastest), peers, problem, self.ceiling.as_ref())?;
+        let candidates =
+            candidates(ours, plan.as_ref().zip(fastest), (peers, &[]), problem, self.ceiling.as_ref())?;
         let GemmProblem { m, n, k } = problem;
         progress.aside(|| writeln!(out(), "\n{m} x {n} x {k} {}", self.types))?;
         for (name, reason) in refused {
@@ -538,7 +544,7 @@ impl Ceiling {
 fn candidates<'a>(
     ours: Vec<Candidate<'a>>,
     peer: Option<(&'a Plan, usize)>,
-    sets: &[Call<()>],
+    (sets, cs): (&[Call<()>], &[u64]),
     problem: GemmProblem,
     limit: Option<&'a Ceiling>,
 ) -> Result<Vec<Candidate<'a>>, Failure> {
@@ -552,17 +558,28 @@ fn candidates<'a>(
     candidates.extend(ours);
     if let Some((plan, fastest)) = peer {
         for (name, algorithm) in [(report::FIRST, 0), (report::FASTEST, fastest)] {
-            let run = |set: &Call<()>| plan.with(algorithm, set.a.address, set.b.address, set.d.address);
-            let launches: Result<Vec<Box<dyn Enqueue + 'a>>, Failure> =
-                sets.iter().map(|set| Ok(Box::new(run(set)?) as Box<dyn Enqueue + 'a>)).collect();
+            let launches = launches(plan, algorithm, sets, cs)?;
             let operations = problem.operations();
-            candidates.push(Candidate {
-                name: name.to_owned(),
-                launches: launches?,
-                operations,
-                slots: None,
-            });
+            candidates.push(Candidate { name: name.to_owned(), launches, operations, slots: None });
         }
     }
     Ok(candidates)
+}
+
+/// Launches of one of the peer's algorithms, one for each set of matrices, each with its C where there are some.
+fn launches<'a>(
+    plan: &'a Plan,
+    algorithm: usize,
+    sets: &[Call<()>],
+    cs: &[u64],
+) -> Result<Vec<Box<dyn Enqueue + 'a>>, Failure> {
+    let cs = cs.iter().copied().map(Some).chain(std::iter::repeat(None));
+    let run = |(set, c): (&Call<()>, Option<u64>)| -> Result<Box<dyn Enqueue + 'a>, Failure> {
+        let run = plan.with(algorithm, set.a.address, set.b.address, set.d.address)?;
+        Ok(Box::new(match c {
+            Some(c) => run.with_c(c)?,
+            None => run,
+        }))
+    };
+    sets.iter().zip(cs).map(run).collect()
 }

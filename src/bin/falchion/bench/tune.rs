@@ -19,7 +19,7 @@ use kernel::{AnyGemm, Engine, EngineError, GemmProblem, Gpu, Ranked, Request, Tr
 
 use super::compilers::Compilers;
 use super::measure::{Protocol, State};
-use super::{arena, suites};
+use super::{arena, fused, suites};
 use crate::output::out;
 use crate::types::TypeArgs;
 use crate::{Failure, catalogue, files};
@@ -29,8 +29,8 @@ use seen::{Timed, Tuned};
 /// Measure the kernels that the model ranks first at each shape, beside cuBLASLt, on the GPU.
 ///
 /// Each gets a few launches after a rest; those near the best get turns, and after two turns those that are still near it get the
-/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take, of plain
-/// products. What had turns is added to the tuning records on disk (`falchion cache`).
+/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take, of single
+/// products, plain or with an epilogue that it has. What had turns is added to the tuning records on disk (`falchion cache`).
 #[derive(clap::Args, Debug)]
 #[command(
     group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
@@ -176,20 +176,28 @@ impl TuneArgs {
         let inputs = Inputs::new(gpu, &request)?;
         let predicted: Vec<f64> = candidates.iter().map(|ranked| ranked.prediction.microseconds).collect();
         let kernels = candidates.into_iter().map(|ranked| ranked.gemm).collect();
-        // Of several products, and of fused ones, ours are timed alone.
-        let peer = peer.filter(|_| job.is_plain());
+        // Of several products ours are timed alone, and so are those with an epilogue that the peer does not have.
+        let peer = peer.filter(|_| job.is_one());
         let size = request.call.problem;
+        let fused = match request.fusion.filter(|_| peer.is_some()) {
+            Some(fusion) => fused::Peer::new(gpu, fusion, request.types, size, inputs.sets().len())?,
+            None => None,
+        };
+        let peer = peer.filter(|_| request.fusion.is_none() || fused.is_some());
         let dense = match peer {
             None => None,
             Some(_) => arena::dense(gpu, request.types, request.majors, size)?,
         };
         let peers = dense.as_ref().map_or(inputs.sets(), Inputs::sets);
-        let product = arena::product(request.types, request.majors, size, peers.first());
-        let plan = super::planned(peer, &product)?;
+        let types =
+            request.fusion.map_or(request.types, |of| request.types.stored(of.output(request.types.a)));
+        let product = arena::product(types, request.majors, size, peers.first());
+        let plan = super::planned(peer, &product, fused.as_ref().map(|fused| fused.fused))?;
         let Heat { kernels, near, mut candidates } = heat(gpu, &request, &inputs, kernels)?;
         if let Some(fastest) = super::fastest(gpu, plan.as_ref(), peers)? {
             let both = plan.as_ref().map(|plan| (plan, fastest));
-            candidates.extend(super::candidates(Vec::new(), both, peers, request.call.problem, None)?);
+            let cs = fused.as_ref().map_or(&[][..], |fused| &fused.cs);
+            candidates.extend(super::candidates(Vec::new(), both, (peers, cs), size, None)?);
         }
         let mut states = vec![State::Burst];
         states.extend(self.sustained.then_some(State::Sustained));
@@ -213,6 +221,7 @@ impl TuneArgs {
         }
         drop(candidates);
         inputs.free(gpu)?;
+        fused.map_or(Ok(()), |fused| fused.free(gpu))?;
         dense.map_or(Ok(()), |dense| dense.free(gpu))?;
         Ok(tuned)
     }

@@ -59,9 +59,9 @@ impl Job {
         Ok(self)
     }
 
-    /// Whether it is one product without a fused epilogue.
-    pub(super) fn is_plain(&self) -> bool {
-        self.fusion.is_none() && self.batch.is_none() && self.groups.is_empty()
+    /// Whether it is one product, and not several.
+    pub(super) fn is_one(&self) -> bool {
+        self.batch.is_none() && self.groups.is_empty()
     }
 
     /// What is asked for, with nothing known of it.

@@ -1,0 +1,90 @@
+//! The peer's own fusions: which of ours it has, and what they read.
+
+use collective::Fusion;
+use falchion::verify::{Bench as Inputs, Format};
+use kernel::driver::cublaslt::{Activation, Fused};
+use kernel::{Buffer, Engine, EngineError, GemmProblem, Gpu, Types};
+
+/// One of the peer's fusions with its random arguments.
+pub(super) struct Peer {
+    /// What the peer is asked for.
+    pub(super) fused: Fused,
+    /// A C for each set of matrices, where the formula has one.
+    pub(super) cs: Vec<u64>,
+    buffers: Vec<Buffer>,
+}
+
+/// What the peer has of a formula.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Has {
+    /// A bias, an activation, and so much of C.
+    Bias(Activation, f32),
+    /// A scale for each row and each column, of 8-bit floats.
+    Scales,
+}
+
+/// The peer's fusion of the same formula.
+fn of_peer(fusion: Fusion, types: Types) -> Option<Has> {
+    match fusion.name() {
+        "bias" => Some(Has::Bias(Activation::Identity, 0.0)),
+        "bias-relu" => Some(Has::Bias(Activation::Relu, 0.0)),
+        "bias-gelu" => Some(Has::Bias(Activation::Gelu, 0.0)),
+        "residual" => Some(Has::Bias(Activation::Identity, 0.5)),
+        "row-column-scaled" if types.bytes()[0] == 1 && types.a.is_float() => Some(Has::Scales),
+        _ => None,
+    }
+}
+
+impl Peer {
+    /// The peer's fusion of a formula for so many sets of matrices, if it has it.
+    pub(super) fn new(
+        gpu: &mut Gpu,
+        fusion: Fusion,
+        types: Types,
+        GemmProblem { m, n, .. }: GemmProblem,
+        sets: usize,
+    ) -> Result<Option<Self>, EngineError> {
+        let Some(has) = of_peer(fusion, types) else { return Ok(None) };
+        let mut inputs = Inputs::aligned(gpu, 1000);
+        let mut cs = Vec::new();
+        let fused = match has {
+            Has::Bias(activation, beta) => {
+                let d = Format::named(fusion.output(types.a).name()).unwrap_or(Format::F32);
+                for _ in (0..sets).filter(|_| beta != 0.0) {
+                    cs.push(inputs.random(d, m * n, 0)?);
+                }
+                Fused::Bias { activation, bias: inputs.random(d, n, 0)?, beta }
+            }
+            Has::Scales => {
+                let (rows, columns) = (inputs.random(Format::F32, m, 0)?, inputs.random(Format::F32, n, 0)?);
+                Fused::Scaled { rows, columns }
+            }
+        };
+        Ok(Some(Self { fused, cs, buffers: inputs.buffers() }))
+    }
+
+    /// Frees the arguments.
+    pub(super) fn free(self, gpu: &mut Gpu) -> Result<(), EngineError> {
+        self.buffers.into_iter().try_for_each(|buffer| gpu.free(buffer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::{Format, Fusion};
+    use kernel::Types;
+
+    use super::of_peer;
+
+    #[test]
+    fn the_peers_fusions_are_some_of_ours() {
+        for (format, want) in [
+            (Format::Bf16, &["bias", "bias-relu", "bias-gelu", "residual"][..]),
+            (Format::E4m3, &["bias", "bias-relu", "bias-gelu", "residual", "row-column-scaled"]),
+        ] {
+            let has = |fusion: &Fusion| of_peer(*fusion, Types::of(format)).is_some();
+            let names: Vec<_> = Fusion::ALL.into_iter().filter(has).map(Fusion::name).collect();
+            assert_eq!(names, want, "{format}");
+        }
+    }
+}
