@@ -4,7 +4,8 @@
 //! `examples/fit` fitted the model's numbers to, `fresh.jsonl` has other shapes of the next draw, which judge it, and with it the
 //! records of the fitted shapes that come with the library. `formats.jsonl` has shapes of other formats: 60 drawn ones (seed 20261123,
 //! extents rounded up to multiples of 16), as far as they were measured, and seven that others publish.
-//! `weights.jsonl` has products of weights in few bits and of `bf16` beside each other, and groups of rows of both.
+//! `weights.jsonl` has products of weights in few bits and of `bf16` beside each other, and groups of rows of both. `fused.jsonl` has two
+//! fused epilogues at 40 drawn shapes each (seed 20261125), and `groups.jsonl` experts of equal and of skewed sizes.
 //! 22 timings of kernels that are refused since, most of which spilled, are left out; none was
 //! the fastest at its shape. What a spec leaves out is said by its line: the element type and
 //! the directions.
@@ -31,6 +32,8 @@ struct Line {
     k: u32,
     dtype: String,
     layout: String,
+    #[serde(default)]
+    epilogue: String,
     state: String,
     /// Of groups.
     #[serde(default)]
@@ -53,6 +56,11 @@ impl Line {
     fn kernel(&self, timed: &Timed) -> Option<AnyGemm> {
         let text = format!("{} dtype={} layout={}", timed.spec, self.types().a.name(), self.layout);
         KernelSpec::parse(&text).ok()?.named(timed.spec.clone()).ok()
+    }
+
+    /// Microseconds of the fastest.
+    fn best(&self) -> f64 {
+        self.kernels.iter().filter_map(|timed| timed.microseconds).fold(f64::INFINITY, f64::min)
     }
 
     fn types(&self) -> Types {
@@ -180,8 +188,7 @@ fn figures_of_weights_are_those_of_the_record() {
             let of_groups = line.rows.first().map_or([line.m, 0], |&rows| [rows, line.rows.len() as u32]);
             line.dtype == types && of_groups == [m, groups]
         };
-        let line = lines.iter().find(found).unwrap_or_else(|| panic!("no {types} of {m} x {groups}"));
-        line.kernels.iter().filter_map(|timed| timed.microseconds).fold(f64::INFINITY, f64::min)
+        lines.iter().find(found).unwrap_or_else(|| panic!("no {types} of {m} x {groups}")).best()
     };
     for (types, shape, times) in [
         ("bf16-s4g128", [1, 0], 3.22),
@@ -200,6 +207,56 @@ fn figures_of_weights_are_those_of_the_record() {
     ] {
         let found = best("bf16", shape) / best(types, shape);
         assert!((found - times).abs() < 6e-3, "{types}, {shape:?}: {found:.4}, the page says {times}");
+    }
+}
+
+/// The table of `docs/performance.md`, "Fused epilogues": geometric mean, median and least of the best kernel over the faster of cuBLASLt's two.
+#[test]
+fn figures_of_fused_epilogues_are_those_of_the_record() {
+    let lines = read("fused.jsonl");
+    for (epilogue, want) in
+        [("bias-gelu", [1.115, 1.037, 0.892]), ("row-column-scaled", [1.573, 1.249, 1.010])]
+    {
+        let ratio = |line: &Line| {
+            let peer = line.cublaslt_first.expect("timed").min(line.cublaslt_fastest.expect("timed"));
+            peer / line.best()
+        };
+        let mut ratios: Vec<f64> = lines.iter().filter(|line| line.epilogue == epilogue).map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        assert_eq!(ratios.len(), 40, "{epilogue}");
+        let mean = (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / 40.0).exp();
+        let found = [mean, (ratios[19] + ratios[20]) / 2.0, ratios[0]];
+        let off = |(found, want): (&f64, &f64)| (found - want).abs() > 6e-4;
+        assert!(!found.iter().zip(&want).any(off), "{epilogue}: {found:.4?}, the page says {want:?}");
+    }
+}
+
+/// The tables of `docs/performance.md`, "Experts of equal and of skewed sizes": microseconds of the best kernel.
+#[test]
+fn figures_of_experts_are_those_of_the_record() {
+    let lines = read("groups.jsonl");
+    for (types, [groups, rows, n], want) in [
+        ("bf16", [8, 2048, 4096], 169.5),
+        ("bf16", [8, 2037, 4096], 193.7),
+        ("bf16", [64, 16384, 4096], 1337.4),
+        ("bf16", [64, 16863, 4096], 1568.8),
+        ("bf16", [128, 32768, 4096], 2663.9),
+        ("bf16", [128, 32184, 4096], 3061.0),
+        ("bf16", [8, 2037, 7168], 105.1),
+        ("bf16", [64, 16863, 7168], 821.4),
+        ("bf16", [128, 16384, 7168], 1000.5),
+        ("bf16", [128, 16300, 7168], 1157.9),
+        ("e4m3-1x128-128x128", [4, 32768, 4096], 1525.1),
+        ("e4m3-1x128-128x128", [64, 16384, 4096], 862.7),
+        ("e4m3-1x128-128x128", [64, 17376, 4096], 1082.7),
+        ("e4m3-1x128-128x128", [64, 17376, 7168], 578.1),
+        ("e4m3-1x128-128x128", [64, 4576, 4096], 562.1),
+    ] {
+        let of = |line: &&Line| {
+            line.dtype == types && [line.rows.len() as u32, line.m, line.n] == [groups, rows, n]
+        };
+        let best = lines.iter().find(of).unwrap_or_else(|| panic!("no {groups} groups")).best();
+        assert!((best - want).abs() < 0.06, "{types}, {groups} groups: {best:.2}, the page says {want}");
     }
 }
 

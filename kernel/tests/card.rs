@@ -3,7 +3,7 @@
 #[path = "support/skipped.rs"]
 mod skipped;
 
-use collective::Format;
+use collective::{F8E4M3, Format};
 use half::bf16;
 use kernel::driver::Monitor;
 use kernel::driver::cublaslt::{Activation, CublasLt, Fused, Product};
@@ -17,8 +17,11 @@ fn value(row: u32, column: u32, step: u32) -> f32 {
 }
 
 /// K runs fastest.
-fn matrix(lines: u32, step: u32) -> Vec<u8> {
+fn matrix(format: Format, lines: u32, step: u32) -> Vec<u8> {
     let all = (0..lines).flat_map(|line| (0..SIZE.k).map(move |k| value(line, k, step)));
+    if format == Format::E4m3 {
+        return all.map(|value| F8E4M3::from_f32(value).to_bits()).collect();
+    }
     all.flat_map(|value| bf16::from_f32(value).to_le_bytes()).collect()
 }
 
@@ -26,12 +29,17 @@ fn bias(column: u32) -> f32 {
     column as f32 % 7.0 - 3.0
 }
 
+/// Powers of two.
+fn scale(line: u32) -> f32 {
+    (line as f32 % 5.0 - 2.0).exp2()
+}
+
 /// Row-major D, from the definition.
-fn product(finish: impl Fn(f32, u32) -> f32) -> Vec<f32> {
+fn product(finish: impl Fn(f32, u32, u32) -> f32) -> Vec<f32> {
     let element = |row, column| (0..SIZE.k).map(|k| value(row, k, 1) * value(column, k, 2)).sum::<f32>();
     (0..SIZE.m)
         .flat_map(|row| (0..SIZE.n).map(move |column| (row, column)))
-        .map(|(row, column)| finish(element(row, column), column))
+        .map(|(row, column)| finish(element(row, column), row, column))
         .map(|value| bf16::from_f32(value).to_f32())
         .collect()
 }
@@ -51,20 +59,31 @@ fn cublaslt_multiplies() -> Result<(), EngineError> {
         library => library?,
     };
     assert!(library.version().starts_with("1"), "{}", library.version());
-    let (a, b) = (gpu.upload(&matrix(SIZE.m, 1))?, gpu.upload(&matrix(SIZE.n, 2))?);
     let row: Vec<u8> = (0..SIZE.n).flat_map(|column| bf16::from_f32(bias(column)).to_le_bytes()).collect();
     let row = gpu.upload(&row)?;
     let d = gpu.allocate((SIZE.m * SIZE.n * 2) as usize)?;
-    let asked = Product::new(Format::Bf16, SIZE);
-    let fused = Fused::Bias { activation: Activation::Relu, bias: row.address, beta: 0.0 };
-    for (what, plan, want) in [
-        ("plain", library.plan(&asked)?, product(|sum, _| sum)),
+    let mut scales =
+        |lines: u32| gpu.upload(&(0..lines).flat_map(|i| scale(i).to_le_bytes()).collect::<Vec<_>>());
+    let (rows, columns) = (scales(SIZE.m)?.address, scales(SIZE.n)?.address);
+    let relu = Fused::Bias { activation: Activation::Relu, bias: row.address, beta: 0.0 };
+    let of_both = Fused::Scaled { rows, columns };
+    for (what, format, fused, want) in [
+        ("plain", Format::Bf16, None, product(|sum, _, _| sum)),
+        ("bias and ReLU", Format::Bf16, Some(relu), product(|sum, _, column| (sum + bias(column)).max(0.0))),
+        ("plain e4m3", Format::E4m3, None, product(|sum, _, _| sum)),
         (
-            "bias and ReLU",
-            library.plan_fused(&asked, fused)?,
-            product(|sum, column| (sum + bias(column)).max(0.0)),
+            "scales of rows and columns",
+            Format::E4m3,
+            Some(of_both),
+            product(|sum, row, column| sum * scale(row) * scale(column)),
         ),
     ] {
+        let (a, b) = (gpu.upload(&matrix(format, SIZE.m, 1))?, gpu.upload(&matrix(format, SIZE.n, 2))?);
+        let asked = Product::new(format, SIZE);
+        let plan = match fused {
+            None => library.plan(&asked)?,
+            Some(fused) => library.plan_fused(&asked, fused)?,
+        };
         let best = plan.fastest(&mut gpu, a.address, b.address, d.address)?;
         assert!(best < plan.algorithms().len(), "{what}");
         for algorithm in [0, best] {
@@ -115,6 +134,6 @@ fn the_monitor_reads_the_card() -> Result<(), EngineError> {
 /// What the first test compares with needs no rounding.
 #[test]
 fn numbers_of_the_definition_are_exact() {
-    assert_eq!(product(|sum, _| sum).len(), (SIZE.m * SIZE.n) as usize);
-    assert!(product(|sum, _| sum).iter().all(|sum| sum.abs() <= 256.0), "bf16 has them all");
+    assert_eq!(product(|sum, _, _| sum).len(), (SIZE.m * SIZE.n) as usize);
+    assert!(product(|sum, _, _| sum).iter().all(|sum| sum.abs() <= 256.0), "bf16 has them all");
 }

@@ -116,7 +116,7 @@ impl Plan {
         }
         if types.is_scaled() {
             plan.scale_blocks()?;
-        } else if matches!(types.a, Format::E4m3 | Format::E5m2) {
+        } else if product.fast && matches!(types.a, Format::E4m3 | Format::E5m2) {
             plan.set(operation::FAST_ACCUMULATION, Setting::Byte(1))?;
         }
         if let Some(fused) = fused {

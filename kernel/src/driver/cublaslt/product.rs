@@ -7,7 +7,7 @@ use crate::types::Types;
 
 /// `D (M, N) = A (M, K) * B (K, N)` with D row-major and all matrices packed.
 ///
-/// Floats are summed in `f32`, those of 8 bits as fast as the library can unless blocks have scales; integers in `s32`.
+/// Floats are summed in `f32`, integers in `s32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Product {
     /// Extents.
@@ -21,6 +21,8 @@ pub struct Product {
     /// Device addresses of the scales of A and of B, packed, where `types` says that blocks have them; the leading dimension of
     /// those of 128 rows is a multiple of 4, as in [`BlockScales`](collective::BlockScales).
     pub scales: [u64; 2],
+    /// Whether 8-bit floats without scales of blocks are summed as fast as the library can, or with more digits.
+    pub fast: bool,
 }
 
 /// What becomes of a fused product's elements at the end.
@@ -64,9 +66,9 @@ pub(super) struct Stored {
 }
 
 impl Product {
-    /// A product of operands without scales, both along K.
+    /// A product of operands without scales, both along K, summed fast.
     pub fn new(types: impl Into<Types>, size: GemmProblem) -> Self {
-        Self { size, types: types.into(), a: Major::K, b: Major::K, scales: [0; 2] }
+        Self { size, types: types.into(), a: Major::K, b: Major::K, scales: [0; 2], fast: true }
     }
 
     /// The operands of the product that cuBLASLt computes.

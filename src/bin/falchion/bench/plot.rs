@@ -254,6 +254,7 @@ mod tests {
             megahertz: None,
             watts: None,
             tflops_per_watt: None,
+            millijoules: None,
         }
     }
 

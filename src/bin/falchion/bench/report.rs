@@ -69,6 +69,8 @@ pub(super) struct Figure {
     /// Power of the card.
     pub(super) watts: Option<f64>,
     pub(super) tflops_per_watt: Option<f64>,
+    /// Energy of a product.
+    pub(super) millijoules: Option<f64>,
 }
 
 impl Figure {
@@ -81,6 +83,7 @@ impl Figure {
         let GemmProblem { m, n, k } = shape;
         let tflops = turns.spread();
         let card = turns.card();
+        let microseconds = shape.operations() / tflops[1] / 1e6;
         Self {
             m,
             n,
@@ -89,10 +92,11 @@ impl Figure {
             state,
             slots: candidate.slots,
             tflops,
-            microseconds: shape.operations() / tflops[1] / 1e6,
+            microseconds,
             megahertz: card.map(|[megahertz, _]| megahertz),
             watts: card.map(|[_, watts]| watts),
             tflops_per_watt: card.map(|[_, watts]| tflops[1] / watts),
+            millijoules: card.map(|[_, watts]| watts * microseconds / 1e3),
         }
     }
 
@@ -143,7 +147,7 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
     let (ceiling, first, fastest) = (of(CEILING), of(FIRST), of(FASTEST));
     writeln!(
         out(),
-        "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13} {:>7} {:>5} {:>10}",
+        "{:10} {:22} {:>10} {:>8}  {:11} {:>9} {:>11} {:>13} {:>7} {:>5} {:>10} {:>9}",
         state.name(),
         "",
         "us",
@@ -154,14 +158,15 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
         "x Lt fastest",
         "SM MHz",
         "W",
-        "TFLOP/s/W"
+        "TFLOP/s/W",
+        "mJ"
     )?;
     for figure in figures {
         let [least, median, most] = figure.tflops;
         let over = |other: Option<f64>| other.map(|other| median / other);
         writeln!(
             out(),
-            "{:10} {:22} {:10.2} {median:8.1}  {:11} {} {} {} {} {} {}",
+            "{:10} {:22} {:10.2} {median:8.1}  {:11} {} {} {} {} {} {} {}",
             "",
             figure.candidate,
             figure.microseconds,
@@ -172,6 +177,7 @@ pub(super) fn table(state: State, figures: &[Figure]) -> io::Result<()> {
             cell(figure.megahertz, 7, 0),
             cell(figure.watts, 5, 0),
             cell(figure.tflops_per_watt, 10, 3),
+            cell(figure.millijoules, 9, 1),
         )?;
     }
     Ok(())
@@ -308,7 +314,7 @@ impl Record {
     /// One line a figure, with the ratios that the table prints; a field that does not apply is empty.
     pub(super) fn csv(&self) -> String {
         let mut text = "m,n,k,dtype,layout,state,candidate,microseconds,tflops_least,tflops,tflops_most,\
-                        percent_ceiling,times_cublaslt_first,times_cublaslt_fastest,sm_mhz,watts,tflops_per_watt\n"
+                        percent_ceiling,times_cublaslt_first,times_cublaslt_fastest,sm_mhz,watts,tflops_per_watt,millijoules\n"
             .to_owned();
         for figure in &self.figures {
             let group: Vec<Figure> = by_shape(&self.figures, figure.state)
@@ -327,7 +333,7 @@ impl Record {
             // Writing to a string does not fail.
             let _ = writeln!(
                 text,
-                "{m},{n},{k},{},{},{},{},{:.3},{least:.2},{tflops:.2},{most:.2},{},{},{},{},{},{}",
+                "{m},{n},{k},{},{},{},{},{:.3},{least:.2},{tflops:.2},{most:.2},{},{},{},{},{},{},{}",
                 self.dtype,
                 self.layout,
                 figure.state.name(),
@@ -339,6 +345,7 @@ impl Record {
                 read(figure.megahertz),
                 read(figure.watts),
                 read(figure.tflops_per_watt),
+                read(figure.millijoules),
             );
         }
         text
@@ -366,6 +373,7 @@ mod tests {
             megahertz: None,
             watts: (candidate == "two").then_some(500.0),
             tflops_per_watt: (candidate == "two").then_some(tflops / 500.0),
+            millijoules: (candidate == "two").then_some(0.5 * shape.operations() / tflops / 1e6),
         }
     }
 
@@ -432,8 +440,8 @@ mod tests {
         assert!(lines.iter().all(|line| line.split(',').count() == fields), "{csv}");
         assert_eq!(
             lines[2],
-            "4096,4096,4096,bf16,kk,burst,one,171.799,799.00,800.00,801.00,88.8889,2.0000,1.0000,,,"
+            "4096,4096,4096,bf16,kk,burst,one,171.799,799.00,800.00,801.00,88.8889,2.0000,1.0000,,,,"
         );
-        assert!(lines[3].ends_with(",,500.000,0.800"), "{}", lines[3]);
+        assert!(lines[3].ends_with(",,500.000,0.800,171.799"), "{}", lines[3]);
     }
 }
