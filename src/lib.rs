@@ -32,7 +32,7 @@
 //! * [`cute_rs`]: layouts, their algebra, and the layout facts of instructions.
 //! * [`ptx`]: the typed program behind a kernel.
 //! * [`emulator`]: runs programs on the CPU and says what is wrong with them.
-//! * [`guide`]: how to write an epilogue of your own, step by step.
+//! * [`manual`]: from an empty folder to kernels of your own, chapter by chapter.
 //! * [`verify`]: case tables, an f64 oracle and derived bounds, for kernels of your own too.
 #![forbid(unsafe_code)]
 
@@ -43,7 +43,7 @@ pub use kernel;
 pub use ptx;
 pub use scheduler;
 
-pub mod guide;
+pub mod manual;
 pub mod verify;
 
 /// Everything that a kernel's type is written with.

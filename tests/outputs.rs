@@ -2,9 +2,9 @@
 
 use falchion::collective::functions::{Gelu, Multiply, MultiplyAdd};
 use falchion::collective::tree::*;
-use falchion::collective::{CopyWgmma, Element, F8E4M3, F8E5M2, Fast, Transposed, Unspecialised};
+use falchion::collective::{CopyWgmma, Element, F8E4M3, F8E5M2, Fast, MmaSync, Transposed, Unspecialised};
 use falchion::prelude::*;
-use falchion::verify::{Bench, Sample};
+use falchion::verify::{Bench, Format, Sample};
 use scheduler::Dynamic;
 
 /// factor * acc, stored as `T` from tiles of 64 x `N`.
@@ -17,8 +17,8 @@ type Scaled<T, S, N> = Composed<
 fn check<C>(problem: GemmProblem, factor: f32)
 where
     C: GemmConfig,
-    C::Epilogue: falchion::collective::HasTree<Tree = Compute<Multiply, (Scalar, Accumulator)>>
-        + falchion::collective::Epilogue<Arguments = ((), (f32, ()))>,
+    C::Epilogue:
+        falchion::collective::Evaluated + falchion::collective::Epilogue<Arguments = ((), (f32, ()))>,
 {
     let mut engine = Emulator::new();
     let mut bench = Bench::new(&mut engine, 11);
@@ -80,7 +80,7 @@ type Tree = ReduceRow<
 fn tree<C>()
 where
     C: GemmConfig,
-    C::Epilogue: falchion::collective::HasTree<Tree = Tree>
+    C::Epilogue: falchion::collective::Evaluated
         + falchion::collective::Epilogue<Arguments = <Tree as Node>::Arguments>,
 {
     for (m, n, k) in [(256, 256, 64), (200, 136, 200)] {
@@ -117,4 +117,46 @@ matrix! {
     consumers_that_take_turns TmaWgmma<Kk, Block, Pingpong>;
     no_producer TmaWgmma<Kk, Block, Unspecialised<U2>>;
     copied_operands CopyWgmma<Kk, Block, Cooperative<U2>>;
+}
+
+/// `alpha * acc + beta * C` of any format, held against its own formula by the same bench as trees.
+#[test]
+fn linear_combinations_are_held_to_their_formula() {
+    type Kk<X> = Operands<KMajor<X>, KMajor<X>>;
+    type Wgmma<X, D, K> = Composed<TmaWgmma<Kk<X>, Tile<U64, U64, K>, Cooperative<U1>>, D, OneTile<AlongN>>;
+    type Doubles = Composed<
+        MmaSync<Kk<f64>, Tile<U64, U64, U16>, Unspecialised<U1, U3>>,
+        LinearCombination<f64>,
+        OneTile<AlongN>,
+    >;
+    fn check<C>(format: Format, of_c: Format, [alpha, beta]: [f32; 2])
+    where
+        C: GemmConfig<Epilogue: falchion::collective::Epilogue<Arguments = LinearArguments>>,
+        C::Epilogue: falchion::collective::Evaluated,
+    {
+        let problem = GemmProblem { m: 70, n: 80, k: 80 };
+        let mut engine = Emulator::new();
+        let mut bench = Bench::new(&mut engine, 13);
+        let pitch = 88;
+        let c = MatrixRef::new(bench.random(of_c, problem.m * pitch, 0).expect("memory"), pitch.into());
+        let checked = bench
+            .check::<C>(problem, &LinearArguments { alpha, beta, c: Some(c) })
+            .unwrap_or_else(|error| panic!("{format:?}, {alpha} and {beta}: {error}"));
+        assert_eq!(checked.compared, 70 * 80, "{format:?}");
+        // Integers, and doubles beside sums in twice their precision, come out exactly.
+        let ratio = checked.ratio;
+        assert!(
+            ratio <= 1.0 && (ratio > 0.0 || matches!(format, Format::S8 | Format::F64)),
+            "{format:?}: {ratio}"
+        );
+    }
+    for factors in [[1.0, 0.0], [0.5, 2.0], [-3.0, 1.0], [0.0, 1.5]] {
+        check::<Wgmma<bf16, LinearCombination<bf16, TmaStore>, U64>>(Format::Bf16, Format::Bf16, factors);
+        check::<Wgmma<f16, LinearCombination<f32>, U64>>(Format::F16, Format::F32, factors);
+        check::<Wgmma<F8E4M3, LinearCombination<f16, TmaStore>, U128>>(Format::E4m3, Format::F16, factors);
+        check::<Doubles>(Format::F64, Format::F64, factors);
+        let whole = factors.map(f32::trunc);
+        check::<Wgmma<i8, LinearCombination<i32>, U128>>(Format::S8, Format::S32, whole);
+        check::<Wgmma<i8, LinearCombination<f32>, U128>>(Format::S8, Format::F32, factors);
+    }
 }

@@ -18,7 +18,7 @@ pub use sourced::{Sourced, SourcedCombination};
 pub use store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored, Values, Way};
 pub use tma::TmaStore;
 pub use transposed::Transposed;
-pub use tree::{HasTree, TreeEpilogue, Treed};
+pub use tree::{TreeEpilogue, Treed};
 
 use core::fmt;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::extent::Extent;
 use crate::form::Forms;
 use crate::mainloop::{Consumer, Fragment, Piece};
 use crate::plan::{EpilogueSpec, Plan};
-use crate::tree::{NodeError, Path, Shape};
+use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 
 /// A collective epilogue as a type: the second role of a kernel.
 ///
@@ -81,6 +81,13 @@ pub trait EpilogueEmitter: fmt::Debug + Send + Sync {
     fn linear(&self) -> Option<&dyn LinearHost> {
         None
     }
+}
+
+/// An epilogue that the host can evaluate, so that a check knows what a kernel with it has to compute.
+pub trait Evaluated: Epilogue {
+    /// What D's element `at` (row, column) is before it is rounded to D's format, and how far from that a kernel may be. What is written beside
+    /// D is remembered in `host`.
+    fn evaluate(host: &mut Host<'_>, arguments: &Self::Arguments, at: [u32; 2]) -> Bounded;
 }
 
 /// The host's side of an epilogue of [`LinearArguments`].

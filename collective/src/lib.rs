@@ -65,7 +65,7 @@ pub mod weights;
 pub use cute_rs::types::{ColumnMajor, RowMajor, Sw, Swizzled};
 pub use element::{Code, Coded, Element, F4E2M1, Format, Int4, MultipliesWith, Narrow, Packed, Tf32, Uint4};
 pub use epilogue::{
-    Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, HasTree, Linear,
+    Access, Combine, DeviceEpilogue, DirectStore, Epilogue, EpilogueEmitter, Evaluated, Linear,
     LinearArguments, LinearCombination, LinearHost, Output, Sourced, SourcedCombination, Store, StoreDevice,
     StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
 };

@@ -28,10 +28,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use collective::tree::{Host, Memory, Node, Scratch, Shape, Written};
-use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, HasTree};
+use collective::{BlockScales, Bounded, Epilogue, EpilogueSpec, Evaluated};
 use kernel::{
-    AnyGemm, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch, LaunchError,
-    MatrixRef, Program, Tree, UnknownConfig,
+    AnyGemm, Arguments, Buffer, Call, Engine, EngineError, Gemm, GemmConfig, GemmProblem, Launch,
+    LaunchError, MatrixRef, Own, Program, Tree, UnknownConfig,
 };
 use reference::Wanted;
 use reference::memory::{Compared, Contents, Fault, Writes};
@@ -39,6 +39,9 @@ use reference::memory::{Compared, Contents, Fault, Writes};
 use super::matrix::Fill;
 use super::product::{accumulators, formats, orders, random_scales, scaled};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, storage};
+
+/// What an epilogue makes of the sums at (row, column), and what it writes beside.
+type Evaluate<'e> = &'e dyn Fn(&mut Host<'_>, [u32; 2]) -> Bounded;
 
 /// Why a kernel is not what its tree says, or could not be run.
 #[derive(Debug, thiserror::Error)]
@@ -285,9 +288,23 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
-        C::Epilogue: HasTree,
+        C::Epilogue: Evaluated,
     {
-        self.check_tree::<<C::Epilogue as HasTree>::Tree>(&Gemm::<C>::kernel(), problem, arguments)
+        let gemm = Gemm::<C>::kernel();
+        let d = self.packed_d(&gemm, problem)?;
+        self.check_at::<C>(problem, arguments, d)
+    }
+
+    /// Room for a packed D.
+    fn packed_d(
+        &mut self,
+        gemm: &AnyGemm,
+        GemmProblem { m, n, .. }: GemmProblem,
+    ) -> Result<MatrixRef, EngineError> {
+        let epilogue = gemm.plan().epilogue;
+        let columns = n >> epilogue.halvings;
+        let bytes = m as usize * columns as usize * epilogue.output.bytes() as usize;
+        Ok(MatrixRef::new(self.output(bytes)?, columns.into()))
     }
 
     /// As [`check`](Self::check), for a kernel whose type has been forgotten but for its tree.
@@ -300,11 +317,9 @@ impl<'e> Bench<'e> {
         problem: GemmProblem,
         arguments: &X::Arguments,
     ) -> Result<Checked, TreeError> {
-        let epilogue = gemm.plan().epilogue;
-        let columns = problem.n >> epilogue.halvings;
-        let bytes = problem.m as usize * columns as usize * epilogue.output.bytes() as usize;
-        let d = MatrixRef::new(self.output(bytes)?, columns.into());
-        self.check_tree_at::<X>(gemm, problem, arguments, d)
+        let d = self.packed_d(gemm, problem)?;
+        let evaluate = |host: &mut Host<'_>, at| X::evaluate(host, arguments, at);
+        self.check_given(gemm, problem, (Tree::<X>(arguments), &evaluate), d)
     }
 
     /// As [`check`](Self::check), with D where the caller wants it.
@@ -319,16 +334,19 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
-        C::Epilogue: HasTree,
+        C::Epilogue: Evaluated,
     {
-        self.check_tree_at::<<C::Epilogue as HasTree>::Tree>(&Gemm::<C>::kernel(), problem, arguments, d)
+        let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
+        let given = Own::<C::Epilogue>(arguments);
+        self.check_given(&Gemm::<C>::kernel(), problem, (given, &evaluate), d)
     }
 
-    fn check_tree_at<X: Node>(
+    /// `given` are the epilogue's arguments, and what it makes of them.
+    fn check_given<G: Arguments + Copy>(
         &mut self,
         gemm: &AnyGemm,
         problem: GemmProblem,
-        arguments: &X::Arguments,
+        (given, evaluate): (G, Evaluate<'_>),
         d: MatrixRef,
     ) -> Result<Checked, TreeError> {
         let GemmProblem { m, n, k } = problem;
@@ -355,9 +373,9 @@ impl<'e> Bench<'e> {
         let mut call = Call { a, b, scales, d, ..Call::of(problem) };
         let operands = [&host_a, &host_b].map(core::slice::from_ref);
         storage::bring(gemm, &mut call, operands, weights.as_slice(), &mut |bytes| self.upload(bytes))?;
-        let call = call.with(Tree::<X>(arguments));
+        let call = call.with(given);
         let workspace = self.engine.workspace(gemm.workspace(&call, slots))?;
-        self.check_call(gemm, &Call { workspace, ..call }, multiplied)
+        self.check_call(gemm, &Call { workspace, ..call }, evaluate, multiplied)
     }
 
     /// What a buffer holds, to its end, after the last check.
@@ -382,17 +400,20 @@ impl<'e> Bench<'e> {
     ) -> Result<Checked, TreeError>
     where
         C: GemmConfig,
-        C::Epilogue: HasTree,
+        C::Epilogue: Evaluated,
     {
-        let tree = Tree::<<C::Epilogue as HasTree>::Tree>(call.epilogue);
-        self.check_call(&Gemm::<C>::kernel(), &call.with(tree), [call.a, call.b])
+        let arguments = call.epilogue;
+        let evaluate = |host: &mut Host<'_>, at| C::Epilogue::evaluate(host, arguments, at);
+        let given = Own::<C::Epilogue>(arguments);
+        self.check_call(&Gemm::<C>::kernel(), &call.with(given), &evaluate, [call.a, call.b])
     }
 
     /// `multiplied` are A and B as they are multiplied, which lie in memory beside what the kernel reads where that is stored otherwise.
-    fn check_call<X: Node>(
+    fn check_call<G: Arguments + Copy>(
         &mut self,
         gemm: &AnyGemm,
-        call: &Call<Tree<'_, X>>,
+        call: &Call<G>,
+        evaluate: Evaluate<'_>,
         [a, b]: [MatrixRef; 2],
     ) -> Result<Checked, TreeError> {
         let EpilogueSpec { output, halvings, .. } = gemm.plan().epilogue;
@@ -409,7 +430,7 @@ impl<'e> Bench<'e> {
             program,
             launch: &|slots| gemm.launch(call, slots),
             element: &|host, address, at| {
-                let value = X::evaluate(host, call.epilogue.0, at);
+                let value = evaluate(host, at);
                 host.write(output, address, value);
             },
         };

@@ -11,14 +11,14 @@ use super::doubles::{self, Doubles};
 use super::factors::{self, Factors};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
 use super::transposed::Line;
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, LinearHost};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated, LinearHost};
 use crate::element::{Element, Format};
 use crate::extent::Extent;
 use crate::form::{Forms, displaced};
 use crate::mainloop::{Fragment, FragmentRow};
 use crate::operand::MatrixRef;
 use crate::plan::{EpilogueSpec, Plan};
-use crate::tree::{NodeError, Path, Shape};
+use crate::tree::{Bounded, Host, NodeError, Path, Shape};
 
 /// `D = alpha * acc + beta * C` with row-major C and D of type `T`, stored as `S` does it: [`DirectStore`] or
 /// [`TmaStore`](super::TmaStore).
@@ -92,6 +92,51 @@ impl<T: Element, S: Store> Epilogue for LinearCombination<T, S> {
     fn parameters(plan: &Plan, arguments: &LinearArguments, d: Output) -> Vec<Argument> {
         Self::VALUE.parameters(plan, arguments, d)
     }
+}
+
+impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
+    fn evaluate(
+        host: &mut Host<'_>,
+        &LinearArguments { alpha, beta, c }: &LinearArguments,
+        at: [u32; 2],
+    ) -> Bounded {
+        let [row, column] = at.map(u64::from);
+        let format = T::FORMAT;
+        let of_c = |c: MatrixRef| {
+            host.read(format, c.address + (row * c.pitch + column) * u64::from(format.bytes()))
+        };
+        let c = c.filter(|_| beta != 0.0).map(of_c);
+        let sum = Some(host.accumulator(at)).filter(|_| alpha != 0.0);
+        let terms = [(alpha, sum), (beta, c)]
+            .map(|(factor, x)| (f64::from(factor), x.unwrap_or(Bounded::exact(0.0))));
+        match format {
+            Format::S32 => whole(terms),
+            Format::F64 => in_doubles(terms),
+            _ => {
+                let [product, more] = terms.map(|(factor, x)| Bounded::exact(factor) * single(x));
+                product + more
+            }
+        }
+    }
+}
+
+/// A number as it is in `f32`: sums of integers may have more digits.
+fn single(x: Bounded) -> Bounded {
+    Bounded { error: x.error + x.value.abs() / 16_777_216.0, ..x }
+}
+
+/// In integers modulo 2^32: numbers and factors are whole.
+fn whole(terms: [(f64, Bounded); 2]) -> Bounded {
+    let product = |(factor, x): (f64, Bounded)| (factor as i64 as i32).wrapping_mul(x.value as i64 as i32);
+    let [product, more] = terms.map(product);
+    Bounded::exact(product.wrapping_add(more).into())
+}
+
+/// In `f64`, of which the factors are exact: two products and a sum are rounded.
+fn in_doubles(terms: [(f64, Bounded); 2]) -> Bounded {
+    let value = terms.iter().map(|(factor, x)| factor * x.value).sum();
+    let error = |(factor, x): &(f64, Bounded)| factor.abs() * (x.error + 4.0 * f64::EPSILON * x.value.abs());
+    Bounded { value, error: terms.iter().map(error).sum() }
 }
 
 /// [`LinearCombination`] as a value.

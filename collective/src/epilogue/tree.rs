@@ -10,13 +10,13 @@ use ptx::{Builder, Value};
 
 use super::parts::{Order, Parts};
 use super::store::{Access, Combine, Output, Store, StoreDevice, StoreSpec, Stored};
-use super::{DeviceEpilogue, Epilogue, EpilogueEmitter};
+use super::{DeviceEpilogue, Epilogue, EpilogueEmitter, Evaluated};
 use crate::element::Element;
 use crate::extent::Extent;
 use crate::form::{Form, Forms};
 use crate::mainloop::{Consumer, Fragment, FragmentRow, Piece, begin, output_elements};
 use crate::plan::{EpilogueSpec, Plan, TileNeeds};
-use crate::tree::{Declare, EarlyRow, Facts, Node, NodeError, Parameters, Path, Shape};
+use crate::tree::{Bounded, Declare, EarlyRow, Facts, Host, Node, NodeError, Parameters, Path, Shape};
 
 /// D is the value of the tree `X`, rounded to `T` and stored as `S` does it: see [`tree`](crate::tree).
 ///
@@ -34,14 +34,10 @@ use crate::tree::{Declare, EarlyRow, Facts, Node, NodeError, Parameters, Path, S
 #[derive(Clone, Copy, Debug)]
 pub struct TreeEpilogue<T, S, X>(PhantomData<(T, S, X)>);
 
-/// An epilogue that is a tree: one that the host can evaluate.
-pub trait HasTree: Epilogue {
-    /// The tree.
-    type Tree: Node<Arguments = Self::Arguments>;
-}
-
-impl<T: Element, S: Store, X: Node> HasTree for TreeEpilogue<T, S, X> {
-    type Tree = X;
+impl<T: Element, S: Store, X: Node> Evaluated for TreeEpilogue<T, S, X> {
+    fn evaluate(host: &mut Host<'_>, arguments: &X::Arguments, at: [u32; 2]) -> Bounded {
+        X::evaluate(host, arguments, at)
+    }
 }
 
 /// Pairs of a row that are computed at a time, where the store does not say.

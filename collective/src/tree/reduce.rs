@@ -48,7 +48,7 @@ pub trait Reduce: 'static {
 impl Host<'_> {
     /// Remembers an element whose value is reduced to the `f32` at an address.
     pub fn reduce<O: Reduce>(&mut self, address: u64, at: [u32; 2], value: Bounded) {
-        self.note_reduced(O::combine_all, address, at, value);
+        self.note_reduced(O::combine_all, address, at, O::element(value));
     }
 }
 
@@ -155,7 +155,7 @@ impl Reduce for AbsMax {
     }
 
     fn combine_all(before: f64, elements: &[Bounded]) -> Bounded {
-        largest(before, elements.iter().map(|x| x.abs()))
+        largest(before, elements.iter().copied())
     }
 }
 
