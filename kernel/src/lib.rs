@@ -80,6 +80,7 @@ mod select;
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
 mod spec;
+mod transpose;
 mod types;
 pub use arguments::{Arguments, Own, Tree};
 pub use buffer::Buffer;
@@ -101,4 +102,5 @@ pub use select::{
     Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
+pub use transpose::{KMajor, Transpose, Transposition};
 pub use types::Types;
