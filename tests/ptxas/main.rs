@@ -52,6 +52,19 @@ fn kernels_without_wgmma_assemble_without_spills() {
     assert_eq!(failures, [""; 0]);
 }
 
+/// The kernels that prepare operands.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn kernels_that_prepare_operands_assemble_without_spills() {
+    use collective::Format;
+    let transposes = [Format::E4m3, Format::Bf16, Format::Tf32].map(|format| {
+        kernel::Transpose::of(format).expect("at most 32 bits").program().expect("a legal program")
+    });
+    let failures: Vec<String> =
+        transposes.iter().filter_map(|program| refused(program.name(), program)).collect();
+    assert_eq!(failures, [""; 0]);
+}
+
 /// A kernel that the assembler refuses or complains of, and how.
 fn refused(name: &str, program: &kernel::Program) -> Option<String> {
     let report = assemble(name, program.text());
