@@ -55,6 +55,7 @@ pub mod build;
 mod catalogue;
 pub mod ceiling;
 mod check;
+mod compress;
 mod config;
 #[cfg(feature = "disk")]
 pub mod disk;
@@ -86,6 +87,7 @@ pub use arguments::{Arguments, Own, Tree};
 pub use buffer::Buffer;
 pub use catalogue::{UnknownConfig, UnknownName, all, by_threads, catalogue, find, fused, several};
 pub use collective::{LinearArguments, MatrixRef};
+pub use compress::{Compress, Compression};
 pub use config::{Bound, Composed, Gemm, GemmConfig};
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
