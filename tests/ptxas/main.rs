@@ -60,8 +60,13 @@ fn kernels_that_prepare_operands_assemble_without_spills() {
     let transposes = [Format::E4m3, Format::Bf16, Format::Tf32].map(|format| {
         kernel::Transpose::of(format).expect("at most 32 bits").program().expect("a legal program")
     });
-    let failures: Vec<String> =
-        transposes.iter().filter_map(|program| refused(program.name(), program)).collect();
+    let compressors = Format::operands()
+        .map(|format| kernel::Compress::of(format).expect("an operand").program().expect("a legal program"));
+    let failures: Vec<String> = transposes
+        .into_iter()
+        .chain(compressors)
+        .filter_map(|program| refused(program.name(), &program))
+        .collect();
     assert_eq!(failures, [""; 0]);
 }
 
