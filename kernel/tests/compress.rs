@@ -1,5 +1,9 @@
 //! Sparse operands are compressed on the device as on the host, bit for bit, and refused for the same chunk.
 
+#[cfg(feature = "driver")]
+#[path = "support/skipped.rs"]
+mod skipped;
+
 use collective::sparse::{self, SparseError};
 use collective::{Format, MatrixRef};
 use emulator::Schedule;
@@ -31,7 +35,7 @@ const POISON: u8 = 0xa5;
 
 impl Case {
     /// Compresses on both sides and compares all of the device's memory.
-    fn check(&self, engine: &mut Emulator, gaps: Gaps) -> Result<(), SparseError> {
+    fn check(&self, engine: &mut dyn Engine, gaps: Gaps) -> Result<(), SparseError> {
         let Self { format, rows, k, elements } = self;
         let (format, rows, k) = (*format, *rows, *k);
         let (bytes, kept) = (format.bytes(), sparse::kept(format, k));
@@ -113,9 +117,7 @@ fn kinds(format: Format) -> Vec<u32> {
 }
 
 /// Every chunk of zeros, -0, the least number, NaN and others in each place: those with too many that are not zero are found one by one.
-#[test]
-fn every_chunk_is_as_on_the_host() {
-    let mut engine = Emulator::new();
+fn chunks(engine: &mut dyn Engine) {
     for format in Format::operands() {
         let (kinds, chunk) = (kinds(format), sparse::chunk(format) as usize);
         let all = kinds.len().pow(chunk as u32);
@@ -139,7 +141,7 @@ fn every_chunk_is_as_on_the_host() {
         elements.resize(elements.len().next_multiple_of(k as usize), 0);
         let rows = elements.len() as u32 / k;
         let mut case = Case { format, rows, k, elements };
-        assert_eq!(case.check(&mut engine, packed(format, k)), Ok(()), "{format}");
+        assert_eq!(case.check(engine, packed(format, k)), Ok(()), "{format}");
         // Each of the others in a place of its own, alone and with another one further on.
         for (i, dense) in dense.iter().enumerate().step_by(7) {
             let before = case.elements.clone();
@@ -151,16 +153,14 @@ fn every_chunk_is_as_on_the_host() {
             }
             let (row, column) = ((place * chunk) as u32 / k, (place * chunk) as u32 % k);
             let error = SparseError::Dense { row, column, chunk: chunk as u32 };
-            assert_eq!(case.check(&mut engine, packed(format, k)), Err(error), "{format} {dense:?}");
+            assert_eq!(case.check(engine, packed(format, k)), Err(error), "{format} {dense:?}");
             case.elements = before;
         }
     }
 }
 
 /// Pruned matrices of any extents, wherever rows begin.
-#[test]
-fn every_shape_is_as_on_the_host() {
-    let mut engine = Emulator::new();
+fn shapes(engine: &mut dyn Engine) {
     let mut random = 1u32;
     let mut draw = move || {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -195,9 +195,31 @@ fn every_shape_is_as_on_the_host() {
                 Gaps { dense: [1, 3], ..packed(format, k) },
                 Gaps { values: [3, 1], ..packed(format, k) },
             ] {
-                assert_eq!(case.check(&mut engine, gaps), Ok(()), "{format} {rows} x {k}");
+                assert_eq!(case.check(engine, gaps), Ok(()), "{format} {rows} x {k}");
             }
         }
+    }
+}
+
+#[test]
+fn every_chunk_is_as_on_the_host() {
+    chunks(&mut Emulator::new());
+}
+
+#[test]
+fn every_shape_is_as_on_the_host() {
+    shapes(&mut Emulator::new());
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn a_card_does_the_same() {
+    match kernel::Gpu::new(0) {
+        Ok(mut gpu) => {
+            chunks(&mut gpu);
+            shapes(&mut gpu);
+        }
+        Err(_) => skipped::skipped("GPU"),
     }
 }
 

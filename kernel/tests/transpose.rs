@@ -1,5 +1,9 @@
 //! Matrices are transposed, whatever their extents, elements, leading dimensions and places; what lies beside them stays.
 
+#[cfg(feature = "driver")]
+#[path = "support/skipped.rs"]
+mod skipped;
+
 use collective::{Format, MatrixRef};
 use cute_rs::atom::Major;
 use emulator::{Memory, Options, Program, Recorder, Schedule};
@@ -58,7 +62,7 @@ fn format(bytes: u32) -> Format {
 }
 
 /// Transposes random bytes and compares all of the target's memory.
-fn check(engine: &mut Emulator, bytes: u32, [rows, columns]: [u32; 2], count: u32, gaps: &[Gaps; 2]) {
+fn check(engine: &mut dyn Engine, bytes: u32, [rows, columns]: [u32; 2], count: u32, gaps: &[Gaps; 2]) {
     let a = Placed::new(bytes, [rows, columns], count, &gaps[0]);
     let d = Placed::new(bytes, [columns, rows], count, &gaps[1]);
     let mut random = bytes_of(rows ^ columns << 8 ^ bytes << 24);
@@ -95,10 +99,9 @@ fn bytes_of(seed: u32) -> impl FnMut() -> u8 {
     }
 }
 
-#[test]
-fn every_shape_in_every_place() {
+/// Every width of element in every kind of place.
+fn everywhere(engine: &mut dyn Engine) {
     let none = || Gaps { before: 0, beside: 0 };
-    let mut engine = Emulator::new();
     for bytes in [1, 2, 4] {
         let chunk = u64::from(16 / bytes);
         for extents in [
@@ -128,14 +131,28 @@ fn every_shape_in_every_place() {
                 ],
                 [Gaps { before: chunk, beside: chunk }, Gaps { before: 3, beside: 1 }],
             ] {
-                check(&mut engine, bytes, extents, 1, &gaps);
+                check(engine, bytes, extents, 1, &gaps);
             }
         }
         for gaps in
             [[none(), none()], [Gaps { before: chunk, beside: 2 * chunk }, Gaps { before: 1, beside: 5 }]]
         {
-            check(&mut engine, bytes, [130, 64], 3, &gaps);
+            check(engine, bytes, [130, 64], 3, &gaps);
         }
+    }
+}
+
+#[test]
+fn every_shape_in_every_place() {
+    everywhere(&mut Emulator::new());
+}
+
+#[cfg(feature = "driver")]
+#[test]
+fn a_card_does_the_same() {
+    match kernel::Gpu::new(0) {
+        Ok(mut gpu) => everywhere(&mut gpu),
+        Err(_) => skipped::skipped("GPU"),
     }
 }
 
