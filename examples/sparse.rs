@@ -187,10 +187,12 @@ fn normal(format: Format, random: &mut fastrand::Rng) -> Vec<u32> {
     let mut value = |_| {
         let (radius, angle) = (1.0 - random.f32(), random.f32() * core::f32::consts::TAU);
         let value = (-2.0 * radius.ln()).sqrt() * angle.cos();
-        match format {
-            Format::Bf16 => u32::from(bf16::from_f32(value).to_bits()),
-            Format::E4m3 => u32::from(falchion::collective::F8E4M3::from_f32(value).to_bits()),
-            _ => u32::from((value * 40.0).clamp(-128.0, 127.0) as i8 as u8),
+        if format == Format::Bf16 {
+            u32::from(bf16::from_f32(value).to_bits())
+        } else if format == Format::E4m3 {
+            u32::from(falchion::collective::F8E4M3::from_f32(value).to_bits())
+        } else {
+            u32::from((value * 40.0).clamp(-128.0, 127.0) as i8 as u8)
         }
     };
     // An odd count, so that rows differ.

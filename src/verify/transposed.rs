@@ -35,12 +35,15 @@ pub fn transposition(
     Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * pitch * bytes))
 }
 
+/// Brings bytes to an engine.
+type Upload<'a> = &'a mut dyn FnMut(&mut dyn Engine, &[u8]) -> Result<Buffer, EngineError>;
+
 /// Transposes an operand that lies at a place: where the transpose lies, and how long it took.
 pub(super) fn transpose(
     engine: &mut dyn Engine,
     matrix: &HostMatrix,
     place: MatrixRef,
-    upload: &mut dyn FnMut(&mut dyn Engine, &[u8]) -> Result<Buffer, EngineError>,
+    upload: Upload<'_>,
 ) -> Result<(MatrixRef, Duration), RunError> {
     let (transpose, mut what, bytes) = transposition(matrix, place)?;
     // An element that is not written is none that a product can do with.

@@ -45,8 +45,14 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn kernels_without_wgmma_assemble_without_spills() {
+    // Sums of `f64` that are exchanged between CTAs.
+    let divided = ["reduction=ordered", "reduction=atomic", "reduction=separate divide=split3"].map(|how| {
+        let spec = format!("dtype=f64 tile=128x64x16 consumers=1 stages=4 scheduler=stream-k {how}");
+        kernel::find(&spec).expect("a legal spec")
+    });
     let failures: Vec<String> = kernel::by_threads()
         .iter()
+        .chain(&divided)
         .filter_map(|gemm| refused(gemm.name(), &gemm.program().expect("a legal program")))
         .collect();
     assert_eq!(failures, [""; 0]);
