@@ -10,7 +10,7 @@ use std::time::Duration;
 use cute_rs::atom::Major;
 use falchion::collective::Format;
 use falchion::kernel::driver::Enqueue;
-use falchion::kernel::{KMajor, Machine, Request, Transpose, Transposition, fastest};
+use falchion::kernel::{KMajorRequest, Machine, Request, Transpose, Transposition, fastest};
 use falchion::prelude::*;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -18,31 +18,59 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(gpu) => measure(gpu),
         Err(reason) => {
             println!("no GPU ({reason}): the emulator multiplies 192 x 256 x 320");
-            let mut engine = Emulator::new().with_multiprocessors(4);
-            let call = call(&mut engine, GemmProblem { m: 192, n: 256, k: 320 })?;
-            let KMajor { request, .. } = transposed(&mut engine, call)?;
-            let chosen = fastest(&request, &Machine::h200()).map_err(|_| "no kernel")?.gemm;
-            let program = chosen.program()?;
-            let slots = engine.slots(&program)?;
-            let workspace = engine.workspace(chosen.workspace(&request.call, slots))?;
-            let launch =
-                chosen.launch(&Call { workspace, ..request.call }, slots)?.ok_or("an empty product")?;
-            engine.launch(&program, launch.grid, &launch.arguments)?;
-            println!("{}", chosen.name());
-            Ok(())
+            emulate(GemmProblem { m: 192, n: 256, k: 320 })
         }
     }
 }
 
-/// A request whose A lies M-major and whose B lies N-major in an engine's memory.
-fn call(engine: &mut dyn Engine, problem: GemmProblem) -> Result<Request<'static>, Box<dyn Error>> {
+/// Multiplies what was transposed on the device, and what the host transposes: both give the same bits.
+fn emulate(problem: GemmProblem) -> Result<(), Box<dyn Error>> {
     let GemmProblem { m, n, k } = problem;
-    let mut random = fastrand::Rng::with_seed(1);
-    // Magnitudes from 2^-6 to 1.9.
-    let mut matrix = |elements: u32| -> Vec<u8> {
-        (0..elements).map(|_| (random.u8(..) & 0x80) | random.u8(8..64)).collect()
+    let mut engine = Emulator::new().with_multiprocessors(4);
+    let [a, b] = operands(problem);
+    let request = request(&mut engine, problem, [&a, &b])?;
+    let first = transposed(&mut engine, request)?;
+    let of_device = multiply(&mut engine, first.request)?;
+    let turned = |matrix: &[u8], mn: u32| -> Vec<u8> {
+        (0..mn).flat_map(|line| (0..k).map(move |i| matrix[(i * mn + line) as usize])).collect()
     };
-    let (a, b) = (engine.upload(&matrix(k * m))?, engine.upload(&matrix(k * n))?);
+    let (a, b) = (engine.upload(&turned(&a, m))?, engine.upload(&turned(&b, n))?);
+    let call = first.request.call.a(a.address, k.into()).b(b.address, k.into());
+    if multiply(&mut engine, Request { call, ..first.request })? != of_device {
+        return Err("the transposes on the device are others than those of the host".into());
+    }
+    println!("the same bits, transposed on the device and on the host");
+    Ok(())
+}
+
+/// The fastest kernel of a K-major request, run; D's bytes.
+fn multiply(engine: &mut dyn Engine, request: Request<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
+    let GemmProblem { m, n, .. } = request.call.problem;
+    let chosen = fastest(&request, &Machine::h200()).map_err(|_| "no kernel")?.gemm;
+    let program = chosen.program()?;
+    let slots = engine.slots(&program)?;
+    let workspace = engine.workspace(chosen.workspace(&request.call, slots))?;
+    let d = engine.allocate(m as usize * n as usize * 2)?;
+    let call = Call { workspace, ..request.call }.d(d.address, n.into());
+    let launch = chosen.launch(&call, slots)?.ok_or("an empty product")?;
+    engine.launch(&program, launch.grid, &launch.arguments)?;
+    Ok(engine.read(d)?)
+}
+
+/// Elements of A (K, M) and of B (K, N), row by row: magnitudes from 2^-6 to 1.9.
+fn operands(GemmProblem { m, n, k }: GemmProblem) -> [Vec<u8>; 2] {
+    let mut random = fastrand::Rng::with_seed(1);
+    [m, n].map(|mn| (0..k * mn).map(|_| (random.u8(..) & 0x80) | random.u8(8..64)).collect())
+}
+
+/// A request whose A lies M-major and whose B lies N-major in an engine's memory.
+fn request(
+    engine: &mut dyn Engine,
+    problem: GemmProblem,
+    [a, b]: [&[u8]; 2],
+) -> Result<Request<'static>, Box<dyn Error>> {
+    let GemmProblem { m, n, .. } = problem;
+    let (a, b) = (engine.upload(a)?, engine.upload(b)?);
     let d = engine.allocate(m as usize * n as usize * 2)?;
     let request = Request::packed(Format::E4m3, [Major::Mn; 2], problem);
     let call = request.call.a(a.address, m.into()).b(b.address, n.into()).d(d.address, n.into());
@@ -50,7 +78,10 @@ fn call(engine: &mut dyn Engine, problem: GemmProblem) -> Result<Request<'static
 }
 
 /// The same K-major: the operands are transposed.
-fn transposed(engine: &mut dyn Engine, request: Request<'static>) -> Result<KMajor<'static>, Box<dyn Error>> {
+fn transposed(
+    engine: &mut dyn Engine,
+    request: Request<'static>,
+) -> Result<KMajorRequest<'static>, Box<dyn Error>> {
     let workspace = engine.allocate(request.k_major(0).workspace as usize)?;
     let first = request.k_major(workspace.address);
     for (transpose, launch) in first.launches()? {
@@ -87,7 +118,8 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
         }
     }
     let problem = GemmProblem { m: 8192, n: 8192, k: 8192 };
-    let request = call(&mut gpu, problem)?;
+    let [a, b] = operands(problem);
+    let request = request(&mut gpu, problem, [&a, &b])?;
     let first = transposed(&mut gpu, request)?;
     let chosen = fastest(&first.request, &card).map_err(|_| "no kernel")?.gemm;
     let program = chosen.program()?;

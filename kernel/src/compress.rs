@@ -25,7 +25,7 @@ const MOST: u32 = i32::MAX as u32;
 /// use collective::{Format, MatrixRef, sparse};
 /// use kernel::{Compress, Compression, Emulator, Engine};
 ///
-/// let (format, rows, k) = (Format::E4m3, 1, 8);
+/// let (format, rows, k) = (Format::E4m3, 1_u32, 8);
 /// let compress = Compress::of(format)?;
 /// let mut engine = Emulator::new();
 /// let dense = engine.upload(&[0, 0x38, 0, 0x40, 0, 0, 0x80, 0])?; // 0 1 0 2, 0 0 -0 0

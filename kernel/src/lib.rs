@@ -104,5 +104,5 @@ pub use select::{
     Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
-pub use transpose::{KMajor, Transpose, Transposition};
+pub use transpose::{KMajorRequest, Transpose, Transposition};
 pub use types::Types;

@@ -10,7 +10,7 @@ use collective::{Batch, Format, MatrixRef, Output};
 use ptx::VerifyError;
 use ptx::abi::Grid;
 
-pub use operands::KMajor;
+pub use operands::KMajorRequest;
 
 use crate::check::{Distance, Rule, apart};
 use crate::error::LaunchError;

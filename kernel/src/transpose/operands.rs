@@ -10,7 +10,7 @@ use crate::select::{Machine, Request};
 
 /// A request whose operands lie as instructions multiply them, and what has to be transposed for that: see [`Request::k_major`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct KMajor<'a> {
+pub struct KMajorRequest<'a> {
     /// The same products, with K-major operands in the place of those that are transposed.
     pub request: Request<'a>,
     /// How A, and B, is transposed; `None` for one that is multiplied as it lies.
@@ -19,7 +19,7 @@ pub struct KMajor<'a> {
     pub workspace: u64,
 }
 
-impl KMajor<'_> {
+impl KMajorRequest<'_> {
     /// Whether all operands are multiplied as they lie.
     pub fn is_empty(&self) -> bool {
         self.operands == [None; 2]
@@ -76,8 +76,8 @@ impl<'a> Request<'a> {
     /// let multiply = fastest(&first.request, &Machine::h200()).expect("K-major").prediction.microseconds;
     /// assert!(first.microseconds(&Machine::h200()) < multiply);
     /// ```
-    pub fn k_major(&self, workspace: u64) -> KMajor<'a> {
-        let mut all = KMajor { request: *self, operands: [None; 2], workspace: 0 };
+    pub fn k_major(&self, workspace: u64) -> KMajorRequest<'a> {
+        let mut all = KMajorRequest { request: *self, operands: [None; 2], workspace: 0 };
         if matches!(self.call.products, Products::Grouped { .. }) {
             return all;
         }

@@ -9,8 +9,8 @@ use collective::{
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
-    AnyGemm, Call, GemmProblem, KMajor, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused, Request,
-    Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
+    AnyGemm, Call, GemmProblem, KMajorRequest, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused,
+    Request, Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
 };
 
 use crate::gemm::fusion_names;
@@ -317,7 +317,7 @@ fn ranking(
 }
 
 /// What has to be transposed before the kernels of a ranking, and what that takes.
-fn transposes(out: &mut impl Write, first: &KMajor<'_>, selection: &Selection) -> io::Result<()> {
+fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selection) -> io::Result<()> {
     let card = Machine::h200();
     let bytes = |count: u64| memory::bytes(count as f64);
     for ((transpose, what), (name, lies)) in
