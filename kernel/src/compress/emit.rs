@@ -14,7 +14,7 @@ const GROUPS: u32 = 8;
 /// Words of a row that a thread compresses at a time: 32 bytes.
 const PIECE: usize = 8;
 
-/// Places of the report: none, to which every place is before.
+/// The report is read after the launch, so that its atomics need no order.
 const ORDER: (AtomicSem, Scope) = (AtomicSem::Relaxed, Scope::Gpu);
 
 /// The program for a format.
