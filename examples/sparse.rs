@@ -1,4 +1,4 @@
-//! A weight matrix that is 2:4 sparse: pruned and compressed on the host, multiplied in half the instructions.
+//! A weight matrix that is 2:4 sparse: pruned on the host, compressed on the device, multiplied in half the instructions.
 //!
 //! `cargo run --release --example sparse` times kernels at 8192 cubed beside the dense kernel that the library chooses, where there is a
 //! Hopper GPU. On any other machine the emulator multiplies a small matrix both ways, whole numbers, so that the results are equal.
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use falchion::collective::{Format, MatrixRef, sparse};
 use falchion::kernel::driver::{Enqueue, Prepared};
-use falchion::kernel::{AnyGemm, Buffer, KernelSpec, Machine, Request, fastest};
+use falchion::kernel::{AnyGemm, Buffer, Compress, Compression, KernelSpec, Machine, Request, fastest};
 use falchion::prelude::*;
 
 use cute_rs::atom::Major;
@@ -40,17 +40,43 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// A matrix of which an instruction can skip half: dense with zeros, and as kernels take it.
+/// A matrix of which an instruction can skip half, in device memory: dense with zeros, and as kernels take it.
 struct Pruned {
-    dense: Vec<u32>,
-    compressed: sparse::Compressed,
+    dense: Buffer,
+    values: Buffer,
+    metadata: Buffer,
+    /// Device time of the compressor.
+    time: Duration,
 }
 
 impl Pruned {
-    fn of(format: Format, extents: [u32; 2], mut elements: Vec<u32>) -> Result<Self, Box<dyn Error>> {
-        sparse::prune(format, extents, &mut elements)?;
-        let compressed = sparse::compress(format, extents, &elements)?;
-        Ok(Self { dense: elements, compressed })
+    /// K is a multiple of 32 here, so that rows of what is kept begin at multiples of 16 B.
+    fn of(
+        engine: &mut dyn Engine,
+        format: Format,
+        [rows, k]: [u32; 2],
+        mut elements: Vec<u32>,
+    ) -> Result<Self, Box<dyn Error>> {
+        sparse::prune(format, [rows, k], &mut elements)?;
+        let dense = engine.upload(&bytes(format, &elements))?;
+        let (kept, pitch) = (sparse::kept(format, k), sparse::metadata_pitch(format, k));
+        let values = engine.allocate(rows as usize * kept as usize * format.bytes() as usize)?;
+        let metadata = engine.allocate(rows.div_ceil(sparse::ROWS) as usize * pitch as usize * 4)?;
+        let found = engine.upload(&Compress::NOTHING)?;
+        let what = Compression {
+            rows,
+            k,
+            dense: MatrixRef::new(dense.address, k.into()),
+            values: MatrixRef::new(values.address, kept.into()),
+            metadata: MatrixRef::new(metadata.address, pitch.into()),
+            found: found.address,
+        };
+        let compress = Compress::of(format)?;
+        let launch = compress.launch(&what)?.ok_or("an empty matrix")?;
+        let time = engine.launch(&compress.program()?, launch.grid, &launch.arguments)?;
+        compress.check(k, &engine.read(found)?)?;
+        engine.free(found)?;
+        Ok(Self { dense, values, metadata, time })
     }
 }
 
@@ -90,26 +116,18 @@ fn emulate() -> Result<(), Box<dyn Error>> {
         (0..count).map(number).collect()
     };
     let format = Format::Bf16;
-    let a = Pruned::of(format, [m, k], numbers(m * k))?;
-    let b = bytes(format, &numbers(n * k));
+    let mut engine = Emulator::new().with_multiprocessors(4);
+    let a = Pruned::of(&mut engine, format, [m, k], numbers(m * k))?;
+    let b = engine.upload(&bytes(format, &numbers(n * k)))?;
     let mut results = Vec::new();
-    for (spec, values, metadata) in [
-        ("tile=128x64x64", &a.dense, None),
-        ("sparse=a tile=128x64x64", &a.compressed.values, Some(&a.compressed.metadata)),
-    ] {
+    for (spec, values, metadata) in
+        [("tile=128x64x64", a.dense, None), ("sparse=a tile=128x64x64", a.values, Some(a.metadata))]
+    {
         let gemm = kernel(spec)?;
-        let mut engine = Emulator::new().with_multiprocessors(4);
-        let buffers = [
-            engine.upload(&bytes(format, values))?,
-            engine.upload(&b)?,
-            engine.upload(&vec![0xff; (m * n * 2) as usize])?,
-        ];
-        let metadata = metadata.map(|words| {
-            engine.upload(&words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>())
-        });
+        let buffers = [values, b, engine.upload(&vec![0xff; (m * n * 2) as usize])?];
         let program = gemm.program()?;
         let slots = engine.slots(&program)?;
-        let call = call(problem, format, buffers, metadata.transpose()?);
+        let call = call(problem, format, buffers, metadata);
         let launch = gemm.launch(&call, slots)?.ok_or("an empty product")?;
         engine.launch(&program, launch.grid, &launch.arguments)?;
         results.push(engine.read(buffers[2])?);
@@ -127,12 +145,17 @@ fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
     println!("{}, 8192 cubed, burst; operations are those of the dense product", gpu.describe());
     for (format, tiles) in KERNELS {
         let mut random = fastrand::Rng::with_seed(1);
-        let a = Pruned::of(format, [EXTENT; 2], normal(format, &mut random))?;
-        let b = bytes(format, &normal(format, &mut random));
-        let words: Vec<u8> = a.compressed.metadata.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let [dense, kept] = [&a.dense, &a.compressed.values].map(|values| bytes(format, values));
-        let [dense, kept, b, metadata] =
-            [gpu.upload(&dense)?, gpu.upload(&kept)?, gpu.upload(&b)?, gpu.upload(&words)?];
+        let Pruned { dense, values: kept, metadata, time } =
+            Pruned::of(&mut gpu, format, [EXTENT; 2], normal(format, &mut random))?;
+        let moved = dense.bytes + kept.bytes + metadata.bytes;
+        let seconds = time.as_secs_f64();
+        println!(
+            "{:6} compressed in {:.1} us, one cold run: {:.2} TB/s read and written",
+            format.name(),
+            seconds * 1e6,
+            moved as f64 / seconds / 1e12
+        );
+        let b = gpu.upload(&bytes(format, &normal(format, &mut random)))?;
         let d = gpu.allocate((EXTENT as usize).pow(2) * format.output().bytes() as usize)?;
 
         let request = Request::packed(format, [Major::K; 2], problem);

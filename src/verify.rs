@@ -22,6 +22,7 @@ pub mod sample;
 pub mod several;
 pub mod storage;
 pub mod tables;
+pub mod transposed;
 pub mod tree;
 
 pub use collective::Fusion;

@@ -2,7 +2,7 @@
 //!
 //! Every *unit* of work has a slot in a workspace that the caller owns, for the one sum that somebody else finishes, and
 //! each consumer warpgroup of a CTA a part of it: warpgroups never wait for others of their own CTA. A slot's numbers lie
-//! as the threads hold them, 16 bytes a thread, so that a warp reads and writes 512 bytes at a time.
+//! as the threads hold them, 16 bytes a thread, so that a warp reads and writes 512 bytes at a time: four numbers, or two of `f64`.
 //!
 //! The workspace begins with *flags*, a word for each part. They, and sums that are added to where they lie, are zero
 //! before and after every launch.
@@ -106,8 +106,38 @@ struct Part<'f> {
     slot_bytes: u32,
 }
 
-/// Bytes from one group of four numbers of a thread to the next.
-const GROUP_BYTES: i32 = 128 * 16;
+/// Bytes from 16 bytes of a thread to its next 16.
+const VECTOR_BYTES: i32 = 128 * 16;
+
+/// Bytes from one group of four numbers of a thread to the next: one vector, or two of `f64`.
+fn group_bytes<T: Scalar>() -> i32 {
+    VECTOR_BYTES * (T::TYPE.bytes() / 4).cast_signed()
+}
+
+/// Where the numbers of a group lie, from its first.
+fn places<T: Scalar>() -> [i32; 4] {
+    if T::TYPE.bytes() == 8 { [0, 8, VECTOR_BYTES, VECTOR_BYTES + 8] } else { [0, 4, 8, 12] }
+}
+
+/// Loads a group of four numbers.
+fn load_group<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, offset: i32) -> [Value<'f, T>; 4] {
+    if T::TYPE.bytes() == 4 {
+        return f.load_global_vector(at, offset);
+    }
+    let [a, b] = f.load_global_vector(at, offset);
+    let [c, d] = f.load_global_vector(at, offset + VECTOR_BYTES);
+    [a, b, c, d]
+}
+
+/// Stores one.
+fn store_group<'f, T: Scalar>(f: &'f Builder, at: Value<'f, u64>, offset: i32, group: [Value<'f, T>; 4]) {
+    let [a, b, c, d] = group;
+    if T::TYPE.bytes() == 4 {
+        return f.store_global(at, offset, group);
+    }
+    f.store_global(at, offset, [a, b]);
+    f.store_global(at, offset + VECTOR_BYTES, [c, d]);
+}
 
 impl<'f> Part<'f> {
     fn new<T: Scalar>(
@@ -129,19 +159,19 @@ impl<'f> Part<'f> {
     /// Calls `each` with the groups of four accumulators and the byte offset of each group.
     fn groups<T: Scalar>(fragment: &Fragment<'f, T>, mut each: impl FnMut([ptx::Var<'f, T>; 4], i32)) {
         let all: Vec<_> = fragment.blocks.iter().flatten().copied().collect();
-        for (group, offset) in all.chunks_exact(4).zip((0..).step_by(GROUP_BYTES as usize)) {
+        for (group, offset) in all.chunks_exact(4).zip((0..).step_by(group_bytes::<T>() as usize)) {
             each([group[0], group[1], group[2], group[3]], offset);
         }
     }
 
     fn store<T: Scalar>(&self, fragment: &Fragment<'f, T>) {
         Self::groups(fragment, |group, offset| {
-            self.f.store_global(self.sums, offset, group.map(|value| value.get()));
+            store_group(self.f, self.sums, offset, group.map(|value| value.get()));
         });
     }
 
     fn load<T: Scalar>(&self, offset: i32) -> [Value<'f, T>; 4] {
-        self.f.load_global_vector(self.sums, offset)
+        load_group(self.f, self.sums, offset)
     }
 
     fn add<T: Number>(&self, fragment: &Fragment<'f, T>) {
@@ -161,8 +191,8 @@ impl<'f> Part<'f> {
             if T::TYPE == Type::F32 {
                 return self.f.reduce(AtomicOp::Add, at(offset), group, order);
             }
-            for (value, offset) in group.into_iter().zip((offset..).step_by(4)) {
-                self.f.reduce(AtomicOp::Add, at(offset), [value], order);
+            for (value, place) in group.into_iter().zip(places::<T>()) {
+                self.f.reduce(AtomicOp::Add, at(offset + place), [value], order);
             }
         });
     }
@@ -174,7 +204,7 @@ impl<'f> Part<'f> {
             for (value, other) in group.into_iter().zip(self.load(offset)) {
                 value.set(other);
             }
-            self.f.store_global(self.sums, offset, [zero; 4]);
+            store_group(self.f, self.sums, offset, [zero; 4]);
         });
     }
 
@@ -328,7 +358,7 @@ impl<'f> Part<'f> {
     ) -> Vec<ptx::Var<'f, T>> {
         let f = self.f;
         let totals: Vec<_> = (0..groups * 4).map(|_| f.variable(T::default())).collect();
-        let base = self.sums + group.mul_wide(GROUP_BYTES.unsigned_abs());
+        let base = self.sums + group.mul_wide(group_bytes::<T>().unsigned_abs());
         let piece = f.variable(0u32);
         f.while_(
             || piece.get().less_than(pieces),
@@ -339,7 +369,7 @@ impl<'f> Part<'f> {
                         let slot = (piece.get() + i).min(pieces - 1);
                         let at = base + slot.mul_wide(self.slot_bytes);
                         let each = (0..groups)
-                            .map(|group| f.load_global_vector::<T, 4>(at, group.cast_signed() * GROUP_BYTES));
+                            .map(|group| load_group::<T>(f, at, group.cast_signed() * group_bytes::<T>()));
                         (piece.get() + i, each.collect::<Vec<_>>().concat())
                     })
                     .collect();

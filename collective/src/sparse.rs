@@ -1,7 +1,7 @@
 //! 2:4 sparse operands on the host: pruned, compressed, checked, and restored.
 //!
 //! Of four neighbours along K two are kept; of two neighbours of `tf32`, one. What is kept lies side by side, and metadata says where it
-//! was.
+//! was. Kernels of crate `kernel` compress on the device what [`compress`] does here (`kernel::Compress`).
 //!
 //! ```
 //! use collective::{Format, sparse};
@@ -16,6 +16,8 @@
 //! ```
 
 mod map;
+
+use cute_rs::Layout;
 
 use crate::element::Format;
 
@@ -105,26 +107,42 @@ pub const fn metadata_pitch(format: Format, k: u32) -> u32 {
     k.div_ceil(unit_k(format)) * WORDS
 }
 
-/// Where a chunk's four bits of metadata lie: the word, and the lowest of its bits.
+/// Where the four bits of each chunk of a unit of metadata lie: `(row, chunk)` to the place among the unit's groups of four bits, eight to a word,
+/// the lowest first. A unit is of [`ROWS`] rows by [`unit_k`] of K.
 ///
 /// Of 16 and 32 bits a thread's word is for one of two instructions along K, a half of it, its row in the low 16 bits and the row 8 further in
 /// the high ones; of 8 bits for a half of one instruction and one row. Source: PTX ISA "Sparse matrix storage" of `wgmma.mma_async.sp`.
-fn place(format: Format, k: u32, [row, chunk_index]: [u32; 2]) -> (usize, u32) {
-    let (block, within) = (row / ROWS, row % ROWS);
-    let (warp, upper, g) = (within / 16, within / 8 % 2, within % 8);
-    let of_unit = unit_k(format) / chunk(format);
-    let (unit, index) = (chunk_index / of_unit, chunk_index % of_unit);
-    let (lane, bit) = if format.bits() == 8 {
-        (4 * g + 2 * (index / 8) + upper, 4 * (index % 8))
+///
+/// ```
+/// use collective::{Format, sparse};
+///
+/// assert_eq!(sparse::unit(Format::Bf16).to_string(), "((8,2,4),(4,4)):((32,4,256),(1,8))");
+/// assert_eq!(sparse::unit(Format::E4m3).to_string(), "((8,2,4),(8,2)):((32,8,256),(1,16))");
+/// ```
+///
+/// # Panics
+/// Never: the layouts are two constants.
+pub fn unit(format: Format) -> Layout {
+    // Rows: groups of four lanes, the rows 8 further, warps. Chunks: within a word, and its lanes.
+    let (shape, stride) = if format.bits() == 8 {
+        (((8, 2, 4), (8, 2)), ((32, 8, 256), (1, 16)))
     } else {
-        // The instruction, its half of K, the chunk in it.
-        (4 * g + index / 4, 16 * upper + 4 * (index % 4))
+        (((8, 2, 4), (4, 4)), ((32, 4, 256), (1, 8)))
     };
-    ((block * metadata_pitch(format, k) + unit * WORDS + warp * 32 + lane) as usize, bit)
+    Layout::new(shape.into(), stride.into()).expect("congruent")
 }
 
-/// The four bits for elements that are kept, in order.
-const fn bits(format: Format, places: [u32; 2]) -> u32 {
+/// Where a chunk's four bits of metadata lie: the word, and the lowest of its bits.
+fn place(format: Format, k: u32, [row, chunk_index]: [u32; 2]) -> (usize, u32) {
+    let of_unit = unit_k(format) / chunk(format);
+    let within = [row % ROWS, chunk_index % of_unit].map(i64::from);
+    let place = unit(format).at_modes(&within) as u32;
+    let before = row / ROWS * metadata_pitch(format, k) + chunk_index / of_unit * WORDS;
+    ((before + place / 8) as usize, place % 8 * 4)
+}
+
+/// The four bits for elements that are kept, in order: of 32 bits for the first of two alone.
+pub const fn bits(format: Format, places: [u32; 2]) -> u32 {
     match (format.bits(), places[0]) {
         (32, 0) => 0b0100,
         (32, _) => 0b1110,

@@ -177,18 +177,20 @@ pub(crate) fn check_c(arguments: &LinearArguments, c_bits: u32, [m, n]: [u32; 2]
 }
 
 /// What a matrix must satisfy.
-struct Rule {
-    name: &'static str,
+pub(crate) struct Rule {
+    pub(crate) name: &'static str,
     /// Elements that lie contiguously.
-    contiguous: u32,
+    pub(crate) contiguous: u32,
     /// How many rows or columns of them there are.
-    lines: u32,
-    bytes: u64,
-    alignment: u64,
+    pub(crate) lines: u32,
+    /// Bytes of an element.
+    pub(crate) bytes: u64,
+    /// What its address and its leading dimension must be a multiple of, in bytes.
+    pub(crate) alignment: u64,
 }
 
 impl Rule {
-    fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
+    pub(crate) fn check(&self, matrix: MatrixRef) -> Result<(), LaunchError> {
         let Self { name, contiguous, lines, bytes, alignment } = *self;
         if matrix.address == 0 {
             return Err(LaunchError::Null { name });
@@ -258,15 +260,15 @@ fn table(groups: u32, (name, address, alignment): (&'static str, u64, u64)) -> R
 }
 
 /// What the distance between matrices must be.
-struct Distance {
-    name: &'static str,
+pub(crate) struct Distance {
+    pub(crate) name: &'static str,
     /// Bits of an element.
-    bits: u64,
-    alignment: u64,
+    pub(crate) bits: u64,
+    pub(crate) alignment: u64,
 }
 
 impl Distance {
-    fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
+    pub(crate) fn check(&self, count: u32, stride: u64, address: u64) -> Result<Batch, LaunchError> {
         let Self { name, bits, alignment } = *self;
         let stride_bytes = u128::from(stride) * u128::from(bits) / 8;
         if count > 1 && (!stride_bytes.is_multiple_of(alignment.into()) || stride_bytes >= 1 << 40) {
@@ -281,7 +283,7 @@ impl Distance {
 
 /// Whether no two outputs have an element in common: each ends before the next begins, or rows of all of them lie side by
 /// side.
-fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> bool {
+pub(crate) fn apart(Output { m, n, pitch, batch: Batch { count, stride }, .. }: Output) -> bool {
     let [m, n, count] = [m, n, count].map(u128::from);
     let [pitch, stride] = [pitch, stride].map(u128::from);
     count <= 1

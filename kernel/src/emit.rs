@@ -97,21 +97,24 @@ impl AnyGemm {
             let whole = |plan: &Plan, fragment: Fragment<'f, i32>| {
                 f.scope("epilogue", || epilogue.store_integers(f, plan, extent, fragment));
             };
+            let doubles = |plan: &Plan, fragment: Fragment<'f, f64>| {
+                f.scope("epilogue", || epilogue.store_doubles(f, plan, extent, fragment));
+            };
             match (self.fix_up(), workspace, share) {
                 (Some(fix_up), Some(workspace), Some(share)) => {
                     let (plans, slots) = ([plan, narrowed], workspace + self.counter_bytes());
                     f.scope("fix-up", || match sums {
                         Sums::F32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &finish),
                         Sums::S32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &whole),
-                        Sums::F64(_) => f.refuse("sums of f64 are not exchanged: schedule whole tiles"),
+                        Sums::F64(fragment) => {
+                            fix_up.exchange(f, plans, slots, share, fragment, &doubles);
+                        }
                     });
                 }
                 _ => match sums {
                     Sums::F32(fragment) => finish(narrowed, fragment),
                     Sums::S32(fragment) => whole(narrowed, fragment),
-                    Sums::F64(fragment) => {
-                        f.scope("epilogue", || epilogue.store_doubles(f, narrowed, extent, fragment));
-                    }
+                    Sums::F64(fragment) => doubles(narrowed, fragment),
                 },
             }
         };

@@ -2,9 +2,7 @@
 
 use core::fmt;
 
-use collective::{
-    EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Sentence, SumType,
-};
+use collective::{EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Sentence};
 use cute_rs::atom::Major;
 use scheduler::{Facts, ReductionKind, ScheduleError};
 
@@ -131,9 +129,6 @@ const fn misfit(
         return Some(
             "sums of tiles that are narrowed are added up in order alone: use Ordered, or leave Fitted<_, _> out",
         );
-    }
-    if divides && matches!(mainloop.atom.sums(), SumType::F64) {
-        return Some("sums of f64 are not exchanged between CTAs: schedule whole tiles, with Persistent<..>");
     }
     if epilogue.split && form.described() {
         return Some(

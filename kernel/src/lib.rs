@@ -55,6 +55,7 @@ pub mod build;
 mod catalogue;
 pub mod ceiling;
 mod check;
+mod compress;
 mod config;
 #[cfg(feature = "disk")]
 pub mod disk;
@@ -80,11 +81,13 @@ mod select;
 #[path = "../tests/support/skipped.rs"]
 mod skipped;
 mod spec;
+mod transpose;
 mod types;
 pub use arguments::{Arguments, Own, Tree};
 pub use buffer::Buffer;
 pub use catalogue::{UnknownConfig, UnknownName, all, by_threads, catalogue, find, fused, several};
 pub use collective::{LinearArguments, MatrixRef};
+pub use compress::{Compress, Compression};
 pub use config::{Bound, Composed, Gemm, GemmConfig};
 #[cfg(feature = "driver")]
 pub use driver::Gpu;
@@ -101,4 +104,5 @@ pub use select::{
     Known, Machine, Prediction, RANKED, Ranked, Refused, Request, Selection, fastest, rank, search, select,
 };
 pub use spec::{EpilogueKind, KernelSpec, SpecError};
+pub use transpose::{KMajorRequest, Transpose, Transposition};
 pub use types::Types;

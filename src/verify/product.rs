@@ -12,14 +12,16 @@ use kernel::{
 
 use super::bound::Expected;
 use super::repeat::{Again, Change, chunks};
+use super::transposed::{transpose, turned};
 use super::{Accumulators, Format, HostMatrix, Order, Scales, Sums, Weights, storage};
 
 /// A GEMM call with its matrices on the host, in the formats of the kernel that is to run ([`formats`]).
 #[derive(Clone, Debug)]
 pub struct Product {
-    /// A, `(M, K)`: row-major for a kernel that wants it K-major, column-major for one that wants it M-major.
+    /// A, `(M, K)`: row-major for a kernel that wants it K-major, column-major for one that wants it M-major ([`orders`]). One that lies
+    /// otherwise is transposed on the engine first, by [`kernel::Transpose`].
     pub a: HostMatrix,
-    /// B, `(K, N)`: column-major for K-major, row-major for N-major.
+    /// B, `(K, N)`: column-major for K-major, row-major for N-major. One that lies otherwise is transposed, too.
     pub b: HostMatrix,
     /// The scales of A's blocks and of B's, for a kernel whose operands have some ([`scaled`]).
     pub scales: Option<[Scales; 2]>,
@@ -112,6 +114,8 @@ impl fmt::Display for Mismatch {
 pub struct Outcome {
     /// Device time; `None` where there was nothing to launch.
     pub time: Option<Duration>,
+    /// Device time of the transposes before it; `None` where no operand was transposed.
+    pub transposed: Option<Duration>,
     /// The largest error as a part of its bound.
     pub ratio: f64,
     /// The error there.
@@ -149,6 +153,17 @@ pub enum RunError {
     /// The engine could not run it.
     #[error(transparent)]
     Engine(#[from] EngineError),
+    /// The program of a transpose is not legal.
+    #[error(transparent)]
+    Program(#[from] ptx::VerifyError),
+    /// An operand in a direction that the kernel does not read, of elements that are not transposed.
+    #[error(
+        "an operand of {format} lies in another direction than the kernel reads, and is not transposed: 8, 16 or 32 bits were needed"
+    )]
+    Direction {
+        /// Its format.
+        format: collective::Format,
+    },
 }
 
 /// Elements behind D that must stay as they are.
@@ -224,7 +239,16 @@ impl Product {
             let buffer = upload(engine, &behind(matrix))?;
             Ok::<_, EngineError>(MatrixRef::new(buffer.address + offset, matrix.pitch.into()))
         };
-        let (a, b) = (operand(engine, &self.a)?, operand(engine, &self.b)?);
+        let (mut a, mut b) = (operand(engine, &self.a)?, operand(engine, &self.b)?);
+        let mut transposed = None;
+        let of_operands = [(&self.a, &mut a), (&self.b, &mut b)].into_iter();
+        for ((matrix, place), turned) in of_operands.zip(turned(entry, [&self.a, &self.b])) {
+            if turned {
+                let (there, time) = transpose(engine, matrix, *place, &mut upload)?;
+                *place = there;
+                *transposed.get_or_insert_default() += time;
+            }
+        }
         let before = self.d_before(format);
         let d = upload(engine, &format.memory(&before))?;
         let d_offset = u64::from(self.d_offset) * u64::from(format.bytes());
@@ -281,6 +305,7 @@ impl Product {
         };
         let after = format.elements(&engine.read(d)?);
         let mut outcome = self.compare(format, sums, time, &before, &after);
+        outcome.transposed = transposed;
         if let Some(launch) = launch.filter(|_| outcome.mismatch.is_none()) {
             let again = Again { program, launch: &launch, d, format, before: &before, first: &after };
             let change = again.run(engine, runs, buffers)?;
@@ -318,8 +343,16 @@ impl Product {
         let GemmProblem { m, n, k } = self.problem();
         let (pitch, offset) = (self.d_pitch as usize, self.d_offset as usize);
         let d = after.get(offset..offset + m as usize * pitch).unwrap_or_default().to_vec();
-        let mut outcome =
-            Outcome { time, ratio: 0.0, error: 0.0, bound: 0.0, compared: 0, mismatch: None, d };
+        let mut outcome = Outcome {
+            time,
+            transposed: None,
+            ratio: 0.0,
+            error: 0.0,
+            bound: 0.0,
+            compared: 0,
+            mismatch: None,
+            d,
+        };
         let pairs = sums.rows.iter().flat_map(|&row| sums.columns.iter().map(move |&column| (row, column)));
         for ((row, column), &sum) in pairs.zip(&sums.sums) {
             let c = self.c.as_ref().map(|c| c.get(row, column));

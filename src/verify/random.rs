@@ -162,7 +162,9 @@ impl From<RunError> for Ended {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Launch(error) => Self::Unfit(error.to_string()),
-            RunError::Engine(error) => Self::Wrong(error.to_string()),
+            error @ (RunError::Engine(_) | RunError::Program(_) | RunError::Direction { .. }) => {
+                Self::Wrong(error.to_string())
+            }
         }
     }
 }

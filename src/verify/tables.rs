@@ -366,7 +366,9 @@ impl Share<'_> {
                     }
                 }
                 Err(RunError::Launch(error)) => verdict.failure = Some(format!("{place}: refused: {error}")),
-                Err(RunError::Engine(error)) => verdict.failure = Some(format!("{place}: {error}")),
+                Err(error @ (RunError::Engine(_) | RunError::Program(_) | RunError::Direction { .. })) => {
+                    verdict.failure = Some(format!("{place}: {error}"));
+                }
             }
             if verdict.failure.is_some() {
                 return;

@@ -40,6 +40,17 @@ fn kernels_are_ranked_for_a_shape() {
     for word in ["10 B, a multiple of 16 B", "CopyWgmma<"] {
         assert!(packed.stdout.contains(word), "{}", packed.stdout);
     }
+    // Operands that are transposed first, and what that takes; 4096 x 512 elements of a byte are read and written twice over.
+    let turned = falchion(&[&["plan"], &shape[..], &["--dtype", "e4m3", "--layout", "mn"]].concat());
+    for words in [
+        "A is M-major",
+        "B is N-major",
+        "4.2 MB read and written",
+        "us in all; workspace of 4.2 MB",
+        "directions mn",
+    ] {
+        assert!(turned.stdout.contains(words), "no `{words}`: {}{}", turned.stdout, turned.stderr);
+    }
     for (why, arguments, words) in [
         ("nothing to plan", &[][..], &["required", "NAME"][..]),
         ("half a shape", &["--m", "5"], &["--n", "--k"]),

@@ -69,6 +69,59 @@ fn products_of_every_format_are_verified() {
     }
 }
 
+/// Operands in every direction: where no instruction reads them so, or not the kernel that is named, they are transposed first.
+#[test]
+fn products_of_every_direction_are_verified() {
+    for dtype in ["e4m3", "s8", "tf32", "bf16"] {
+        for (layout, transposed) in [("kk", ""), ("mk", "A"), ("kn", "B"), ("mn", "AB")] {
+            // Rows of the transposes that begin at multiples of 16 B, and of the matrices that do not.
+            for [m, n, k] in [["130", "96", "264"], ["67", "35", "101"]] {
+                let shape =
+                    ["--m", m, "--n", n, "--k", k, "--layout", layout, "--dtype", dtype, "--beta", "1"];
+                let run = falchion(&[&["gemm", "--engine", "emulator"], &shape[..]].concat());
+                assert_eq!(run.code, Some(0), "{shape:?}: {}", run.stderr);
+                assert_eq!(run.stdout.lines().last(), Some("verified"), "{shape:?}: {}", run.stdout);
+                for (name, line) in [
+                    ("A", "transpose A from M-major to K-major: "),
+                    ("B", "transpose B from N-major to K-major: "),
+                ] {
+                    let there = dtype != "bf16" && transposed.contains(name);
+                    assert_eq!(run.stdout.contains(line), there, "{shape:?}: {}", run.stdout);
+                }
+            }
+        }
+    }
+    for (arguments, words) in [
+        (
+            &["--config", "small-bf16-kk", "--layout", "mn"][..],
+            "transpose A from M-major to K-major: 262.1 kB",
+        ),
+        (&["--config", "small-bf16-mn", "--layout", "kn"], "transpose A from K-major to M-major: 262.1 kB"),
+        (
+            &["--spec", "dtype=e4m3 scale-a=1x128 scale-b=128x128", "--layout", "mn", "--k", "200"],
+            "transpose B",
+        ),
+        (&["--dtype", "e4m3", "--dtype-b", "e5m2", "--layout", "mk"], "transpose A"),
+    ] {
+        let run = falchion(&[&["gemm", "--engine", "emulator"], arguments].concat());
+        assert_eq!(run.code, Some(0), "{arguments:?}: {}", run.stderr);
+        assert!(run.stdout.contains(words), "{arguments:?}: no `{words}` in {}", run.stdout);
+        assert_eq!(run.stdout.lines().last(), Some("verified"), "{arguments:?}: {}", run.stdout);
+    }
+    refused(
+        "gemm",
+        &[
+            ("64 bits", &["--spec", "dtype=f64", "--layout", "mk"], &["f64", "8, 16 or 32 bits were needed"]),
+            ("a batch", &["--batch", "2", "--layout", "mk"], &["--batch", "--layout"]),
+            (
+                "half an operand",
+                &["--spec", "sparse=a", "--layout", "mk"],
+                &["contiguous along K", "--layout"],
+            ),
+        ],
+    );
+}
+
 /// Batches and groups of rows; what they cannot be is said before anything runs.
 #[test]
 fn several_products_are_verified() {

@@ -45,9 +45,33 @@ fn every_catalogue_kernel_assembles_without_spills_or_serialization() {
 #[test]
 #[ignore = "needs ptxas: run `cargo xtask test`"]
 fn kernels_without_wgmma_assemble_without_spills() {
+    // Sums of `f64` that are exchanged between CTAs.
+    let divided = ["reduction=ordered", "reduction=atomic", "reduction=separate divide=split3"].map(|how| {
+        let spec = format!("dtype=f64 tile=128x64x16 consumers=1 stages=4 scheduler=stream-k {how}");
+        kernel::find(&spec).expect("a legal spec")
+    });
     let failures: Vec<String> = kernel::by_threads()
         .iter()
+        .chain(&divided)
         .filter_map(|gemm| refused(gemm.name(), &gemm.program().expect("a legal program")))
+        .collect();
+    assert_eq!(failures, [""; 0]);
+}
+
+/// The kernels that prepare operands.
+#[test]
+#[ignore = "needs ptxas: run `cargo xtask test`"]
+fn kernels_that_prepare_operands_assemble_without_spills() {
+    use collective::Format;
+    let transposes = [Format::E4m3, Format::Bf16, Format::Tf32].map(|format| {
+        kernel::Transpose::of(format).expect("at most 32 bits").program().expect("a legal program")
+    });
+    let compressors = Format::operands()
+        .map(|format| kernel::Compress::of(format).expect("an operand").program().expect("a legal program"));
+    let failures: Vec<String> = transposes
+        .into_iter()
+        .chain(compressors)
+        .filter_map(|program| refused(program.name(), &program))
         .collect();
     assert_eq!(failures, [""; 0]);
 }

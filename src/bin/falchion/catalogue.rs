@@ -9,15 +9,15 @@ use collective::{
 use cute_rs::atom::Major;
 use falchion::verify::FusedGemm;
 use kernel::{
-    AnyGemm, Call, GemmProblem, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused, Request,
-    Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
+    AnyGemm, Call, GemmProblem, KMajorRequest, KernelSpec, Machine, MatrixRef, Products, Ranked, Refused,
+    Request, Selection, Types, UnknownConfig, UnknownName, WorkspaceRef,
 };
 
 use crate::gemm::fusion_names;
 use crate::named::{self, KernelArgs};
 use crate::output::{out, shortened};
 use crate::types::TypeArgs;
-use crate::{Failure, files};
+use crate::{Failure, files, memory};
 
 /// Print every number that follows from a configuration, or rank the kernels for a shape.
 ///
@@ -239,9 +239,11 @@ impl PlanArgs {
                 (None, None) if !groups.is_empty() => request.ragged(&groups),
                 (None, None) => request,
             };
-            let selection = kernel::select(&request, &Machine::h200());
+            let first_of_all = request.k_major(1 << 20);
+            let selection = kernel::select(&first_of_all.request, &Machine::h200());
             first(&selection)?;
-            return Ok(ranking(out, &request, &self.layout, &selection)?);
+            ranking(out, &request, &self.layout, &selection)?;
+            return Ok(transposes(out, &first_of_all, &selection)?);
         }
         let kernel = match (&self.name, self.spec) {
             (Some(name), _) => find(name)?,
@@ -312,6 +314,46 @@ fn ranking(
         writeln!(out, "\nthe first as a type:\n\n    type Kernel = Gemm<{}>;", gemm.rust_type())?;
     }
     out.flush()
+}
+
+/// What has to be transposed before the kernels of a ranking, and what that takes.
+fn transposes(out: &mut impl Write, first: &KMajorRequest<'_>, selection: &Selection) -> io::Result<()> {
+    let card = Machine::h200();
+    let bytes = |count: u64| memory::bytes(count as f64);
+    for ((transpose, what), (name, lies)) in
+        first.operands.iter().zip([("A", "M"), ("B", "N")]).filter_map(|(of, name)| of.map(|of| (of, name)))
+    {
+        writeln!(
+            out,
+            "\n{name} is {lies}-major, and wgmma reads elements of {} bits K-major alone: it is transposed first, {} read and written, {:.1} us",
+            transpose.bytes() * 8,
+            bytes(transpose.traffic(&what)),
+            transpose.microseconds(&what, &card)
+        )?;
+    }
+    if let Some(Ranked { prediction, .. }) = selection.ranked.first().filter(|_| !first.is_empty()) {
+        let (multiply, before) = (prediction.microseconds, first.microseconds(&card));
+        writeln!(
+            out,
+            "transposes {before:.1} us, then the first kernel {multiply:.1} us: {:.1} us in all; workspace of {}",
+            before + multiply,
+            bytes(first.workspace)
+        )?;
+    }
+    out.flush()
+}
+
+/// Fails for directions in which operands are transposed before they are multiplied, for a command that times products alone.
+pub(crate) fn multiplied_as_they_lie(types: Types, layout: &str) -> Result<(), Failure> {
+    let request = Request::packed(types, majors(layout), GemmProblem { m: 16, n: 16, k: 16 });
+    if request.k_major(1 << 20).is_empty() {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "no kernel multiplies elements of {} bits in directions {layout}: K-major they are multiplied (KMajor, --layout kk), and `falchion plan --layout \
+         {layout}` says what transposing them first takes",
+        types.a.bits()
+    )))
 }
 
 fn explain(out: &mut impl Write, kernel: &AnyGemm) -> io::Result<()> {

@@ -3,6 +3,7 @@
 mod few_bits;
 mod inputs;
 mod products;
+mod transposed;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use collective::WeightsSpec;
 use cute_rs::atom::Major;
 use falchion::verify::matrix::Fill;
-use falchion::verify::product::{accumulators, formats, of_kernels, orders, random_scales, scaled};
+use falchion::verify::product::{accumulators, formats, of_kernels, random_scales, scaled};
 use falchion::verify::storage::{self, of_few_bits};
 use falchion::verify::{
     Bench, Format, FusedGemm, Fusion, HostMatrix, Order, Outcome, Product, RunError, Sums, TreeError,
@@ -20,6 +21,7 @@ use falchion::verify::{
 use kernel::{AnyGemm, GemmProblem, KernelSpec, Machine, Request};
 
 use self::inputs::Inputs;
+use self::transposed::transposes;
 use crate::bench::suites::{self, Group};
 use crate::engine::{Choice, Chosen, Progress};
 use crate::files;
@@ -123,6 +125,11 @@ pub(crate) struct GemmArgs {
     /// scale, 32, 64 or 128.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group_or_size, allow_hyphen_values = true, conflicts_with = "epilogue")]
     group: Vec<Group>,
+    /// Contiguous directions of A and B, as in kernel names [default: those of the kernel that is named, those of files of 16-bit
+    /// elements, or kk]. Operands that no instruction multiplies so, or not the kernel that is named, are transposed first.
+    #[arg(long, value_parser = ["kk", "kn", "mk", "mn"],
+        conflicts_with_all = ["epilogue", "batch", "rows", "group", "scale_a", "scale_b"])]
+    layout: Option<String>,
     /// Run the kernel so many times: the first is held against the reference, the others to its bits, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "epilogue",
         value_parser = clap::value_parser!(u32).range(1..))]
@@ -199,6 +206,7 @@ impl GemmArgs {
             entry.schedule(),
         )?;
 
+        transposes(&mut out, &entry, &product)?;
         let progress = Progress::new("reference");
         let rows = AtomicU64::new(0);
         let sums = product.sums(accumulators(&entry), &|total| {
@@ -209,6 +217,8 @@ impl GemmArgs {
                 match error {
                     RunError::Launch(error) => Failure::from(error),
                     RunError::Engine(error) => Failure::from(error),
+                    RunError::Program(error) => Failure::from(error),
+                    error @ RunError::Direction { .. } => Failure::usage(error),
                 }
             })?;
         report(&mut out, &outcome, &sums, inputs.problem, emulated)?;
@@ -392,13 +402,14 @@ impl GemmArgs {
             Order::ColumnMajor if !whole(k) && whole(n) && turns => 'n',
             Order::RowMajor | Order::ColumnMajor => 'k',
         };
-        let layout = format!("{a_direction}{b_direction}");
+        let layout = self.layout.clone().unwrap_or_else(|| format!("{a_direction}{b_direction}"));
         let majors = catalogue::majors(&layout);
-        let mut request = match types.is_scaled() {
+        let request = match types.is_scaled() {
             // No thread copies blocks with scales: rows are padded for tensor copies.
             true => catalogue::padded(types, majors, inputs.problem),
             false => Request::packed(types, majors, inputs.problem),
         };
+        let mut request = request.k_major(1 << 20).request;
         request.call.epilogue.beta = self.beta();
         request.call.epilogue.c = Some(request.call.d);
         first(&request)
@@ -412,7 +423,7 @@ impl GemmArgs {
         weights: Option<Weights>,
     ) -> Result<Product, Failure> {
         let GemmProblem { m, n, k } = inputs.problem;
-        let ([a_order, b_order], [of_a, of_b, of_d]) = (orders(entry), formats(entry));
+        let ([a_order, b_order], [of_a, of_b, of_d]) = (self.orders(entry)?, formats(entry));
         let mut random = fastrand::Rng::with_seed(self.seed);
         let (wanted, found) = (scaled(entry), scaling.rows());
         let of_blocks = |rows: [u32; 2]| format!("scales of blocks of {} and {} by 128", rows[0], rows[1]);
@@ -548,6 +559,9 @@ fn report(
                 seconds * 1e6
             )?;
         }
+    }
+    if let Some(time) = outcome.transposed.filter(|_| !emulated) {
+        writeln!(out, "          and {:.1} us of transposes before it", time.as_secs_f64() * 1e6)?;
     }
     let which = if sums.complete {
         "of all elements".to_owned()

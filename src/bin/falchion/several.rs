@@ -143,6 +143,8 @@ impl SeveralArgs<'_> {
         let outcome = outcome.map_err(|error| match error {
             RunError::Launch(error) => Failure::from(error),
             RunError::Engine(error) => Failure::from(error),
+            RunError::Program(error) => Failure::from(error),
+            error @ RunError::Direction { .. } => Failure::usage(error),
         })?;
         let operations = match self.records {
             [] => several.operations(),

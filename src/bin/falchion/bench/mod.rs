@@ -168,6 +168,10 @@ impl BenchArgs {
         if self.rows.is_none() {
             shapes.iter().try_for_each(|&shape| arena::possible(shape))?;
         }
+        // The kernels that are named say their directions.
+        if self.config.is_empty() && self.spec.is_empty() {
+            catalogue::multiplied_as_they_lie(self.types.types()?, &self.layout)?;
+        }
         if self.epilogue.is_some() {
             shapes.iter().try_for_each(|&shape| memory::fused(shape))?;
         }

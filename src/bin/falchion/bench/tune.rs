@@ -136,6 +136,7 @@ impl TuneArgs {
     /// What is tuned, one after the other.
     fn jobs(&self, types: Types) -> Result<Vec<Job>, Failure> {
         let fusion = self.epilogue.as_deref().and_then(Fusion::named);
+        catalogue::multiplied_as_they_lie(types, &self.layout)?;
         let majors = catalogue::majors(&self.layout);
         if let (Some(rows), Some(n), Some(k)) = (&self.rows, self.n, self.k) {
             return Ok(vec![Job::of_rows(types, majors, fusion, (rows, n, k))?]);

@@ -1,0 +1,161 @@
+//! Operands in directions that no instruction multiplies: `e4m3` whose A is M-major and whose B is N-major, transposed into a workspace, then
+//! multiplied K-major.
+//!
+//! `cargo run --release --example transpose` times both at 8192 cubed, and transposes of every width of element, where there is a Hopper GPU.
+//! On any other machine the emulator multiplies a small matrix.
+
+use std::error::Error;
+use std::time::Duration;
+
+use cute_rs::atom::Major;
+use falchion::collective::Format;
+use falchion::kernel::driver::Enqueue;
+use falchion::kernel::{KMajorRequest, Machine, Request, Transpose, Transposition, fastest};
+use falchion::prelude::*;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match Gpu::new(0) {
+        Ok(gpu) => measure(gpu),
+        Err(reason) => {
+            println!("no GPU ({reason}): the emulator multiplies 192 x 256 x 320");
+            emulate(GemmProblem { m: 192, n: 256, k: 320 })
+        }
+    }
+}
+
+/// Multiplies what was transposed on the device, and what the host transposes: both give the same bits.
+fn emulate(problem: GemmProblem) -> Result<(), Box<dyn Error>> {
+    let GemmProblem { m, n, k } = problem;
+    let mut engine = Emulator::new().with_multiprocessors(4);
+    let [a, b] = operands(problem);
+    let request = request(&mut engine, problem, [&a, &b])?;
+    let first = transposed(&mut engine, request)?;
+    let of_device = multiply(&mut engine, first.request)?;
+    let turned = |matrix: &[u8], mn: u32| -> Vec<u8> {
+        (0..mn).flat_map(|line| (0..k).map(move |i| matrix[(i * mn + line) as usize])).collect()
+    };
+    let (a, b) = (engine.upload(&turned(&a, m))?, engine.upload(&turned(&b, n))?);
+    let call = first.request.call.a(a.address, k.into()).b(b.address, k.into());
+    if multiply(&mut engine, Request { call, ..first.request })? != of_device {
+        return Err("the transposes on the device are others than those of the host".into());
+    }
+    println!("the same bits, transposed on the device and on the host");
+    Ok(())
+}
+
+/// The fastest kernel of a K-major request, run; D's bytes.
+fn multiply(engine: &mut dyn Engine, request: Request<'_>) -> Result<Vec<u8>, Box<dyn Error>> {
+    let GemmProblem { m, n, .. } = request.call.problem;
+    let chosen = fastest(&request, &Machine::h200()).map_err(|_| "no kernel")?.gemm;
+    let program = chosen.program()?;
+    let slots = engine.slots(&program)?;
+    let workspace = engine.workspace(chosen.workspace(&request.call, slots))?;
+    let d = engine.allocate(m as usize * n as usize * 2)?;
+    let call = Call { workspace, ..request.call }.d(d.address, n.into());
+    let launch = chosen.launch(&call, slots)?.ok_or("an empty product")?;
+    engine.launch(&program, launch.grid, &launch.arguments)?;
+    Ok(engine.read(d)?)
+}
+
+/// Elements of A (K, M) and of B (K, N), row by row: magnitudes from 2^-6 to 1.9.
+fn operands(GemmProblem { m, n, k }: GemmProblem) -> [Vec<u8>; 2] {
+    let mut random = fastrand::Rng::with_seed(1);
+    [m, n].map(|mn| (0..k * mn).map(|_| (random.u8(..) & 0x80) | random.u8(8..64)).collect())
+}
+
+/// A request whose A lies M-major and whose B lies N-major in an engine's memory.
+fn request(
+    engine: &mut dyn Engine,
+    problem: GemmProblem,
+    [a, b]: [&[u8]; 2],
+) -> Result<Request<'static>, Box<dyn Error>> {
+    let GemmProblem { m, n, .. } = problem;
+    let (a, b) = (engine.upload(a)?, engine.upload(b)?);
+    let d = engine.allocate(m as usize * n as usize * 2)?;
+    let request = Request::packed(Format::E4m3, [Major::Mn; 2], problem);
+    let call = request.call.a(a.address, m.into()).b(b.address, n.into()).d(d.address, n.into());
+    Ok(Request { call, ..request })
+}
+
+/// The same K-major: the operands are transposed.
+fn transposed(
+    engine: &mut dyn Engine,
+    request: Request<'static>,
+) -> Result<KMajorRequest<'static>, Box<dyn Error>> {
+    let workspace = engine.allocate(request.k_major(0).workspace as usize)?;
+    let first = request.k_major(workspace.address);
+    for (transpose, launch) in first.launches()? {
+        engine.launch(&transpose.program()?, launch.grid, &launch.arguments)?;
+    }
+    Ok(first)
+}
+
+fn measure(mut gpu: Gpu) -> Result<(), Box<dyn Error>> {
+    let card = Machine::h200();
+    println!("{}, burst", gpu.describe());
+    for format in [Format::E4m3, Format::Bf16, Format::Tf32] {
+        let transpose = Transpose::of(format).ok_or("at most 32 bits")?;
+        // Aligned; rows that begin anywhere; extents that fill no tile.
+        for (rows, columns, beside) in [(8192, 8192, 0), (8192, 8192, 1), (8190, 8190, 2), (1024, 1024, 0)] {
+            let bytes = (rows as usize + 16) * (columns as usize + 16) * transpose.bytes() as usize;
+            let (a, d) = (gpu.upload(&vec![1; bytes])?, gpu.allocate(bytes)?);
+            let a_ref = MatrixRef::new(a.address, u64::from(columns + beside));
+            let d_ref = MatrixRef::new(d.address, u64::from(rows + beside));
+            let what = Transposition { rows, columns, count: 1, a: a_ref, d: d_ref };
+            let launch = transpose.launch(&what)?.ok_or("an empty matrix")?;
+            let prepared = gpu.prepare(&transpose.program()?, launch.grid, &launch.arguments)?;
+            let seconds = median(&mut gpu, &prepared)?;
+            println!(
+                "{:2} bits, {rows} x {columns}, rows of {} elements: {:8.1} us, {:5.2} TB/s; predicted {:.1} us",
+                transpose.bytes() * 8,
+                columns + beside,
+                seconds * 1e6,
+                transpose.traffic(&what) as f64 / seconds / 1e12,
+                transpose.microseconds(&what, &card)
+            );
+            gpu.free(a)?;
+            gpu.free(d)?;
+        }
+    }
+    let problem = GemmProblem { m: 8192, n: 8192, k: 8192 };
+    let [a, b] = operands(problem);
+    let request = request(&mut gpu, problem, [&a, &b])?;
+    let first = transposed(&mut gpu, request)?;
+    let chosen = fastest(&first.request, &card).map_err(|_| "no kernel")?.gemm;
+    let program = chosen.program()?;
+    let slots = gpu.slots(&program)?;
+    let workspace = gpu.workspace(chosen.workspace(&first.request.call, slots))?;
+    let launch =
+        chosen.launch(&Call { workspace, ..first.request.call }, slots)?.ok_or("an empty product")?;
+    let multiply = gpu.prepare(&program, launch.grid, &launch.arguments)?;
+    let multiply = median(&mut gpu, &multiply)?;
+    let mut before = 0.0;
+    for (transpose, launch) in first.launches()? {
+        let prepared = gpu.prepare(&transpose.program()?, launch.grid, &launch.arguments)?;
+        before += median(&mut gpu, &prepared)?;
+    }
+    println!(
+        "e4m3, 8192 cubed, mn: transposes {:.1} us (predicted {:.1}), then {} {:.1} us",
+        before * 1e6,
+        first.microseconds(&card),
+        chosen.name(),
+        multiply * 1e6
+    );
+    Ok(())
+}
+
+/// Seconds of a launch, of short bursts after a rest.
+fn median(gpu: &mut Gpu, launch: &dyn Enqueue) -> Result<f64, Box<dyn Error>> {
+    const TURNS: usize = 5;
+    let mut times = Vec::new();
+    for turn in 0..=TURNS {
+        std::thread::sleep(Duration::from_millis(60));
+        let seconds = gpu.time_many(&[launch], 10)?;
+        // The first turn warms up.
+        if turn > 0 {
+            times.push(seconds);
+        }
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[TURNS / 2])
+}

@@ -1,0 +1,160 @@
+//! Compressing 2:4 sparse operands on the device, bit for bit as [`collective::sparse::compress`] does on the host.
+
+mod emit;
+
+use collective::sparse::{self, SparseError};
+use collective::{Format, MatrixRef};
+use ptx::VerifyError;
+use ptx::abi::Grid;
+
+use crate::check::Rule;
+use crate::error::LaunchError;
+use crate::problem::{GemmProblem, Launch};
+use crate::program::Program;
+
+/// Most CTAs of a grid along x.
+const MOST: u32 = i32::MAX as u32;
+
+/// A kernel that compresses a 2:4 sparse operand: what is kept of each row, metadata that says where it was, and whether more than half of a
+/// chunk is not zero.
+///
+/// Values, metadata and the first such chunk are those of [`sparse::compress`], bit for bit: of zeros `-0.0` is kept first, NaN is no zero, and
+/// what fills the last chunk, unit and block is zero.
+///
+/// ```
+/// use collective::{Format, MatrixRef, sparse};
+/// use kernel::{Compress, Compression, Emulator, Engine};
+///
+/// let (format, rows, k) = (Format::E4m3, 1_u32, 8);
+/// let compress = Compress::of(format)?;
+/// let mut engine = Emulator::new();
+/// let dense = engine.upload(&[0, 0x38, 0, 0x40, 0, 0, 0x80, 0])?; // 0 1 0 2, 0 0 -0 0
+/// let values = engine.allocate(sparse::kept(format, k) as usize)?;
+/// let words = rows.div_ceil(sparse::ROWS) * sparse::metadata_pitch(format, k);
+/// let metadata = engine.allocate(words as usize * 4)?;
+/// let found = engine.upload(&Compress::NOTHING)?;
+/// let what = Compression {
+///     rows,
+///     k,
+///     dense: MatrixRef::new(dense.address, k.into()),
+///     values: MatrixRef::new(values.address, sparse::kept(format, k).into()),
+///     metadata: MatrixRef::new(metadata.address, sparse::metadata_pitch(format, k).into()),
+///     found: found.address,
+/// };
+/// if let Some(launch) = compress.launch(&what)? {
+///     engine.launch(&compress.program()?, launch.grid, &launch.arguments)?;
+/// }
+/// compress.check(k, &engine.read(found)?)?;
+/// assert_eq!(engine.read(values)?, [0x38, 0x40, 0, 0x80]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Compress {
+    format: Format,
+}
+
+/// An operand to compress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// Rows: the operand's extent along M, or N; below 2^31.
+    pub rows: u32,
+    /// The operand's extent along K; below 2^31.
+    pub k: u32,
+    /// The operand with its zeros, row by row: its leading dimension is `k` elements at least.
+    pub dense: MatrixRef,
+    /// What is kept, row by row: the leading dimension is [`sparse::kept`] elements at least. Kernels read rows of multiples of 16 B.
+    pub values: MatrixRef,
+    /// Blocks of 64 rows of words: the leading dimension, from block to block, is [`sparse::metadata_pitch`] words at least. Kernels read it
+    /// from multiples of 16 B.
+    pub metadata: MatrixRef,
+    /// Device address of 8 bytes, a multiple of 8, that hold [`Compress::NOTHING`] before the launch. [`Compress::check`] says what they mean
+    /// after it.
+    pub found: u64,
+}
+
+impl Compress {
+    /// What [`Compression::found`] holds before the launch.
+    pub const NOTHING: [u8; 8] = [0xff; 8];
+
+    /// The kernel for a format.
+    ///
+    /// # Errors
+    /// [`SparseError::Format`] for one that no sparse instruction multiplies.
+    pub fn of(format: Format) -> Result<Self, SparseError> {
+        let operand = Format::operands().any(|of| of == format);
+        if operand { Ok(Self { format }) } else { Err(SparseError::Format { format }) }
+    }
+
+    /// The program.
+    ///
+    /// # Errors
+    /// What the verifier finds: nothing.
+    pub fn program(self) -> Result<Program, VerifyError> {
+        Program::new(emit::function(self.format))
+    }
+
+    /// The grid and the arguments; `None` where there are no elements.
+    ///
+    /// # Errors
+    /// [`LaunchError::Extent`], and for each matrix [`LaunchError::Null`], [`LaunchError::Address`] (no multiple of an element's bytes, or a
+    /// word's), [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] (2^40 B or more) and [`LaunchError::End`]; [`LaunchError::Grid`].
+    pub fn launch(self, what: &Compression) -> Result<Option<Launch>, LaunchError> {
+        let Compression { rows, k, dense, values, metadata, found } = *what;
+        GemmProblem { m: rows, n: 0, k }.limited()?;
+        if rows == 0 || k == 0 {
+            return Ok(None);
+        }
+        let (bytes, blocks) = (u64::from(self.format.bytes()), rows.div_ceil(sparse::ROWS));
+        let units = k.div_ceil(sparse::unit_k(self.format));
+        let ctas = u64::from(units) * u64::from(blocks);
+        let Some(grid) = u32::try_from(ctas).ok().filter(|&ctas| ctas <= MOST) else {
+            return Err(LaunchError::Grid { ctas, most: MOST });
+        };
+        let words = sparse::metadata_pitch(self.format, k);
+        for (name, contiguous, lines, bytes, matrix) in [
+            ("the dense operand", k, rows, bytes, dense),
+            ("what is kept", sparse::kept(self.format, k), rows, bytes, values),
+            ("the metadata", words, blocks, 4, metadata),
+            ("the place for what is found", 1, 1, 8, MatrixRef::new(found, 1)),
+        ] {
+            Rule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
+        }
+        let in_bytes = |matrix: MatrixRef| matrix.pitch * bytes;
+        let whole = |matrix: MatrixRef| u32::from((matrix.address | in_bytes(matrix)).is_multiple_of(16));
+        Ok(Some(Launch {
+            grid: Grid { ctas: [grid, 1, 1] },
+            arguments: vec![
+                dense.address.into(),
+                values.address.into(),
+                metadata.address.into(),
+                found.into(),
+                rows.into(),
+                k.into(),
+                in_bytes(dense).into(),
+                in_bytes(values).into(),
+                (metadata.pitch * 4).into(),
+                whole(dense).into(),
+                whole(values).into(),
+            ],
+        }))
+    }
+
+    /// Whether the operand was one that can be compressed, by what [`Compression::found`] holds after the launch.
+    ///
+    /// # Errors
+    /// [`SparseError::Dense`] with the first chunk, row by row, of which more than half is not zero; what was written for it is no operand.
+    /// [`SparseError::Elements`] for other than 8 bytes.
+    pub fn check(self, k: u32, found: &[u8]) -> Result<(), SparseError> {
+        let Ok(bytes) = <[u8; 8]>::try_from(found) else {
+            let (what, found) = ("bytes of what was found", found.len());
+            return Err(SparseError::Elements { what, rows: 1, k, found, needed: 8 });
+        };
+        if bytes == Self::NOTHING {
+            return Ok(());
+        }
+        let chunk = sparse::chunk(self.format);
+        let (place, chunks) = (u64::from_le_bytes(bytes), u64::from(k.div_ceil(chunk)).max(1));
+        let row = u32::try_from(place / chunks).unwrap_or(u32::MAX);
+        Err(SparseError::Dense { row, column: (place % chunks) as u32 * chunk, chunk })
+    }
+}

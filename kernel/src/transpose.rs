@@ -1,0 +1,151 @@
+//! Transposing matrices of 8, 16 and 32-bit elements, for operands that lie in directions that no instruction multiplies.
+//!
+//! `wgmma` reads operands of 16 bits in both directions and all others K-major alone. Operands that lie otherwise are transposed first:
+//! [`Request::k_major`](crate::Request::k_major) says which, where to, and what it costs.
+
+mod emit;
+mod operands;
+
+use collective::{Batch, Format, MatrixRef, Output};
+use ptx::VerifyError;
+use ptx::abi::Grid;
+
+pub use operands::KMajorRequest;
+
+use crate::check::{Distance, Rule, apart};
+use crate::error::LaunchError;
+use crate::problem::{GemmProblem, Launch};
+use crate::program::Program;
+use crate::select::Machine;
+
+/// Most CTAs of a grid along x, and along z.
+const MOST: [u32; 2] = [i32::MAX as u32, 65535];
+
+/// A kernel that writes the transposes of matrices: `D (columns, rows)` of `A (rows, columns)`, both row by row, of any extents, leading
+/// dimensions and addresses.
+///
+/// Elements go through shared memory in tiles of 16 KB, whose swizzle leaves no bank conflicts. Rows that begin at multiples of 16 B are
+/// read, or written, 16 B at a time; others, and what sticks out at the rim, element by element.
+///
+/// ```
+/// use collective::{Format, MatrixRef};
+/// use kernel::{Emulator, Engine, Transpose, Transposition};
+///
+/// let transpose = Transpose::of(Format::E4m3).expect("8 bits");
+/// let mut engine = Emulator::new();
+/// let a = engine.upload(&[1, 2, 3, 4, 5, 6])?; // 2 rows of 3
+/// let d = engine.allocate(6)?;
+/// let (a_ref, d_ref) = (MatrixRef::new(a.address, 3), MatrixRef::new(d.address, 2));
+/// let what = Transposition { rows: 2, columns: 3, count: 1, a: a_ref, d: d_ref };
+/// if let Some(launch) = transpose.launch(&what)? {
+///     engine.launch(&transpose.program()?, launch.grid, &launch.arguments)?;
+/// }
+/// assert_eq!(engine.read(d)?, [1, 4, 2, 5, 3, 6]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Transpose {
+    /// Bytes of an element: 1, 2 or 4.
+    bytes: u32,
+}
+
+/// Matrices to transpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transposition {
+    /// Rows of A, columns of D; below 2^31.
+    pub rows: u32,
+    /// Columns of A, rows of D; below 2^31.
+    pub columns: u32,
+    /// How many there are; where more than one, the `stride` of A and of D goes from each to the next.
+    pub count: u32,
+    /// A, row by row: its leading dimension is `columns` elements at least.
+    pub a: MatrixRef,
+    /// D, row by row: its leading dimension is `rows` elements at least. No part of A lies in it.
+    pub d: MatrixRef,
+}
+
+impl Transpose {
+    /// The kernel for elements of a format; `None` where they have other than 8, 16 or 32 bits.
+    pub const fn of(format: Format) -> Option<Self> {
+        match format.bytes() {
+            bytes @ (1 | 2 | 4) => Some(Self { bytes }),
+            _ => None,
+        }
+    }
+
+    /// Bytes of an element.
+    pub const fn bytes(self) -> u32 {
+        self.bytes
+    }
+
+    /// The program.
+    ///
+    /// # Errors
+    /// What the verifier finds: nothing.
+    pub fn program(self) -> Result<Program, VerifyError> {
+        Program::new(emit::function(self.bytes))
+    }
+
+    /// The grid and the arguments; `None` where there are no elements.
+    ///
+    /// # Errors
+    /// [`LaunchError::Extent`], and for A and D [`LaunchError::Null`], [`LaunchError::Address`] (no multiple of an element's bytes),
+    /// [`LaunchError::ShortPitch`], [`LaunchError::Pitch`] and [`LaunchError::Distance`] (2^40 B or more), [`LaunchError::End`];
+    /// [`LaunchError::Overlap`] where two D's have an element in common; [`LaunchError::TooManyTiles`].
+    pub fn launch(self, what: &Transposition) -> Result<Option<Launch>, LaunchError> {
+        let Transposition { rows, columns, count, a, d } = *what;
+        GemmProblem { m: rows, n: columns, k: 0 }.limited()?;
+        if rows == 0 || columns == 0 || count == 0 {
+            return Ok(None);
+        }
+        let bytes = u64::from(self.bytes);
+        let check = |name, [lines, contiguous]: [u32; 2], matrix: MatrixRef| {
+            Rule { name, contiguous, lines, bytes, alignment: bytes }.check(matrix)?;
+            let distance = Distance { name, bits: bytes * 8, alignment: bytes };
+            distance.check(count, matrix.stride, matrix.address)
+        };
+        check("A", [rows, columns], a)?;
+        let batch: Batch = check("D", [columns, rows], d)?;
+        if !apart(Output { address: d.address, m: columns, n: rows, pitch: d.pitch, batch }) {
+            let (stride, pitch) = (d.stride, d.pitch);
+            return Err(LaunchError::Overlap { stride, m: columns, n: rows, pitch });
+        }
+        let [down, across] = [rows.div_ceil(emit::ROWS), columns.div_ceil(emit::columns(self.bytes))];
+        let tiles = u64::from(down) * u64::from(across);
+        let Some(tiles) = u32::try_from(tiles).ok().filter(|&tiles| tiles <= MOST[0]) else {
+            return Err(LaunchError::TooManyTiles { m: down.into(), n: across.into(), most: MOST[0] });
+        };
+        let in_bytes = |matrix: MatrixRef| {
+            [matrix.pitch, if count > 1 { matrix.stride } else { 0 }].map(|elements| elements * bytes)
+        };
+        let ([a_pitch, a_stride], [d_pitch, d_stride]) = (in_bytes(a), in_bytes(d));
+        let whole = |all: [u64; 3]| u32::from(all.iter().all(|bytes| bytes.is_multiple_of(16)));
+        Ok(Some(Launch {
+            grid: Grid { ctas: [tiles, 1, count.min(MOST[1])] },
+            arguments: vec![
+                a.address.into(),
+                d.address.into(),
+                rows.into(),
+                columns.into(),
+                count.into(),
+                a_pitch.into(),
+                d_pitch.into(),
+                a_stride.into(),
+                d_stride.into(),
+                whole([a.address, a_pitch, a_stride]).into(),
+                whole([d.address, d_pitch, d_stride]).into(),
+            ],
+        }))
+    }
+
+    /// Bytes that are read and written, in all.
+    pub fn traffic(self, what: &Transposition) -> u64 {
+        let elements = u64::from(what.rows) * u64::from(what.columns) * u64::from(what.count);
+        2 * u64::from(self.bytes) * elements
+    }
+
+    /// Microseconds that the model gives it: one launch, and its traffic at the machine's speed of memory.
+    pub fn microseconds(self, what: &Transposition, machine: &Machine) -> f64 {
+        machine.launch + self.traffic(what) as f64 / machine.dram
+    }
+}

@@ -1,0 +1,106 @@
+//! Which operands of a call have to be transposed, and the call on what comes of it.
+
+use collective::{Format, MatrixRef};
+use cute_rs::atom::Major;
+
+use super::{Transpose, Transposition};
+use crate::problem::{GemmProblem, Launch};
+use crate::products::Products;
+use crate::select::{Machine, Request};
+
+/// A request whose operands lie as instructions multiply them, and what has to be transposed for that: see [`Request::k_major`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct KMajorRequest<'a> {
+    /// The same products, with K-major operands in the place of those that are transposed.
+    pub request: Request<'a>,
+    /// How A, and B, is transposed; `None` for one that is multiplied as it lies.
+    pub operands: [Option<(Transpose, Transposition)>; 2],
+    /// Bytes of device memory that the transposes take, from the address that was given.
+    pub workspace: u64,
+}
+
+impl KMajorRequest<'_> {
+    /// Whether all operands are multiplied as they lie.
+    pub fn is_empty(&self) -> bool {
+        self.operands == [None; 2]
+    }
+
+    /// Bytes that the transposes read and write.
+    pub fn traffic(&self) -> u64 {
+        self.operands.iter().flatten().map(|(transpose, what)| transpose.traffic(what)).sum()
+    }
+
+    /// Microseconds that the model gives the transposes.
+    pub fn microseconds(&self, machine: &Machine) -> f64 {
+        self.operands.iter().flatten().map(|(transpose, what)| transpose.microseconds(what, machine)).sum()
+    }
+
+    /// The launches, which come before the product's on its stream; none for operands without elements.
+    ///
+    /// # Errors
+    /// Those of [`Transpose::launch`].
+    pub fn launches(&self) -> Result<Vec<(Transpose, Launch)>, crate::LaunchError> {
+        let launch = |(transpose, what): &(Transpose, Transposition)| {
+            Ok(transpose.launch(what)?.map(|launch| (*transpose, launch)))
+        };
+        self.operands.iter().flatten().filter_map(|operand| launch(operand).transpose()).collect()
+    }
+}
+
+/// What each transpose begins at a multiple of, in bytes.
+const ALIGNMENT: u64 = 128;
+
+/// Whether instructions multiply elements of a format in one direction alone, and [`Transpose`] takes them.
+fn along_k_alone(format: Format) -> Option<Transpose> {
+    let multiplied = format.bits() != 16 && Format::operands().any(|operand| operand == format);
+    Transpose::of(format).filter(|_| multiplied)
+}
+
+impl<'a> Request<'a> {
+    /// The same request with K-major operands where no instruction multiplies them as they lie: 8-bit elements and `tf32` whose
+    /// direction is M, or N. Their transposes lie behind each other from the device address `workspace` on, a multiple of 128; rows begin at
+    /// multiples of 16 B.
+    ///
+    /// Nothing is transposed of products that device memory describes ([`Products::Grouped`]), whose operands the host does not know.
+    ///
+    /// ```
+    /// use collective::Format;
+    /// use cute_rs::atom::Major;
+    /// use kernel::{GemmProblem, Machine, Request, fastest};
+    ///
+    /// let problem = GemmProblem { m: 4096, n: 4096, k: 4096 };
+    /// let request = Request::packed(Format::E4m3, [Major::Mn, Major::K], problem);
+    /// assert!(fastest(&request, &Machine::h200()).is_err());
+    /// let first = request.k_major(1 << 20);
+    /// assert_eq!((first.workspace, first.traffic()), (1 << 24, 1 << 25)); // A alone
+    /// let multiply = fastest(&first.request, &Machine::h200()).expect("K-major").prediction.microseconds;
+    /// assert!(first.microseconds(&Machine::h200()) < multiply);
+    /// ```
+    pub fn k_major(&self, workspace: u64) -> KMajorRequest<'a> {
+        let mut all = KMajorRequest { request: *self, operands: [None; 2], workspace: 0 };
+        if matches!(self.call.products, Products::Grouped { .. }) {
+            return all;
+        }
+        let GemmProblem { m, n, k } = self.call.problem;
+        let count = self.call.products.count();
+        let (types, request) = (self.types, &mut all.request);
+        let operands = [(types.a, m, &mut request.call.a), (types.b, n, &mut request.call.b)];
+        for (i, (format, mn, matrix)) in operands.into_iter().enumerate() {
+            let as_it_lies = self.majors[i] == Major::K || types.weights[i].is_some();
+            let Some(transpose) = along_k_alone(format).filter(|_| !as_it_lies) else { continue };
+            let bytes = u64::from(transpose.bytes());
+            let pitch = u64::from(k).next_multiple_of(16 / bytes);
+            // One matrix where all products share it, and where groups are rows of it.
+            let count = if matrix.stride == 0 { count.min(1) } else { count };
+            let stride =
+                if matrix.stride == 0 { 0 } else { (u64::from(mn) * pitch).next_multiple_of(ALIGNMENT) };
+            let d = MatrixRef::new(workspace + all.workspace, pitch).every(stride);
+            let what = Transposition { rows: k, columns: mn, count, a: *matrix, d };
+            let each = if stride == 0 { u64::from(mn) * pitch } else { stride * u64::from(count) };
+            all.workspace += (each * bytes).next_multiple_of(ALIGNMENT);
+            (*matrix, request.majors[i]) = (d, Major::K);
+            all.operands[i] = Some((transpose, what));
+        }
+        all
+    }
+}

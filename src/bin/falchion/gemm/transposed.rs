@@ -1,0 +1,49 @@
+//! `falchion gemm --layout`: operands in other directions than a kernel reads.
+
+use std::io::Write;
+
+use cute_rs::atom::Major;
+use falchion::verify::product::orders;
+use falchion::verify::storage::of_few_bits;
+use falchion::verify::transposed::{transposition, turned};
+use falchion::verify::{Order, Product};
+use kernel::{AnyGemm, Machine, MatrixRef};
+
+use super::GemmArgs;
+use crate::{Failure, catalogue, memory};
+
+impl GemmArgs {
+    /// How A and B lie: as the kernel reads them, or as --layout says.
+    pub(super) fn orders(&self, entry: &AnyGemm) -> Result<[Order; 2], Failure> {
+        let Some(layout) = &self.layout else { return Ok(orders(entry)) };
+        let plan = entry.plan();
+        if plan.mainloop.is_sparse() || of_few_bits(entry).is_some() {
+            return Err(Failure::usage(format!(
+                "kernel {} multiplies an operand that lies in memory in few bits or half of it, which is contiguous along K: leave out --layout",
+                entry.name()
+            )));
+        }
+        let [a, b] = catalogue::majors(layout);
+        let a = if a == Major::K { Order::RowMajor } else { Order::ColumnMajor };
+        Ok([a, if b == Major::K { Order::ColumnMajor } else { Order::RowMajor }])
+    }
+}
+
+/// Says which operands are transposed, and what that reads and writes.
+pub(super) fn transposes(out: &mut impl Write, entry: &AnyGemm, product: &Product) -> Result<(), Failure> {
+    let operands = [&product.a, &product.b];
+    for (i, matrix) in operands.into_iter().enumerate().filter(|(i, _)| turned(entry, operands)[*i]) {
+        let (transpose, what, workspace) = transposition(matrix, MatrixRef::NONE).map_err(Failure::usage)?;
+        let (name, lies, traffic) = (["A", "B"][i], ["M", "N"][i], transpose.traffic(&what) as f64);
+        let wanted = if orders(entry)[i] == [Order::RowMajor, Order::ColumnMajor][i] { "K" } else { lies };
+        let lies = if wanted == "K" { lies } else { "K" };
+        writeln!(
+            out,
+            "transpose {name} from {lies}-major to {wanted}-major: {} read and written, {} of workspace, {:.1} us predicted for an H200",
+            memory::bytes(traffic),
+            memory::bytes(workspace as f64),
+            transpose.microseconds(&what, &Machine::h200())
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! Operands that lie in another direction than a kernel reads: transposed on the engine before it runs.
+
+use std::time::Duration;
+
+use kernel::{AnyGemm, Buffer, Engine, EngineError, MatrixRef, Transpose, Transposition};
+
+use super::product::{RunError, of_kernels, orders};
+use super::{HostMatrix, Order};
+
+/// Whether a kernel reads A, and B, in another direction than they lie. Operands in few bits and sparse ones are brought as the kernel
+/// reads them.
+pub fn turned(entry: &AnyGemm, operands: [&HostMatrix; 2]) -> [bool; 2] {
+    let plan = entry.plan();
+    let (orders, weights, sparse) = (orders(entry), plan.weights(), plan.sparse());
+    [0, 1].map(|i| operands[i].order != orders[i] && weights[i].is_none() && !sparse[i])
+}
+
+/// What is to be transposed of an operand at a place, to where memory has no address yet, and the bytes that it needs there.
+///
+/// # Errors
+/// [`RunError::Direction`] for elements that [`Transpose`] does not take.
+pub fn transposition(
+    matrix: &HostMatrix,
+    a: MatrixRef,
+) -> Result<(Transpose, Transposition, usize), RunError> {
+    let format = of_kernels(matrix.format);
+    let transpose = Transpose::of(format).ok_or(RunError::Direction { format })?;
+    let [rows, columns] = match matrix.order {
+        Order::RowMajor => [matrix.rows, matrix.columns],
+        Order::ColumnMajor => [matrix.columns, matrix.rows],
+    };
+    let bytes = transpose.bytes() as usize;
+    let pitch = (rows as usize).next_multiple_of(16 / bytes);
+    let d = MatrixRef::new(0, pitch as u64);
+    Ok((transpose, Transposition { rows, columns, count: 1, a, d }, columns as usize * pitch * bytes))
+}
+
+/// Brings bytes to an engine.
+type Upload<'a> = &'a mut dyn FnMut(&mut dyn Engine, &[u8]) -> Result<Buffer, EngineError>;
+
+/// Transposes an operand that lies at a place: where the transpose lies, and how long it took.
+pub(super) fn transpose(
+    engine: &mut dyn Engine,
+    matrix: &HostMatrix,
+    place: MatrixRef,
+    upload: Upload<'_>,
+) -> Result<(MatrixRef, Duration), RunError> {
+    let (transpose, mut what, bytes) = transposition(matrix, place)?;
+    // An element that is not written is none that a product can do with.
+    let poison = vec![matrix.format.poison(); bytes / transpose.bytes() as usize];
+    what.d.address = upload(engine, &matrix.format.memory(&poison))?.address;
+    let time = match transpose.launch(&what)? {
+        Some(launch) => engine.launch(&transpose.program()?, launch.grid, &launch.arguments)?,
+        None => Duration::ZERO,
+    };
+    Ok((what.d, time))
+}
