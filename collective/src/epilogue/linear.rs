@@ -109,13 +109,13 @@ impl<T: Element, S: Store> Evaluated for LinearCombination<T, S> {
         let sum = Some(host.accumulator(at)).filter(|_| alpha != 0.0);
         let terms = [(alpha, sum), (beta, c)]
             .map(|(factor, x)| (f64::from(factor), x.unwrap_or(Bounded::exact(0.0))));
-        match format {
-            Format::S32 => whole(terms),
-            Format::F64 => in_doubles(terms),
-            _ => {
-                let [product, more] = terms.map(|(factor, x)| Bounded::exact(factor) * single(x));
-                product + more
-            }
+        if format == Format::S32 {
+            whole(terms)
+        } else if format == Format::F64 {
+            in_doubles(terms)
+        } else {
+            let [product, more] = terms.map(|(factor, x)| Bounded::exact(factor) * single(x));
+            product + more
         }
     }
 }
