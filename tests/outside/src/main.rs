@@ -2,7 +2,10 @@
 
 mod epilogue;
 mod layout;
+// The manual shows these two files.
+#[path = "../../../src/manual/own_mainloop.rs"]
 mod mainloop;
+#[path = "../../../src/manual/own_scheduler.rs"]
 mod scheduler;
 
 use std::error::Error;
