@@ -159,7 +159,7 @@ impl Bounds {
             let (step, _) = of.fixed.step([tiles[0], tiles[1]], sharing, at_once);
             let odd = if of.by_threads && odd { machine.odd_rows } else { 1.0 };
             let reads = if beta && !of.sourced { 2.0 } else { 1.0 };
-            let epilogue = of.epilogue / odd * reads;
+            let epilogue = machine.fused(of.epilogue / odd * reads, request.fusion.is_some(), of.swapped);
             let multiply = whole * k_tiles * step;
             let mut busy = match of.turns {
                 true => multiply + whole * machine.tile + epilogue,

@@ -65,6 +65,10 @@ pub struct Machine {
     pub transposed: f64,
     /// By how much longer an epilogue takes for each time that a row of its tile is shorter than 64 elements.
     pub narrow: f64,
+    /// Microseconds that a fused epilogue takes longer until it has what it reads beside the sums.
+    pub reading: f64,
+    /// By how much longer a fused epilogue takes than one that scales sums, where it stores D as it is, and transposed.
+    pub fused: [f64; 2],
     /// Microseconds that a tile takes longer where its number is drawn.
     pub draw: f64,
     /// Elements of sums a microsecond that one CTA writes for another, or adds up.
@@ -128,6 +132,8 @@ impl Machine {
             stored: 19080.0,
             transposed: 1.022,
             narrow: 0.8191,
+            reading: 0.8,
+            fused: [0.2, 1.0],
             draw: 0.03379,
             exchanged: 4818.0,
             meeting: 2.207,

@@ -128,6 +128,7 @@ impl Machine {
         let sharing = (at_once / f64::from(self.multiprocessors)).ceil().min(f64::from(self.ctas(plan)));
         let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
         let epilogue = self.epilogue(plan, &call, beta) * fitted;
+        let epilogue = self.fused(epilogue, request.fusion.is_some(), plan.swapped());
         let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
         let all = busiest.pieces * (epilogue + self.tile);
         let turns = f64::from(plan.turns());
@@ -359,6 +360,11 @@ impl Machine {
         // Reading C takes about as long as storing D, unless copies have brought it before.
         let reads = if beta && !plan.epilogue.sourced { 2.0 } else { 1.0 };
         self.epilogue_of(plan) / if odd { self.odd_rows } else { 1.0 } * reads
+    }
+
+    /// What an epilogue takes if it is fused, from what it takes if it is not.
+    pub(super) fn fused(&self, epilogue: f64, fused: bool, swapped: bool) -> f64 {
+        if fused { epilogue * (1.0 + self.fused[usize::from(swapped)]) + self.reading } else { epilogue }
     }
 
     /// The same where no C is read, and rows of D have even lengths.
