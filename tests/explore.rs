@@ -330,12 +330,7 @@ fn clicks_find_broken_pages() {
             "without the swizzle",
         ),
         ("text too pale", "--soft: #566273", "--soft: #b0b8c4", "contrast"),
-        (
-            "a section too wide",
-            ".scroll { overflow: auto;",
-            ".scroll { width: 3000px; overflow: auto;",
-            "pixels wide",
-        ),
+        ("a section too wide", ".card { background:", ".card { width: 3000px; background:", "pixels wide"),
         (
             "a key that is deaf",
             r#"event.key === "End") { set(event.key"#,
