@@ -136,7 +136,11 @@ impl ExploreArgs {
         let (run, run_note) = match catalogue::one_product(&plain) {
             Err(_) => (
                 None,
-                Some(format!("A run of {:?} products is not recorded: it needs several.", entry.form())),
+                Some(
+                    "The time line of this kernel is not recorded: it computes several products in one launch, and runs are recorded of \
+                     one. The other sections are complete."
+                        .to_owned(),
+                ),
             ),
             Ok(()) => {
                 let small = self.run.unwrap_or_else(|| run::small(&plain, problem));

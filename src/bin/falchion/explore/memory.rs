@@ -80,9 +80,11 @@ impl Memory {
         let plan = entry.plan();
         let mut tiles = Vec::new();
         for (i, (name, mn)) in [("A", "M"), ("B", "N")].into_iter().enumerate() {
-            if plan.ring.tile_bytes(i) > 0 {
-                let offset = plan.ring.offset(i);
-                tiles.push(Tile { offset, ..operand(&plan.operands[i], name, mn)? });
+            let offset = plan.ring.offset(i);
+            let tile = Tile { offset, ..operand(&plan.operands[i], name, mn)? };
+            // Weights in few bits lie packed: the operand's layout is that of the fragments that they become.
+            if tile.bytes <= plan.ring.tile_bytes(i) {
+                tiles.push(tile);
             }
         }
         let staging = plan.staging;

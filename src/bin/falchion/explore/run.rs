@@ -87,7 +87,8 @@ impl Run {
     /// Records the kernel's run of a problem on random matrices.
     pub(super) fn of(entry: &AnyGemm, problem: GemmProblem) -> Result<Self, Failure> {
         let beta = if entry.plan().epilogue.sourced { 1.0 } else { 0.0 };
-        let (trace, outcome) = trace::Run { problem, beta, ..trace::Run::default() }.traced(entry)?;
+        let run = trace::Run { problem, beta, ..trace::Run::default() };
+        let (trace, outcome) = run.traced(entry).map_err(|failure| of_run(problem, failure))?;
         let trap = match outcome {
             Ok(()) => None,
             Err(Failure::Environment(message)) => Some(message),
@@ -101,6 +102,14 @@ impl Run {
             ..recorded(&trace, entry.plan().ring, MOST_EVENTS)
         })
     }
+}
+
+/// A failure of `falchion trace`, in the words of `--run`.
+fn of_run(GemmProblem { m, n, k }: GemmProblem, failure: Failure) -> Failure {
+    let Failure::Usage(message) = failure else { return failure };
+    let words = [("--m", "M"), ("--n", "N"), ("--k", "K")];
+    let message = words.into_iter().fold(message, |said, (flag, extent)| said.replace(flag, extent));
+    Failure::usage(format!("--run {m}x{n}x{k}: {message}"))
 }
 
 /// What a page holds of a trace: the first events.

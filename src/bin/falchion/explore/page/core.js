@@ -118,7 +118,8 @@ function picture({ label, height, draw, at, pick, key, className = "" }) {
   };
   new ResizeObserver(([entry]) => {
     const now = Math.floor(entry.contentRect.width);
-    if (now && now !== width) { width = now; paint(); }
+    // Afterwards: a picture's height follows from its width, and a height that changes here would be observed again.
+    if (now && now !== width) { width = now; setTimeout(paint); }
   }).observe(node);
   const found = (event) => {
     const box = node.getBoundingClientRect();

@@ -15,13 +15,13 @@ function memoryPanel(kernel) {
     self.pickPart = (part) => {
       buttons.forEach((button, own) => button.setAttribute("aria-pressed", String(own === part)));
       side.replaceChildren(details([["part", part.name + (part.stage == null ? "" : ` of stage ${part.stage}`)], ["begins at byte", whole(part.offset)], ["bytes", whole(part.bytes)],
-        ["ends before", whole(part.offset + part.bytes)]]));
+        ["ends before", whole(part.offset + part.bytes)], ...(part.kind === "a" && part.tile == null ? [["holds", "packed weights, which threads widen in registers"]] : [])]));
       if (part.tile != null) view?.choose(part.tile);
     };
     put(self.node, 
-      el("div", {}, el("h1", {}, "Shared memory"), el("p", { class: "lead" }, `One CTA's ${bytes(memory.bytes)} of the ${bytes(memory.limit)} that it can have: the ring of stages first, then what the epilogue needs, then the mbarriers.`)),
+      el("div", {}, el("h1", {}, "Shared memory"), el("p", { class: "lead" }, `A CTA uses ${bytes(memory.bytes)} of the ${bytes(memory.limit)} that it can have: the ring of stages first, then what the epilogue needs, then the mbarriers.`)),
       card("What lies where", "Each row is a stage or what follows the stages. Widths are bytes to one scale; very small parts are drawn wider.", partMap(memory, self.pickPart, buttons), side),
-      view && card("A tile in the banks", "On the left the tile as the matrix has it, on the right the same chunks of 16 bytes as they lie in lines of 128 bytes. Colours are rows of eight: point at a chunk to see both places.", view.node),
+      view && card("A tile in the banks", "The first picture is the tile as the matrix has it, the second the same chunks of 16 bytes as they lie in lines of 128 bytes. Rows have eight colours in turn. Point at a chunk to see both of its places.", view.node),
       card("mbarriers", "Each counts arrivals, and bytes that copies bring. When nothing is missing its phase completes; who waits for that phase's parity goes on.",
         el("div", { class: "scroll tall" }, table(["mbarrier", "byte", "a phase completes when"], memory.barriers.map((barrier, i) => ({
           attributes: { id: `barrier-${i}` }, cells: [barrier.name, el("span", { class: "mono" }, whole(barrier.offset)), barrier.meaning] }))))));
@@ -53,7 +53,7 @@ function partMap(memory, pick, buttons) {
       const share = (part.bytes * 100) / most;
       const button = el("button", { type: "button", class: `part ${part.kind}`, "aria-pressed": "false", style: `width:calc(${share.toFixed(2)}% - 2px)`,
         "aria-label": `${part.name}, ${name}, ${part.bytes} bytes at byte ${part.offset}`, title: `${part.name}: ${bytes(part.bytes)} at byte ${whole(part.offset)}`, onclick: () => pick(part) },
-        share > 3 ? `${part.kind === "d" ? "D" : part.name} ${share > 11 ? bytes(part.bytes) : ""}` : "");
+        share > Math.max(3, 0.9 * (part.kind === "d" ? 1 : part.name.length)) ? `${part.kind === "d" ? "D" : part.name} ${share > 11 ? bytes(part.bytes) : ""}` : "");
       buttons.set(part, button);
       return button;
     }))]));
@@ -192,7 +192,7 @@ function tileView(memory) {
   }
   const named = (title, one) => el("div", {}, el("p", { class: "says" }, title), one.node);
   const node = el("div", {}, el("div", { class: "bar" }, tiles.node, plain.node, window_.node), notation,
-    el("div", { class: "two" }, named("The matrix: a cell says line · group of four banks", matrix), named("Memory: a cell says row · chunk; columns are banks, rows begin at that byte", memoryPicture)), says);
+    el("div", { class: "two" }, named("The matrix: a cell says line of memory · group of four banks", matrix), named("Memory: a cell says row of the tile · chunk; columns are banks, lines begin at the byte at their left", memoryPicture)), says);
   update();
   return { node, choose, keys, place: (index, line, at, on = true) => { const was = [tile, swizzle]; [tile, swizzle] = [memory.tiles[index], on]; const byte = place(line, at); [tile, swizzle] = was; return byte; } };
 }

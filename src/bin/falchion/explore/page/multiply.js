@@ -6,8 +6,8 @@ function multiplyPanel(kernel) {
     const parts = instructionView(multiply);
     const fragment = fragmentView(multiply);
     put(self.node, 
-      el("div", {}, el("h1", {}, multiply.name), el("p", { class: "lead" }, `A warpgroup multiplies ${multiply.rows} rows at a time: ${plural(multiply.steps, "instruction")} along K for each stage${multiply.columns.length > 1 ? `, ${multiply.columns.length} side by side` : ""}. ${multiply.name !== "wgmma" ? "Both operands pass through registers" : multiply.a_in_registers ? "A comes from registers" : "Both operands come from shared memory"}; the sums stay in registers.`)),
-      card("One stage, instruction by instruction", "The tile of D in the middle, A at its left, B above it. Each consumer has its own rows; the framed slices of K are what one instruction reads.", parts.node),
+      el("div", {}, el("h1", {}, multiply.name), el("p", { class: "lead" }, `A warpgroup multiplies ${multiply.rows} rows at a time, in ${multiply.name === "wgmma" ? plural(multiply.steps, "instruction") : plural(multiply.steps, "step")} along K for each stage${multiply.columns.length > 1 ? `, ${multiply.columns.length} side by side` : ""}. ${multiply.name !== "wgmma" ? "Both operands pass through registers" : multiply.a_in_registers ? "A comes from registers" : "Both operands come from shared memory"}; the sums stay in registers.`)),
+      card(multiply.name === "wgmma" ? "One stage, instruction by instruction" : "One stage, step by step", `The tile of D in the middle, A at its left, B above it. Each consumer has its own rows. The framed slices of K are what one ${multiply.name === "wgmma" ? "instruction" : "step"} reads${multiply.name === "wgmma" ? "" : `: a step is many instructions ${multiply.name} by all threads of the warpgroup`}.`, parts.node),
       card("Which thread holds which element", "Point at an element, or choose a thread: every element it holds is framed. The pattern repeats every eight columns.", fragment.node));
     self.keys = (event) => fragment.keys(event);
     self.fragment = fragment;

@@ -54,7 +54,7 @@ function orderPanel(kernel) {
 
     const most = Math.max(1, ...order.reuse.map((one) => one.loaded));
     const bars = picture({
-      label: "For each wave the bytes that clusters load, and how many of them are different", height: () => 190,
+      label: "For each wave the bytes that clusters load, and how many of them are distinct", height: () => 190,
       draw(context, width, tall) {
         const w = (width - 8) / Math.max(1, order.reuse.length);
         order.reuse.forEach((one, i) => {
@@ -68,7 +68,7 @@ function orderPanel(kernel) {
           if (i % Math.ceil(30 / w) === 0) label(context, String(i), 4 + i * w, tall - 18, Math.max(w, 28), 16, 11, colour("soft"));
         });
       },
-      at: (x, y, width) => { const i = Math.floor((x - 4) / ((width - 8) / Math.max(1, order.reuse.length))); const one = order.reuse[i]; return one ? { i, text: `wave ${i}: ${bytes(one.loaded)} loaded, ${bytes(one.distinct)} different` } : null; },
+      at: (x, y, width) => { const i = Math.floor((x - 4) / ((width - 8) / Math.max(1, order.reuse.length))); const one = order.reuse[i]; return one ? { i, text: `wave ${i}: ${bytes(one.loaded)} loaded, ${bytes(one.distinct)} distinct` } : null; },
       pick: ({ i }) => set(i), key: (event) => keys(event),
     });
 
@@ -91,7 +91,7 @@ function orderPanel(kernel) {
       at(x, y, width) {
         const [slot, time] = [Math.floor(y / rowHeight), (x * order.end) / width];
         const span = order.spans.find((one) => one[5] === slot && time >= one[7] && time < one[8]);
-        return span ? { span, text: `${["multiplies", "waits for sums of", "adds up"][span[0]]}\n${tileText(span)}` } : slot < slots ? { span: null, text: `slot ${slot} is idle` } : null;
+        return span ? { span, text: `${["multiplies", "waits for partial sums of", "adds up"][span[0]]}\n${tileText(span)}` } : slot < slots ? { span: null, text: `slot ${slot} is idle` } : null;
       },
       pick: ({ span }) => { if (span) { over = span; set(span[9]); } }, key: (event) => keys(event),
     });
@@ -104,7 +104,7 @@ function orderPanel(kernel) {
       says.replaceChildren(details([["wave", `${wave} of 0 to ${waves - 1}: ${plural(now.length, "piece")} of work on ${plural(order.slots, "slot")}`],
         ["reads", `${plural(new Set(now.map((span) => span[1])).size, "row")} of tiles and ${plural(new Set(now.map((span) => span[2])).size, "column")} of tiles (marked at the edges)`],
         ...(one ? [["loaded", `${bytes(one.loaded)} from L2${one.alone > one.loaded ? `; ${bytes(one.alone)} without multicast` : ""}`],
-          ["different", `${bytes(one.distinct)}: each byte is used ${(one.loaded / Math.max(1, one.distinct)).toFixed(1)} times while it is in L2`]] : []),
+          ["distinct", `${bytes(one.distinct)}: each byte is used ${(one.loaded / Math.max(1, one.distinct)).toFixed(1)} times while it is in L2`]] : []),
         ...(over ? [["tile", tileText(over).replaceAll("\n", "; ")]] : [])]));
       for (const one of [grid, bars, gantt]) one.paint();
     }
@@ -129,16 +129,16 @@ function orderPanel(kernel) {
     const control = slider("wave", [0, Math.max(0, waves - 1)], 0, set);
     control.node.classList.add("grow");
     put(self.node, 
-      el("div", {}, el("h1", {}, "Order of tiles"), el("p", { class: "lead" }, `${products.length > 1 ? `${products.length} products` : products[0]} on ${order.sms} SMs: ${rows} × ${columns} tiles of ${order.tile.join(" × ")}, dealt to ${order.describe}.`)),
+      el("div", {}, el("h1", {}, "Order of tiles"), el("p", { class: "lead" }, `${products.length > 1 ? `${products.length} products` : products[0]} on ${order.sms} SMs: ${rows} × ${columns} tiles of ${order.tile.join(" × ")}, computed by ${order.describe}.`)),
       order.cut && el("p", { class: "note" }, `The order is cut: the page holds the first ${whole(order.spans.length)} of ${whole(order.cut)} spans.`),
       el("div", { class: "side" },
-        card("The output, wave by wave", "A wave is what every slot computes at its n-th turn. Its tiles are bright, with the number of the slot; earlier ones are filled, later ones pale.",
+        card("The output, wave by wave", "A slot is a place where a cluster runs: all slots run at once. Wave n is the n-th tile of every slot. The tiles of the wave are bright, with the number of their slot; earlier tiles are filled, later ones pale.",
           el("div", { class: "bar" }, play, control.node), grid.node, legend(["var(--b)", "this wave"], ["var(--a)", "rows of A and columns of B that it reads"])),
         el("div", { class: "stack" }, card("This wave", null, says),
-          order.reuse.length ? card("Reuse in L2", "For each wave the bytes that clusters load, next to how many of them are different: the rest is found in L2. Tiles at the edge count as whole ones.", bars.node, legend(["var(--other)", "loaded"], ["var(--a)", "different"]))
+          order.reuse.length ? card("Reuse in L2", "Bytes that the clusters of a wave load, next to how many of them are distinct: the others are found in L2. Tiles at the edge count as whole ones.", bars.node, legend(["var(--other)", "loaded"], ["var(--a)", "distinct"]))
             : card("Reuse in L2", "Not counted for several products: each has operands of its own."))),
       card("The slots", "A row for each cluster that runs at once, time from left to right in k-tiles; what is empty is idle.", gantt.node,
-        legend(["var(--b)", "this wave"], ["var(--wait-line)", "waits for sums of others"], ["var(--sync)", "adds up sums"])),
+        legend(["var(--b)", "this wave"], ["var(--wait-line)", "waits for partial sums"], ["var(--sync)", "adds up partial sums"])),
       card("In numbers", "As `falchion schedule` prints them.", table(["what", "value"], order.summary.slice(1).map((line) => [line.slice(0, 11).trim(), line.slice(11).trim()]))));
     set(0);
   };

@@ -177,7 +177,7 @@ function timeline(self, run, memory) {
       const event = index == null ? null : run.events[index];
       const word = event ? run.words[event[LABEL]] : "";
       const barrier = event && barrierName.get(event[BARRIER]);
-      return { attributes: { class: lane.index === chosenLane ? "picked" : "" }, cells: [lane.name, event ? el("span", {}, el("i", { style: `background:var(--${eventColour(word, lane.kind) === "wait" ? "wait-line" : eventColour(word, lane.kind)})` }), `${word}${barrier ? ` ${barrier.name}` : event[STAGE] >= 0 ? `, stage ${event[STAGE]}` : ""}`) : el("span", { style: "color:var(--faint)" }, "nothing"), event ? whole(event[START]) : ""] };
+      return { attributes: { class: lane.index === chosenLane ? "picked" : "" }, cells: [lane.name, event ? el("span", {}, el("i", { style: `background:var(--${eventColour(word, lane.kind) === "wait" ? "wait-line" : eventColour(word, lane.kind)})` }), `${word}${barrier ? ` ${barrier.name}` : event[STAGE] >= 0 ? `, stage ${event[STAGE]}` : ""}`) : el("span", { style: "color:var(--soft)" }, "nothing"), event ? whole(event[START]) : ""] };
     }), { class: "doing" }));
     drawRing();
     const event = picked == null ? null : run.events[picked];
@@ -284,14 +284,14 @@ function timeline(self, run, memory) {
   const counted = el("p", { class: "says", "aria-live": "polite" });
   chosenLane = rows()[0]?.index ?? 0;
   put(self.node, 
-    card("Who works, who waits", "A row for each warp and for each machine that works on its own: tensor copies, wgmma. Numbers are stages. Steps are those of the emulator and no time: they show order and overlap. Drag to move, pinch or + and − to zoom.",
+    card("Who works, who waits", "A row for each warp, and for each engine that works asynchronously: tensor copies, wgmma. Numbers are stages of the ring. A step is one of the emulator, not a time: steps show order and overlap. Drag to move; pinch, or press + and −, to zoom.",
       el("div", { class: "bar" }, button(icon("M2 2h2v12H2zM14 2v12L5 8z"), "To the beginning", () => set(0, false)), button(icon("M12 2v12L3 8z"), "One event back", () => advance(-1)), play, button(icon("M4 2v12l9-6z"), "One event on", () => advance(1)), button(icon("M12 2h2v12h-2zM2 2v12l9-6z"), "To the end", () => set(last, false)),
         el("label", { class: "grow" }, "step", position.input), now),
       el("div", { class: "bar" }, chooser?.node, warps, button("+", "Closer", () => zoom(0.6)), button("−", "Further", () => zoom(1.6)), button("all", "The whole run", () => window_(0, last))),
       counted, drawing.node,
-      legend(["var(--wait)", "waits"], ["var(--a)", "copies in"], ["var(--d)", "wgmma"], ["var(--sync)", "barriers and fences"], ["var(--b)", "loads and stores of results"], ["var(--other)", "computes"])),
-    card("The ring at this step", "Full counts how often a stage was filled, empty how often it was given back. Who waits names the parity of the phase that is to complete.", ring, others),
-    el("div", { class: "two" }, card("Everybody at this step", null, el("div", { class: "scroll tall" }, doing)), card("The chosen event", null, selected,
+      legend(["var(--wait)", "waits"], ["var(--a)", "copies in"], ["var(--d)", "wgmma"], ["var(--sync)", "barriers and fences"], ["var(--b)", "reads and writes of memory"], ["var(--other)", "computes"])),
+    card("The ring at this step", "Each stage has two mbarriers: full counts how often it was filled, empty how often it was given back. A wait names the parity of the phase that it waits for.", ring, others),
+    el("div", { class: "two" }, card("Every lane at this step", null, el("div", { class: "scroll tall" }, doing)), card("The chosen event", null, selected,
       run.banks.length ? el("div", { style: "margin-top:14px" }, el("h2", {}, "Banks"), el("p", { class: "says" }, "Accesses of warps to shared memory: wavefronts taken, next to those that the bytes need."),
         table(["instruction", "in", "wavefronts", "needed"], run.banks.map((one) => [el("span", { class: "mono" }, one.instruction), one.place, whole(one.wavefronts), whole(one.ideal)]))) : null)));
   // A moment at which something is to be seen: the first multiply.

@@ -1,0 +1,346 @@
+//! The pages that `falchion explore` writes: what is in them, and what happens when they are clicked.
+
+#[path = "../kernel/tests/support/skipped.rs"]
+mod skipped;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_falchion");
+
+/// Kernels that differ in what there is to see of them, and the words that name each.
+const KERNELS: &[(&str, &[&str])] = &[
+    ("plain", &["large-bf16-kk"]),
+    ("pingpong", &["pingpong-bf16-kk"]),
+    ("a cluster", &["--spec", "tile=128x192x64 cluster=2x2"]),
+    ("Stream-K", &["--spec", "scheduler=stream-k", "--m", "1000", "--n", "3000", "--k", "2048"]),
+    ("groups of rows", &["ragged-unaligned-bf16-kk", "--rows", "300,0,17,129"]),
+    ("several products", &["grouped-bf16-kk"]),
+    (
+        "fp8 with scaled blocks",
+        &["--spec", "dtype=e4m3 tile=128x128x128 scale-a=1x128 scale-b=128x128 out=bf16"],
+    ),
+    ("weights in four bits", &["--spec", "weights-b=s4 swap=yes"]),
+    ("a sparse operand", &["--spec", "sparse=a"]),
+    ("mma.sync", &["--spec", "multiply=mma.sync"]),
+    ("plain instructions", &["simt-f32-kk"]),
+    ("operands exchanged", &["swap16-bf16-kk"]),
+    ("a fused epilogue", &["pingpong-bias-gelu-bf16-kk"]),
+];
+
+fn run(command: &str, arguments: &[&str]) -> Output {
+    Command::new(BINARY).arg(command).args(arguments).output().expect("the binary runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The page of some arguments, from standard output.
+fn page(arguments: &[&str]) -> String {
+    let output = run("explore", &[arguments, &["-o", "-"]].concat());
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// What the page holds as JSON.
+fn data(page: &str) -> Value {
+    let (_, rest) = page.split_once(r#"<script type="application/json" id="data">"#).expect("data");
+    let (json, _) = rest.split_once("</script>").expect("an end");
+    serde_json::from_str(json).expect("JSON")
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().unwrap_or_else(|| panic!("{value} is no list"))
+}
+
+#[test]
+fn pages_are_one_file() {
+    let gallery = ("the gallery", &[] as &[&str]);
+    for (name, arguments) in KERNELS.iter().copied().chain([gallery]) {
+        let page = page(arguments);
+        for needed in ["<!doctype html>", "</html>", r#"<meta charset="utf-8">"#] {
+            assert_eq!(page.matches(needed).count(), 1, "{name}: {needed}");
+        }
+        // An address of the namespace of SVG is a name: nothing is loaded from there.
+        let addresses = page.replace("http://www.w3.org/2000/svg", "");
+        for loads in [
+            "http:",
+            "https:",
+            "src=",
+            "@import",
+            "url(",
+            "fetch(",
+            "XMLHttpRequest",
+            "import(",
+            "WebSocket",
+            "@DATA@",
+            "@TITLE@",
+        ] {
+            assert!(!addresses.contains(loads), "{name}: the page has `{loads}`");
+        }
+        assert_eq!(page.matches("href=").count(), 2, "{name}: an empty icon, and a link within the page");
+        data(&page);
+    }
+}
+
+#[test]
+fn pages_agree_with_the_plan() {
+    for &(name, arguments) in KERNELS {
+        let kernel = &data(&page(arguments))["kernel"];
+        let printed = run("plan", &arguments[..if arguments[0] == "--spec" { 2 } else { 1 }]);
+        let printed = text(&printed.stdout);
+        for fact in list(&kernel["overview"]["facts"]) {
+            let [what, value, of] = [0, 1, 2].map(|at| fact[at].as_str().expect("words"));
+            let row = |line: &&str| line.starts_with(what) && line.contains(value) && line.ends_with(of);
+            assert!(printed.lines().any(|line| row(&line)), "{name}: {what} {value} {of}\n{printed}");
+        }
+        // Memory: parts follow each other, and end where the plan says.
+        let memory = &kernel["memory"];
+        let mut end = 0;
+        for part in list(&memory["parts"]) {
+            let offset = number(&part["offset"]);
+            assert!(offset >= end, "{name}: {part} begins before byte {end}");
+            end = offset + number(&part["bytes"]);
+        }
+        assert!(end <= number(&memory["bytes"]), "{name}: parts end at {end}, {}", memory["bytes"]);
+        assert_eq!(memory["bytes"], kernel["overview"]["shared_bytes"], "{name}");
+        // A barrier lies in shared memory, and no two of them in one place.
+        let mut barriers: Vec<u64> =
+            list(&memory["barriers"]).iter().map(|one| number(&one["offset"])).collect();
+        barriers.sort_unstable();
+        assert!(barriers.windows(2).all(|pair| pair[0] + 8 <= pair[1]), "{name}: {barriers:?}");
+        // Swizzles permute: every chunk of a tile lies somewhere, no two in one place.
+        for tile in list(&memory["tiles"]) {
+            let chunks = list(&tile["chunks"]).iter().flat_map(|line| list(line)).map(number);
+            let mut places: Vec<u64> = chunks.collect();
+            let count = places.len();
+            places.sort_unstable();
+            places.dedup();
+            assert_eq!(places.len(), count, "{name}: two chunks of {} in one place", tile["name"]);
+            let inside = places.last().is_some_and(|last| last + 16 <= number(&tile["bytes"]));
+            assert!(inside, "{name}: {} ends at {:?}", tile["name"], places.last());
+        }
+    }
+}
+
+#[test]
+fn orders_cover_the_output() {
+    for &(name, arguments) in KERNELS {
+        let order = &data(&page(arguments))["kernel"]["order"];
+        let [rows, columns] = [0, 1].map(|axis| number(&order["grid"][axis]));
+        assert!(order["cut"].is_null(), "{name}: all spans fit");
+        let mut summed = std::collections::HashMap::<[u64; 2], u64>::new();
+        for span in list(&order["spans"]).iter().filter(|span| number(&span[0]) == 0) {
+            let [row, column, begin, end] = [1, 2, 3, 4].map(|at| number(&span[at]));
+            assert!(row < rows && column < columns && begin < end, "{name}: {span}");
+            *summed.entry([row, column]).or_default() += end - begin;
+        }
+        assert_eq!(summed.len() as u64, rows * columns, "{name}: every tile is computed");
+        if list(&order["products"]).len() == 1 {
+            let k_tiles = number(&order["k_tiles"]);
+            assert!(summed.values().all(|&sum| sum == k_tiles), "{name}: each over {k_tiles} k-tiles");
+        }
+    }
+}
+
+#[test]
+fn runs_are_recorded_or_say_why_not() {
+    for &(name, arguments) in KERNELS {
+        let kernel = &data(&page(arguments))["kernel"];
+        let run = &kernel["run"];
+        if run.is_null() {
+            assert!(["groups of rows", "several products"].contains(&name), "{name} has no run");
+            assert!(kernel["run_note"].as_str().is_some_and(|note| note.contains("not recorded")), "{name}");
+            continue;
+        }
+        assert!(run["trap"].is_null(), "{name}: {}", run["trap"]);
+        let (steps, lanes, words) =
+            (number(&run["steps"]), list(&run["lanes"]).len(), list(&run["words"]).len());
+        for event in list(&run["events"]) {
+            let event: Vec<i64> = list(event).iter().map(|one| one.as_i64().expect("a number")).collect();
+            assert!((0..lanes as i64).contains(&event[0]), "{name}: {event:?}");
+            assert!((0..words as i64).contains(&event[1]), "{name}: {event:?}");
+            assert!(event[2] <= event[3] && event[3] as u64 <= steps, "{name}: {event:?} in {steps} steps");
+        }
+        for phase in list(&run["phases"]) {
+            assert!(list(&phase[2]).is_sorted_by_key(|step| number(step)), "{name}: {phase}");
+        }
+    }
+}
+
+/// Each row's arguments are refused with all of its words, and write nothing.
+#[test]
+fn refusals_name_what_is_wrong() {
+    let folder = folder("refusals");
+    let file = folder.join("page.html");
+    let file = file.to_str().expect("a name");
+    let huge = "4294967295";
+    let rows: [(&str, &[&str], &[&str]); 13] = [
+        ("an unknown kernel", &["large-bf16-xx"], &["`large-bf16-xx`", "falchion configs"]),
+        ("an illegal spec", &["--spec", "tile=100x256x64"], &["100", "tile"]),
+        ("an unknown word of a spec", &["--spec", "sparse"], &["`sparse`", "key=value"]),
+        ("a name and a spec", &["large-bf16-kk", "--spec", ""], &["cannot be used with"]),
+        ("rows without groups", &["large-bf16-kk", "--rows", "3,4"], &["large-bf16-kk", "--rows", "--m"]),
+        ("one extent for groups", &["ragged-bf16-kk", "--m", "5"], &["ragged-bf16-kk", "--rows", "--m"]),
+        ("no rows at all", &["large-bf16-kk", "--m", "0"], &["--m is 0", "at least 1"]),
+        (
+            "absurd sizes",
+            &["large-bf16-kk", "--m", huge, "--n", huge, "--k", huge],
+            &["4294967295", "2147483648"],
+        ),
+        (
+            "too many tiles",
+            &["large-bf16-kk", "--m", "1000000", "--n", "1000000"],
+            &["--m 1000000", "at most"],
+        ),
+        ("an absurd run", &["large-bf16-kk", "--run", "99999x99999x99999"], &["--run", "at most 65536"]),
+        ("a run that is no shape", &["large-bf16-kk", "--run", "64x64"], &["--run", "64x64"]),
+        ("no multiprocessor", &["large-bf16-kk", "--sms", "0"], &["'--sms <SMS>'", "1..=1024"]),
+        ("sizes of no kernel", &["--m", "64"], &["--m", "falchion explore KERNEL"]),
+    ];
+    for (name, arguments, words) in rows {
+        let output = run("explore", &[arguments, &["-o", file]].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{name}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{name}: {words:?} in\n{said}");
+        assert!(!Path::new(file).exists(), "{name}: a page was written");
+    }
+    let nowhere = folder.join("missing").join("page.html");
+    let nowhere = nowhere.to_str().expect("a name");
+    let output = run("explore", &["large-bf16-kk", "-o", nowhere]);
+    let said = text(&output.stderr);
+    assert!(!output.status.success() && said.contains("cannot write") && said.contains(nowhere), "{said}");
+    fs::remove_dir_all(&folder).expect("a folder");
+}
+
+/// Without `-o` the page is named after the kernel, and lies where the command runs.
+#[test]
+fn files_are_named_after_kernels() {
+    let folder = folder("names");
+    for (arguments, file) in [
+        (&["small-bf16-kk"] as &[&str], "small-bf16-kk.html"),
+        (&["--spec", ""], "gemm_bf16_kk_128x256x64_coop2_linear_tma_persistent_along_m_by_8.html"),
+        (&[], "layouts.html"),
+    ] {
+        let output = Command::new(BINARY).arg("explore").args(arguments).current_dir(&folder).output();
+        let said = text(&output.expect("the binary runs").stdout);
+        assert!(said.contains(file) && folder.join(file).is_file(), "{arguments:?}: {said}");
+    }
+    fs::remove_dir_all(&folder).expect("a folder");
+}
+
+/// An empty folder of this process.
+fn folder(name: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("falchion-explore-{name}-{}", std::process::id()));
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("a folder");
+    folder
+}
+
+/// A browser without a window: the one that `CHROMIUM` names, or one of the usual names.
+fn browser() -> Option<String> {
+    let named = std::env::var("CHROMIUM").ok().filter(|path| !path.is_empty());
+    let usual = ["chromium", "chromium-browser", "google-chrome"].map(str::to_owned);
+    let runs = |path: &String| {
+        let quiet = Command::new(path).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        quiet.is_ok_and(|status| status.success())
+    };
+    if let Some(path) = &named {
+        assert!(runs(path), "CHROMIUM names {path}, which does not run");
+    }
+    named.or_else(|| usual.into_iter().find(runs))
+}
+
+/// What `click.js` found wrong with a page in a window of some size, and how much it looked at.
+fn clicked(browser: &str, folder: &Path, page: &str, [width, height]: [u32; 2]) -> (u64, Vec<String>) {
+    let watch = format!("<script>{}</script>\n<style>", include_str!("explore/watch.js"));
+    let click = format!("<script>{}</script>\n</body>", include_str!("explore/click.js"));
+    let page = page.replacen("<style>", &watch, 1).replacen("</body>", &click, 1);
+    let file = folder.join("page.html");
+    fs::write(&file, page).expect("a page");
+    let output = Command::new(browser)
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+            "--dump-dom",
+            "--virtual-time-budget=60000",
+        ])
+        .arg(format!("--window-size={width},{height}"))
+        .arg(format!("--user-data-dir={}", folder.join("profile").display()))
+        .arg(format!("file://{}", file.display()))
+        .output()
+        .expect("the browser runs");
+    let dom = text(&output.stdout);
+    let verdict = dom.rsplit_once(r#"<pre id="verdict">"#).and_then(|(_, rest)| rest.split_once("</pre>"));
+    let Some((verdict, _)) = verdict else { panic!("the clicks came to no end: {}", text(&output.stderr)) };
+    let mut lines = verdict.lines();
+    let checks = lines.next().and_then(|line| line.strip_suffix(" checks")?.parse().ok()).expect("a count");
+    (checks, lines.map(str::to_owned).collect())
+}
+
+#[test]
+fn pages_are_clicked_through() {
+    let Some(browser) = browser() else {
+        return skipped::skipped("browser: chromium, or what CHROMIUM names");
+    };
+    let folder = folder("clicks");
+    let gallery = ("the gallery", &[] as &[&str]);
+    for (name, arguments) in KERNELS.iter().copied().chain([gallery]) {
+        let page = page(arguments);
+        for size in [[1440, 900], [600, 1000]] {
+            let (checks, wrong) = clicked(&browser, &folder, &page, size);
+            assert!(wrong.is_empty(), "{name} at {size:?}:\n{}", wrong.join("\n"));
+            assert!(checks > 50, "{name} at {size:?}: {checks} checks");
+        }
+    }
+    fs::remove_dir_all(&folder).expect("a folder");
+}
+
+/// A page with a fault is found out by the same clicks.
+#[test]
+fn clicks_find_broken_pages() {
+    let Some(browser) = browser() else {
+        return skipped::skipped("browser: chromium, or what CHROMIUM names");
+    };
+    let folder = folder("faults");
+    let good = page(&["small-bf16-kk"]);
+    for (name, from, to, found) in [
+        ("a script that throws", "start();\n})();", "start();\nnull.x;\n})();", "error: "),
+        ("a word to the console", "start();\n})();", "start();\nconsole.error(1);\n})();", "console.error"),
+        (
+            "a step that is skipped",
+            "edges.find((edge) => edge > step)",
+            "edges.find((edge) => edge > step + 9)",
+            "was due",
+        ),
+        (
+            "a swizzle that does nothing",
+            "if (swizzle) return tile.chunks",
+            "if (false) return tile.chunks",
+            "without the swizzle",
+        ),
+        ("text too pale", "--soft: #566273", "--soft: #b0b8c4", "contrast"),
+        ("a section too wide", ".card { background:", ".card { width: 3000px; background:", "pixels wide"),
+        (
+            "a key that is deaf",
+            r#"event.key === "End") { set(event.key"#,
+            r#"event.key === "Ende") { set(event.key"#,
+            "End does not go",
+        ),
+    ] {
+        assert!(good.contains(from), "{name}");
+        let (_, wrong) = clicked(&browser, &folder, &good.replace(from, to), [1440, 900]);
+        assert!(wrong.iter().any(|line| line.contains(found)), "{name}: {wrong:?}");
+    }
+    fs::remove_dir_all(&folder).expect("a folder");
+}
