@@ -80,11 +80,17 @@ function instructionView(multiply) {
     multiply.descriptors.length > 0 && el("p", { class: "says", style: "margin-top:12px" }, "A descriptor tells the hardware where a tile begins and how far its parts lie apart, in units of 16 bytes; here dynamic shared memory begins at byte 1024 and the stage is the first."), found) };
 }
 
+/** Of a sparse A it has what is stored: half as many columns as are multiplied. */
+function fragmentOfA(layout, bits) {
+  const [threads, values] = extents(layout);
+  return { layout, rows: 64, columns: (threads * values) / 64, packed: 32 / bits, what: "element of A" };
+}
+
 function fragmentView(multiply) {
   const widest = Math.max(...multiply.columns.map(([, columns]) => columns));
   const kinds = {
     d: { layout: parseLayout(multiply.sums), rows: 64, columns: widest, packed: 1, what: "sum" },
-    ...(multiply.fragment_a && { a: { layout: parseLayout(multiply.fragment_a), rows: 64, columns: multiply.k, packed: 32 / multiply.element_bits, what: "element of A" } }),
+    ...(multiply.fragment_a && { a: fragmentOfA(parseLayout(multiply.fragment_a), multiply.element_bits) }),
   };
   for (const kind of Object.values(kinds)) kind.owners = owners(kind.layout, [kind.rows, kind.columns]);
   let [name, thread, first] = ["d", 0, 0];
@@ -170,7 +176,7 @@ function fragmentView(multiply) {
   }
   const notation = el("p", { class: "mono" });
   const which = (next) => { name = next; first = 0; notation.textContent = `(thread, value) → row + 64 · column:  ${layoutText(kind().layout)}`; choose(thread); };
-  const kindChoice = choice("Fragment", [["d", `sums, 64 × ${widest}`], ...(kinds.a ? [["a", `A from registers, 64 × ${multiply.k}`]] : [])], "d", which);
+  const kindChoice = choice("Fragment", [["d", `sums, 64 × ${widest}`], ...(kinds.a ? [["a", `A from registers, 64 × ${kinds.a.columns}${kinds.a.columns < multiply.k ? ` stored of ${multiply.k}` : ""}`]] : [])], "d", which);
   const node = el("div", {}, el("div", { class: "bar" }, kindChoice.node, el("label", {}, "thread", number)), notation, overviewPicture.node,
     legend(...[0, 1, 2, 3].map((w) => [`var(--w${w})`, `warp ${w}`]), ["var(--text)", "the chosen thread"]), el("div", { style: "height:12px" }), zoom.node, says);
   which("d");
