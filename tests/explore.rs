@@ -122,7 +122,7 @@ fn pages_agree_with_the_plan() {
         assert!(barriers.windows(2).all(|pair| pair[0] + 8 <= pair[1]), "{name}: {barriers:?}");
         // Swizzles permute: every chunk of a tile lies somewhere, no two in one place.
         for tile in list(&memory["tiles"]) {
-            let chunks = list(&tile["chunks"]).iter().flat_map(|line| list(line)).map(number);
+            let chunks = list(&tile["chunks"]).iter().flat_map(list).map(number);
             let mut places: Vec<u64> = chunks.collect();
             let count = places.len();
             places.sort_unstable();
@@ -174,7 +174,7 @@ fn runs_are_recorded_or_say_why_not() {
             assert!(event[2] <= event[3] && event[3] as u64 <= steps, "{name}: {event:?} in {steps} steps");
         }
         for phase in list(&run["phases"]) {
-            assert!(list(&phase[2]).is_sorted_by_key(|step| number(step)), "{name}: {phase}");
+            assert!(list(&phase[2]).is_sorted_by_key(number), "{name}: {phase}");
         }
     }
 }
