@@ -49,20 +49,21 @@ pub mod verify;
 /// Everything that a kernel's type is written with.
 pub mod prelude {
     pub use collective::{
-        AsManyAsFit, Cluster, Cooperative, DirectStore, EachThread, EachWarp, EvictFirst, EvictLast, KMajor,
-        LinearCombination, MnMajor, Operands, Pingpong, Plan, Tile, TmaStore, TmaWgmma, TreeEpilogue,
-        Unspecialised,
+        AsManyAsFit, BlockScaled, Cluster, Cooperative, CopyWgmma, DirectStore, EachThread, EachWarp,
+        EvictFirst, EvictLast, F4E2M1, F8E4M3, F8E5M2, Fitted, InHalf, Int4, KMajor, LinearCombination,
+        MmaSync, MnMajor, Operands, Pingpong, Plan, Promoted, Quantized, RowMajor, Simt, Sparse, Sw,
+        Swizzled, Tf32, Tile, TmaStore, TmaWgmma, Transposed, TreeEpilogue, Uint4, Unspecialised, ZeroPoints,
     };
     pub use half::{bf16, f16};
     #[cfg(feature = "driver")]
     pub use kernel::Gpu;
     pub use kernel::{
-        Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, LinearArguments, MatrixRef,
-        Products, Tree,
+        Batched, Call, Composed, Emulator, Engine, Gemm, GemmConfig, GemmProblem, LinearArguments, Masked,
+        MatrixRef, PointerArray, Products, Ragged, Tree,
     };
     pub use scheduler::{
-        AlongM, AlongN, Atomic, EveryTile, Grouped, Heuristic, Hilbert, OneTile, Ordered, Persistent,
-        Remainder, Separate, StreamK,
+        AlongM, AlongN, Atomic, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
+        Ordered, Persistent, Remainder, Separate, StreamK,
     };
     pub use typenum::{U1, U2, U3, U4, U5, U6, U7, U8, U12, U16, U32, U64, U96, U128, U160, U192, U256};
 }

@@ -27,7 +27,7 @@ pub mod layouts {}
 pub mod epilogues {}
 
 #[doc = include_str!("manual/schedulers.md")]
-#[doc = concat!("```ignore\n", include_str!("manual/own_scheduler.rs"), "```")]
+#[doc = concat!("```text\n", include_str!("manual/own_scheduler.rs"), "```")]
 ///
 /// Whether it computes everything once, and its device code what its host model says, is a line of a test:
 ///
@@ -44,7 +44,7 @@ pub mod epilogues {}
 pub mod schedulers {}
 
 #[doc = include_str!("manual/mainloops.md")]
-#[doc = concat!("```ignore\n", include_str!("manual/own_mainloop.rs"), "```")]
+#[doc = concat!("```text\n", include_str!("manual/own_mainloop.rs"), "```")]
 pub mod mainloops {}
 
 #[doc = include_str!("manual/tuning.md")]
