@@ -21,7 +21,65 @@
 //! # Ok::<(), falchion::ptx::VerifyError>(())
 //! ```
 //!
-//! How to run it: [`kernel`]'s first example, or `examples/gemm.rs`.
+//! # On the card
+//!
+//! From cudarc (feature `cudarc`), on slices that say their element types, without `unsafe`:
+//!
+//! ```no_run
+//! # #[cfg(feature = "cudarc")]
+//! # mod of_cudarc {
+//! use std::sync::Arc;
+//!
+//! use cudarc::driver::{CudaSlice, CudaStream};
+//! use falchion::kernel::EngineError;
+//! use falchion::prelude::*;
+//!
+//! type MyGemm = Composed<
+//!     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+//!     LinearCombination<bf16, TmaStore>,
+//!     Persistent<Grouped<AlongM, U8>>,
+//! >;
+//! type Slice = CudaSlice<bf16>;
+//!
+//! fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
+//!     let problem = GemmProblem { m: 300, n: 200, k: 136 };
+//!     let gemm = Gemm::<MyGemm>::load(stream)?; // milliseconds: keep it
+//!     gemm.launch(stream, problem, x, w, y)?;
+//!     // Or a kernel that is chosen, of row-major matrices; what was loaded is kept.
+//!     falchion::matmul(stream, problem, x, w, y)
+//! }
+//! # }
+//! ```
+//!
+//! From everybody else: memory as [`DeviceSlice`](kernel::driver::DeviceSlice)s, or plain addresses, on any stream.
+//!
+//! ```no_run
+//! # #[cfg(feature = "driver")]
+//! # mod of_the_driver {
+//! # use falchion::prelude::*;
+//! use core::ffi::c_void;
+//!
+//! use falchion::kernel::EngineError;
+//! use falchion::kernel::driver::{Context, LoadedGemm};
+//! # type MyGemm = Composed<
+//! #     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+//! #     LinearCombination<bf16, TmaStore>,
+//! #     Persistent<Grouped<AlongM, U8>>,
+//! # >;
+//!
+//! fn load() -> Result<LoadedGemm<MyGemm>, EngineError> {
+//!     Gemm::<MyGemm>::load(&Context::primary(0)?) // the context that the CUDA runtime uses, too
+//! }
+//!
+//! /// # Safety
+//! /// The stream is alive, and A, B and D lie at these addresses.
+//! unsafe fn layer(gemm: &LoadedGemm<MyGemm>, stream: *mut c_void, at: [u64; 3]) -> Result<(), EngineError> {
+//!     unsafe { gemm.launch_raw(stream, GemmProblem { m: 300, n: 200, k: 136 }, at) }
+//! }
+//! # }
+//! ```
+//!
+//! How to run kernels in the emulator: [`kernel`]'s first example, or `examples/gemm.rs`.
 //!
 //! # What is where
 //!
@@ -42,6 +100,9 @@ pub use emulator;
 pub use kernel;
 pub use ptx;
 pub use scheduler;
+
+#[cfg(feature = "cudarc")]
+pub use kernel::driver::matmul;
 
 pub mod manual;
 pub mod verify;

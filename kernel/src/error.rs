@@ -194,6 +194,18 @@ pub enum EngineError {
         /// Whether they are written.
         writes: bool,
     },
+    /// A slice has fewer elements than its matrix.
+    #[error("{argument} has {found} elements, {extents} = {} x {} needs {}", needed[0], needed[1], u64::from(needed[0]) * u64::from(needed[1]))]
+    Short {
+        /// Which matrix.
+        argument: &'static str,
+        /// The slice's elements.
+        found: usize,
+        /// Its extents by name.
+        extents: &'static str,
+        /// Its extents.
+        needed: [u32; 2],
+    },
     /// An epilogue that does not say what it reaches.
     #[error(
         "kernel `{kernel}`: the epilogue's arguments have {addresses} addresses beside D, and {told} were told to the path: \

@@ -70,6 +70,16 @@ pub fn write<'a, T>(slice: &'a mut impl DevicePtrMut<T>, stream: &'a CudaStream)
     Loan { slice: slice.on(stream.cu_stream().cast()), _until: until }
 }
 
+/// Lends A and B to be read and D to be written.
+pub(super) fn lent<'a, A, B, D>(
+    stream: &'a CudaStream,
+    a: &'a impl DevicePtr<A>,
+    b: &'a impl DevicePtr<B>,
+    d: &'a mut impl DevicePtrMut<D>,
+) -> (Loan<'a>, Loan<'a>, Loan<'a>) {
+    (read(a, stream), read(b, stream), write(d, stream))
+}
+
 impl<'a> From<&'a CudaStream> for StreamRef<'a> {
     fn from(stream: &'a CudaStream) -> Self {
         // SAFETY: the stream is borrowed as long as the value is used.

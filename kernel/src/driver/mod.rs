@@ -86,6 +86,7 @@ mod tensor_map;
 mod timing;
 #[cfg(feature = "tune")]
 pub mod tune;
+mod typed;
 
 pub use context::Context;
 pub use gpu::Gpu;
@@ -102,3 +103,6 @@ pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]
 pub use tune::{Chosen, Tuned, Tuning};
+pub use typed::{Chooser, DeviceElement, InContext, LoadedGemm};
+#[cfg(feature = "cudarc")]
+pub use typed::{RowMajorProducts, matmul};

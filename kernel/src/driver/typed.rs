@@ -1,0 +1,542 @@
+//! Kernels on the card that are called with matrices and nothing else: those of a type of one's own ([`Gemm::load`]), and those that
+//! are chosen for a product ([`Chooser`]).
+#![allow(unsafe_code, reason = "launches with plain addresses, for callers who vouch for them")]
+
+use core::ffi::c_void;
+use core::fmt;
+use core::marker::PhantomData;
+use core::num::NonZeroUsize;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use collective::{Epilogue, F8E4M3, F8E5M2, Format, LinearArguments};
+use cute_rs::atom::Major;
+use half::{bf16, f16};
+use lru::LruCache;
+
+use super::context::{Context, lock};
+use super::gpu::Gpu;
+use super::loaded::Loaded;
+use super::memory::{DeviceMemory, DeviceSlice};
+use super::stream::{Stream, StreamRef};
+use crate::arguments::Arguments;
+use crate::config::{Gemm, GemmConfig};
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::gemm::AnyGemm;
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
+use crate::select::{Machine, Request, fastest};
+use crate::types::Types;
+
+mod sealed {
+    /// Formats are the library's.
+    pub trait Sealed {}
+}
+
+/// A number of the host's as it lies in device memory.
+pub trait DeviceElement: sealed::Sealed + Copy + 'static {
+    /// The formats that it may be: `f32` is multiplied as itself or as `tf32`, a byte may be any of 8 bits.
+    const FORMATS: &'static [Format];
+}
+
+macro_rules! elements {
+    ($($host:ty: $($format:ident),+;)+) => {$(
+        impl sealed::Sealed for $host {}
+        impl DeviceElement for $host {
+            const FORMATS: &'static [Format] = &[$(Format::$format),+];
+        }
+    )+};
+}
+
+elements! {
+    bf16: Bf16;
+    f16: F16;
+    f32: F32, Tf32;
+    f64: F64;
+    F8E4M3: E4m3;
+    F8E5M2: E5m2;
+    i8: S8;
+    u8: U8, E4m3, E5m2, S8;
+    i32: S32;
+}
+
+/// Whether a number of the host's may be of a format.
+const fn fits<T: DeviceElement>(format: Format) -> bool {
+    let mut i = 0;
+    while i < T::FORMATS.len() {
+        if T::FORMATS[i] as u8 == format as u8 {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// What belongs to a context: a kernel is loaded there.
+pub trait InContext {
+    /// The context.
+    ///
+    /// # Errors
+    /// A driver error.
+    fn context(&self) -> Result<Arc<Context>, EngineError>;
+}
+
+impl InContext for Arc<Context> {
+    fn context(&self) -> Result<Arc<Context>, EngineError> {
+        Ok(Self::clone(self))
+    }
+}
+
+impl InContext for Arc<Stream> {
+    fn context(&self) -> Result<Arc<Context>, EngineError> {
+        Ok(Arc::clone(Stream::context(self)))
+    }
+}
+
+#[cfg(feature = "cudarc")]
+impl InContext for Arc<cudarc::driver::CudaStream> {
+    fn context(&self) -> Result<Arc<Context>, EngineError> {
+        // cudarc's contexts are the primary ones.
+        Context::primary(cudarc::driver::CudaStream::context(self).ordinal())
+    }
+}
+
+/// A workspace with its memory.
+type Workspace = (WorkspaceRef, DeviceMemory);
+
+/// A kernel on the card, with a workspace for each stream that it was launched on.
+struct Ready {
+    loaded: Mutex<Loaded>,
+    majors: [Major; 2],
+    /// By streams.
+    workspaces: Mutex<(Gpu, BTreeMap<usize, Workspace>)>,
+}
+
+impl Ready {
+    fn new(context: &Arc<Context>, gemm: AnyGemm) -> Result<Self, EngineError> {
+        let refused = |error: ptx::VerifyError| EngineError::Compile {
+            kernel: gemm.entry_name(),
+            log: error.to_string(),
+        };
+        let program = gemm.program().map_err(refused)?;
+        let majors = gemm.plan().majors();
+        let loaded = Mutex::new(Loaded::load_in(context, gemm, program)?);
+        let workspaces = Mutex::new((Gpu::from_context(Arc::clone(context))?, BTreeMap::new()));
+        Ok(Self { loaded, majors, workspaces })
+    }
+
+    /// The call of a product of packed matrices.
+    fn call<E>(&self, problem: GemmProblem, [a, b, d]: [u64; 3], epilogue: E) -> Call<E> {
+        let GemmProblem { m, n, k } = problem;
+        let pitch = |major, mn: u32| u64::from(if major == Major::K { k } else { mn });
+        let [of_a, of_b] = [pitch(self.majors[0], m), pitch(self.majors[1], n)];
+        Call::of(problem).a(a, of_a).b(b, of_b).d(d, n.into()).with(epilogue)
+    }
+
+    /// Zeroed memory for a call on a stream: launches on one stream come one after the other, so they share it.
+    fn workspace(&self, stream: usize, bytes: u64) -> Result<Option<Workspace>, EngineError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let (gpu, known) = &mut *lock(&self.workspaces);
+        if let Some(found) = known.get(&stream).filter(|(of, _)| of.bytes >= bytes) {
+            return Ok(Some(found.clone()));
+        }
+        let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
+        let memory = gpu.memory(made.buffer())?;
+        // What is in flight there ends before its memory goes.
+        if let Some((old, _)) = known.insert(stream, (made, memory.clone())) {
+            gpu.free(old.buffer())?;
+        }
+        Ok(Some((made, memory)))
+    }
+
+    fn launch<E: Arguments + Clone>(
+        &self,
+        stream: StreamRef<'_>,
+        problem: GemmProblem,
+        [a, b, d]: [DeviceSlice<'_>; 3],
+        (epilogue, more): (E, &[DeviceSlice<'_>]),
+    ) -> Result<(), EngineError> {
+        let mut loaded = lock(&self.loaded);
+        let call = self.call(problem, [a, b, d].map(|slice| slice.address()), epilogue);
+        let bytes = loaded.gemm().workspace(&call, loaded.slots());
+        let workspace = self.workspace(stream.raw().addr(), bytes)?;
+        let mut lent = vec![a, b, d];
+        lent.extend_from_slice(more);
+        lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));
+        let call = Call { workspace: workspace.as_ref().map(|(workspace, _)| *workspace), ..call };
+        loaded.launch(stream, &call, &lent)
+    }
+}
+
+/// A kernel of a type of one's own on the card ([`Gemm::load`]). It may be used from several threads.
+///
+/// Matrices are packed: A is `(M, K)` and B `(N, K)` row by row where they are K-major, otherwise the transposes of these, and D is
+/// `(M, N)` row by row. For leading dimensions, batches, scales and graphs take [`Loaded`].
+pub struct LoadedGemm<C> {
+    ready: Ready,
+    of: PhantomData<fn() -> C>,
+}
+
+impl<C: GemmConfig> fmt::Debug for LoadedGemm<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedGemm").field("gemm", &Gemm::<C>::name()).finish_non_exhaustive()
+    }
+}
+
+impl<C: GemmConfig> Gemm<C> {
+    /// Compiles the kernel for the card of a context or of a stream: milliseconds, so keep it.
+    ///
+    /// ```no_run
+    /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaStore, TmaWgmma};
+    /// use half::bf16;
+    /// use kernel::driver::{Context, DeviceSlice, Stream};
+    /// use kernel::{Composed, Gemm, GemmProblem};
+    /// use scheduler::{AlongM, Grouped, Persistent};
+    /// use typenum::{U2, U8, U64, U128, U256};
+    ///
+    /// type MyGemm = Composed<
+    ///     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+    ///     LinearCombination<bf16, TmaStore>,
+    ///     Persistent<Grouped<AlongM, U8>>,
+    /// >;
+    ///
+    /// fn multiply([a, b, d]: [DeviceSlice<'_>; 3]) -> Result<(), kernel::EngineError> {
+    ///     let stream = Stream::new(&Context::primary(0)?)?;
+    ///     let gemm = Gemm::<MyGemm>::load(&stream)?;
+    ///     gemm.launch_slices(&*stream, GemmProblem { m: 300, n: 200, k: 136 }, [a, b, d])?;
+    ///     stream.wait()
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    /// The compiler's log where the driver refuses the program, what the verifier finds, or a driver error.
+    pub fn load(on: &impl InContext) -> Result<LoadedGemm<C>, EngineError> {
+        Ok(LoadedGemm { ready: Ready::new(&on.context()?, Self::kernel())?, of: PhantomData })
+    }
+}
+
+/// The formats of the caller's A and B, and of D.
+const fn formats<C: GemmConfig>() -> [Format; 3] {
+    let plan = Gemm::<C>::PLAN;
+    let [a, b] = [plan.mainloop.operands[0].format, plan.mainloop.operands[1].format];
+    let d = plan.epilogue.output;
+    if plan.swapped() { [b, a, d] } else { [a, b, d] }
+}
+
+impl<C: GemmConfig> LoadedGemm<C>
+where
+    C::Epilogue: Epilogue<Arguments = LinearArguments>,
+{
+    /// Enqueues `D = A * B` on slices of cudarc, and returns at once.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaStore, TmaWgmma};
+    /// use cudarc::driver::{CudaSlice, CudaStream};
+    /// use half::bf16;
+    /// use kernel::{Composed, EngineError, Gemm, GemmProblem};
+    /// use scheduler::{AlongM, Grouped, Persistent};
+    /// use typenum::{U2, U8, U64, U128, U256};
+    ///
+    /// type MyGemm = Composed<
+    ///     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U256, U64>, Cooperative<U2>>,
+    ///     LinearCombination<bf16, TmaStore>,
+    ///     Persistent<Grouped<AlongM, U8>>,
+    /// >;
+    /// type Slice = CudaSlice<bf16>;
+    ///
+    /// fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
+    ///     let gemm = Gemm::<MyGemm>::load(stream)?; // once
+    ///     gemm.launch(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
+    /// }
+    /// ```
+    ///
+    /// Slices of other elements than the kernel's do not compile:
+    ///
+    /// ```compile_fail
+    /// # use collective::{Cooperative, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+    /// # use cudarc::driver::{CudaSlice, CudaStream};
+    /// # use half::{bf16, f16};
+    /// # use kernel::driver::LoadedGemm;
+    /// # use kernel::{Composed, EngineError, GemmProblem};
+    /// # use scheduler::{AlongM, OneTile};
+    /// # use typenum::{U1, U64};
+    /// # type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+    /// # type MyGemm = Composed<TmaWgmma<Kk, Tile<U64, U64, U64>, Cooperative<U1>>, LinearCombination<bf16>, OneTile<AlongM>>;
+    /// # fn layer(gemm: &LoadedGemm<MyGemm>, stream: &CudaStream, x: &CudaSlice<f16>, w: &CudaSlice<bf16>, y: &mut CudaSlice<bf16>)
+    /// # -> Result<(), EngineError> {
+    /// # let problem = GemmProblem { m: 300, n: 200, k: 136 };
+    /// // x: &CudaSlice<f16>, of a kernel whose A is bf16
+    /// gemm.launch(stream, problem, x, w, y)
+    /// # }
+    /// # fn main() { std::hint::black_box(layer as *const ()); }
+    /// ```
+    ///
+    /// # Errors
+    /// A slice is too short for the product ([`EngineError::Short`]), an address or an extent is illegal for the kernel, or the driver refuses
+    /// the launch.
+    #[cfg(feature = "cudarc")]
+    pub fn launch<A: DeviceElement, B: DeviceElement, D: DeviceElement>(
+        &self,
+        stream: &cudarc::driver::CudaStream,
+        problem: GemmProblem,
+        a: &impl cudarc::driver::DevicePtr<A>,
+        b: &impl cudarc::driver::DevicePtr<B>,
+        d: &mut impl cudarc::driver::DevicePtrMut<D>,
+    ) -> Result<(), EngineError> {
+        const {
+            assert!(fits::<A>(formats::<C>()[0]), "the slice of A has other elements than the kernel's A");
+            assert!(fits::<B>(formats::<C>()[1]), "the slice of B has other elements than the kernel's B");
+            assert!(fits::<D>(formats::<C>()[2]), "the slice of D has other elements than the kernel's D");
+        }
+        enough(problem, [a.len(), b.len(), d.len()])?;
+        let (a, b, d) = super::cudarc::lent(stream, a, b, d);
+        self.launch_slices(stream, problem, [a.slice(), b.slice(), d.slice()])
+    }
+
+    /// Enqueues `D = A * B` on memory that its owners lend, on any stream, and returns at once.
+    ///
+    /// # Errors
+    /// A slice has fewer bytes than its matrix, an address or an extent is illegal for the kernel, the stream is captured, or the driver
+    /// refuses the launch.
+    pub fn launch_slices<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        problem: GemmProblem,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        self.launch_with(stream, problem, slices, LinearArguments::default())
+    }
+
+    /// Enqueues `D = alpha * A * B + beta * C` on memory that its owners lend. C has to be part of what is lent; it may be D.
+    ///
+    /// # Errors
+    /// As [`launch_slices`](Self::launch_slices).
+    pub fn launch_with<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        problem: GemmProblem,
+        slices: [DeviceSlice<'_>; 3],
+        arguments: LinearArguments,
+    ) -> Result<(), EngineError> {
+        self.ready.launch(stream.into(), problem, slices, (arguments, &[]))
+    }
+
+    /// Enqueues `D = A * B` of matrices at plain addresses on any stream: a `CUstream`, null for the default one.
+    ///
+    /// # Errors
+    /// As [`launch_slices`](Self::launch_slices).
+    ///
+    /// # Safety
+    /// The stream is alive and of the kernel's context. At `addresses` lie A, B and D, as large as the product says, in memory that the device
+    /// reaches, until the launch has finished; nobody writes A and B meanwhile, and nobody else uses D.
+    pub unsafe fn launch_raw(
+        &self,
+        stream: *mut c_void,
+        problem: GemmProblem,
+        addresses: [u64; 3],
+    ) -> Result<(), EngineError> {
+        let GemmProblem { m, n, k } = problem;
+        let bytes = |format: Format, [x, y]: [u32; 2]| {
+            u64::from(x).saturating_mul(y.into()).saturating_mul(format.bytes().into())
+        };
+        let [of_a, of_b, of_d] = formats::<C>();
+        let [a, b, d] = addresses;
+        // SAFETY: the caller vouches for stream and addresses.
+        unsafe {
+            let slices = [
+                DeviceSlice::readable(a, bytes(of_a, [m, k])),
+                DeviceSlice::readable(b, bytes(of_b, [k, n])),
+                DeviceSlice::writable(d, bytes(of_d, [m, n])),
+            ];
+            self.launch_slices(StreamRef::from_raw(stream), problem, slices)
+        }
+    }
+}
+
+/// Whether slices have as many elements as the matrices of a product.
+#[cfg(any(feature = "cudarc", test))]
+fn enough(problem: GemmProblem, elements: [usize; 3]) -> Result<(), EngineError> {
+    let GemmProblem { m, n, k } = problem;
+    let of = [("a", "M x K", [m, k]), ("b", "K x N", [k, n]), ("d", "M x N", [m, n])];
+    for ((argument, extents, [x, y]), found) in of.into_iter().zip(elements) {
+        if (found as u64) < u64::from(x) * u64::from(y) {
+            return Err(EngineError::Short { argument, found, extents, needed: [x, y] });
+        }
+    }
+    Ok(())
+}
+
+/// Products whose kernel is chosen by the model and the records that come with the library, without measuring. What was chosen and loaded is
+/// kept: the first product of a shape takes milliseconds, the next ones microseconds.
+pub struct Chooser {
+    context: Arc<Context>,
+    chosen: Mutex<Chosen>,
+}
+
+/// What was chosen for a product, and what is loaded.
+struct Chosen {
+    by_product: LruCache<Product, Arc<Ready>>,
+    by_name: LruCache<String, Arc<Ready>>,
+}
+
+/// What a choice depends on: the types, the product, and the powers of two that divide the addresses of A, B and D.
+type Product = (Types, [Major; 2], [u32; 3], [u32; 3]);
+
+/// Shapes, and kernels, that are remembered.
+const SHAPES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
+const KERNELS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+
+impl fmt::Debug for Chooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let loaded = lock(&self.chosen).by_name.len();
+        f.debug_struct("Chooser").field("context", &self.context).field("loaded", &loaded).finish()
+    }
+}
+
+impl Chooser {
+    /// With nothing chosen yet.
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn new(on: &impl InContext) -> Result<Self, EngineError> {
+        let chosen = Chosen { by_product: LruCache::new(SHAPES), by_name: LruCache::new(KERNELS) };
+        Ok(Self { context: on.context()?, chosen: Mutex::new(chosen) })
+    }
+
+    /// Enqueues `D = A * B` of packed matrices: types and the directions in which A and B are contiguous, then memory that its owners lend.
+    /// Row-major matrices are `[Major::K, Major::Mn]`, and `[Major::K, Major::K]` where B is given as its transpose, as weights are.
+    ///
+    /// # Errors
+    /// No kernel takes such a product, with the reason; a slice has fewer bytes than its matrix; or the driver refuses the launch.
+    pub fn multiply<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        (types, majors): (impl Into<Types>, [Major; 2]),
+        problem: GemmProblem,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        if problem.m == 0 || problem.n == 0 {
+            return Ok(());
+        }
+        let ready = self.ready((types.into(), majors), problem, slices.map(|slice| slice.address()))?;
+        ready.launch(stream.into(), problem, slices, (LinearArguments::default(), &[]))
+    }
+
+    /// The kernel for a product.
+    fn ready(
+        &self,
+        (types, majors): (Types, [Major; 2]),
+        problem: GemmProblem,
+        addresses: [u64; 3],
+    ) -> Result<Arc<Ready>, EngineError> {
+        let aligned = addresses.map(|address| address.trailing_zeros().min(8));
+        let product = (types, majors, [problem.m, problem.n, problem.k], aligned);
+        let mut chosen = lock(&self.chosen);
+        if let Some(ready) = chosen.by_product.get(&product) {
+            return Ok(Arc::clone(ready));
+        }
+        let mut request = Request::packed(types, majors, problem);
+        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
+        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
+        let ranked = fastest(&request, &Machine::h200()).map_err(|refused| {
+            let GemmProblem { m, n, k } = problem;
+            let reason =
+                refused.map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
+            EngineError::NoKernel { call: format!("{m} x {n} x {k} {types}"), reason }
+        })?;
+        let name = ranked.gemm.entry_name();
+        let ready = match chosen.by_name.get(&name) {
+            Some(ready) => Arc::clone(ready),
+            None => {
+                let ready = Arc::new(Ready::new(&self.context, ranked.gemm)?);
+                chosen.by_name.put(name, Arc::clone(&ready));
+                ready
+            }
+        };
+        chosen.by_product.put(product, Arc::clone(&ready));
+        Ok(ready)
+    }
+}
+
+/// Elements whose products have row-major operands of any kind: `bf16` and `f16`.
+#[cfg(feature = "cudarc")]
+pub trait RowMajorProducts: DeviceElement {}
+
+#[cfg(feature = "cudarc")]
+impl RowMajorProducts for bf16 {}
+#[cfg(feature = "cudarc")]
+impl RowMajorProducts for f16 {}
+
+/// `D = A * B` of row-major matrices of cudarc's: A is `M x K`, B `K x N` and D `M x N`. The kernel is chosen and kept ([`Chooser`]); the launch is
+/// enqueued, and the call returns at once.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use cudarc::driver::{CudaSlice, CudaStream};
+/// use half::bf16;
+/// use kernel::driver::matmul;
+/// use kernel::{EngineError, GemmProblem};
+///
+/// type Slice = CudaSlice<bf16>;
+///
+/// fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
+///     matmul(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
+/// }
+/// ```
+///
+/// # Errors
+/// A slice is too short for the product, no kernel takes it, or a driver error.
+#[cfg(feature = "cudarc")]
+pub fn matmul<T: RowMajorProducts>(
+    stream: &Arc<cudarc::driver::CudaStream>,
+    problem: GemmProblem,
+    a: &impl cudarc::driver::DevicePtr<T>,
+    b: &impl cudarc::driver::DevicePtr<T>,
+    d: &mut impl cudarc::driver::DevicePtrMut<T>,
+) -> Result<(), EngineError> {
+    static CHOOSERS: Mutex<BTreeMap<usize, Arc<Chooser>>> = Mutex::new(BTreeMap::new());
+    enough(problem, [a.len(), b.len(), d.len()])?;
+    let ordinal = cudarc::driver::CudaStream::context(stream).ordinal();
+    let known = lock(&CHOOSERS).get(&ordinal).cloned();
+    let chooser = match known {
+        Some(chooser) => chooser,
+        None => Arc::clone(lock(&CHOOSERS).entry(ordinal).or_insert(Arc::new(Chooser::new(stream)?))),
+    };
+    let (a, b, d) = super::cudarc::lent(stream, a, b, d);
+    let slices = [a.slice(), b.slice(), d.slice()];
+    chooser.multiply(&**stream, (T::FORMATS[0], [Major::K, Major::Mn]), problem, slices)
+}
+
+#[cfg(test)]
+mod tests {
+    use collective::Format;
+    use half::bf16;
+
+    use super::{enough, fits};
+    use crate::problem::GemmProblem;
+
+    #[test]
+    fn elements_fit_their_formats() {
+        assert!(fits::<bf16>(Format::Bf16) && !fits::<bf16>(Format::F16));
+        assert!(fits::<f32>(Format::Tf32) && fits::<u8>(Format::E5m2) && !fits::<i8>(Format::U8));
+    }
+
+    #[test]
+    fn short_slices_are_named() {
+        let problem = GemmProblem { m: 400, n: 3, k: 2 };
+        for (elements, words) in [
+            ([800, 6, 1200], None),
+            ([799, 6, 1200], Some("a has 799 elements, M x K = 400 x 2 needs 800")),
+            ([800, 5, 1200], Some("b has 5 elements, K x N = 2 x 3 needs 6")),
+            ([9000, 9000, 0], Some("d has 0 elements, M x N = 400 x 3 needs 1200")),
+        ] {
+            let found = enough(problem, elements).err().map(|error| error.to_string());
+            assert_eq!(found.as_deref(), words);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Kernels that are called with matrices alone, on a stand-in for CUDA's driver.
+#![cfg(target_os = "linux")]
+
+#[path = "support/stand_in.rs"]
+mod stand_in;
+
+use std::thread;
+
+use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
+use cute_rs::atom::Major;
+use half::bf16;
+use kernel::driver::{Chooser, DeviceMemory, DeviceSlice, Stream};
+use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, MatrixRef};
+use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
+use typenum::{U1, U2, U64};
+
+use stand_in::{noted, with_stand_in};
+
+type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+type Mainloop = TmaWgmma<Kk, Tile<U64, U64, U64>, Cooperative<U1>>;
+type Whole = Composed<Mainloop, LinearCombination<bf16>, OneTile<AlongM>>;
+type Divided = Composed<Mainloop, LinearCombination<bf16>, StreamK<AlongM, Ordered, EveryTile<U2>>>;
+
+const PROBLEM: GemmProblem = GemmProblem { m: 100, n: 64, k: 512 };
+const BYTES: [usize; 3] = [100 * 512 * 2, 64 * 512 * 2, 100 * 64 * 2];
+
+/// Memory for A, B and D.
+fn memory(gpu: &mut Gpu) -> [DeviceMemory; 3] {
+    BYTES.map(|bytes| {
+        let buffer = gpu.allocate(bytes).expect("memory");
+        gpu.memory(buffer).expect("allocated")
+    })
+}
+
+#[test]
+fn kernels_of_types_are_launched() {
+    with_stand_in("kernels_of_types_are_launched", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let memory = memory(&mut gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let stream = Stream::new(gpu.context()).expect("a stream");
+        let gemm = Gemm::<Whole>::load(&stream).expect("compiles");
+        gemm.launch_slices(&stream, PROBLEM, all).expect("legal");
+        assert_eq!(noted("launched"), 1);
+        // What is short, or not D, is named; nothing runs.
+        let [a, b, d] = all;
+        let larger = GemmProblem { k: 520, ..PROBLEM };
+        for (why, problem, slices, words) in [
+            ("A is short", larger, all, "A is 104000 B"),
+            ("A and D are exchanged", PROBLEM, [d, b, a], "A is 102400 B"),
+            ("K is odd", GemmProblem { k: 511, ..PROBLEM }, all, "16"),
+        ] {
+            let error = gemm.launch_slices(&stream, problem, slices).expect_err(why).to_string();
+            assert!(error.contains(words), "{why}: {error}");
+        }
+        for (m, n) in [(0, 64), (100, 0)] {
+            gemm.launch_slices(&stream, GemmProblem { m, n, k: 512 }, all).expect("nothing to do");
+        }
+        assert_eq!(noted("launched"), 1);
+        // D as its own C, and a C of nobody's.
+        let c = |address| LinearArguments { alpha: 1.0, beta: 1.0, c: Some(MatrixRef::new(address, 64)) };
+        gemm.launch_with(&stream, PROBLEM, all, c(d.address())).expect("legal");
+        let error = gemm.launch_with(&stream, PROBLEM, all, c(1 << 40)).expect_err("foreign").to_string();
+        assert!(error.contains("C is 12800 B"), "{error}");
+        assert_eq!(noted("launched"), 2);
+        // From several threads.
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| gemm.launch_slices(&stream, PROBLEM, all).expect("legal"));
+            }
+        });
+        assert_eq!(noted("launched"), 6);
+    });
+}
+
+/// Kernels that exchange sums have a workspace for each stream, which they keep.
+#[test]
+fn workspaces_are_kept_by_stream() {
+    with_stand_in("workspaces_are_kept_by_stream", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let memory = memory(&mut gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let streams = [(); 2].map(|()| Stream::new(gpu.context()).expect("a stream"));
+        let gemm = Gemm::<Divided>::load(gpu.context()).expect("compiles");
+        let small = GemmProblem { m: 64, ..PROBLEM };
+        let mut counts = Vec::new();
+        for (stream, problem) in [(0, small), (0, small), (1, small), (0, PROBLEM), (0, small), (1, small)] {
+            let before = noted("allocated");
+            gemm.launch_slices(&streams[stream], problem, all).expect("legal");
+            counts.push(noted("allocated") - before);
+        }
+        assert_eq!((counts, noted("freed")), (vec![1, 0, 1, 1, 0, 0], 1), "the smaller one goes");
+    });
+}
+
+#[test]
+fn kernels_are_chosen_and_kept() {
+    with_stand_in("kernels_are_chosen_and_kept", &[], &[], || {
+        let mut gpu = Gpu::new(0).expect("the stand-in");
+        let memory = memory(&mut gpu);
+        let all = memory.each_ref().map(DeviceSlice::from);
+        let stream = Stream::new(gpu.context()).expect("a stream");
+        let chooser = Chooser::new(&stream).expect("a context");
+        let rows = (Format::Bf16, [Major::K, Major::Mn]);
+        for _ in 0..3 {
+            chooser.multiply(&stream, rows, PROBLEM, all).expect("legal");
+        }
+        assert_eq!((noted("loaded"), noted("launched")), (1, 3));
+        chooser.multiply(&stream, (Format::Bf16, [Major::K; 2]), PROBLEM, all).expect("legal");
+        assert_eq!((noted("loaded"), noted("launched")), (2, 4), "other directions are another kernel");
+        chooser.multiply(&stream, rows, GemmProblem { m: 0, ..PROBLEM }, all).expect("nothing to do");
+        assert_eq!(noted("launched"), 4);
+        let error = chooser.multiply(&stream, (Format::S8, [Major::Mn; 2]), PROBLEM, all).expect_err("none");
+        assert!(matches!(&error, EngineError::NoKernel { .. }), "{error}");
+        assert!(error.to_string().contains("100 x 64 x 512 s8"), "{error}");
+        let [a, b, d] = all;
+        let error = chooser.multiply(&stream, rows, PROBLEM, [a, d, b]).expect_err("short").to_string();
+        assert!(error.contains("B is 65536 B"), "{error}");
+    });
+}
