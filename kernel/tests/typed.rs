@@ -9,7 +9,7 @@ use std::thread;
 use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Chooser, DeviceMemory, DeviceSlice, Stream};
+use kernel::driver::{Chooser, DeviceMemory, DeviceSlice, Stream, StreamRef};
 use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, MatrixRef};
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
@@ -57,23 +57,30 @@ fn kernels_of_types_are_launched() {
             gemm.launch_slices(&stream, GemmProblem { m, n, k: 512 }, all).expect("nothing to do");
         }
         assert_eq!(noted("launched"), 1);
-        // D as its own C, and a C of nobody's.
+        // D as its own C, one of its own, and one of nobody's.
         let c = |address| LinearArguments { alpha: 1.0, beta: 1.0, c: Some(MatrixRef::new(address, 64)) };
-        gemm.launch_with(&stream, PROBLEM, all, c(d.address())).expect("legal");
-        let error = gemm.launch_with(&stream, PROBLEM, all, c(1 << 40)).expect_err("foreign").to_string();
-        assert!(error.contains("C is 12800 B"), "{error}");
-        assert_eq!(noted("launched"), 2);
+        let buffer = gpu.allocate(BYTES[2]).expect("memory");
+        let own = gpu.memory(buffer).expect("allocated");
+        let of_c = DeviceSlice::from(&own);
+        gemm.launch_with(&stream, PROBLEM, all, (c(d.address()), &[])).expect("legal");
+        gemm.launch_with(&stream, PROBLEM, all, (c(of_c.address()), &[of_c])).expect("legal");
+        for (foreign, more) in [(1 << 40, &[of_c][..]), (of_c.address(), &[])] {
+            let error = gemm.launch_with(&stream, PROBLEM, all, (c(foreign), more)).expect_err("foreign");
+            assert!(error.to_string().contains("C is 12800 B"), "{error}");
+        }
+        assert_eq!(noted("launched"), 3);
         // From several threads.
         thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| gemm.launch_slices(&stream, PROBLEM, all).expect("legal"));
             }
         });
-        assert_eq!(noted("launched"), 6);
+        assert_eq!(noted("launched"), 7);
     });
 }
 
 /// Kernels that exchange sums have a workspace for each stream, which they keep.
+#[allow(unsafe_code, reason = "a stream that nobody made")]
 #[test]
 fn workspaces_are_kept_by_stream() {
     with_stand_in("workspaces_are_kept_by_stream", &[], &[], || {
@@ -90,6 +97,19 @@ fn workspaces_are_kept_by_stream() {
             counts.push(noted("allocated") - before);
         }
         assert_eq!((counts, noted("freed")), (vec![1, 0, 1, 1, 0, 0], 1), "the smaller one goes");
+        // A thread's own stream has one handle in all of them.
+        let before = noted("allocated");
+        let launch = || {
+            // SAFETY: the driver has such a stream for each thread.
+            let own = unsafe { StreamRef::from_raw(core::ptr::without_provenance_mut(2)) };
+            gemm.launch_slices(own, small, all).expect("legal");
+        };
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| [(); 3].map(|()| launch()));
+            }
+        });
+        assert_eq!(noted("allocated") - before, 2, "one for each thread");
     });
 }
 

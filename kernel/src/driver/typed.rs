@@ -6,16 +6,18 @@ use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
 use core::num::NonZeroUsize;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 
-use collective::{Epilogue, F8E4M3, F8E5M2, Format, LinearArguments};
+use collective::{Epilogue, F8E4M3, F8E5M2, Form, Format, LinearArguments};
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use lru::LruCache;
 
 use super::context::{Context, lock};
 use super::gpu::Gpu;
+use super::kernel::Kernel;
 use super::loaded::Loaded;
 use super::memory::{DeviceMemory, DeviceSlice};
 use super::stream::{Stream, StreamRef};
@@ -104,12 +106,23 @@ impl InContext for Arc<cudarc::driver::CudaStream> {
 /// A workspace with its memory.
 type Workspace = (WorkspaceRef, DeviceMemory);
 
+/// The handle that is another stream in each thread.
+const PER_THREAD: usize = 2;
+
+/// A stream; of those that each thread has, whose.
+type Lane = (usize, Option<ThreadId>);
+
+fn lane(stream: StreamRef<'_>) -> Lane {
+    let handle = stream.raw().addr();
+    (handle, (handle == PER_THREAD).then(|| thread::current().id()))
+}
+
 /// A kernel on the card, with a workspace for each stream that it was launched on.
 struct Ready {
     loaded: Mutex<Loaded>,
     majors: [Major; 2],
     /// By streams.
-    workspaces: Mutex<(Gpu, BTreeMap<usize, Workspace>)>,
+    workspaces: Mutex<(Gpu, HashMap<Lane, Workspace>)>,
 }
 
 impl Ready {
@@ -121,7 +134,7 @@ impl Ready {
         let program = gemm.program().map_err(refused)?;
         let majors = gemm.plan().majors();
         let loaded = Mutex::new(Loaded::load_in(context, gemm, program)?);
-        let workspaces = Mutex::new((Gpu::from_context(Arc::clone(context))?, BTreeMap::new()));
+        let workspaces = Mutex::new((Gpu::from_context(Arc::clone(context))?, HashMap::new()));
         Ok(Self { loaded, majors, workspaces })
     }
 
@@ -134,18 +147,29 @@ impl Ready {
     }
 
     /// Zeroed memory for a call on a stream: launches on one stream come one after the other, so they share it.
-    fn workspace(&self, stream: usize, bytes: u64) -> Result<Option<Workspace>, EngineError> {
+    fn workspace(
+        &self,
+        stream: StreamRef<'_>,
+        kernel: &Kernel,
+        bytes: u64,
+    ) -> Result<Option<Workspace>, EngineError> {
         if bytes == 0 {
             return Ok(None);
         }
         let (gpu, known) = &mut *lock(&self.workspaces);
-        if let Some(found) = known.get(&stream).filter(|(of, _)| of.bytes >= bytes) {
+        let lane = lane(stream);
+        if let Some(found) = known.get(&lane).filter(|(of, _)| of.bytes >= bytes) {
             return Ok(Some(found.clone()));
+        }
+        // Memory cannot be had while somebody captures.
+        kernel.context().bind()?;
+        if stream.is_captured(kernel.context())? {
+            return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
         }
         let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
         let memory = gpu.memory(made.buffer())?;
         // What is in flight there ends before its memory goes.
-        if let Some((old, _)) = known.insert(stream, (made, memory.clone())) {
+        if let Some((old, _)) = known.insert(lane, (made, memory.clone())) {
             gpu.free(old.buffer())?;
         }
         Ok(Some((made, memory)))
@@ -161,7 +185,7 @@ impl Ready {
         let mut loaded = lock(&self.loaded);
         let call = self.call(problem, [a, b, d].map(|slice| slice.address()), epilogue);
         let bytes = loaded.gemm().workspace(&call, loaded.slots());
-        let workspace = self.workspace(stream.raw().addr(), bytes)?;
+        let workspace = self.workspace(stream, loaded.kernel(), bytes)?;
         let mut lent = vec![a, b, d];
         lent.extend_from_slice(more);
         lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));
@@ -213,8 +237,22 @@ impl<C: GemmConfig> Gemm<C> {
     /// # Errors
     /// The compiler's log where the driver refuses the program, what the verifier finds, or a driver error.
     pub fn load(on: &impl InContext) -> Result<LoadedGemm<C>, EngineError> {
+        const {
+            assert!(
+                is_plain::<C>(),
+                "several products, and operands with scales, in few bits or sparse, need more than their matrices: take `Loaded`"
+            );
+        }
         Ok(LoadedGemm { ready: Ready::new(&on.context()?, Self::kernel())?, of: PhantomData })
     }
+}
+
+/// Whether a kernel is of one product, and reads nothing for its operands but their matrices.
+const fn is_plain<C: GemmConfig>() -> bool {
+    let spec = Gemm::<C>::PLAN.mainloop;
+    let [a, b] = spec.operands;
+    let stored = a.weights.is_none() && b.weights.is_none() && !spec.atom.sparse;
+    stored && a.scaled == 0 && b.scaled == 0 && matches!(C::FORM, Form::Single)
 }
 
 /// The formats of the caller's A and B, and of D.
@@ -308,10 +346,10 @@ where
         problem: GemmProblem,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
-        self.launch_with(stream, problem, slices, LinearArguments::default())
+        self.launch_with(stream, problem, slices, (LinearArguments::default(), &[]))
     }
 
-    /// Enqueues `D = alpha * A * B + beta * C` on memory that its owners lend. C has to be part of what is lent; it may be D.
+    /// Enqueues `D = alpha * A * B + beta * C` on memory that its owners lend. C may be D; otherwise it is part of `more`.
     ///
     /// # Errors
     /// As [`launch_slices`](Self::launch_slices).
@@ -320,9 +358,9 @@ where
         stream: impl Into<StreamRef<'s>>,
         problem: GemmProblem,
         slices: [DeviceSlice<'_>; 3],
-        arguments: LinearArguments,
+        (arguments, more): (LinearArguments, &[DeviceSlice<'_>]),
     ) -> Result<(), EngineError> {
-        self.ready.launch(stream.into(), problem, slices, (arguments, &[]))
+        self.ready.launch(stream.into(), problem, slices, (arguments, more))
     }
 
     /// Enqueues `D = A * B` of matrices at plain addresses on any stream: a `CUstream`, null for the default one.
@@ -499,13 +537,19 @@ pub fn matmul<T: RowMajorProducts>(
     b: &impl cudarc::driver::DevicePtr<T>,
     d: &mut impl cudarc::driver::DevicePtrMut<T>,
 ) -> Result<(), EngineError> {
-    static CHOOSERS: Mutex<BTreeMap<usize, Arc<Chooser>>> = Mutex::new(BTreeMap::new());
+    static CHOOSERS: Mutex<Vec<(usize, Arc<Chooser>)>> = Mutex::new(Vec::new());
     enough(problem, [a.len(), b.len(), d.len()])?;
     let ordinal = cudarc::driver::CudaStream::context(stream).ordinal();
-    let known = lock(&CHOOSERS).get(&ordinal).cloned();
-    let chooser = match known {
-        Some(chooser) => chooser,
-        None => Arc::clone(lock(&CHOOSERS).entry(ordinal).or_insert(Arc::new(Chooser::new(stream)?))),
+    let chooser = {
+        let mut choosers = lock(&CHOOSERS);
+        match choosers.iter().find(|(of, _)| *of == ordinal) {
+            Some((_, chooser)) => Arc::clone(chooser),
+            None => {
+                let chooser = Arc::new(Chooser::new(stream)?);
+                choosers.push((ordinal, Arc::clone(&chooser)));
+                chooser
+            }
+        }
     };
     let (a, b, d) = super::cudarc::lent(stream, a, b, d);
     let slices = [a.slice(), b.slice(), d.slice()];
