@@ -105,6 +105,8 @@ function picture({ label, height, draw, at, pick, key, className = "" }) {
   const node = el("canvas", { role: "img", "aria-label": label, tabindex: 0, class: className });
   let [width, tall] = [0, 0];
   const paint = () => {
+    // A panel that is just shown is drawn at once: its size is observed only with the next frame.
+    width ||= Math.floor(node.clientWidth);
     if (!width || !node.isConnected) return;
     tall = height(width);
     const ratio = devicePixelRatio || 1;
