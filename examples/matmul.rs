@@ -27,9 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     // Row-major A, B and D.
     let mut random = fastrand::Rng::new();
-    let mut matrix = |count: u32| -> Vec<bf16> {
-        (0..count).map(|_| bf16::from_f32(random.f32() * 2.0 - 1.0)).collect()
-    };
+    let mut matrix =
+        |count: u32| -> Vec<bf16> { (0..count).map(|_| bf16::from_f32(random.f32() * 2.0 - 1.0)).collect() };
     let (host_a, host_b) = (matrix(m * k), matrix(k * n));
     let (a, b) = (stream.clone_htod(&host_a)?, stream.clone_htod(&host_b)?);
     let poison = vec![bf16::NAN; m as usize * n as usize];
@@ -59,7 +58,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut d = stream.clone_htod(&poison)?;
     {
-        let ((a, _a), (b, _b), (d, _d)) = (a.device_ptr(&stream), b.device_ptr(&stream), d.device_ptr_mut(&stream));
+        let ((a, _a), (b, _b), (d, _d)) =
+            (a.device_ptr(&stream), b.device_ptr(&stream), d.device_ptr_mut(&stream));
         // SAFETY: the three slices and the stream live until the block ends, and what follows on the stream waits for the launch.
         unsafe { gemm.launch_raw(stream.cu_stream().cast(), problem, [a, b, d])? };
     }

@@ -7,6 +7,10 @@
 //! The workspace begins with *flags*, a word for each part. They, and sums that are added to where they lie, are zero
 //! before and after every launch.
 
+mod cluster;
+
+pub use cluster::{exchange_in_cluster, sums_bytes};
+
 use ptx::{
     AtomicOp, AtomicSem, Builder, LoadOrder, Location, Number, Scalar, Scope, StoreOrder, Type, Value,
 };

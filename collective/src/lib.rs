@@ -70,7 +70,7 @@ pub use epilogue::{
     StoreSpec, Stored, TmaStore, Transposed, TreeEpilogue, Treed, Values, Way,
 };
 pub use extent::Extent;
-pub use fixup::{FixUp, Share};
+pub use fixup::{FixUp, Share, exchange_in_cluster, sums_bytes};
 pub use float8::{F8E4M3, F8E5M2};
 pub use form::{Batch, Form, Forms};
 pub use functions::{Gradient, Pointwise, Scalars, evaluate, evaluate_bounded, evaluate_in};

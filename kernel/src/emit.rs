@@ -2,8 +2,10 @@
 
 use collective::pipeline::{self, ClusterPosition, Release, Ring, Turns};
 use collective::queue::{self, Part, Queue};
-use collective::{Consumer, Extent, Fragment, MainloopSpec, Piece, Plan, Producer, Roles, Share, Sums};
-use ptx::{Builder, Special, Value, Var};
+use collective::{
+    Consumer, Extent, Fragment, MainloopSpec, Piece, Plan, Producer, Roles, Share, Sums, exchange_in_cluster,
+};
+use ptx::{Builder, Number, Special, Value, Var};
 use scheduler::{Draw, Work, WorkLoop};
 
 use crate::gemm::AnyGemm;
@@ -46,7 +48,11 @@ impl AnyGemm {
                 pipeline::initialise(f, plan, ring);
             });
         });
-        meet(f, plan, true);
+        if plan.cluster_size() > 1 {
+            meet(f, true);
+        } else {
+            f.barrier_sync(0, plan.threads);
+        }
         if self.overlaps {
             f.grid_launch_dependents();
             f.grid_wait();
@@ -78,6 +84,10 @@ impl AnyGemm {
                 Producer::Thread => f.if_(warp.equals(0), || f.if_(f.elect(), load)),
                 Producer::Warpgroup => load(),
             }
+            // Consumers exchange sums.
+            if self.facts.parts > 1 {
+                meet(f, false);
+            }
         };
         let consumer = |warpgroup: Value<'f, u32>| {
             let shares = plan.mainloop.sharing() > 1;
@@ -100,22 +110,11 @@ impl AnyGemm {
             let doubles = |plan: &Plan, fragment: Fragment<'f, f64>| {
                 f.scope("epilogue", || epilogue.store_doubles(f, plan, extent, fragment));
             };
-            match (self.fix_up(), workspace, share) {
-                (Some(fix_up), Some(workspace), Some(share)) => {
-                    let (plans, slots) = ([plan, narrowed], workspace + self.counter_bytes());
-                    f.scope("fix-up", || match sums {
-                        Sums::F32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &finish),
-                        Sums::S32(fragment) => fix_up.exchange(f, plans, slots, share, fragment, &whole),
-                        Sums::F64(fragment) => {
-                            fix_up.exchange(f, plans, slots, share, fragment, &doubles);
-                        }
-                    });
-                }
-                _ => match sums {
-                    Sums::F32(fragment) => finish(narrowed, fragment),
-                    Sums::S32(fragment) => whole(narrowed, fragment),
-                    Sums::F64(fragment) => doubles(narrowed, fragment),
-                },
+            let plans = [plan, narrowed];
+            match sums {
+                Sums::F32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &finish),
+                Sums::S32(fragment) => self.add_up(f, plans, (workspace, share), fragment, &whole),
+                Sums::F64(fragment) => self.add_up(f, plans, (workspace, share), fragment, &doubles),
             }
         };
         let consume = || {
@@ -164,9 +163,31 @@ impl AnyGemm {
                 );
             }
         }
-        if plan.cluster_size() > 1 {
-            // No CTA may leave while others still write to its shared memory or arrive on its barriers.
-            meet(f, plan, false);
+        if self.cluster_size() > 1 {
+            // No CTA may leave while others still reach its shared memory or arrive on its barriers.
+            meet(f, false);
+        }
+    }
+
+    /// Adds up the sums of a tile that is divided, and finishes what is whole.
+    fn add_up<'f, T: Number + Default>(
+        &self,
+        f: &'f Builder,
+        plans: [&Plan; 2],
+        (workspace, share): (Option<Value<'f, u64>>, Option<Share<'f>>),
+        fragment: Fragment<'f, T>,
+        finish: &dyn Fn(&Plan, Fragment<'f, T>),
+    ) {
+        let [plan, narrowed] = plans;
+        match (self.fix_up(), workspace, share) {
+            (Some(fix_up), Some(workspace), Some(share)) => {
+                let slots = workspace + self.counter_bytes();
+                f.scope("fix-up", || fix_up.exchange(f, plans, slots, share, fragment, finish));
+            }
+            _ if self.facts.parts > 1 => {
+                f.scope("fix-up", || exchange_in_cluster(f, plan, self.facts.parts, &fragment, finish));
+            }
+            _ => finish(narrowed, fragment),
         }
     }
 
@@ -216,15 +237,10 @@ fn next_turn<'f>(f: &'f Builder, plan: &Plan, turn: Var<'f, u32>) -> Value<'f, u
     now
 }
 
-/// All threads of the CTA, or of the cluster, wait for each other; `relaxed` where no memory has to be published
-/// but what a fence has published already.
-fn meet(f: &Builder, plan: &Plan, relaxed: bool) {
-    if plan.cluster_size() > 1 {
-        f.cluster_arrive(relaxed);
-        f.cluster_wait();
-    } else {
-        f.barrier_sync(0, plan.threads);
-    }
+/// All threads of the cluster wait for each other; `relaxed` where no memory has to be published but what a fence has published already.
+fn meet(f: &Builder, relaxed: bool) {
+    f.cluster_arrive(relaxed);
+    f.cluster_wait();
 }
 
 /// How many columns of a tile that begins at column `n` are computed, where it may be narrowed.

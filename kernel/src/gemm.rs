@@ -88,7 +88,7 @@ impl AnyGemm {
             target: Plan::TARGET,
             threads: self.plan.threads,
             shared_bytes: self.plan.shared_bytes,
-            cluster: [self.plan.cluster_size(), 1, 1],
+            cluster: [self.cluster_size(), 1, 1],
         };
         let program = Program::new(Function::build(entry, |f| self.emit(f)))?;
         Ok(program.of_kernel(self.scheduler.name(), self.plan.form.described()))
@@ -128,18 +128,24 @@ impl AnyGemm {
         self.scheduler.work(tiles, worker, workers)
     }
 
-    /// How sums of divided tiles are added up.
+    /// CTAs of a cluster as it is launched: the mainloop's, or those that share a tile's K.
+    pub fn cluster_size(&self) -> u32 {
+        self.plan.cluster_size() * self.facts.parts
+    }
+
+    /// How sums of divided tiles are added up in the workspace, if they are.
     pub(crate) fn fix_up(&self) -> Option<FixUp> {
-        self.facts.reduction.map(|reduction| match reduction {
-            ReductionKind::Ordered => FixUp::Ordered,
-            ReductionKind::Atomic => FixUp::Atomic,
-            ReductionKind::Separate => FixUp::Separate,
-        })
+        match self.facts.reduction? {
+            ReductionKind::Ordered => Some(FixUp::Ordered),
+            ReductionKind::Atomic => Some(FixUp::Atomic),
+            ReductionKind::Separate => Some(FixUp::Separate),
+            ReductionKind::Clustered => None,
+        }
     }
 
     /// Whether the kernel needs memory of the caller's beside its matrices.
     pub(crate) fn works_in_memory(&self) -> bool {
-        self.facts.draws || self.facts.reduction.is_some()
+        self.facts.draws || self.fix_up().is_some()
     }
 
     /// Bytes at the start of the workspace in front of what sums are exchanged in: the counter that tiles are drawn from.

@@ -2,7 +2,10 @@
 
 use core::fmt;
 
-use collective::{EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Sentence};
+use collective::{
+    EpilogueSpec, Form, Forms, MainloopSpec, Plan, PlanError, Producer, QueuePlan, Roles, Sentence,
+    sums_bytes,
+};
 use cute_rs::atom::Major;
 use scheduler::{Facts, ReductionKind, ScheduleError};
 
@@ -68,6 +71,11 @@ pub const fn plan(
     }
     let slots = if scheduler.draws { QueuePlan::SLOTS } else { 0 };
     match Plan::of_form(form, mainloop, epilogue, slots) {
+        Ok(plan) if scheduler.parts > 1 && sums_bytes(&plan) > plan.own_offset as u64 => {
+            Err(IllegalKernel::Roles(
+                "ClusterK puts a tile's sums where its stages were, and they are larger: take a smaller tile or more stages",
+            ))
+        }
         Ok(plan) => Ok(plan),
         Err(error) => Err(IllegalKernel::Plan(error)),
     }
@@ -143,9 +151,20 @@ const fn misfit(
              CopyWgmma",
         );
     }
-    if epilogue.needs.whole && matches!(scheduler.reduction, Some(ReductionKind::Separate)) {
+    let by_columns = matches!(scheduler.reduction, Some(ReductionKind::Separate | ReductionKind::Clustered));
+    if epilogue.needs.whole && by_columns {
         return Some(
-            "the epilogue finishes whole tiles and Separate divides them among CTAs: add up by Ordered or Atomic",
+            "the epilogue finishes whole tiles, and Separate and ClusterK divide them among CTAs: add up by Ordered or Atomic",
+        );
+    }
+    if scheduler.parts > 1 && mainloop.cluster[0] * mainloop.cluster[1] > 1 {
+        return Some(
+            "ClusterK makes clusters of the CTAs that share a tile's K: leave the mainloop's cluster out, or take StreamK",
+        );
+    }
+    if scheduler.parts > 1 && matches!(mainloop.roles, Roles::Pingpong) {
+        return Some(
+            "a CTA under ClusterK computes one tile, and warpgroups that take turns need several: take Cooperative, or StreamK",
         );
     }
     if epilogue.sourced && (form.shares_rows() || form.described()) {

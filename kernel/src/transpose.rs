@@ -148,7 +148,7 @@ impl Transpose {
     /// at multiples of 16 bytes are read and written element by element, which takes longer.
     pub fn microseconds(self, what: &Transposition, machine: &Machine) -> f64 {
         // Elements that a multiprocessor moves in a cycle, measured on an H200: about the same for 1, 2 and 4 bytes.
-        const ONE_BY_ONE: f64 = 0.75;
+        const ONE_BY_ONE: f64 = 0.68;
         let traffic = self.traffic(what);
         let elements = traffic as f64 / f64::from(2 * self.bytes);
         let in_lines = |matrix: MatrixRef| {

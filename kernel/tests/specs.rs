@@ -8,9 +8,10 @@ use collective::{
 use half::{bf16, f16};
 use kernel::{Batched, Composed, Gemm, GemmConfig, KernelSpec, Ragged, SpecError};
 use scheduler::{
-    AlongM, AlongN, Atomic, DividedTail, Dynamic, EveryTile, Grouped, Hilbert, OneTile, Persistent, StreamK,
+    AlongM, AlongN, Atomic, ClusterK, DividedTail, Dynamic, EveryTile, Grouped, Hilbert, OneTile, Persistent,
+    StreamK,
 };
-use typenum::{U1, U2, U3, U4, U5, U8, U16, U32, U64, U128, U160, U192, U256};
+use typenum::{U1, U2, U3, U4, U5, U6, U8, U16, U32, U64, U128, U160, U192, U256};
 
 type Kk<T> = Operands<KMajor<T>, KMajor<T>>;
 
@@ -46,6 +47,13 @@ fn types_lower_to_specs() {
     >(
         "dtype=f16 layout=kk epilogue=sourced tile=128x128x64 cluster=2x1 roles=pingpong stages=3 arrivals=warp buffers=4",
     );
+    lowers::<
+        Composed<
+            TmaWgmma<Kk<bf16>, Tile<U128, U128, U64>, Cooperative<U2>>,
+            LinearCombination<bf16>,
+            ClusterK<AlongM, U6>,
+        >,
+    >("dtype=bf16 layout=kk tile=128x128x64 store=direct scheduler=cluster-k raster=m parts=6");
     // The kernel's A is the caller's B.
     lowers::<
         Ragged<
@@ -165,6 +173,13 @@ fn an_illegal_spec_is_refused_with_the_rule_and_the_nearest_legal_one() {
         ),
         ("dtype=s8 epilogue=bias", "fusions with names", None),
         ("scheduler=dynamic-tail parts=17", "17 parts", None),
+        ("scheduler=cluster-k parts=9", "9 parts were given: 2 to 8 CTAs", None),
+        ("scheduler=cluster-k parts=1", "2 to 8 CTAs", None),
+        ("scheduler=cluster-k cluster=2x1", "leave the mainloop's cluster out", None),
+        ("tile=128x128x64 scheduler=cluster-k roles=pingpong", "one tile", None),
+        ("tile=128x256x64 stages=2 scheduler=cluster-k", "smaller tile or more stages", None),
+        ("tile=128x256x64 epilogue=bias-sums-ordered scheduler=cluster-k", "whole tiles", None),
+        ("form=ragged scheduler=cluster-k", "Persistent", None),
         ("raster=hilbert3", "power of two", None),
         ("epilogue=sourced scheduler=stream-k", "whole tiles", None),
         ("form=ragged scheduler=one-tile", "Persistent", None),

@@ -357,6 +357,17 @@ impl Builder {
         self.load(Space::Shared, address.operand(), offset)
     }
 
+    /// Loads `N` (1, 2 or 4) consecutive elements from the shared memory of a CTA of the cluster: [`map_shared`](Self::map_shared) gives the
+    /// address.
+    #[track_caller]
+    pub fn load_cluster<'f, T: Scalar, const N: usize>(
+        &'f self,
+        address: Value<'f, u32>,
+        offset: i32,
+    ) -> [Value<'f, T>; N] {
+        self.load(Space::SharedCluster, address.operand(), offset)
+    }
+
     /// Stores `N` (1, 2 or 4) consecutive elements to global memory.
     #[track_caller]
     pub fn store_global<'f, T: Scalar, const N: usize>(

@@ -10,7 +10,7 @@
 use core::fmt;
 use std::collections::BTreeMap;
 
-use crate::{Schedule, Tiles, Work};
+use crate::{Facts, Schedule, Tiles, Work};
 
 /// A schedule that does not compute every k-tile of every output tile once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,8 @@ pub fn covered(
 ) -> Result<(), CoverageError> {
     let error = |fault| Err(CoverageError { scheduler: schedule.name(), tiles, workers, fault });
     let Tiles { m, n, k } = tiles;
-    let most = (u64::from(m) * u64::from(n)).saturating_mul(k.max(1).into());
+    let Facts { reduction, parts, .. } = schedule.facts();
+    let most = (u64::from(m) * u64::from(n)).saturating_mul(k.max(parts).max(1).into());
     let mut by_tile = BTreeMap::<[u32; 2], Vec<[u32; 2]>>::new();
     let mut count = 0u64;
     for (worker, pieces) in (0..).zip(pieces) {
@@ -128,10 +129,12 @@ pub fn covered(
             if count > most {
                 return error(CoverageFault::Endless { worker, most });
             }
-            if row >= m || column >= n || k_end > k || k_begin > k_end || (k_begin == k_end && k > 0) {
+            // Each CTA of a cluster has a part, which may be empty.
+            let empty = k_begin == k_end && k > 0 && parts == 1;
+            if row >= m || column >= n || k_end > k || k_begin > k_end || empty {
                 return error(CoverageFault::Outside { work });
             }
-            if schedule.facts().reduction.is_none() && k_end - k_begin < k {
+            if reduction.is_none() && k_end - k_begin < k {
                 return error(CoverageFault::Part { work });
             }
             by_tile.entry([row, column]).or_default().push([k_begin, k_end]);
@@ -140,15 +143,15 @@ pub fn covered(
     for row in 0..m {
         for column in 0..n {
             let tile = [row, column];
-            let Some(parts) = by_tile.get_mut(&tile) else {
+            let Some(pieces) = by_tile.get_mut(&tile) else {
                 return error(CoverageFault::Missing { tile });
             };
-            parts.sort_unstable();
-            if k == 0 && parts.len() > 1 {
+            pieces.sort_unstable();
+            if k == 0 && pieces.len() > parts as usize {
                 return error(CoverageFault::Twice { tile, k: 0 });
             }
             let mut reached = 0;
-            for &mut [begin, end] in parts {
+            for &mut [begin, end] in pieces {
                 if begin < reached {
                     return error(CoverageFault::Twice { tile, k: begin });
                 }

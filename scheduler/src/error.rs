@@ -18,12 +18,19 @@ pub enum ScheduleError {
         /// How many.
         parts: u32,
     },
+    /// So many CTAs of a cluster that share a tile's K.
+    ClusterParts {
+        /// How many.
+        parts: u32,
+    },
     /// Parts of a tile that may have no k-tile.
     EmptyPart,
     /// No part of a tile.
     NoPart,
     /// Separate sums of parts that are not equal.
     Separate,
+    /// Workers that are no cluster, and would add up in one.
+    Clustered,
 }
 
 impl ScheduleError {
@@ -35,8 +42,14 @@ impl ScheduleError {
                 "Hilbert's curve fills squares whose side is a power of two from 2 to 64: use Hilbert<U8>"
             }
             Self::Parts { .. } => "a tile has 1 to 16 parts: use DividedTail<_, U3>, say",
+            Self::ClusterParts { .. } => {
+                "2 to 8 CTAs of a cluster share a tile's K: use ClusterK<_, U4>, say"
+            }
             Self::EmptyPart => "a part of a tile has at least one k-tile: use DividedTail<_, U3, U1> or more",
             Self::NoPart => "a tile has at least one part: use EveryTile<U1> or more",
+            Self::Clustered => {
+                "the CTAs of a cluster add up tiles of ClusterK alone: divide by it, or add up by Ordered"
+            }
             Self::Separate => {
                 "Separate adds up tiles of equal parts only: divide by EveryTile<S> or Heuristic, or add up by Ordered"
             }
@@ -48,8 +61,8 @@ impl fmt::Display for ScheduleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Square { side } => write!(f, "a side of {side} tiles was given: ")?,
-            Self::Parts { parts } => write!(f, "{parts} parts were given: ")?,
-            Self::EmptyBand | Self::EmptyPart | Self::NoPart | Self::Separate => {}
+            Self::Parts { parts } | Self::ClusterParts { parts } => write!(f, "{parts} parts were given: ")?,
+            Self::EmptyBand | Self::EmptyPart | Self::NoPart | Self::Separate | Self::Clustered => {}
         }
         f.write_str(self.sentence())
     }

@@ -30,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod cluster_k;
 mod dynamic;
 mod error;
 pub mod groups;
@@ -45,6 +46,7 @@ mod tail;
 mod timeline;
 
 pub use check::{CoverageError, CoverageFault, covered, covers};
+pub use cluster_k::{ClusterK, Clustered};
 pub use dynamic::{Draw, Drawn, Dynamic};
 pub use error::{ScheduleError, TooManyTiles};
 pub use index::Index;
@@ -153,6 +155,9 @@ pub struct Facts {
     /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
     /// be any number of workers.
     pub tiles_on_device: bool,
+    /// CTAs of a cluster that compute a part of K of one tile each, and exchange sums through its shared memory; 1 where clusters are the
+    /// mainloop's.
+    pub parts: u32,
     /// Whether it deals out tiles of many outputs, which lie below or beside each other as one for it: what it says of the
     /// tiles of one output holds for those of all.
     pub batches: bool,
@@ -166,6 +171,7 @@ impl Facts {
         rows_last: true,
         band: 1,
         tiles_on_device: false,
+        parts: 1,
         batches: false,
     };
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    DivideSpec, Drawn, Facts, RasterSpec, ReductionKind, Schedule, ScheduleError, Streamed, Tailed, Walk,
-    Whole,
+    Clustered, DivideSpec, Drawn, Facts, RasterSpec, ReductionKind, Schedule, ScheduleError, Streamed,
+    Tailed, Walk, Whole,
 };
 
 /// A scheduler of this crate with all its parameters.
@@ -20,6 +20,8 @@ pub enum SchedulerSpec {
     DividedTail(Tailed),
     /// [`StreamK`](crate::StreamK).
     StreamK(Streamed),
+    /// [`ClusterK`](crate::ClusterK).
+    ClusterK(Clustered),
 }
 
 impl SchedulerSpec {
@@ -30,7 +32,8 @@ impl SchedulerSpec {
             | Self::Persistent(Walk { raster })
             | Self::Dynamic(Drawn { raster })
             | Self::DividedTail(Tailed { raster, .. })
-            | Self::StreamK(Streamed { raster, .. }) => raster,
+            | Self::StreamK(Streamed { raster, .. })
+            | Self::ClusterK(Clustered { raster, .. }) => raster,
         }
     }
 
@@ -53,11 +56,18 @@ impl SchedulerSpec {
                 divide: DivideSpec::Remainder,
                 ..
             }) => Err(ScheduleError::Separate),
+            Self::StreamK(Streamed { reduction: ReductionKind::Clustered, .. }) => {
+                Err(ScheduleError::Clustered)
+            }
+            Self::ClusterK(Clustered { parts, .. }) if parts < 2 || parts > Clustered::MOST_PARTS => {
+                Err(ScheduleError::ClusterParts { parts })
+            }
             Self::OneTile(_)
             | Self::Persistent(_)
             | Self::Dynamic(_)
             | Self::DividedTail(_)
-            | Self::StreamK(_) => Ok(()),
+            | Self::StreamK(_)
+            | Self::ClusterK(_) => Ok(()),
         }
     }
 
@@ -69,7 +79,9 @@ impl SchedulerSpec {
             Self::Dynamic(_) => (None, true, true),
             Self::DividedTail(_) => (Some(ReductionKind::Ordered), true, true),
             Self::StreamK(Streamed { reduction, .. }) => (Some(reduction), false, false),
+            Self::ClusterK(_) => (Some(ReductionKind::Clustered), false, false),
         };
+        let parts = if let Self::ClusterK(Clustered { parts, .. }) = self { parts } else { 1 };
         let raster = self.raster();
         Facts {
             reduction,
@@ -77,6 +89,7 @@ impl SchedulerSpec {
             rows_last: raster.rows_last(),
             band: raster.band(),
             tiles_on_device,
+            parts,
             batches: true,
         }
     }
@@ -100,6 +113,7 @@ impl SchedulerSpec {
             Self::Dynamic(rule) => Arc::new(rule),
             Self::DividedTail(rule) => Arc::new(rule),
             Self::StreamK(rule) => Arc::new(rule),
+            Self::ClusterK(rule) => Arc::new(rule),
         }
     }
 }

@@ -27,6 +27,9 @@ pub enum ReductionKind {
     /// tiles of many pieces. The order is fixed as [`Ordered`](Self::Ordered)'s is. Tiles are divided into equal parts
     /// only, so that each unit is of one tile.
     Separate,
+    /// As [`Separate`](Self::Separate), but among the CTAs of a cluster, which read each other's shared memory:
+    /// [`ClusterK`](crate::ClusterK) alone.
+    Clustered,
 }
 
 impl ReductionKind {
@@ -35,7 +38,7 @@ impl ReductionKind {
         match self {
             Self::Ordered => 3,
             Self::Atomic => 1,
-            Self::Separate => 0,
+            Self::Separate | Self::Clustered => 0,
         }
     }
 }
@@ -266,6 +269,7 @@ impl Schedule for Streamed {
             ReductionKind::Ordered => "",
             ReductionKind::Atomic => "_atomic",
             ReductionKind::Separate => "_separate",
+            ReductionKind::Clustered => "_clustered",
         };
         let least = if least == 4 { String::new() } else { format!("_by_{least}") };
         format!("stream_k_{}{suffix}{least}_{}", divide.name(), raster.name())

@@ -198,7 +198,9 @@ impl<'l, W: Fn(u32) -> Pieces> Run<'l, W> {
         match reduction {
             ReductionKind::Atomic => self.add_up(wait, 1),
             ReductionKind::Ordered if piece.k_end < self.tiles.k => self.free.push(Reverse((end, slot))),
-            ReductionKind::Ordered | ReductionKind::Separate => sum.waiting.push(wait),
+            ReductionKind::Ordered | ReductionKind::Separate | ReductionKind::Clustered => {
+                sum.waiting.push(wait);
+            }
         }
         let sum = self.sums.entry((piece.m, piece.n)).or_default();
         if sum.k_tiles == self.tiles.k {

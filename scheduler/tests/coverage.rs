@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use scheduler::{
-    AlongM, AlongN, Atomic, Divided, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
-    Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
+    AlongM, AlongN, Atomic, ClusterK, Divided, DividedTail, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,
+    OneTile, Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles,
 };
 use typenum::{U1, U2, U3, U4, U8, U28};
 
@@ -160,6 +160,32 @@ fn divided_tiles_are_summed_exactly_once() {
         + divides_everywhere::<StreamK<AlongN, Ordered, EveryTile<U3, U3>>>(3, 40)
         + divides_everywhere::<StreamK<Grouped<AlongN, U4>, Ordered, Heuristic<U28, U2>>>(2, 40);
     assert!(configurations >= CONFIGURATIONS, "{configurations}");
+}
+
+#[test]
+fn each_cta_of_a_cluster_has_a_part() {
+    fn parts<S: TileScheduler>(parts: u32) {
+        let schedule = S::schedule();
+        for (m, n, k) in [(1, 1, 1), (3, 5, 40), (4, 4, parts), (2, 1, parts - 1), (7, 2, 1000), (2, 2, 0)] {
+            let tiles = Tiles { m, n, k };
+            scheduler::covers(&*schedule, tiles, 132).unwrap_or_else(|error| panic!("{error}"));
+            for worker in 0..schedule.workers(tiles, 132) {
+                let pieces: Vec<_> = schedule.work(tiles, worker, m * n * parts).collect();
+                let [work] = pieces[..] else { panic!("{tiles:?}: {pieces:?}") };
+                assert!(work.k_end - work.k_begin <= k.div_ceil(parts), "{tiles:?}: {work:?}");
+                let of_one = |other| {
+                    schedule.work(tiles, other, 0).all(|other| (other.m, other.n) == (work.m, work.n))
+                };
+                let first = worker / parts * parts;
+                assert!((first..first + parts).all(of_one), "{tiles:?}: {work:?}");
+            }
+        }
+        // More than can be launched.
+        let many = Tiles { m: 1 << 20, n: 1 << 10, k: 1 };
+        assert_eq!(schedule.workers(many, 1), (1u32 << 30).saturating_mul(parts));
+    }
+    parts::<ClusterK<AlongM, U2>>(2);
+    parts::<ClusterK<Grouped<AlongN, U4>, U8>>(8);
 }
 
 /// A scheduler that deals out whole tiles, given by its name and an order.

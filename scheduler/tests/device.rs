@@ -5,8 +5,8 @@ use emulator::{Memory, Options, Program};
 use ptx::abi::{Argument, Grid};
 use ptx::{AtomicOp, AtomicSem, Builder, Entry, Function, Location, Scope, Special, Target, Value, Var};
 use scheduler::{
-    AlongM, AlongN, Atomic, DividedTail, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert, OneTile,
-    Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles, Work, WorkLoop,
+    AlongM, AlongN, Atomic, ClusterK, DividedTail, Draw, Dynamic, EveryTile, Grouped, Heuristic, Hilbert,
+    OneTile, Ordered, Persistent, Remainder, Separate, StreamK, TileScheduler, Tiles, Work, WorkLoop,
 };
 use typenum::{U1, U2, U3, U8, U28};
 
@@ -135,6 +135,8 @@ fn the_device_computes_what_the_host_says() {
     agrees::<StreamK<AlongN, Atomic, EveryTile<U3>>>();
     agrees::<StreamK<Hilbert<U2>, Ordered, Remainder<U1>>>();
     agrees::<StreamK<AlongM, Separate, Heuristic<U28, U2>>>();
+    agrees::<ClusterK<AlongM, U2>>();
+    agrees::<ClusterK<Grouped<AlongN, U2>, U8>>();
 }
 
 /// Whoever comes first, each tile is computed once, and the counter is zero again: also for a second launch on it, and for

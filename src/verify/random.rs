@@ -19,7 +19,9 @@ use kernel::{
     AnyGemm, Buffer, Emulator, Engine, EngineError, EpilogueKind, GemmProblem, KernelSpec, Program,
 };
 use ptx::abi::{Argument, Grid};
-use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+use scheduler::{
+    Clustered, DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole,
+};
 
 use super::matrix::Fill;
 use super::product::{Outcome, Product, RunError, accumulators, formats, orders, random_scales};
@@ -224,7 +226,7 @@ impl Draw {
         let wild = self.once_in(20);
         let persistent = [1, 1, 2, 3];
         let on_device = matches!(form, Form::Ragged | Form::Masked | Form::Grouped) && !self.once_in(6);
-        match if on_device { self.of(&persistent) } else { self.random.u32(..6) } {
+        match if on_device { self.of(&persistent) } else { self.random.u32(..7) } {
             0 => SchedulerSpec::OneTile(Whole { raster }),
             1 => SchedulerSpec::Persistent(Walk { raster }),
             2 => SchedulerSpec::Dynamic(Drawn { raster }),
@@ -232,6 +234,10 @@ impl Draw {
                 raster,
                 parts: if wild { self.of(&[0, 17]) } else { self.random.u32(1..6) },
                 least: if wild { 0 } else { self.random.u32(1..4) },
+            }),
+            4 => SchedulerSpec::ClusterK(Clustered {
+                raster,
+                parts: if wild { self.of(&[0, 1, 9]) } else { self.random.u32(2..9) },
             }),
             _ => SchedulerSpec::StreamK(Streamed {
                 raster,
@@ -490,13 +496,18 @@ impl Draw {
         // Rows of D that tensor copies can store, in pairs of halves.
         let row = if plan.epilogue.staged_bits > 0 || spec.fusion().is_some() { 64 } else { 1 };
         let [m_step, n_step] = if plan.swapped() { [row, 1] } else { [1, row] };
-        let extents =
-            [self.covered(m * across, 2, m_step), self.covered(n * along, 2, n_step), self.covered(k, 4, 1)];
+        // Parts of K, of which some are longer than others, or all of those few that there are.
+        let deep = 2 * (gemm.cluster_size() / plan.cluster_size()).max(2);
+        let extents = [
+            self.covered(m * across, 2, m_step),
+            self.covered(n * along, 2, n_step),
+            self.covered(k, deep, 1),
+        ];
         let [m, n] = if plan.swapped() { [extents[1], extents[0]] } else { [extents[0], extents[1]] };
         let n = if plan.epilogue.needs.rows { n.min(plan.mainloop.tile[1]) } else { n };
         let problem = GemmProblem { m, n, k: extents[2] };
         let schedule = self.of(&[Schedule::Default, Schedule::Latest, Schedule::Random, Schedule::Random]);
-        let slots = self.of(&[1, 2, 3, 5]) * plan.cluster_size();
+        let slots = self.of(&[1, 2, 3, 5]) * gemm.cluster_size();
         let numerics = self.of(&[Numerics::Fast, Numerics::Exact]);
         let numerics = if matches!(place, Place::Exact) { Numerics::Exact } else { numerics };
         let mut emulator = Emulator::new()

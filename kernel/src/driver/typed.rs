@@ -63,6 +63,7 @@ elements! {
 }
 
 /// Whether a number of the host's may be of a format.
+#[cfg(any(feature = "cudarc", test))]
 const fn fits<T: DeviceElement>(format: Format) -> bool {
     let mut i = 0;
     while i < T::FORMATS.len() {

@@ -32,6 +32,8 @@ struct Bound {
     fixed: Fixed,
     /// One CTA's epilogue that reads no C, in rows of even lengths.
     epilogue: f64,
+    /// CTAs that finish a tile.
+    parts: f64,
     /// Whether it is slower where rows have odd lengths, and whether copies bring C.
     by_threads: bool,
     sourced: bool,
@@ -51,7 +53,7 @@ impl PartialEq for Bound {
     fn eq(&self, other: &Self) -> bool {
         let key = |of: &Self| {
             let [one, grows] = of.exchange.unwrap_or([-1.0; 2]);
-            let numbers = [of.cluster, of.ctas, of.epilogue, of.launch, of.output, one, grows];
+            let numbers = [of.cluster, of.ctas, of.parts, of.epilogue, of.launch, of.output, one, grows];
             let numbers = numbers.map(f64::to_bits);
             let facts = [of.swapped, of.restarts, of.turns, of.by_threads, of.sourced];
             (of.tile, of.slots, numbers, facts, of.bits, of.first)
@@ -154,26 +156,33 @@ impl Bounds {
             let [tiles_m, tiles_n, k_tiles] = tiles.map(f64::from);
             let (every, slots) = (f64::from(all), f64::from(of.slots));
             let whole = f64::from(all.div_ceil(of.slots));
-            let at_once = every.min(slots);
+            let units = every * of.parts;
+            let at_once = units.min(slots);
             let sharing = (at_once * of.cluster / f64::from(machine.multiprocessors)).ceil().min(of.ctas);
             let (step, _) = of.fixed.step([tiles[0], tiles[1]], sharing, at_once);
             let odd = if of.by_threads && odd { machine.odd_rows } else { 1.0 };
             let reads = if beta && !of.sourced { 2.0 } else { 1.0 };
-            let epilogue = machine.fused(of.epilogue / odd * reads, request.fusion.is_some(), of.swapped);
+            let epilogue =
+                machine.fused(of.epilogue / odd * reads, request.fusion.is_some(), of.swapped) / of.parts;
             let multiply = whole * k_tiles * step;
             let mut busy = match of.turns {
                 true => multiply + whole * machine.tile + epilogue,
                 false => multiply + whole * (epilogue + machine.tile),
             };
-            if let Some([one, grows]) = of.exchange {
+            let mut starts = if of.restarts { whole } else { 1.0 };
+            if of.parts > 1.0 {
+                // Each tile is divided.
+                starts = (units / slots).ceil();
+                let part = (k_tiles / of.parts).ceil() * (1.0 + machine.unaligned) * step;
+                busy = starts * (part + epilogue + machine.tile + of.exchange.map_or(0.0, |[one, _]| one));
+            } else if let Some([one, grows]) = of.exchange {
                 // None is divided, or some are: then a worker has a piece at least, which may be of several tiles.
                 let shared = every / slots * k_tiles * step + one;
                 let divided = shared.max(parted(k_tiles * step, grows) + one - grows);
                 busy = busy.min(divided + epilogue + machine.tile);
             }
             let work = every * of.cluster * k_tiles * of.fixed.math / f64::from(machine.multiprocessors);
-            let restarts = if of.restarts { whole - 1.0 } else { 0.0 };
-            let busy = busy + machine.power * work.min(busy) + restarts * machine.start;
+            let busy = busy + machine.power * work.min(busy) + (starts - 1.0) * machine.start;
 
             let [m, n, k] = seen.problem.map(f64::from);
             let [a_bytes, b_bytes] = of.bits.map(|bits| f64::from(bits) / 8.0);
@@ -212,7 +221,7 @@ impl Bound {
             tile: [m * across, n * along, k],
             swapped: plan.swapped(),
             cluster: plan.cluster_size().into(),
-            slots: machine.slots(plan),
+            slots: machine.slots_of(&entry.subject()),
             ctas: machine.ctas(plan).into(),
             exchange: facts.reduction.map(|reduction| {
                 // Of four others the root is twice that of one.
@@ -223,6 +232,7 @@ impl Bound {
             turns: plan.turns() > 0,
             fixed: Fixed::new(machine, plan, f64::from(n)),
             epilogue: machine.epilogue_of(plan),
+            parts: facts.parts.into(),
             by_threads: plan.epilogue.staged_bits == 0 && !plan.swapped(),
             sourced: plan.epilogue.sourced,
             launch: machine.launch_of(&entry.subject()),

@@ -9,8 +9,8 @@ use collective::Plan;
 pub struct Machine {
     /// Multiprocessors.
     pub multiprocessors: u32,
-    /// Multiprocessors that clusters of more than two CTAs can use: the groups they must fit into are not all equal.
-    pub clustered_multiprocessors: u32,
+    /// Clusters of 1, 2, … 8 CTAs that run at once where each CTA fills a multiprocessor: the groups they must fit into are not all equal.
+    pub clusters: [u32; 8],
     /// Cycles of a multiprocessor in a microsecond while few of them multiply.
     pub cycles: f64,
     /// By how much everything takes longer when all multiprocessors multiply without pause.
@@ -75,6 +75,8 @@ pub struct Machine {
     pub exchanged: f64,
     /// Microseconds from a sum's last element to its reader.
     pub meeting: f64,
+    /// Microseconds in which the CTAs of a cluster meet to exchange sums, and elements that each puts down and adds up in one.
+    pub near: [f64; 2],
     /// By how much longer k-tiles take of tiles that are divided at different places along K.
     pub unaligned: f64,
     /// Bytes a microsecond from L2 to all multiprocessors.
@@ -105,7 +107,8 @@ impl Machine {
     pub const fn h200() -> Self {
         Self {
             multiprocessors: 132,
-            clustered_multiprocessors: 120,
+            // Of 7 there is room where there is for 8.
+            clusters: [132, 66, 39, 30, 22, 17, 15, 15],
             cycles: 2005.0,
             power: 0.1994,
             shared: 0.7458,
@@ -137,6 +140,7 @@ impl Machine {
             draw: 0.03379,
             exchanged: 4818.0,
             meeting: 2.207,
+            near: [1.5, 16000.0],
             unaligned: 0.2192,
             l2: 17.6e6,
             part_sectors: 2.761,
@@ -157,8 +161,12 @@ impl Machine {
 
     /// Clusters of a kernel that run at once: what [`Engine::slots`](crate::Engine::slots) says on such a card.
     pub fn slots(&self, plan: &Plan) -> u32 {
-        let cluster = plan.cluster_size();
-        let usable = if cluster > 2 { self.clustered_multiprocessors } else { self.multiprocessors };
-        (usable * self.ctas(plan) / cluster).max(1)
+        self.at_once(plan.cluster_size(), plan)
+    }
+
+    /// Clusters of so many CTAs of a kernel that run at once.
+    pub(super) fn at_once(&self, cluster: u32, plan: &Plan) -> u32 {
+        let alone = cluster.checked_sub(1).and_then(|index| self.clusters.get(index as usize));
+        (alone.copied().unwrap_or(0) * self.ctas(plan)).max(1)
     }
 }

@@ -116,7 +116,7 @@ impl Machine {
     ) -> Prediction {
         let plan = subject.plan;
         let call = request.call.seen_by(plan);
-        let slots = self.slots(plan);
+        let slots = self.slots_of(subject);
         let totals = self.totals(subject, &call, groups, slots);
         let fitted = totals.columns / f64::from(plan.mainloop.tile[1]);
         let workers = subject.scheduler.workers(totals.tiles, slots).max(1);
@@ -129,6 +129,7 @@ impl Machine {
         let (step, math, why) = self.step(plan, &call, &totals, sharing, f64::from(workers.min(slots)));
         let epilogue = self.epilogue(plan, &call, beta) * fitted;
         let epilogue = self.fused(epilogue, request.fusion.is_some(), plan.swapped());
+        let epilogue = epilogue / f64::from(subject.facts.parts);
         let multiply = (busiest.k_tiles + busiest.unaligned * self.unaligned) * step;
         let all = busiest.pieces * (epilogue + self.tile);
         let turns = f64::from(plan.turns());
@@ -315,14 +316,21 @@ impl Machine {
         }
     }
 
+    /// Workers of a kernel that run at once.
+    pub(super) fn slots_of(&self, subject: &Subject<'_>) -> u32 {
+        let parts = subject.facts.parts;
+        self.at_once(subject.plan.cluster_size() * parts, subject.plan) * parts
+    }
+
     /// A launch before anything is multiplied.
     pub(super) fn launch_of(&self, Subject { plan, facts, .. }: &Subject<'_>) -> f64 {
         let [m, n, k] = plan.mainloop.tile.map(f64::from);
-        let clustered = if plan.cluster_size() > 1 { 1.0 } else { 0.0 };
+        let clustered = if plan.cluster_size() * facts.parts > 1 { 1.0 } else { 0.0 };
+        let divides = facts.reduction.is_some() && facts.parts == 1;
         self.launch
             + clustered * self.clustered_launch
-            + if facts.reduction.is_some() { self.divided_launch } else { 0.0 }
-            + if facts.tiles_on_device || facts.reduction.is_some() { self.persistent_launch } else { 0.0 }
+            + if divides { self.divided_launch } else { 0.0 }
+            + if facts.tiles_on_device || divides { self.persistent_launch } else { 0.0 }
             + bits_of(plan, [m, n]) * k / 8.0 * self.filling
     }
 
@@ -343,13 +351,16 @@ impl Machine {
     /// What it takes to exchange the sums of a divided tile with so many others.
     pub(super) fn exchange(&self, plan: &Plan, reduction: ReductionKind, others: f64) -> f64 {
         let [m, n, _] = plan.mainloop.tile.map(f64::from);
-        self.meeting
-            + match reduction {
-                ReductionKind::Separate => 2.0 * m * n / self.exchanged,
-                ReductionKind::Ordered | ReductionKind::Atomic => {
-                    m * n / self.exchanged * others.max(1.0).sqrt()
-                }
+        match reduction {
+            ReductionKind::Separate => self.meeting + 2.0 * m * n / self.exchanged,
+            ReductionKind::Ordered | ReductionKind::Atomic => {
+                self.meeting + m * n / self.exchanged * others.max(1.0).sqrt()
             }
+            ReductionKind::Clustered => {
+                let [meeting, rate] = self.near;
+                meeting + m * n / rate
+            }
+        }
     }
 
     /// One CTA's epilogue.
@@ -542,7 +553,7 @@ fn busiest(subject: &Subject<'_>, totals: &Totals, workers: u32, slots: u32) -> 
     }
     let own = (units / lanes).ceil();
     let length = (divided * f64::from(k) / units).ceil();
-    let even = (units / divided).fract() == 0.0;
+    let even = (units / divided).fract() == 0.0 && subject.facts.parts == 1;
     Busiest {
         unaligned: if even { 0.0 } else { own * length },
         k_tiles: whole * totals.k_tiles + own * length,

@@ -5,10 +5,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use collective::{Arrivals, CachePolicy, Form, Fusion, Multiply, Plan, Producer, Roles, Way};
+use collective::{Arrivals, CachePolicy, Form, Fusion, Multiply, Plan, Producer, Roles, StoreSpec, Way};
 use cute_rs::atom::Major;
 use scheduler::{
-    DivideSpec, Drawn, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk, Whole,
+    Clustered, DivideSpec, Drawn, Facts, RasterSpec, ReductionKind, Schedule, SchedulerSpec, Streamed, Walk,
+    Whole,
 };
 
 use super::model::Subject;
@@ -46,6 +47,9 @@ const DIVISIONS: [(ReductionKind, DivideSpec); 3] = [
     (ReductionKind::Separate, DivideSpec::Heuristic { gain: 4 }),
     (ReductionKind::Ordered, DivideSpec::Remainder),
 ];
+
+/// CTAs of a cluster that share a tile's K.
+const PARTS: [u32; 6] = [2, 3, 4, 5, 6, 8];
 
 /// Rows and columns of tiles of operands that threads copy.
 const COPIED: [[u32; 2]; 3] = [[128, 128], [128, 64], [64, 64]];
@@ -233,7 +237,13 @@ fn of_tile(base: KernelSpec, tile: Tile, unaligned: bool, entries: &mut Vec<Entr
         for way in ways.into_iter().flatten() {
             spec.store.way = way;
             for scheduler in schedulers(tile) {
-                let spec = KernelSpec { scheduler, ..spec };
+                // The columns that a buffer is wide are too many for each CTA of a cluster to finish some.
+                let clustered = matches!(scheduler, SchedulerSpec::ClusterK(_));
+                let way = if clustered { Way::Direct } else { way };
+                if clustered && spec.store.way != Way::Direct && ways.contains(&Some(Way::Direct)) {
+                    continue;
+                }
+                let spec = KernelSpec { scheduler, store: StoreSpec { way, ..spec.store }, ..spec };
                 let plan = spec.plan().ok().filter(|plan| plan.ring.stages >= LEAST_STAGES && !spills(plan));
                 entries.extend(plan.map(|plan| Entry::new(spec, plan)));
             }
@@ -280,6 +290,11 @@ fn schedulers(tile: Tile) -> Vec<SchedulerSpec> {
         all.extend(DIVISIONS.iter().map(|&(reduction, divide)| {
             SchedulerSpec::StreamK(Streamed { raster, reduction, divide, least: 4 })
         }));
+        let [m, n, _] = tile.extents;
+        if tile.cluster == [1, 1] && m.min(n) >= 64 && tile.elements() <= 128 * 256 {
+            let raster = RasterSpec::AlongM;
+            all.extend(PARTS.map(|parts| SchedulerSpec::ClusterK(Clustered { raster, parts })));
+        }
     }
     all
 }

@@ -8,7 +8,7 @@ use collective::{
     WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{DivideSpec, Drawn, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+use scheduler::{Clustered, DivideSpec, Drawn, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
 
 use super::values::{
     SPARSE, divide, divide_text, raster, raster_text, scales, scales_text, weights, weights_text,
@@ -327,6 +327,7 @@ enum Scheduler {
     Dynamic,
     DynamicTail,
     StreamK,
+    ClusterK,
 }
 
 fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
@@ -336,6 +337,7 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
         ("dynamic", Scheduler::Dynamic),
         ("dynamic-tail", Scheduler::DynamicTail),
         ("stream-k", Scheduler::StreamK),
+        ("cluster-k", Scheduler::ClusterK),
     ];
     let kind = words.one_of("scheduler", Scheduler::Persistent, &names)?;
     let raster = match words.take("raster") {
@@ -357,6 +359,9 @@ fn scheduler(words: &mut Words<'_>) -> Result<SchedulerSpec, SpecError> {
             divide: words.take("divide").map_or(Ok(DivideSpec::HEURISTIC), divide)?,
             least: words.number("least", 4)?,
         }),
+        Scheduler::ClusterK => {
+            SchedulerSpec::ClusterK(Clustered { raster, parts: words.number("parts", 4)? })
+        }
     })
 }
 
@@ -463,7 +468,7 @@ impl KernelSpec {
         let words = words
             .rest("buffers", "store=tma")?
             .rest("swizzle-d", "store=tma")?
-            .rest("parts", "scheduler=dynamic-tail")?
+            .rest("parts", "scheduler=dynamic-tail and scheduler=cluster-k")?
             .rest("group", "weights-a and weights-b")?
             .rest("zeros", "weights-a and weights-b")?;
         let words = words.rest("reduction", "scheduler=stream-k")?.rest("divide", "scheduler=stream-k")?;
@@ -545,6 +550,7 @@ impl KernelSpec {
             SchedulerSpec::Dynamic(_) => "dynamic",
             SchedulerSpec::DividedTail(_) => "dynamic-tail",
             SchedulerSpec::StreamK(_) => "stream-k",
+            SchedulerSpec::ClusterK(_) => "cluster-k",
         };
         words.extend([("scheduler", kind.to_owned()), ("raster", raster_text(scheduler.raster()))]);
         match scheduler {
@@ -556,6 +562,7 @@ impl KernelSpec {
                 ("divide", divide_text(divide)),
                 ("least", least.to_string()),
             ]),
+            SchedulerSpec::ClusterK(Clustered { parts, .. }) => words.push(("parts", parts.to_string())),
             SchedulerSpec::OneTile(_) | SchedulerSpec::Persistent(_) | SchedulerSpec::Dynamic(_) => {}
         }
         words.push(("pdl", name_of(&SWITCH, overlaps).to_owned()));

@@ -5,7 +5,9 @@ use collective::{
     TileLayout, Way, WeightsSpec,
 };
 use cute_rs::atom::{Major, SwizzleMode};
-use scheduler::{DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole};
+use scheduler::{
+    Clustered, DivideSpec, Drawn, RasterSpec, ReductionKind, SchedulerSpec, Streamed, Tailed, Walk, Whole,
+};
 
 use super::{EpilogueKind, KernelSpec};
 
@@ -184,11 +186,13 @@ fn schedule(spec: SchedulerSpec) -> String {
         SchedulerSpec::DividedTail(Tailed { parts, least, .. }) => {
             format!("DividedTail<{order}, U{parts}, U{least}>")
         }
+        SchedulerSpec::ClusterK(Clustered { parts, .. }) => format!("ClusterK<{order}, U{parts}>"),
         SchedulerSpec::StreamK(Streamed { reduction, divide, least, .. }) => {
             let reduction = match reduction {
                 ReductionKind::Ordered => "Ordered",
                 ReductionKind::Atomic => "Atomic",
                 ReductionKind::Separate => "Separate",
+                ReductionKind::Clustered => "Clustered",
             };
             let least = if least == 4 { None } else { Some(format!("U{least}")) };
             let (name, number) = match divide {

@@ -171,9 +171,8 @@ impl Schedule {
     ) -> Result<Self, Failure> {
         let plan = entry.plan();
         let machine = Machine::h200();
-        let clustered = sms * machine.clustered_multiprocessors / machine.multiprocessors;
-        let machine =
-            Machine { multiprocessors: sms, clustered_multiprocessors: clustered.max(1), ..machine };
+        let clusters = machine.clusters.map(|clusters| sms * clusters / machine.multiprocessors);
+        let machine = Machine { multiprocessors: sms, clusters, ..machine };
         let slots = machine.slots(&plan);
         // Groups in buffers of one size are drawn like those behind each other.
         let form = if entry.form() == Form::Masked { Form::Ragged } else { entry.form() };
