@@ -50,6 +50,8 @@ const NUMBERS: &[(&str, Number)] = &[
     ("draw", |machine| &mut machine.draw),
     ("exchanged", |machine| &mut machine.exchanged),
     ("meeting", |machine| &mut machine.meeting),
+    ("meeting_near", |machine| &mut machine.near[0]),
+    ("near", |machine| &mut machine.near[1]),
     ("unaligned", |machine| &mut machine.unaligned),
     ("l2", |machine| &mut machine.l2),
     ("part_sectors", |machine| &mut machine.part_sectors),

@@ -140,7 +140,7 @@ impl Machine {
             draw: 0.03379,
             exchanged: 4818.0,
             meeting: 2.207,
-            near: [1.5, 16000.0],
+            near: [2.268, 16800.0],
             unaligned: 0.2192,
             l2: 17.6e6,
             part_sectors: 2.761,
@@ -165,7 +165,7 @@ impl Machine {
     }
 
     /// Clusters of so many CTAs of a kernel that run at once.
-    pub(super) fn at_once(&self, cluster: u32, plan: &Plan) -> u32 {
+    pub fn at_once(&self, cluster: u32, plan: &Plan) -> u32 {
         let alone = cluster.checked_sub(1).and_then(|index| self.clusters.get(index as usize));
         (alone.copied().unwrap_or(0) * self.ctas(plan)).max(1)
     }
