@@ -9,7 +9,7 @@ use std::thread;
 use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile, TmaWgmma};
 use cute_rs::atom::Major;
 use half::bf16;
-use kernel::driver::{Chooser, DeviceMemory, DeviceSlice, Stream, StreamRef};
+use kernel::driver::{Activation, Chooser, DeviceMemory, DeviceSlice, Multiplication, Stream, StreamRef};
 use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, MatrixRef};
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
@@ -121,6 +121,9 @@ fn kernels_are_chosen_and_kept() {
         let all = memory.each_ref().map(DeviceSlice::from);
         let stream = Stream::new(gpu.context()).expect("a stream");
         let chooser = Chooser::new(&stream).expect("a context");
+        let few = gpu.allocate(100).expect("memory");
+        let few = gpu.memory(few).expect("allocated");
+        let short = DeviceSlice::from(&few);
         let rows = (Format::Bf16, [Major::K, Major::Mn]);
         for _ in 0..3 {
             chooser.multiply(&stream, rows, PROBLEM, all).expect("legal");
@@ -133,7 +136,24 @@ fn kernels_are_chosen_and_kept() {
         let error = chooser.multiply(&stream, (Format::S8, [Major::Mn; 2]), PROBLEM, all).expect_err("none");
         assert!(matches!(&error, EngineError::NoKernel { .. }), "{error}");
         assert!(error.to_string().contains("100 x 64 x 512 s8"), "{error}");
+        // A batch, groups of rows, a bias: another kernel each.
         let [a, b, d] = all;
+        let weights = Multiplication::new(Format::Bf16, [Major::K; 2], PROBLEM);
+        let half = Multiplication::new(Format::Bf16, [Major::K; 2], GemmProblem { m: 50, n: 32, k: 512 });
+        let before = noted("launched");
+        for what in [half.batched(2), half.ragged(2, a), weights.biased(Activation::Gelu, b), half.batched(0)]
+        {
+            chooser.enqueue(&stream, &what, all).expect("legal");
+        }
+        assert_eq!(noted("launched") - before, 3);
+        for (why, what, words) in [
+            ("a batch that is too large", half.batched(3), "A is"),
+            ("no groups", half.ragged(0, a), "50 x 32 x 512 bf16 in 0 groups of rows"),
+            ("a bias that is short", weights.biased(Activation::Identity, short), "bias"),
+        ] {
+            let error = chooser.enqueue(&stream, &what, all).expect_err(why).to_string();
+            assert!(error.contains(words), "{why}: {error}");
+        }
         let error = chooser.multiply(&stream, rows, PROBLEM, [a, d, b]).expect_err("short").to_string();
         assert!(error.contains("B is 65536 B"), "{error}");
     });

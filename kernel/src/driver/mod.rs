@@ -59,6 +59,7 @@
 
 mod call;
 mod calls;
+mod chooser;
 mod context;
 #[cfg(test)]
 mod counting;
@@ -78,6 +79,7 @@ mod module;
 #[cfg(feature = "measure")]
 mod monitor;
 mod reach;
+mod ready;
 mod records;
 mod stopwatch;
 mod stream;
@@ -88,6 +90,9 @@ mod timing;
 pub mod tune;
 mod typed;
 
+pub use chooser::{Activation, Chooser, Multiplication};
+#[cfg(feature = "cudarc")]
+pub use chooser::{RowMajorProducts, matmul};
 pub use context::Context;
 pub use gpu::Gpu;
 pub use graph::Graph;
@@ -103,6 +108,4 @@ pub use tensor_map::{encode_im2col_map, encode_tensor_map};
 pub use timing::{Enqueue, Prepared};
 #[cfg(feature = "tune")]
 pub use tune::{Chosen, Tuned, Tuning};
-pub use typed::{Chooser, DeviceElement, InContext, LoadedGemm};
-#[cfg(feature = "cudarc")]
-pub use typed::{RowMajorProducts, matmul};
+pub use typed::{DeviceElement, InContext, LoadedGemm};

@@ -1,34 +1,21 @@
-//! Kernels on the card that are called with matrices and nothing else: those of a type of one's own ([`Gemm::load`]), and those that
-//! are chosen for a product ([`Chooser`]).
+//! Kernels of types of one's own on the card, called with matrices and nothing else: [`Gemm::load`].
 #![allow(unsafe_code, reason = "launches with plain addresses, for callers who vouch for them")]
 
 use core::ffi::c_void;
 use core::fmt;
 use core::marker::PhantomData;
-use core::num::NonZeroUsize;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-use std::thread::{self, ThreadId};
+use std::sync::Arc;
 
 use collective::{Epilogue, F8E4M3, F8E5M2, Form, Format, LinearArguments};
-use cute_rs::atom::Major;
 use half::{bf16, f16};
-use lru::LruCache;
 
-use super::context::{Context, lock};
-use super::gpu::Gpu;
-use super::kernel::Kernel;
-use super::loaded::Loaded;
-use super::memory::{DeviceMemory, DeviceSlice};
+use super::context::Context;
+use super::memory::DeviceSlice;
+use super::ready::Ready;
 use super::stream::{Stream, StreamRef};
-use crate::arguments::Arguments;
 use crate::config::{Gemm, GemmConfig};
-use crate::engine::Engine;
 use crate::error::EngineError;
-use crate::gemm::AnyGemm;
-use crate::problem::{Call, GemmProblem, WorkspaceRef};
-use crate::select::{Machine, Request, fastest};
-use crate::types::Types;
+use crate::problem::GemmProblem;
 
 mod sealed {
     /// Formats are the library's.
@@ -101,97 +88,6 @@ impl InContext for Arc<cudarc::driver::CudaStream> {
     fn context(&self) -> Result<Arc<Context>, EngineError> {
         // cudarc's contexts are the primary ones.
         Context::primary(cudarc::driver::CudaStream::context(self).ordinal())
-    }
-}
-
-/// A workspace with its memory.
-type Workspace = (WorkspaceRef, DeviceMemory);
-
-/// The handle that is another stream in each thread.
-const PER_THREAD: usize = 2;
-
-/// A stream; of those that each thread has, whose.
-type Lane = (usize, Option<ThreadId>);
-
-fn lane(stream: StreamRef<'_>) -> Lane {
-    let handle = stream.raw().addr();
-    (handle, (handle == PER_THREAD).then(|| thread::current().id()))
-}
-
-/// A kernel on the card, with a workspace for each stream that it was launched on.
-struct Ready {
-    loaded: Mutex<Loaded>,
-    majors: [Major; 2],
-    /// By streams.
-    workspaces: Mutex<(Gpu, HashMap<Lane, Workspace>)>,
-}
-
-impl Ready {
-    fn new(context: &Arc<Context>, gemm: AnyGemm) -> Result<Self, EngineError> {
-        let refused = |error: ptx::VerifyError| EngineError::Compile {
-            kernel: gemm.entry_name(),
-            log: error.to_string(),
-        };
-        let program = gemm.program().map_err(refused)?;
-        let majors = gemm.plan().majors();
-        let loaded = Mutex::new(Loaded::load_in(context, gemm, program)?);
-        let workspaces = Mutex::new((Gpu::from_context(Arc::clone(context))?, HashMap::new()));
-        Ok(Self { loaded, majors, workspaces })
-    }
-
-    /// The call of a product of packed matrices.
-    fn call<E>(&self, problem: GemmProblem, [a, b, d]: [u64; 3], epilogue: E) -> Call<E> {
-        let GemmProblem { m, n, k } = problem;
-        let pitch = |major, mn: u32| u64::from(if major == Major::K { k } else { mn });
-        let [of_a, of_b] = [pitch(self.majors[0], m), pitch(self.majors[1], n)];
-        Call::of(problem).a(a, of_a).b(b, of_b).d(d, n.into()).with(epilogue)
-    }
-
-    /// Zeroed memory for a call on a stream: launches on one stream come one after the other, so they share it.
-    fn workspace(
-        &self,
-        stream: StreamRef<'_>,
-        kernel: &Kernel,
-        bytes: u64,
-    ) -> Result<Option<Workspace>, EngineError> {
-        if bytes == 0 {
-            return Ok(None);
-        }
-        let (gpu, known) = &mut *lock(&self.workspaces);
-        let lane = lane(stream);
-        if let Some(found) = known.get(&lane).filter(|(of, _)| of.bytes >= bytes) {
-            return Ok(Some(found.clone()));
-        }
-        // Memory cannot be had while somebody captures.
-        kernel.context().bind()?;
-        if stream.is_captured(kernel.context())? {
-            return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
-        }
-        let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
-        let memory = gpu.memory(made.buffer())?;
-        // What is in flight there ends before its memory goes.
-        if let Some((old, _)) = known.insert(lane, (made, memory.clone())) {
-            gpu.free(old.buffer())?;
-        }
-        Ok(Some((made, memory)))
-    }
-
-    fn launch<E: Arguments + Clone>(
-        &self,
-        stream: StreamRef<'_>,
-        problem: GemmProblem,
-        [a, b, d]: [DeviceSlice<'_>; 3],
-        (epilogue, more): (E, &[DeviceSlice<'_>]),
-    ) -> Result<(), EngineError> {
-        let mut loaded = lock(&self.loaded);
-        let call = self.call(problem, [a, b, d].map(|slice| slice.address()), epilogue);
-        let bytes = loaded.gemm().workspace(&call, loaded.slots());
-        let workspace = self.workspace(stream, loaded.kernel(), bytes)?;
-        let mut lent = vec![a, b, d];
-        lent.extend_from_slice(more);
-        lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));
-        let call = Call { workspace: workspace.as_ref().map(|(workspace, _)| *workspace), ..call };
-        loaded.launch(stream, &call, &lent)
     }
 }
 
@@ -361,7 +257,9 @@ where
         slices: [DeviceSlice<'_>; 3],
         (arguments, more): (LinearArguments, &[DeviceSlice<'_>]),
     ) -> Result<(), EngineError> {
-        self.ready.launch(stream.into(), problem, slices, (arguments, more))
+        let call = self.ready.call(problem, slices.map(|slice| slice.address())).with(arguments);
+        let lent: Vec<_> = slices.iter().chain(more).copied().collect();
+        self.ready.launch(stream.into(), call, &lent)
     }
 
     /// Enqueues `D = A * B` of matrices at plain addresses on any stream: a `CUstream`, null for the default one.
@@ -398,7 +296,7 @@ where
 
 /// Whether slices have as many elements as the matrices of a product.
 #[cfg(any(feature = "cudarc", test))]
-fn enough(problem: GemmProblem, elements: [usize; 3]) -> Result<(), EngineError> {
+pub(super) fn enough(problem: GemmProblem, elements: [usize; 3]) -> Result<(), EngineError> {
     let GemmProblem { m, n, k } = problem;
     let of = [("a", "M x K", [m, k]), ("b", "K x N", [k, n]), ("d", "M x N", [m, n])];
     for ((argument, extents, [x, y]), found) in of.into_iter().zip(elements) {
@@ -407,154 +305,6 @@ fn enough(problem: GemmProblem, elements: [usize; 3]) -> Result<(), EngineError>
         }
     }
     Ok(())
-}
-
-/// Products whose kernel is chosen by the model and the records that come with the library, without measuring. What was chosen and loaded is
-/// kept: the first product of a shape takes milliseconds, the next ones microseconds.
-pub struct Chooser {
-    context: Arc<Context>,
-    chosen: Mutex<Chosen>,
-}
-
-/// What was chosen for a product, and what is loaded.
-struct Chosen {
-    by_product: LruCache<Product, Arc<Ready>>,
-    by_name: LruCache<String, Arc<Ready>>,
-}
-
-/// What a choice depends on: the types, the product, and the powers of two that divide the addresses of A, B and D.
-type Product = (Types, [Major; 2], [u32; 3], [u32; 3]);
-
-/// Shapes, and kernels, that are remembered.
-const SHAPES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
-const KERNELS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
-
-impl fmt::Debug for Chooser {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let loaded = lock(&self.chosen).by_name.len();
-        f.debug_struct("Chooser").field("context", &self.context).field("loaded", &loaded).finish()
-    }
-}
-
-impl Chooser {
-    /// With nothing chosen yet.
-    ///
-    /// # Errors
-    /// A driver error.
-    pub fn new(on: &impl InContext) -> Result<Self, EngineError> {
-        let chosen = Chosen { by_product: LruCache::new(SHAPES), by_name: LruCache::new(KERNELS) };
-        Ok(Self { context: on.context()?, chosen: Mutex::new(chosen) })
-    }
-
-    /// Enqueues `D = A * B` of packed matrices: types and the directions in which A and B are contiguous, then memory that its owners lend.
-    /// Row-major matrices are `[Major::K, Major::Mn]`, and `[Major::K, Major::K]` where B is given as its transpose, as weights are.
-    ///
-    /// # Errors
-    /// No kernel takes such a product, with the reason; a slice has fewer bytes than its matrix; or the driver refuses the launch.
-    pub fn multiply<'s>(
-        &self,
-        stream: impl Into<StreamRef<'s>>,
-        (types, majors): (impl Into<Types>, [Major; 2]),
-        problem: GemmProblem,
-        slices: [DeviceSlice<'_>; 3],
-    ) -> Result<(), EngineError> {
-        if problem.m == 0 || problem.n == 0 {
-            return Ok(());
-        }
-        let ready = self.ready((types.into(), majors), problem, slices.map(|slice| slice.address()))?;
-        ready.launch(stream.into(), problem, slices, (LinearArguments::default(), &[]))
-    }
-
-    /// The kernel for a product.
-    fn ready(
-        &self,
-        (types, majors): (Types, [Major; 2]),
-        problem: GemmProblem,
-        addresses: [u64; 3],
-    ) -> Result<Arc<Ready>, EngineError> {
-        let aligned = addresses.map(|address| address.trailing_zeros().min(8));
-        let product = (types, majors, [problem.m, problem.n, problem.k], aligned);
-        let mut chosen = lock(&self.chosen);
-        if let Some(ready) = chosen.by_product.get(&product) {
-            return Ok(Arc::clone(ready));
-        }
-        let mut request = Request::packed(types, majors, problem);
-        let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
-        (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
-        let ranked = fastest(&request, &Machine::h200()).map_err(|refused| {
-            let GemmProblem { m, n, k } = problem;
-            let reason =
-                refused.map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
-            EngineError::NoKernel { call: format!("{m} x {n} x {k} {types}"), reason }
-        })?;
-        let name = ranked.gemm.entry_name();
-        let ready = match chosen.by_name.get(&name) {
-            Some(ready) => Arc::clone(ready),
-            None => {
-                let ready = Arc::new(Ready::new(&self.context, ranked.gemm)?);
-                chosen.by_name.put(name, Arc::clone(&ready));
-                ready
-            }
-        };
-        chosen.by_product.put(product, Arc::clone(&ready));
-        Ok(ready)
-    }
-}
-
-/// Elements whose products have row-major operands of any kind: `bf16` and `f16`.
-#[cfg(feature = "cudarc")]
-pub trait RowMajorProducts: DeviceElement {}
-
-#[cfg(feature = "cudarc")]
-impl RowMajorProducts for bf16 {}
-#[cfg(feature = "cudarc")]
-impl RowMajorProducts for f16 {}
-
-/// `D = A * B` of row-major matrices of cudarc's: A is `M x K`, B `K x N` and D `M x N`. The kernel is chosen and kept ([`Chooser`]); the launch is
-/// enqueued, and the call returns at once.
-///
-/// ```no_run
-/// use std::sync::Arc;
-///
-/// use cudarc::driver::{CudaSlice, CudaStream};
-/// use half::bf16;
-/// use kernel::driver::matmul;
-/// use kernel::{EngineError, GemmProblem};
-///
-/// type Slice = CudaSlice<bf16>;
-///
-/// fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
-///     matmul(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
-/// }
-/// ```
-///
-/// # Errors
-/// A slice is too short for the product, no kernel takes it, or a driver error.
-#[cfg(feature = "cudarc")]
-pub fn matmul<T: RowMajorProducts>(
-    stream: &Arc<cudarc::driver::CudaStream>,
-    problem: GemmProblem,
-    a: &impl cudarc::driver::DevicePtr<T>,
-    b: &impl cudarc::driver::DevicePtr<T>,
-    d: &mut impl cudarc::driver::DevicePtrMut<T>,
-) -> Result<(), EngineError> {
-    static CHOOSERS: Mutex<Vec<(usize, Arc<Chooser>)>> = Mutex::new(Vec::new());
-    enough(problem, [a.len(), b.len(), d.len()])?;
-    let ordinal = cudarc::driver::CudaStream::context(stream).ordinal();
-    let chooser = {
-        let mut choosers = lock(&CHOOSERS);
-        match choosers.iter().find(|(of, _)| *of == ordinal) {
-            Some((_, chooser)) => Arc::clone(chooser),
-            None => {
-                let chooser = Arc::new(Chooser::new(stream)?);
-                choosers.push((ordinal, Arc::clone(&chooser)));
-                chooser
-            }
-        }
-    };
-    let (a, b, d) = super::cudarc::lent(stream, a, b, d);
-    let slices = [a.slice(), b.slice(), d.slice()];
-    chooser.multiply(&**stream, (T::FORMATS[0], [Major::K, Major::Mn]), problem, slices)
 }
 
 #[cfg(test)]

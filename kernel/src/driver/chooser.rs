@@ -1,0 +1,338 @@
+//! Products whose kernel is chosen: [`Chooser`], and [`matmul`] of cudarc's matrices.
+
+use core::fmt;
+use core::num::NonZeroUsize;
+use std::sync::{Arc, Mutex};
+
+use collective::tree::{
+    LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, RowArgument,
+};
+use collective::{Format, Fusion, LinearArguments};
+use cute_rs::atom::Major;
+use half::{bf16, f16};
+use lru::LruCache;
+
+use super::context::{Context, lock};
+use super::memory::DeviceSlice;
+use super::ready::Ready;
+use super::stream::StreamRef;
+use super::typed::InContext;
+#[cfg(feature = "cudarc")]
+use super::typed::{DeviceElement, enough};
+use crate::arguments::Tree;
+use crate::error::EngineError;
+use crate::problem::GemmProblem;
+use crate::select::{Machine, Request, fastest};
+use crate::types::Types;
+
+/// Products of packed matrices, for a [`Chooser`].
+#[derive(Clone, Copy, Debug)]
+pub struct Multiplication<'a> {
+    types: Types,
+    majors: [Major; 2],
+    problem: GemmProblem,
+    many: Many<'a>,
+    bias: Option<(Activation, DeviceSlice<'a>)>,
+}
+
+/// What becomes of a product and its bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    Identity,
+    /// `max(x, 0)`.
+    Relu,
+    /// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`.
+    Gelu,
+    /// `x / (1 + exp(-x))`.
+    Silu,
+}
+
+/// How many products.
+#[derive(Clone, Copy, Debug)]
+enum Many<'a> {
+    One,
+    Batched(u32),
+    Ragged(u32, DeviceSlice<'a>),
+}
+
+impl<'a> Multiplication<'a> {
+    /// One product: types, and the directions in which A and B are contiguous. Row-major matrices are `[Major::K, Major::Mn]`, and
+    /// `[Major::K, Major::K]` where B is given as its transpose, as weights are.
+    pub fn new(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
+        Self { types: types.into(), majors, problem, many: Many::One, bias: None }
+    }
+
+    /// So many products of this shape, whose matrices lie behind each other.
+    #[must_use]
+    pub fn batched(self, count: u32) -> Self {
+        Self { many: Many::Batched(count), ..self }
+    }
+
+    /// The rows of A and D in `count` groups, each multiplied with a B of its own: group `i` has those from `offsets[i]` to `offsets[i + 1]`, of
+    /// `count + 1` offsets (`u32`) on the device. The problem's M is the rows of all groups.
+    #[must_use]
+    pub fn ragged(self, count: u32, offsets: DeviceSlice<'a>) -> Self {
+        Self { many: Many::Ragged(count, offsets), ..self }
+    }
+
+    /// With a bias: `N` elements of A's format that are added to each row of the product, before the activation.
+    #[must_use]
+    pub fn biased(self, activation: Activation, bias: DeviceSlice<'a>) -> Self {
+        Self { bias: Some((activation, bias)), ..self }
+    }
+
+    fn fusion(&self) -> Option<Fusion> {
+        self.bias.map(|(activation, _)| match activation {
+            Activation::Identity => Fusion::Bias,
+            Activation::Relu => Fusion::BiasRelu,
+            Activation::Gelu => Fusion::BiasGelu,
+            Activation::Silu => Fusion::BiasSilu,
+        })
+    }
+
+    /// Words for errors.
+    fn described(&self) -> String {
+        let GemmProblem { m, n, k } = self.problem;
+        let many = match self.many {
+            Many::One => String::new(),
+            Many::Batched(count) => format!(", {count} of them"),
+            Many::Ragged(count, _) => format!(" in {count} groups of rows"),
+        };
+        let fused = self.fusion().map_or(String::new(), |fusion| format!(" with {}", fusion.name()));
+        format!("{m} x {n} x {k} {}{many}{fused}", self.types)
+    }
+}
+
+/// Products whose kernel is chosen by the model and the records that come with the library, without measuring. What was chosen and loaded is
+/// kept: the first product of a shape takes milliseconds, the next ones microseconds.
+pub struct Chooser {
+    context: Arc<Context>,
+    chosen: Mutex<Chosen>,
+}
+
+/// What was chosen for a product, and what is loaded.
+struct Chosen {
+    by_product: LruCache<Product, Arc<Ready>>,
+    by_name: LruCache<String, Arc<Ready>>,
+}
+
+/// What a choice depends on.
+#[derive(PartialEq, Eq, Hash)]
+struct Product {
+    types: Types,
+    majors: [Major; 2],
+    extents: [u32; 3],
+    /// The powers of two that divide the addresses of A, B and D.
+    aligned: [u32; 3],
+    /// A batch of so many, groups of rows.
+    many: [Option<u32>; 2],
+    fusion: Option<Fusion>,
+}
+
+/// Shapes, and kernels, that are remembered.
+const SHAPES: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
+const KERNELS: NonZeroUsize = NonZeroUsize::new(256).expect("not zero");
+
+impl fmt::Debug for Chooser {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let loaded = lock(&self.chosen).by_name.len();
+        f.debug_struct("Chooser").field("context", &self.context).field("loaded", &loaded).finish()
+    }
+}
+
+impl Chooser {
+    /// With nothing chosen yet.
+    ///
+    /// # Errors
+    /// A driver error.
+    pub fn new(on: &impl InContext) -> Result<Self, EngineError> {
+        let chosen = Chosen { by_product: LruCache::new(SHAPES), by_name: LruCache::new(KERNELS) };
+        Ok(Self { context: on.context()?, chosen: Mutex::new(chosen) })
+    }
+
+    /// Enqueues `D = A * B` of packed matrices: types and directions as in [`Multiplication::new`], then memory that its owners lend.
+    ///
+    /// # Errors
+    /// As [`enqueue`](Self::enqueue).
+    pub fn multiply<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        (types, majors): (impl Into<Types>, [Major; 2]),
+        problem: GemmProblem,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        self.enqueue(stream, &Multiplication::new(types, majors, problem), slices)
+    }
+
+    /// Enqueues products of A and B into D, which their owners lend, and returns at once.
+    ///
+    /// # Errors
+    /// No kernel takes such products, with the reason; a slice has fewer bytes than its matrices; or the driver refuses the launch.
+    pub fn enqueue<'s>(
+        &self,
+        stream: impl Into<StreamRef<'s>>,
+        what: &Multiplication<'_>,
+        slices: [DeviceSlice<'_>; 3],
+    ) -> Result<(), EngineError> {
+        if let Many::Ragged(0, _) = what.many {
+            let reason = "there are no groups, one was needed".to_owned();
+            return Err(EngineError::NoKernel { call: what.described(), reason });
+        }
+        let GemmProblem { m, n, .. } = what.problem;
+        if m == 0 || n == 0 || matches!(what.many, Many::Batched(0)) {
+            return Ok(());
+        }
+        let addresses = slices.map(|slice| slice.address());
+        let ready = self.ready(what, addresses)?;
+        let call = ready.call(what.problem, addresses);
+        let mut lent = slices.to_vec();
+        let call = match what.many {
+            Many::One => call,
+            Many::Batched(count) => call.batched(count),
+            Many::Ragged(count, offsets) => {
+                lent.push(offsets);
+                call.ragged(count, offsets.address())
+            }
+        };
+        match what.bias {
+            None => ready.launch(stream.into(), call.with(LinearArguments::default()), &lent),
+            Some((activation, bias)) => {
+                lent.push(bias);
+                let bias = RowArgument { address: bias.address(), len: n };
+                let arguments = LinearBiasArguments { alpha: 1.0, bias };
+                let stream = stream.into();
+                let half = what.types.a == Format::F16;
+                macro_rules! launch {
+                    ($tree:ident) => {
+                        if half {
+                            ready.launch(stream, call.with(Tree::<$tree<f16>>(&arguments)), &lent)
+                        } else {
+                            ready.launch(stream, call.with(Tree::<$tree<bf16>>(&arguments)), &lent)
+                        }
+                    };
+                }
+                match activation {
+                    Activation::Identity => launch!(LinearBias),
+                    Activation::Relu => launch!(LinearBiasRelu),
+                    Activation::Gelu => launch!(LinearBiasGelu),
+                    Activation::Silu => launch!(LinearBiasSilu),
+                }
+            }
+        }
+    }
+
+    /// The kernel for products.
+    fn ready(&self, what: &Multiplication<'_>, addresses: [u64; 3]) -> Result<Arc<Ready>, EngineError> {
+        let aligned = addresses.map(|address| address.trailing_zeros().min(8));
+        let Multiplication { types, majors, problem, many, .. } = *what;
+        let product = Product {
+            types,
+            majors,
+            extents: [problem.m, problem.n, problem.k],
+            aligned,
+            many: match many {
+                Many::One => [None; 2],
+                Many::Batched(count) => [Some(count), None],
+                Many::Ragged(count, _) => [None, Some(count)],
+            },
+            fusion: what.fusion(),
+        };
+        let mut chosen = lock(&self.chosen);
+        if let Some(ready) = chosen.by_product.get(&product) {
+            return Ok(Arc::clone(ready));
+        }
+        let ranked = {
+            let request = Request::packed(types, majors, problem);
+            let request = product.fusion.map_or(request, |fusion| request.fused(fusion));
+            // Nobody says how large groups are: as large as each other.
+            let mut groups = Vec::new();
+            let mut request = match many {
+                Many::One => request,
+                Many::Batched(count) => request.batched(count),
+                Many::Ragged(count, _) => {
+                    let [each, longer] = [problem.m / count, problem.m % count];
+                    let group = |i| GemmProblem { m: each + u32::from(i < longer), ..problem };
+                    groups.extend((0..count).map(group));
+                    request.ragged(&groups)
+                }
+            };
+            let [a, b, d] = aligned.map(|zeros| (1 << 20) | (1u64 << zeros));
+            (request.call.a.address, request.call.b.address, request.call.d.address) = (a, b, d);
+            fastest(&request, &Machine::h200())
+        };
+        let ranked = ranked.map_err(|refused| {
+            let reason =
+                refused.map_or_else(|| "no kernel of the space fits".to_owned(), |error| error.to_string());
+            EngineError::NoKernel { call: what.described(), reason }
+        })?;
+        let name = ranked.gemm.entry_name();
+        let ready = match chosen.by_name.get(&name) {
+            Some(ready) => Arc::clone(ready),
+            None => {
+                let ready = Arc::new(Ready::new(&self.context, ranked.gemm)?);
+                chosen.by_name.put(name, Arc::clone(&ready));
+                ready
+            }
+        };
+        chosen.by_product.put(product, Arc::clone(&ready));
+        Ok(ready)
+    }
+}
+
+/// Elements whose products have row-major operands of any kind: `bf16` and `f16`.
+#[cfg(feature = "cudarc")]
+pub trait RowMajorProducts: DeviceElement {}
+
+#[cfg(feature = "cudarc")]
+impl RowMajorProducts for bf16 {}
+#[cfg(feature = "cudarc")]
+impl RowMajorProducts for f16 {}
+
+/// `D = A * B` of row-major matrices of cudarc's: A is `M x K`, B `K x N` and D `M x N`. The kernel is chosen and kept ([`Chooser`]); the launch is
+/// enqueued, and the call returns at once.
+///
+/// ```no_run
+/// use std::sync::Arc;
+///
+/// use cudarc::driver::{CudaSlice, CudaStream};
+/// use half::bf16;
+/// use kernel::driver::matmul;
+/// use kernel::{EngineError, GemmProblem};
+///
+/// type Slice = CudaSlice<bf16>;
+///
+/// fn layer(stream: &Arc<CudaStream>, x: &Slice, w: &Slice, y: &mut Slice) -> Result<(), EngineError> {
+///     matmul(stream, GemmProblem { m: 300, n: 200, k: 136 }, x, w, y)
+/// }
+/// ```
+///
+/// # Errors
+/// A slice is too short for the product, no kernel takes it, or a driver error.
+#[cfg(feature = "cudarc")]
+pub fn matmul<T: RowMajorProducts>(
+    stream: &Arc<cudarc::driver::CudaStream>,
+    problem: GemmProblem,
+    a: &impl cudarc::driver::DevicePtr<T>,
+    b: &impl cudarc::driver::DevicePtr<T>,
+    d: &mut impl cudarc::driver::DevicePtrMut<T>,
+) -> Result<(), EngineError> {
+    static CHOOSERS: Mutex<Vec<(usize, Arc<Chooser>)>> = Mutex::new(Vec::new());
+    enough(problem, [a.len(), b.len(), d.len()])?;
+    let ordinal = cudarc::driver::CudaStream::context(stream).ordinal();
+    let chooser = {
+        let mut choosers = lock(&CHOOSERS);
+        match choosers.iter().find(|(of, _)| *of == ordinal) {
+            Some((_, chooser)) => Arc::clone(chooser),
+            None => {
+                let chooser = Arc::new(Chooser::new(stream)?);
+                choosers.push((ordinal, Arc::clone(&chooser)));
+                chooser
+            }
+        }
+    };
+    let (a, b, d) = super::cudarc::lent(stream, a, b, d);
+    let slices = [a.slice(), b.slice(), d.slice()];
+    chooser.multiply(&**stream, (T::FORMATS[0], [Major::K, Major::Mn]), problem, slices)
+}

@@ -1,0 +1,108 @@
+//! A kernel on the card with what its launches need beside matrices.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
+
+use cute_rs::atom::Major;
+
+use super::context::{Context, lock};
+use super::gpu::Gpu;
+use super::kernel::Kernel;
+use super::loaded::Loaded;
+use super::memory::{DeviceMemory, DeviceSlice};
+use super::stream::StreamRef;
+use crate::arguments::Arguments;
+use crate::engine::Engine;
+use crate::error::EngineError;
+use crate::gemm::AnyGemm;
+use crate::problem::{Call, GemmProblem, WorkspaceRef};
+
+/// A workspace with its memory.
+type Workspace = (WorkspaceRef, DeviceMemory);
+
+/// The handle that is another stream in each thread.
+const PER_THREAD: usize = 2;
+
+/// A stream; of those that each thread has, whose.
+type Lane = (usize, Option<ThreadId>);
+
+fn lane(stream: StreamRef<'_>) -> Lane {
+    let handle = stream.raw().addr();
+    (handle, (handle == PER_THREAD).then(|| thread::current().id()))
+}
+
+/// A kernel on the card, with a workspace for each stream that it was launched on.
+pub(super) struct Ready {
+    loaded: Mutex<Loaded>,
+    majors: [Major; 2],
+    /// By streams.
+    workspaces: Mutex<(Gpu, HashMap<Lane, Workspace>)>,
+}
+
+impl Ready {
+    pub(super) fn new(context: &Arc<Context>, gemm: AnyGemm) -> Result<Self, EngineError> {
+        let refused = |error: ptx::VerifyError| EngineError::Compile {
+            kernel: gemm.entry_name(),
+            log: error.to_string(),
+        };
+        let program = gemm.program().map_err(refused)?;
+        let majors = gemm.plan().majors();
+        let loaded = Mutex::new(Loaded::load_in(context, gemm, program)?);
+        let workspaces = Mutex::new((Gpu::from_context(Arc::clone(context))?, HashMap::new()));
+        Ok(Self { loaded, majors, workspaces })
+    }
+
+    /// The call of a product of packed matrices.
+    pub(super) fn call(&self, problem: GemmProblem, [a, b, d]: [u64; 3]) -> Call {
+        let GemmProblem { m, n, k } = problem;
+        let pitch = |major, mn: u32| u64::from(if major == Major::K { k } else { mn });
+        let [of_a, of_b] = [pitch(self.majors[0], m), pitch(self.majors[1], n)];
+        Call::of(problem).a(a, of_a).b(b, of_b).d(d, n.into())
+    }
+
+    /// Zeroed memory for a call on a stream: launches on one stream come one after the other, so they share it.
+    fn workspace(
+        &self,
+        stream: StreamRef<'_>,
+        kernel: &Kernel,
+        bytes: u64,
+    ) -> Result<Option<Workspace>, EngineError> {
+        if bytes == 0 {
+            return Ok(None);
+        }
+        let (gpu, known) = &mut *lock(&self.workspaces);
+        let lane = lane(stream);
+        if let Some(found) = known.get(&lane).filter(|(of, _)| of.bytes >= bytes) {
+            return Ok(Some(found.clone()));
+        }
+        // Memory cannot be had while somebody captures.
+        kernel.context().bind()?;
+        if stream.is_captured(kernel.context())? {
+            return Err(EngineError::Captured { kernel: kernel.name().to_owned() });
+        }
+        let Some(made) = gpu.workspace(bytes)? else { return Ok(None) };
+        let memory = gpu.memory(made.buffer())?;
+        // What is in flight there ends before its memory goes.
+        if let Some((old, _)) = known.insert(lane, (made, memory.clone())) {
+            gpu.free(old.buffer())?;
+        }
+        Ok(Some((made, memory)))
+    }
+
+    /// Enqueues a call whose memory is lent.
+    pub(super) fn launch<E: Arguments + Clone>(
+        &self,
+        stream: StreamRef<'_>,
+        call: Call<E>,
+        lent: &[DeviceSlice<'_>],
+    ) -> Result<(), EngineError> {
+        let mut loaded = lock(&self.loaded);
+        let bytes = loaded.gemm().workspace(&call, loaded.slots());
+        let workspace = self.workspace(stream, loaded.kernel(), bytes)?;
+        let mut lent = lent.to_vec();
+        lent.extend(workspace.as_ref().map(|(_, memory)| DeviceSlice::from(memory)));
+        let call = Call { workspace: workspace.as_ref().map(|(workspace, _)| *workspace), ..call };
+        loaded.launch(stream, &call, &lent)
+    }
+}
