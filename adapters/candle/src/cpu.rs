@@ -1,0 +1,126 @@
+//! The same on a CPU, by plain loops: what a kernel gives but for the order of its sums.
+
+use candle_core::cpu_backend::CpuStorage;
+use candle_core::{Layout, Result, WithDType, bail};
+
+use crate::Activation;
+use crate::product::{Extents, Product};
+
+type Stored<'a> = (&'a CpuStorage, &'a Layout);
+
+/// The elements of a contiguous tensor.
+fn elements<'a, T: WithDType>((storage, layout): Stored<'a>) -> Result<&'a [T]> {
+    let all = storage.as_slice::<T>()?;
+    let start = layout.start_offset();
+    Ok(&all[start..start + layout.shape().elem_count()])
+}
+
+/// Which element of a matrix lies at a row and a column.
+fn at(transposed: bool, [rows, columns]: [usize; 2], [row, column]: [usize; 2]) -> usize {
+    if transposed { column * rows + row } else { row * columns + column }
+}
+
+fn activate(activation: Activation, x: f32) -> f32 {
+    match activation {
+        Activation::Identity => x,
+        Activation::Relu => x.max(0.0),
+        Activation::Gelu => {
+            let inner = (2.0 / std::f32::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
+            0.5 * x * (1.0 + inner.tanh())
+        }
+        Activation::Silu => x / (1.0 + (-x).exp()),
+    }
+}
+
+/// One product.
+fn multiply<T: WithDType>(
+    product: &Product,
+    &Extents { m, n, k, .. }: &Extents,
+    [a, b]: [&[T]; 2],
+    bias: Option<&[T]>,
+    d: &mut Vec<T>,
+) {
+    let [of_a, of_b] = product.transposed;
+    for i in 0..m {
+        for j in 0..n {
+            let sum: f32 = (0..k)
+                .map(|l| {
+                    let [x, y] = [a[at(of_a, [m, k], [i, l])], b[at(of_b, [k, n], [l, j])]];
+                    (x.to_f64() * y.to_f64()) as f32
+                })
+                .sum();
+            let sum = match bias {
+                Some(bias) => activate(product.activation, sum + bias[j].to_f64() as f32),
+                None => sum,
+            };
+            d.push(T::from_f64(sum.into()));
+        }
+    }
+}
+
+/// Calls a generic function with the elements' type.
+macro_rules! of_type {
+    ($storage:expr, $T:ident => $body:expr) => {
+        match $storage {
+            CpuStorage::BF16(_) => {
+                type $T = half::bf16;
+                $body
+            }
+            CpuStorage::F16(_) => {
+                type $T = half::f16;
+                $body
+            }
+            CpuStorage::F32(_) => {
+                type $T = f32;
+                $body
+            }
+            other => bail!("tensors are {:?}, bf16, f16 or f32 was needed on a CPU", candle_core::backend::BackendStorage::dtype(other)),
+        }
+    };
+}
+
+pub(crate) fn product(
+    product: &Product,
+    extents: &Extents,
+    [a, b]: [Stored<'_>; 2],
+    bias: Option<Stored<'_>>,
+) -> Result<CpuStorage> {
+    of_type!(a.0, T => {
+        let (a, b) = (elements::<T>(a)?, elements::<T>(b)?);
+        let bias = bias.map(elements::<T>).transpose()?;
+        if let Some(bias) = bias && bias.len() != extents.n {
+            bail!("the bias has {} elements, {} were needed", bias.len(), extents.n);
+        }
+        let Extents { batch, m, n, k } = *extents;
+        let mut d: Vec<T> = Vec::with_capacity(extents.elements()[2]);
+        for i in 0..batch.unwrap_or(1) {
+            let of = [&a[i * m * k..(i + 1) * m * k], &b[i * k * n..(i + 1) * k * n]];
+            multiply(product, extents, of, bias, &mut d);
+        }
+        Ok(T::to_cpu_storage_owned(d))
+    })
+}
+
+pub(crate) fn experts(
+    count: usize,
+    &Extents { m, n, k, .. }: &Extents,
+    [x, weights, offsets]: [Stored<'_>; 3],
+) -> Result<CpuStorage> {
+    let offsets = elements::<u32>(offsets)?;
+    let product = Product { transposed: [false, true], activation: Activation::Identity };
+    of_type!(x.0, T => {
+        let (x, weights) = (elements::<T>(x)?, elements::<T>(weights)?);
+        let mut all = vec![T::from_f64(0.0); m * n];
+        let mut reached = 0;
+        for i in 0..count {
+            let begin = (offsets[i] as usize).clamp(reached, m);
+            let end = (offsets[i + 1] as usize).clamp(begin, m);
+            reached = end;
+            let extents = Extents { batch: None, m: end - begin, n, k };
+            let mut d = Vec::new();
+            multiply(&product, &extents, [&x[begin * k..end * k], &weights[i * n * k..(i + 1) * n * k]], None, &mut d);
+            all[begin * n..end * n].copy_from_slice(&d);
+        }
+        Ok(T::to_cpu_storage_owned(all))
+    })
+}

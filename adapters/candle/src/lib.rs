@@ -1,0 +1,44 @@
+//! Linear layers, batched products and mixtures of experts of [candle](candle_core)'s tensors, by falchion's kernels for Hopper.
+//!
+//! ```
+//! use candle_core::{DType, Device, Tensor};
+//! use candle_nn::Module;
+//! use falchion_candle::{Activation, Linear};
+//!
+//! let device = Device::Cpu; // or Device::new_cuda(0)?, with the feature `cuda`
+//! let weight = Tensor::randn(0f32, 1., (64, 32), &device)?.to_dtype(DType::BF16)?;
+//! let bias = Tensor::zeros(64, DType::BF16, &device)?;
+//! let layer = Linear::new(weight, Some(bias)).with_activation(Activation::Gelu);
+//! let x = Tensor::randn(0f32, 1., (2, 7, 32), &device)?.to_dtype(DType::BF16)?;
+//! assert_eq!(layer.forward(&x)?.dims(), [2, 7, 64]);
+//! # Ok::<(), candle_core::Error>(())
+//! ```
+//!
+//! On the card, tensors are `bf16` or `f16`, sums are `f32`, and kernels are enqueued on candle's own stream. The first product of a shape takes
+//! milliseconds, in which its kernel is chosen and compiled; it is kept. On a CPU the same operations are plain loops with `f32` sums, of `f32`
+//! too: for tests of models, not for speed.
+
+mod cpu;
+#[cfg(feature = "cuda")]
+mod cuda;
+mod experts;
+mod linear;
+mod product;
+
+pub use experts::experts;
+pub use linear::Linear;
+pub use product::matmul;
+
+/// What follows a linear layer's bias, in the same kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    Identity,
+    /// `max(x, 0)`.
+    Relu,
+    /// GELU by tanh, as [`Tensor::gelu`](candle_core::Tensor::gelu).
+    Gelu,
+    /// `x / (1 + exp(-x))`, as [`Tensor::silu`](candle_core::Tensor::silu).
+    Silu,
+}

@@ -1,0 +1,75 @@
+//! Linear layers.
+
+use candle_core::{Result, Tensor};
+use candle_nn::Module;
+
+use crate::Activation;
+use crate::product::{Product, stored};
+
+/// `y = activation(x * wᵀ + b)` in one kernel: takes the place of [`candle_nn::Linear`].
+#[derive(Clone, Debug)]
+pub struct Linear {
+    weight: Tensor,
+    bias: Option<Tensor>,
+    activation: Activation,
+}
+
+impl Linear {
+    /// Of a weight `(out, in)` and a bias of `out` elements.
+    pub fn new(weight: Tensor, bias: Option<Tensor>) -> Self {
+        Self { weight, bias, activation: Activation::Identity }
+    }
+
+    /// With an activation, which without a bias is an operation of candle's own.
+    #[must_use]
+    pub fn with_activation(self, activation: Activation) -> Self {
+        Self { activation, ..self }
+    }
+
+    /// The weight, `(out, in)`.
+    pub fn weight(&self) -> &Tensor {
+        &self.weight
+    }
+
+    /// The bias.
+    pub fn bias(&self) -> Option<&Tensor> {
+        self.bias.as_ref()
+    }
+}
+
+impl From<candle_nn::Linear> for Linear {
+    fn from(linear: candle_nn::Linear) -> Self {
+        Self::new(linear.weight().clone(), linear.bias().cloned())
+    }
+}
+
+impl Module for Linear {
+    /// Of `(.., in)`, which gives `(.., out)`.
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let inputs = self.weight.dim(1)?;
+        let shape = match x.dims() {
+            [outer @ .., k] if *k == inputs => [outer, &[self.weight.dim(0)?]].concat(),
+            dims => candle_core::bail!(
+                "x has shape {dims:?}, and a weight of {:?} takes (.., {inputs})",
+                self.weight.dims()
+            ),
+        };
+        let rows = shape[..shape.len() - 1].iter().product::<usize>();
+        let (x, transposed) = stored(&x.reshape((rows, inputs))?)?;
+        let (weight, flipped) = stored(&self.weight)?;
+        let product = Product { transposed: [transposed, !flipped], activation: self.activation };
+        let y = match &self.bias {
+            Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, product)?,
+            None => {
+                let y = x.apply_op2(&weight, product)?;
+                match self.activation {
+                    Activation::Identity => y,
+                    Activation::Relu => y.relu()?,
+                    Activation::Gelu => y.gelu()?,
+                    Activation::Silu => y.silu()?,
+                }
+            }
+        };
+        y.reshape(shape)
+    }
+}

@@ -1,0 +1,202 @@
+//! Products of tensors as candle's custom operations, with gradients.
+
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
+
+use crate::{Activation, cpu};
+
+/// `op(A) * op(B)` of contiguous tensors, where `op` transposes the last two dimensions or does not, with a bias perhaps.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Product {
+    pub(crate) transposed: [bool; 2],
+    pub(crate) activation: Activation,
+}
+
+/// The extents of a product.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Extents {
+    /// Products; `None` for one of matrices.
+    pub(crate) batch: Option<usize>,
+    pub(crate) m: usize,
+    pub(crate) n: usize,
+    pub(crate) k: usize,
+}
+
+impl Extents {
+    /// Elements of A, B and D.
+    pub(crate) fn elements(&self) -> [usize; 3] {
+        let Self { batch, m, n, k } = *self;
+        [m * k, k * n, m * n].map(|one| one * batch.unwrap_or(1))
+    }
+}
+
+impl Product {
+    /// Of these transposes, without a bias.
+    fn plain(transposed: [bool; 2]) -> Self {
+        Self { transposed, activation: Activation::Identity }
+    }
+
+    /// What is multiplied, and the shape of the result.
+    pub(crate) fn extents(&self, a: &Layout, b: &Layout) -> Result<(Extents, Shape)> {
+        if !(a.is_contiguous() && b.is_contiguous()) {
+            bail!("a product of tensors that are not contiguous: {a:?} and {b:?}");
+        }
+        let (of_a, of_b) = (a.dims(), b.dims());
+        let [(batch_a, [m, k]), (batch_b, [inner, n])] =
+            [split(of_a, self.transposed[0])?, split(of_b, self.transposed[1])?];
+        if k != inner || batch_a != batch_b {
+            bail!("shapes {of_a:?} and {of_b:?} cannot be multiplied, transposed {:?}", self.transposed);
+        }
+        let batch = (!batch_a.is_empty()).then(|| batch_a.iter().product());
+        let shape: Vec<usize> = batch_a.iter().copied().chain([m, n]).collect();
+        Ok((Extents { batch, m, n, k }, shape.into()))
+    }
+
+    /// The gradients of A and B.
+    fn gradients(&self, a: &Tensor, b: &Tensor, grad: &Tensor) -> Result<[Tensor; 2]> {
+        let multiply = |x: &Tensor, y: &Tensor, transposed| {
+            x.contiguous()?.apply_op2(&y.contiguous()?, Self::plain(transposed))
+        };
+        let [of_a, of_b] = self.transposed;
+        let grad_a = if of_a { multiply(b, grad, [of_b, true])? } else { multiply(grad, b, [false, !of_b])? };
+        let grad_b = if of_b { multiply(grad, a, [true, of_a])? } else { multiply(a, grad, [!of_a, false])? };
+        Ok([grad_a, grad_b])
+    }
+}
+
+/// Dimensions of a batch, and the last two, exchanged perhaps.
+fn split(dims: &[usize], transposed: bool) -> Result<(&[usize], [usize; 2])> {
+    match *dims {
+        [ref batch @ .., x, y] => Ok((batch, if transposed { [y, x] } else { [x, y] })),
+        _ => bail!("a tensor of shape {dims:?} is multiplied, two dimensions or more were needed"),
+    }
+}
+
+impl CustomOp2 for Product {
+    fn name(&self) -> &'static str {
+        "falchion-matmul"
+    }
+
+    fn cpu_fwd(&self, a: &CpuStorage, of_a: &Layout, b: &CpuStorage, of_b: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (extents, shape) = self.extents(of_a, of_b)?;
+        Ok((cpu::product(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(&self, a: &CudaStorage, of_a: &Layout, b: &CudaStorage, of_b: &Layout) -> Result<(CudaStorage, Shape)> {
+        let (extents, shape) = self.extents(of_a, of_b)?;
+        Ok((crate::cuda::product(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
+    }
+
+    fn bwd(&self, a: &Tensor, b: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let [a, b] = self.gradients(a, b, grad)?;
+        Ok((Some(a), Some(b)))
+    }
+}
+
+/// With a bias of N elements and an activation, of two matrices.
+impl CustomOp3 for Product {
+    fn name(&self) -> &'static str {
+        "falchion-linear"
+    }
+
+    fn cpu_fwd(
+        &self,
+        a: &CpuStorage,
+        of_a: &Layout,
+        b: &CpuStorage,
+        of_b: &Layout,
+        bias: &CpuStorage,
+        of_bias: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let (extents, shape) = self.extents(of_a, of_b)?;
+        Ok((cpu::product(self, &extents, [(a, of_a), (b, of_b)], Some((bias, of_bias)))?, shape))
+    }
+
+    #[cfg(feature = "cuda")]
+    fn cuda_fwd(
+        &self,
+        a: &CudaStorage,
+        of_a: &Layout,
+        b: &CudaStorage,
+        of_b: &Layout,
+        bias: &CudaStorage,
+        of_bias: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
+        let (extents, shape) = self.extents(of_a, of_b)?;
+        Ok((crate::cuda::product(self, &extents, [(a, of_a), (b, of_b)], Some((bias, of_bias)))?, shape))
+    }
+
+    fn bwd(
+        &self,
+        a: &Tensor,
+        b: &Tensor,
+        bias: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let grad = match self.activation {
+            Activation::Identity => grad.clone(),
+            activation => {
+                // What went into the activation is computed again.
+                let linear = a.apply_op3_no_bwd(b, bias, &Self { activation: Activation::Identity, ..*self })?;
+                (grad * slope(activation, &linear)?)?
+            }
+        };
+        let [of_a, of_b] = self.gradients(a, b, &grad)?;
+        // Rows are summed in `f32`.
+        let of_bias = grad.to_dtype(candle_core::DType::F32)?.sum(0)?.to_dtype(bias.dtype())?;
+        Ok((Some(of_a), Some(of_b), Some(of_bias)))
+    }
+}
+
+/// The derivative of an activation at `x`, in `x`'s type.
+fn slope(activation: Activation, x: &Tensor) -> Result<Tensor> {
+    let wide = x.to_dtype(candle_core::DType::F32)?;
+    let slope = match activation {
+        Activation::Identity => wide.ones_like()?,
+        Activation::Relu => wide.gt(0f32)?.to_dtype(candle_core::DType::F32)?,
+        Activation::Gelu => {
+            let (factor, cubic) = ((2.0 / std::f64::consts::PI).sqrt(), 0.044715);
+            let square = wide.sqr()?;
+            let tanh = ((&wide * factor)? * ((&square * cubic)? + 1.0)?)?.tanh()?;
+            let inner = (((&square * (3.0 * cubic))? + 1.0)? * factor)?;
+            let rest = (tanh.sqr()?.affine(-1.0, 1.0)? * (&wide * inner)?)?;
+            ((tanh + 1.0)? + rest)?.affine(0.5, 0.0)?
+        }
+        Activation::Silu => {
+            let logistic = candle_nn::ops::sigmoid(&wide)?;
+            (&logistic * ((&wide * logistic.affine(-1.0, 1.0)?)? + 1.0)?)?
+        }
+    };
+    slope.to_dtype(x.dtype())
+}
+
+/// `a * b` of `(.., M, K)` and `(.., K, N)`, with equal leading dimensions: those of a batch. Where `b` has two dimensions, all of `a` is
+/// multiplied with it. Tensors that are transposed views are read where they lie; others that are not contiguous are copied first.
+///
+/// # Errors
+/// Shapes that do not fit, types that differ, or on the card another type than `bf16` and `f16`; candle's own.
+pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    if let ([.., m, k], [_, n]) = (a.dims(), b.dims())
+        && a.rank() > 2
+    {
+        let dims = a.dims();
+        let rows = dims[..dims.len() - 2].iter().product::<usize>() * m;
+        let shape: Vec<usize> = dims[..dims.len() - 1].iter().copied().chain([*n]).collect();
+        return matmul(&a.reshape((rows, *k))?, b)?.reshape(shape);
+    }
+    let (a, of_a) = stored(a)?;
+    let (b, of_b) = stored(b)?;
+    a.apply_op2(&b, Product::plain([of_a, of_b]))
+}
+
+/// A tensor as it lies in memory, and whether it is the transpose of that.
+pub(crate) fn stored(tensor: &Tensor) -> Result<(Tensor, bool)> {
+    if tensor.is_contiguous() || tensor.rank() < 2 {
+        return Ok((tensor.clone(), false));
+    }
+    let transposed = tensor.t()?;
+    if transposed.is_contiguous() { Ok((transposed, true)) } else { Ok((tensor.contiguous()?, false)) }
+}
