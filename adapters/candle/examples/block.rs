@@ -165,7 +165,8 @@ fn main() -> Result<()> {
     for size in sizes {
         let x = Seeded(11).tensor(&[size.batch, size.tokens, size.width], 1.0, &device)?;
         let models = [Model::new(&size, By::Candle, &device)?, Model::new(&size, By::Falchion, &device)?];
-        let [candle, own] = [models[0].forward(&x)?, models[1].forward(&x)?].map(|y| y.to_dtype(DType::F32)?.flatten_all());
+        let [candle, own] =
+            [models[0].forward(&x)?, models[1].forward(&x)?].map(|y| y.to_dtype(DType::F32)?.flatten_all());
         let (candle, own) = (candle?, own?);
         let largest = candle.abs()?.max(0)?.to_scalar::<f32>()?;
         let apart = (&candle - &own)?.abs()?.max(0)?.to_scalar::<f32>()?;
@@ -175,12 +176,17 @@ fn main() -> Result<()> {
             "{} x {} tokens, width {}, {} blocks: logits up to {largest:.2}, at most {apart:.3} apart, {bound:.3} allowed",
             size.batch, size.tokens, size.width, size.blocks
         );
-        if !(apart <= bound) {
+        if apart.is_nan() || apart > bound {
             candle_core::bail!("logits are {apart} apart, at most {bound} was allowed");
         }
         if device.is_cuda() {
             let [candle, own] = time([&models[0], &models[1]], &x, &device)?;
-            println!("a forward pass: candle {:.2} ms, falchion {:.2} ms: {:.2} times as fast", candle * 1e3, own * 1e3, candle / own);
+            println!(
+                "a forward pass: candle {:.2} ms, falchion {:.2} ms: {:.2} times as fast",
+                candle * 1e3,
+                own * 1e3,
+                candle / own
+            );
         }
     }
     println!("verified");

@@ -74,7 +74,10 @@ macro_rules! of_type {
                 type $T = f32;
                 $body
             }
-            other => bail!("tensors are {:?}, bf16, f16 or f32 was needed on a CPU", candle_core::backend::BackendStorage::dtype(other)),
+            other => bail!(
+                "tensors are {:?}, bf16, f16 or f32 was needed on a CPU",
+                candle_core::backend::BackendStorage::dtype(other)
+            ),
         }
     };
 }

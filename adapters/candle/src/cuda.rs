@@ -8,9 +8,9 @@ use candle_core::cuda_backend::{CudaDType, CudaStorage};
 use candle_core::{DType, Error, Layout, Result, bail};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
-use falchion::kernel::{EngineError, GemmProblem};
 use falchion::kernel::driver::cudarc::{read, write};
 use falchion::kernel::driver::{self, Chooser, DeviceSlice, Multiplication};
+use falchion::kernel::{EngineError, GemmProblem};
 use half::{bf16, f16};
 
 use crate::Activation;

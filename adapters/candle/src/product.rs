@@ -1,8 +1,8 @@
 //! Products of tensors as candle's custom operations, with gradients.
 
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
 #[cfg(feature = "cuda")]
 use candle_core::CudaStorage;
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor, bail};
 
 use crate::{Activation, cpu};
 
@@ -78,18 +78,36 @@ impl CustomOp2 for Product {
         "falchion-matmul"
     }
 
-    fn cpu_fwd(&self, a: &CpuStorage, of_a: &Layout, b: &CpuStorage, of_b: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        a: &CpuStorage,
+        of_a: &Layout,
+        b: &CpuStorage,
+        of_b: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let (extents, shape) = self.extents(of_a, of_b)?;
         Ok((cpu::product(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(&self, a: &CudaStorage, of_a: &Layout, b: &CudaStorage, of_b: &Layout) -> Result<(CudaStorage, Shape)> {
+    fn cuda_fwd(
+        &self,
+        a: &CudaStorage,
+        of_a: &Layout,
+        b: &CudaStorage,
+        of_b: &Layout,
+    ) -> Result<(CudaStorage, Shape)> {
         let (extents, shape) = self.extents(of_a, of_b)?;
         Ok((crate::cuda::product(self, &extents, [(a, of_a), (b, of_b)], None)?, shape))
     }
 
-    fn bwd(&self, a: &Tensor, b: &Tensor, _: &Tensor, grad: &Tensor) -> Result<(Option<Tensor>, Option<Tensor>)> {
+    fn bwd(
+        &self,
+        a: &Tensor,
+        b: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let [a, b] = self.gradients(a, b, grad)?;
         Ok((Some(a), Some(b)))
     }
@@ -140,7 +158,8 @@ impl CustomOp3 for Product {
             Activation::Identity => grad.clone(),
             activation => {
                 // What went into the activation is computed again.
-                let linear = a.apply_op3_no_bwd(b, bias, &Self { activation: Activation::Identity, ..*self })?;
+                let linear =
+                    a.apply_op3_no_bwd(b, bias, &Self { activation: Activation::Identity, ..*self })?;
                 (grad * slope(activation, &linear)?)?
             }
         };

@@ -89,25 +89,31 @@ fn layers_and_their_gradients_are_candles() -> Result<()> {
             for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu] {
                 for (biased, shape) in [(true, &[6, 40][..]), (false, &[6, 40]), (true, &[2, 3, 40])] {
                     let why = format!("{device:?} {dtype:?} {activation:?} {biased} {shape:?}");
-                    let [x, weight, bias] =
-                        [shape, &[24, 40], &[24]].map(|shape| random(shape, dtype, &device).and_then(|t| Var::from_tensor(&t)));
+                    let [x, weight, bias] = [shape, &[24, 40], &[24]]
+                        .map(|shape| random(shape, dtype, &device).and_then(|t| Var::from_tensor(&t)));
                     let (x, weight, bias) = (x?, weight?, bias?);
                     let own = biased.then(|| bias.as_tensor().clone());
-                    let y = Linear::new(weight.as_tensor().clone(), own).with_activation(activation).forward(&x)?;
+                    let y = Linear::new(weight.as_tensor().clone(), own)
+                        .with_activation(activation)
+                        .forward(&x)?;
                     let grads = y.to_dtype(DType::F32)?.sqr()?.sum_all()?.backward()?;
 
-                    let [x_w, weight_w, bias_w] = [&x, &weight, &bias].map(|of| wide(of).and_then(|t| Var::from_tensor(&t)));
+                    let [x_w, weight_w, bias_w] =
+                        [&x, &weight, &bias].map(|of| wide(of).and_then(|t| Var::from_tensor(&t)));
                     let (x_w, weight_w, bias_w) = (x_w?, weight_w?, bias_w?);
                     let y_w = layer(&x_w, &weight_w, biased.then(|| bias_w.as_tensor()), activation)?;
                     let grads_w = y_w.sqr()?.sum_all()?.backward()?;
 
                     let far = apart(&y, &y_w)?;
                     assert!(far < bound(dtype), "{why}: {far}");
-                    for (what, own, other) in [("x", &x, &x_w), ("weight", &weight, &weight_w), ("bias", &bias, &bias_w)] {
+                    for (what, own, other) in
+                        [("x", &x, &x_w), ("weight", &weight, &weight_w), ("bias", &bias, &bias_w)]
+                    {
                         if what == "bias" && !biased {
                             continue;
                         }
-                        let [own, other] = [grads.get(own), grads_w.get(other)].map(|grad| grad.expect("there is one"));
+                        let [own, other] =
+                            [grads.get(own), grads_w.get(other)].map(|grad| grad.expect("there is one"));
                         let far = apart(own, other)?;
                         // Several roundings on the way.
                         assert!(far < 4.0 * bound(dtype), "{why}, gradient of {what}: {far}");
@@ -124,14 +130,19 @@ fn batches_have_gradients() -> Result<()> {
     for device in devices() {
         for transposed in [false, true] {
             let a = Var::from_tensor(&random(&[3, 8, 16], DType::BF16, &device)?)?;
-            let b = Var::from_tensor(&random(if transposed { &[3, 24, 16] } else { &[3, 16, 24] }, DType::BF16, &device)?)?;
+            let b = Var::from_tensor(&random(
+                if transposed { &[3, 24, 16] } else { &[3, 16, 24] },
+                DType::BF16,
+                &device,
+            )?)?;
             let turned = if transposed { b.t()? } else { b.as_tensor().clone() };
             let grads = matmul(&a, &turned)?.to_dtype(DType::F32)?.sqr()?.sum_all()?.backward()?;
             let [a_w, b_w] = [Var::from_tensor(&wide(&a)?)?, Var::from_tensor(&wide(&b)?)?];
             let turned = if transposed { b_w.t()? } else { b_w.as_tensor().clone() };
             let grads_w = a_w.matmul(&turned.contiguous()?)?.sqr()?.sum_all()?.backward()?;
             for (own, other) in [(&a, &a_w), (&b, &b_w)] {
-                let [own, other] = [grads.get(own), grads_w.get(other)].map(|grad| grad.expect("there is one"));
+                let [own, other] =
+                    [grads.get(own), grads_w.get(other)].map(|grad| grad.expect("there is one"));
                 let far = apart(own, other)?;
                 assert!(far < 4.0 * bound(DType::BF16), "{device:?} {transposed}: {far}");
             }
@@ -170,12 +181,20 @@ fn what_does_not_fit_is_refused() -> Result<()> {
         ("K differs", matmul(&bf16(&[2, 3])?, &bf16(&[4, 5])?), "[2, 3] and [4, 5] cannot be multiplied"),
         ("batches differ", matmul(&bf16(&[2, 2, 3])?, &bf16(&[3, 3, 5])?), "cannot be multiplied"),
         ("a vector", matmul(&bf16(&[3])?, &bf16(&[3, 5])?), "two dimensions or more"),
-        ("integers", matmul(&Tensor::zeros((2, 2), DType::U8, &cpu)?, &Tensor::zeros((2, 2), DType::U8, &cpu)?), "U8"),
+        (
+            "integers",
+            matmul(&Tensor::zeros((2, 2), DType::U8, &cpu)?, &Tensor::zeros((2, 2), DType::U8, &cpu)?),
+            "U8",
+        ),
         ("types differ", matmul(&bf16(&[2, 3])?, &Tensor::zeros((3, 5), DType::F16, &cpu)?), "F16"),
         ("inputs", layer.forward(&bf16(&[2, 9])?), "takes (.., 8)"),
         ("a short bias", layer.forward(&bf16(&[2, 8])?), "the bias has 3 elements, 4 were needed"),
         ("few offsets", experts(&bf16(&[2, 8])?, &bf16(&[3, 4, 8])?, &offsets), "(experts + 1)"),
-        ("offsets of i64", experts(&bf16(&[2, 8])?, &bf16(&[1, 4, 8])?, &offsets.to_dtype(DType::I64)?), "u32 was needed"),
+        (
+            "offsets of i64",
+            experts(&bf16(&[2, 8])?, &bf16(&[1, 4, 8])?, &offsets.to_dtype(DType::I64)?),
+            "u32 was needed",
+        ),
     ] {
         let error = result.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.to_lowercase().contains(&words.to_lowercase()), "{why}: `{error}`");
