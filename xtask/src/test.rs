@@ -83,7 +83,7 @@ fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the crates that depend on the library from outside of the workspace. The one that makes kernels ahead of time is built
+/// Runs the crates that depend on the library from outside of the workspace, and the tests of the adapter for C. The one that makes kernels ahead of time is built
 /// without an assembler and with one.
 fn outside(ptxas: &Path) -> Result<(), Error> {
     let target = cargo::target_directory()?;
@@ -97,7 +97,10 @@ fn outside(ptxas: &Path) -> Result<(), Error> {
             command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
         })?;
     }
-    Ok(())
+    // The C compiler is the one that links Rust's programs.
+    cargo::run(&["test", "--profile", "ci", "--manifest-path", "adapters/c/Cargo.toml"], |command| {
+        command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
+    })
 }
 
 #[cfg(test)]
