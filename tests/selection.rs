@@ -74,10 +74,14 @@ impl Line {
 }
 
 fn read(name: &str) -> Vec<Line> {
+    read_in(name, "burst")
+}
+
+fn read_in(name: &str, state: &str) -> Vec<Line> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/selection").join(name);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let line = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{name}: {error}"));
-    text.lines().map(line).filter(|line: &Line| line.state == "burst").collect()
+    text.lines().map(line).filter(|line: &Line| line.state == state).collect()
 }
 
 /// How often the first choice among the measured kernels is nearly the best of them, as a part of the shapes, and what it costs.
@@ -219,6 +223,40 @@ fn figures_of_weights_are_those_of_the_record() {
     ] {
         let found = best("bf16", shape) / best(types, shape);
         assert!((found - times).abs() < 6e-3, "{types}, {shape:?}: {found:.4}, the page says {times}");
+    }
+}
+
+/// The table of `docs/performance.md`, "Every shape": geometric means of the model's first over cuBLASLt's first and of the best over its fastest, how
+/// often the best has at least 0.98 and 0.95 of that, and how often the model's is within 3 % of the best.
+#[test]
+fn figures_of_drawn_shapes_are_those_of_the_record() {
+    for (name, state, shapes, want, counts) in [
+        ("drawn.jsonl", "burst", 120, [1.166, 1.162], [107, 114, 84]),
+        ("sustained.jsonl", "burst", 28, [1.126, 1.103], [24, 26, 27]),
+        ("sustained.jsonl", "sustained", 28, [1.113, 1.093], [25, 26, 25]),
+    ] {
+        let lines = read_in(name, state);
+        assert_eq!(lines.len(), shapes, "{name} {state}");
+        let (mut logarithms, mut found) = ([0.0; 2], [0; 3]);
+        for line in &lines {
+            let [first, fastest] =
+                [line.cublaslt_first, line.cublaslt_fastest].map(|time| time.expect("timed"));
+            let own = line.kernels.first().and_then(|timed| timed.microseconds).expect("timed");
+            let best = line.best();
+            // The faster of cuBLASLt's two.
+            let fastest = fastest.min(first);
+            logarithms[0] += (first / own).ln();
+            logarithms[1] += (fastest / best).ln();
+            for (i, good) in
+                [fastest / best >= 0.98, fastest / best >= 0.95, own <= WITHIN * best].into_iter().enumerate()
+            {
+                found[i] += usize::from(good);
+            }
+        }
+        let means = logarithms.map(|sum| (sum / lines.len() as f64).exp());
+        let off = |(mean, want): (&f64, &f64)| (mean - want).abs() > 6e-4;
+        assert!(!means.iter().zip(&want).any(off), "{name} {state}: {means:.4?}, the page says {want:?}");
+        assert_eq!(found, counts, "{name} {state}");
     }
 }
 

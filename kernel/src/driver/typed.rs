@@ -94,7 +94,7 @@ impl InContext for Arc<cudarc::driver::CudaStream> {
 /// A kernel of a type of one's own on the card ([`Gemm::load`]). It may be used from several threads.
 ///
 /// Matrices are packed: A is `(M, K)` and B `(N, K)` row by row where they are K-major, otherwise the transposes of these, and D is
-/// `(M, N)` row by row. For leading dimensions, batches, scales and graphs take [`Loaded`].
+/// `(M, N)` row by row. For leading dimensions, batches, scales and graphs take [`Loaded`](super::Loaded).
 pub struct LoadedGemm<C> {
     ready: Ready,
     of: PhantomData<fn() -> C>,
