@@ -3,6 +3,13 @@
 //! Each instruction that moves or reads a tile has its own idea of where the elements lie. These modules say so as
 //! layouts, and everything that a kernel needs (descriptor fields, copy boxes, byte offsets) is read off the layouts.
 //! Sources: PTX ISA "Asynchronous warpgroup-level matrix instructions" and "Tensors", and the CUDA driver API.
+//!
+//! ```
+//! use cute_rs::atom::SwizzleMode;
+//!
+//! assert_eq!(SwizzleMode::B128.elements(16), 64); // a row of the widest swizzle has 64 bf16
+//! assert_eq!(SwizzleMode::B128.swizzle(16).to_string(), "Sw<3,3,3>");
+//! ```
 
 pub mod boxes;
 pub mod descriptor;

@@ -3,6 +3,16 @@
 //! Two warpgroups a CTA issue `m64n256` instructions on operands that already lie in shared memory, one CTA a
 //! multiprocessor, no loads and no stores in the loop. No GEMM on the same card in the same state can be faster, so
 //! measurements are held against it. The operands are the caller's: with random ones the power drawn is real.
+//!
+//! ```
+//! use kernel::ceiling;
+//! use ptx::inst::WgmmaTypes;
+//!
+//! // Of one round on 132 multiprocessors.
+//! assert!(ceiling::operations(WgmmaTypes::Bf16F32, 132, 1) > 1e8);
+//! assert!(ceiling::program(WgmmaTypes::Bf16F32)?.text().contains("wgmma"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use collective::{Accumulator, Plan};
 use cute_rs::atom::descriptor::MatrixDescriptor;

@@ -1,4 +1,11 @@
 //! Whether three roles fit together: the rules that no role can judge alone.
+//!
+//! ```
+//! use kernel::KernelSpec;
+//!
+//! let error = "form=ragged scheduler=one-tile".parse::<KernelSpec>().expect_err("illegal");
+//! assert!(error.to_string().contains("Persistent"));
+//! ```
 
 use core::fmt;
 

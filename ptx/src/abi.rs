@@ -3,6 +3,13 @@
 //! A tensor map is opaque to programs, so it exists in two forms: the description here, which everybody can
 //! read, and 128 bytes that only an engine understands. The driver encodes the description with
 //! `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`; the emulator has an encoding of its own.
+//!
+//! ```
+//! use ptx::abi::{Argument, TensorElement};
+//!
+//! let arguments: Vec<Argument> = vec![300u32.into(), 0x1000u64.into()];
+//! assert_eq!((arguments.len(), TensorElement::Bf16.bytes()), (2, 2));
+//! ```
 
 mod im2col;
 

@@ -40,6 +40,14 @@
 //! f32, `acc` may be that infinity; where both do, infinities may meet and give NaN. Where `alpha * sum` reaches the overflow
 //! with its error, so may `t`; where it or `sum` reaches it in spite of its error, `t` cannot be a number. An infinite `t` stays what
 //! it is unless `beta * c` is NaN or the other infinity. So some elements have several right outcomes, and they are known.
+//!
+//! ```
+//! use reference::{Expected, Format, Sum};
+//!
+//! let sum = Sum::single(2, 3.0, 3.0); // 1 * 1 + 1 * 2
+//! let expected = Expected::new(Format::Bf16, 2, [1.0, 0.0], sum, None);
+//! assert!(expected.admits(Format::Bf16, 3.0) && !expected.admits(Format::Bf16, 3.1));
+//! ```
 
 use crate::oracle::wrapped;
 use crate::{Format, Sum, Wanted};

@@ -1,6 +1,13 @@
 //! Number formats by name: what an element's bits mean, and how far rounding moves a value.
 //!
 //! The formats of 16 and 8 bits are those of the crates `half` and `float8`: nothing here is taken from the code that is judged.
+//!
+//! ```
+//! use reference::Format;
+//!
+//! assert_eq!(Format::Bf16.round(1.0), 0x3f80);
+//! assert_eq!(Format::E4m3.decode(0x7e), 448.0); // its largest number
+//! ```
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};

@@ -1,4 +1,11 @@
 //! Matrices on the host.
+//!
+//! ```
+//! use reference::{Format, HostMatrix, Order};
+//!
+//! let a = HostMatrix::from_fn(Format::F16, [2, 3], Order::RowMajor, 4, |row, column| f64::from(row * 3 + column));
+//! assert_eq!((a.get(1, 2), a.index(1, 2), a.bytes().len()), (5.0, 6, 16));
+//! ```
 
 use crate::Format;
 

@@ -1,4 +1,12 @@
 //! Device memory as the host remembers it, and what a run must make of it.
+//!
+//! ```
+//! use reference::memory::Contents;
+//!
+//! let mut memory = Contents::default();
+//! memory.insert(0x1000, vec![1, 0, 0, 0]);
+//! assert_eq!((memory.read(0x1000, 4), memory.buffer(0x2000)), (Some(1), None));
+//! ```
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,13 @@
 //! The oracle: products in f64, all of them or a sample.
+//!
+//! ```
+//! use reference::{Format, HostMatrix, Order, Sums};
+//!
+//! let ones = |extents, order| HostMatrix::from_fn(Format::Bf16, extents, order, 8, |_, _| 1.0);
+//! let (a, b) = (ones([2, 8], Order::RowMajor), ones([8, 3], Order::ColumnMajor));
+//! let sums = Sums::of(&a, &b, &|_| ());
+//! assert!(sums.sums.iter().all(|sum| sum.value == 8.0));
+//! ```
 
 use rayon::prelude::*;
 

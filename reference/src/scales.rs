@@ -1,4 +1,11 @@
 //! Scales of an operand's blocks on the host.
+//!
+//! ```
+//! use reference::Scales;
+//!
+//! assert_eq!(Scales::extents([300, 512], 1), [300, 4]); // blocks of 1 x 128
+//! assert_eq!(Scales::extents([300, 512], 128), [3, 4]); // blocks of 128 x 128
+//! ```
 
 use crate::{Format, HostMatrix, Order, Sum};
 

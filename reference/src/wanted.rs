@@ -1,4 +1,11 @@
 //! What an element has to be, and whether its bits are that.
+//!
+//! ```
+//! use reference::{Format, Wanted};
+//!
+//! let wanted = Wanted { format: Format::Bf16, unrounded: false, value: 1.0, error: 0.0 };
+//! assert!(wanted.admits(Format::Bf16.round(1.0)) && !wanted.admits(Format::Bf16.round(1.1)));
+//! ```
 
 use crate::Format;
 

@@ -1,4 +1,10 @@
 //! Weights in few bits on the host, and the matrix that they stand for.
+//!
+//! ```
+//! use reference::weights::Code;
+//!
+//! assert_eq!(Code::named("s4").map(|code| code.decode(0xf)), Some(-1.0));
+//! ```
 
 use float8::{F8E4M3, F8E5M2};
 

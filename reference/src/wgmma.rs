@@ -1,6 +1,14 @@
 //! What an element of a `wgmma`'s D has to be, bit for bit, reckoned from the definition with values in `.f64`, where every step is exact.
 //!
 //! Nothing here is shared with the emulator: the formats are decoded by `half` and `float8`.
+//!
+//! ```
+//! use ptx::inst::WgmmaTypes;
+//! use reference::wgmma::sum;
+//!
+//! let (one, two) = (0x3f80, 0x4000); // bf16
+//! assert_eq!(sum(WgmmaTypes::Bf16F32, &[(one, two); 16], false, None), 32f32.to_bits());
+//! ```
 
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};

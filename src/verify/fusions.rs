@@ -1,4 +1,12 @@
 //! The usual fusions: their kernels, held against their trees.
+//!
+//! ```
+//! use falchion::verify::{Format, Fusion, fusions::any_columns};
+//!
+//! let fused = any_columns(Fusion::BiasGelu, Format::Bf16)?;
+//! assert!(fused.stores(129) && fused.kind() == "medium");
+//! # Ok::<(), falchion::verify::TreeError>(())
+//! ```
 
 use collective::tree::{Node, Scratch, Shape};
 use collective::{Fusion, with_fusion};

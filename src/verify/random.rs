@@ -2,6 +2,13 @@
 //!
 //! A legal one has to compute what the oracle says, under a random schedule of the emulator; an illegal one has to be
 //! refused with a sentence; nothing may panic. A trial is repeated by its seed.
+//!
+//! ```
+//! use falchion::verify::random::{Trial, trial};
+//!
+//! let (spec, verdict) = trial(7);
+//! assert!(!matches!(verdict, Trial::Wrong(_)), "{spec}");
+//! ```
 
 use core::fmt;
 use std::hash::Hasher;

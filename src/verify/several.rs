@@ -1,4 +1,12 @@
 //! Several products of one launch: run, and compared one by one.
+//!
+//! ```
+//! use falchion::kernel::GemmProblem;
+//! use falchion::verify::several::SeveralProducts;
+//!
+//! let batch = SeveralProducts::batch(GemmProblem { m: 64, n: 32, k: 16 }, 3);
+//! assert_eq!(batch.operations(), 3.0 * 2.0 * 64.0 * 32.0 * 16.0);
+//! ```
 
 use std::time::Duration;
 

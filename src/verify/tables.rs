@@ -1,4 +1,11 @@
 //! Case tables: rows of TOML, each a family of products with the reason it is there.
+//!
+//! ```
+//! use falchion::verify::tables::tables;
+//!
+//! assert!(tables()?.len() > 10);
+//! # Ok::<(), falchion::verify::tables::TableError>(())
+//! ```
 
 use kernel::{AnyGemm, Engine, GemmProblem, Program};
 use serde::Deserialize;

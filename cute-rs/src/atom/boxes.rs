@@ -7,6 +7,15 @@
 //! `map o right_inverse(shared layout)` begins with. The tile is then a number of such boxes. A run that is longer than a box
 //! may be is cut into equal boxes.
 //! Source: PTX ISA "Tensors", CUDA driver API `cuTensorMapEncodeTiled`.
+//!
+//! ```
+//! use cute_rs::atom::{Major, SwizzleMode, tma::TmaTiles};
+//!
+//! // 128 x 64 bf16, K-major: one box of 64 x 128 elements.
+//! let tiles = TmaTiles::new(Major::K, SwizzleMode::B128, 16, 128, 64)?;
+//! assert_eq!((tiles.plan().extents(), tiles.plan().count()), (&[64, 128][..], 1));
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
 
 use super::SwizzleMode;
 use crate::algebra::Tiler;

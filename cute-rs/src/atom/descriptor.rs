@@ -3,6 +3,16 @@
 //! A descriptor holds a start address, two strides and the swizzle mode. The strides are read off the tile's layout:
 //! what they mean depends on the mode and on the major direction, as the table in PTX ISA "Matrix Descriptor Format"
 //! has it. Address bits above 18 are masked, because a shared address of a cluster carries the CTA's rank there.
+//!
+//! ```
+//! use cute_rs::atom::descriptor::MatrixDescriptor;
+//! use cute_rs::atom::{Major, SwizzleMode};
+//!
+//! let a = MatrixDescriptor::new(Major::K, SwizzleMode::B128, 16, 64, 64)?;
+//! assert_eq!(a.k_offset_bytes(1), 32); // the next 16 of K, in the same row of the swizzle
+//! assert_eq!(a.bits(1024) & 0x3fff, 1024 >> 4); // addresses count 16 bytes
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
 
 use super::{Major, SwizzleMode, smem};
 use crate::error::LayoutError;

@@ -4,6 +4,13 @@
 //! columns `8j` to `8j + 7`. So whatever reads one reads the other. A and B come through registers, and what this module says
 //! besides is which bytes of shared memory each lane has to name or to load.
 //! Source: PTX ISA "Matrix Fragments for mma" and "ldmatrix".
+//!
+//! ```
+//! use cute_rs::atom::mma;
+//!
+//! assert!(mma::atom(64, 16).is_ok()); // m64n64 of bf16, 16 rows a warp
+//! assert!(mma::atom(60, 16).is_err()); // an instruction has 8 columns
+//! ```
 
 use super::{Major, wgmma};
 use crate::error::LayoutError;

@@ -4,6 +4,13 @@
 //! MN-major ones `(W, 8):(1, W)`. Atoms of one column block (K-major) or one row block (MN-major) follow each other,
 //! so that a tensor copy whose inner box extent is the swizzle width brings the whole block at once.
 //! Source: PTX ISA "Shared Memory Matrix Layout", canonical layouts.
+//!
+//! ```
+//! use cute_rs::atom::{Major, SwizzleMode, smem};
+//!
+//! assert_eq!(smem::widest_mode(Major::K, 16, 128, 64), SwizzleMode::B128);
+//! assert_eq!(smem::widest_mode(Major::K, 16, 128, 32), SwizzleMode::B64);
+//! ```
 
 use super::boxes::mode_of;
 use super::{Major, SwizzleMode};

@@ -2,6 +2,13 @@
 //!
 //! Each matrix lies in a register of every lane, in the fragment that tensor instructions use. Its rows of 16 bytes lie
 //! anywhere: lane `8i + r` has the address of row `r` of matrix `i`. Source: PTX ISA "stmatrix" and "ldmatrix".
+//!
+//! ```
+//! use cute_rs::atom::stmatrix::stmatrix;
+//!
+//! assert!(stmatrix(4, false).is_ok()); // stmatrix.x4
+//! assert!(stmatrix(3, false).is_err()); // there is no x3
+//! ```
 
 use crate::algebra::pair;
 use crate::error::LayoutError;

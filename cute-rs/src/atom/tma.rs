@@ -1,4 +1,13 @@
 //! Tensor copies of operand tiles: which boxes bring a tile, and where each one lands.
+//!
+//! ```
+//! use cute_rs::atom::{Major, SwizzleMode, tma::TmaTiles};
+//!
+//! let tiles = TmaTiles::new(Major::Mn, SwizzleMode::B128, 16, 128, 64)?;
+//! let places: Vec<_> = tiles.boxes().map(|tile| (tile.mn, tile.k, tile.offset_bytes)).collect();
+//! assert_eq!(places, [(0, 0, 0), (64, 0, 8192)]); // two boxes, each 64 of M wide
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
 
 use super::boxes::{BoxPlan, rows_of_a_box, tma_box};
 use super::{Major, SwizzleMode, smem};

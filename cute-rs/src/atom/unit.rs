@@ -3,6 +3,14 @@
 //! Operand A of 16 bits may lie in memory in elements of 4 or 8 bits. A *unit* is 64 rows of it by 256 bits of such elements along
 //! K: 2048 bytes, 16 of each thread of a warpgroup. So a thread reads what it multiplies by one vector load, and the elements of a
 //! register of two lie 16 bits apart, where a mask finds both.
+//!
+//! ```
+//! use cute_rs::atom::unit;
+//!
+//! assert_eq!(unit::k(4), 64); // 256 bits of 4-bit elements
+//! assert_eq!(unit::layout(4)?.size(), 64 * 64);
+//! # Ok::<(), cute_rs::LayoutError>(())
+//! ```
 
 use crate::error::LayoutError;
 use crate::int_tuple::IntTuple;

@@ -1,6 +1,13 @@
 //! Register fragments of `wgmma`: which thread of the warpgroup holds which element.
 //!
 //! Source: PTX ISA "Register Fragments and Shared Memory Matrix Layouts".
+//!
+//! ```
+//! use cute_rs::atom::wgmma;
+//!
+//! assert!(wgmma::accumulator(256).is_ok()); // m64n256: 128 sums a thread
+//! assert!(wgmma::accumulator(260).is_err()); // N is a multiple of 8, up to 256
+//! ```
 
 use crate::error::LayoutError;
 use crate::thread_value::{ThreadValue, fragment};

@@ -19,10 +19,10 @@ use crate::output::{out, shortened};
 use crate::types::TypeArgs;
 use crate::{Failure, files, memory};
 
-/// Print every number that follows from a configuration, or rank the kernels for a shape.
+/// Print every number of a kernel, or rank the kernels for a shape.
 ///
-/// With a name: what the kernel consists of. With --m, --n and --k: every kernel of the type and the directions with the
-/// time that the model predicts for it, why, and the Rust type of the first.
+/// With a name or --spec: what the kernel consists of. With --m, --n and --k: the kernels for the shape, fastest first, each with
+/// its predicted time; the reason for the first, and its Rust type.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Examples:\n  falchion plan large-bf16-kk\n  falchion plan --spec \"tile=192x160x64 cluster=2x1 scheduler=stream-k\"\n  falchion plan pingpong-bias-gelu-bf16-kk\n  falchion plan --m 4096 --n 14336 --k 4096\n  falchion plan --rows 30,0,500 --n 4096 --k 7168\n  falchion plan --m 4096 --n 4096 --k 4096 --epilogue bias-gelu\n  \
@@ -48,17 +48,17 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "NAME", requires = "m", value_parser = fusion_names(),
         conflicts_with_all = ["name", "spec", "batch", "rows"])]
     epilogue: Option<String>,
-    /// So many products of the shape in one launch.
+    /// Number of products of this shape in one launch.
     #[arg(long, value_name = "COUNT", requires = "m", conflicts_with_all = ["name", "spec"],
         value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Groups of so many rows in one launch, each with a B of its own, in place of --m.
+    /// Rows of each group of a grouped product, in place of --m: one launch, with a B of its own for each group.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', requires = "n",
         conflicts_with_all = ["name", "spec", "m", "batch"])]
     rows: Vec<u32>,
     #[command(flatten)]
     types: TypeArgs,
-    /// Contiguous directions of A and B, as in kernel names.
+    /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
 }

@@ -23,7 +23,7 @@ use crate::output::out;
 use crate::schedule::Schedule;
 use crate::{Failure, catalogue, files, named};
 
-/// Write a page that shows a kernel, for any browser: one file, without a network.
+/// Write a page that shows a kernel: one HTML file, which needs no network.
 ///
 /// The page has the plan, shared memory with its swizzles and banks, the operands of wgmma, the order of the output's tiles, the cluster,
 /// and the time line of a small run in the emulator. Without a kernel it has a gallery of layouts, and a box to type one in.
@@ -48,7 +48,7 @@ pub(crate) struct ExploreArgs {
     /// Columns of A, rows of B [default: 4096].
     #[arg(long)]
     k: Option<u32>,
-    /// Groups of so many rows in place of --m, for kernels `ragged…` and `masked…` [default: 300,0,17,129].
+    /// Rows of each group, in place of --m, for kernels `ragged…` and `masked…` [default: 300,0,17,129].
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', conflicts_with = "m")]
     rows: Vec<u32>,
     /// The problem of the emulated run [default: two tiles of a cluster, and as many k-tiles as the ring has stages, and two].

@@ -63,14 +63,14 @@ pub(crate) struct GemmArgs {
     /// M/128 x K/128.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_a: Option<String>,
-    /// The same of B: one number, N numbers, K/128 x N or K/128 x N/128.
+    /// The same for B: one number, N numbers, K/128 x N or K/128 x N/128.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["epilogue", "batch", "rows"])]
     scale_b: Option<String>,
     /// Write D to this .npy file (f16 and f64 as such, s32 as 32-bit integers, other formats as f32).
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Number format of A and B, as `dtype=` of a spec names it [default: that of the kernel that is named, or bf16]. Files are
-    /// rounded to it.
+    /// Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8 [default: that of --config or --spec, or bf16].
+    /// Files are rounded to it.
     #[arg(long)]
     dtype: Option<String>,
     /// Number format of B, where it differs from A's: another 8-bit one. Beside 16 bits, codes of few bits: int4, uint4, int8, uint8, e4m3,
@@ -108,29 +108,29 @@ pub(crate) struct GemmArgs {
     #[arg(long, value_name = "NAME", value_parser = fusion_names(),
         conflicts_with_all = ["a", "b", "c", "out", "config", "spec", "alpha", "beta"])]
     epilogue: Option<String>,
-    /// So many products of the shape in one launch, on random matrices.
+    /// Number of products of this shape in one launch, on random matrices.
     #[arg(long, value_name = "COUNT",
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "rows"], value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Groups of so many rows in one launch, each with a B of its own, on random matrices; groups may be empty.
+    /// Rows of each group of a grouped product, on random matrices: one launch, with a B of its own for each group. A group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         conflicts_with_all = ["a", "b", "c", "out", "epilogue", "m"])]
     rows: Option<Vec<u32>>,
-    /// Each group of --rows has a buffer of so many rows, and uses the first of them.
+    /// Give each group of --rows a buffer of this many rows, of which it uses the first.
     #[arg(long, value_name = "ROWS", requires = "rows", conflicts_with_all = ["batch", "epilogue"],
         value_parser = clap::value_parser!(u32).range(1..))]
     room: Option<u32>,
-    /// MxNxK: a product of a launch of several, each with matrices of its own somewhere in memory, which describes them; once for
-    /// each product. M may be 0. With --config, a kernel `grouped…`. Beside weights of few bits, a number: K of a group that has a
-    /// scale, 32, 64 or 128.
+    /// MxNxK: one product of a grouped launch, whose matrices may lie anywhere; repeat it for each product. M may be 0. --config
+    /// then names a kernel `grouped…`. For weights in few bits, a number instead: how many elements along K share a scale, 32, 64
+    /// or 128.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse_group_or_size, allow_hyphen_values = true, conflicts_with = "epilogue")]
     group: Vec<Group>,
-    /// Contiguous directions of A and B, as in kernel names [default: those of the kernel that is named, those of files of 16-bit
-    /// elements, or kk]. Operands that no instruction multiplies so, or not the kernel that is named, are transposed first.
+    /// Contiguous dimension of A (k or m) and of B (k or n) [default: that of --config or --spec, or of files of 16-bit elements,
+    /// or kk]. Operands that the kernel cannot read this way are transposed first.
     #[arg(long, value_parser = ["kk", "kn", "mk", "mn"],
         conflicts_with_all = ["epilogue", "batch", "rows", "group", "scale_a", "scale_b"])]
     layout: Option<String>,
-    /// Run the kernel so many times: the first is held against the reference, the others to its bits, on the device.
+    /// Run the kernel this many times. The first result is compared with the reference, the others with the first, bit for bit, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "epilogue",
         value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,

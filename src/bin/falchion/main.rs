@@ -39,7 +39,7 @@ use failure::Failure;
 /// GEMM kernels for Hopper as Rust types: run, check, print and time them.
 ///
 /// Without a GPU everything but `bench` runs in the emulator. Exit codes: 0 all well, 1 a wrong result, 2 bad usage or
-/// an environment that cannot do what was asked, 141 the reader of standard output has left.
+/// an environment that cannot do what was asked, 141 the reader of standard output closed it.
 #[derive(Debug, Parser)]
 #[command(name = "falchion", version, max_term_width = 110)]
 struct Cli {

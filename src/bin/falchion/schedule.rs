@@ -16,10 +16,10 @@ use crate::named::KernelArgs;
 use crate::output::{out, shortened};
 use crate::{Failure, catalogue, files};
 
-/// Draw which worker computes which tile and which part of K, when.
+/// Draw which worker computes which tile, and which part of K, over time.
 ///
-/// Times are in k-tiles: every slot multiplies equally fast, loads and epilogues overlap the next tile. Workers that draw
-/// their tiles are taken to be equally fast too. Traffic is what the model of `falchion plan` predicts.
+/// The unit of time is a k-tile. Every slot multiplies equally fast; loads and epilogues overlap the next tile. Traffic is what the
+/// model of `falchion plan` predicts.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion schedule staged-bf16-kk --m 4096 --n 4096 --k 4096\n  \
                   falchion schedule stream-bf16-kk --m 2048 --n 2048 --k 512 --sms 20 --svg schedule.svg\n  \
@@ -41,11 +41,11 @@ pub(crate) struct ScheduleArgs {
     #[arg(long, required_unless_present = "group",
         value_parser = clap::value_parser!(u32).range(1..))]
     k: Option<u32>,
-    /// So many products of that shape, for kernels `batched…`.
+    /// Number of products of this shape, for kernels `batched…`.
     #[arg(long, value_name = "COUNT", conflicts_with_all = ["experts", "group"],
         value_parser = clap::value_parser!(u32).range(1..=65536))]
     batch: Option<u32>,
-    /// Groups of so many rows, for kernels `ragged…`.
+    /// Rows of each group, for kernels `ragged…`.
     #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "group"])]
     experts: Vec<u32>,
     /// Products M x N x K of any shapes, for kernels `grouped…`.
@@ -55,7 +55,7 @@ pub(crate) struct ScheduleArgs {
     /// Multiprocessors of the card.
     #[arg(long, default_value_t = 132, value_parser = clap::value_parser!(u32).range(1..=1024))]
     sms: u32,
-    /// Most slots that are drawn as text.
+    /// Number of slots that are drawn as text, at most.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(2..))]
     rows: u32,
     /// Characters of a row.

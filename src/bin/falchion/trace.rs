@@ -17,10 +17,10 @@ use crate::named::KernelArgs;
 use crate::output::out;
 use crate::{Failure, catalogue, files, memory, numbers};
 
-/// Run a kernel in the emulator and write down what each warp and each asynchronous machine did.
+/// Run a kernel in the emulator and record what each warp and each asynchronous unit did.
 ///
-/// The file opens in https://ui.perfetto.dev. Its unit is a step of the emulator, which is not time: the picture shows
-/// who waits for whom and what overlaps. Shared-memory bank conflicts are listed for each instruction.
+/// The file opens in https://ui.perfetto.dev. Times are steps of the emulator, not seconds: the picture shows who waits for whom,
+/// and what overlaps. Shared-memory bank conflicts are listed for each instruction.
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Example:\n  falchion trace large-bf16-kk --m 256 --n 256 --k 512 -o trace.json --svg trace.svg"
@@ -49,7 +49,7 @@ pub(crate) struct TraceArgs {
     /// Clusters that run at once: a persistent kernel launches that many.
     #[arg(long, default_value_t = 1)]
     clusters: u32,
-    /// Which warp goes on, and when asynchronous work is done.
+    /// The order in which warps run and asynchronous work completes.
     #[arg(long, value_enum, default_value = "paced")]
     schedule: Pace,
     /// Seed of the random schedule.
@@ -66,11 +66,11 @@ const PIECE_BYTES: u128 = 40_000;
 /// The emulator's schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Pace {
-    /// Side by side, and asynchronous work takes a nominal number of steps.
+    /// Warps run side by side; asynchronous work takes a nominal number of steps.
     Paced,
-    /// In turns; asynchronous work is done when nobody can go on.
+    /// Warps take turns; asynchronous work completes when no warp can go on.
     Default,
-    /// In turns, all in reverse.
+    /// Warps take turns in reverse order.
     Latest,
     /// At random.
     Random,

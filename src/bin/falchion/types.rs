@@ -8,20 +8,20 @@ use crate::{Failure, catalogue};
 /// What is multiplied and stored.
 #[derive(clap::Args, Debug)]
 pub(crate) struct TypeArgs {
-    /// Number format of A and B, as `dtype=` of a spec names it [default: bf16]. Beside --dtype-b of 16 bits: a code of few bits and its group.
+    /// Number format of A and B: bf16, f16, tf32, f32, f64, e4m3, e5m2, s8 or u8 [default: bf16]. Where --dtype-b has 16 bits, A may be weights in few bits: a code and its group, as s4g128.
     #[arg(long, value_parser = operand)]
     dtype: Option<String>,
-    /// Number format of B, where it differs from A's: another 8-bit one, or beside 16 bits a code of few bits and its group, as s4g128 or u4g64z
-    /// (with zero points).
+    /// Number format of B, if it is not A's: another 8-bit one. Where A has 16 bits, weights in few bits: a code and its group, as
+    /// s4g128, or u4g64z with zero points.
     #[arg(long, value_parser = operand)]
     dtype_b: Option<String>,
     /// Number format of D [default: that of A and B; bf16 for 8-bit floats, s32 for integers, f32 for tf32].
     #[arg(long, value_parser = Format::ALL.map(Format::name))]
     out_dtype: Option<String>,
-    /// Blocks of A (rows by K) that have a scale each.
+    /// Block of A, rows by K, that shares a scale.
     #[arg(long, requires = "scale_b", value_parser = KINDS)]
     scale_a: Option<String>,
-    /// Blocks of B (columns by K) that have a scale each.
+    /// Block of B, columns by K, that shares a scale.
     #[arg(long, requires = "scale_a", value_parser = KINDS)]
     scale_b: Option<String>,
 }

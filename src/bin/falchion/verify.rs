@@ -20,8 +20,7 @@ use crate::output::{out, shortened};
 
 /// Run the embedded case tables and close with `N passed, N failed, N skipped`.
 ///
-/// A case is skipped where its engine is not there. In the emulator, `full` takes some ten times as long as `quick`, which
-/// takes minutes of CPU.
+/// A case whose engine is missing is skipped. In the emulator `quick` takes minutes, and `full` about ten times as long.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  falchion verify\n  falchion verify --engine all --suite full\n  \
                         falchion verify --filter special-values")]
@@ -45,23 +44,23 @@ pub(crate) struct VerifyArgs {
     /// Of `--suite instructions`: take such a file in place of a GPU.
     #[arg(long, value_name = "FILE", conflicts_with = "record")]
     replay: Option<PathBuf>,
-    /// In the emulator, run each case under every fixed schedule of warps and asynchronous work, and under this
-    /// many random ones; a failure names the schedule and seed that repeat it.
+    /// Run each case in the emulator under every fixed schedule of warps and asynchronous work, and under this many random ones. A
+    /// failure names the schedule and the seed that repeat it.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     schedules: Option<u64>,
-    /// In the emulator, sum products as the hardware does, at some three times the cost, and
-    /// with `--engine all` hold a GPU's results to the emulator's, bit for bit.
+    /// Sum in the emulator as the hardware does, which takes about three times as long. With `--engine all`, compare the GPU's
+    /// results with the emulator's, bit for bit.
     #[arg(long)]
     exact: bool,
-    /// Run each product of the tables so many times: the first is held against the reference, the others to its bits, on
-    /// the device.
+    /// Run each product of the tables this many times. The first result is compared with the reference, the others with the first,
+    /// bit for bit, on the device.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
-    /// Run a kernel of these `key=value` words on random problems, in the emulator each under a random schedule.
+    /// Run the kernel that these `key=value` words describe on random problems. The emulator runs each under a random schedule.
     #[arg(long, value_name = "WORDS", conflicts_with = "suite", value_parser = named::spec)]
     spec: Option<KernelSpec>,
-    /// Draw so many specs, legal and illegal, and run the legal ones on a random problem each; with --spec, so many problems.
-    /// They run in the emulator unless --engine is `gpu` or `all`.
+    /// Draw this many specs at random, legal and illegal, and run each legal one on a random problem. With --spec, draw this many
+    /// problems for it. The emulator runs them unless --engine is `gpu` or `all`.
     #[arg(long, value_name = "N", conflicts_with = "suite", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     random_specs: Option<u64>,
     /// Seed of the random matrices, problems and specs.

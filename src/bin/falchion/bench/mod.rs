@@ -66,7 +66,7 @@ pub(crate) struct BenchArgs {
     /// A list of shapes.
     #[arg(long, value_enum, conflicts_with_all = ["m", "n", "k", "shape"])]
     suite: Option<Suite>,
-    /// Experts of your own, so many rows each, with weights of N x K each: what --suite grouped measures.
+    /// Rows of each expert, with weights of N x K each: what --suite grouped measures, for experts of your own.
     #[arg(long, value_name = "ROWS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["m", "shape", "suite"])]
     rows: Option<Vec<u32>>,
     /// Kernels to time, from `falchion configs`; otherwise, at each shape, the one that `falchion plan` ranks first.
@@ -76,24 +76,23 @@ pub(crate) struct BenchArgs {
     /// Repeatable.
     #[arg(long, value_name = "WORDS", value_parser = named::spec)]
     spec: Vec<KernelSpec>,
-    /// Time every kernel of the type and the directions, at the shapes it can do; with --epilogue, every kind that has the
-    /// fusion.
+    /// Time every kernel of the catalogue that can compute the shape; with --epilogue, every one with that fusion.
     #[arg(long, conflicts_with_all = ["config", "spec"])]
     all_configs: bool,
-    /// Time kernels with a fused epilogue, each beside itself without it, and beside cuBLASLt with its own fusion where it
-    /// has one: the four kinds that are predicted to be fastest. A and B lie along K.
+    /// Time the four kernels with this fused epilogue that are predicted to be fastest. Each is timed with and without it, and
+    /// beside cuBLASLt's own fusion where there is one. A and B are K-major.
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(),
         conflicts_with_all = ["config", "spec", "layout", "launch", "plot"])]
     epilogue: Option<String>,
     #[command(flatten)]
     types: TypeArgs,
-    /// Contiguous directions of A and B, as in kernel names; with --config, those of the first kernel.
+    /// Contiguous dimension of A (k or m) and of B (k or n); with --config, that of the first kernel.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
-    /// Turns that each candidate gets [default: 7; 3 for --suite selection].
+    /// How often each candidate is timed [default: 7; 3 for --suite selection].
     #[arg(long)]
     turns: Option<usize>,
-    /// Leave the sustained measurement out.
+    /// Do not measure with the card kept busy.
     #[arg(long)]
     burst_only: bool,
     /// Time what launches cost the host instead, and replay one from a CUDA graph.

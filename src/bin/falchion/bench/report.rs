@@ -31,7 +31,7 @@ pub(super) struct Record {
     /// The peer's version.
     pub(super) cublaslt: Option<String>,
     pub(super) dtype: String,
-    /// Contiguous directions of A and B, as in kernel names.
+    /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
     pub(super) layout: String,
     pub(super) figures: Vec<Figure>,
     /// What launches cost the host, where that was measured.

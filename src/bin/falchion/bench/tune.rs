@@ -26,11 +26,12 @@ use crate::{Failure, catalogue, files};
 use job::Job;
 use seen::{Timed, Tuned};
 
-/// Measure the kernels that the model ranks first at each shape, beside cuBLASLt, on the GPU.
+/// Measure on the GPU the kernels that the model ranks first at each shape, beside cuBLASLt.
 ///
-/// Each gets a few launches after a rest; those near the best get turns, and after two turns those that are still near it get the
-/// others. A line for each shape says the best kernel, the model's, and what cuBLASLt's first and fastest algorithms take, of single
-/// products, plain or with an epilogue that it has. What had turns is added to the tuning records on disk (`falchion cache`).
+/// Every candidate is first timed briefly, after a rest. Those near the best are timed again in turns, and after two turns only
+/// those that are still near it. One line for each shape names the best kernel and the model's choice, and compares both with
+/// cuBLASLt's first and fastest algorithms where it has such a product. Results are added to the tuning records on disk (`falchion
+/// cache`).
 #[derive(clap::Args, Debug)]
 #[command(
     group(clap::ArgGroup::new("what").required(true).args(["shapes", "shape", "rows"])),
@@ -45,7 +46,7 @@ pub(crate) struct TuneArgs {
     /// A shape to tune. Repeatable.
     #[arg(long, value_name = "MxNxK", value_parser = suites::parse)]
     shape: Vec<GemmProblem>,
-    /// Groups of so many rows in one launch, each with a B of its own of N x K; groups may be empty.
+    /// Rows of each group of a grouped product: one launch, with a B of N x K of its own for each group. A group may have 0 rows.
     #[arg(long, value_name = "ROWS,ROWS,..", value_delimiter = ',', allow_hyphen_values = true,
         requires_all = ["n", "k"], conflicts_with = "batch")]
     rows: Option<Vec<u32>>,
@@ -58,7 +59,7 @@ pub(crate) struct TuneArgs {
     /// Number of products of each shape in one launch.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     batch: Option<u32>,
-    /// Tune kernels with this fused epilogue. It says D's format.
+    /// Tune kernels with this fused epilogue, which decides D's format.
     #[arg(long, value_name = "NAME", value_parser = crate::gemm::fusion_names(), conflicts_with = "out_dtype")]
     epilogue: Option<String>,
     /// How many kernels are measured at each shape.
@@ -66,16 +67,16 @@ pub(crate) struct TuneArgs {
     budget: u32,
     #[command(flatten)]
     types: TypeArgs,
-    /// Contiguous directions of A and B, as in kernel names.
+    /// Contiguous dimension of A (k or m) and of B (k or n): kn is both row-major.
     #[arg(long, default_value = "kk", value_parser = ["kk", "kn", "mk", "mn"])]
     layout: String,
-    /// Turns that each candidate gets that is near the best.
+    /// How often each candidate near the best is timed.
     #[arg(long, default_value_t = 5)]
     turns: usize,
-    /// Measure with the card busy for seconds, too.
+    /// Also measure with the card kept busy for seconds.
     #[arg(long)]
     sustained: bool,
-    /// Begin no shape after so many seconds.
+    /// Stop before the next shape once this many seconds have passed.
     #[arg(long, value_name = "SECONDS")]
     seconds: Option<u64>,
     /// Add what was measured to this file, a line of JSON for each shape.
