@@ -167,7 +167,8 @@ const ENTRIES: &[Entry] = &[
         name: "only-use",
         target: "bar.sync",
         covers: |function, mutation| mutation.change == RENAMED && only_use(function, mutation),
-        why: "The barrier has this one use, and no other statement uses the number that it gets instead.",
+        why: "The barrier has this one use, but for some that the whole CTA comes to before, and no other statement uses the number that \
+              it gets instead.",
     },
     Entry {
         name: "first-of-all",

@@ -93,25 +93,41 @@ fn collect<'a>(statements: &'a [Statement], into: &mut Vec<&'a Inst>) {
     }
 }
 
-/// Whether the barrier that the statement names is used by no other statement, and neither is the next one.
+/// The number of the named barrier that a statement uses.
+fn barrier(statement: &Statement) -> Option<Operand> {
+    let (Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
+    | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. }) = statement
+    else {
+        return None;
+    };
+    Some(*id)
+}
+
+/// Whether a statement uses a named barrier of this number, or of one that only a thread knows.
+fn takes(statement: &Statement, number: u64) -> bool {
+    barrier(statement).is_some_and(|id| !matches!(id, Operand::Imm(id) if id != number))
+}
+
+/// Whether a statement is a barrier of the whole CTA, under no condition.
+fn meets_all(function: &Function, statement: &Statement) -> bool {
+    let all = matches!(
+        statement,
+        Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads
+    );
+    all && function.body.iter().any(|other| core::ptr::eq(other, statement))
+}
+
+/// Whether the barrier that the statement names is used by no other statement, and neither is the next one. Barriers of the
+/// whole CTA that are over before anybody comes to the statement do not count.
 pub(super) fn only_use(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let barrier = |statement: &Statement| {
-        let Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. } =
-            statement
-        else {
-            return None;
-        };
-        Some(*id)
+    let own = all.get(mutation.index).and_then(|statement| barrier(statement));
+    let Some(Operand::Imm(own)) = own else { return false };
+    let counts = |(index, statement): &(usize, &&Statement)| {
+        *index != mutation.index && !(*index < mutation.index && meets_all(function, statement))
     };
-    let Some(Some(Operand::Imm(own))) = all.get(mutation.index).map(|statement| barrier(statement)) else {
-        return false;
-    };
-    let others = all.iter().enumerate().filter(|(index, _)| *index != mutation.index);
-    others.filter_map(|(_, statement)| barrier(statement)).all(|id| match id {
-        Operand::Imm(id) => id != own && id != own + 1,
-        Operand::Reg(_) => false,
-    })
+    let mut others = all.iter().enumerate().filter(counts);
+    !others.any(|(_, statement)| takes(statement, own) || takes(statement, own + 1))
 }
 
 /// Whether the whole CTA comes to a barrier whenever anybody does, and nobody uses the next number.
@@ -122,17 +138,9 @@ pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
     else {
         return false;
     };
-    let taken = |statement: &&Statement| {
-        let (Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
-        | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. }) = statement
-        else {
-            return false;
-        };
-        !matches!(id, Operand::Imm(id) if *id != own + 1)
-    };
     *threads == function.threads
         && of_all(function, &function.body, all[mutation.index])
-        && !all.iter().any(taken)
+        && !all.iter().any(|statement| takes(statement, own + 1))
 }
 
 /// Whether a statement lies in a block, or in loops and scopes of it, or in branches that no thread takes alone.
@@ -163,25 +171,9 @@ fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bo
 /// Whether the whole CTA comes to a barrier before anybody comes to one of its new number.
 pub(super) fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
-        all.get(mutation.index)
-    else {
-        return false;
-    };
-    let taken = |statement: &&Statement| match statement {
-        Statement::Inst { inst: Inst::BarrierSync { id, .. } | Inst::BarrierArrive { id, .. }, .. }
-        | Statement::Inst { inst: Inst::BarrierReduce(BarrierReduce { id, .. }), .. } => {
-            !matches!(id, Operand::Imm(id) if *id != own + 1)
-        }
-        Statement::Inst { .. }
-        | Statement::If { .. }
-        | Statement::Loop { .. }
-        | Statement::Scope { .. }
-        | Statement::Break { .. } => false,
-    };
-    // A statement of the body itself, under no condition.
-    let unconditional = function.body.iter().any(|statement| core::ptr::eq(statement, all[mutation.index]));
-    *threads == function.threads && unconditional && !all[..mutation.index].iter().any(taken)
+    let Some(statement) = all.get(mutation.index) else { return false };
+    let Some(Operand::Imm(own)) = barrier(statement) else { return false };
+    meets_all(function, statement) && !all[..mutation.index].iter().any(|statement| takes(statement, own + 1))
 }
 
 /// Whether another barrier of the whole CTA follows, before which nobody touches what was written before this one: only
@@ -189,12 +181,7 @@ pub(super) fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
 pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(statement) = all.get(mutation.index) else { return false };
-    let whole = |statement: &Statement| {
-        matches!(
-            statement,
-            Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(_), threads }, .. } if *threads == function.threads
-        )
-    };
+    let whole = |statement: &Statement| meets_all(function, statement);
     let body = &function.body;
     let Some(at) = body.iter().position(|other| core::ptr::eq(other, *statement)) else { return false };
     let Some(next) = body[at + 1..].iter().position(whole) else { return false };
@@ -272,15 +259,6 @@ pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
 /// and nobody else uses another number than zero.
 pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
-    let named = |statement: &Statement| {
-        matches!(
-            statement,
-            Statement::Inst {
-                inst: Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } | Inst::BarrierReduce(_),
-                ..
-            }
-        )
-    };
     let of_cta = |statement: &Statement| {
         matches!(
             statement,
@@ -307,7 +285,10 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
     let two = function.threads == 256 && chosen_by_halves(function, consumers);
     let itself = all.get(mutation.index).is_some_and(|statement| theirs(statement));
     two && itself
-        && all.iter().filter(|statement| named(statement)).all(|other| theirs(other) || of_cta(other))
+        && all
+            .iter()
+            .filter(|statement| barrier(statement).is_some())
+            .all(|other| theirs(other) || of_cta(other))
 }
 
 /// Whether a block is all that half of a CTA's warps do where the others do something else: the other branch of what the
