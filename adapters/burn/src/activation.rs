@@ -1,0 +1,36 @@
+//! What becomes of a layer's outputs.
+
+use burn::tensor::backend::Backend;
+use burn::tensor::ops::FloatTensor;
+
+/// A function of each element of a product with its bias.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    Identity,
+    /// `max(x, 0)`.
+    Relu,
+    /// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`: burn's own is by the error function.
+    Gelu,
+    /// `x / (1 + exp(-x))`.
+    Silu,
+}
+
+impl Activation {
+    /// By burn's own operations.
+    pub(crate) fn of<B: Backend>(self, x: FloatTensor<B>) -> FloatTensor<B> {
+        match self {
+            Self::Identity => x,
+            Self::Relu => B::relu(x),
+            Self::Silu => B::float_mul(x.clone(), B::sigmoid(x)),
+            Self::Gelu => {
+                let cube = B::float_mul(B::float_mul(x.clone(), x.clone()), x.clone());
+                let inner = B::float_add(x.clone(), B::float_mul_scalar(cube, 0.044715.into()));
+                let root = core::f64::consts::FRAC_2_PI.sqrt();
+                let tanh = B::float_tanh(B::float_mul_scalar(inner, root.into()));
+                B::float_mul(B::float_mul_scalar(x, 0.5.into()), B::float_add_scalar(tanh, 1.0.into()))
+            }
+        }
+    }
+}
