@@ -10,7 +10,7 @@ use collective::{Cooperative, Format, KMajor, LinearCombination, Operands, Tile,
 use cute_rs::atom::Major;
 use half::bf16;
 use kernel::driver::{Activation, Chooser, DeviceMemory, DeviceSlice, Multiplication, Stream, StreamRef};
-use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, MatrixRef};
+use kernel::{Composed, Engine, EngineError, Gemm, GemmProblem, Gpu, LinearArguments, MatrixRef, Types};
 use scheduler::{AlongM, EveryTile, OneTile, Ordered, StreamK};
 use typenum::{U1, U2, U64};
 
@@ -146,9 +146,17 @@ fn kernels_are_chosen_and_kept() {
             chooser.enqueue(&stream, &what, all).expect("legal");
         }
         assert_eq!(noted("launched") - before, 3);
+        // Blocks with scales: 4 of K for each row of A, and for the only 128 columns of B.
+        let scaled = Multiplication::new(Types::of(Format::E4m3).scaled([1, 128]), [Major::K; 2], PROBLEM);
+        chooser.enqueue(&stream, &scaled.scaled([a, b]), all).expect("legal");
+        assert_eq!(noted("launched") - before, 4);
         for (why, what, words) in [
             ("a batch that is too large", half.batched(3), "A is"),
             ("no groups", half.ragged(0, a), "50 x 32 x 512 bf16 in 0 groups of rows"),
+            ("no scales", scaled, "e4m3-1x128-128x128: its types have scales, and none were given"),
+            ("scales of others", half.scaled([a, b]), "its types have none"),
+            ("scales of a batch", scaled.scaled([a, b]).batched(2), "one product was needed"),
+            ("scales that are short", scaled.scaled([short, b]), "scales"),
             ("a bias that is short", weights.biased(Activation::Identity, short), "bias"),
         ] {
             let error = chooser.enqueue(&stream, &what, all).expect_err(why).to_string();

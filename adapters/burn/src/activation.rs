@@ -2,6 +2,7 @@
 
 use burn::tensor::backend::Backend;
 use burn::tensor::ops::FloatTensor;
+use burn::tensor::{FloatDType, TensorMetadata};
 
 /// A function of each element of a product with its bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,12 @@ pub enum Activation {
 }
 
 impl Activation {
+    /// By burn's own operations, which have gradients. In 32 bits: one minus the square of a tanh has few digits in 16.
+    pub(crate) fn in_32_bits<B: Backend>(self, x: FloatTensor<B>) -> FloatTensor<B> {
+        let dtype: FloatDType = x.dtype().into();
+        B::float_cast(self.of::<B>(B::float_cast(x, FloatDType::F32)), dtype)
+    }
+
     /// By burn's own operations.
     pub(crate) fn of<B: Backend>(self, x: FloatTensor<B>) -> FloatTensor<B> {
         match self {

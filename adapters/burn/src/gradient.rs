@@ -60,7 +60,7 @@ impl<B: Backend, C: CheckpointStrategy> Backend for Autodiff<B, C> {
         // A gradient of an activation needs what it was applied to: an operation of its own, then.
         if tracked && activation != Activation::Identity {
             let d = Self::product(Product { transposed, ..Product::default() }, a, b, bias)?;
-            return Ok(activation.of::<Self>(d));
+            return Ok(activation.in_32_bits::<Self>(d));
         }
         let bias_primitive = bias.as_ref().map(|bias| bias.primitive.clone());
         let d = B::product(product, a.primitive.clone(), b.primitive.clone(), bias_primitive)?;

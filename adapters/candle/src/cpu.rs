@@ -2,9 +2,13 @@
 
 use candle_core::cpu_backend::CpuStorage;
 use candle_core::{Layout, Result, WithDType, bail};
+use float8::F8E4M3;
+use half::bf16;
 
 use crate::Activation;
+use crate::experts::Experts;
 use crate::product::{Extents, Product};
+use crate::scaled::{BLOCK, Scaled};
 
 type Stored<'a> = (&'a CpuStorage, &'a Layout);
 
@@ -105,12 +109,13 @@ pub(crate) fn product(
 }
 
 pub(crate) fn experts(
+    experts: &Experts,
     count: usize,
     &Extents { m, n, k, .. }: &Extents,
     [x, weights, offsets]: [Stored<'_>; 3],
 ) -> Result<CpuStorage> {
     let offsets = elements::<u32>(offsets)?;
-    let product = Product { transposed: [false, true], activation: Activation::Identity };
+    let product = Product { transposed: [false, experts.transposed], activation: Activation::Identity };
     of_type!(x.0, T => {
         let (x, weights) = (elements::<T>(x)?, elements::<T>(weights)?);
         let mut all = vec![T::from_f64(0.0); m * n];
@@ -126,4 +131,41 @@ pub(crate) fn experts(
         }
         Ok(T::to_cpu_storage_owned(all))
     })
+}
+
+/// To 8 bits.
+pub(crate) fn rounded(x: Stored<'_>) -> Result<CpuStorage> {
+    let codes = elements::<f32>(x)?.iter().map(|&value| F8E4M3::from_f32(value));
+    Ok(CpuStorage::F8E4M3(codes.collect()))
+}
+
+/// Blocks of 128 of K by themselves, each times its scales.
+pub(crate) fn scaled(
+    scaled: &Scaled,
+    &Extents { m, n, k, .. }: &Extents,
+    [a, b]: [Stored<'_>; 2],
+    bias: Option<Stored<'_>>,
+) -> Result<CpuStorage> {
+    let (a, b) = (elements::<F8E4M3>(a)?, elements::<F8E4M3>(b)?);
+    let bias = bias.map(elements::<bf16>).transpose()?;
+    if let Some(bias) = bias
+        && bias.len() != n
+    {
+        bail!("the bias has {} elements, {n} were needed", bias.len());
+    }
+    let [of_a, of_b] = [scaled.scales[0].to_vec2::<f32>()?, scaled.scales[1].to_vec2::<f32>()?];
+    let mut d = Vec::with_capacity(m * n);
+    for i in 0..m {
+        for j in 0..n {
+            let blocks = (0..k.div_ceil(BLOCK)).map(|block| {
+                let along = block * BLOCK..((block + 1) * BLOCK).min(k);
+                let products = along.map(|l| a[i * k + l].to_f32() * b[j * k + l].to_f32());
+                products.sum::<f32>() * of_a[i][block] * of_b[j / BLOCK][block]
+            });
+            let sum: f32 = blocks.sum();
+            let sum = bias.map_or(sum, |bias| activate(scaled.activation, sum + bias[j].to_f32()));
+            d.push(bf16::from_f32(sum));
+        }
+    }
+    Ok(CpuStorage::BF16(d))
 }

@@ -3,18 +3,23 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::cudarc::driver::{CudaStream, CudaView, DeviceRepr};
-use candle_core::cuda_backend::{CudaDType, CudaStorage};
-use candle_core::{DType, Error, Layout, Result, bail};
+use candle_core::cuda_backend::cudarc::driver::{
+    CudaStream, CudaView, DeviceRepr, LaunchConfig, PushKernelArg, ValidAsZeroBits,
+};
+use candle_core::cuda_backend::{CudaDType, CudaStorage, kernels};
+use candle_core::{DType, Error, Layout, Result, Storage, bail};
 use falchion::collective::Format;
 use falchion::cute_rs::atom::Major;
 use falchion::kernel::driver::cudarc::{read, write};
 use falchion::kernel::driver::{self, Chooser, DeviceSlice, Multiplication};
-use falchion::kernel::{EngineError, GemmProblem};
+use falchion::kernel::{EngineError, GemmProblem, Types};
+use float8::F8E4M3;
 use half::{bf16, f16};
 
 use crate::Activation;
+use crate::experts::Experts;
 use crate::product::{Extents, Product};
+use crate::scaled::Scaled;
 
 type Stored<'a> = (&'a CudaStorage, &'a Layout);
 
@@ -32,7 +37,7 @@ fn chooser(stream: &Arc<CudaStream>) -> Result<Arc<Chooser>> {
 }
 
 /// Elements that are multiplied here.
-trait Half: CudaDType + DeviceRepr {
+trait Half: CudaDType + DeviceRepr + ValidAsZeroBits {
     const FORMAT: Format;
 }
 
@@ -57,6 +62,15 @@ fn problem(&Extents { m, n, k, .. }: &Extents) -> Result<GemmProblem> {
     Ok(GemmProblem { m: number(m)?, n: number(n)?, k: number(k)? })
 }
 
+fn activation(activation: Activation) -> driver::Activation {
+    match activation {
+        Activation::Identity => driver::Activation::Identity,
+        Activation::Relu => driver::Activation::Relu,
+        Activation::Gelu => driver::Activation::Gelu,
+        Activation::Silu => driver::Activation::Silu,
+    }
+}
+
 /// Calls a generic function with the elements' type.
 macro_rules! of_type {
     ($storage:expr, $function:ident($($argument:expr),*)) => {
@@ -68,8 +82,8 @@ macro_rules! of_type {
     };
 }
 
-/// Enqueues what `what` describes, of A and B into a new D of so many elements.
-fn enqueue<T: Half>(
+/// Enqueues what `multiply` does, of A and B into a new D of so many elements.
+fn enqueue<T: CudaDType + DeviceRepr, D: CudaDType + DeviceRepr>(
     [a, b]: [Stored<'_>; 2],
     count: usize,
     multiply: impl FnOnce(&Chooser, &CudaStream, [DeviceSlice<'_>; 3]) -> core::result::Result<(), EngineError>,
@@ -80,7 +94,7 @@ fn enqueue<T: Half>(
     let (of_a, of_b) = (view::<T>(a)?, view::<T>(b)?);
     #[allow(unsafe_code, reason = "nobody reads D before it is written")]
     // SAFETY: every element of D is written before the operation's result is read.
-    let mut d = unsafe { device.alloc::<T>(count) }?;
+    let mut d = unsafe { device.alloc::<D>(count) }?;
     {
         let (a, b, d) = (read(&of_a, &stream), read(&of_b, &stream), write(&mut d, &stream));
         multiply(&chooser, &stream, [a.slice(), b.slice(), d.slice()]).map_err(Error::wrap)?;
@@ -118,13 +132,8 @@ fn multiply<T: Half>(
     {
         bail!("the bias has {} elements, {} were needed", bias.len(), extents.n);
     }
-    let activation = match product.activation {
-        Activation::Identity => driver::Activation::Identity,
-        Activation::Relu => driver::Activation::Relu,
-        Activation::Gelu => driver::Activation::Gelu,
-        Activation::Silu => driver::Activation::Silu,
-    };
-    enqueue::<T>([a, b], extents.elements()[2], |chooser, stream, slices| match &bias {
+    let activation = activation(product.activation);
+    enqueue::<T, T>([a, b], extents.elements()[2], |chooser, stream, slices| match &bias {
         Some(bias) => {
             let bias = read(bias, stream);
             chooser.enqueue(stream, &what.biased(activation, bias.slice()), slices)
@@ -134,24 +143,88 @@ fn multiply<T: Half>(
 }
 
 pub(crate) fn experts(
+    experts: &Experts,
     count: usize,
     extents: &Extents,
     [x, weights, offsets]: [Stored<'_>; 3],
 ) -> Result<CudaStorage> {
-    of_type!(x.0, grouped(count, extents, [x, weights], offsets))
+    of_type!(x.0, grouped(experts, count, extents, [x, weights], offsets))
 }
 
 fn grouped<T: Half>(
+    experts: &Experts,
     count: usize,
     extents: &Extents,
-    operands: [Stored<'_>; 2],
+    [x, weights]: [Stored<'_>; 2],
     offsets: Stored<'_>,
 ) -> Result<CudaStorage> {
-    let offsets = view::<u32>(offsets)?;
+    let device = x.0.device().clone();
+    let stream = device.cuda_stream();
+    let chooser = chooser(&stream)?;
+    let (x, weights, offsets) = (view::<T>(x)?, view::<T>(weights)?, view::<u32>(offsets)?);
     let count = u32::try_from(count).map_err(Error::wrap)?;
-    let what = Multiplication::new(T::FORMAT, [Major::K; 2], problem(extents)?);
-    enqueue::<T>(operands, extents.elements()[2], |chooser, stream, slices| {
-        let offsets = read(&offsets, stream);
-        chooser.enqueue(stream, &what.ragged(count, offsets.slice()), slices)
+    let of_weights = if experts.transposed { Major::K } else { Major::Mn };
+    let what = Multiplication::new(T::FORMAT, [Major::K, of_weights], problem(extents)?);
+    // Nobody here knows whether the groups have all rows.
+    let mut d = device.alloc_zeros::<T>(extents.elements()[2])?;
+    {
+        let (a, b, offsets) = (read(&x, &stream), read(&weights, &stream), read(&offsets, &stream));
+        let d = write(&mut d, &stream);
+        let what = what.ragged(count, offsets.slice());
+        chooser.enqueue(&*stream, &what, [a.slice(), b.slice(), d.slice()]).map_err(Error::wrap)?;
+    }
+    Ok(CudaStorage::wrap_cuda_slice(d, device))
+}
+
+/// To 8 bits, by candle's kernel.
+pub(crate) fn rounded(x: Stored<'_>) -> Result<CudaStorage> {
+    let device = x.0.device().clone();
+    let (x, count) = (view::<f32>(x)?, x.1.shape().elem_count());
+    let function = device.get_or_load_func("cast_f32_f8_e4m3", &kernels::CAST)?;
+    #[allow(unsafe_code, reason = "a launch of candle's kernel")]
+    // SAFETY: the kernel reads so many numbers and writes as many codes; without dimensions it takes both to be contiguous.
+    let codes = unsafe {
+        let codes = device.alloc::<F8E4M3>(count)?;
+        let [dimensions, info] = [0usize; 2];
+        let mut launch = function.builder();
+        launch.arg(&count).arg(&dimensions).arg(&info).arg(&x).arg(&codes);
+        launch
+            .launch(LaunchConfig::for_num_elems(u32::try_from(count).map_err(Error::wrap)?))
+            .map_err(Error::wrap)?;
+        codes
+    };
+    Ok(CudaStorage::wrap_cuda_slice(codes, device))
+}
+
+pub(crate) fn scaled(
+    scaled: &Scaled,
+    extents: &Extents,
+    operands: [Stored<'_>; 2],
+    bias: Option<Stored<'_>>,
+) -> Result<CudaStorage> {
+    let types = Types::of(Format::E4m3).scaled([1, 128]);
+    let what = Multiplication::new(types, [Major::K; 2], problem(extents)?);
+    let bias = bias.map(view::<bf16>).transpose()?;
+    if let Some(bias) = &bias
+        && bias.len() != extents.n
+    {
+        bail!("the bias has {} elements, {} were needed", bias.len(), extents.n);
+    }
+    let [a, b] = scaled.packed()?;
+    let [a, b] = [a.storage_and_layout(), b.storage_and_layout()];
+    let (Storage::Cuda(of_a), Storage::Cuda(of_b)) = (&*a.0, &*b.0) else {
+        bail!("scales are on another device than the codes");
+    };
+    let (of_a, of_b) = (view::<f32>((of_a, a.1))?, view::<f32>((of_b, b.1))?);
+    enqueue::<F8E4M3, bf16>(operands, extents.elements()[2], |chooser, stream, slices| {
+        let (of_a, of_b) = (read(&of_a, stream), read(&of_b, stream));
+        let what = what.scaled([of_a.slice(), of_b.slice()]);
+        match &bias {
+            Some(bias) => {
+                let bias = read(bias, stream);
+                chooser.enqueue(stream, &what.biased(activation(scaled.activation), bias.slice()), slices)
+            }
+            None => chooser.enqueue(stream, &what, slices),
+        }
     })
 }

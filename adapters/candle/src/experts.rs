@@ -5,21 +5,29 @@ use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp3, DType, Layout, Result, Shape, Tensor, bail};
 
 use crate::cpu;
-use crate::product::Extents;
+use crate::product::{Extents, Product};
 
-/// Groups of rows of X times their weights' transposes.
-struct Experts;
+/// Groups of rows of X, each times a weight of its own or its transpose.
+pub(crate) struct Experts {
+    /// Whether weights are `(N, K)`, as those of layers are; `(K, N)` otherwise.
+    pub(crate) transposed: bool,
+}
 
-/// How many experts there are, and of what extents: `m` is the rows of all of them.
-pub(crate) fn extents(x: &Layout, weights: &Layout, offsets: &Layout) -> Result<(usize, Extents)> {
-    match (x.dims(), weights.dims(), offsets.dims()) {
-        (&[m, k], &[count, n, inner], &[ends]) if k == inner && ends == count + 1 && count > 0 => {
-            Ok((count, Extents { batch: None, m, n, k }))
+impl Experts {
+    /// How many experts there are, and of what extents: `m` is the rows of all of them.
+    fn extents(&self, x: &Layout, weights: &Layout, offsets: &Layout) -> Result<(usize, Extents)> {
+        if let (&[m, k], &[count, rows, columns], &[ends]) = (x.dims(), weights.dims(), offsets.dims()) {
+            let [n, inner] = if self.transposed { [rows, columns] } else { [columns, rows] };
+            if k == inner && ends == count + 1 && count > 0 {
+                return Ok((count, Extents { batch: None, m, n, k }));
+            }
         }
-        (x, weights, offsets) => bail!(
-            "x has shape {x:?}, weights {weights:?} and offsets {offsets:?}: (rows, in), (experts, out, in) and (experts + 1) \
-             were needed"
-        ),
+        bail!(
+            "x has shape {:?}, weights {:?} and offsets {:?}: (rows, in), (experts, out, in) and (experts + 1) were needed",
+            x.dims(),
+            weights.dims(),
+            offsets.dims()
+        )
     }
 }
 
@@ -37,10 +45,10 @@ impl CustomOp3 for Experts {
         offsets: &CpuStorage,
         of_offsets: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let (count, extents) = extents(of_x, of_weights, of_offsets)?;
+        let (count, extents) = self.extents(of_x, of_weights, of_offsets)?;
         let shape = (extents.m, extents.n).into();
         let all = [(x, of_x), (weights, of_weights), (offsets, of_offsets)];
-        Ok((cpu::experts(count, &extents, all)?, shape))
+        Ok((cpu::experts(self, count, &extents, all)?, shape))
     }
 
     #[cfg(feature = "cuda")]
@@ -53,18 +61,43 @@ impl CustomOp3 for Experts {
         offsets: &CudaStorage,
         of_offsets: &Layout,
     ) -> Result<(CudaStorage, Shape)> {
-        let (count, extents) = extents(of_x, of_weights, of_offsets)?;
+        let (count, extents) = self.extents(of_x, of_weights, of_offsets)?;
         let shape = (extents.m, extents.n).into();
         let all = [(x, of_x), (weights, of_weights), (offsets, of_offsets)];
-        Ok((crate::cuda::experts(count, &extents, all)?, shape))
+        Ok((crate::cuda::experts(self, count, &extents, all)?, shape))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weights: &Tensor,
+        offsets: &Tensor,
+        _: &Tensor,
+        grad: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let grad = grad.contiguous()?;
+        let of_x = grad.apply_op3(weights, offsets, Self { transposed: !self.transposed })?;
+        // A product for each expert: how long its K is has to be known on the host.
+        let ends = offsets.to_vec1::<u32>()?;
+        let (_, rows, columns) = weights.dims3()?;
+        let of_weights = ends.windows(2).map(|ends| {
+            let [begin, count] = [ends[0] as usize, ends[1].saturating_sub(ends[0]) as usize];
+            if count == 0 {
+                return Tensor::zeros((rows, columns), weights.dtype(), weights.device());
+            }
+            let [x, grad] = [x.narrow(0, begin, count)?, grad.narrow(0, begin, count)?];
+            let (first, second) = if self.transposed { (&grad, &x) } else { (&x, &grad) };
+            first.apply_op2(second, Product::plain([true, false]))
+        });
+        let of_weights = Tensor::stack(&of_weights.collect::<Result<Vec<_>>>()?, 0)?;
+        Ok((Some(of_x), Some(of_weights), None))
     }
 }
 
 /// Rows of `x` `(rows, in)`, sorted by expert, times the experts' weights `(experts, out, in)`: `(rows, out)`, in one launch. Expert `i` has
-/// the rows from `offsets[i]` to `offsets[i + 1]`, of `experts + 1` numbers (`u32`) that stay on the device. Rows in no group are not
-/// written: let the first offset be 0 and the last the number of rows.
+/// the rows from `offsets[i]` to `offsets[i + 1]`, of `experts + 1` numbers (`u32`) that stay on the device. Rows in no group are zero.
 ///
-/// It has no gradient yet: candle's error says so.
+/// Gradients are such products. That of the weights takes a launch for each expert, and copies the offsets to the host.
 ///
 /// # Errors
 /// Shapes or types that do not fit; candle's own.
@@ -72,5 +105,5 @@ pub fn experts(x: &Tensor, weights: &Tensor, offsets: &Tensor) -> Result<Tensor>
     if offsets.dtype() != DType::U32 {
         bail!("offsets are {:?}, u32 was needed", offsets.dtype());
     }
-    x.contiguous()?.apply_op3(&weights.contiguous()?, &offsets.contiguous()?, Experts)
+    x.contiguous()?.apply_op3(&weights.contiguous()?, &offsets.contiguous()?, Experts { transposed: true })
 }

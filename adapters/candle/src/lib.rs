@@ -1,4 +1,4 @@
-//! Linear layers, batched products and mixtures of experts of [candle](candle_core)'s tensors, by falchion's kernels for Hopper.
+//! Linear layers, batched products, mixtures of experts and 8-bit floats with scales, of [candle](candle_core)'s tensors, by falchion's kernels for Hopper.
 //!
 //! ```
 //! use candle_core::{DType, Device, Tensor};
@@ -24,10 +24,12 @@ mod cuda;
 mod experts;
 mod linear;
 mod product;
+mod scaled;
 
 pub use experts::experts;
 pub use linear::Linear;
 pub use product::matmul;
+pub use scaled::{ScaledLinear, quantize_rows, quantize_weight, scaled_matmul};
 
 /// What follows a linear layer's bias, in the same kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,4 +43,16 @@ pub enum Activation {
     Gelu,
     /// `x / (1 + exp(-x))`, as [`Tensor::silu`](candle_core::Tensor::silu).
     Silu,
+}
+
+impl Activation {
+    /// By an operation of candle's own.
+    fn of(self, y: candle_core::Tensor) -> candle_core::Result<candle_core::Tensor> {
+        match self {
+            Self::Identity => Ok(y),
+            Self::Relu => y.relu(),
+            Self::Gelu => y.gelu(),
+            Self::Silu => y.silu(),
+        }
+    }
 }

@@ -60,15 +60,7 @@ impl Module for Linear {
         let product = Product { transposed: [transposed, !flipped], activation: self.activation };
         let y = match &self.bias {
             Some(bias) => x.apply_op3(&weight, &bias.contiguous()?, product)?,
-            None => {
-                let y = x.apply_op2(&weight, product)?;
-                match self.activation {
-                    Activation::Identity => y,
-                    Activation::Relu => y.relu()?,
-                    Activation::Gelu => y.gelu()?,
-                    Activation::Silu => y.silu()?,
-                }
-            }
+            None => self.activation.of(x.apply_op2(&weight, product)?)?,
         };
         y.reshape(shape)
     }

@@ -33,7 +33,7 @@ impl Extents {
 
 impl Product {
     /// Of these transposes, without a bias.
-    fn plain(transposed: [bool; 2]) -> Self {
+    pub(crate) fn plain(transposed: [bool; 2]) -> Self {
         Self { transposed, activation: Activation::Identity }
     }
 

@@ -2,7 +2,9 @@
 
 use candle_core::{DType, Device, Result, Tensor, Var};
 use candle_nn::Module;
-use falchion_candle::{Activation, Linear, experts, matmul};
+use falchion_candle::{
+    Activation, Linear, ScaledLinear, experts, matmul, quantize_rows, quantize_weight, scaled_matmul,
+};
 
 /// The CPU, and the card where there is one.
 fn devices() -> Vec<Device> {
@@ -172,6 +174,81 @@ fn experts_are_products_of_their_rows() -> Result<()> {
 }
 
 #[test]
+fn experts_have_gradients() -> Result<()> {
+    for device in devices() {
+        let ends = [0u32, 8, 8, 72, 80];
+        let offsets = Tensor::new(&ends, &device)?;
+        let x = Var::from_tensor(&random(&[80, 32], DType::BF16, &device)?)?;
+        let weights = Var::from_tensor(&random(&[4, 48, 32], DType::BF16, &device)?)?;
+        let grads = experts(&x, &weights, &offsets)?.to_dtype(DType::F32)?.sqr()?.sum_all()?.backward()?;
+        let [x_w, weights_w] = [Var::from_tensor(&wide(&x)?)?, Var::from_tensor(&wide(&weights)?)?];
+        let groups = (0..4).filter(|&i| ends[i + 1] > ends[i]).map(|i| {
+            let rows = (ends[i + 1] - ends[i]) as usize;
+            x_w.narrow(0, ends[i] as usize, rows)?.matmul(&weights_w.get(i)?.t()?)
+        });
+        let y = Tensor::cat(&groups.collect::<Result<Vec<_>>>()?, 0)?;
+        let grads_w = y.sqr()?.sum_all()?.backward()?;
+        for (what, own, other) in [("x", &x, &x_w), ("weights", &weights, &weights_w)] {
+            let [own, other] = [grads.get(own), grads_w.get(other)].map(|grad| grad.expect("there is one"));
+            let far = apart(own, other)?;
+            assert!(far < 4.0 * bound(DType::BF16), "{device:?}, {what}: {far}");
+        }
+    }
+    Ok(())
+}
+
+/// Codes times their scales.
+fn restored((codes, scales): (&Tensor, &Tensor), rows: usize) -> Result<Tensor> {
+    let (m, k) = codes.dims2()?;
+    let (of_m, of_k) = scales.dims2()?;
+    let scales = wide(scales)?.reshape((of_m, 1, of_k, 1))?.broadcast_as((of_m, rows, of_k, 128))?;
+    let scales = scales.reshape((of_m * rows, of_k * 128))?.narrow(0, 0, m)?.narrow(1, 0, k)?;
+    wide(codes)? * scales
+}
+
+#[test]
+fn blocks_of_8_bits_are_scaled() -> Result<()> {
+    for device in devices() {
+        for (m, n, k) in [(5, 24, 128), (130, 256, 384), (64, 200, 208), (1, 128, 16)] {
+            // Sizes differ from block to block.
+            let sizes = Tensor::arange(0f32, k as f32, &device)?.affine(0.01, 0.1)?.to_dtype(DType::BF16)?;
+            let [x, w] = [random(&[m, k], DType::BF16, &device)?, random(&[n, k], DType::BF16, &device)?];
+            let (x, w) = (x.broadcast_mul(&sizes)?, w.broadcast_mul(&sizes)?);
+            let ((a, of_a), (b, of_b)) = (quantize_rows(&x)?, quantize_weight(&w)?);
+            let [near_x, near_w] = [restored((&a, &of_a), 1)?, restored((&b, &of_b), 128)?];
+            // Half a unit of 3 bits.
+            assert!(apart(&near_x, &x)? < 0.04 && apart(&near_w, &w)? < 0.04, "{m} x {n} x {k}");
+            let want = near_x.matmul(&near_w.t()?)?;
+            let far = apart(&scaled_matmul((&a, &of_a), (&b, &of_b))?, &want)?;
+            assert!(far < bound(DType::BF16), "{device:?} {m} x {n} x {k}: {far}");
+
+            let bias = random(&[n], DType::BF16, &device)?;
+            let plain = ScaledLinear::new(b, of_b, Some(bias.clone()));
+            for activation in [Activation::Identity, Activation::Relu, Activation::Gelu, Activation::Silu] {
+                let y = plain.clone().with_activation(activation).forward(&x)?;
+                let sum = want.broadcast_add(&wide(&bias)?)?;
+                let want = match activation {
+                    Activation::Identity => sum,
+                    Activation::Relu => sum.relu()?,
+                    Activation::Gelu => sum.gelu()?,
+                    Activation::Silu => sum.silu()?,
+                };
+                let far = apart(&y, &want)?;
+                assert!(far < bound(DType::BF16), "{device:?} {activation:?} {m} x {n} x {k}: {far}");
+            }
+        }
+        let (w, x) = (random(&[64, 128], DType::BF16, &device)?, random(&[2, 3, 128], DType::BF16, &device)?);
+        let y = ScaledLinear::quantized(&w, None)?.with_activation(Activation::Silu).forward(&x)?;
+        let want = wide(&x)?.broadcast_matmul(&wide(&w)?.t()?)?.silu()?;
+        assert_eq!(y.dims(), [2, 3, 64]);
+        let far = apart(&y, &want)?;
+        // Each product is up to an eighth off, their sums as a random walk.
+        assert!(far < 0.1, "{device:?}: {far}");
+    }
+    Ok(())
+}
+
+#[test]
 fn what_does_not_fit_is_refused() -> Result<()> {
     let cpu = Device::Cpu;
     let bf16 = |shape: &[usize]| Tensor::zeros(shape, DType::BF16, &cpu);
@@ -189,6 +266,14 @@ fn what_does_not_fit_is_refused() -> Result<()> {
         ("types differ", matmul(&bf16(&[2, 3])?, &Tensor::zeros((3, 5), DType::F16, &cpu)?), "F16"),
         ("inputs", layer.forward(&bf16(&[2, 9])?), "takes (.., 8)"),
         ("a short bias", layer.forward(&bf16(&[2, 8])?), "the bias has 3 elements, 4 were needed"),
+        (
+            "scales",
+            scaled_matmul(
+                (&bf16(&[2, 128])?.to_dtype(DType::F8E4M3)?, &Tensor::zeros((2, 2), DType::F32, &cpu)?),
+                (&bf16(&[4, 128])?.to_dtype(DType::F8E4M3)?, &Tensor::zeros((1, 1), DType::F32, &cpu)?),
+            ),
+            "scales of a have shape [2, 2], [2, 1] was needed",
+        ),
         ("few offsets", experts(&bf16(&[2, 8])?, &bf16(&[3, 4, 8])?, &offsets), "(experts + 1)"),
         (
             "offsets of i64",

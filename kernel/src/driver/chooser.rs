@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use collective::tree::{
     LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasRelu, LinearBiasSilu, RowArgument,
 };
-use collective::{Format, Fusion, LinearArguments};
+use collective::{BlockScales, Format, Fusion, LinearArguments};
 use cute_rs::atom::Major;
 use half::{bf16, f16};
 use lru::LruCache;
@@ -33,6 +33,7 @@ pub struct Multiplication<'a> {
     problem: GemmProblem,
     many: Many<'a>,
     bias: Option<(Activation, DeviceSlice<'a>)>,
+    scales: Option<[DeviceSlice<'a>; 2]>,
 }
 
 /// What becomes of a product and its bias.
@@ -61,7 +62,7 @@ impl<'a> Multiplication<'a> {
     /// One product: types, and the directions in which A and B are contiguous. Row-major matrices are `[Major::K, Major::Mn]`, and
     /// `[Major::K, Major::K]` where B is given as its transpose, as weights are.
     pub fn new(types: impl Into<Types>, majors: [Major; 2], problem: GemmProblem) -> Self {
-        Self { types: types.into(), majors, problem, many: Many::One, bias: None }
+        Self { types: types.into(), majors, problem, many: Many::One, bias: None, scales: None }
     }
 
     /// So many products of this shape, whose matrices lie behind each other.
@@ -77,7 +78,13 @@ impl<'a> Multiplication<'a> {
         Self { many: Many::Ragged(count, offsets), ..self }
     }
 
-    /// With a bias: `N` elements of A's format that are added to each row of the product, before the activation.
+    /// With the scales of A's and of B's blocks ([`Types::scaled`]), in `f32`, which lie as [`BlockScales::packed`] says. Of one product.
+    #[must_use]
+    pub fn scaled(self, scales: [DeviceSlice<'a>; 2]) -> Self {
+        Self { scales: Some(scales), ..self }
+    }
+
+    /// With a bias: `N` elements of D's format that are added to each row of the product, before the activation.
     #[must_use]
     pub fn biased(self, activation: Activation, bias: DeviceSlice<'a>) -> Self {
         Self { bias: Some((activation, bias)), ..self }
@@ -176,9 +183,18 @@ impl Chooser {
         what: &Multiplication<'_>,
         slices: [DeviceSlice<'_>; 3],
     ) -> Result<(), EngineError> {
+        let refused =
+            |reason: &str| Err(EngineError::NoKernel { call: what.described(), reason: reason.to_owned() });
         if let Many::Ragged(0, _) = what.many {
-            let reason = "there are no groups, one was needed".to_owned();
-            return Err(EngineError::NoKernel { call: what.described(), reason });
+            return refused("there are no groups, one was needed");
+        }
+        match (what.types.is_scaled(), what.scales, what.many) {
+            (true, None, _) => return refused("its types have scales, and none were given"),
+            (false, Some(_), _) => return refused("there are scales, and its types have none"),
+            (true, Some(_), Many::Batched(_) | Many::Ragged(..)) => {
+                return refused("there are scales: one product was needed");
+            }
+            (true, Some(_), Many::One) | (false, None, _) => {}
         }
         let GemmProblem { m, n, .. } = what.problem;
         if m == 0 || n == 0 || matches!(what.many, Many::Batched(0)) {
@@ -188,6 +204,15 @@ impl Chooser {
         let ready = self.ready(what, addresses)?;
         let call = ready.call(what.problem, addresses);
         let mut lent = slices.to_vec();
+        let call = match what.scales {
+            None => call,
+            Some(scales) => {
+                lent.extend(scales);
+                let GemmProblem { m, n, k } = what.problem;
+                let extents = BlockScales::packed_extents([m, n, k], what.types.scaled);
+                call.scaled(BlockScales::packed(scales.map(|slice| slice.address()), extents))
+            }
+        };
         let call = match what.many {
             Many::One => call,
             Many::Batched(count) => call.batched(count),
@@ -203,7 +228,7 @@ impl Chooser {
                 let bias = RowArgument { address: bias.address(), len: n };
                 let arguments = LinearBiasArguments { alpha: 1.0, bias };
                 let stream = stream.into();
-                let half = what.types.a == Format::F16;
+                let half = what.types.d == Format::F16;
                 macro_rules! launch {
                     ($tree:ident) => {
                         if half {
