@@ -13,6 +13,18 @@
 //! | [`numerics`] | know how far a result may be off |
 //!
 //! All of its code is compiled and run by the tests of this repository.
+//!
+//! ```
+//! // Where to begin: a kernel of one's own is a type.
+//! use falchion::prelude::*;
+//!
+//! type MyGemm = Composed<
+//!     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U32, U64>, Cooperative<U1>>,
+//!     LinearCombination<bf16>,
+//!     OneTile<AlongM>,
+//! >;
+//! assert!(Gemm::<MyGemm>::name().contains("64x32x64"));
+//! ```
 
 #[doc = include_str!("manual/getting_started.md")]
 pub mod getting_started {}

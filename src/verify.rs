@@ -11,6 +11,20 @@
 //! Matrices, formats, oracle and bound are those of crate `reference`.
 //!
 //! The tables under `tests/cases` are embedded, so a binary carries its tests along ([`tables`]).
+//!
+//! ```
+//! use falchion::prelude::*;
+//! use falchion::verify::Bench;
+//!
+//! type MyGemm = Composed<
+//!     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U32, U64>, Cooperative<U1>>,
+//!     LinearCombination<bf16>,
+//!     OneTile<AlongM>,
+//! >;
+//! let mut emulator = Emulator::new();
+//! let checked = Bench::new(&mut emulator, 1).check::<MyGemm>(GemmProblem { m: 70, n: 40, k: 64 }, &LinearArguments::default());
+//! checked.expect("every element of D is right, and nothing else was written");
+//! ```
 
 pub mod fusions;
 pub mod instructions;

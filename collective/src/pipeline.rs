@@ -5,6 +5,15 @@
 //! brings has finished: in a cluster, those of all CTAs of its row and its column. Both sides walk the ring in the same
 //! order, each with a stage index and a parity that flips at every wrap; the producer's parity starts flipped, so that
 //! its first waits find fresh barriers "already empty".
+//!
+//! ```
+//! use collective::{RingPlan, Room};
+//!
+//! // Four stages, each with room for 8 KB of A and 16 KB of B, and two mbarriers.
+//! const PLAN: RingPlan = RingPlan::of(&[Room::line(8 << 10), Room::line(16 << 10)]).placed(4, 0, 96 << 10).arrivals(1, 2);
+//! assert_eq!(PLAN.transaction_bytes(), 24 << 10);
+//! assert_eq!(PLAN.barrier_bytes(), 4 * 2 * 8);
+//! ```
 
 use ptx::{Builder, ProxySpace, Special, Value, Var};
 

@@ -11,6 +11,48 @@
 //! The counter is the first word of the workspace. It wraps to zero with the last number of a launch. Numbers carry no
 //! data, so each draw is relaxed; what orders the draws of a launch before those of the next one on the same workspace is
 //! the end of the kernel: a launch that [overlaps](Builder::grid_wait) it waits for that before it draws.
+//!
+//! ```
+//! use collective::queue::{Part, Queue, initialise};
+//! use collective::{Cooperative, Form, KMajor, LinearCombination, Mainloop, Operands, Plan, QueuePlan, Tile, TmaWgmma};
+//! use half::bf16;
+//! use typenum::{U2, U64, U128};
+//!
+//! type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
+//! type Loop = TmaWgmma<Kk, Tile<U128, U128, U64>, Cooperative<U2>>;
+//! const PLAN: Plan = Plan::checked_of(
+//!     Form::Single,
+//!     <Loop as Mainloop>::SPEC,
+//!     <LinearCombination<bf16> as collective::Epilogue>::SPEC,
+//!     QueuePlan::SLOTS,
+//! );
+//! let entry = ptx::Entry {
+//!     name: "queue".into(),
+//!     target: ptx::Target::Sm90a,
+//!     threads: 384,
+//!     shared_bytes: PLAN.shared_bytes,
+//!     cluster: [1, 1, 1],
+//! };
+//! // One thread draws numbers below 100 until there are none; all warps that multiply hear of them.
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (base, counter, thread) = (f.shared_base(), f.param::<u64>("counter"), f.special(ptx::Special::ThreadX));
+//!     f.if_(thread.equals(0), || {
+//!         initialise(f, &PLAN, base);
+//!         f.fence_mbarrier_init();
+//!     });
+//!     f.barrier_sync(0, 384);
+//!     let walk = |part| {
+//!         let (queue, number) = (Queue::new(f, &PLAN, base, counter, part), f.variable(0u32));
+//!         f.while_(|| number.get().less_than(99), || {
+//!             queue.ask(f.constant(100));
+//!             number.set(queue.answer());
+//!         });
+//!     };
+//!     f.if_else(thread.less_than(128), || f.if_(thread.equals(0), || walk(Part::Loader)), || walk(Part::Reader));
+//! });
+//! function.verify()?;
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use ptx::{AtomicOp, AtomicSem, Builder, Location, Scope, Special, Value, Var};
 

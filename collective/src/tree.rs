@@ -29,6 +29,17 @@
 //! A tree emits itself for the device ([`Node::begin`] to [`Node::end`]) and evaluates itself on the host
 //! ([`Node::evaluate`]) from the same arguments, in f64 with bounds for what the device may round. So a tree is its own
 //! oracle.
+//!
+//! ```
+//! use collective::functions::{Add, Gelu};
+//! use collective::tree::{Accumulator, AuxStore, Compute, Node, RowVector};
+//! use half::bf16;
+//!
+//! /// D = gelu(x), and x = A * B + bias is written beside.
+//! type Layer = Compute<Gelu, (AuxStore<bf16, Compute<Add, (Accumulator, RowVector<bf16>)>>,)>;
+//! fn is_a_tree<T: Node>() {}
+//! is_a_tree::<Layer>();
+//! ```
 
 mod check;
 mod compute;

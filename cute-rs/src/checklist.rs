@@ -217,6 +217,16 @@
 //! | `Swizzle`, `ComposedLayout` | [`Swizzle`], [`ComposedLayout`] |
 //!
 //! [types]: crate::types
+//!
+//! ```
+//! use cute_rs::Layout;
+//!
+//! // `composition(make_layout(make_shape(4, 8)), make_layout(2, 4))`, by the names of the table.
+//! let layout: Layout = "(4,8):(1,4)".parse()?;
+//! let every_fourth: Layout = "2:4".parse()?;
+//! assert_eq!(layout.composition(&every_fourth)?.to_string(), "2:4");
+//! # Ok::<(), Box<dyn core::error::Error>>(())
+//! ```
 
 #[allow(unused_imports, reason = "links of the documentation")]
 use crate::{

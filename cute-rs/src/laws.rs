@@ -6,6 +6,19 @@
 //!
 //! [`check`] runs a law on many cases, shrinks a case that breaks it, and panics with the layouts and the path of a picture
 //! of them. In a `proptest!` block, `?` does, since [`Broken`] converts into its error.
+//!
+//! ```
+//! use cute_rs::Layout;
+//! use cute_rs::laws::{Broken, Oracle, Verdict, check};
+//! use cute_rs::strategies::composable_pairs;
+//!
+//! // A law of one's own: a composition maps 0 where the outer layout maps what the inner one maps 0 to.
+//! check(100, 50, composable_pairs(), |(a, b): (Layout, Layout)| {
+//!     let Ok(both) = a.composition(&b) else { return Ok(Verdict::NoResult) };
+//!     let (found, wanted) = (Oracle::of(&both).at(0), Oracle::of(&a).at(Oracle::of(&b).at(0)));
+//!     if found == wanted { Ok(Verdict::Held) } else { Err(Broken::new("not at 0", [a, b])) }
+//! });
+//! ```
 
 mod algebra;
 mod boxes;

@@ -2,6 +2,17 @@
 //!
 //! One variant per PTX instruction that a Hopper matrix kernel needs; the payloads live in the submodules, by
 //! family. Whoever adds a variant is told by the compiler to teach the verifier, the printer and the emulator.
+//!
+//! ```
+//! use ptx::inst::{BinaryOp, Inst, Operand, Reg};
+//! use ptx::{Scalar, Type};
+//!
+//! // What a builder appends; programs are searched and changed as such values.
+//! let add = Inst::Binary { op: BinaryOp::Add, ty: u32::TYPE, dst: Reg(2), a: Operand::Reg(Reg(0)), b: Operand::Imm(1) };
+//! assert_eq!(add.name(), "arithmetic");
+//! let operands = add.operands(|_| Some(u32::TYPE));
+//! assert_eq!((operands.reads.len(), operands.writes.len()), (2, 1));
+//! ```
 
 pub mod alu;
 pub mod ampere;

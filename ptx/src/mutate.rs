@@ -15,6 +15,20 @@
 //! * who executes them: the conditions on lane, thread or warp around such a statement;
 //! * where in a ring they happen: every variable that an mbarrier's address or parity is computed from;
 //! * the register budgets, as one role waits for the registers of another.
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 512, cluster: [1, 1, 1] };
+//! let function = ptx::Function::build(entry, |f| {
+//!     let own = f.shared_base() + f.special(ptx::Special::ThreadX) * 4;
+//!     f.store_shared(own, 0, [f.constant(1u32)]);
+//!     f.barrier_sync(0, 128);
+//! });
+//! let mutants = ptx::mutate::mutations(&function);
+//! assert!(mutants.iter().any(|mutant| mutant.to_string().contains("bar.sync deleted")));
+//! // Each is a program of its own, which a test suite should notice.
+//! let broken = mutants[0].apply(&function);
+//! assert_ne!(format!("{:?}", broken.body), format!("{:?}", function.body));
+//! ```
 
 mod changes;
 mod flow;

@@ -13,6 +13,16 @@
 //!
 //! Each is written once, for numbers of the host and values of the device ([`Index`]). What exists twice is the table of where
 //! groups begin: the host has it in a list, a CTA writes it to shared memory ([`SharedTable`]) from what device memory says.
+//!
+//! ```
+//! use scheduler::Tiles;
+//! use scheduler::groups::{Groups, Ragged};
+//!
+//! // Groups of 130, 0 and 64 rows in tiles of 128 by 64, under 256 columns: three rows of tiles.
+//! let groups = Groups::Ragged(Ragged::listed(&[130, 0, 64], 128, 0, Tiles { m: 0, n: 4, k: 16 })?);
+//! assert_eq!((groups.tiles().m, groups.tiles().n), (3, 4));
+//! # Ok::<(), scheduler::TooManyTiles>(())
+//! ```
 
 mod balanced;
 mod batched;

@@ -7,6 +7,17 @@
 //!
 //! # Adding a family
 //! Write a module with a `pub(super) fn forms() -> Vec<Form>` and name it in [`forms`].
+//!
+//! ```
+//! use falchion::verify::instructions::forms;
+//!
+//! let all = forms();
+//! let form = all.iter().find(|form| form.name.starts_with("redux.sync")).expect("there is one");
+//! let prepared = form.prepare(7)?;
+//! // Without a GPU's outputs, the emulator is held against the reckoning alone.
+//! assert!(prepared.judge(None)?.passed());
+//! # Ok::<(), falchion::verify::instructions::FormError>(())
+//! ```
 
 mod copies;
 mod im2col;

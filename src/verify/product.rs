@@ -1,4 +1,33 @@
 //! One product: its matrices on the host, run on an engine, and compared.
+//!
+//! ```
+//! use falchion::kernel::{Emulator, KernelSpec};
+//! use falchion::verify::matrix::Fill;
+//! use falchion::verify::product::{Product, accumulators};
+//! use falchion::verify::{Format, HostMatrix, Order};
+//!
+//! let gemm = "tile=64x32x64 consumers=1".parse::<KernelSpec>()?.kernel()?;
+//! let mut random = fastrand::Rng::new();
+//! let mut fill = |extents, order| HostMatrix::random(Format::Bf16, extents, order, 1, Fill::Normal, &mut random);
+//! let product = Product {
+//!     a: fill([70, 64], Order::RowMajor),
+//!     b: fill([64, 40], Order::ColumnMajor),
+//!     c: None,
+//!     scales: None,
+//!     weights: None,
+//!     vectors: None,
+//!     operand_offset: 0,
+//!     alpha: 1.0,
+//!     beta: 0.0,
+//!     d_pitch: 40,
+//!     d_offset: 0,
+//!     in_place: false,
+//! };
+//! let sums = product.sums(accumulators(&gemm), &|_| ());
+//! let outcome = product.run(&gemm, &gemm.program()?, &mut Emulator::new(), &sums)?;
+//! assert_eq!((outcome.mismatch, outcome.compared), (None, 70 * 40));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use core::fmt;
 use std::time::Duration;

@@ -1,4 +1,21 @@
 //! Products that device memory describes: run in one launch, and compared one by one.
+//!
+//! ```
+//! use falchion::kernel::{self, Emulator};
+//! use falchion::verify::RecordProducts;
+//!
+//! let gemm = "form=grouped tile=64x64x64 consumers=1".parse::<kernel::KernelSpec>()?.kernel()?;
+//! let products = RecordProducts {
+//!     shapes: vec![[70, 40, 64], [0, 40, 64], [64, 8, 200]],
+//!     factors: [1.0, 0.0],
+//!     operand_bytes: 16,
+//!     d_padding: 0,
+//!     seed: 1,
+//! };
+//! let outcome = products.run(&gemm, &gemm.program()?, &mut Emulator::new())?;
+//! assert!(outcome.mismatch.is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use kernel::{AnyGemm, Buffer, Call, Engine, LinearArguments, Program};
 

@@ -1,4 +1,16 @@
 //! Random arguments for trees.
+//!
+//! ```
+//! use falchion::collective::tree::{LinearBias, Shape};
+//! use falchion::prelude::*;
+//! use falchion::verify::{Bench, Sample};
+//!
+//! let mut emulator = Emulator::new();
+//! let mut bench = Bench::new(&mut emulator, 1);
+//! let arguments = LinearBias::<bf16>::sample(&mut bench, Shape { m: 70, n: 40 })?;
+//! assert_eq!(arguments.bias.len, 40);
+//! # Ok::<(), falchion::kernel::EngineError>(())
+//! ```
 
 use collective::functions::Pointwise;
 use collective::tree::{

@@ -1,4 +1,16 @@
 //! Operands that lie in memory in other ways than they are multiplied, in few bits or half of them: drawn, and brought into memory.
+//!
+//! ```
+//! use falchion::kernel::{GemmProblem, KernelSpec};
+//! use falchion::verify::storage::{of_few_bits, random_weights};
+//!
+//! let gemm = "weights-b=s4 group=128 swap=yes tile=128x16x128".parse::<KernelSpec>()?.kernel()?;
+//! let (spec, is_b) = of_few_bits(&gemm).expect("B is in few bits");
+//! assert!(is_b && spec.group == 128);
+//! let problem = GemmProblem { m: 16, n: 256, k: 512 };
+//! assert!(random_weights(&gemm, problem, &mut fastrand::Rng::new()).is_some());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use collective::sparse::{self, SparseError};
 use collective::{GroupScales, WeightsSpec};

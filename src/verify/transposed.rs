@@ -1,4 +1,20 @@
 //! Operands that lie in another direction than a kernel reads: transposed on the engine before it runs.
+//!
+//! ```
+//! use falchion::kernel::KernelSpec;
+//! use falchion::verify::matrix::Fill;
+//! use falchion::verify::transposed::turned;
+//! use falchion::verify::{Format, HostMatrix, Order};
+//!
+//! // 8-bit elements are multiplied K-major alone.
+//! let gemm = "dtype=e4m3 tile=64x32x128 consumers=1".parse::<KernelSpec>()?.kernel()?;
+//! let mut random = fastrand::Rng::new();
+//! let mut fill = |order| HostMatrix::random(Format::E4m3, [64, 64], order, 1, Fill::Normal, &mut random);
+//! let [rows, columns] = [fill(Order::RowMajor), fill(Order::ColumnMajor)];
+//! assert_eq!(turned(&gemm, [&rows, &columns]), [false, false]);
+//! assert_eq!(turned(&gemm, [&columns, &columns]), [true, false]);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::time::Duration;
 

@@ -1,6 +1,21 @@
 //! Arithmetic beyond the plain operators: bits, rounding modes, approximations, halves, narrow formats.
 //!
 //! Source: PTX ISA "Integer Arithmetic", "Logic and Shift", "Floating Point", "Half Precision", "cvt".
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::Scalar;
+//! use ptx::inst::{AluOp, BitOp};
+//!
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (out, x) = (f.param::<u64>("out"), f.param::<u32>("x"));
+//!     let bits: ptx::Value<'_, u32> = f.alu(AluOp::Bits(BitOp::Population, u32::TYPE), &[x.operand()]);
+//!     f.store_global(out, 0, [bits]);
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("popc.b32"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{Operand, Reg};

@@ -1,6 +1,23 @@
 //! Copies and matrix multiplies by threads and single warps: `cp.async`, `ldmatrix`, `mma.sync`.
 //!
 //! Source: PTX ISA "cp.async", "ldmatrix", "mma".
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (shared, src) = (f.shared_base(), f.param::<u64>("source"));
+//!     // 16 bytes by each thread, which waits for its own.
+//!     let own = f.special(ptx::Special::ThreadX) * 16;
+//!     f.copy_async(16, shared + own, (src + own.mul_wide(1), 0), None);
+//!     f.copy_commit();
+//!     f.copy_wait(0);
+//!     f.barrier_sync(0, 128);
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("cp.async.cg.shared"));
+//! assert!(text.contains("cp.async.wait_group"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{Address, Operand, Reg};

@@ -1,4 +1,12 @@
 //! Operations of the arithmetic, logic and comparison instructions.
+//!
+//! ```
+//! use ptx::inst::{BinaryOp, Inst, Operand, Reg};
+//! use ptx::Scalar;
+//!
+//! let shift = Inst::Binary { op: BinaryOp::Shl, ty: u32::TYPE, dst: Reg(1), a: Operand::Reg(Reg(0)), b: Operand::Imm(3) };
+//! assert_eq!(shift.name(), "arithmetic");
+//! ```
 
 /// A two-operand operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

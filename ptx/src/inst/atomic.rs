@@ -1,6 +1,21 @@
 //! Atomic operations, and loads and stores that take part in the memory model.
 //!
 //! Source: PTX ISA "atom", "red", "ld", "st" and chapter 8 "Memory Consistency Model".
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::{AtomicOp, AtomicSem, Location, Scope};
+//!
+//! let function = ptx::Function::build(entry, |f| {
+//!     let counter = f.param::<u64>("counter");
+//!     let (at, order) = (Location::global(counter, 0), (AtomicSem::Relaxed, Scope::Gpu));
+//!     let drawn = f.atomic(AtomicOp::Inc, at, f.constant(131u32), order);
+//!     f.store_global(counter, 8, [drawn]);
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains(".inc.u32"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{Address, Operand, Reg, Scope};

@@ -1,4 +1,22 @@
 //! Scopes and proxies of the fences.
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::{ProxySpace, Scope};
+//!
+//! let function = ptx::Function::build(entry, |f| {
+//!     let shared = f.shared_base() + f.special(ptx::Special::ThreadX) * 4;
+//!     f.store_shared(shared, 0, [f.constant(1u32)]);
+//!     // What threads wrote, for a copy that one of them starts behind the barrier.
+//!     f.fence_proxy_async(ProxySpace::Shared);
+//!     f.barrier_sync(0, 128);
+//!     f.fence(Scope::Gpu);
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("fence.proxy.async.shared::cta"));
+//! assert!(text.contains("fence.acq_rel.gpu"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 /// The memory whose generic accesses `fence.proxy.async` orders before asynchronous ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

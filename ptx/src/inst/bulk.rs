@@ -2,6 +2,23 @@
 //!
 //! Source: PTX ISA "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.prefetch", "cp.reduce.async.bulk.tensor",
 //! "cp.async.bulk.prefetch.tensor", "st.async", "red.async". Sizes and both addresses of a bulk copy are multiples of 16.
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (dst, shared) = (f.param::<u64>("out"), f.shared_base());
+//!     f.fence_proxy_async(ptx::ProxySpace::Shared);
+//!     f.barrier_sync(0, 128);
+//!     f.if_(f.special(ptx::Special::ThreadX).equals(0), || {
+//!         f.bulk_store(dst, shared, 1024);
+//!         f.bulk_commit();
+//!         f.bulk_wait(0, true);
+//!     });
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("cp.async.bulk.global.shared::cta.bulk_group"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{AtomicOp, AtomicType, Im2col, Operand};

@@ -1,4 +1,19 @@
 //! Special registers.
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::Special;
+//!
+//! let function = ptx::Function::build(entry, |f| {
+//!     let out = f.param::<u64>("out");
+//!     let cta = f.special(Special::CtaX);
+//!     f.store_global(out + cta.mul_wide(4), 0, [f.special(Special::GridX)]);
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("%ctaid.x"));
+//! assert!(text.contains("%nctaid.x"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use crate::types::Type;
 

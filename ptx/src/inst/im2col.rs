@@ -3,6 +3,25 @@
 //! Source: PTX ISA "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor" and 5.5
 //! "Tensors". Coordinates are channel; width, height, depth; image: the base of a filter, which lies in the map's bounding
 //! box. A load moves it by a filter offset of width, height and depth; a store has none.
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (map, shared) = (f.tensor_map("image"), f.shared_base());
+//!     let (dst, barrier) = (shared, shared + 2048);
+//!     let load = ptx::TensorLoad { map, dst, barrier, multicast: None, hint: None };
+//!     f.if_(f.special(ptx::Special::ThreadX).equals(0), || {
+//!         f.mbarrier_init(barrier, 1);
+//!         f.mbarrier_arrive_expect(barrier, 1024);
+//!         // From channel 0, at column 3 and row 5 of image 1; the filter's second column.
+//!         let base = [0, 3, 5, 1].map(|coordinate: i32| f.constant(coordinate));
+//!         f.im2col_load(load, base, [1, 0].map(|offset: u16| f.constant(offset)));
+//!     });
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains(".im2col."));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{AtomicOp, Operand};

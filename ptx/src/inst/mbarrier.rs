@@ -2,6 +2,21 @@
 //!
 //! Source: PTX ISA "mbarrier.arrive" (also of the state of an arrival that may not complete the phase), "mbarrier.arrive_drop", "mbarrier.expect_tx", "mbarrier.complete_tx",
 //! "mbarrier.test_wait", "mbarrier.pending_count", "bar.red".
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! let function = ptx::Function::build(entry, |f| {
+//!     let barrier = f.shared_base();
+//!     f.if_(f.special(ptx::Special::ThreadX).equals(0), || f.mbarrier_init(barrier, 128));
+//!     f.barrier_sync(0, 128);
+//!     // Arrive, do something else, and ask whether that phase is over.
+//!     let state = f.mbarrier_arrive_state(barrier, 1);
+//!     f.loop_(|| f.break_if(f.mbarrier_test(barrier, state, false)));
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("mbarrier.test_wait"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{Inst, Operand, Reg, Scope};

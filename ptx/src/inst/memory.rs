@@ -1,4 +1,12 @@
 //! Addresses.
+//!
+//! ```
+//! use ptx::inst::{Address, Operand, Reg};
+//!
+//! // `[%r7 + 16]`
+//! let address = Address { base: Operand::Reg(Reg(7)), offset: 16 };
+//! assert_eq!(address.offset, 16);
+//! ```
 
 use super::Operand;
 

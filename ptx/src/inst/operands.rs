@@ -1,4 +1,15 @@
 //! What each instruction reads and writes, and as which type: one table for everybody who asks.
+//!
+//! ```
+//! use ptx::inst::{BinaryOp, Expect, Inst, Operand, Reg};
+//! use ptx::Scalar;
+//!
+//! let shift = Inst::Binary { op: BinaryOp::Shl, ty: u64::TYPE, dst: Reg(1), a: Operand::Reg(Reg(0)), b: Operand::Imm(3) };
+//! let operands = shift.operands(|_| None);
+//! assert_eq!(operands.writes, [(Reg(1), Expect::Type(u64::TYPE))]);
+//! // The count of a shift is a `.u32`, whatever is shifted.
+//! assert_eq!(operands.reads[1], (Operand::Imm(3), Expect::Type(u32::TYPE)));
+//! ```
 
 use super::{BinaryOp, Inst, Operand, Reg, WgmmaA};
 use crate::types::{Space, Type};

@@ -3,6 +3,23 @@
 //! A map is 128 opaque bytes. Threads copy and replace parts of it through the generic proxy; tensor copies read it
 //! through the tensormap proxy, which sees a map in global memory only behind a release by those who wrote it and an
 //! acquire by those who use it. Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::{MapChange, Scope, Special};
+//!
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (map, address) = (f.param::<u64>("map"), f.param::<u64>("address"));
+//!     f.if_(f.special(Special::ThreadX).equals(0), || {
+//!         f.replace_tensor_map(map, MapChange::Address(address));
+//!         f.release_tensor_maps(Scope::Gpu);
+//!     });
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("tensormap.replace"));
+//! assert!(text.contains("fence.proxy.tensormap"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{Operand, Reg, Scope};

@@ -2,6 +2,22 @@
 //!
 //! Source: PTX ISA "vote.sync", "match.sync", "redux.sync", "shfl.sync", "activemask", "nanosleep". `members` is the
 //! mask of the lanes that execute the instruction together: all of them, and no other.
+//!
+//! ```
+//! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
+//! use ptx::inst::{ReduceOp, Vote};
+//!
+//! let function = ptx::Function::build(entry, |f| {
+//!     let (out, lane) = (f.param::<u64>("out"), f.special(ptx::Special::Lane));
+//!     let most = f.reduce_lanes(ReduceOp::Max, lane);
+//!     let same = f.vote(Vote::Uniform, most.equals(31));
+//!     f.if_(same, || f.store_global(out, 0, [most]));
+//! });
+//! let text = ptx::module_text(&function.verify()?);
+//! assert!(text.contains("redux.sync.max.u32"));
+//! assert!(text.contains("vote.sync.uni"));
+//! # Ok::<(), ptx::VerifyError>(())
+//! ```
 
 use super::operands::Operands;
 use super::{Operand, Reg};

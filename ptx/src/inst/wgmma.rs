@@ -1,6 +1,16 @@
 //! The legal forms of `wgmma.mma_async`: one table instead of one item per shape.
 //!
 //! Source: PTX ISA "Asynchronous warpgroup-level matrix multiply-accumulate", shapes and types.
+//!
+//! ```
+//! use ptx::WgmmaTypes;
+//!
+//! let types = WgmmaTypes::Bf16F32;
+//! assert_eq!(types.suffix(), "f32.bf16.bf16");
+//! assert_eq!((types.k(), types.accumulators(256)), (16, 128));
+//! // Any multiple of 8 columns up to 256.
+//! assert!(types.allows(24) && !types.allows(20) && !types.allows(264));
+//! ```
 
 use super::{Operand, Reg};
 
