@@ -1,21 +1,12 @@
 //! Numbers that tiles are dealt out with: host integers and device values alike.
 
-use core::ops::{Add, Div, Mul, Rem, Sub};
-
+use num_traits::NumOps;
 use ptx::Value;
 
 /// An unsigned 32-bit number on the host or on the device.
-pub trait Index:
-    Copy
-    + Add<Output = Self>
-    + Sub<Output = Self>
-    + Mul<Output = Self>
-    + Div<Output = Self>
-    + Rem<Output = Self>
-    + Mul<u32, Output = Self>
-    + Div<u32, Output = Self>
-    + Rem<u32, Output = Self>
-{
+///
+/// Its constants belong to a program, so that it is none of `num_traits`' numbers; it has their operators.
+pub trait Index: Copy + NumOps + NumOps<u32, Self> {
     /// A constant where this number is: on the host, or in the program that computes it.
     fn constant(self, value: u32) -> Self;
 
