@@ -1,4 +1,5 @@
-//! Whether a schedule computes everything once: for tests of schedulers of your own.
+//! A check that a schedule computes each k-tile of each output tile exactly once. Use it to test a scheduler
+//! of your own.
 //!
 //! ```
 //! use scheduler::{AlongM, Persistent, TileScheduler, Tiles, covers};
@@ -12,14 +13,14 @@ use std::collections::BTreeMap;
 
 use crate::{Facts, Schedule, Tiles, Work};
 
-/// A schedule that does not compute every k-tile of every output tile once.
+/// A schedule does not compute each k-tile of each output tile exactly once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoverageError {
     /// The scheduler's name.
     pub scheduler: String,
-    /// The problem.
+    /// The problem's extent in tiles.
     pub tiles: Tiles<u32>,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: u32,
     /// What is wrong.
     pub fault: CoverageFault,
@@ -28,40 +29,41 @@ pub struct CoverageError {
 /// What is wrong with a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoverageFault {
-    /// Nobody computes a tile.
+    /// No worker computes a tile.
     Missing {
         /// The tile along M and N.
         tile: [u32; 2],
     },
-    /// Nobody computes some k-tiles of a tile.
+    /// No worker computes some k-tiles of a tile.
     Gap {
         /// The tile along M and N.
         tile: [u32; 2],
-        /// The first and one past the last.
+        /// The first missing k-tile, and one past the last.
         k: [u32; 2],
     },
-    /// K-tiles of a tile are computed twice; of a problem without any, the tile is.
+    /// K-tiles of a tile are computed twice. If the problem has no k-tiles, the tile itself is computed
+    /// twice.
     Twice {
         /// The tile along M and N.
         tile: [u32; 2],
-        /// The first k-tile that is.
+        /// The first k-tile that is computed twice.
         k: u32,
     },
-    /// A piece is not part of the problem.
+    /// A work unit is empty or lies outside the problem.
     Outside {
-        /// The piece.
+        /// The work unit.
         work: Work<u32>,
     },
-    /// A part of a tile where the scheduler says that it deals out whole tiles alone.
+    /// A tile is split, but the scheduler's [`Facts`] have no reduction.
     Part {
-        /// The piece.
+        /// The work unit.
         work: Work<u32>,
     },
-    /// A worker that never ends.
+    /// There are more work units than the problem can have: the worker does not end.
     Endless {
         /// The worker.
         worker: u32,
-        /// The most pieces that there can be.
+        /// The largest possible number of work units.
         most: u64,
     },
 }
@@ -71,23 +73,23 @@ impl fmt::Display for CoverageError {
         let Self { scheduler, tiles: Tiles { m, n, k }, workers, fault } = self;
         write!(f, "scheduler `{scheduler}` on {m} x {n} tiles of {k} k-tiles with {workers} workers: ")?;
         match *fault {
-            CoverageFault::Missing { tile: [m, n] } => write!(f, "nobody computes tile ({m}, {n})"),
+            CoverageFault::Missing { tile: [m, n] } => write!(f, "no worker computes tile ({m}, {n})"),
             CoverageFault::Gap { tile: [m, n], k: [first, end] } => {
-                write!(f, "nobody computes the k-tiles {first}..{end} of tile ({m}, {n})")
+                write!(f, "no worker computes the k-tiles {first}..{end} of tile ({m}, {n})")
             }
             CoverageFault::Twice { tile: [m, n], k } => {
                 write!(f, "tile ({m}, {n}) is computed twice from k-tile {k} on")
             }
             CoverageFault::Outside { work: Work { m, n, k_begin, k_end, .. } } => {
-                write!(f, "a piece is tile ({m}, {n}), k-tiles {k_begin}..{k_end}, which there is not")
+                write!(f, "work unit outside the problem: tile ({m}, {n}), k-tiles {k_begin}..{k_end}")
             }
             CoverageFault::Part { work: Work { m, n, k_begin, k_end, .. } } => write!(
                 f,
-                "a piece is the k-tiles {k_begin}..{k_end} of tile ({m}, {n}), and a scheduler whose facts have no reduction deals out \
-                 whole tiles"
+                "a work unit has only the k-tiles {k_begin}..{k_end} of tile ({m}, {n}): assign whole tiles, or state a \
+                 reduction in the scheduler's facts"
             ),
             CoverageFault::Endless { worker, most } => {
-                write!(f, "worker {worker} does not end: there are {most} pieces at most")
+                write!(f, "worker {worker} does not end: the problem has at most {most} work units")
             }
         }
     }
@@ -95,18 +97,19 @@ impl fmt::Display for CoverageError {
 
 impl std::error::Error for CoverageError {}
 
-/// Checks that the host model of a schedule computes every k-tile of every output tile of a problem once, on a machine that
-/// runs `slots` workers at once.
+/// Checks that the host model of a schedule computes each k-tile of each output tile exactly once, on a
+/// machine where `slots` workers can be resident at once.
 ///
 /// # Errors
-/// The first tile that is not computed, or not once.
+/// The first fault found: a work unit that must not exist, or a tile that is not computed exactly once.
 pub fn covers(schedule: &dyn Schedule, tiles: Tiles<u32>, slots: u32) -> Result<(), CoverageError> {
     let workers = schedule.workers(tiles, slots);
     let pieces = (0..workers).map(|worker| schedule.work(tiles, worker, workers));
     covered(schedule, tiles, workers, pieces)
 }
 
-/// The same of pieces by worker, wherever they were found.
+/// Makes the check of [`covers`] on work units that you provide, one iterator per worker. Use it for work
+/// units that a device has recorded.
 ///
 /// # Errors
 /// As [`covers`].
@@ -129,7 +132,7 @@ pub fn covered(
             if count > most {
                 return error(CoverageFault::Endless { worker, most });
             }
-            // Each CTA of a cluster has a part, which may be empty.
+            // Under `ClusterK` the K-range of a CTA may be empty.
             let empty = k_begin == k_end && k > 0 && parts == 1;
             if row >= m || column >= n || k_end > k || k_begin > k_end || empty {
                 return error(CoverageFault::Outside { work });

@@ -1,4 +1,5 @@
-//! Tiles divided along K among the CTAs of a cluster, which exchange sums through distributed shared memory.
+//! Tiles split along K among the CTAs of a cluster, which exchange partial sums through distributed shared
+//! memory.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -11,11 +12,12 @@ use crate::{
     WorkLoop,
 };
 
-/// Every tile, in the order `R`, is computed by a cluster of `Parts` CTAs, a part of K each. Each CTA then adds up and finishes some of the
-/// tile's columns: it reads the others' sums in their shared memory, so nothing goes by way of L2 and no workspace is needed. The order of
-/// the sums is fixed.
+/// Split-K inside a cluster: each tile, in the order `R`, is computed by a cluster of `Parts` CTAs. Use it
+/// for outputs of few tiles with a long K.
 ///
-/// For outputs of few tiles with a long K. A CTA computes one part and ends.
+/// Each CTA multiplies a K-range of the tile. Then each CTA reduces and finishes some of the tile's columns:
+/// it reads the partial sums of the other CTAs from their shared memory. So no partial sum passes through L2
+/// and no workspace is needed. The order of additions is fixed. A CTA computes one work unit and ends.
 ///
 /// ```
 /// use scheduler::{AlongM, ClusterK, TileScheduler, Tiles};
@@ -47,12 +49,13 @@ impl<R: Raster, Parts: Unsigned + 'static> TileScheduler for ClusterK<R, Parts> 
 pub struct Clustered {
     /// The order of tiles.
     pub raster: RasterSpec,
-    /// CTAs of a cluster, 2 to [`MOST_PARTS`](Self::MOST_PARTS): each has a part of the tile's K, which may be empty.
+    /// CTAs per cluster, 2 to [`MOST_PARTS`](Self::MOST_PARTS). Each has a K-range of the tile, which may be
+    /// empty.
     pub parts: u32,
 }
 
 impl Clustered {
-    /// CTAs of the largest cluster that every card of the architecture runs.
+    /// CTAs of the largest portable cluster: every card of the architecture can run it.
     pub const MOST_PARTS: u32 = 8;
 
     fn piece<I: Index>(self, worker: I, tiles: Tiles<I>) -> Work<I> {
@@ -71,7 +74,7 @@ impl Schedule for Clustered {
     }
 
     fn describe(&self) -> String {
-        format!("one tile a cluster of {}, each with a part of K, {}", self.parts, self.raster.describe())
+        format!("one tile per cluster, split along K among {} CTAs, {}", self.parts, self.raster.describe())
     }
 
     fn facts(&self) -> Facts {
@@ -82,7 +85,7 @@ impl Schedule for Clustered {
         Some(SchedulerSpec::ClusterK(*self))
     }
 
-    /// More than can be launched where there are too many.
+    /// The product saturates: then there are more workers than a launch can have, and the launch is refused.
     fn workers(&self, tiles: Tiles<u32>, _slots: u32) -> u32 {
         tiles.count().unwrap_or(0).saturating_mul(self.parts)
     }

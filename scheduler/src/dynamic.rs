@@ -1,4 +1,5 @@
-//! Workers that take the next tile when they come to it, for machines on which not all are equally fast.
+//! Dynamic persistent scheduling: a worker takes its next tile from a counter when it is ready for one. Use
+//! it where workers are not equally fast.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -9,26 +10,30 @@ use crate::persistent::Walk;
 use crate::single::whole;
 use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop};
 
-/// How the threads of a worker learn its next number.
+/// How the threads of a worker get its next tile number (they *draw* it).
 ///
-/// All of a worker's threads that walk its tiles call both functions once for each tile, in this order.
+/// All threads of a worker that walk its tiles call both functions once per tile, in this order.
 pub trait Draw<'f> {
-    /// Emitted before a tile is computed: somebody asks for the next number, and does not wait for the answer.
+    /// Emitted before a tile is computed: one thread requests the next number and does not wait for it.
     ///
-    /// Over all workers, the first `numbers` questions of a launch are answered by 0, 1, … `numbers - 1`, each once, and
-    /// the last of them makes the counter ready for the next launch.
+    /// Over all workers, the first `numbers` requests of a launch get 0, 1, … `numbers - 1`, each once. The
+    /// last of these requests resets the counter for the next launch.
     fn ask(&self, numbers: Value<'f, u32>);
 
-    /// Emitted behind the tile: the answer, for each thread.
+    /// Emitted after the tile: returns the requested number in each thread.
     fn answer(&self) -> Value<'f, u32>;
 }
 
-/// As [`Persistent`](crate::Persistent), but only a worker's first tile is fixed: worker `w` of `W` begins with tile `w` of the order `R`, and
-/// before it computes a tile it draws the number of its next one, tile `W + d` for the `d`-th draw of all workers.
+/// A persistent scheduler whose workers take their tiles from a counter in global memory. Use it on a card
+/// that other kernels share.
 ///
-/// A worker that comes late or has a slow multiprocessor, because another kernel runs beside this one, then takes fewer
-/// tiles than the others, and all end within about two tiles of each other. Every tile is asked for once: so a launch
-/// draws exactly as many numbers as there are tiles, and a counter that wraps after as many is zero again behind it.
+/// Only the first tile of a worker is fixed: worker `w` of `W` begins with tile `w` of the order `R`. Before
+/// a worker computes a tile, it draws the number of its next one. The `d`-th draw over all workers, from 0,
+/// gives tile `W + d`.
+///
+/// A worker that starts late, or whose SM is slow because another kernel runs there, computes fewer tiles.
+/// All workers end within about two tiles of each other. A launch makes exactly one draw per tile. So a
+/// counter that wraps after that number of draws is zero again after the launch.
 #[derive(Clone, Copy, Debug)]
 pub struct Dynamic<R>(PhantomData<R>);
 
@@ -53,7 +58,7 @@ impl Schedule for Drawn {
     }
 
     fn describe(&self) -> String {
-        format!("persistent CTAs that draw their tiles, {}", self.raster.describe())
+        format!("persistent CTAs that take tiles from a counter, {}", self.raster.describe())
     }
 
     fn facts(&self) -> Facts {
@@ -68,7 +73,8 @@ impl Schedule for Drawn {
         Walk { raster: self.raster }.workers(tiles, slots)
     }
 
-    /// Equally fast workers draw in turn: the deal of [`Persistent`](crate::Persistent).
+    /// Equally fast workers draw one after the other. The assignment is that of
+    /// [`Persistent`](crate::Persistent).
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>> {
         Walk { raster: self.raster }.work(tiles, worker, workers)
     }
@@ -79,7 +85,8 @@ impl Schedule for Drawn {
     }
 }
 
-/// Emits a worker's loop over its numbers below `count`, each of which is a `piece`: the first is its own, the others are drawn.
+/// Emits a worker's loop over its numbers below `count`. The first number is the worker's own, the others are
+/// drawn; `piece` gives the work unit of a number.
 pub(crate) fn drawn<'f>(
     f: &'f Builder,
     count: Value<'f, u32>,

@@ -1,40 +1,40 @@
-//! Schedulers that cannot be, and tiles that they cannot number.
+//! Errors: illegal scheduler parameters, and too many tiles.
 
 use core::fmt;
 
-/// A scheduler that cannot be.
+/// A scheduler with illegal parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScheduleError {
-    /// A band of no tiles.
+    /// A band of the raster order has no tiles.
     EmptyBand,
-    /// A square that Hilbert's curve does not fill.
+    /// Hilbert's curve does not fill squares of this side.
     Square {
-        /// Its side in tiles.
+        /// The side in tiles.
         side: u32,
     },
-    /// So many parts of a tile.
+    /// [`DividedTail`](crate::DividedTail) with an illegal number of splits per tile.
     Parts {
-        /// How many.
+        /// The number of splits that was given.
         parts: u32,
     },
-    /// So many CTAs of a cluster that share a tile's K.
+    /// [`ClusterK`](crate::ClusterK) with an illegal number of CTAs per cluster.
     ClusterParts {
-        /// How many.
+        /// The number of CTAs that was given.
         parts: u32,
     },
-    /// Parts of a tile that may have no k-tile.
+    /// [`DividedTail`](crate::DividedTail) whose work units may have no k-tile.
     EmptyPart,
-    /// No part of a tile.
+    /// [`EveryTile`](crate::EveryTile) with no split.
     NoPart,
-    /// Separate sums of parts that are not equal.
+    /// [`Separate`](crate::Separate) with splits that are not equal.
     Separate,
-    /// Workers that are no cluster, and would add up in one.
+    /// [`ReductionKind::Clustered`](crate::ReductionKind::Clustered) without [`ClusterK`](crate::ClusterK).
     Clustered,
 }
 
 impl ScheduleError {
-    /// What is wrong and what would mend it.
+    /// One sentence: what is wrong and how to correct it.
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::EmptyBand => "a raster group holds at least one tile: use Grouped<_, U1> or more",
@@ -48,7 +48,7 @@ impl ScheduleError {
             Self::EmptyPart => "a part of a tile has at least one k-tile: use DividedTail<_, U3, U1> or more",
             Self::NoPart => "a tile has at least one part: use EveryTile<U1> or more",
             Self::Clustered => {
-                "the CTAs of a cluster add up tiles of ClusterK alone: divide by it, or add up by Ordered"
+                "the clustered reduction is for ClusterK only: use ClusterK, or reduce by Ordered"
             }
             Self::Separate => {
                 "Separate adds up tiles of equal parts only: divide by EveryTile<S> or Heuristic, or add up by Ordered"
@@ -70,14 +70,14 @@ impl fmt::Display for ScheduleError {
 
 impl core::error::Error for ScheduleError {}
 
-/// More output tiles than are numbered.
+/// The launch has more output tiles than it can number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyTiles {
     /// Tiles along M.
     pub m: u128,
     /// Tiles along N.
     pub n: u128,
-    /// Most of both together.
+    /// The largest allowed number of tiles, M times N.
     pub most: u32,
 }
 
@@ -86,7 +86,7 @@ impl fmt::Display for TooManyTiles {
         let Self { m, n, most } = self;
         write!(
             f,
-            "there are {m} x {n} tiles, at most {most} are numbered: take a larger tile, or launch in parts"
+            "there are {m} x {n} tiles, at most {most} are allowed: take a larger tile, or several launches"
         )
     }
 }

@@ -1,18 +1,20 @@
-//! Which product a tile of a launch is of.
+//! Which GEMM of a launch a tile belongs to: batched, ragged and grouped launches.
 //!
-//! A launch may compute several products. A [`Schedule`](crate::Schedule) sees the tiles of all of them as those of one output;
-//! [`Groups`] says which tiles these are, and for each of them which product it is of and where it begins.
+//! A launch may compute several GEMMs. A [`Schedule`](crate::Schedule) sees their tiles as the tiles of one
+//! output. [`Groups`] gives the extent of that output. For each tile it says which GEMM the tile belongs to
+//! and which element it begins at.
 //!
-//! | variant | products | tiles of all |
+//! | variant | GEMMs | tiles of the launch |
 //! |---|---|---|
-//! | [`Single`](Groups::Single) | one | its own |
-//! | [`Batched`] | of one shape | one output, as many times as high or as wide |
-//! | [`Ragged`] | groups of rows of one matrix | rows of tiles of all groups, one group after the other |
-//! | [`Balanced`] | the same | one column; groups are cut into tiles of nearly equal width, wide ones first |
-//! | [`Described`] | of any shapes | one column; each product column by column |
+//! | [`Single`](Groups::Single) | one | the tiles of that GEMM |
+//! | [`Batched`] | of one shape | the outputs stacked along M or N |
+//! | [`Ragged`] | groups of rows of one matrix (MoE) | the groups' rows of tiles, one group after the other |
+//! | [`Balanced`] | the same | one column of tiles; tiles of nearly equal width, wide ones first |
+//! | [`Described`] | of any shapes (pointer array) | one column of tiles; each GEMM column by column |
 //!
-//! Each is written once, for numbers of the host and values of the device ([`Index`]). What exists twice is the table of where
-//! groups begin: the host has it in a list, a CTA writes it to shared memory ([`SharedTable`]) from what device memory says.
+//! The lookup is written once, for host integers and device values ([`Index`]). Only the table of the groups'
+//! first tiles exists twice: on the host it is a list; on the device each CTA writes it to shared memory
+//! ([`SharedTable`]) from offsets or records in global memory.
 //!
 //! ```
 //! use scheduler::Tiles;
@@ -44,23 +46,23 @@ pub use shared::{Offsets, SharedTable};
 
 use crate::{Index, Tiles};
 
-/// The products of a launch, and the tiles of all of them.
+/// The GEMMs of a launch and their tiles.
 #[derive(Debug)]
 pub enum Groups<'a, I> {
-    /// One product.
+    /// One GEMM.
     Single(Tiles<I>),
-    /// Products of one shape.
+    /// GEMMs of one shape.
     Batched(Batched<I>),
-    /// Groups of rows.
+    /// Groups of rows of one matrix.
     Ragged(Ragged<'a, I>),
     /// Groups of rows, cut into tiles of nearly equal width.
     Balanced(Balanced<'a, I>),
-    /// Products of any shapes.
+    /// GEMMs of any shapes.
     Described(Described<'a, I>),
 }
 
 impl<I: Index> Groups<'_, I> {
-    /// The tiles of all products, as a schedule numbers them.
+    /// The tiles of all GEMMs, as one output for a schedule.
     pub fn tiles(&self) -> Tiles<I> {
         match self {
             Self::Single(tiles) => *tiles,
@@ -71,7 +73,8 @@ impl<I: Index> Groups<'_, I> {
         }
     }
 
-    /// Where one of these tiles lies. On the device, emits what finds it.
+    /// The place of a tile, given by its index along M and N among [`tiles`](Self::tiles). On the device,
+    /// emits the code that finds it.
     pub fn place<E: Elements<I>>(&self, tile: [I; 2], elements: &E) -> Place<I, E::Record> {
         match self {
             Self::Single(_) => Place::of(None, tile, elements),

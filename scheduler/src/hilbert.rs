@@ -1,15 +1,16 @@
-//! Hilbert's curve through the tiles.
+//! The raster order along Hilbert's curve.
 
 use crate::{Index, Tiles};
 
-/// The tile that comes `id`-th; `plain` says which does where bands are walked column by column.
+/// The tile with number `id`. `plain` gives the tile with that number if bands are walked column by column.
 pub(crate) fn tile<I: Index>(id: I, tiles: Tiles<I>, side: u32, plain: impl FnOnce() -> (I, I)) -> (I, I) {
     let per_band = tiles.n * side;
     let (first, inside) = ((id / per_band) * side, id % per_band);
     let (square, along) = (inside / (side * side), inside % (side * side));
     let (x, y) = curve(along, side);
     let (plain_m, plain_n) = plain();
-    // Whole squares: those of whole bands whose last column exists.
+    // The curve is used in whole squares only: in bands of full height, where all columns of the square
+    // exist.
     let pick = |curved: I, plain: I| {
         let whole = square.less(tiles.n / side, curved, plain);
         first.less((tiles.m / side) * side, whole, plain)
@@ -22,8 +23,9 @@ pub(crate) const fn fills(side: u32) -> bool {
     side.is_power_of_two() && side >= 2 && side <= 64
 }
 
-/// The `id`-th place of the curve from `(0, 0)` to `(side - 1, 0)`: two bits of `id` choose a quadrant at each scale,
-/// smallest first, and the lower quadrants are turned.
+/// The `id`-th place of the curve from `(0, 0)` to `(side - 1, 0)`. Two bits of `id` choose a quadrant at
+/// each scale, smallest scale first. In the lower quadrants x and y are swapped, and in the right one also
+/// mirrored.
 fn curve<I: Index>(id: I, side: u32) -> (I, I) {
     let (zero, one) = (id.constant(0), id.constant(1));
     let (mut x, mut y, mut rest) = (zero, zero, id);
@@ -54,8 +56,8 @@ mod tests {
         (0..m * n).map(|id| R::RASTER.tile(id, Tiles { m, n, k: 1 })).collect()
     }
 
-    /// Each tile once; through whole squares in steps to a neighbour, and every aligned power of four of consecutive
-    /// places fills a square: what makes a curve Hilbert's.
+    /// Each tile occurs once. Inside whole squares each step goes to a neighbour, and each aligned run of a
+    /// power of four places fills a square: this defines Hilbert's curve.
     fn check<S: Unsigned + 'static>(m: u32, n: u32) {
         let order = order::<Hilbert<S>>(m, n);
         let side = S::U32;

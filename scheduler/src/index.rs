@@ -1,13 +1,14 @@
-//! Numbers that tiles are dealt out with: host integers and device values alike.
+//! The numbers that schedules are computed with: host integers or device values.
 
 use num_traits::NumOps;
 use ptx::Value;
 
 /// An unsigned 32-bit number on the host or on the device.
 ///
-/// Its constants belong to a program, so that it is none of `num_traits`' numbers; it has their operators.
+/// It has the operators of `num_traits`' numbers. It is not one of those numbers, because a constant on the
+/// device belongs to a program.
 pub trait Index: Copy + NumOps + NumOps<u32, Self> {
-    /// A constant where this number is: on the host, or in the program that computes it.
+    /// A constant of the same kind as this number: on the host, or in the same program.
     fn constant(self, value: u32) -> Self;
 
     /// The smaller of the number and a constant.
@@ -19,10 +20,10 @@ pub trait Index: Copy + NumOps + NumOps<u32, Self> {
     /// The larger of two numbers.
     fn most(self, other: Self) -> Self;
 
-    /// `yes` where the number is less than `limit`, otherwise `no`.
+    /// `yes` if the number is less than `limit`, otherwise `no`.
     fn less(self, limit: Self, yes: Self, no: Self) -> Self;
 
-    /// The number of parts of `size` each, the last of which may be smaller.
+    /// The number divided by `size`, rounded up.
     fn parts(self, size: u32) -> Self;
 }
 

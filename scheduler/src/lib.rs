@@ -1,19 +1,33 @@
-//! Tile schedulers: which worker computes which output tile and which part of K, in which order.
+//! Tile schedulers: which worker computes which output tile and which range of K, in which order.
 //!
-//! A *worker* is whatever computes one tile at a time: a CTA, later a cluster or one of two warpgroups that take
-//! turns. The scheduler knows nothing about what a worker does with its tile, and nothing about clusters: the
-//! kernel says which worker runs and how many there are.
+//! Use this crate to choose a kernel's scheduler, or to write one of your own.
 //!
-//! A kernel names its scheduler as a type ([`TileScheduler`]), which gives a value ([`Schedule`]); those of this crate are
-//! plain data ([`SchedulerSpec`]).
+//! | scheduler | rule |
+//! |---|---|
+//! | [`OneTile`] | one tile per CTA; the hardware assigns CTAs to SMs |
+//! | [`Persistent`] | as many CTAs as can be resident; each walks the tiles with a fixed stride |
+//! | [`Dynamic`] | persistent; each CTA takes its next tile from a counter in global memory |
+//! | [`DividedTail`] | as `Dynamic`, with the last tiles split along K |
+//! | [`StreamK`] | Stream-K and split-K: tiles split along K, so that all CTAs end at the same time |
+//! | [`ClusterK`] | one tile per cluster, split along K among the cluster's CTAs |
 //!
-//! Each schedule exists twice, from one description. The order of tiles ([`RasterSpec`]) is computed on any [`Index`], so
-//! the very same function runs on host integers and emits device code; the loop around it is written once for the
-//! device ([`Schedule::emit`]) and once for the host ([`Schedule::work`]), and the tests hold the two
-//! against each other, piece by piece.
+//! A *worker* walks its work units one after the other. It is a CTA, or a cluster of CTAs that the mainloop
+//! forms. The scheduler does not know what a worker does with its tile, and it does not know clusters. The
+//! kernel tells it which worker runs and how many workers there are.
 //!
-//! A launch may compute several products. A schedule sees the tiles of all of them as those of one output; [`groups`] says which
-//! product a tile is of.
+//! A *work unit* ([`Work`]) is an output tile with a range of k-tiles (CUTLASS: work tile). A tile that has
+//! more than one work unit is *split*.
+//!
+//! A kernel names its scheduler as a type ([`TileScheduler`]). The type gives a value ([`Schedule`]). The
+//! schedulers of this crate also exist as plain data ([`SchedulerSpec`]).
+//!
+//! Each schedule exists for the device and for the host. The raster order ([`RasterSpec`]) is written once
+//! for any [`Index`]: the same function computes on host integers and emits device code. The loop around it
+//! is written once for the device ([`Schedule::emit`]) and once for the host ([`Schedule::work`]). Tests
+//! compare the two, work unit by work unit.
+//!
+//! A launch may compute several GEMMs (batched, grouped, ragged). A schedule sees their tiles as the tiles of
+//! one output. [`groups`] says which GEMM a tile belongs to.
 //!
 //! ```
 //! use scheduler::{AlongM, Grouped, Persistent, TileScheduler, Tiles};
@@ -67,25 +81,25 @@ use std::sync::Arc;
 
 use ptx::{Builder, Value};
 
-/// A problem's extent in tiles; the last tile of each direction may hang over the edge.
+/// The extent of a problem in tiles. The last tile in each direction may extend past the edge of the matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tiles<I> {
     /// Output tiles along M.
     pub m: I,
     /// Output tiles along N.
     pub n: I,
-    /// Tiles of the reduction, K.
+    /// Tiles along K (k-tiles) of each output tile.
     pub k: I,
 }
 
 impl Tiles<u32> {
-    /// Most output tiles that a launch numbers.
+    /// The largest number of output tiles in a launch: 2^31 - 1.
     pub const MOST: u32 = i32::MAX as u32;
 
-    /// So many output tiles along M and N, and k-tiles.
+    /// Makes an extent of `m` x `n` output tiles with `k` k-tiles each.
     ///
     /// # Errors
-    /// More than `most` output tiles, which are [`MOST`](Self::MOST) or fewer.
+    /// More than `most` output tiles. `most` must not exceed [`MOST`](Self::MOST).
     pub fn counted([m, n]: [u128; 2], k: u32, most: u32) -> Result<Self, TooManyTiles> {
         let fits = m.checked_mul(n).is_some_and(|all| all <= most.into());
         match (u32::try_from(m), u32::try_from(n)) {
@@ -94,13 +108,13 @@ impl Tiles<u32> {
         }
     }
 
-    /// How many output tiles there are; `None` where they are more than [`MOST`](Self::MOST).
+    /// The number of output tiles, or `None` if it is above [`MOST`](Self::MOST).
     pub fn count(self) -> Option<u32> {
         self.m.checked_mul(self.n).filter(|&all| all <= Self::MOST)
     }
 }
 
-/// One piece of work: an output tile and the k-tiles `k_begin..k_end` that are summed for it.
+/// One work unit: an output tile and the range `k_begin..k_end` of k-tiles to accumulate for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work<I> {
     /// The tile's index along M.
@@ -111,60 +125,62 @@ pub struct Work<I> {
     pub k_begin: I,
     /// One past the last k-tile.
     pub k_end: I,
-    /// Who else sums for the tile; `None` under a scheduler that deals out whole tiles only. A piece with all of K means
-    /// nothing by it.
+    /// The other work units of the same tile. `None` if the scheduler assigns only whole tiles. Without
+    /// meaning if this work unit covers all of K.
     pub split: Option<Split<I>>,
 }
 
-/// A piece's place among those of its tile, whose sums have to be added up.
+/// The position of a work unit among the work units of its tile. Their partial sums have to be added up.
 ///
-/// A *unit* is a run of k-tiles of consecutive tiles that one worker computes, from its last tile to its first: so what
-/// others wait for comes first. Of a unit's pieces, only the first computed can end before its tile's last k-tile.
+/// A *unit* (Stream-K unit) is a run of k-tiles, over one or more consecutive tiles, that one worker
+/// computes. The worker goes from the unit's last tile to its first, so the partial sum that another worker
+/// waits for comes first. Only the first work unit that it computes can end before the last k-tile of its
+/// tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split<I> {
-    /// The unit that the piece belongs to.
+    /// The unit that the work unit belongs to.
     pub unit: I,
-    /// The unit that has the tile's first k-tile. Those of the tile follow each other.
+    /// The unit with the tile's first k-tile. The units of a tile are numbered consecutively.
     pub first: I,
-    /// The unit that has the tile's last k-tile.
+    /// The unit with the tile's last k-tile.
     pub last: I,
-    /// The tile's number among those that are divided into units.
+    /// The tile's number among the split tiles.
     pub tile: I,
 }
 
-/// What the pieces of divided tiles need of the workspace.
+/// The amount of workspace that split tiles need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Divided {
-    /// Units, each of which has at most one sum that somebody else finishes.
+    /// Number of units. Each has at most one partial sum that another worker finishes.
     pub units: u32,
-    /// Tiles that are divided into units.
+    /// Number of split tiles.
     pub tiles: u32,
 }
 
-/// What a kernel has to know of a scheduler before it is emitted.
+/// What a kernel has to know about a scheduler before the kernel is emitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// How the sums of a tile's pieces are added up; `None` where every piece is a whole tile.
+    /// How the partial sums of a split tile are added up. `None` if every work unit is a whole tile.
     pub reduction: Option<ReductionKind>,
-    /// Whether workers draw the numbers of their tiles from a counter while the kernel runs ([`Draw`]).
+    /// Whether workers draw: they take their next tile number from a counter while the kernel runs
+    /// ([`Draw`]).
     pub draws: bool,
-    /// Whether M is the direction whose end is reached last: see [`RasterSpec::rows_last`].
+    /// Whether the order reaches the end of M last: see [`RasterSpec::rows_last`].
     pub rows_last: bool,
-    /// Tiles across a band of the order: see [`RasterSpec::band`].
+    /// Width of a band of the order, in tiles: see [`RasterSpec::band`].
     pub band: u32,
-    /// Whether the device computes the same without the host: no parameter depends on the number of tiles, and there may
-    /// be any number of workers.
+    /// Whether the device can compute the schedule without the host: no parameter depends on the number of
+    /// tiles, and any number of workers is allowed.
     pub tiles_on_device: bool,
-    /// CTAs of a cluster that compute a part of K of one tile each, and exchange sums through its shared memory; 1 where clusters are the
-    /// mainloop's.
+    /// Number of CTAs of a cluster among which each tile is split along K. They exchange partial sums through
+    /// distributed shared memory. 1 if the scheduler does not form clusters.
     pub parts: u32,
-    /// Whether it deals out tiles of many outputs, which lie below or beside each other as one for it: what it says of the
-    /// tiles of one output holds for those of all.
+    /// Whether it can schedule several outputs, stacked along M or N, as the tiles of one output.
     pub batches: bool,
 }
 
 impl Facts {
-    /// Whole tiles of one output, dealt out by the host.
+    /// Whole tiles of one output, assigned by the host.
     pub const WHOLE: Self = Self {
         reduction: None,
         draws: false,
@@ -176,80 +192,84 @@ impl Facts {
     };
 }
 
-/// A rule that hands tiles to workers as a type: the third role of a kernel.
+/// A tile scheduler as a type: the third role of a kernel, after mainloop and epilogue.
 ///
-/// The type says what a plan needs while it compiles, and gives the value that emits: a [`Schedule`].
+/// The type states at compile time what the plan needs, and gives the value that emits the device code: a
+/// [`Schedule`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tile scheduler",
     note = "write `Persistent<Grouped<AlongM, U8>>`, or give a type of your own a `Schedule`"
 )]
 pub trait TileScheduler: 'static {
-    /// What the plan needs.
+    /// What the plan needs to know at compile time.
     const FACTS: Facts;
 
-    /// The rule as a value.
+    /// The scheduler as a value.
     fn schedule() -> Arc<dyn Schedule>;
 }
 
-/// A rule that hands tiles to workers.
+/// A tile scheduler as a value: it assigns work units to workers.
 ///
-/// Every implementation covers each output tile's every k-tile exactly once over all workers.
+/// Every implementation must compute each k-tile of each output tile exactly once over all workers.
+/// [`covers`] checks that.
 pub trait Schedule: fmt::Debug + Send + Sync {
-    /// What [`describe`](Schedule::describe) and kernel names call it: an identifier.
+    /// The name that kernel names contain: an identifier.
     fn name(&self) -> String;
 
-    /// One sentence for people.
+    /// A description in words, for output to people.
     fn describe(&self) -> String;
 
-    /// What a kernel has to know of it, the same as [`TileScheduler::FACTS`].
+    /// What a kernel has to know about the scheduler. The same as [`TileScheduler::FACTS`].
     fn facts(&self) -> Facts;
 
-    /// The rule as plain data; `None` for one of your own.
+    /// The scheduler as plain data. `None`, the default, for a scheduler of your own.
     fn spec(&self) -> Option<SchedulerSpec> {
         None
     }
 
-    /// How many workers to launch where `slots` can run at once; 0 where the tiles cannot be [counted](Tiles::count).
+    /// The number of workers to launch if `slots` workers can be resident at once. 0 if there are too many
+    /// tiles to [count](Tiles::count).
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32;
 
-    /// The tiles that are divided.
+    /// The workspace that split tiles need. By default none: no tile is split.
     fn divided(&self, _tiles: Tiles<u32>, _workers: u32) -> Divided {
         Divided::default()
     }
 
-    /// Declares its kernel parameters beside the extents, in the order of [`parameters`](Schedule::parameters).
+    /// Declares the scheduler's own kernel parameters, in the order of [`parameters`](Schedule::parameters).
+    /// The extents are not among them. By default there are none.
     fn declare<'f>(&self, _f: &'f Builder) -> Vec<Value<'f, u32>> {
         Vec::new()
     }
 
-    /// The values of its parameters.
+    /// The values of the scheduler's own kernel parameters, in the order of [`declare`](Schedule::declare).
     fn parameters(&self, _tiles: Tiles<u32>, _workers: u32) -> Vec<u32> {
         Vec::new()
     }
 
-    /// The host model: what `worker` of `workers` computes, in order; nothing where the tiles cannot be
-    /// [counted](Tiles::count). Where workers [draw](Facts::draws), what
-    /// they would compute if all were equally fast.
+    /// The host model: the work units of worker `worker` of `workers`, in order. Empty if there are too many
+    /// tiles to [count](Tiles::count). If workers [draw](Facts::draws), these are the work units that they
+    /// would get if all were equally fast.
     fn work(&self, tiles: Tiles<u32>, worker: u32, workers: u32) -> Box<dyn Iterator<Item = Work<u32>>>;
 
-    /// Emits the same for the device.
+    /// Emits the device code of the same schedule.
     fn emit<'f>(&self, f: &'f Builder, loop_: &mut WorkLoop<'_, 'f>);
 }
 
-/// What a schedule is emitted with.
+/// The inputs of [`Schedule::emit`].
 pub struct WorkLoop<'a, 'f> {
-    /// The values of [`Schedule::declare`].
+    /// The values that [`Schedule::declare`] returned.
     pub parameters: &'a [Value<'f, u32>],
-    /// The problem's extent.
+    /// The problem's extent in tiles.
     pub tiles: Tiles<Value<'f, u32>>,
-    /// Which worker runs.
+    /// The number of this worker, from 0.
     pub worker: Value<'f, u32>,
-    /// How many there are.
+    /// The number of workers.
     pub workers: Value<'f, u32>,
-    /// Whom schedules that [draw](Facts::draws) ask for further numbers; where there is nobody, they take those of the
-    /// host model.
+    /// Where schedules that [draw](Facts::draws) get their next tile number. With `None` they use the numbers
+    /// of the host model.
     pub draw: Option<&'a dyn Draw<'f>>,
-    /// Called once; its statements run for each piece of work.
+    /// Emits the body of the loop. Called once; the statements run once per work unit.
     pub body: &'a mut dyn FnMut(Work<Value<'f, u32>>),
 }
 

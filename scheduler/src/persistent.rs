@@ -1,4 +1,5 @@
-//! Persistent workers: as many as run at once, each walking the tiles with a fixed stride.
+//! Static persistent scheduling: as many workers as can be resident; each walks the tiles with a fixed
+//! stride.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -8,10 +9,11 @@ use ptx::Builder;
 use crate::single::whole;
 use crate::{Facts, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop};
 
-/// Worker `w` of `W` computes tiles `w`, `w + W`, `w + 2W`, … of the order `R`.
+/// Static persistent scheduling: worker `w` of `W` computes tiles `w`, `w + W`, `w + 2W`, … of the order `R`.
+/// The default choice for outputs of several waves.
 ///
-/// Loads of the next tile overlap the epilogue of the last, and neighbours in the order run at the same time, so
-/// the order decides what L2 holds.
+/// Loads of the next tile overlap the epilogue of the current one. Tiles that are neighbours in the order run
+/// at the same time, so the order determines which operands are in L2.
 #[derive(Clone, Copy, Debug)]
 pub struct Persistent<R>(PhantomData<R>);
 

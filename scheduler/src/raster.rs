@@ -1,4 +1,4 @@
-//! Raster orders: from a running number to a tile.
+//! Raster orders: from a tile number to a tile. Choose one for the reuse of operands in L2.
 
 use core::marker::PhantomData;
 
@@ -6,48 +6,48 @@ use typenum::Unsigned;
 
 use crate::{Index, ScheduleError, Tiles, hilbert};
 
-/// An order of the output tiles as a type.
+/// A raster order as a type: [`AlongM`], [`AlongN`], [`Grouped`] or [`Hilbert`].
 pub trait Raster: 'static {
-    /// Which.
+    /// The raster order as a value.
     const RASTER: RasterSpec;
 }
 
-/// An order of the output tiles: a bijection from `0..m*n` to tiles.
+/// A raster order: a bijection from the numbers `0..m*n` to the output tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RasterSpec {
     /// [`AlongM`].
     AlongM,
     /// [`AlongN`].
     AlongN,
-    /// [`Grouped<AlongM, G>`](Grouped) with so many tiles in a band.
+    /// [`Grouped<AlongM, G>`](Grouped): the height of a band in tiles, `G`.
     BandsOfM(u32),
-    /// [`Grouped<AlongN, G>`](Grouped) with so many tiles in a band.
+    /// [`Grouped<AlongN, G>`](Grouped): the width of a band in tiles, `G`.
     BandsOfN(u32),
-    /// [`Hilbert`](crate::Hilbert) with squares of so many tiles a side.
+    /// [`Hilbert<S>`](crate::Hilbert): the side of a square in tiles, `S`.
     Hilbert(u32),
 }
 
-/// Down the columns of tiles: `m` varies fastest.
+/// Column by column: `m` varies fastest.
 #[derive(Clone, Copy, Debug)]
 pub struct AlongM;
 
-/// Along the rows of tiles: `n` varies fastest.
+/// Row by row: `n` varies fastest.
 #[derive(Clone, Copy, Debug)]
 pub struct AlongN;
 
-/// Bands of `G` tiles, so that the tiles in flight at one time share operands in L2.
+/// Bands of `G` tiles, so that tiles that run at the same time share operands in L2.
 ///
-/// With [`AlongM`] a band is `G` tiles high and is walked column by column; with [`AlongN`] it is `G` tiles wide
-/// and is walked row by row. The last band may be narrower.
+/// With [`AlongM`] a band is `G` tiles high and is walked column by column; with [`AlongN`] it is `G` tiles
+/// wide and is walked row by row. The last band may be narrower.
 #[derive(Clone, Copy, Debug)]
 pub struct Grouped<R, G>(PhantomData<(R, G)>);
 
-/// Bands of `S` tiles of M, walked along N; every `S x S` square of a band is filled by Hilbert's curve, which begins
-/// where the curve of the square before has ended.
+/// Bands of `S` tiles along M, walked along N. Hilbert's curve fills each square of `S x S` tiles of a band,
+/// and begins next to the end of the curve in the square before.
 ///
-/// Neighbours in the order are neighbours in the output at every scale up to `S`, so that whichever tiles run at one
-/// time share operands. `S` is a power of two from 2 to 64. What is left of a band when no whole square fits, and a
-/// last band that is narrower, are walked column by column.
+/// Neighbours in the order are neighbours in the output at every scale up to `S`, so tiles that run at the
+/// same time share operands. `S` is a power of two from 2 to 64. The rest of a band where no whole square
+/// fits, and a last band that is narrower, are walked column by column.
 #[derive(Clone, Copy, Debug)]
 pub struct Hilbert<S>(PhantomData<S>);
 
@@ -72,10 +72,10 @@ impl<S: Unsigned + 'static> Raster for Hilbert<S> {
 }
 
 impl RasterSpec {
-    /// Whether it is an order at all.
+    /// Checks the parameter of the order.
     ///
     /// # Errors
-    /// A band of no tiles, or a square that Hilbert's curve does not fill.
+    /// A band of 0 tiles, or a side that is not a power of two from 2 to 64.
     pub const fn check(self) -> Result<(), ScheduleError> {
         match self {
             Self::BandsOfM(0) | Self::BandsOfN(0) => Err(ScheduleError::EmptyBand),
@@ -84,7 +84,7 @@ impl RasterSpec {
         }
     }
 
-    /// An identifier.
+    /// The name that kernel names contain: an identifier.
     pub fn name(self) -> String {
         match self {
             Self::AlongM => "along_m".to_owned(),
@@ -95,7 +95,7 @@ impl RasterSpec {
         }
     }
 
-    /// One sentence for people.
+    /// A description in words, for output to people.
     pub fn describe(self) -> String {
         match self {
             Self::AlongM => "column by column".to_owned(),
@@ -108,7 +108,8 @@ impl RasterSpec {
         }
     }
 
-    /// Whether M is the direction whose end is reached last: where rows of tiles are added, the others keep their places.
+    /// Whether the order reaches the end of M last. Then additional rows of tiles do not change the numbers
+    /// of the others.
     pub const fn rows_last(self) -> bool {
         match self {
             Self::AlongM | Self::BandsOfN(_) => false,
@@ -116,8 +117,8 @@ impl RasterSpec {
         }
     }
 
-    /// Tiles across a band: those of a band along the other direction, [`rows_last`](Self::rows_last) along N, are counted
-    /// in 32 bits.
+    /// The width of a band in tiles: along M if [`rows_last`](Self::rows_last), otherwise along N. The number
+    /// of tiles of a whole band must fit in 32 bits.
     pub const fn band(self) -> u32 {
         match self {
             Self::AlongM | Self::AlongN => 1,
@@ -125,7 +126,7 @@ impl RasterSpec {
         }
     }
 
-    /// The tile `(m, n)` that comes `id`-th.
+    /// The tile `(m, n)` with number `id` in the order.
     pub fn tile<I: Index>(self, id: I, tiles: Tiles<I>) -> (I, I) {
         match self {
             Self::AlongM => (id % tiles.m, id / tiles.m),
@@ -140,7 +141,7 @@ impl RasterSpec {
     }
 }
 
-/// Walks bands of `group` along the minor direction: returns `(minor, major)`.
+/// The tile with number `id` in bands of `group` tiles of the minor direction: returns `(minor, major)`.
 pub(crate) fn band<I: Index>(id: I, minor: I, major: I, group: u32) -> (I, I) {
     let per_band = major * group;
     let first = (id / per_band) * group;
@@ -155,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// Independent of [`RasterSpec::tile`]: walks the tiles in two plain loops.
+    /// The expected order, from plain loops: independent of [`RasterSpec::tile`].
     fn bands(minor: u32, major: u32, group: u32) -> Vec<(u32, u32)> {
         let mut order = Vec::new();
         for first in (0..minor).step_by(group as usize) {

@@ -1,44 +1,48 @@
-//! Shares of a reduction: how the k-tiles of some output tiles are divided into units of nearly the same size.
+//! Stream-K units: how the k-tiles of the split tiles are divided into units of nearly the same size.
 
 use crate::{Index, Split};
 
-/// Divides the `tiles * k` k-tiles of `tiles` output tiles, one tile after the other, into units: every span of `span`
-/// k-tiles into `each` of them.
+/// The division of `tiles` output tiles into Stream-K units.
 ///
-/// Unit `u` of a span begins at its k-tile `u * base + min(u, longer)`, moved to the nearest tile edge where that is less
-/// than `least` k-tiles away. So the pieces of a tile are `least` k-tiles or more each, if `base` is.
+/// The k-tiles of the split tiles are numbered one tile after the other, `0..tiles * k`. Each span of `span`
+/// k-tiles is divided into `each` units. A span is one tile (split-K) or all of them (Stream-K).
+///
+/// Unit `u` of a span begins at k-tile `u * base + min(u, longer)` of the span. If a tile edge is less than
+/// `least` k-tiles away, the unit begins at that edge instead. So each work unit has at least `least`
+/// k-tiles, if `base` is at least `least`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares<I> {
-    /// Tiles that are divided.
+    /// Number of split tiles.
     pub tiles: I,
-    /// Units in all.
+    /// Number of units of all spans.
     pub units: I,
-    /// Units of a span.
+    /// Number of units per span.
     pub each: I,
-    /// K-tiles of a span: one tile's, or all.
+    /// Number of k-tiles per span: those of one tile, or of all split tiles.
     pub span: I,
-    /// K-tiles of a unit.
+    /// Number of k-tiles per unit, rounded down.
     pub base: I,
-    /// The first so many units of a span have one more.
+    /// Number of units per span, the first ones, that have one k-tile more.
     pub longer: I,
 }
 
 impl Shares<u32> {
-    /// Most units that tiles are divided into.
+    /// The largest number of units in a launch.
     pub const MOST_UNITS: u32 = 1024;
 
-    /// No tile is divided.
+    /// No tile is split.
     pub const NONE: Self = Self { tiles: 0, units: 0, each: 1, span: 1, base: 1, longer: 0 };
 
-    /// `tiles` tiles of `k` k-tiles each in `units` units, whatever the tiles' edges, or in as many as leave each `least`
-    /// k-tiles.
+    /// Stream-K: `tiles` tiles of `k` k-tiles each in `units` units that may cross tile edges. Fewer units if
+    /// they would have less than `least` k-tiles.
     pub fn across(tiles: u32, k: u32, units: u32, least: u32) -> Self {
         let all = u64::from(tiles) * u64::from(k);
         let units = u64::from(units).min(all / u64::from(least.max(1))).max(1);
         Self::new(tiles, u64::from(k), all, units)
     }
 
-    /// Each of `tiles` tiles of `k` k-tiles in `parts` units, or in as many as leave each `least` k-tiles.
+    /// Split-K: each of `tiles` tiles of `k` k-tiles in `parts` units. Fewer units if they would have less
+    /// than `least` k-tiles; [`NONE`](Self::NONE) if only one is left.
     pub fn of_each(tiles: u32, k: u32, parts: u32, least: u32) -> Self {
         let parts = parts.min(k / least.max(1)).max(1);
         if parts == 1 {
@@ -47,7 +51,8 @@ impl Shares<u32> {
         Self::new(tiles, u64::from(k), u64::from(k), parts.into())
     }
 
-    /// None where there would be more than [`MOST_UNITS`](Self::MOST_UNITS) units or 2^31 k-tiles.
+    /// [`NONE`](Self::NONE) if there would be more than [`MOST_UNITS`](Self::MOST_UNITS) units, 2^31 or more
+    /// k-tiles, or no k-tiles.
     fn new(tiles: u32, k: u64, span: u64, each: u64) -> Self {
         let all = u64::from(tiles) * k;
         if all == 0 || all >= 1 << 31 {
@@ -65,13 +70,13 @@ impl Shares<u32> {
 }
 
 impl<I: Index> Shares<I> {
-    /// The k-tile at which a unit begins before it is moved to an edge.
+    /// The k-tile at which a unit begins, before the begin is moved to a tile edge.
     fn even(&self, unit: I) -> I {
         let inside = unit % self.each;
         unit / self.each * self.span + inside * self.base + inside.least(self.longer)
     }
 
-    /// The unit that would have a k-tile if none were moved.
+    /// The unit that a k-tile belongs to, before begins are moved to tile edges.
     fn owner(&self, k_tile: I) -> I {
         let one = k_tile.constant(1);
         let long = self.longer * (self.base + one);
@@ -80,7 +85,7 @@ impl<I: Index> Shares<I> {
         k_tile / self.span * self.each + inside.less(long, inside / (self.base + one), behind)
     }
 
-    /// The k-tile at which a unit begins, counted over all divided tiles of `k` k-tiles each.
+    /// The k-tile at which a unit begins, counted over all split tiles of `k` k-tiles each.
     pub fn begin(&self, unit: I, k: I, least: u32) -> I {
         let (at, least) = (self.even(unit), unit.constant(least));
         let inside = at % k;
@@ -89,7 +94,7 @@ impl<I: Index> Shares<I> {
         inside.less(least, start, unless_late)
     }
 
-    /// The units that have a part of a tile: the first and the last.
+    /// The first and the last unit that have k-tiles of a tile.
     pub fn of_tile(&self, tile: I, k: I, least: u32) -> (I, I) {
         let one = tile.constant(1);
         let (start, end) = (tile * k, tile * k + k - one);
@@ -101,7 +106,7 @@ impl<I: Index> Shares<I> {
         (first, last)
     }
 
-    /// The place of a unit's piece among those of its tile.
+    /// The position of a unit's work unit among those of its tile.
     pub fn split(&self, unit: I, tile: I, k: I, least: u32) -> Split<I> {
         let (first, last) = self.of_tile(tile, k, least);
         Split { unit, first, last, tile }

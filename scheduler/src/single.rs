@@ -1,4 +1,4 @@
-//! One tile per worker: as many workers as tiles, and the hardware deals them out.
+//! One tile per worker: as many workers as tiles. The hardware assigns them to SMs.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::{
     Facts, Index, Raster, RasterSpec, Schedule, SchedulerSpec, TileScheduler, Tiles, Work, WorkLoop,
 };
 
-/// Every worker computes exactly one tile, in the order `R`.
+/// Non-persistent scheduling: each worker computes exactly one tile, in the order `R`.
 #[derive(Clone, Copy, Debug)]
 pub struct OneTile<R>(PhantomData<R>);
 
@@ -34,7 +34,7 @@ impl Schedule for Whole {
     }
 
     fn describe(&self) -> String {
-        format!("one tile a CTA, {}", self.raster.describe())
+        format!("one tile per CTA, {}", self.raster.describe())
     }
 
     fn facts(&self) -> Facts {
@@ -59,7 +59,7 @@ impl Schedule for Whole {
     }
 }
 
-/// The `id`-th tile with all of K.
+/// The work unit of tile number `id` with all of K.
 pub(crate) fn whole<I: Index>(raster: RasterSpec, id: I, tiles: Tiles<I>, zero: I) -> Work<I> {
     let (m, n) = raster.tile(id, tiles);
     Work { m, n, k_begin: zero, k_end: tiles.k, split: None }

@@ -7,7 +7,8 @@ use crate::{
     Tailed, Walk, Whole,
 };
 
-/// A scheduler of this crate with all its parameters.
+/// A scheduler of this crate with all its parameters, as plain data. Use it to choose a scheduler at run
+/// time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SchedulerSpec {
     /// [`OneTile`](crate::OneTile).
@@ -25,7 +26,7 @@ pub enum SchedulerSpec {
 }
 
 impl SchedulerSpec {
-    /// The order of its tiles.
+    /// The raster order.
     pub const fn raster(self) -> RasterSpec {
         match self {
             Self::OneTile(Whole { raster })
@@ -37,10 +38,10 @@ impl SchedulerSpec {
         }
     }
 
-    /// Whether its parameters are legal.
+    /// Checks the parameters.
     ///
     /// # Errors
-    /// The first rule that they break.
+    /// The first rule that the parameters break.
     pub const fn check(self) -> Result<(), ScheduleError> {
         if let Err(error) = self.raster().check() {
             return Err(error);
@@ -71,7 +72,7 @@ impl SchedulerSpec {
         }
     }
 
-    /// What a kernel has to know of it.
+    /// What a kernel has to know about the scheduler.
     pub const fn facts(self) -> Facts {
         let (reduction, draws, tiles_on_device) = match self {
             Self::OneTile(_) => (None, false, false),
@@ -94,10 +95,10 @@ impl SchedulerSpec {
         }
     }
 
-    /// The facts of a legal one; an illegal one stops the build with its sentence.
+    /// The facts, after [`check`](Self::check). In a constant, illegal parameters stop the build.
     ///
     /// # Panics
-    /// While compiling, with the error's sentence.
+    /// If the parameters are illegal, with the sentence of the error.
     pub const fn checked_facts(self) -> Facts {
         match self.check() {
             Ok(()) => self.facts(),
@@ -105,7 +106,8 @@ impl SchedulerSpec {
         }
     }
 
-    /// The value that emits it. Its parameters have to be legal.
+    /// The scheduler as a value that can be emitted. The parameters must be legal: call
+    /// [`check`](Self::check) first.
     pub fn schedule(self) -> Arc<dyn Schedule> {
         match self {
             Self::OneTile(rule) => Arc::new(rule),

@@ -1,4 +1,5 @@
-//! Stream-K: tiles that do not fill a wave are divided along K, so that all workers end at the same time.
+//! Stream-K and split-K: tiles that do not fill a wave are split along K, so that all workers end at the same
+//! time.
 //!
 //! Source of the idea: Osama et al., "Stream-K: Work-centric Parallel Decomposition for Dense Matrix-Matrix
 //! Multiplication on the GPU" (PPoPP 2023).
@@ -15,25 +16,27 @@ use crate::{
     WorkLoop,
 };
 
-/// How the sums of a tile's pieces are added up.
+/// How the partial sums of a split tile are added up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReductionKind {
-    /// Whoever has a tile's last k-tile waits for the others and adds their sums in a fixed order: the result is the same,
-    /// bit for bit, whenever the number of workers is.
+    /// The worker with the tile's last k-tile waits for the others and adds their partial sums in a fixed
+    /// order. With the same number of workers the result has the same bits in every run.
     Ordered,
-    /// Everybody adds to one sum as they come; whoever comes last finishes the tile. Nobody waits.
+    /// Each worker adds its partial sum to one sum atomically; the last one to arrive finishes the tile. No
+    /// worker waits. The order of additions varies from run to run.
     Atomic,
-    /// Everybody puts its sum down, waits for the others of the tile, and then adds up and finishes a part of the tile: for
-    /// tiles of many pieces. The order is fixed as [`Ordered`](Self::Ordered)'s is. Tiles are divided into equal parts
-    /// only, so that each unit is of one tile.
+    /// Each worker writes its partial sum to the workspace, waits for the other workers of the tile, and then
+    /// reduces and finishes a part of the tile. For tiles of many work units. The order is fixed as for
+    /// [`Ordered`](Self::Ordered). Tiles must be split into equal work units, so that each unit belongs to
+    /// one tile.
     Separate,
-    /// As [`Separate`](Self::Separate), but among the CTAs of a cluster, which read each other's shared memory:
-    /// [`ClusterK`](crate::ClusterK) alone.
+    /// As [`Separate`](Self::Separate), but among the CTAs of a cluster, through distributed shared memory.
+    /// Only for [`ClusterK`](crate::ClusterK).
     Clustered,
 }
 
 impl ReductionKind {
-    /// What it costs to add one more piece to a tile, in k-tiles of the multiplication.
+    /// The estimated cost of adding one more partial sum to a tile, in units of the time of one k-tile.
     pub const fn cost(self) -> u32 {
         match self {
             Self::Ordered => 3,
@@ -45,19 +48,19 @@ impl ReductionKind {
 
 /// A [`ReductionKind`] as a type.
 pub trait Reduction: 'static {
-    /// Which.
+    /// The reduction as a value.
     const KIND: ReductionKind;
 }
 
-/// [`ReductionKind::Ordered`].
+/// [`ReductionKind::Ordered`] as a type: partial sums are added in a fixed order.
 #[derive(Clone, Copy, Debug)]
 pub struct Ordered;
 
-/// [`ReductionKind::Atomic`].
+/// [`ReductionKind::Atomic`] as a type: partial sums are added atomically.
 #[derive(Clone, Copy, Debug)]
 pub struct Atomic;
 
-/// [`ReductionKind::Separate`].
+/// [`ReductionKind::Separate`] as a type: each worker of a tile reduces a part of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Separate;
 
@@ -73,30 +76,33 @@ impl Reduction for Separate {
     const KIND: ReductionKind = ReductionKind::Separate;
 }
 
-/// Which tiles are divided, into how many units, and how short a piece may be, as a type.
+/// Which tiles are split, into how many units, and the smallest work unit, as a type: [`Remainder`],
+/// [`EveryTile`] or [`Heuristic`].
 pub trait Divide: 'static {
-    /// The rule.
+    /// The rule as a value.
     const DIVIDE: DivideSpec;
 
-    /// Fewest k-tiles of a piece.
+    /// The smallest number of k-tiles of a work unit.
     const LEAST: u32;
 }
 
-/// The tiles of the last wave and of the one before are divided among all workers; the others stay whole. No piece has fewer
-/// than `Least` k-tiles.
+/// Stream-K: the tiles of an incomplete last wave, and those of the wave before, are split evenly among all
+/// workers. The other tiles stay whole. Each work unit has at least `Least` k-tiles (default 4).
 #[derive(Clone, Copy, Debug)]
 pub struct Remainder<Least = U4>(PhantomData<Least>);
 
-/// Every tile is divided into `S` equal parts, or into as many as have `Least` k-tiles or more.
+/// Split-K: each tile is split into `S` equal work units. Fewer if they would have less than `Least` k-tiles
+/// (default 4).
 #[derive(Clone, Copy, Debug)]
 pub struct EveryTile<S, Least = U4>(PhantomData<(S, Least)>);
 
-/// [`Remainder`], equal parts of every tile, or no division: whichever should be fastest. No piece has fewer than `Least`
-/// k-tiles.
+/// Chooses the predicted fastest of [`Remainder`], equal splits of every tile, and no split. Each work unit
+/// has at least `Least` k-tiles (default 4).
 ///
-/// Where there are more tiles than workers, a division has to save `Gain` k-tiles and 3 % of the busiest worker's: large
-/// tiles are expensive to exchange, and run at the speed that power allows, so that idle workers cost little. Tiles of few
-/// columns, which wait for memory, are worth dividing for less.
+/// If there are more tiles than workers, splitting must save at least `Gain` k-tiles (default 28) plus 3 % of
+/// the busiest worker's time. Partial sums of large tiles are expensive to exchange, and large tiles run at
+/// the speed that the power limit allows, so idle workers cost little. For narrow tiles, which are bound by
+/// memory, choose a smaller `Gain`.
 #[derive(Clone, Copy, Debug)]
 pub struct Heuristic<Gain = U28, Least = U4>(PhantomData<(Gain, Least)>);
 
@@ -115,22 +121,22 @@ impl<Gain: Unsigned + 'static, Least: Unsigned + 'static> Divide for Heuristic<G
     const LEAST: u32 = Least::U32;
 }
 
-/// Which tiles are divided, and into how many units.
+/// Which tiles are split, and into how many units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DivideSpec {
     /// [`Remainder`].
     Remainder,
-    /// [`EveryTile`] in so many parts.
+    /// [`EveryTile`]: the number of work units per tile.
     EveryTile(u32),
     /// [`Heuristic`].
     Heuristic {
-        /// K-tiles that a division has to save.
+        /// The number of k-tiles that splitting has to save if there are more tiles than workers.
         gain: u32,
     },
 }
 
 impl DivideSpec {
-    /// [`Heuristic`] as it is by default.
+    /// [`Heuristic`] with its default gain.
     pub const HEURISTIC: Self = <Heuristic as Divide>::DIVIDE;
 
     /// An identifier.
@@ -143,21 +149,25 @@ impl DivideSpec {
         }
     }
 
-    /// One sentence for people.
+    /// A description in words, for output to people.
     fn describe(self) -> String {
         match self {
-            Self::Remainder => "the last waves divided among all".to_owned(),
-            Self::EveryTile(parts) => format!("every tile in {parts} parts of K"),
+            Self::Remainder => "the last waves divided along K among all CTAs".to_owned(),
+            Self::EveryTile(parts) => format!("each tile divided along K by {parts}"),
             Self::Heuristic { .. } => "divided along K where that helps".to_owned(),
         }
     }
 }
 
-/// As [`Persistent`](crate::Persistent), but tiles may be divided along K into *units*, as `D` says: worker `w` of `W`
-/// computes units `w`, `w + W`, …, each from its last tile to its first, then whole tiles with the same stride. The sums
-/// of a tile's pieces are added up as `A` says.
+/// Persistent scheduling in the order `R` where tiles may be split along K: Stream-K and split-K. Use it for
+/// outputs whose last wave leaves many SMs idle, or with fewer tiles than SMs.
 ///
-/// Units wait only for units before them: all that run at once go on, in whatever order they began.
+/// `D` says which tiles are split into *units* ([`Split`](crate::Split)), and `A` how partial sums are added
+/// up. Worker `w` of `W` computes units `w`, `w + W`, …, each from its last tile to its first. Then it
+/// computes whole tiles with the same stride.
+///
+/// Under [`Ordered`], a unit waits only for units with smaller numbers. So resident workers always make
+/// progress, whatever order they began in.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamK<R, A = Ordered, D = Heuristic>(PhantomData<(R, A, D)>);
 
@@ -179,11 +189,11 @@ impl<R: Raster, A: Reduction, D: Divide> TileScheduler for StreamK<R, A, D> {
 pub struct Streamed {
     /// The order of tiles.
     pub raster: RasterSpec,
-    /// How sums are added up.
+    /// How partial sums are added up.
     pub reduction: ReductionKind,
-    /// Which tiles are divided.
+    /// Which tiles are split.
     pub divide: DivideSpec,
-    /// Fewest k-tiles of a piece.
+    /// The smallest number of k-tiles of a work unit.
     pub least: u32,
 }
 
@@ -191,7 +201,8 @@ impl Streamed {
     fn shares(&self, tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
         match self.divide {
             DivideSpec::Remainder => self.remainder(tiles, workers),
-            // Parts of a tile may wait for each other, so there are never more than workers.
+            // The work units of a tile may wait for each other, so a tile has at most as many as there are
+            // workers.
             DivideSpec::EveryTile(parts) => {
                 Shares::of_each(tiles.m * tiles.n, tiles.k, parts.min(workers), self.least)
             }
@@ -209,7 +220,8 @@ impl Streamed {
         Shares::across(split, tiles.k, workers, self.least)
     }
 
-    /// Compares the k-tiles that the busiest worker computes, with what adding pieces up costs.
+    /// Compares the predicted times, in k-tiles: those of the busiest worker, plus the cost of adding up
+    /// partial sums.
     fn heuristic(&self, gain: u32, tiles: Tiles<u32>, workers: u32) -> Shares<u32> {
         let (least, cost) = (self.least, self.reduction.cost());
         let of_one_tile = matches!(self.reduction, ReductionKind::Separate);
@@ -221,7 +233,7 @@ impl Streamed {
         let waves = u64::from(all.div_ceil(workers));
         let whole = waves * k;
         let even = (u64::from(all) * k).div_ceil(u64::from(workers));
-        // What a division costs however few pieces there are.
+        // The cost of splitting that does not depend on the number of work units.
         let fixed = if all > workers { u64::from(gain) + whole * 3 / 100 } else { u64::from(2 * cost) };
         let remainder = {
             let parts = u64::from(workers.div_ceil(all)) + 1;
@@ -244,8 +256,8 @@ impl Streamed {
         }
     }
 
-    /// The piece of a unit that lies in `tile`, if of the unit `begin..end` is left: k-tiles counted over all divided
-    /// tiles.
+    /// The work unit of a Stream-K unit in `tile`, when `begin..end` of the unit is left to compute. K-tiles
+    /// are counted over all split tiles.
     fn piece<I: Index>(
         &self,
         shares: &Shares<I>,
@@ -259,7 +271,7 @@ impl Streamed {
     }
 }
 
-/// The parameters' names, in the order of [`Shares`].
+/// The names of the kernel parameters, in the order of the fields of [`Shares`].
 const PARAMETERS: [&str; 6] = ["split_tiles", "units", "span_units", "span_k", "unit_k", "longer_units"];
 
 impl Schedule for Streamed {
@@ -335,16 +347,16 @@ impl Schedule for Streamed {
         let [split, units, each, span, base, longer] = numbers;
         let shares = Shares { tiles: split, units, each, span, base, longer };
         let all = tiles.m * tiles.n;
-        // No tile is divided where there are no k-tiles, and nothing may be divided by their number.
+        // Without k-tiles no tile is split. The code divides by `k`, so `k` is at least 1 here.
         let some = Tiles { k: tiles.k.max(1), ..tiles };
         let at = |unit| shares.begin(unit, some.k, self.least);
-        // The unit that comes next, the present one, and what is left of it: `begin..end`.
+        // The next unit, the present unit, and the k-tiles of it that are left: `begin..end`.
         let (next, unit) = (f.variable(worker), f.variable(worker));
         let (begin, end) = (f.variable(0u32), f.variable(0u32));
-        // Whole tiles have the numbers behind those of the divided ones.
+        // Whole tiles are numbered after the split tiles.
         let id = f.variable(shares.tiles + worker);
         f.loop_(|| {
-            // A unit whose ends were moved to one edge has nothing.
+            // A unit is empty if its begin and its end were moved to the same tile edge.
             f.while_(
                 || next.get().less_than(shares.units) & begin.get().at_least(end.get()),
                 || {
@@ -360,7 +372,7 @@ impl Schedule for Streamed {
             let piece = self.piece(&shares, some, [unit.get(), tile, begin.get(), end.get()]);
             let k_begin = piece.k_begin.where_or(divided, 0);
             let k_end = piece.k_end.where_or(divided, tiles.k);
-            // What comes next, before the piece is computed: fewer numbers have to be kept meanwhile.
+            // Advance before the work unit is computed: fewer registers are live during it.
             id.set(id.get().where_or(divided, id.get() + workers));
             end.set(begin.get().max(tile * some.k).where_or(divided, end.get()));
             body(Work { k_begin, k_end, ..piece });

@@ -1,4 +1,5 @@
-//! Drawn tiles, of which the last are divided along K: for launches of a few waves whose tiles are not alike.
+//! Dynamic persistent scheduling with the last tiles split along K. Use it for launches of a few waves whose
+//! tiles take different times.
 
 use core::marker::PhantomData;
 use std::sync::Arc;
@@ -12,27 +13,32 @@ use crate::{
     Work, WorkLoop,
 };
 
-/// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R`, as many as there are workers, come in `Parts` equal
-/// parts along K, each with a number of its own. So all workers end within about a part of each other, and nobody has to
-/// know beforehand how many tiles there are. Sums are added up as [`Ordered`](crate::Ordered) does it.
+/// As [`Dynamic`](crate::Dynamic), but the last tiles of the order `R` are split along K into `Parts` equal
+/// work units (default 3). Use it for ragged launches of a few waves.
 ///
-/// A tile's parts have numbers that follow each other, and whoever has the last one waits for the others, whose numbers were
-/// taken before. So a part waits for smaller numbers only, and the smallest that is not done goes on.
+/// As many tiles as there are workers are split, within the limits of the workspace. Each work unit has a
+/// number of its own, so workers draw work units as they draw tiles. All workers end within about one work
+/// unit of each other. The host need not know the number of tiles. Partial sums are added up as by
+/// [`Ordered`](crate::Ordered).
 ///
-/// No tile is divided where there are eight waves or more, which end evenly enough, or where a part would have fewer than
-/// `Least` k-tiles.
+/// The work units of a tile have consecutive numbers. The worker with the last one waits for the others,
+/// whose numbers were drawn before. So a work unit waits only for smaller numbers, and there is no deadlock.
+///
+/// No tile is split if there are eight waves or more, because those end evenly enough, or if a work unit
+/// would have fewer than `Least` k-tiles (default 16).
 #[derive(Clone, Copy, Debug)]
 pub struct DividedTail<R, Parts = U3, Least = U16>(PhantomData<(R, Parts, Least)>);
 
-/// Waves from which on nothing is divided.
+/// From this number of waves on, no tile is split.
 const MANY_WAVES: u32 = 8;
 
-/// The numbers of a launch: those of whole tiles, then those of parts.
+/// The numbers that workers draw in a launch: first those of whole tiles, then those of the split tiles' work
+/// units.
 #[derive(Clone, Copy)]
 struct Numbers<I> {
-    /// Whole tiles.
+    /// Number of whole tiles.
     whole: I,
-    /// Tiles that are divided.
+    /// Number of split tiles.
     divided: I,
 }
 
@@ -55,17 +61,19 @@ impl<R: Raster, Parts: Unsigned + 'static, Least: Unsigned + 'static> TileSchedu
 pub struct Tailed {
     /// The order of tiles.
     pub raster: RasterSpec,
-    /// Parts of a tile that is divided, 1 to [`MOST_PARTS`](Self::MOST_PARTS).
+    /// Work units per split tile, 1 to [`MOST_PARTS`](Self::MOST_PARTS).
     pub parts: u32,
-    /// Fewest k-tiles of a part.
+    /// The smallest number of k-tiles of a work unit.
     pub least: u32,
 }
 
 impl Tailed {
-    /// Most parts of a tile: more, and k-tiles could not be counted.
+    /// The largest number of work units per split tile. With more, k-tiles times work units could exceed 32
+    /// bits.
     pub const MOST_PARTS: u32 = 16;
 
-    /// Most tiles that are divided: a workspace has room for so many parts and a counter in front of their flags.
+    /// The largest number of split tiles. The workspace has [`Shares::MOST_UNITS`] flags, and the first one
+    /// is the counter that workers draw from.
     const fn most(self) -> u32 {
         (Shares::<u32>::MOST_UNITS - 1) / self.parts
     }
@@ -79,7 +87,7 @@ impl Tailed {
         Numbers { whole: all - divided, divided }
     }
 
-    /// Those of whole tiles and parts.
+    /// How many numbers workers draw: one per whole tile and one per work unit of a split tile.
     fn count<I: Index>(self, Numbers { whole, divided }: Numbers<I>) -> I {
         whole + divided * self.parts
     }
@@ -105,7 +113,7 @@ impl Schedule for Tailed {
 
     fn describe(&self) -> String {
         format!(
-            "persistent CTAs that draw their tiles, {}, the last of few waves in {} parts of K",
+            "persistent CTAs that take tiles from a counter, {}, the last of few waves divided along K by {}",
             self.raster.describe(),
             self.parts
         )
@@ -119,13 +127,14 @@ impl Schedule for Tailed {
         Some(SchedulerSpec::DividedTail(*self))
     }
 
-    /// The host may know no more than how many tiles there are at most, and fewer may be divided where more are not.
+    /// As if every tile were split. The host may know only the largest possible number of tiles, and a
+    /// smaller number of tiles may be split where a larger one is not.
     fn workers(&self, tiles: Tiles<u32>, slots: u32) -> u32 {
         let all = u64::from(tiles.count().unwrap_or(0)) * u64::from(self.parts);
         u32::try_from(all).unwrap_or(u32::MAX).min(slots.max(1))
     }
 
-    /// Whatever the number of tiles.
+    /// The workspace that is enough for any number of tiles.
     fn divided(&self, tiles: Tiles<u32>, workers: u32) -> Divided {
         let least = Tiles { m: workers.min(self.most()), n: 1, ..tiles };
         let Numbers { divided, .. } = self.numbers(least, workers);

@@ -1,65 +1,67 @@
-//! What runs where and when, if every k-tile takes equally long: a schedule as a picture shows it.
+//! A model of when and where each work unit runs, with times in k-tiles. Use it to draw or to estimate a
+//! schedule.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 
 use crate::{ReductionKind, Tiles, Work};
 
-/// What a slot does for a while.
+/// What a slot does during a span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activity {
-    /// Multiplies a piece of work.
+    /// Multiplies a work unit.
     Multiply(Work<u32>),
-    /// Waits for the sums of the piece's tile.
+    /// Waits for the other work units of the same tile.
     Wait(Work<u32>),
-    /// Adds up sums of the piece's tile.
+    /// Adds up partial sums of the work unit's tile (Stream-K fixup).
     FixUp(Work<u32>),
 }
 
-/// Something that a slot does. Times are in k-tiles.
+/// One activity of a slot. Times are in k-tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The slot.
+    /// The slot, from 0: a place where one worker at a time is resident.
     pub slot: u32,
     /// The worker that runs there.
     pub worker: u32,
-    /// When it begins.
+    /// The time at which the activity begins.
     pub start: u64,
-    /// When it ends.
+    /// The time at which the activity ends.
     pub end: u64,
-    /// What it is.
+    /// The activity.
     pub activity: Activity,
 }
 
-/// A launch on a machine that runs some workers at once, in k-tiles of the multiplication.
+/// The predicted time line of a launch. The unit of time is one k-tile of the multiplication.
 ///
-/// Workers begin in order, each on the slot that is free first, as the hardware deals CTAs out. Nothing but multiplying,
-/// waiting for sums and adding them up takes time: loads and epilogues overlap the next tile.
+/// The machine has a number of slots: workers that can be resident at once. Workers start in order, each on
+/// the slot that is free first, as the hardware assigns CTAs. Only multiplying, waiting for partial sums and
+/// adding them up take time. Loads and epilogues are assumed to overlap the next tile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Timeline {
-    /// Workers that run at once.
+    /// The number of workers that are resident at once.
     pub slots: u32,
-    /// What they do: by slot, then in order.
+    /// The activities, sorted by slot, then by time.
     pub spans: Vec<Span>,
-    /// When the last one ends.
+    /// The time at which the last activity ends.
     pub end: u64,
 }
 
-/// How far a tile's sum has come.
+/// The progress of a split tile.
 #[derive(Default)]
 struct Sum {
     k_tiles: u32,
     pieces: u64,
-    /// When the last piece so far has been multiplied.
+    /// The time at which the last work unit so far has been multiplied.
     end: u64,
-    /// Spans that wait for it.
+    /// Spans that wait for the tile's work units.
     waiting: Vec<Span>,
 }
 
-/// A worker's pieces, in order.
+/// The work units of a worker, in order.
 type Pieces = Box<dyn Iterator<Item = Work<u32>>>;
 
-/// Tells how many k-tiles' time a piece takes.
+/// The time of a work unit, in k-tiles.
 type Length<'l> = &'l dyn Fn(&Work<u32>) -> u64;
 
 struct Run<'l, W> {
@@ -67,10 +69,11 @@ struct Run<'l, W> {
     reduction: Option<ReductionKind>,
     length: Length<'l>,
     work: W,
-    /// Pieces that workers draw, in the order of their numbers; otherwise each has its own.
+    /// If workers draw: the work units in the order of their numbers. With `None` each worker has its own
+    /// work units.
     drawn: Option<Pieces>,
     workers: core::ops::Range<u32>,
-    /// By slot: its worker, and the pieces that it has not begun.
+    /// Per slot: its worker, and the work units that the worker has not begun.
     present: HashMap<u32, (u32, Pieces)>,
     free: BinaryHeap<Reverse<(u64, u32)>>,
     sums: HashMap<(u32, u32), Sum>,
@@ -78,7 +81,8 @@ struct Run<'l, W> {
 }
 
 impl Timeline {
-    /// The timeline of `workers` workers on `slots` slots; `work` is the scheduler's host model.
+    /// The time line of `workers` workers on `slots` slots. `work` is the host model: the work units of a
+    /// worker. A work unit takes as long as it has k-tiles.
     pub fn new<W>(
         tiles: Tiles<u32>,
         workers: u32,
@@ -93,8 +97,8 @@ impl Timeline {
         Self::deal(Run::new(tiles, workers, slots.max(1), reduction, &length, work), slots.max(1))
     }
 
-    /// The same where a piece takes as long as `length` says, in k-tiles; if `drawn`, whoever has ended takes the piece of
-    /// the next number.
+    /// As [`new`](Self::new), with the time of each work unit given by `length`, in k-tiles. With `drawn`, a
+    /// worker that is ready takes the work unit with the next number.
     pub fn of_lengths<W>(
         tiles: Tiles<u32>,
         [workers, slots]: [u32; 2],
@@ -107,7 +111,8 @@ impl Timeline {
         W: Fn(u32) -> Box<dyn Iterator<Item = Work<u32>>>,
     {
         let slots = slots.max(1);
-        // A worker's pieces have its number, and those that are so many further.
+        // The work units of worker `w` of `W` have the numbers `w`, `w + W`, …: take one per worker in each
+        // round.
         let drawn = drawn.then(|| {
             let mut all: Vec<Pieces> = (0..workers).map(&work).collect();
             let mut numbered = Vec::new();
@@ -133,7 +138,7 @@ impl Timeline {
         Self { slots, spans, end }
     }
 
-    /// K-tiles that all slots together spend in what `counts` holds for.
+    /// The total time of the activities for which `counts` is true, over all slots, in k-tiles.
     pub fn spent(&self, counts: impl Fn(&Activity) -> bool) -> u64 {
         self.spans.iter().filter(|span| counts(&span.activity)).map(|span| span.end - span.start).sum()
     }
@@ -162,7 +167,8 @@ impl<'l, W: Fn(u32) -> Pieces> Run<'l, W> {
         }
     }
 
-    /// A slot that is free at `time` takes its worker's next piece, or the next worker.
+    /// A slot that is free at `time` takes its worker's next work unit. If there is none, it takes the next
+    /// worker.
     fn step(&mut self, time: u64, slot: u32) {
         let drawn = &mut self.drawn;
         let next = self.present.get_mut(&slot).and_then(|(worker, rest)| {
@@ -187,7 +193,7 @@ impl<'l, W: Fn(u32) -> Pieces> Run<'l, W> {
         }
     }
 
-    /// What follows the multiplication of a piece of a divided tile.
+    /// The exchange of partial sums after a work unit of a split tile has been multiplied.
     fn exchange(&mut self, reduction: ReductionKind, multiply: Span, piece: Work<u32>) {
         let Span { slot, end, .. } = multiply;
         let sum = self.sums.entry((piece.m, piece.n)).or_default();
@@ -211,11 +217,11 @@ impl<'l, W: Fn(u32) -> Pieces> Run<'l, W> {
         }
     }
 
-    /// A slot has waited, and adds so many sums.
+    /// Ends the wait of a slot, which then adds `sums` partial sums.
     fn add_up(&mut self, wait: Span, sums: u64) {
         let cost = u64::from(self.reduction.map_or(0, ReductionKind::cost));
         let (Activity::Multiply(piece) | Activity::Wait(piece) | Activity::FixUp(piece)) = wait.activity;
-        // Sums of narrow tiles are as narrow.
+        // The cost scales with the width of the tile, as its multiplication does.
         let all = u64::from(piece.k_end - piece.k_begin).max(1);
         let end = wait.end + (sums * cost * (self.length)(&piece)).div_ceil(all);
         if wait.end > wait.start {
@@ -241,7 +247,7 @@ mod tests {
         Timeline::new(tiles, workers, slots, S::FACTS.reduction, |worker| rule.work(tiles, worker, workers))
     }
 
-    /// Times by hand: when the last slot ends, and what is multiplied, waited for and added up.
+    /// Times computed by hand: the end, and the time spent multiplying, waiting and adding up.
     #[test]
     fn times_are_those_of_pencil_and_paper() {
         let tiles = |m, n, k| Tiles { m, n, k };
@@ -258,7 +264,7 @@ mod tests {
             ("the hardware deals out", timeline::<OneTile<AlongM>>(tiles(5, 1, 4), 2), [12, 20, 0, 0]),
             ("nothing to multiply", timeline::<Persistent<AlongM>>(tiles(2, 2, 0), 2), [0, 0, 0, 0]),
             ("no tiles", timeline::<Persistent<AlongM>>(tiles(0, 2, 5), 2), [0, 0, 0, 0]),
-            // Halves of 4: the second adds the first one's sum, which costs 3.
+            // Halves of 4: the second adds the partial sum of the first, which costs 3.
             (
                 "halves in order",
                 timeline::<StreamK<AlongM, Ordered, EveryTile<U2, U1>>>(tiles(1, 1, 8), 2),
@@ -269,7 +275,7 @@ mod tests {
                 timeline::<StreamK<AlongM, Atomic, EveryTile<U2, U1>>>(tiles(1, 1, 8), 2),
                 [5, 8, 0, 2],
             ),
-            // 9 k-tiles for each of 2 workers: 6 + 3 and 3 + 6; the second begins with tile 2's 6, waits for nobody's sum.
+            // 9 k-tiles per worker: 6 + 3 and 3 + 6. The second begins with all 6 of tile 2 and never waits.
             (
                 "a wave and a half",
                 timeline::<StreamK<AlongM, Ordered, Remainder<U1>>>(tiles(3, 1, 6), 2),
@@ -280,21 +286,21 @@ mod tests {
         }
     }
 
-    /// Whoever has ended draws the next piece, and a piece takes as long as is said.
+    /// A worker that has ended draws the next work unit, and a work unit takes as long as `length` says.
     #[test]
     fn drawn_pieces_go_to_whoever_has_ended() {
         let tiles = Tiles { m: 4, n: 1, k: 10 };
         let work = |worker| Persistent::<AlongM>::schedule().work(tiles, worker, 2);
-        // Of tiles 0 to 3.
+        // The times of tiles 0 to 3.
         let length = |work: &Work<u32>| [10, 4, 5, 3][work.m as usize];
         let of = |drawn| Timeline::of_lengths(tiles, [2, 2], None, work, drawn, &length);
-        // 0 beside 1, 2 and 3 of the same slot; if they are dealt, 0 and 2 beside 1 and 3.
+        // Drawn: tile 0 on one slot, tiles 1, 2 and 3 on the other. Assigned: 0 and 2, and 1 and 3.
         assert_eq!((of(true).end, of(false).end), (12, 15));
         let who: Vec<_> = of(true).spans.iter().map(|span| (span.slot, span.start, span.end)).collect();
         assert_eq!(who, [(0, 0, 10), (1, 0, 4), (1, 4, 9), (1, 9, 12)]);
     }
 
-    /// No slot does two things at a time, and all is multiplied.
+    /// No slot does two things at the same time, and everything is multiplied.
     #[test]
     fn slots_do_one_thing_at_a_time() {
         for k in [1, 7, 33] {

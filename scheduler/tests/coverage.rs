@@ -1,4 +1,4 @@
-//! Every schedule computes every k-tile of every output tile exactly once, whatever the machine.
+//! Each schedule computes each k-tile of each output tile exactly once, for any number of SMs.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -65,9 +65,10 @@ fn persistent_workers_fill_the_machine_and_no_more() {
     assert_eq!(OneTile::<AlongM>::schedule().workers(Tiles { m: 20, n: 20, k: 1 }, 132), 400);
 }
 
-/// Covers each k-tile once, in pieces of `least` k-tiles or more, and says of each piece which units have the tile: the
-/// ones that do, one after the other. A unit's divided pieces but its first run to their tiles' ends, so that it has one sum for
-/// somebody else at most; and it waits for earlier units only.
+/// Checks a splitting schedule. Each k-tile is computed once, in work units of at least `least` k-tiles. Each
+/// work unit of a split tile names the units of its tile, and those are consecutive. All work units of a unit
+/// but the first end at the last k-tile of their tile, so a unit has at most one partial sum that another
+/// worker finishes. A unit waits only for units with smaller numbers.
 fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
     let why = || format!("{} {tiles:?} on {slots}", S::schedule().name());
     let workers = S::schedule().workers(tiles, slots);
@@ -88,7 +89,7 @@ fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
                     why()
                 );
             }
-            // Of a whole tile it means nothing.
+            // `split` has no meaning for a whole tile.
             present = split.map(|split| split.unit).or(present);
             pieces.entry((work.m, work.n)).or_default().push((work.k_begin, work.k_end, split));
         }
@@ -116,11 +117,11 @@ fn divides<S: TileScheduler>(tiles: Tiles<u32>, slots: u32, least: u32) {
     }
 }
 
-/// CTAs of a cluster along M and N.
+/// CTAs per cluster along M and N.
 const CLUSTERS: [[u32; 2]; 8] = [[1, 1], [2, 1], [1, 2], [2, 2], [4, 1], [1, 4], [4, 2], [1, 8]];
 
-/// Every number of multiprocessors up to an H200's, `each` times with other extents, clusters and k-tiles: the product of
-/// all would be too many. Gives the number of different configurations.
+/// Runs each number of SMs up to that of an H200, `each` times with other extents, clusters and k-tiles. All
+/// combinations would be too many. Returns the number of different configurations.
 fn divides_everywhere<S: TileScheduler>(least: u32, each: u32) -> usize {
     let mut configurations = HashSet::new();
     for multiprocessors in 1..=132u32 {
@@ -143,7 +144,7 @@ fn divides_everywhere<S: TileScheduler>(least: u32, each: u32) -> usize {
     configurations.len()
 }
 
-/// Configurations that each scheduler is tried in.
+/// The smallest number of configurations per scheduler.
 const CONFIGURATIONS: usize = 50_000;
 
 #[test]
@@ -180,7 +181,7 @@ fn each_cta_of_a_cluster_has_a_part() {
                 assert!((first..first + parts).all(of_one), "{tiles:?}: {work:?}");
             }
         }
-        // More than can be launched.
+        // More workers than can be launched.
         let many = Tiles { m: 1 << 20, n: 1 << 10, k: 1 };
         assert_eq!(schedule.workers(many, 1), (1u32 << 30).saturating_mul(parts));
     }
@@ -188,7 +189,7 @@ fn each_cta_of_a_cluster_has_a_part() {
     parts::<ClusterK<Grouped<AlongN, U4>, U8>>(8);
 }
 
-/// A scheduler that deals out whole tiles, given by its name and an order.
+/// A scheduler of whole tiles, given by its name and a raster order.
 macro_rules! whole_tiles {
     ($test:ident, $scheduler:ident) => {
         #[test]
@@ -216,7 +217,7 @@ fn tails_are_divided_and_summed_exactly_once() {
     assert!(configurations >= CONFIGURATIONS, "{configurations}");
 }
 
-/// Fewer than eight waves end with as many divided tiles as there are workers, of long sums alone.
+/// Launches of fewer than eight waves end with as many split tiles as there are workers, if K is long.
 #[test]
 fn tails_are_those_of_few_waves() {
     type Tail = DividedTail<AlongM>;
@@ -231,14 +232,14 @@ fn tails_are_those_of_few_waves() {
         let pieces: usize =
             (0..workers).map(|worker| Tail::schedule().work(tiles, worker, workers).count()).sum();
         assert_eq!(pieces, want, "{why}");
-        // Whoever asks for a workspace may not know how many tiles there are.
+        // The workspace must be enough even if the number of tiles is not known.
         let Divided { units, .. } = Tail::schedule().divided(Tiles { m: 100_000, n: 1, ..tiles }, workers);
         let all = tiles.m * tiles.n;
         assert!(units as usize >= (want - all as usize) / 2 * 3, "{why}: {units}");
     }
 }
 
-/// As many workers as tiles, whatever the machine: the hardware deals them out.
+/// As many workers as tiles, for any number of SMs: the hardware assigns them.
 #[test]
 fn single_tiles_are_computed_exactly_once() {
     let mut configurations = 0;
@@ -262,7 +263,7 @@ fn single_tiles_are_computed_exactly_once() {
     assert!(configurations >= CONFIGURATIONS, "{configurations}");
 }
 
-/// The tiles that each worker's only piece is of.
+/// The tile of each worker's only work unit.
 fn alone<S: TileScheduler>(tiles: Tiles<u32>, workers: u32) -> HashSet<(u32, u32)> {
     let only = |worker| {
         let pieces: Vec<_> = S::schedule().work(tiles, worker, workers).collect();
@@ -273,8 +274,8 @@ fn alone<S: TileScheduler>(tiles: Tiles<u32>, workers: u32) -> HashSet<(u32, u32
     (0..workers).map(only).collect()
 }
 
-/// Workers of any speed: whoever comes next draws, and each tile is drawn once; every worker that has computed a tile asks
-/// once, so that the counter has gone round exactly once when all have stopped.
+/// Workers of any speed: each tile is drawn once, in whatever order workers draw. A worker draws once per
+/// tile that it computes, so the counter has wrapped exactly once when all workers have ended.
 #[test]
 fn drawn_tiles_are_computed_once_at_any_speed() {
     let mut random = 1u32;
@@ -288,7 +289,7 @@ fn drawn_tiles_are_computed_once_at_any_speed() {
             let tiles = Tiles { m: 1 + below(17), n: 1 + below(13), k: below(40) };
             let all = tiles.m * tiles.n;
             let workers = Dynamic::<AlongM>::schedule().workers(tiles, slots);
-            // The tile of a number is the first one of the worker that has the number.
+            // The tile of a number is the first tile of the worker with that number.
             let tile =
                 |id| Dynamic::<AlongM>::schedule().work(tiles, id, all).next().map(|work| (work.m, work.n));
             let (mut counter, mut draws, mut computed) = (0, 0, HashSet::new());
@@ -312,7 +313,7 @@ fn drawn_tiles_are_computed_once_at_any_speed() {
     assert!(configurations >= CONFIGURATIONS, "{configurations}");
 }
 
-/// The busiest worker's k-tiles, of a problem whose last wave is nearly empty.
+/// The k-tiles of the busiest worker, for a problem whose last wave is nearly empty.
 #[test]
 fn division_evens_out_the_last_wave() {
     let busiest = |most: &dyn Fn(u32) -> u32| (0..132).map(most).max();
@@ -323,7 +324,7 @@ fn division_evens_out_the_last_wave() {
     let whole = busiest(&|worker| count(Persistent::<AlongM>::schedule().work(tiles, worker, 132)));
     let even =
         busiest(&|worker| count(StreamK::<AlongM, Ordered, Remainder>::schedule().work(tiles, worker, 132)));
-    // 2048 tiles: 16 waves of 128 k-tiles; evenly 1985.9, and 4 at most for an edge.
+    // 2048 tiles: 16 waves of 128 k-tiles are 2048. Divided evenly: 1985.9, and up to 4 more for a tile edge.
     assert_eq!(whole, Some(2048));
     assert!(even.is_some_and(|even| (1986..=1990).contains(&even)), "{even:?}");
 }

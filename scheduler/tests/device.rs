@@ -1,4 +1,4 @@
-//! Device emission and host model agree: the emitted loop runs on the emulator and writes down what it computes.
+//! Device code and host model agree: the emitted loop runs on the emulator and records its work units.
 
 use emulator::Schedule;
 use emulator::{Memory, Options, Program};
@@ -10,7 +10,7 @@ use scheduler::{
 };
 use typenum::{U1, U2, U3, U8, U28};
 
-/// A counter in global memory and the answer of one thread.
+/// A counter in global memory, drawn from by one thread.
 struct Counter<'f> {
     f: &'f Builder,
     at: Value<'f, u64>,
@@ -28,7 +28,7 @@ impl<'f> Draw<'f> for Counter<'f> {
     }
 }
 
-/// A kernel of one warp a CTA whose lane 0 records every piece of work as four numbers.
+/// A kernel with one warp per CTA. One lane records each work unit as eight numbers: tile, k-tiles and split.
 fn recorder<S: TileScheduler>(draws: bool) -> Program {
     let entry = Entry {
         name: "record".into(),
@@ -96,7 +96,7 @@ fn agrees<S: TileScheduler>() {
                 let split = work.split.map_or([u32::MAX; 4], |s| [s.unit, s.first, s.last, s.tile]);
                 let want = [[work.m, work.n, work.k_begin, work.k_end], split].concat();
                 let want: Vec<u8> = want.into_iter().flat_map(u32::to_le_bytes).collect();
-                // What the device says of other units means nothing where a tile is whole.
+                // The split that the device reports has no meaning for a whole tile.
                 let whole = work.k_begin == 0 && work.k_end == tiles.k;
                 let bytes = if whole { 16 } else { 32 };
                 assert_eq!(
@@ -139,8 +139,8 @@ fn the_device_computes_what_the_host_says() {
     agrees::<ClusterK<Grouped<AlongN, U2>, U8>>();
 }
 
-/// Whoever comes first, each tile is computed once, and the counter is zero again: also for a second launch on it, and for
-/// one of another problem.
+/// Each tile is computed once, in whatever order workers draw, and the counter is zero afterwards. The same
+/// holds for a second launch with the same counter, and for a launch of another problem.
 fn draws_each_tile_once<S: TileScheduler>() {
     let program = recorder::<S>(true);
     let mut uneven = 0;
@@ -161,7 +161,7 @@ fn draws_each_tile_once<S: TileScheduler>() {
             program
                 .launch(Grid { ctas: [workers, 1, 1] }, &arguments, &memory, &options)
                 .unwrap_or_else(|failure| panic!("{why}: {failure}"));
-            // Pieces, and how often each k-tile is computed.
+            // The work units, and how often each k-tile is computed.
             let mut computed = vec![(0, vec![0; k as usize]); (m * n) as usize];
             for worker in 0..workers {
                 let count = (0..room).take_while(|i| {

@@ -1,5 +1,5 @@
-//! Which product a tile of a launch is of: a CTA that finds the places of all tiles writes down what the host says, and what the host
-//! says covers every product once.
+//! The GEMM and the place of each tile of a launch. A CTA that finds the places of all tiles agrees with the
+//! host, and the host's places cover each GEMM once.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ use scheduler::groups::{
     Balanced, Batched, Cut, Described, Elements, Groups, Offsets, Place, Ragged, SharedTable,
 };
 
-/// Elements of a tile.
+/// Elements of a tile along M and N.
 const TILE: [u32; 2] = [128, 256];
 const CUT: Cut = Cut { width: 256, step: 32 };
 const MOST: u32 = 320;
 const THREADS: u32 = 128;
-/// Words of a place as the device writes it down: group, tile, first elements, ends.
+/// Number of words of a place as the device records it: group, tile, first elements, ends.
 const WORDS: usize = 7;
 
 /// Tiles of [`TILE`] elements on the device.
@@ -33,11 +33,11 @@ impl<'f> Elements<Value<'f, u32>> for Device {
     fn record(&self, _group: Value<'f, u32>) {}
 }
 
-/// What a kernel of one CTA is told of the products.
+/// The inputs that describe the GEMMs to a kernel of one CTA.
 struct Given<'f> {
     table: SharedTable<'f>,
     offsets: Offsets<'f>,
-    /// Elements along M and N, of a direction in which groups lie of all of them; k-tiles.
+    /// Elements along M and N; in the direction of the groups, those of all groups. `k` has the k-tiles.
     extent: [Value<'f, u32>; 2],
     k: Value<'f, u32>,
 }
@@ -49,7 +49,7 @@ impl<'f> Given<'f> {
     }
 }
 
-/// Writes down how many tiles there are, then the place of every tile.
+/// A kernel that records the number of tiles, then the place of each tile.
 fn lister(groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> Program {
     let entry = Entry {
         name: "lister".to_owned(),
@@ -62,7 +62,7 @@ fn lister(groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> P
         let [count, m, n, k] = ["count", "m", "n", "k"].map(|name| f.param::<u32>(name));
         let [address, out] = ["address", "out"].map(|name| f.param::<u64>(name));
         let table = SharedTable { f, at: (f.shared_base() + 4) & !7, most: MOST, threads: THREADS };
-        // Rows of groups lie along N where a test of them says so.
+        // The test decides whether the rows of groups are along M or N.
         let offsets = Offsets { address, groups: count, rows: f.param("rows"), room: None };
         let groups = groups(Given { table, offsets, extent: [m, n], k });
         let Tiles { m, n, .. } = groups.tiles();
@@ -89,7 +89,7 @@ fn lister(groups: impl for<'f> Fn(Given<'f>) -> Groups<'f, Value<'f, u32>>) -> P
     Program::new(&function.verify().expect("a legal program"))
 }
 
-/// Runs a lister and compares it with the host's groups, whose places it returns.
+/// Runs a lister and compares its result with the host's groups. Returns the host's places.
 fn agree(
     program: &Program,
     groups: &Groups<'static, u32>,
@@ -122,7 +122,7 @@ fn agree(
     places
 }
 
-/// The same numbers in every run.
+/// Random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -132,7 +132,7 @@ impl Random {
     }
 }
 
-/// Rows of groups: chosen ones, and random ones.
+/// Numbers of rows per group: chosen and random ones.
 fn rows_of_groups(random: &mut Random) -> Vec<Vec<u32>> {
     let mut cases: Vec<Vec<u32>> = vec![
         vec![0],
@@ -153,7 +153,7 @@ fn rows_of_groups(random: &mut Random) -> Vec<Vec<u32>> {
     cases
 }
 
-/// Where groups begin, and one past the last row of all.
+/// The first row of each group, and one past the last row of all groups.
 fn offsets(rows: &[u32]) -> Vec<u32> {
     let mut offsets = vec![0];
     offsets.extend(rows.iter().scan(0, |end, rows| {
@@ -224,7 +224,7 @@ fn groups_of_rows() {
     }
 }
 
-/// Whatever memory says of where groups begin, they do not overlap and end inside.
+/// Whatever offsets are in memory, groups do not overlap and do not exceed the matrix.
 #[test]
 fn offsets_that_fall_or_leave_the_rows() {
     let program = lister(|given| {
@@ -242,7 +242,8 @@ fn offsets_that_fall_or_leave_the_rows() {
     }
 }
 
-/// The order as it is documented: both kinds by the width of their tiles, each spread evenly over all.
+/// The order as documented: each kind of group is sorted by the width of its tiles and spread evenly over all
+/// places.
 fn order(rows: &[u32], many: bool) -> Vec<u32> {
     let few_rows = if many { 192 } else { 0 };
     let width = |rows: u32| rows.div_ceil(CUT.step).div_ceil(rows.div_ceil(CUT.width).max(1));
@@ -252,7 +253,7 @@ fn order(rows: &[u32], many: bool) -> Vec<u32> {
         groups.sort_by_key(|&i| core::cmp::Reverse(width(rows[i as usize])));
         let count = groups.len() as u32;
         let place = move |(rank, group): (u32, u32)| {
-            // Of the lot, in parts that all group sizes divide exactly.
+            // The place as a fraction of all places, rounded so that equal fractions compare equal.
             let place = f64::from(2 * rank + 1) / f64::from(count);
             ((place * 1e9).round() as u64, few, rank, group)
         };
@@ -298,7 +299,7 @@ fn groups_cut_into_tiles_of_nearly_equal_width() {
                 let (least, most) = (widths.iter().min(), widths.iter().max());
                 assert!(most.zip(least).is_none_or(|(most, least)| most - least <= 1), "{widths:?}");
             }
-            // Tiles of the same weights lie next to each other.
+            // Tiles that multiply the same weights are consecutive.
             assert!(own.is_sorted_by_key(|place| place.tile[0]), "group {group} of {rows:?}");
         }
     }

@@ -1,7 +1,8 @@
 //! Groups of rows that are cut into tiles of nearly equal width.
 //!
-//! A group's tiles begin together, those that multiply the same weights one after the other: as they are equally wide but for
-//! a step, they read the same k-tiles of them at nearly the same time, and memory is asked once.
+//! The tiles of a group are consecutive, and so are those that multiply the same weights. Their widths differ
+//! by at most one step, so they read the same k-tiles of the weights at nearly the same time: the weights are
+//! read from memory once.
 
 use ptx::Value;
 
@@ -12,8 +13,10 @@ use super::sorted::Sorted;
 use super::table::{Listed, Table, rows_of};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// Groups of rows of one matrix, cut into tiles of nearly equal width: one column of the tiles of all groups. Of a group, those
-/// that are narrowed lie along N, next to each other, and those of the first row of tiles come first.
+/// Groups of rows of one matrix, cut into tiles of nearly equal width. The schedule sees one column of tiles.
+///
+/// The rows of a group are along N of the tiles, and N is the direction in which tiles are narrowed. Within a
+/// group, tiles are ordered row by row: those of the first row of tiles come first.
 #[derive(Debug)]
 pub struct Balanced<'a, I> {
     table: Box<dyn Table<I> + 'a>,
@@ -22,14 +25,14 @@ pub struct Balanced<'a, I> {
 }
 
 impl Balanced<'static, u32> {
-    /// Most tiles of a launch: what the table of a CTA numbers.
+    /// The largest number of tiles in a launch: 2^23 - 1, limited by a word of the table in shared memory.
     pub const MOST_TILES: u32 = Sorted::MOST_TILES;
 
-    /// Groups of so many rows, with `height` tiles along M each and `k` k-tiles, for as many workers as `workers` has for the tiles
-    /// of all.
+    /// The host's table. `rows` has the number of rows per group. Each group has `height` tiles along M and
+    /// `k` k-tiles. `workers` returns the number of workers for an extent in tiles.
     ///
     /// # Errors
-    /// More than [`MOST_TILES`](Self::MOST_TILES).
+    /// More than [`MOST_TILES`](Self::MOST_TILES) tiles.
     pub fn listed(
         rows: &[u32],
         cut: Cut,
@@ -49,7 +52,8 @@ impl Balanced<'static, u32> {
 }
 
 impl<'f> Balanced<'f, Value<'f, u32>> {
-    /// Emitted for all threads of a CTA: writes the table of groups with `height` tiles along M each, for `workers` workers.
+    /// Emits the code by which all threads of a CTA write the table to shared memory. Each group has `height`
+    /// tiles along M and `k` k-tiles. The launch has `workers` workers.
     pub fn stored(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,
@@ -72,7 +76,7 @@ impl<I: Index> Balanced<'_, I> {
         let rows = found.end - found.first;
         let (tiles, steps) = (self.cut.tiles(rows).most(one), rows.parts(step));
         let (m, tile) = (found.tile / tiles, found.tile % tiles);
-        // The first of them have a step more.
+        // The first tiles of the group are one step wider.
         let (least, more) = (steps / tiles, steps % tiles);
         let before = least * tile + tile.least(more);
         let own = least + tile.less(more, one, number.constant(0));

@@ -1,22 +1,22 @@
-//! Products of one shape.
+//! GEMMs of one shape.
 
 use super::place::{Elements, Place};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// Products of one shape: one output as many times as high, or as wide, as there are products.
+/// GEMMs of one shape. Their outputs are stacked along M or along N.
 #[derive(Clone, Copy, Debug)]
 pub struct Batched<I> {
     one: Tiles<I>,
     all: Tiles<I>,
-    /// The direction in which products lie one after the other: 0 for M, 1 for N.
+    /// The direction in which the outputs are stacked: 0 for M, 1 for N.
     axis: usize,
 }
 
 impl Batched<u32> {
-    /// `count` products of some tiles each, along M or N (`axis` 0 or 1).
+    /// `count` GEMMs of the extent `one`, stacked along M (`axis` 0) or N (`axis` 1), on the host.
     ///
     /// # Errors
-    /// More tiles than a launch numbers.
+    /// More than [`Tiles::MOST`] tiles.
     pub fn counted(one: Tiles<u32>, count: u32, axis: usize) -> Result<Self, TooManyTiles> {
         let mut all = [one.m, one.n].map(u128::from);
         all[axis] *= u128::from(count);
@@ -25,7 +25,8 @@ impl Batched<u32> {
 }
 
 impl<I: Index> Batched<I> {
-    /// `count` products of some tiles each, along M or N (`axis` 0 or 1).
+    /// `count` GEMMs of the extent `one`, stacked along M (`axis` 0) or N (`axis` 1). Does not check the
+    /// number of tiles.
     pub fn new(one: Tiles<I>, count: I, axis: usize) -> Self {
         let all = match axis {
             0 => Tiles { m: one.m * count, ..one },

@@ -1,4 +1,4 @@
-//! Products of any shapes.
+//! GEMMs of any shapes.
 
 use ptx::{Special, Value};
 
@@ -7,7 +7,8 @@ use super::shared::{SharedTable, Stored, scan};
 use super::table::{Listed, Table};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// Products of any shapes, each described by a record: one column of the tiles of all, those of each product column by column.
+/// GEMMs of any shapes, each described by a record. The schedule sees one column of tiles: each GEMM column
+/// by column, one GEMM after the other.
 #[derive(Debug)]
 pub struct Described<'a, I> {
     table: Box<dyn Table<I> + 'a>,
@@ -15,10 +16,11 @@ pub struct Described<'a, I> {
 }
 
 impl Described<'static, u32> {
-    /// Products of so many tiles along M and N; `k` k-tiles are the most of one of them.
+    /// The host's table. `products` has the number of tiles of each GEMM along M and N. `k` is the largest
+    /// number of k-tiles of a GEMM.
     ///
     /// # Errors
-    /// More tiles than a launch numbers.
+    /// More than [`Tiles::MOST`] tiles.
     pub fn listed(products: impl IntoIterator<Item = [u32; 2]>, k: u32) -> Result<Self, TooManyTiles> {
         let products = (0..).zip(products);
         let (table, all) =
@@ -28,8 +30,9 @@ impl Described<'static, u32> {
 }
 
 impl<'f> Described<'f, Value<'f, u32>> {
-    /// Emitted for all threads of a CTA: writes the table of `groups` products in tiles of `tile` elements. `extents` emits what reads
-    /// how many elements a product has along M and N.
+    /// Emits the code by which all threads of a CTA write the table to shared memory. There are `groups`
+    /// GEMMs, in tiles of `tile` elements along M and N. `extents` emits the code that reads the extents of a
+    /// GEMM along M and N, in elements.
     pub fn stored(
         table: SharedTable<'f>,
         [groups, k]: [Value<'f, u32>; 2],
@@ -47,7 +50,7 @@ impl<'f> Described<'f, Value<'f, u32>> {
                 || {
                     let group = base.get() + lane;
                     let inside = group.less_than(groups);
-                    // Lanes after the last product read that one once more.
+                    // Lanes past the last GEMM read the last one again.
                     let [m, n] = extents(group.min(groups - 1));
                     let height = m.div_ceil(tile[0]);
                     let own = (height * n.div_ceil(tile[1])).where_or(inside, 0);
@@ -69,7 +72,7 @@ impl<I: Index> Described<'_, I> {
     }
 
     pub(super) fn place<E: Elements<I>>(&self, [number, _]: [I; 2], elements: &E) -> Place<I, E::Record> {
-        // The table's rows are those of tiles.
+        // Here `end` of an entry is the number of tiles of the GEMM along M.
         let found = self.table.find(number);
         let record = elements.record(found.group);
         let height = found.end.most(number.constant(1));

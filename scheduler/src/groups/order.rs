@@ -1,26 +1,28 @@
-//! How groups are cut into tiles of nearly equal width, and in which order they come.
+//! How groups are cut into tiles of nearly equal width, and the order of the groups.
 //!
-//! Among groups, those of wide tiles come first, so that workers end on narrow ones. In launches of many tiles, groups of few
-//! rows, which memory decides, lie evenly among the others, whose time the multiplications take: so neither waits for the
-//! other. Where there are few tiles for each worker, how evenly they end decides more.
+//! Groups with wide tiles come first, so that workers end on narrow tiles. In launches of many tiles, groups
+//! of few rows are spread evenly among the others: groups of few rows are bound by memory, the others by the
+//! tensor cores, so the two kinds overlap. In launches of few tiles per worker they are not spread, because
+//! it matters more that all workers end at the same time.
 
 use core::cmp::Reverse;
 
 use crate::Index;
 
-/// Groups of fewer rows take longer to bring their weights from memory than to multiply them: 16-bit weights, some hundred
-/// multiplications for each byte.
+/// Groups of fewer rows are bound by memory: reading their weights takes longer than multiplying them.
+/// Assumes 16-bit weights and some hundred multiplications per byte.
 pub(super) const FEW_ROWS: u32 = 192;
 
-/// Groups' tiles along M for each worker, from which on there are many.
+/// A launch has many tiles from this number on: groups times tiles along M, per worker.
 pub(super) const MANY_TILES: u32 = 4;
 
 /// How groups are cut into tiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
-    /// Rows of a tile at most, one or more. Rows of groups lie along N of the tiles.
+    /// The largest width of a tile in rows of the group, 1 or more. The rows of a group are along N of the
+    /// tiles.
     pub width: u32,
-    /// The steps in which it is narrowed, of one row or more.
+    /// Widths of tiles are multiples of this number of rows, 1 or more, except for the last tile of a group.
     pub step: u32,
 }
 
@@ -30,7 +32,8 @@ impl Cut {
         rows.parts(self.width)
     }
 
-    /// What decides the place of a group: whether it has fewer than `few` rows (bit 16), then how many steps its widest tile has.
+    /// The sort key of a group: in bit 16 whether it has fewer than `few` rows; below, the steps of its
+    /// widest tile.
     pub(super) fn key<I: Index>(self, rows: I, few: I) -> I {
         let one = rows.constant(1);
         let (steps, tiles) = (rows.parts(self.step), self.tiles(rows).most(one));
@@ -46,7 +49,9 @@ impl Cut {
             own.sort_by_key(|group| Reverse(key(group)));
             own
         });
-        // The `i`-th of a kind of `count` groups is at `(2 i + 1) / count`; where two are equal, that of many rows is first.
+        // The `i`-th of the `count` groups of a kind is at `(2 i + 1) / count`. Of two equal places, the
+        // group of many rows comes first. Both kinds are scaled by the product of their counts, so that
+        // places are integers.
         let places = |own: &[u32], others: usize| -> Vec<(usize, u32)> {
             own.iter().enumerate().map(|(i, &group)| ((2 * i + 1) * others, group)).collect()
         };

@@ -1,45 +1,45 @@
-//! Where a tile lies, and what that is counted in.
+//! The place of a tile in its GEMM, and how tiles are converted to elements.
 
 use crate::Index;
 
-/// Where a tile of a launch lies.
+/// The place of a tile: its GEMM, its index in it, and its elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place<I, R> {
-    /// The number of its product; `None` where there is but one.
+    /// The number of the GEMM; `None` if the launch has only one.
     pub group: Option<I>,
-    /// Its index among the tiles of its product, along M and N.
+    /// The tile's index in its GEMM, along M and N.
     pub tile: [I; 2],
-    /// Its first element along M and N. Of groups of rows, counted over the rows of all.
+    /// The tile's first element along M and N. For groups of rows, counted over the rows of all groups.
     pub first: [I; 2],
-    /// One past the last element along M and N that is the group's, or the tile's where groups are cut into tiles. `None` in
-    /// directions in which the launch's own extent says it.
+    /// One past the last element along M and N: of the group, or of the tile under
+    /// [`Balanced`](super::Balanced). `None` in a direction where the extent of the launch is the end.
     pub ends: [Option<I>; 2],
-    /// What is known of its product, where each is described.
+    /// The record of the GEMM under [`Described`](super::Described), otherwise `None`.
     pub record: Option<R>,
 }
 
 impl<I: Index, R> Place<I, R> {
-    /// A tile whose index says where it begins.
+    /// A tile whose first element follows from its index alone.
     pub(super) fn of(group: Option<I>, tile: [I; 2], elements: &impl Elements<I, Record = R>) -> Self {
         let first = [elements.first(0, None, tile[0]), elements.first(1, None, tile[1])];
         Self { group, tile, first, ends: [None; 2], record: None }
     }
 }
 
-/// What a place is counted in: says where tiles begin, and what is known of a product.
+/// Converts tiles to elements, and reads the records of GEMMs.
 pub trait Elements<I> {
-    /// What is known of a product that is described.
+    /// The record that describes a GEMM.
     type Record;
 
-    /// The first element of the tile `index` along M (`axis` 0) or N (1), where the first tile begins at the element `from`; at
-    /// the output's first without.
+    /// The first element of tile `index` along M (`axis` 0) or N (`axis` 1). Tile 0 begins at element `from`,
+    /// or at element 0 of the output if `from` is `None`.
     fn first(&self, axis: usize, from: Option<I>, index: I) -> I;
 
-    /// What is known of the product `group`.
+    /// The record of the GEMM with number `group`.
     fn record(&self, group: I) -> Self::Record;
 }
 
-/// Tiles of so many elements along M and N, on the host: products are known by their numbers alone.
+/// On the host: the elements of a tile along M and N. There are no records.
 impl Elements<u32> for [u32; 2] {
     type Record = ();
 

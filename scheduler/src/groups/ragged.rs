@@ -7,21 +7,22 @@ use super::shared::{Offsets, SharedTable, Stored, scan};
 use super::table::{Listed, Table, rows_of};
 use crate::{Index, Tiles, TooManyTiles};
 
-/// Groups of rows of one matrix: the rows of tiles of all groups, one group after the other. Each group begins with a tile of
-/// its own.
+/// Groups of rows of one matrix. The schedule sees the groups' tiles one group after the other, along M or N.
+/// Each group begins with a new tile.
 #[derive(Debug)]
 pub struct Ragged<'a, I> {
     table: Box<dyn Table<I> + 'a>,
     tiles: Tiles<I>,
-    /// The direction of the tiles in which groups lie one after the other: 0 for M, 1 for N.
+    /// The direction in which groups follow each other: 0 for M, 1 for N.
     axis: usize,
 }
 
 impl Ragged<'static, u32> {
-    /// Groups of so many rows along M or N (`axis` 0 or 1), in tiles of `tile` rows; `tiles` has those of the other direction.
+    /// The host's table. `rows` has the number of rows per group, along M (`axis` 0) or N (`axis` 1), in
+    /// tiles of `tile` rows. `tiles` has the number of tiles in the other direction and the k-tiles.
     ///
     /// # Errors
-    /// More tiles than a launch numbers.
+    /// More than [`Tiles::MOST`] tiles.
     pub fn listed(rows: &[u32], tile: u32, axis: usize, tiles: Tiles<u32>) -> Result<Self, TooManyTiles> {
         let groups = (0..).zip(rows_of(rows)).zip(rows);
         let entries = groups.map(|((group, range), rows)| (group, rows.div_ceil(tile).into(), range));
@@ -34,8 +35,9 @@ impl Ragged<'static, u32> {
 }
 
 impl<'f> Ragged<'f, Value<'f, u32>> {
-    /// Emitted for all threads of a CTA: writes the table. Groups lie along M or N (`axis` 0 or 1); `extent` has the elements of the
-    /// other direction, `tile` those of a tile in both.
+    /// Emits the code by which all threads of a CTA write the table to shared memory. Groups are along M
+    /// (`axis` 0) or N (`axis` 1). `tile` has the elements of a tile along M and N, `extent` the elements in
+    /// the other direction.
     pub fn stored(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,

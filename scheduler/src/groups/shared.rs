@@ -1,59 +1,60 @@
-//! Where groups begin, on the device: what memory says, and a table in the shared memory of a CTA.
+//! The table of groups on the device: built in the shared memory of a CTA from offsets in global memory.
 
 use ptx::{Builder, Special, Value};
 
 use super::table::{Found, Table};
 
-/// Room for a table in the shared memory of a CTA.
+/// Space for the table of groups in the shared memory of a CTA.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedTable<'f> {
-    /// The kernel.
+    /// The builder of the kernel.
     pub f: &'f Builder,
-    /// The shared address, a multiple of 8.
+    /// The table's shared address, a multiple of 8 bytes.
     pub at: Value<'f, u32>,
-    /// Most groups that there is room for.
+    /// The largest number of groups that fits.
     pub most: u32,
-    /// Threads of the CTA, all of which write the table.
+    /// The number of threads of the CTA. All of them have to run the code that writes the table.
     pub threads: u32,
 }
 
 impl SharedTable<'_> {
-    /// Bytes of a table of `most` groups.
+    /// Size in bytes of a table of up to `most` groups.
     pub const fn bytes(most: u32) -> u32 {
         (most + 1) * 8
     }
 }
 
-/// Groups of rows, as device memory says where they begin, or how many rows each has.
+/// Groups of rows, given by offsets or by numbers of rows in global memory.
 ///
-/// No offset counts as less than the one before or as more than there are rows, so that whatever memory holds, groups do not
-/// overlap and end inside. No group has more rows than its buffer.
+/// Values in memory are clamped: an offset is at least the one before and at most the number of all rows, and
+/// a group has at most the rows of its buffer. So groups never overlap and never exceed the matrix, whatever
+/// memory holds.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets<'f> {
-    /// Device address of one offset (`u32`) more than there are groups: the rows of group `i` are those from the `i`-th to the next.
-    /// Where there is `room`, that of as many numbers of rows as there are groups.
+    /// Device address of `groups + 1` offsets (`u32`, in rows): group `i` has the rows from offset `i` to
+    /// offset `i + 1`. With `room`, the device address of `groups` numbers of rows (`u32`).
     pub address: Value<'f, u64>,
-    /// How many groups there are.
+    /// The number of groups.
     pub groups: Value<'f, u32>,
-    /// Rows of all groups.
+    /// The number of rows of all groups.
     pub rows: Value<'f, u32>,
-    /// Rows of a group's buffer; `None` where groups lie behind each other.
+    /// The number of rows of each group's buffer. `None` if groups are consecutive, without gaps.
     pub room: Option<Value<'f, u32>>,
 }
 
-/// The group of a lane.
+/// The group that a lane handles.
 pub(super) struct LaneGroup<'f> {
     pub(super) number: Value<'f, u32>,
     /// Its first row, and one past its last.
     pub(super) begin: Value<'f, u32>,
     pub(super) end: Value<'f, u32>,
-    /// False after the last group, where lanes have empty ones.
+    /// False for lanes past the last group; their group is empty.
     pub(super) exists: Value<'f, bool>,
 }
 
 impl<'f> Offsets<'f> {
-    /// Emitted for the lanes of a warp: one of them begins with the first group's first row, then all walk the groups, 32 at a
-    /// time.
+    /// Emits code for the lanes of a warp. One lane runs `begin` with the first row of the first group. Then
+    /// all lanes run `body` for the groups, 32 groups at a time.
     pub(super) fn each_group(
         self,
         f: &'f Builder,
@@ -66,7 +67,7 @@ impl<'f> Offsets<'f> {
             return self.each_masked(f, (lane, room), begin, body);
         }
         let offset = |i: Value<'f, u32>| f.load_global::<u32>(address + i.mul_wide(4), 0).min(all);
-        // Of all groups in front of the lanes' first.
+        // The end of the last group before those of the lanes.
         let rows = f.variable(offset(f.constant(0)));
         f.if_(lane.equals(0), || begin(rows.get()));
         let base = f.variable(0u32);
@@ -85,7 +86,7 @@ impl<'f> Offsets<'f> {
 }
 
 impl<'f> Offsets<'f> {
-    /// The same where groups lie in buffers of one size.
+    /// As [`each_group`](Self::each_group), for groups in buffers of one size.
     fn each_masked(
         self,
         f: &'f Builder,
@@ -111,8 +112,9 @@ impl<'f> Offsets<'f> {
     }
 }
 
-/// The table with two words for each group: entry `i + 1` has the tiles of all groups up to the `i`-th, and a number of that group:
-/// its end, or how high it is. Entry 0 has no tiles, and where the first group begins.
+/// The table with two words per entry. Entry `i + 1` has the number of tiles of groups 0 to `i`, and a value
+/// of group `i`: its end in rows, or its number of tiles along M. Entry 0 has 0 tiles, and the first row of
+/// the first group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stored<'f> {
     f: &'f Builder,
@@ -122,7 +124,8 @@ pub(super) struct Stored<'f> {
 }
 
 impl<'f> Stored<'f> {
-    /// Emitted for all threads of a CTA: one warp writes the table, and all wait for it. Returns the number of tiles, too.
+    /// Emits code for all threads of a CTA: one warp writes the table, and all threads wait for it. Also
+    /// returns the number of tiles.
     pub(super) fn new(
         table: SharedTable<'f>,
         (groups, room): (Value<'f, u32>, Option<Value<'f, u32>>),
@@ -150,7 +153,7 @@ impl<'f> Table<Value<'f, u32>> for Stored<'f> {
     }
 }
 
-/// The last of `places` for which what stands `before` it is at most `number`.
+/// Emits a binary search: the last of `places` places whose `before` value is at most `number`.
 pub(super) fn find_place<'f>(
     f: &'f Builder,
     places: Value<'f, u32>,

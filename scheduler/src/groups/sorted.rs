@@ -1,8 +1,8 @@
-//! The order of groups that are cut into tiles, as a CTA works it out.
+//! The sorted order of groups for [`Balanced`](super::Balanced), computed by a CTA.
 //!
-//! The table in shared memory begins with a word for each place in the order, `tiles << 9 | group`: the tiles of all groups in
-//! front of that place, and the group that has it. After the places of all groups stands a word with all tiles. Then come the
-//! first rows of all groups, in their own order, and the last one's end.
+//! The table in shared memory begins with one word per place in the order, `tiles << 9 | group`: the number
+//! of tiles of all groups before that place, and the group at that place. The next word has the number of all
+//! tiles. Then follow the first rows of all groups, by group number, and the end of the last group.
 
 use ptx::{Builder, Special, Value};
 
@@ -13,11 +13,11 @@ use super::table::{Found, Table};
 /// Bits of a group's number.
 const GROUP_BITS: u32 = 9;
 
-/// The table of groups in their order.
+/// The table of groups in sorted order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sorted<'f> {
     f: &'f Builder,
-    /// The table's shared address, and that of the first rows.
+    /// The table's shared address, and the offset in bytes of the first rows.
     at: Value<'f, u32>,
     rows_at: u32,
     groups: Value<'f, u32>,
@@ -25,10 +25,10 @@ pub(super) struct Sorted<'f> {
 }
 
 impl<'f> Sorted<'f> {
-    /// Most tiles: what a word of the table counts.
+    /// The largest number of tiles that fits in a word of the table.
     pub(super) const MOST_TILES: u32 = (1 << (32 - GROUP_BITS)) - 1;
 
-    /// Emitted for all threads of a CTA: writes the table. Also returns the number of tiles.
+    /// Emits code for all threads of a CTA that writes the table. Also returns the number of tiles.
     pub(super) fn new(
         table: SharedTable<'f>,
         offsets: Offsets<'f>,
@@ -39,7 +39,7 @@ impl<'f> Sorted<'f> {
         assert!(most < 1 << GROUP_BITS, "a word of the table numbers so many groups");
         let groups = offsets.groups;
         let many = (groups * height).at_least(workers * MANY_TILES);
-        // Groups of fewer rows lie among the others.
+        // Groups of fewer rows are spread among the others.
         let few = f.constant(FEW_ROWS).where_or(many, 0);
         let sorted = Self { f, at, rows_at: (most + 1) * 4, groups, room: offsets.room };
         let warp = f.warp_index();
@@ -62,7 +62,8 @@ impl<'f> Sorted<'f> {
             },
         );
         f.barrier_sync(0, threads);
-        // Keys are read by all before places replace them: so a thread has one group, or waits.
+        // All threads read the keys before places overwrite them. So every thread first computes its places,
+        // one per round, and stores them after the barrier.
         let rounds = most.div_ceil(threads);
         let places: Vec<_> = (0..rounds).map(|round| sorted.place(thread + round * threads)).collect();
         f.barrier_sync(0, threads);
@@ -76,7 +77,7 @@ impl<'f> Sorted<'f> {
         (sorted, sorted.word(groups) >> GROUP_BITS)
     }
 
-    /// A word of the table.
+    /// The word of a place.
     fn word(&self, place: Value<'f, u32>) -> Value<'f, u32> {
         let [word] = self.f.load_shared_vector::<u32, 1>(self.at + place * 4, 0);
         word
@@ -95,7 +96,7 @@ impl<'f> Sorted<'f> {
         }
     }
 
-    /// A group's place, from the keys of all.
+    /// The place of a group, computed from the keys of all groups.
     fn place(&self, group: Value<'f, u32>) -> Value<'f, u32> {
         let (f, groups) = (self.f, self.groups);
         let own = self.word(group.min(groups - 1));
@@ -110,8 +111,8 @@ impl<'f> Sorted<'f> {
         });
         let (rank, alike) = (before.get(), alike.get());
         let others = groups - alike;
-        // The place among both kinds when each is spread over all: (2 rank + 1) / alike, of two that are equal the one of
-        // many rows first.
+        // Each kind is spread evenly over all places, at (2 rank + 1) / alike. Of two equal places, the group
+        // of many rows comes first.
         let (far, half) = ((rank * 2 + 1) * others, alike * 2);
         let few = own.at_least(1 << 16);
         let of_many = (far + half - 1 - alike).where_or(far.more_than(alike), 0) / half.max(1);
@@ -119,7 +120,7 @@ impl<'f> Sorted<'f> {
         rank + of_few.where_or(few, of_many).min(others)
     }
 
-    /// Emitted for the lanes of a warp: adds up the tiles of the groups in their order.
+    /// Emits code for the lanes of a warp: an exclusive prefix sum of the groups' tiles, in sorted order.
     fn count(&self, cut: Cut, height: Value<'f, u32>) {
         let Self { f, at, groups, .. } = *self;
         let lane = f.special(Special::Lane);
@@ -134,7 +135,8 @@ impl<'f> Sorted<'f> {
                 let own = (cut.tiles(end - begin) * height).where_or(inside, 0);
                 let sum = scan(f, lane, own, &|a, b| a + b) + tiles.get();
                 let word = ((sum - own) << GROUP_BITS) | group;
-                // Lanes past the last group have read its word too.
+                // Lanes past the last group have read the last group's word too: no lane may overwrite it
+                // before.
                 f.warp_sync();
                 f.if_(inside, || f.store_shared(at + place * 4, 0, [word]));
                 tiles.set(f.shuffle(sum, 31));

@@ -1,31 +1,34 @@
-//! Where groups begin that lie one after the other.
+//! Lookup of the group of a tile, for groups that follow each other.
 
 use core::fmt;
 
-/// Says of a tile which group it is of, where tiles of groups lie one group after the other.
+/// Finds the group of a tile. The groups' tiles follow each other, one group after the other.
 pub(super) trait Table<I>: fmt::Debug {
-    /// The last group that begins at a tile or before. It is not empty, if there is such a tile.
+    /// The last group whose first tile is `tile` or before. That group is not empty if the launch has tile
+    /// `tile`.
     fn find(&self, tile: I) -> Found<I>;
 }
 
-/// A tile's place among groups.
+/// A tile's group, and its place in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Found<I> {
     pub(super) group: I,
-    /// The tile, counted from the group's first.
+    /// The tile, counted from the group's first tile.
     pub(super) tile: I,
     /// The group's first row.
     pub(super) first: I,
-    /// One past its last.
+    /// One past the group's last row.
     pub(super) end: I,
 }
 
-/// The table on the host: an entry for each group, in the order of their tiles, whose `tile` is the group's first.
+/// The table on the host: one entry per group, in the order of their tiles. `tile` of an entry is the group's
+/// first tile.
 #[derive(Debug)]
 pub(super) struct Listed(Vec<Found<u32>>);
 
 impl Listed {
-    /// Groups with their tiles and their rows, in the order of their tiles. Also returns how many tiles there are.
+    /// Makes the table from each group's number, number of tiles and range of rows, in the order of their
+    /// tiles. Also returns the number of all tiles.
     pub(super) fn new(groups: impl IntoIterator<Item = (u32, u64, [u32; 2])>) -> (Self, u128) {
         let mut all = 0;
         let entry = |(group, tiles, [first, end]): (u32, u64, [u32; 2])| {
@@ -46,7 +49,7 @@ impl Table<u32> for Listed {
     }
 }
 
-/// The first row of each group, and one past its last, where groups of so many rows lie one after the other.
+/// The first row of each group and one past its last, for consecutive groups with these numbers of rows.
 pub(super) fn rows_of(rows: &[u32]) -> impl Iterator<Item = [u32; 2]> {
     rows.iter().scan(0u32, |end, &rows| {
         let first = *end;
