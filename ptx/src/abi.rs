@@ -1,8 +1,9 @@
-//! What a launch hands to a kernel: the same bytes for the driver and for the emulator.
+//! The arguments of a kernel launch: scalars, tensor maps, and the parameter block made of them.
 //!
-//! A tensor map is opaque to programs, so it exists in two forms: the description here, which everybody can
-//! read, and 128 bytes that only an engine understands. The driver encodes the description with
-//! `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`; the emulator has an encoding of its own.
+//! Use it to launch a kernel on any engine. The driver and the emulator get the same parameter block, except
+//! for tensor maps. A tensor map has two forms: a readable description in this module, and 128 opaque bytes.
+//! The driver encodes the description with `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`; the
+//! emulator has its own encoding.
 //!
 //! ```
 //! use ptx::abi::{Argument, TensorElement};
@@ -20,7 +21,7 @@ use crate::types::{Scalar, Type};
 
 pub use im2col::{Description, Im2colMap};
 
-/// Bytes of an encoded tensor map.
+/// Size of an encoded tensor map in bytes.
 pub const TENSOR_MAP_BYTES: usize = 128;
 
 /// The value of one kernel parameter.
@@ -28,9 +29,9 @@ pub const TENSOR_MAP_BYTES: usize = 128;
 pub enum Argument {
     /// A scalar: its type and its bits, zero-extended.
     Scalar(Type, u64),
-    /// A tensor map, still to be encoded by the engine.
+    /// A tiled tensor map, which the engine encodes.
     TensorMap(TensorMap),
-    /// An im2col tensor map, still to be encoded by the engine.
+    /// An im2col tensor map, which the engine encodes.
     Im2colMap(Im2colMap),
 }
 
@@ -52,10 +53,10 @@ impl From<Im2colMap> for Argument {
     }
 }
 
-/// Element types a tensor map can have. A copy moves bits; what counts is the size, and in reductions the type.
+/// The element type of a tensor map. Copies use only its size; reductions also use the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorElement {
-    /// Any 8-bit element.
+    /// Any 8-bit element type.
     U8,
     /// `u16`.
     U16,
@@ -88,7 +89,7 @@ impl TensorElement {
         }
     }
 
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 10] = [
         Self::U8,
         Self::U16,
@@ -102,7 +103,7 @@ impl TensorElement {
         Self::Bf16,
     ];
 
-    /// The number that `tensormap.replace` knows the type by, which is not the driver's.
+    /// The type's code in `tensormap.replace`. The driver API has other codes.
     pub const fn replaced(self) -> u32 {
         match self {
             Self::U8 => 0,
@@ -119,21 +120,22 @@ impl TensorElement {
     }
 }
 
-/// How 16-byte chunks are permuted in shared memory.
+/// The swizzle mode: how 16-byte chunks are permuted in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TensorSwizzle {
-    /// Not at all.
+    /// No swizzle.
     None,
-    /// Within 32 bytes.
+    /// Chunks are permuted within 32 bytes.
     B32,
-    /// Within 64 bytes.
+    /// Chunks are permuted within 64 bytes.
     B64,
-    /// Within 128 bytes.
+    /// Chunks are permuted within 128 bytes.
     B128,
 }
 
 impl TensorSwizzle {
-    /// The span in bytes that the inner box dimension must fill exactly; `None` without a swizzle.
+    /// The span of the swizzle in bytes: the size that the inner box dimension must have. `None` without a
+    /// swizzle.
     pub const fn span(self) -> Option<u32> {
         match self {
             Self::None => None,
@@ -144,10 +146,10 @@ impl TensorSwizzle {
     }
 }
 
-/// How many bytes around a missing sector L2 fetches from memory.
+/// L2 promotion: the number of bytes that L2 fetches from memory on a miss. The default is 128.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Promotion {
-    /// The sector alone.
+    /// The missing sector only.
     None,
     /// 64 bytes.
     B64,
@@ -158,93 +160,94 @@ pub enum Promotion {
     B256,
 }
 
-/// A tiled tensor map: a strided tensor in global memory and the box that one copy moves.
+/// A tiled tensor map: a strided tensor in global memory, and the box that one copy moves.
 ///
-/// Everything is innermost first. Source: CUDA driver API, `cuTensorMapEncodeTiled`.
+/// All lists are innermost dimension first. Source: CUDA driver API, `cuTensorMapEncodeTiled`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct TensorMap {
     /// Element type.
     pub element: TensorElement,
     /// Global address in bytes, a multiple of 16.
     pub address: u64,
-    /// Extents in elements, 1 to 5 of them, each 1..=2^32.
+    /// Extents of the tensor in elements: 1 to 5 dimensions, each 1..=2^32.
     pub dims: Vec<u64>,
-    /// Strides in bytes of dimensions 1.., multiples of 16 below 2^40; dimension 0 is packed.
+    /// Strides in bytes of dimensions 1 and up: multiples of 16, below 2^40. Dimension 0 is contiguous.
     pub strides: Vec<u64>,
-    /// Extents of the box in elements, each 1..=256; the inner one fills the swizzle span exactly.
+    /// Extents of the box in elements, each 1..=256. The inner one is a multiple of 16 bytes; with a swizzle
+    /// it is exactly the swizzle's span.
     pub box_dims: Vec<u32>,
-    /// Swizzle of the shared-memory image.
+    /// Swizzle of the box in shared memory; must be `None` for a tensor of one dimension.
     pub swizzle: TensorSwizzle,
-    /// What L2 fetches from memory.
+    /// L2 promotion.
     pub promotion: Promotion,
 }
 
-/// A rule of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col` that a description breaks.
+/// A description breaks a rule of `cuTensorMapEncodeTiled` or `cuTensorMapEncodeIm2col`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TensorMapError {
-    /// The rank is not 1 to 5, or the lists disagree about it.
+    /// The rank is not 1 to 5, or the lists have different ranks.
     Rank {
-        /// Extents given.
+        /// Number of extents given.
         dims: usize,
-        /// Strides given (one fewer needed).
+        /// Number of strides given (one fewer needed).
         strides: usize,
-        /// Box extents given.
+        /// Number of box extents given.
         box_dims: usize,
     },
-    /// A swizzle of one dimension, to which an H200 answered with an illegal instruction.
+    /// A tensor of one dimension with a swizzle. On an H200 such a copy ends in an illegal-instruction error.
     Line {
         /// The swizzle.
         swizzle: TensorSwizzle,
     },
-    /// An im2col map's rank is not 3 to 5, or its lists disagree about it.
+    /// The rank of an im2col map is not 3 to 5, or its lists have different ranks.
     Im2colRank {
-        /// Extents given.
+        /// Number of extents given.
         dims: usize,
-        /// Strides given (one fewer needed).
+        /// Number of strides given (one fewer needed).
         strides: usize,
-        /// Coordinates of the lower corner given (two fewer needed).
+        /// Number of coordinates of the lower corner given (two fewer needed).
         lower: usize,
-        /// Coordinates of the upper corner given (two fewer needed).
+        /// Number of coordinates of the upper corner given (two fewer needed).
         upper: usize,
-        /// Steps given (two fewer needed).
+        /// Number of steps given (two fewer needed).
         steps: usize,
     },
-    /// A corner of the bounding box outside of its bits.
+    /// A corner of the bounding box does not fit in its bits.
     Corner {
-        /// Which dimension of pixels, 0 the width.
+        /// The dimension of pixels; 0 is the width.
         dim: usize,
-        /// The upper corner, or the lower.
+        /// Whether it is the upper corner.
         upper: bool,
-        /// Its coordinate.
+        /// The coordinate of the corner.
         corner: i32,
-        /// Bits of a signed coordinate.
+        /// The number of bits of the signed coordinate.
         bits: u32,
     },
-    /// A bounding box without a pixel.
+    /// The bounding box has no pixel.
     BoundingBox {
-        /// Which dimension of pixels, 0 the width.
+        /// The dimension of pixels; 0 is the width.
         dim: usize,
-        /// Its first coordinate.
+        /// The first coordinate of the box.
         low: i64,
-        /// Its last coordinate.
+        /// The last coordinate of the box.
         high: i64,
     },
-    /// A step that is zero or above 8.
+    /// A step is 0 or above 8.
     Step {
-        /// Which dimension of pixels, 0 the width.
+        /// The dimension of pixels; 0 is the width.
         dim: usize,
         /// The step in elements.
         step: u32,
     },
-    /// A number of channels that is zero or above 256.
+    /// The number of channels is 0 or above 256.
     Channels {
-        /// Channels of a pixel.
+        /// Channels per pixel.
         channels: u32,
     },
-    /// A number of pixels that is zero or above 1024.
+    /// The number of pixels is 0 or above 1024.
     Pixels {
-        /// Pixels of a copy.
+        /// Pixels per copy.
         pixels: u32,
     },
     /// The address is not a multiple of 16 bytes.
@@ -252,32 +255,32 @@ pub enum TensorMapError {
         /// The address.
         address: u64,
     },
-    /// An extent is zero or above 2^32.
+    /// An extent is 0 or above 2^32.
     Extent {
-        /// Which dimension, 0 the innermost.
+        /// The dimension; 0 is the innermost.
         dim: usize,
-        /// Its extent in elements.
+        /// The extent in elements.
         extent: u64,
     },
     /// A stride is not a multiple of 16 bytes, or not below 2^40.
     Stride {
-        /// Which dimension, 1 the second innermost.
+        /// The dimension; 1 is the second innermost.
         dim: usize,
-        /// Its stride in bytes.
+        /// The stride in bytes.
         bytes: u64,
     },
-    /// A box extent is zero or above 256.
+    /// A box extent is 0 or above 256.
     Box {
-        /// Which dimension.
+        /// The dimension; 0 is the innermost.
         dim: usize,
-        /// Its extent in elements.
+        /// The extent in elements.
         extent: u32,
     },
     /// The inner box extent is not a multiple of 16 bytes, or not exactly the swizzle's span.
     InnerBox {
-        /// Bytes of the inner box extent.
+        /// The inner box extent in bytes.
         bytes: u32,
-        /// Bytes that the swizzle needs; 16 stands for "a multiple of 16".
+        /// The swizzle's span in bytes. Without a swizzle 16, for "a multiple of 16".
         needed: u32,
     },
 }
@@ -342,7 +345,7 @@ impl TensorMap {
         self.dims.len()
     }
 
-    /// Bytes that one box occupies in shared memory, out-of-bounds elements included.
+    /// Size of the box in shared memory in bytes, including out-of-bounds elements.
     pub fn box_bytes(&self) -> u64 {
         self.box_dims.iter().map(|&extent| u64::from(extent)).product::<u64>()
             * u64::from(self.element.bytes())
@@ -351,7 +354,7 @@ impl TensorMap {
     /// Checks the driver's rules, so that both engines refuse the same descriptions.
     ///
     /// # Errors
-    /// The first rule broken.
+    /// The first rule that is broken.
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.dims.len();
         if rank == 0 || rank > 5 || self.strides.len() + 1 != rank || self.box_dims.len() != rank {
@@ -374,7 +377,7 @@ impl TensorMap {
     }
 }
 
-/// The rules of a tensor in global memory.
+/// Checks the rules of a tensor in global memory.
 fn check_tensor(address: u64, dims: &[u64], strides: &[u64]) -> Result<(), TensorMapError> {
     if !address.is_multiple_of(16) {
         return Err(TensorMapError::Address { address });
@@ -392,7 +395,7 @@ fn check_tensor(address: u64, dims: &[u64], strides: &[u64]) -> Result<(), Tenso
     Ok(())
 }
 
-/// The rules of a row of the image in shared memory.
+/// Checks the rules of the inner box dimension in shared memory.
 fn check_inner(bytes: u32, swizzle: TensorSwizzle) -> Result<(), TensorMapError> {
     match swizzle.span() {
         Some(needed) if bytes != needed => Err(TensorMapError::InnerBox { bytes, needed }),
@@ -401,36 +404,36 @@ fn check_inner(bytes: u32, swizzle: TensorSwizzle) -> Result<(), TensorMapError>
     }
 }
 
-/// The shape of a launch.
+/// The grid of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
-    /// CTAs along x, y, z; multiples of the function's cluster.
+    /// The number of CTAs along x, y and z; multiples of the function's cluster.
     pub ctas: [u32; 3],
 }
 
-/// Why arguments do not fit a function's parameters.
+/// Arguments do not fit a function's parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentError {
-    /// Another number of arguments.
+    /// Wrong number of arguments.
     Count {
-        /// Parameters of the function.
+        /// Number of parameters of the function.
         needed: usize,
-        /// Arguments given.
+        /// Number of arguments given.
         given: usize,
     },
-    /// An argument of another kind.
+    /// An argument of the wrong kind or type.
     Kind {
         /// The parameter's name.
         name: &'static str,
-        /// What it takes.
+        /// The kind that the parameter needs.
         needed: ParamKind,
     },
-    /// A tensor map that breaks a rule.
+    /// A tensor map breaks a rule.
     TensorMap {
         /// The parameter's name.
         name: &'static str,
-        /// The rule.
+        /// The rule that is broken.
         source: TensorMapError,
     },
 }
@@ -458,7 +461,7 @@ impl std::error::Error for ArgumentError {
     }
 }
 
-/// Lays the arguments out as the function's parameter block; `encode` turns a checked tensor map into the
+/// Makes the function's parameter block from the arguments. `encode` encodes a checked tensor map as the
 /// engine's 128 bytes.
 ///
 /// # Errors

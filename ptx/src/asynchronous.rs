@@ -1,4 +1,4 @@
-//! Building the asynchronous instructions: barriers, tensor copies and warpgroup matrix multiplies.
+//! Builder methods for barriers, fences, tensor copies and `wgmma`.
 
 use crate::builder::Builder;
 use crate::inst::{
@@ -7,37 +7,37 @@ use crate::inst::{
 use crate::types::{Scalar, Space};
 use crate::value::{Source, Value, Var};
 
-/// Everything about one `wgmma.mma_async` but its accumulators.
+/// The operands and options of one `wgmma.mma_async`, without the accumulators.
 #[derive(Clone, Copy, Debug)]
 pub struct WgmmaOperands<'f> {
     /// Element types.
     pub types: WgmmaTypes,
-    /// N.
+    /// N, the number of columns: 8 to 256 ([`WgmmaTypes::allows`]).
     pub n: u32,
-    /// A's matrix descriptor, or its fragments.
+    /// A: a matrix descriptor, or registers.
     pub a: WgmmaSource<'f>,
-    /// B's matrix descriptor.
+    /// The matrix descriptor of B.
     pub b: Value<'f, u64>,
-    /// Whether the old accumulators are added.
+    /// Whether to add to the old accumulators; otherwise they are overwritten.
     pub accumulate: Value<'f, bool>,
-    /// A is MN-major.
+    /// Whether A is MN-major in shared memory (16-bit types only).
     pub transpose_a: bool,
-    /// B is MN-major.
+    /// Whether B is MN-major in shared memory (16-bit types only).
     pub transpose_b: bool,
-    /// Use -A.
+    /// Whether to use -A (floating-point types only).
     pub negate_a: bool,
-    /// Use -B.
+    /// Whether to use -B (floating-point types only).
     pub negate_b: bool,
-    /// Metadata of a sparse A and its selector.
+    /// The metadata of a sparse A, and the selector of the lanes that hold it. `None` for a dense A.
     pub sparse: Option<(Var<'f, u32>, u32)>,
 }
 
-/// Where a `wgmma` takes A from.
+/// The source of operand A of a `wgmma`.
 #[derive(Clone, Copy, Debug)]
 pub enum WgmmaSource<'f> {
     /// Shared memory, through a matrix descriptor.
     Shared(Value<'f, u64>),
-    /// This thread's fragment.
+    /// The thread's fragment of A in four registers.
     Registers([Var<'f, u32>; 4]),
 }
 
@@ -54,7 +54,8 @@ impl<'f> From<[Var<'f, u32>; 4]> for WgmmaSource<'f> {
 }
 
 impl<'f> WgmmaOperands<'f> {
-    /// A dense multiply of K-major operands that adds to the old accumulators: the fields to begin from.
+    /// A dense multiply of K-major operands that adds to the old accumulators. Change its fields for other
+    /// forms.
     pub fn new(types: WgmmaTypes, n: u32, a: impl Into<WgmmaSource<'f>>, b: Value<'f, u64>) -> Self {
         Self {
             types,
@@ -76,56 +77,57 @@ impl<'f> WgmmaOperands<'f> {
 pub struct TensorLoad<'f> {
     /// Generic address of the tensor map.
     pub map: Value<'f, u64>,
-    /// Shared address of the image.
+    /// Shared address of the box.
     pub dst: Value<'f, u32>,
-    /// Shared address of the mbarrier that receives the bytes.
+    /// Shared address of the mbarrier that counts the bytes (complete-tx).
     pub barrier: Value<'f, u32>,
-    /// CTA ranks that receive the box, a bit each; `None` for the own CTA alone.
+    /// Mask of the CTA ranks that receive the box, one bit per rank. `None` for this CTA only.
     pub multicast: Option<Value<'f, u16>>,
-    /// L2 cache policy.
+    /// L2 cache policy, see [`inst::tma`](crate::inst::tma); `None` for the default.
     pub hint: Option<u64>,
 }
 
 impl Builder {
     // ---- barriers ----
 
-    /// `bar.sync`: waits until `threads` threads have come to barrier `id`.
+    /// `bar.sync`: waits until `threads` threads have arrived at named barrier `id`.
     #[track_caller]
     pub fn barrier_sync<'f>(&'f self, id: impl Source<'f, u32>, threads: u32) {
         self.emit(Inst::BarrierSync { id: id.operand(), threads });
     }
 
-    /// `bar.arrive`: counts these threads on barrier `id` without waiting.
+    /// `bar.arrive`: arrives at named barrier `id` without waiting. `threads` is the number of threads that
+    /// take part.
     #[track_caller]
     pub fn barrier_arrive<'f>(&'f self, id: impl Source<'f, u32>, threads: u32) {
         self.emit(Inst::BarrierArrive { id: id.operand(), threads });
     }
 
-    /// Waits for the lanes of the warp.
+    /// `bar.warp.sync`: waits for all lanes of the warp.
     #[track_caller]
     pub fn warp_sync(&self) {
         self.emit(Inst::WarpSync);
     }
 
-    /// Arrives at the cluster's barrier.
+    /// `barrier.cluster.arrive`: arrives at the cluster's barrier; with `relaxed`, without release semantics.
     #[track_caller]
     pub fn cluster_arrive(&self, relaxed: bool) {
         self.emit(Inst::ClusterArrive { relaxed });
     }
 
-    /// Waits until every thread of the cluster has arrived at its barrier.
+    /// `barrier.cluster.wait`: waits until every thread of the cluster has arrived at the cluster's barrier.
     #[track_caller]
     pub fn cluster_wait(&self) {
         self.emit(Inst::ClusterWait);
     }
 
-    /// Initialises an mbarrier to `count` arrivals a phase.
+    /// Initialises an mbarrier that expects `count` arrivals per phase.
     #[track_caller]
     pub fn mbarrier_init<'f>(&'f self, barrier: Value<'f, u32>, count: impl Source<'f, u32>) {
         self.emit(Inst::MbarrierInit { barrier: barrier.operand(), count: count.operand() });
     }
 
-    /// Makes initialised mbarriers visible to the cluster and to asynchronous copies.
+    /// `fence.mbarrier_init`: makes initialised mbarriers visible to the cluster and to asynchronous copies.
     #[track_caller]
     pub fn fence_mbarrier_init(&self) {
         self.emit(Inst::FenceMbarrierInit);
@@ -137,28 +139,32 @@ impl Builder {
         self.mbarrier_arrive_as(barrier, false, MbarrierOrder::CTA);
     }
 
-    /// Counts one arrival on an mbarrier of any CTA of the cluster (an address from [`Builder::map_shared`]). It hands
-    /// back what the thread has finished to use, and publishes nothing that it wrote: for that, see
-    /// [`Builder::mbarrier_arrive_as`].
+    /// Counts one arrival on an mbarrier of any CTA of the cluster (an address from [`Builder::map_shared`]).
+    ///
+    /// Use it to release a buffer that the thread no longer reads. It does not make the thread's writes
+    /// visible to the other CTA: for that, use [`Builder::mbarrier_arrive_as`] with
+    /// [`MbarrierOrder::CLUSTER`].
     #[track_caller]
     pub fn mbarrier_arrive_cluster<'f>(&'f self, barrier: Value<'f, u32>) {
         self.mbarrier_arrive_as(barrier, true, MbarrierOrder::CTA);
     }
 
-    /// Counts one arrival in an order on an own mbarrier, or with `cluster` on any.
+    /// Counts one arrival with the given memory ordering, on an mbarrier of this CTA, or with `cluster` of
+    /// any CTA of the cluster.
     #[track_caller]
     pub fn mbarrier_arrive_as<'f>(&'f self, barrier: Value<'f, u32>, cluster: bool, order: MbarrierOrder) {
         let space = if cluster { Space::SharedCluster } else { Space::Shared };
         self.emit(Inst::MbarrierArrive { barrier: barrier.operand(), space, count: Operand::Imm(1), order });
     }
 
-    /// Counts one arrival and announces `bytes` bytes of asynchronous copies for the current phase.
+    /// Counts one arrival and announces `bytes` bytes of asynchronous copies for the current phase
+    /// (expect-tx).
     #[track_caller]
     pub fn mbarrier_arrive_expect<'f>(&'f self, barrier: Value<'f, u32>, bytes: impl Source<'f, u32>) {
         self.mbarrier_arrive_expect_as(barrier, bytes, MbarrierOrder::CTA);
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_arrive_expect`](Self::mbarrier_arrive_expect), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_arrive_expect_as<'f>(
         &'f self,
@@ -170,7 +176,7 @@ impl Builder {
         self.emit(Inst::MbarrierArriveExpectTx { barrier, bytes, order });
     }
 
-    /// Asks once whether the phase of parity `parity` has completed.
+    /// `mbarrier.try_wait.parity`, once: whether the phase of parity `parity` has completed.
     #[track_caller]
     pub fn mbarrier_try_wait<'f>(
         &'f self,
@@ -180,7 +186,7 @@ impl Builder {
         self.mbarrier_try_wait_as(barrier, parity, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_try_wait`](Self::mbarrier_try_wait), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_try_wait_as<'f>(
         &'f self,
@@ -198,7 +204,7 @@ impl Builder {
         self.mbarrier_wait_as(barrier, parity, MbarrierOrder::CTA);
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_wait`](Self::mbarrier_wait), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_wait_as<'f>(
         &'f self,
@@ -209,44 +215,48 @@ impl Builder {
         self.emit(Inst::MbarrierWait { barrier: barrier.operand(), parity: parity.operand(), order });
     }
 
-    /// Orders this thread's generic accesses before later asynchronous ones.
+    /// `fence.proxy.async`: orders this thread's accesses through the generic proxy before later accesses
+    /// through the async proxy.
     #[track_caller]
     pub fn fence_proxy_async(&self, space: ProxySpace) {
         self.emit(Inst::FenceProxyAsync { space });
     }
 
-    /// `fence.acq_rel`.
+    /// `fence.acq_rel` for a scope.
     #[track_caller]
     pub fn fence(&self, scope: Scope) {
         self.emit(Inst::Fence { sem: FenceSem::AcquireRelease, scope });
     }
 
-    /// `fence.sc`.
+    /// `fence.sc` for a scope.
     #[track_caller]
     pub fn fence_sc(&self, scope: Scope) {
         self.emit(Inst::Fence { sem: FenceSem::SequentiallyConsistent, scope });
     }
 
-    /// The address of the same shared variable in the CTA of rank `rank` of the cluster.
+    /// `mapa`: the address of the same shared variable in the CTA of rank `rank` of the cluster.
     #[track_caller]
     pub fn map_shared<'f>(&'f self, address: Value<'f, u32>, rank: impl Source<'f, u32>) -> Value<'f, u32> {
         let (address, rank) = (address.operand(), rank.operand());
         self.define(|dst| Inst::MapShared { dst, address, rank })
     }
 
-    /// Gives registers back (`grow` false) or asks for more: each thread of the warpgroup holds `count` then.
+    /// `setmaxnreg`: requests registers (`grow`) or releases them, so that each thread of the warpgroup has
+    /// `count`. `count` is a multiple of 8 in 24..=256.
     #[track_caller]
     pub fn set_max_registers(&self, grow: bool, count: u32) {
         self.emit(Inst::SetMaxRegisters { grow, count });
     }
 
-    /// `griddepcontrol.wait`: until the grids that this one depends on have completed.
+    /// `griddepcontrol.wait`: waits until the grids that this grid depends on have completed and their writes
+    /// are visible.
     #[track_caller]
     pub fn grid_wait(&self) {
         self.emit(Inst::GridDependency { wait: true });
     }
 
-    /// `griddepcontrol.launch_dependents`: dependent grids may be launched; nothing is published.
+    /// `griddepcontrol.launch_dependents`: lets dependent grids be launched. It makes no writes visible to
+    /// them.
     #[track_caller]
     pub fn grid_launch_dependents(&self) {
         self.emit(Inst::GridDependency { wait: false });
@@ -260,14 +270,14 @@ impl Builder {
 
     // ---- tensor copies ----
 
-    /// Fetches a tensor map ahead of its first use.
+    /// Prefetches a tensor map before its first use.
     #[track_caller]
     pub fn prefetch_tensor_map<'f>(&'f self, map: Value<'f, u64>) {
         self.emit(Inst::PrefetchTensorMap { map: map.operand() });
     }
 
-    /// Starts the copy of the box at `coords` (elements, innermost first) into shared memory. The first coordinate is a
-    /// multiple of 16 bytes, or the hardware traps; any may be negative.
+    /// Starts a copy of the box at `coords` (elements, innermost first) into shared memory. Coordinates may
+    /// be negative. The first coordinate must be a multiple of 16 bytes, otherwise the hardware traps.
     #[track_caller]
     pub fn tensor_load<'f, const D: usize>(&'f self, load: TensorLoad<'f>, coords: [Value<'f, i32>; D]) {
         self.emit(Inst::TensorLoad {
@@ -280,8 +290,8 @@ impl Builder {
         });
     }
 
-    /// Starts the copy of a box from shared memory to `coords` (elements, innermost first). None may be negative, and the
-    /// first is a multiple of 16 bytes, or the hardware traps.
+    /// Starts a copy of a box from shared memory to `coords` (elements, innermost first). No coordinate may
+    /// be negative, and the first must be a multiple of 16 bytes; otherwise the hardware traps.
     #[track_caller]
     pub fn tensor_store<'f, const D: usize>(
         &'f self,
@@ -293,20 +303,21 @@ impl Builder {
         self.emit(Inst::TensorStore { map: map.operand(), coords, src: src.operand(), hint: None });
     }
 
-    /// Closes this thread's group of bulk copies.
+    /// `cp.async.bulk.commit_group`: closes this thread's group of bulk copies.
     #[track_caller]
     pub fn bulk_commit(&self) {
         self.emit(Inst::BulkCommit);
     }
 
-    /// Waits until at most `pending` groups of this thread are unfinished; with `read`, until their sources
-    /// have been read.
+    /// `cp.async.bulk.wait_group`: waits until at most `pending` bulk groups of this thread are unfinished.
+    /// With `read`, it waits only until their sources have been read.
     #[track_caller]
     pub fn bulk_wait(&self, pending: u32, read: bool) {
         self.emit(Inst::BulkWait { pending, read });
     }
 
-    /// Stores 8x8 matrices of 16-bit elements, a row address from each lane.
+    /// `stmatrix`: stores `N` (1, 2 or 4) 8x8 matrices of 16-bit elements. Each lane gives the address of a
+    /// row.
     #[track_caller]
     pub fn store_matrix<'f, const N: usize>(
         &'f self,
@@ -320,28 +331,29 @@ impl Builder {
 
     // ---- matrix multiplies ----
 
-    /// Orders accesses to accumulator registers before the next `wgmma`.
+    /// `wgmma.fence`: orders register accesses before the next `wgmma`.
     #[track_caller]
     pub fn wgmma_fence(&self) {
         self.emit(Inst::WgmmaFence);
     }
 
-    /// Closes this warp's group of matrix multiplies.
+    /// `wgmma.commit_group`: closes this warp's group of `wgmma` operations.
     #[track_caller]
     pub fn wgmma_commit(&self) {
         self.emit(Inst::WgmmaCommit);
     }
 
-    /// Waits until at most `pending` (0..=7) groups of this warp are unfinished.
+    /// `wgmma.wait_group`: waits until at most `pending` (0..=7) `wgmma` groups of this warp are unfinished.
     #[track_caller]
     pub fn wgmma_wait(&self, pending: u32) {
         self.emit(Inst::WgmmaWait { pending });
     }
 
-    /// Starts `D = A * B (+ D)` on the warpgroup.
+    /// `wgmma.mma_async`: starts `D = A * B (+ D)` on the warpgroup.
     ///
     /// # Shapes
-    /// A `(64, K)`, B `(N, K)`, D `(64, N)` spread over the accumulators of 128 threads; a sparse A `(64, K/2)`.
+    /// A is `(64, K)`, or `(64, K/2)` if sparse. B is `(N, K)`. D is `(64, N)`, distributed over the
+    /// accumulators of 128 threads.
     #[track_caller]
     pub fn wgmma<'f, T: Scalar>(&'f self, operands: WgmmaOperands<'f>, accumulators: &[Var<'f, T>]) {
         let d: Vec<Reg> = accumulators.iter().map(|var| var.reg()).collect();

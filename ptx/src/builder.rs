@@ -1,7 +1,7 @@
-//! Building a function: every method appends one statement where the program is being written.
+//! The builder of functions: each method appends a statement to the innermost open block.
 //!
-//! Emitters are verbs. A host `for` unrolls, [`Builder::repeat`] emits a loop; closures open the blocks of the
-//! structured control flow, so a program cannot leave one by accident.
+//! A host `for` unrolls, [`Builder::repeat`] emits a loop. Closures open the blocks of the structured control
+//! flow, so each block is also closed.
 
 mod atomic;
 mod bulk;
@@ -24,18 +24,18 @@ use crate::types::{Integer, Number, Scalar, Space, Type};
 use crate::value::{Source, Value, Var};
 use crate::verify::Violation;
 
-/// What a function is, besides its parameters and body.
+/// The name, target and launch shape of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The entry's name: a C identifier.
     pub name: String,
     /// The instruction set.
     pub target: Target,
-    /// Threads of a CTA.
+    /// The number of threads per CTA (one-dimensional), a multiple of 32.
     pub threads: u32,
-    /// Bytes of dynamic shared memory.
+    /// Bytes of dynamic shared memory per CTA.
     pub shared_bytes: u32,
-    /// CTAs of a cluster (x, y, z).
+    /// CTAs per cluster along x, y and z; all 1 without clusters.
     pub cluster: [u32; 3],
 }
 
@@ -80,7 +80,7 @@ impl Function {
 impl Builder {
     // ---- registers, parameters, constants ----
 
-    /// A new register of type `T` that nothing has written yet.
+    /// A new register of type `ty`, not written yet.
     pub(crate) fn register(&self, ty: Type) -> Reg {
         let mut state = self.state.borrow_mut();
         state.registers.push(ty);
@@ -93,7 +93,7 @@ impl Builder {
         }
     }
 
-    /// Appends an instruction as it is; the typed methods are the usual way.
+    /// Appends an instruction without checks. Prefer the typed methods.
     #[track_caller]
     pub fn emit(&self, inst: Inst) {
         self.push(Statement::Inst { inst, site: Caller::caller() });
@@ -113,21 +113,23 @@ impl Builder {
         u32::try_from(state.params.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Declares the next parameter and loads it. A `u64` is the address of global memory; see [`number`](Self::number).
+    /// Declares the next kernel parameter and loads it. A `u64` parameter is an address in global memory; for
+    /// other 64-bit numbers use [`number`](Self::number).
     #[track_caller]
     pub fn param<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
         let param = self.declare(name, ParamKind::Scalar(T::TYPE), false);
         self.define(|dst| Inst::LoadParam { dst, param })
     }
 
-    /// As [`param`](Self::param) for a `u64` that is no address: a leading dimension, a count, a seed.
+    /// As [`param`](Self::param), for a `u64` that is not an address: a leading dimension, a count, a seed.
     #[track_caller]
     pub fn number<T: Scalar>(&self, name: &'static str) -> Value<'_, T> {
         let param = self.declare(name, ParamKind::Scalar(T::TYPE), true);
         self.define(|dst| Inst::LoadParam { dst, param })
     }
 
-    /// Declares the next parameter, a tensor map of [`TENSOR_MAP_BYTES`] bytes, and takes its generic address.
+    /// Declares the next kernel parameter as a tensor map of [`TENSOR_MAP_BYTES`] bytes, and returns its
+    /// generic address.
     #[track_caller]
     pub fn tensor_map(&self, name: &'static str) -> Value<'_, u64> {
         const { assert!(TENSOR_MAP_BYTES == 128) };
@@ -135,7 +137,7 @@ impl Builder {
         self.define(|dst| Inst::ParamAddress { dst, param })
     }
 
-    /// Makes the function illegal, for a reason that the verifier repeats.
+    /// Makes the function illegal. The verifier reports `reason` as a violation.
     #[track_caller]
     pub fn refuse(&self, reason: &str) {
         let violation = Violation { site: Some(Caller::caller()), message: reason.to_owned() };
@@ -147,7 +149,7 @@ impl Builder {
         Value::new(self, Operand::Imm(value.to_bits64()))
     }
 
-    /// A variable with a first value.
+    /// A new variable with an initial value.
     #[track_caller]
     pub fn variable<'f, T: Scalar>(&'f self, value: impl Source<'f, T>) -> Var<'f, T> {
         let var = self.uninitialised();
@@ -155,7 +157,7 @@ impl Builder {
         var
     }
 
-    /// A variable that must be written before it is read: an accumulator, say.
+    /// A new variable without an initial value. It must be written before it is read; for accumulators.
     pub fn uninitialised<T: Scalar>(&self) -> Var<'_, T> {
         Var::new(self, self.register(T::TYPE))
     }
@@ -166,7 +168,7 @@ impl Builder {
         self.define(|dst| Inst::ReadSpecial { dst, special })
     }
 
-    /// Where dynamic shared memory begins, in bytes of the shared window.
+    /// The shared address at which dynamic shared memory begins.
     #[track_caller]
     pub fn shared_base(&self) -> Value<'_, u32> {
         self.define(|dst| Inst::SharedBase { dst })
@@ -180,7 +182,7 @@ impl Builder {
         self.close()
     }
 
-    // Beside the generic function, so that they are compiled once.
+    // Apart from the generic function `block`, so that they are compiled once.
     fn open(&self) {
         self.state.borrow_mut().blocks.push(Vec::new());
     }
@@ -260,7 +262,8 @@ impl Builder {
         self.repeat_from(T::from(0), count, body);
     }
 
-    /// Names a part of the program: a warp role, a phase. Reports of the emulator quote it.
+    /// Names a part of the program: a warp role or a phase. The name appears in the emulator's reports and as
+    /// a comment in PTX.
     pub fn scope(&self, name: &'static str, body: impl FnOnce()) {
         let body = self.block(body);
         self.push(Statement::Scope { name, body });
@@ -288,7 +291,7 @@ impl Builder {
         }
     }
 
-    /// Two floats rounded to nearest even into the halves of one 32-bit register, as `T` (`f16` or `bf16`).
+    /// Rounds two floats to `T` (`f16` or `bf16`), to nearest even, and packs them into one 32-bit register.
     #[track_caller]
     pub fn pack<'f, T: Scalar>(&'f self, low: Value<'f, f32>, high: Value<'f, f32>) -> Value<'f, u32> {
         self.define(|dst| Inst::Pack { ty: T::TYPE, dst, low: low.operand(), high: high.operand() })
@@ -315,13 +318,14 @@ impl Builder {
         self.define(|dst| Inst::ShuffleXor { dst, src: value.operand(), mask })
     }
 
-    /// True in one lane of the converged warp.
+    /// `elect.sync`: true in exactly one lane of the warp, which must be converged.
     #[track_caller]
     pub fn elect(&self) -> Value<'_, bool> {
         self.define(|dst| Inst::Elect { dst })
     }
 
-    /// The warp's index in its CTA, the same in every lane for the compiler to see.
+    /// The warp's index in its CTA. It goes through a shuffle, so that the compiler knows it to be uniform in
+    /// the warp.
     #[track_caller]
     pub fn warp_index(&self) -> Value<'_, u32> {
         let warp = self.special(Special::ThreadX) / 32;
@@ -357,8 +361,8 @@ impl Builder {
         self.load(Space::Shared, address.operand(), offset)
     }
 
-    /// Loads `N` (1, 2 or 4) consecutive elements from the shared memory of a CTA of the cluster: [`map_shared`](Self::map_shared) gives the
-    /// address.
+    /// Loads `N` (1, 2 or 4) consecutive elements from the shared memory of any CTA of the cluster
+    /// (`.shared::cluster`). [`map_shared`](Self::map_shared) gives the address.
     #[track_caller]
     pub fn load_cluster<'f, T: Scalar, const N: usize>(
         &'f self,

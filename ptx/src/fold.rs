@@ -1,22 +1,22 @@
-//! Immediates fold: an operation on constants is done while the program is built, and the identities that
-//! index arithmetic produces all the time (`x + 0`, `x * 1`, `x / 8`, `x % 8`) cost no instruction or a cheap one.
+//! Constant folding: operations on constants are evaluated while the program is built. Identities that are
+//! common in index arithmetic (`x + 0`, `x * 1`, `x / 8`, `x % 8`) emit no instruction or a cheap one.
 //!
-//! Only integers and predicates fold. Floats never do: the device decides their rounding and NaN.
+//! Only integers and predicates are folded. Floats are not: the device decides about rounding and NaN.
 
 use crate::inst::{BinaryOp, CompareOp, Operand};
 use crate::types::Type;
 
-/// What became of an operation.
+/// The result of folding an operation.
 pub(crate) enum Folded {
-    /// Its value is this operand.
+    /// The value of the operation is this operand.
     Operand(Operand),
-    /// It is this cheaper operation with an immediate.
+    /// The operation equals this cheaper operation with an immediate.
     Cheaper(BinaryOp, Operand, u64),
-    /// It has to be done.
+    /// The operation has to be emitted.
     No,
 }
 
-/// The value's bits cut to the type's width.
+/// The value's bits, truncated to the type's width.
 pub(crate) fn wrap(ty: Type, bits: u64) -> u64 {
     match ty.bits() {
         64 => bits,

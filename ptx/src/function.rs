@@ -7,32 +7,32 @@ use crate::target::Target;
 use crate::types::Type;
 use crate::verify::Violation;
 
-/// Where in the kernel author's source a statement was built.
+/// The source location where a statement was built.
 pub type Site = &'static Location<'static>;
 
 /// A kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name in PTX.
+    /// The parameter's name in PTX.
     pub name: &'static str,
-    /// What it holds.
+    /// The kind of its value.
     pub kind: ParamKind,
-    /// Whether a 64-bit scalar is a plain number. Otherwise it is an address, and an engine that shares its memory with other
-    /// programs takes only addresses of memory that is its own.
+    /// Whether a 64-bit scalar is a plain number. Otherwise it is an address in global memory, and an engine
+    /// that shares its memory with other programs accepts only addresses of memory that it owns.
     pub number: bool,
 }
 
-/// What a kernel parameter holds.
+/// The kind of a kernel parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ParamKind {
     /// A scalar.
     Scalar(Type),
-    /// A `CUtensorMap`: 128 opaque bytes, 64-byte aligned.
+    /// A `CUtensorMap`: 128 opaque bytes, aligned to 64 bytes.
     TensorMap,
 }
 
 impl ParamKind {
-    /// Bytes in the parameter block.
+    /// Size in the parameter block, in bytes.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Scalar(ty) => ty.bytes() as usize,
@@ -40,7 +40,7 @@ impl ParamKind {
         }
     }
 
-    /// Alignment in the parameter block.
+    /// Alignment in the parameter block, in bytes.
     pub const fn alignment(self) -> usize {
         match self {
             Self::Scalar(ty) => ty.bytes() as usize,
@@ -54,46 +54,47 @@ impl ParamKind {
 pub enum Statement {
     /// An instruction executed by every active thread.
     Inst {
-        /// What to do.
+        /// The instruction.
         inst: Inst,
-        /// Who asked for it.
+        /// Where it was built.
         site: Site,
     },
-    /// Threads where `cond` holds run `then`, the others `otherwise`; they meet behind it.
+    /// Threads where `cond` is true run `then`, the others run `otherwise`. They reconverge after the
+    /// statement.
     If {
         /// A predicate.
         cond: Operand,
-        /// Statements for the threads where it holds.
+        /// Statements for the threads where `cond` is true.
         then: Vec<Statement>,
-        /// Statements for the others.
+        /// Statements for the other threads.
         otherwise: Vec<Statement>,
-        /// Who asked for it.
+        /// Where it was built.
         site: Site,
     },
-    /// Runs `body` again and again until every thread has left by a [`Statement::Break`].
+    /// Repeats `body` until every thread has left by a [`Statement::Break`].
     Loop {
-        /// Statements of one round.
+        /// Statements of one iteration.
         body: Vec<Statement>,
-        /// Who asked for it.
+        /// Where it was built.
         site: Site,
     },
-    /// Threads where `cond` holds leave the innermost loop.
+    /// Threads where `cond` is true leave the innermost loop.
     Break {
         /// A predicate.
         cond: Operand,
-        /// Who asked for it.
+        /// Where it was built.
         site: Site,
     },
-    /// A named part of the body: a warp role or a phase. It changes nothing but comments and reports.
+    /// A named part of the body: a warp role or a phase. It affects only comments and reports.
     Scope {
-        /// Its name.
+        /// The name.
         name: &'static str,
-        /// Its statements.
+        /// The statements.
         body: Vec<Statement>,
     },
 }
 
-/// Whether one of the statements is such an instruction.
+/// Whether `found` is true for an instruction of the statements.
 fn any(statements: &[Statement], found: &dyn Fn(&Inst) -> bool) -> bool {
     statements.iter().any(|statement| match statement {
         Statement::Inst { inst, .. } => found(inst),
@@ -103,41 +104,43 @@ fn any(statements: &[Statement], found: &dyn Fn(&Inst) -> bool) -> bool {
     })
 }
 
-/// One kernel.
+/// One kernel: parameters, registers and a structured body. Build it with [`Function::build`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Function {
     /// The entry's name: a C identifier.
     pub name: String,
-    /// The instruction set it is written for.
+    /// The target architecture.
     pub target: Target,
-    /// Parameters in order.
+    /// The parameters, in order.
     pub params: Vec<Param>,
-    /// Type of each register.
+    /// The type of each register.
     pub registers: Vec<Type>,
-    /// Threads of a CTA (one-dimensional).
+    /// The number of threads per CTA (one-dimensional).
     pub threads: u32,
-    /// Bytes of dynamic shared memory that a launch provides.
+    /// Bytes of dynamic shared memory per CTA that a launch provides.
     pub shared_bytes: u32,
-    /// CTAs of a cluster (x, y, z); all 1 without clusters.
+    /// CTAs per cluster along x, y and z; all 1 without clusters.
     pub cluster: [u32; 3],
-    /// What it does.
+    /// The statements.
     pub body: Vec<Statement>,
-    /// Why its author calls it illegal; the verifier repeats it.
+    /// Violations stated by [`Builder::refuse`](crate::Builder::refuse). The verifier reports them.
     pub refusals: Vec<Violation>,
 }
 
 impl Function {
-    /// Whether it has a `griddepcontrol.wait`: such a kernel may be launched before the ones that it depends on have ended.
+    /// Whether the function has a `griddepcontrol.wait`. Such a kernel may be launched before the kernels
+    /// that it depends on have ended (programmatic dependent launch).
     pub fn waits_for_grids(&self) -> bool {
         any(&self.body, &|inst| matches!(inst, Inst::GridDependency { wait: true }))
     }
 
-    /// The PTX version that its newest instruction asks for, where the target's own does not have it.
+    /// The PTX version that the newest instruction needs, if it is above the target's version; otherwise (0,
+    /// 0).
     pub(crate) fn newest(&self) -> (u32, u32) {
         if any(&self.body, &Inst::is_relaxed_mbarrier) { (8, 6) } else { (0, 0) }
     }
 
-    /// Offset of each parameter in the parameter block, and the block's size in bytes.
+    /// The offset of each parameter in the parameter block, and the size of the block, in bytes.
     pub fn param_offsets(&self) -> (Vec<usize>, usize) {
         let mut end = 0usize;
         let mut offsets = Vec::with_capacity(self.params.len());

@@ -1,17 +1,22 @@
-//! A typed embedding of PTX in Rust: build a program once, then verify it, print it, or execute it elsewhere.
+//! A typed embedding of PTX in Rust: build a program once, then verify it, print it as PTX, or execute it in
+//! an emulator.
+//!
+//! Use it to write kernels from Hopper's matrix instructions, with typed registers and without PTX text.
 //!
 //! # The rules of the language
 //!
-//! * A program is a [`Function`]: parameters, typed registers and a *structured* body. Threads part at
-//!   [`Builder::if_`] and meet behind it; loops are left by [`Builder::break_if`]. There is no `goto`.
-//! * A [`Value`] is a `Copy` handle to what a register held when it was read, or a constant. Operators on values
-//!   append instructions; operators on constants are done at once and cost nothing ("immediates fold").
-//! * A [`Var`] is a register that can be written again: loop state, accumulators.
+//! * A program is a [`Function`]: parameters, typed registers and a *structured* body. Threads diverge at
+//!   [`Builder::if_`] and reconverge after it. [`Builder::break_if`] leaves a loop. There is no `goto`.
+//! * A [`Value`] is a `Copy` handle to a constant, or to the content of a register at the time it was read.
+//!   Operators on values append instructions. Operators on integer constants are evaluated on the host and
+//!   emit nothing.
+//! * A [`Var`] is a register that can be written more than once: loop state, accumulators.
 //! * A host `for` unrolls. [`Builder::repeat`] and [`Builder::while_`] emit loops.
-//! * The instruction set is a closed enum, [`Inst`], each variant naming its section of the PTX ISA. What is not
-//!   there cannot be printed; nobody writes PTX text by hand.
-//! * [`Function::verify`] checks everything that can be checked without running, and reports each violation with
-//!   the line of *your* source that built the statement. Only a [`Verified`] function can be printed.
+//! * The instruction set is a closed enum, [`Inst`]. The documentation of each variant names its section of
+//!   the PTX ISA. There is no inline PTX text.
+//! * [`Function::verify`] checks everything that can be checked without running the program. It reports each
+//!   violation with the line of *your* source that built the statement. Only a [`Verified`] function can be
+//!   printed.
 //!
 //! # A whole program
 //!
@@ -38,8 +43,8 @@
 //!
 //! # When not to use it
 //!
-//! For kernels that are not built from Hopper's matrix machinery: the instruction set holds what GEMM-like kernels
-//! need and nothing else. Crates that compile Rust functions for the device serve general kernels better.
+//! For general kernels: the instruction set has only what GEMM-like kernels on Hopper need. For other
+//! kernels, use a crate that compiles Rust functions for the device.
 
 pub mod abi;
 mod asynchronous;

@@ -1,6 +1,6 @@
-//! The machines that programs are written for, and their hard limits.
+//! The target architectures of programs, and their hardware limits.
 
-/// An instruction set and the device limits that go with it.
+/// A target architecture: an instruction set with its device limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Target {
@@ -8,20 +8,20 @@ pub enum Target {
     Sm90a,
 }
 
-/// Hard limits of one multiprocessor and one CTA.
+/// Hardware limits of an SM, a CTA and a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of shared memory that one CTA may ask for.
+    /// The largest dynamic shared memory of one CTA, in bytes.
     pub shared_bytes: u32,
-    /// 32-bit registers of a multiprocessor.
+    /// The number of 32-bit registers of an SM.
     pub registers: u32,
-    /// Most registers of one thread.
+    /// The largest number of registers per thread.
     pub registers_per_thread: u32,
-    /// Most threads of a CTA.
+    /// The largest number of threads per CTA.
     pub threads: u32,
-    /// Named barriers of a CTA.
+    /// The number of named barriers per CTA.
     pub barriers: u32,
-    /// Most CTAs of a cluster that every device runs.
+    /// The largest portable cluster, in CTAs: every device of the architecture can run it.
     pub cluster: u32,
 }
 
@@ -33,14 +33,16 @@ impl Target {
         }
     }
 
-    /// The PTX version the printer writes: the oldest that has every instruction of the set.
+    /// The PTX version of printed modules, as (major, minor). Modules with relaxed mbarrier operations have a
+    /// newer one.
     pub const fn version(self) -> (u32, u32) {
         match self {
             Self::Sm90a => (8, 4),
         }
     }
 
-    /// The compute capability that runs it; architecture-specific code runs on no other.
+    /// The compute capability (major, minor). Architecture-specific code runs only on devices of exactly this
+    /// capability.
     pub const fn compute_capability(self) -> (u32, u32) {
         match self {
             Self::Sm90a => (9, 0),

@@ -1,8 +1,7 @@
 //! Scalar types of registers and instructions, and the Rust types that stand for them.
 //!
-//! PTX separates the type of a register from the type an instruction reads it as; here every register has the
-//! one type it was made with, and [`Value::bits_as`](crate::Value::bits_as) is the only way to read it as
-//! another type of the same width.
+//! In PTX the type of a register and the type as which an instruction reads it may differ. Here each register
+//! has one type. [`Value::bits_as`](crate::Value::bits_as) reads a value as another type of the same width.
 
 use core::fmt;
 
@@ -13,7 +12,7 @@ use half::{bf16, f16};
 pub enum Type {
     /// `.pred`: one bit.
     Pred,
-    /// `.u8`: loaded, stored, selected and converted, in a 16-bit register; no arithmetic.
+    /// `.u8`, in a 16-bit register. It can be loaded, stored, selected and converted; it has no arithmetic.
     U8,
     /// `.u16`.
     U16,
@@ -36,7 +35,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// Width in bits; a predicate counts 1.
+    /// Width in bits; 1 for a predicate.
     pub const fn bits(self) -> u32 {
         match self {
             Self::Pred => 1,
@@ -47,7 +46,7 @@ impl Type {
         }
     }
 
-    /// Width in bytes; zero for a predicate, which has no place in memory.
+    /// Width in bytes; 0 for a predicate, which cannot be in memory.
     pub const fn bytes(self) -> u32 {
         self.bits() / 8
     }
@@ -67,7 +66,7 @@ impl Type {
         matches!(self, Self::F16 | Self::Bf16 | Self::F32 | Self::F64)
     }
 
-    /// The suffix PTX writes for the type, without its dot.
+    /// The type's suffix in PTX, without the dot.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Pred => "pred",
@@ -91,7 +90,7 @@ impl fmt::Display for Type {
     }
 }
 
-/// Where an address points, as in PTX ISA 5.1 "State Spaces".
+/// The state space of an address, as in PTX ISA 5.1 "State Spaces".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Space {
     /// `.global`, 64-bit addresses.
@@ -103,7 +102,7 @@ pub enum Space {
 }
 
 impl Space {
-    /// The type an address of this space has.
+    /// The type of an address in this space.
     pub const fn address_type(self) -> Type {
         match self {
             Self::Global => Type::U64,

@@ -1,7 +1,8 @@
 //! Device values: `Copy` handles with operators.
 //!
-//! A [`Value`] is what a register held when it was read; a [`Var`] is the register itself, which can be written
-//! again. Comparisons are methods, because `if a < b` in Rust would decide while the program is built.
+//! A [`Value`] is the content of a register at the time it was read. A [`Var`] is the register itself, which
+//! can be written again. Comparisons are methods, because `if a < b` in Rust would decide while the program
+//! is built.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -53,9 +54,9 @@ impl<T> fmt::Debug for Var<'_, T> {
     }
 }
 
-/// Something an instruction can read as a `T`: a device value, or a host constant that becomes an immediate.
+/// A source operand of type `T`: a device value, or a host constant that becomes an immediate.
 pub trait Source<'f, T> {
-    /// The operand.
+    /// The operand as instructions have it.
     fn operand(self) -> Operand;
 }
 
@@ -81,13 +82,13 @@ impl<'f, T: Scalar> Var<'f, T> {
         self.reg
     }
 
-    /// A copy of what the variable holds here.
+    /// Reads the variable: appends a `mov` of its present content to a new register.
     #[track_caller]
     pub fn get(self) -> Value<'f, T> {
         self.builder.define(|dst| Inst::Move { dst, src: Operand::Reg(self.reg) })
     }
 
-    /// Writes the variable.
+    /// Writes the variable: appends a `mov`.
     #[track_caller]
     pub fn set(self, value: impl Source<'f, T>) {
         self.builder.emit(Inst::Move { dst: self.reg, src: value.operand() });
@@ -99,7 +100,7 @@ impl<'f, T: Scalar> Value<'f, T> {
         Self { builder, operand, scalar: PhantomData }
     }
 
-    /// The register or immediate behind the handle.
+    /// The register or immediate that the handle refers to.
     pub fn operand(self) -> Operand {
         self.operand
     }
@@ -109,7 +110,7 @@ impl<'f, T: Scalar> Value<'f, T> {
         self.builder
     }
 
-    /// The constant's bits, where the value is known while the program is built.
+    /// The bits of a constant, zero-extended. `None` for a register.
     pub fn known_bits(self) -> Option<u64> {
         match self.operand {
             Operand::Imm(bits) => Some(bits),
@@ -117,7 +118,7 @@ impl<'f, T: Scalar> Value<'f, T> {
         }
     }
 
-    /// Converts to another scalar type; see [`Inst::Convert`] for the rounding.
+    /// Converts the value to another scalar type. See [`Inst::Convert`] for the rounding.
     #[track_caller]
     pub fn cast<U: Scalar>(self) -> Value<'f, U> {
         let widens = T::TYPE.is_integer() && !T::TYPE.is_signed() && U::TYPE.is_integer();
@@ -195,7 +196,7 @@ impl<'f, T: Number> Value<'f, T> {
         self.builder.define(|dst| Inst::MulAdd { ty: T::TYPE, dst, a, b, c })
     }
 
-    /// `|self|`; an unsigned value is its own, and needs no instruction.
+    /// `|self|`. An unsigned value is returned as it is, without an instruction.
     #[track_caller]
     pub fn abs(self) -> Self {
         if T::TYPE.is_integer() && !T::TYPE.is_signed() {

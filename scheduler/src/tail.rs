@@ -72,8 +72,8 @@ impl Tailed {
     /// bits.
     pub const MOST_PARTS: u32 = 16;
 
-    /// The largest number of split tiles. The workspace has [`Shares::MOST_UNITS`] flags, and the first one
-    /// is the counter that workers draw from.
+    /// The largest number of split tiles. The workspace has room for the flags of `MOST_UNITS` units, and the
+    /// counter that workers draw from takes the room of one unit.
     const fn most(self) -> u32 {
         (Shares::<u32>::MOST_UNITS - 1) / self.parts
     }

@@ -1,14 +1,19 @@
-//! Im2col tensor maps: a convolution's window slides over the pixels of a tensor.
+//! Im2col tensor maps: the filter of a convolution moves over the pixels of a tensor.
 
 use super::{TensorElement, TensorMap, TensorMapError, TensorSwizzle, check_inner, check_tensor};
 
-/// An im2col tensor map: a tensor of channels, pixels in one to three dimensions and a batch, the bounding box that a
-/// filter's base visits, and what one copy takes of it.
+/// An im2col tensor map: a tensor, the bounding box that the base of a filter visits, and the size of one
+/// copy.
 ///
-/// Everything is innermost first: channels; width, height, depth; batch. A copy names a base in the bounding box and a
-/// filter offset. It takes `pixels` pixels: the base, then one after the other along the box in steps of `steps`, from the
-/// end of a dimension back to its beginning and on in the next, and from the end of the box on in the next image of the
-/// batch. Of each pixel, moved by the offset, it brings `channels` channels; what lies outside of the tensor is zero.
+/// The tensor has channels, one to three dimensions of pixels, and a batch of images. All lists are innermost
+/// dimension first: channels; width, height, depth; batch.
+///
+/// A copy names a base in the bounding box and a filter offset. It takes `pixels` bases, beginning with the
+/// named one, in steps of `steps` along the innermost dimension of the box. After the end of a dimension it
+/// continues at the begin of that dimension, one step further in the next dimension; after the end of the
+/// box, in the next image. For each base it copies `channels` channels of the pixel at base plus offset.
+/// Elements outside the tensor are zero.
+///
 /// Source: CUDA driver API, `cuTensorMapEncodeIm2col`; PTX ISA 5.5 "Tensors", im2col mode.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Im2colMap {
@@ -16,30 +21,34 @@ pub struct Im2colMap {
     pub element: TensorElement,
     /// Global address in bytes, a multiple of 16.
     pub address: u64,
-    /// Extents in elements, 3 to 5 of them, each 1..=2^32.
+    /// Extents of the tensor in elements: 3 to 5 dimensions, each 1..=2^32.
     pub dims: Vec<u64>,
-    /// Strides in bytes of dimensions 1.., multiples of 16 below 2^40; dimension 0 is packed.
+    /// Strides in bytes of dimensions 1 and up: multiples of 16, below 2^40. Dimension 0 is contiguous.
     pub strides: Vec<u64>,
-    /// The bounding box begins here: one coordinate for each of width, height and depth; minus the padding, as a rule.
+    /// Lower corner of the bounding box, one coordinate per dimension of pixels (width, height, depth).
+    /// Usually minus the padding.
     pub lower: Vec<i32>,
-    /// The bounding box ends here, counted from the last element of each dimension: 0 is that element.
+    /// Upper corner of the bounding box, inclusive, counted from the last element of each dimension of
+    /// pixels: 0 is that element.
     pub upper: Vec<i32>,
-    /// Channels of a pixel that a copy takes, 1..=256; they fill the swizzle span exactly.
+    /// Channels per pixel in a copy, 1..=256. They are a multiple of 16 bytes; with a swizzle exactly its
+    /// span.
     pub channels: u32,
-    /// Pixels that a copy takes, 1..=1024.
+    /// Pixels per copy, 1..=1024.
     pub pixels: u32,
-    /// Elements from one base to the next in width, height and depth, each 1..=8: the convolution's strides.
+    /// Elements from one base to the next along width, height and depth, each 1..=8: the strides of the
+    /// convolution.
     pub steps: Vec<u32>,
-    /// Swizzle of the shared-memory image, pixels by channels.
+    /// Swizzle of the copy in shared memory, which is pixels by channels.
     pub swizzle: TensorSwizzle,
 }
 
-/// What an engine encodes.
+/// A tensor map to be encoded by an engine.
 #[derive(Clone, Copy, Debug)]
 pub enum Description<'a> {
-    /// A strided tensor and a box.
+    /// A tiled map.
     Tiled(&'a TensorMap),
-    /// Pixels under a filter.
+    /// An im2col map.
     Im2col(&'a Im2colMap),
 }
 
@@ -49,12 +58,13 @@ impl Im2colMap {
         self.dims.len()
     }
 
-    /// Bytes that a copy brings, elements outside of the tensor included.
+    /// Size of one copy in shared memory in bytes, including out-of-bounds elements.
     pub fn box_bytes(&self) -> u64 {
         u64::from(self.channels) * u64::from(self.pixels) * u64::from(self.element.bytes())
     }
 
-    /// Bits of a corner's coordinate and of a filter offset: 16, 8 or 5 for one, two or three dimensions of pixels.
+    /// The number of bits of a corner's coordinate and of a filter offset: 16, 8 or 5 for a rank of 3, 4 or
+    /// 5.
     pub const fn corner_bits(rank: usize) -> u32 {
         match rank {
             ..4 => 16,
@@ -63,7 +73,8 @@ impl Im2colMap {
         }
     }
 
-    /// First and last coordinate of the bounding box in a dimension of pixels, 0 being the width.
+    /// The first and the last coordinate of the bounding box in a dimension of pixels; 0 is the width. `None`
+    /// if the map does not have this dimension.
     pub fn bounds(&self, dim: usize) -> Option<(i64, i64)> {
         let last = i64::try_from(*self.dims.get(dim + 1)?).ok()? - 1;
         Some((i64::from(*self.lower.get(dim)?), last + i64::from(*self.upper.get(dim)?)))
@@ -72,7 +83,7 @@ impl Im2colMap {
     /// Checks the driver's rules, so that both engines refuse the same descriptions.
     ///
     /// # Errors
-    /// The first rule broken.
+    /// The first rule that is broken.
     pub fn check(&self) -> Result<(), TensorMapError> {
         let rank = self.rank();
         let lists = [self.lower.len(), self.upper.len(), self.steps.len()];
@@ -114,7 +125,7 @@ impl Im2colMap {
 mod tests {
     use super::*;
 
-    /// 64 channels of 8 x 6 pixels in 2 images under a filter of 3 x 3 with a padding of 1.
+    /// 64 channels of 8 x 6 pixels in 2 images, for a filter of 3 x 3 with a padding of 1.
     fn map() -> Im2colMap {
         Im2colMap {
             element: TensorElement::Bf16,

@@ -1,4 +1,4 @@
-//! Building atomics, and loads and stores with an order.
+//! Builder methods for atomics, and for loads and stores with memory ordering.
 
 use super::Builder;
 use crate::inst::{
@@ -8,7 +8,7 @@ use crate::inst::{
 use crate::types::{Scalar, Space, Type};
 use crate::value::Value;
 
-/// A place in memory: a state space and an address in it.
+/// A location in memory: a state space and an address in it.
 #[derive(Clone, Copy, Debug)]
 pub struct Location {
     space: Space,
@@ -16,18 +16,18 @@ pub struct Location {
 }
 
 impl Location {
-    /// `offset` bytes behind an address in global memory.
+    /// `offset` bytes after an address in global memory.
     pub fn global(address: Value<'_, u64>, offset: i32) -> Self {
         Self { space: Space::Global, address: Address { base: address.operand(), offset } }
     }
 
-    /// `offset` bytes behind an address in the own CTA's shared memory.
+    /// `offset` bytes after an address in the CTA's own shared memory.
     pub fn shared(address: Value<'_, u32>, offset: i32) -> Self {
         Self { space: Space::Shared, address: Address { base: address.operand(), offset } }
     }
 
-    /// `offset` bytes behind an address in the shared memory of a CTA of the cluster, as
-    /// [`Builder::map_shared`] gives it.
+    /// `offset` bytes after an address in the shared memory of any CTA of the cluster, from
+    /// [`Builder::map_shared`].
     pub fn cluster(address: Value<'_, u32>, offset: i32) -> Self {
         Self { space: Space::SharedCluster, address: Address { base: address.operand(), offset } }
     }
@@ -43,8 +43,8 @@ impl Location {
     }
 }
 
-/// The atomic type whose elements a scalar holds; a predicate holds none and is taken for its bits, which the
-/// verifier refuses.
+/// The atomic type for a scalar. A predicate has none: it becomes a `.u32`, and the verifier refuses the
+/// operand.
 fn atomic_type(ty: Type) -> AtomicType {
     match ty {
         Type::S32 => AtomicType::S32,
@@ -59,7 +59,7 @@ fn atomic_type(ty: Type) -> AtomicType {
 }
 
 impl Builder {
-    /// `atom`: changes a word of memory in one step and returns what it was.
+    /// `atom`: changes a word of memory atomically and returns the old value.
     #[track_caller]
     pub fn atomic<'f, T: Scalar>(
         &'f self,
@@ -76,7 +76,7 @@ impl Builder {
         })
     }
 
-    /// `atom.cas`: stores `new` where the word is `old`, in one step, and returns what it was.
+    /// `atom.cas`: stores `new` if the word equals `old`, atomically, and returns the old value.
     #[track_caller]
     pub fn compare_swap<'f, T: Scalar>(
         &'f self,
@@ -93,7 +93,7 @@ impl Builder {
         })
     }
 
-    /// `red`: changes `N` neighbouring words of memory, each in one step.
+    /// `red`: changes `N` consecutive words of memory, each atomically. Returns nothing.
     #[track_caller]
     pub fn reduce<'f, T: Scalar, const N: usize>(
         &'f self,
@@ -105,7 +105,8 @@ impl Builder {
         self.reduce_as(op, atomic_type(T::TYPE), at, values, order);
     }
 
-    /// `red` of packed elements, as [`AtomicType::F16x2`] or [`AtomicType::Bf16x2`].
+    /// As [`reduce`](Self::reduce), with the element type given: [`AtomicType::F16x2`] or
+    /// [`AtomicType::Bf16x2`] for packed elements.
     #[track_caller]
     pub fn reduce_as<'f, T: Scalar, const N: usize>(
         &'f self,
@@ -130,7 +131,7 @@ impl Builder {
         }));
     }
 
-    /// `ld` with an order: `N` (1, 2 or 4) consecutive elements.
+    /// `ld` with memory ordering, of `N` (1, 2 or 4) consecutive elements.
     #[track_caller]
     pub fn load_ordered<T: Scalar, const N: usize>(
         &self,
@@ -143,7 +144,7 @@ impl Builder {
         dst.map(|reg| Value::new(self, Operand::Reg(reg)))
     }
 
-    /// `st` with an order: `N` (1, 2 or 4) consecutive elements.
+    /// `st` with memory ordering, of `N` (1, 2 or 4) consecutive elements.
     #[track_caller]
     pub fn store_ordered<'f, T: Scalar, const N: usize>(
         &'f self,

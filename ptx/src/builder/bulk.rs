@@ -1,4 +1,4 @@
-//! Building bulk copies, asynchronous stores, and the rarer operations on barriers.
+//! Builder methods for bulk copies, asynchronous stores, and the less common operations on barriers.
 
 use super::Builder;
 use crate::inst::{
@@ -11,15 +11,15 @@ use crate::value::{Source, Value};
 /// A bulk copy from global to shared memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BulkLoad<'f> {
-    /// Global address, a multiple of 16.
+    /// Global address, a multiple of 16 bytes.
     pub src: Value<'f, u64>,
-    /// Shared address, a multiple of 16.
+    /// Shared address, a multiple of 16 bytes.
     pub dst: Value<'f, u32>,
-    /// Shared address of the mbarrier that receives the bytes.
+    /// Shared address of the mbarrier that counts the bytes (complete-tx).
     pub barrier: Value<'f, u32>,
-    /// CTA ranks that receive the bytes, a bit each; `None` for the own CTA alone.
+    /// Mask of the CTA ranks that receive the bytes, one bit per rank. `None` for this CTA only.
     pub multicast: Option<Value<'f, u16>>,
-    /// L2 cache policy.
+    /// L2 cache policy; `None` for the default.
     pub hint: Option<u64>,
 }
 
@@ -37,14 +37,15 @@ impl Builder {
         }));
     }
 
-    /// Starts a copy of `bytes` bytes, a multiple of 16, from shared to global memory, part of this thread's open group.
+    /// Starts a copy of `bytes` bytes, a multiple of 16, from shared to global memory. It belongs to this
+    /// thread's open bulk group.
     #[track_caller]
     pub fn bulk_store<'f>(&'f self, dst: Value<'f, u64>, src: Value<'f, u32>, bytes: impl Source<'f, u32>) {
         let (dst, src, bytes) = (dst.operand(), src.operand(), bytes.operand());
         self.emit(Inst::Bulk(Bulk::Store { dst, src, bytes, reduce: None, hint: None }));
     }
 
-    /// As [`Builder::bulk_store`], but combines each element with what is in global memory.
+    /// As [`Builder::bulk_store`], but reduces each element into global memory with `op`.
     #[track_caller]
     pub fn bulk_reduce<'f>(
         &'f self,
@@ -58,8 +59,8 @@ impl Builder {
         self.emit(Inst::Bulk(Bulk::Store { dst, src, bytes, reduce, hint: None }));
     }
 
-    /// Starts a copy from own shared memory to that of a CTA of the cluster, whose mbarrier receives the bytes; `reduce`
-    /// says how elements are combined with what is there.
+    /// Starts a copy from this CTA's shared memory to that of any CTA of the cluster. The mbarrier, in the
+    /// destination CTA, counts the bytes. With `reduce`, elements are reduced into the destination.
     #[track_caller]
     pub fn bulk_share<'f>(
         &'f self,
@@ -73,14 +74,14 @@ impl Builder {
         self.emit(Inst::Bulk(Bulk::Share { dst, src, bytes, barrier, reduce }));
     }
 
-    /// Fetches `bytes` bytes, a multiple of 16, to L2.
+    /// Prefetches `bytes` bytes, a multiple of 16, to L2.
     #[track_caller]
     pub fn bulk_prefetch<'f>(&'f self, src: Value<'f, u64>, bytes: impl Source<'f, u32>) {
         self.emit(Inst::Bulk(Bulk::Prefetch { src: src.operand(), bytes: bytes.operand() }));
     }
 
-    /// Starts the combination of a box in shared memory with the tensor's at `coords` (elements, innermost first), under the
-    /// rules of [`tensor_store`](Self::tensor_store).
+    /// Starts the reduction of a box in shared memory into the tensor at `coords` (elements, innermost
+    /// first). The rules of [`tensor_store`](Self::tensor_store) apply.
     #[track_caller]
     pub fn tensor_reduce<'f, const D: usize>(
         &'f self,
@@ -94,14 +95,15 @@ impl Builder {
         self.emit(Inst::Bulk(Bulk::TensorReduce { op, map, coords, src, hint: None }));
     }
 
-    /// Fetches the box at `coords` (elements, innermost first) to L2.
+    /// Prefetches the box at `coords` (elements, innermost first) to L2.
     #[track_caller]
     pub fn tensor_prefetch<'f, const D: usize>(&'f self, map: Value<'f, u64>, coords: [Value<'f, i32>; D]) {
         let coords = coords.iter().map(|coord| coord.operand()).collect();
         self.emit(Inst::Bulk(Bulk::TensorPrefetch { map: map.operand(), coords }));
     }
 
-    /// Stores `N` (1, 2 or 4) elements to a CTA of the cluster, whose mbarrier receives their bytes.
+    /// `st.async`: stores `N` (1, 2 or 4) elements to the shared memory of any CTA of the cluster. The
+    /// mbarrier, in that CTA, counts the bytes.
     #[track_caller]
     pub fn store_async<'f, T: Scalar, const N: usize>(
         &'f self,
@@ -113,7 +115,8 @@ impl Builder {
         self.emit(Inst::Bulk(Bulk::AsyncStore { ty: T::TYPE, src, dst, barrier }));
     }
 
-    /// Combines a value with one in shared memory of a CTA of the cluster, whose mbarrier receives its bytes.
+    /// `red.async`: reduces a value into the shared memory of any CTA of the cluster. The mbarrier, in that
+    /// CTA, counts the bytes.
     #[track_caller]
     pub fn reduce_async<'f, T: Scalar>(
         &'f self,
@@ -127,7 +130,7 @@ impl Builder {
 
     // ---- barriers ----
 
-    /// Counts arrivals on an own mbarrier; gives the state of the phase they belong to.
+    /// Counts `count` arrivals on an mbarrier of this CTA; returns the state of their phase.
     #[track_caller]
     pub fn mbarrier_arrive_state<'f>(
         &'f self,
@@ -137,7 +140,7 @@ impl Builder {
         self.mbarrier_arrive_state_as(barrier, count, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_arrive_state`](Self::mbarrier_arrive_state), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_arrive_state_as<'f>(
         &'f self,
@@ -149,7 +152,8 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::Arrive { dst, barrier, count, order }))
     }
 
-    /// Counts one arrival on an own mbarrier and announces `bytes` bytes; gives the state of the phase.
+    /// Counts one arrival on an mbarrier of this CTA and announces `bytes` bytes (expect-tx); returns the
+    /// state of the phase.
     #[track_caller]
     pub fn mbarrier_arrive_expect_state<'f>(
         &'f self,
@@ -159,7 +163,8 @@ impl Builder {
         self.mbarrier_arrive_expect_state_as(barrier, bytes, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_arrive_expect_state`](Self::mbarrier_arrive_expect_state), with the given memory
+    /// ordering.
     #[track_caller]
     pub fn mbarrier_arrive_expect_state_as<'f>(
         &'f self,
@@ -171,7 +176,8 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::ArriveExpect { dst, barrier, bytes, order }))
     }
 
-    /// Whether the phase of a state has completed: `mbarrier.try_wait`, or `test_wait` where `patient` is false.
+    /// Whether the phase of a state has completed. With `patient` an `mbarrier.try_wait`, which may suspend
+    /// the thread for some time, otherwise a `test_wait`.
     #[track_caller]
     pub fn mbarrier_test<'f>(
         &'f self,
@@ -182,7 +188,7 @@ impl Builder {
         self.mbarrier_test_as(barrier, state, patient, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_test`](Self::mbarrier_test), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_test_as<'f>(
         &'f self,
@@ -195,7 +201,7 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::Test { dst, barrier, state, patient, order }))
     }
 
-    /// Asks once, without waiting, whether the phase of a parity has completed.
+    /// `mbarrier.test_wait.parity`: tests once, without waiting, whether the phase of a parity has completed.
     #[track_caller]
     pub fn mbarrier_test_parity<'f>(
         &'f self,
@@ -205,7 +211,7 @@ impl Builder {
         self.mbarrier_test_parity_as(barrier, parity, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_test_parity`](Self::mbarrier_test_parity), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_test_parity_as<'f>(
         &'f self,
@@ -217,15 +223,15 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::TestParity { dst, barrier, parity, order }))
     }
 
-    /// The arrivals that were missing according to a state.
+    /// `mbarrier.pending_count`: the number of arrivals that were still pending according to a state.
     #[track_caller]
     pub fn mbarrier_pending<'f>(&'f self, state: Value<'f, u64>) -> Value<'f, u32> {
         let state = state.operand();
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::PendingCount { dst, state }))
     }
 
-    /// Counts arrivals on an own mbarrier that must not complete its phase, with `drop` such that later phases do not wait
-    /// for; gives the state of the phase.
+    /// `.noComplete`: counts arrivals on an mbarrier of this CTA that must not complete its phase; returns
+    /// the state of the phase. With `drop`, later phases expect fewer arrivals (`arrive_drop`).
     #[track_caller]
     pub fn mbarrier_arrive_no_complete<'f>(
         &'f self,
@@ -237,7 +243,8 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::ArriveNoComplete { dst, barrier, count, drop }))
     }
 
-    /// Counts arrivals on an own mbarrier which later phases do not wait for; gives the state of the phase.
+    /// `mbarrier.arrive_drop`: counts arrivals on an mbarrier of this CTA, and later phases expect as many
+    /// fewer; returns the state of the phase.
     #[track_caller]
     pub fn mbarrier_drop_state<'f>(
         &'f self,
@@ -247,7 +254,7 @@ impl Builder {
         self.mbarrier_drop_state_as(barrier, count, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_drop_state`](Self::mbarrier_drop_state), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_drop_state_as<'f>(
         &'f self,
@@ -259,7 +266,8 @@ impl Builder {
         self.define(|dst| Inst::MbarrierMore(MbarrierInst::DropState { dst, barrier, count, order }))
     }
 
-    /// Announces `bytes` bytes on an own mbarrier and arrives at it for the last time; gives the state of the phase.
+    /// `mbarrier.arrive_drop.expect_tx`: announces `bytes` bytes on an mbarrier of this CTA and arrives for
+    /// the last time; returns the state of the phase.
     #[track_caller]
     pub fn mbarrier_drop_expect<'f>(
         &'f self,
@@ -269,7 +277,7 @@ impl Builder {
         self.mbarrier_drop_expect_as(barrier, bytes, MbarrierOrder::CTA)
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_drop_expect`](Self::mbarrier_drop_expect), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_drop_expect_as<'f>(
         &'f self,
@@ -288,13 +296,14 @@ impl Builder {
         self.emit(Inst::MbarrierMore(MbarrierInst::DropExpectCluster { barrier, bytes, order }));
     }
 
-    /// Counts arrivals, on an own mbarrier or with `cluster` on any, which later phases do not wait for.
+    /// Counts arrivals that later phases no longer expect (`arrive_drop`), on an mbarrier of this CTA, or
+    /// with `cluster` of any CTA of the cluster.
     #[track_caller]
     pub fn mbarrier_drop<'f>(&'f self, barrier: Value<'f, u32>, count: impl Source<'f, u32>, cluster: bool) {
         self.mbarrier_drop_as(barrier, count, cluster, MbarrierOrder::CTA);
     }
 
-    /// The same in an order.
+    /// As [`mbarrier_drop`](Self::mbarrier_drop), with the given memory ordering.
     #[track_caller]
     pub fn mbarrier_drop_as<'f>(
         &'f self,
@@ -308,7 +317,8 @@ impl Builder {
         self.emit(Inst::MbarrierMore(MbarrierInst::Drop { barrier, space, count, order }));
     }
 
-    /// Announces `bytes` bytes on an mbarrier of any CTA of the cluster, as an arrival or not.
+    /// Announces `bytes` bytes (expect-tx) on an mbarrier of any CTA of the cluster. With `arrive`, also
+    /// counts one arrival.
     #[track_caller]
     pub fn mbarrier_expect_cluster<'f>(
         &'f self,
@@ -321,7 +331,8 @@ impl Builder {
         self.emit(Inst::MbarrierMore(MbarrierInst::ExpectCluster { arrive, barrier, bytes, order }));
     }
 
-    /// Counts `bytes` bytes as arrived on an own mbarrier, or with `cluster` on any.
+    /// `mbarrier.complete_tx`: counts `bytes` bytes as arrived on an mbarrier of this CTA, or with `cluster`
+    /// of any CTA of the cluster.
     #[track_caller]
     pub fn mbarrier_complete<'f>(
         &'f self,
@@ -335,7 +346,8 @@ impl Builder {
         self.emit(Inst::MbarrierMore(MbarrierInst::Complete { barrier, space, bytes, scope }));
     }
 
-    /// `bar.red.popc`: waits for `threads` threads at barrier `id`, and says in how many `cond` holds.
+    /// `bar.red.popc`: waits for `threads` threads at barrier `id` and returns the number of threads where
+    /// `cond` is true.
     #[track_caller]
     pub fn barrier_count<'f>(
         &'f self,
@@ -346,7 +358,8 @@ impl Builder {
         self.barrier_reduce(BarrierOp::Population, id.operand(), threads, cond)
     }
 
-    /// `bar.red.and`: waits for `threads` threads at barrier `id`, and says whether `cond` holds in all.
+    /// `bar.red.and`: waits for `threads` threads at barrier `id` and returns whether `cond` is true in all
+    /// of them.
     #[track_caller]
     pub fn barrier_all<'f>(
         &'f self,
@@ -357,7 +370,8 @@ impl Builder {
         self.barrier_reduce(BarrierOp::And, id.operand(), threads, cond)
     }
 
-    /// `bar.red.or`: waits for `threads` threads at barrier `id`, and says whether `cond` holds in any.
+    /// `bar.red.or`: waits for `threads` threads at barrier `id` and returns whether `cond` is true in any of
+    /// them.
     #[track_caller]
     pub fn barrier_any<'f>(
         &'f self,
@@ -380,8 +394,8 @@ impl Builder {
         self.define(|dst| Inst::BarrierReduce(BarrierReduce { op, id, threads, dst, src }))
     }
 
-    /// `fns`: the position of the `n`th set bit of `mask` from bit `base` on, counting from 1; upwards for `n > 0`,
-    /// downwards for `n < 0`, at `base` itself for 0. All ones where there is none.
+    /// `fns`: the position of the `n`-th set bit of `mask`, counted from 1 and from bit `base` on. Upwards
+    /// for `n > 0`, downwards for `n < 0`, bit `base` itself for `n == 0`. All ones if there is no such bit.
     #[track_caller]
     pub fn find_nth_set<'f>(
         &'f self,

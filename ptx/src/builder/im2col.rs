@@ -1,4 +1,4 @@
-//! Building tensor copies in im2col mode.
+//! Builder methods for tensor copies in im2col mode.
 
 use super::Builder;
 use crate::asynchronous::TensorLoad;
@@ -6,8 +6,9 @@ use crate::inst::{AtomicOp, Bulk, Im2col, Inst};
 use crate::value::Value;
 
 impl Builder {
-    /// Starts the copy of pixels from the base at `coords` (channel, width.., image) on, moved by the filter offset
-    /// `offsets` (width..), into shared memory. There are two offsets fewer than coordinates.
+    /// Starts a copy of pixels from the tensor into shared memory. The pixels begin at the base `coords`
+    /// (channel, width.., image), moved by the filter offset `offsets` (width..). There are two offsets fewer
+    /// than coordinates.
     #[track_caller]
     pub fn im2col_load<'f, const D: usize, const O: usize>(
         &'f self,
@@ -26,9 +27,11 @@ impl Builder {
         })));
     }
 
-    /// Starts the copy of pixels from shared memory to the base at `coords` (channel, width.., image) and on, or with
-    /// `reduce` their combination with the tensor's. The bounding box lies inside of the tensor, no coordinate is negative,
-    /// and the first is a multiple of 16 bytes, or the hardware traps.
+    /// Starts a copy of pixels from shared memory into the tensor, beginning at the base `coords` (channel,
+    /// width.., image). With `reduce`, the pixels are reduced into the tensor.
+    ///
+    /// The bounding box must be inside the tensor, no coordinate may be negative, and the first coordinate
+    /// must be a multiple of 16 bytes; otherwise the hardware traps.
     #[track_caller]
     pub fn im2col_store<'f, const D: usize>(
         &'f self,
@@ -42,7 +45,7 @@ impl Builder {
         self.emit(Inst::Bulk(Bulk::Im2col(Im2col::Store { reduce, map, coords, src, hint: None })));
     }
 
-    /// Fetches the pixels that such a load would bring to L2.
+    /// Prefetches the pixels that [`im2col_load`](Self::im2col_load) would copy to L2.
     #[track_caller]
     pub fn im2col_prefetch<'f, const D: usize, const O: usize>(
         &'f self,

@@ -1,4 +1,4 @@
-//! Building changes of tensor maps.
+//! Builder methods that change tensor maps.
 
 use super::Builder;
 use crate::abi::{TensorElement, TensorSwizzle};
@@ -6,7 +6,7 @@ use crate::inst::{Inst, MapField, MapInst, Operand, Scope, Special};
 use crate::types::Space;
 use crate::value::Value;
 
-/// A tensor map in memory that a kernel can change, at a multiple of 128 bytes.
+/// The address of a tensor map in memory that a kernel can change, a multiple of 128 bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum MapPlace<'f> {
     /// In the CTA's own shared memory.
@@ -27,30 +27,30 @@ impl<'f> From<Value<'f, u64>> for MapPlace<'f> {
     }
 }
 
-/// A part of a tensor map and its new value. Dimensions count from the innermost, 0.
+/// A field of a tensor map and its new value. Dimensions are numbered from the innermost, 0.
 #[derive(Clone, Copy, Debug)]
 pub enum MapChange<'f> {
     /// The tensor's global address, a multiple of 16 bytes.
     Address(Value<'f, u64>),
     /// The number of dimensions, 1 to 5.
     Rank(u32),
-    /// Elements of the box along a dimension.
+    /// A dimension, and the extent of the box along it in elements.
     Box(u32, Value<'f, u32>),
-    /// Elements of the tensor along a dimension.
+    /// A dimension, and the extent of the tensor along it in elements.
     Extent(u32, Value<'f, u32>),
-    /// Bytes from one element to the next along a dimension 1 to 4, a multiple of 16.
+    /// A dimension, 1 to 4, and the tensor's stride along it in bytes, a multiple of 16.
     Stride(u32, Value<'f, u64>),
-    /// Every how many elements a copy takes one along a dimension.
+    /// A dimension, and the traversal stride along it in elements: a copy takes every n-th element.
     ElementStride(u32, Value<'f, u32>),
-    /// The elements' type.
+    /// The element type.
     Element(TensorElement),
-    /// The swizzle of the image in shared memory.
+    /// The swizzle of the box in shared memory.
     Swizzle(TensorSwizzle),
 }
 
 impl Builder {
-    /// The warp copies a tensor map (a parameter's address, or one in global memory) to its own shared memory, 4 bytes a
-    /// lane. The warp has to synchronise before another lane replaces parts of it.
+    /// Copies a tensor map (a parameter, or in global memory) to the CTA's shared memory. The whole warp
+    /// copies, 4 bytes per lane. The warp must synchronise before another lane replaces fields of the copy.
     #[track_caller]
     pub fn copy_tensor_map<'f>(&'f self, map: Value<'f, u64>, shared: Value<'f, u32>) {
         let lane = self.special(Special::Lane);
@@ -59,14 +59,14 @@ impl Builder {
         self.store_shared(shared + lane * 4, 0, [word]);
     }
 
-    /// The word of a tensor map (a parameter's address, or one in global memory) that has the executing lane's number.
+    /// Loads one 32-bit word of a tensor map (a parameter, or in global memory): lane `i` gets word `i`.
     #[track_caller]
     pub fn tensor_map_word<'f>(&'f self, map: Value<'f, u64>) -> Value<'f, u32> {
         let address = (map + self.special(Special::Lane).mul_wide(4)).operand();
         self.define(|dst| Inst::TensorMap(MapInst::Word { dst, address }))
     }
 
-    /// Replaces a part of a tensor map in memory.
+    /// `tensormap.replace`: replaces a field of a tensor map in memory.
     #[track_caller]
     pub fn replace_tensor_map<'f>(&'f self, map: impl Into<MapPlace<'f>>, change: MapChange<'f>) {
         let (space, map) = match map.into() {
@@ -86,19 +86,22 @@ impl Builder {
         self.emit(Inst::TensorMap(MapInst::Replace { space, map, field, value }));
     }
 
-    /// The converged warp copies a tensor map from shared to global memory and releases it in a scope.
+    /// `tensormap.cp_fenceproxy`: copies a tensor map from shared to global memory and releases it for a
+    /// scope. The whole warp executes it, converged.
     #[track_caller]
     pub fn publish_tensor_map<'f>(&'f self, dst: Value<'f, u64>, src: Value<'f, u32>, scope: Scope) {
         self.emit(Inst::TensorMap(MapInst::Publish { dst: dst.operand(), src: src.operand(), scope }));
     }
 
-    /// Releases the tensor maps in global memory that this thread knows to have been changed.
+    /// Release fence of the tensormap proxy: makes changes of tensor maps that are visible to this thread
+    /// usable by threads of the scope, after their acquire.
     #[track_caller]
     pub fn release_tensor_maps(&self, scope: Scope) {
         self.emit(Inst::TensorMap(MapInst::Release { scope }));
     }
 
-    /// Lets later copies of this thread use a tensor map in global memory as it was released.
+    /// Acquire fence of the tensormap proxy: later copies of this thread use the tensor map in global memory
+    /// as it was released.
     #[track_caller]
     pub fn acquire_tensor_map<'f>(&'f self, map: Value<'f, u64>, scope: Scope) {
         self.emit(Inst::TensorMap(MapInst::Acquire { map: map.operand(), scope }));

@@ -1,4 +1,5 @@
-//! Building exchanges between lanes, arithmetic beyond the operators, and copies and matrices of threads and warps.
+//! Builder methods for warp-level instructions, arithmetic beyond the operators, `cp.async`, `ldmatrix` and
+//! `mma.sync`.
 
 use super::Builder;
 use crate::inst::{
@@ -12,13 +13,13 @@ use crate::value::{Source, Value};
 const ALL: Operand = Operand::Imm(u32::MAX as u64);
 
 impl Builder {
-    /// Reads a special register of 64 bits.
+    /// Reads a 64-bit special register.
     #[track_caller]
     pub fn special_wide(&self, special: Special) -> Value<'_, u64> {
         self.define(|dst| Inst::ReadSpecial { dst, special })
     }
 
-    /// An arithmetic instruction on operands in PTX's order; `T` is its result's type.
+    /// Appends an arithmetic instruction. The operands are in PTX's order; `T` is the type of the result.
     #[track_caller]
     pub fn alu<T: Scalar>(&self, op: AluOp, src: &[Operand]) -> Value<'_, T> {
         self.define(|dst| Inst::Alu(Alu { op, dst, src: src.to_vec() }))
@@ -30,7 +31,7 @@ impl Builder {
         self.define(|dst| Inst::Warp(WarpInst::Vote { vote, dst, src: value.operand(), members: ALL }))
     }
 
-    /// `vote.sync.ballot` of the lanes `members`: a bit for each whose value holds.
+    /// `vote.sync.ballot` of the lanes `members`: a mask of the lanes where the value is true.
     #[track_caller]
     pub fn ballot<'f>(&'f self, value: Value<'f, bool>, members: impl Source<'f, u32>) -> Value<'f, u32> {
         let members = members.operand();
@@ -44,14 +45,14 @@ impl Builder {
         self.define(|dst| Inst::Warp(WarpInst::Reduce { op, ty, dst, src, members: ALL }))
     }
 
-    /// `match.any.sync` of the whole warp: the lanes that hold the same value; `T` is `u32` or `u64`.
+    /// `match.any.sync` of the whole warp: a mask of the lanes with the same value. `T` is `u32` or `u64`.
     #[track_caller]
     pub fn match_any<'f, T: Scalar>(&'f self, value: Value<'f, T>) -> Value<'f, u32> {
         let (ty, src) = (T::TYPE, value.operand());
         self.define(|dst| Inst::Warp(WarpInst::MatchAny { ty, dst, src, members: ALL }))
     }
 
-    /// `match.all.sync` of the whole warp: whether all lanes hold one value; `T` is `u32` or `u64`.
+    /// `match.all.sync` of the whole warp: whether all lanes have the same value. `T` is `u32` or `u64`.
     #[track_caller]
     pub fn match_all<'f, T: Scalar>(&'f self, value: Value<'f, T>) -> Value<'f, bool> {
         let (ty, src) = (T::TYPE, value.operand());
@@ -59,7 +60,8 @@ impl Builder {
         self.define(|all| Inst::Warp(WarpInst::MatchAll { ty, dst, all, src, members: ALL }))
     }
 
-    /// `shfl.sync` of the whole warp in segments of `width` lanes: the value, and whether there was a source.
+    /// `shfl.sync` of the whole warp in segments of `width` lanes. Returns the value, and whether the source
+    /// lane was inside the segment.
     #[track_caller]
     pub fn shuffle_segment<'f, T: Scalar>(
         &'f self,
@@ -76,19 +78,20 @@ impl Builder {
         (taken, Value::new(self, Operand::Reg(found)))
     }
 
-    /// `activemask`: the lanes that execute this.
+    /// `activemask`: a mask of the lanes that execute this instruction together.
     #[track_caller]
     pub fn active_mask(&self) -> Value<'_, u32> {
         self.define(|dst| Inst::Warp(WarpInst::ActiveMask { dst }))
     }
 
-    /// `nanosleep`.
+    /// `nanosleep`: suspends the thread for about this time, 0 to 1 000 000 ns.
     #[track_caller]
     pub fn sleep<'f>(&'f self, nanoseconds: impl Source<'f, u32>) {
         self.emit(Inst::Warp(WarpInst::Sleep { nanoseconds: nanoseconds.operand() }));
     }
 
-    /// `cp.async` of `bytes` (4, 8 or 16) bytes; `size` of them are read and the others become zeros.
+    /// `cp.async` of `bytes` (4, 8 or 16) bytes from global to shared memory. With `size`, only that number
+    /// of bytes is read and the others become zeros.
     #[track_caller]
     pub fn copy_async<'f>(
         &'f self,
@@ -102,31 +105,34 @@ impl Builder {
         self.emit(Inst::CopyAsync(CopyAsync::Copy { bytes, past_l1, dst: dst.operand(), src, size }));
     }
 
-    /// Closes this thread's group of `cp.async`.
+    /// `cp.async.commit_group`: closes this thread's group of `cp.async` operations.
     #[track_caller]
     pub fn copy_commit(&self) {
         self.emit(Inst::CopyAsync(CopyAsync::Commit));
     }
 
-    /// Waits until at most `pending` groups of this thread's `cp.async` are unfinished.
+    /// `cp.async.wait_group`: waits until at most `pending` of this thread's `cp.async` groups are
+    /// unfinished.
     #[track_caller]
     pub fn copy_wait(&self, pending: u32) {
         self.emit(Inst::CopyAsync(CopyAsync::Wait { pending }));
     }
 
-    /// Waits for all of this thread's `cp.async`.
+    /// `cp.async.wait_all`: waits for all `cp.async` operations of this thread.
     #[track_caller]
     pub fn copy_wait_all(&self) {
         self.emit(Inst::CopyAsync(CopyAsync::WaitAll));
     }
 
-    /// Counts an arrival, one that the mbarrier expects, once this thread's `cp.async` so far are done.
+    /// `cp.async.mbarrier.arrive.noinc`: an arrival on the mbarrier when all earlier `cp.async` operations of
+    /// this thread are complete. The mbarrier's expected count must include it.
     #[track_caller]
     pub fn copy_arrive(&self, barrier: Value<'_, u32>) {
         self.emit(Inst::CopyAsync(CopyAsync::Arrive { barrier: barrier.operand(), counted: true }));
     }
 
-    /// Loads `N` (1, 2 or 4) 8x8 matrices of 16-bit elements, a row address from each lane.
+    /// `ldmatrix`: loads `N` (1, 2 or 4) 8x8 matrices of 16-bit elements. Each lane gives the address of a
+    /// row.
     #[track_caller]
     pub fn load_matrix<const N: usize>(
         &self,
@@ -139,8 +145,8 @@ impl Builder {
         dst.map(|reg| Value::new(self, Operand::Reg(reg)))
     }
 
-    /// `mma.sync`: `A * B + C`; `O` is the type of a register of A and B (`u32`, or `f64`), `T` that of an accumulator register, `N`
-    /// their number.
+    /// `mma.sync`: returns `A * B + C`. `O` is the register type of A and B (`u32` or `f64`), `T` the
+    /// register type of the accumulators, and `N` the number of accumulator registers.
     #[track_caller]
     pub fn multiply<'f, O: Scalar, T: Scalar, const N: usize>(
         &'f self,
