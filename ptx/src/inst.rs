@@ -1,7 +1,8 @@
-//! The closed set of instructions.
+//! The instruction set: a closed enum with one variant per PTX instruction that a Hopper matrix kernel needs.
 //!
-//! One variant per PTX instruction that a Hopper matrix kernel needs; the payloads live in the submodules, by
-//! family. Whoever adds a variant is told by the compiler to teach the verifier, the printer and the emulator.
+//! Use it to inspect or change a program; to write one, use [`Builder`](crate::Builder). The fields of larger
+//! families are in submodules. The matches over [`Inst`] are exhaustive, so after a new variant the compiler
+//! names the places to extend in the verifier, the printer and the emulator.
 //!
 //! ```
 //! use ptx::inst::{BinaryOp, Inst, Operand, Reg};
@@ -51,7 +52,7 @@ use crate::types::{Space, Type};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reg(pub u32);
 
-/// What an instruction reads: a register, or an immediate's bits (zero-extended) of the instruction's type.
+/// A source operand: a register, or the bits (zero-extended) of an immediate of the instruction's type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Operand {
     /// A register.
@@ -70,7 +71,8 @@ pub enum Inst {
         /// The bits.
         src: Operand,
     },
-    /// `add sub mul.lo mul.hi div rem min max and or xor shl shr`. ISA "Integer/Floating Point/Logic and Shift".
+    /// `add sub mul.lo mul.hi div rem min max and or xor shl shr`. ISA "Integer/Floating Point/Logic and
+    /// Shift".
     Binary {
         /// The operation.
         op: BinaryOp,
@@ -116,7 +118,8 @@ pub enum Inst {
         /// The operand.
         a: Operand,
     },
-    /// `setp.<op>`; every float comparison is ordered (false on NaN) but `Ne`, which is true on NaN. ISA "setp".
+    /// `setp.<op>`. Float comparisons are ordered (false on NaN), except `Ne`, which is unordered (true on
+    /// NaN). ISA "setp".
     Compare {
         /// The relation.
         op: CompareOp,
@@ -133,11 +136,11 @@ pub enum Inst {
     Select {
         /// Type of `dst`, `a` and `b`.
         ty: Type,
-        /// Receives the choice.
+        /// Receives the selected value.
         dst: Reg,
-        /// Taken where `cond` is true.
+        /// The value if `cond` is true.
         a: Operand,
-        /// Taken where `cond` is false.
+        /// The value if `cond` is false.
         b: Operand,
         /// A predicate.
         cond: Operand,
@@ -147,7 +150,7 @@ pub enum Inst {
     Convert {
         /// Type of `src`.
         from: Type,
-        /// Receives the value; its type is the target.
+        /// Receives the value; its type is the target type.
         dst: Reg,
         /// The value.
         src: Operand,
@@ -174,18 +177,18 @@ pub enum Inst {
     },
     /// `mov dst, %special`. ISA "Special Registers".
     ReadSpecial {
-        /// A `.u32` register.
+        /// A `.u32` register, or `.u64` for a 64-bit special register.
         dst: Reg,
-        /// Which one.
+        /// The special register.
         special: Special,
     },
     /// `shfl.sync.idx.b32 dst, src, lane, 31, -1` over the whole warp. ISA "shfl.sync".
     ShuffleIndex {
         /// A 32-bit register.
         dst: Reg,
-        /// The value each lane offers.
+        /// The value that each lane provides.
         src: Operand,
-        /// Whose value to take, 0..32.
+        /// The source lane, 0..32.
         lane: Operand,
     },
     /// `shfl.sync.bfly.b32 dst, src, mask, 31, -1` over the whole warp: the value of lane `lane ^ mask`.
@@ -193,9 +196,9 @@ pub enum Inst {
     ShuffleXor {
         /// A 32-bit register.
         dst: Reg,
-        /// The value each lane offers.
+        /// The value that each lane provides.
         src: Operand,
-        /// The lanes to exchange with, 0..32.
+        /// The mask of the source lane, 0..32.
         mask: u32,
     },
     /// `elect.sync`: true in one lane of the warp. ISA "elect.sync".
@@ -205,9 +208,9 @@ pub enum Inst {
     },
     /// `setmaxnreg.{inc|dec}.sync.aligned.u32`. ISA "setmaxnreg".
     SetMaxRegisters {
-        /// Whether registers are requested (`inc`) or given back (`dec`).
+        /// Whether registers are requested (`inc`) or released (`dec`).
         grow: bool,
-        /// Registers a thread from now on: a multiple of 8 in 24..=256.
+        /// Registers per thread afterwards: a multiple of 8 in 24..=256.
         count: u32,
     },
     /// `trap`: aborts the grid. ISA "trap".
@@ -227,38 +230,39 @@ pub enum Inst {
         /// Index into [`Function::params`](crate::Function::params).
         param: u32,
     },
-    /// `mov.u32 dst, smem`: where the function's dynamic shared memory begins. ISA "mov".
+    /// `mov.u32 dst, smem`: the shared address of the function's dynamic shared memory. ISA "mov".
     SharedBase {
         /// A `.u32` register.
         dst: Reg,
     },
     /// `ld`, of 1, 2 or 4 elements. ISA "ld".
     Load {
-        /// Where to.
+        /// State space of the address.
         space: Space,
         /// Element type.
         ty: Type,
         /// 1, 2 or 4 registers.
         dst: Vec<Reg>,
-        /// From where; aligned to all the bytes loaded.
+        /// Source address, aligned to the total number of bytes loaded.
         address: Address,
     },
     /// `st`, of 1, 2 or 4 elements. ISA "st".
     Store {
-        /// Where to.
+        /// State space of the address.
         space: Space,
         /// Element type.
         ty: Type,
         /// 1, 2 or 4 operands.
         src: Vec<Operand>,
-        /// To where; aligned to all the bytes stored.
+        /// Destination address, aligned to the total number of bytes stored.
         address: Address,
     },
-    /// `mapa.shared::cluster.u32`: the address of the same variable in another CTA of the cluster. ISA "mapa".
+    /// `mapa.shared::cluster.u32`: the address of the same variable in another CTA of the cluster. ISA
+    /// "mapa".
     MapShared {
         /// A `.u32` register.
         dst: Reg,
-        /// An own shared address.
+        /// A shared address in this CTA.
         address: Operand,
         /// The CTA's rank in the cluster.
         rank: Operand,
@@ -266,23 +270,23 @@ pub enum Inst {
 
     /// `bar.sync id, threads`. ISA "bar".
     BarrierSync {
-        /// 0..16.
+        /// Named barrier, 0..16.
         id: Operand,
-        /// A multiple of 32: how many threads take part, waiters and arrivers.
+        /// Number of threads that take part, those of `bar.sync` and of `bar.arrive`: a multiple of 32.
         threads: u32,
     },
     /// `bar.arrive id, threads`. ISA "bar".
     BarrierArrive {
-        /// 0..16.
+        /// Named barrier, 0..16.
         id: Operand,
-        /// A multiple of 32: how many threads take part, waiters and arrivers.
+        /// Number of threads that take part, those of `bar.sync` and of `bar.arrive`: a multiple of 32.
         threads: u32,
     },
     /// `bar.warp.sync -1`. ISA "bar.warp.sync".
     WarpSync,
     /// `barrier.cluster.arrive{.relaxed}.aligned`. ISA "barrier.cluster".
     ClusterArrive {
-        /// Without release semantics.
+        /// Whether it is `.relaxed`, without release semantics.
         relaxed: bool,
     },
     /// `barrier.cluster.wait.acquire.aligned`. ISA "barrier.cluster".
@@ -291,7 +295,7 @@ pub enum Inst {
     MbarrierInit {
         /// Shared address, 8-byte aligned.
         barrier: Operand,
-        /// Arrivals a phase, 1..2^20.
+        /// Expected arrivals per phase, 1..2^20.
         count: Operand,
     },
     /// `mbarrier.inval.shared::cta.b64`. ISA "mbarrier.inval".
@@ -305,27 +309,27 @@ pub enum Inst {
         barrier: Operand,
         /// [`Space::Shared`], or [`Space::SharedCluster`] for a barrier of another CTA.
         space: Space,
-        /// How many arrivals to count.
+        /// Number of arrivals to count.
         count: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
     /// `mbarrier.arrive.expect_tx.shared::cta.b64 _`. ISA "mbarrier.arrive".
     MbarrierArriveExpectTx {
         /// Shared address.
         barrier: Operand,
-        /// Bytes that asynchronous copies will bring in this phase.
+        /// Number of bytes that asynchronous copies complete in this phase.
         bytes: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
     /// `mbarrier.expect_tx.relaxed.<scope>.shared::cta.b64`. ISA "mbarrier.expect_tx".
     MbarrierExpectTx {
         /// Shared address.
         barrier: Operand,
-        /// Bytes that asynchronous copies will bring in this phase.
+        /// Number of bytes that asynchronous copies complete in this phase.
         bytes: Operand,
-        /// For whom; it orders nothing.
+        /// Scope. The operation orders no other accesses.
         scope: Scope,
     },
     /// `mbarrier.try_wait.parity.shared::cta.b64`, once. ISA "mbarrier.try_wait".
@@ -334,51 +338,56 @@ pub enum Inst {
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// 0 or 1.
+        /// Phase parity, 0 or 1.
         parity: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
     /// `mbarrier.try_wait.parity` in a loop until it succeeds. ISA "mbarrier.try_wait".
     MbarrierWait {
         /// Shared address.
         barrier: Operand,
-        /// 0 or 1.
+        /// Phase parity, 0 or 1.
         parity: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
     /// `fence.mbarrier_init.release.cluster`. ISA "membar/fence".
     FenceMbarrierInit,
-    /// `fence.proxy.async{.space}`: orders generic accesses before asynchronous ones. ISA "membar/fence".
+    /// `fence.proxy.async{.space}`: orders accesses through the generic proxy before those through the async
+    /// proxy. ISA "membar/fence".
     FenceProxyAsync {
-        /// Which memory.
+        /// The state space whose accesses are ordered.
         space: ProxySpace,
     },
     /// `fence.{acq_rel|sc}.<scope>`. ISA "membar/fence".
     Fence {
-        /// How accesses are ordered.
+        /// Memory ordering.
         sem: FenceSem,
-        /// Who is synchronised with.
+        /// The threads that the fence synchronises with.
         scope: Scope,
     },
     /// `atom` and `red`. ISA "atom", "red".
     Atomic(Atomic),
-    /// Loads and stores with an order: `ld.acquire`, `st.release` and their kin. ISA "ld", "st".
+    /// Loads and stores with memory ordering: `ld.{volatile|relaxed|acquire}`,
+    /// `st.{volatile|relaxed|release}`. ISA "ld", "st".
     Ordered(Ordered),
     /// `griddepcontrol.{wait|launch_dependents}`. ISA "griddepcontrol".
     GridDependency {
-        /// Wait until the grids before this one have completed and what they wrote is visible; else let the dependent
-        /// grids be launched, which publishes nothing.
+        /// `wait`: waits until the grids that this grid depends on have completed and their writes are
+        /// visible. Otherwise `launch_dependents`: dependent grids may be launched; no writes become visible
+        /// by it.
         wait: bool,
     },
     /// `cp.async` and the waits for it. ISA "cp.async".
     CopyAsync(CopyAsync),
     /// `ldmatrix` and `mma.sync`. ISA "ldmatrix", "mma".
     WarpMatrix(WarpMatrix),
-    /// Votes, matches, reductions, shuffles. ISA "vote.sync", "match.sync", "redux.sync", "shfl.sync".
+    /// Warp-level votes, matches, reductions and shuffles. ISA "vote.sync", "match.sync", "redux.sync",
+    /// "shfl.sync".
     Warp(WarpInst),
-    /// Arithmetic beyond the plain operators. ISA "Integer Arithmetic", "Logic and Shift", "Floating Point", "cvt".
+    /// Arithmetic beyond the plain operators. ISA "Integer Arithmetic", "Logic and Shift", "Floating Point",
+    /// "cvt".
     Alu(Alu),
 
     /// `cp.async.bulk.tensor.<d>d.shared::cluster.global.tile.mbarrier::complete_tx::bytes`. ISA
@@ -388,13 +397,13 @@ pub enum Inst {
         map: Operand,
         /// `.s32` start coordinates in elements, innermost first; their number is the map's rank.
         coords: Vec<Operand>,
-        /// Shared address of the box's image.
+        /// Shared address of the box.
         dst: Operand,
-        /// Shared address of the mbarrier that is credited with the box's bytes.
+        /// Shared address of the mbarrier that counts the bytes of the box (complete-tx).
         barrier: Operand,
-        /// CTA ranks that receive the box, bit per rank; a `.u16`.
+        /// Mask of the CTA ranks that receive the box, one bit per rank; a `.u16`. `None` for this CTA only.
         multicast: Option<Operand>,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
     /// `cp.async.bulk.tensor.<d>d.global.shared::cta.tile.bulk_group`. ISA "cp.async.bulk.tensor".
@@ -403,18 +412,18 @@ pub enum Inst {
         map: Operand,
         /// `.s32` start coordinates in elements, innermost first; their number is the map's rank.
         coords: Vec<Operand>,
-        /// Shared address of the box's image.
+        /// Shared address of the box.
         src: Operand,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
     /// `cp.async.bulk.commit_group`. ISA "cp.async.bulk.commit_group".
     BulkCommit,
     /// `cp.async.bulk.wait_group{.read}`. ISA "cp.async.bulk.wait_group".
     BulkWait {
-        /// How many of the newest groups may stay pending.
+        /// The number of the most recent groups that may stay pending.
         pending: u32,
-        /// Wait only until the sources have been read.
+        /// Whether to wait only until the sources have been read.
         read: bool,
     },
     /// `prefetch.tensormap`. ISA "prefetch".
@@ -423,14 +432,16 @@ pub enum Inst {
         map: Operand,
     },
 
-    /// Copies without a tensor map, reductions by copies, prefetches, asynchronous stores. ISA "cp.async.bulk",
-    /// "cp.reduce.async.bulk", "st.async", "red.async".
+    /// Bulk copies without a tensor map, bulk reductions, prefetches, im2col copies, asynchronous stores. ISA
+    /// "cp.async.bulk", "cp.reduce.async.bulk", "st.async", "red.async".
     Bulk(Bulk),
-    /// mbarriers with states, drops and byte counts of any CTA. ISA "mbarrier.arrive", "mbarrier.test_wait".
+    /// mbarrier operations with state tokens, `arrive_drop`, and transaction counts in any CTA of the
+    /// cluster. ISA "mbarrier.arrive", "mbarrier.test_wait".
     MbarrierMore(MbarrierInst),
     /// `bar.red`. ISA "bar".
     BarrierReduce(BarrierReduce),
-    /// Changes of tensor maps and their fences. ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
+    /// Changes of tensor maps and their fences. ISA "tensormap.replace", "tensormap.cp_fenceproxy",
+    /// "membar/fence".
     TensorMap(MapInst),
 
     /// `wgmma.fence.sync.aligned`. ISA "wgmma.fence".
@@ -439,32 +450,33 @@ pub enum Inst {
     WgmmaCommit,
     /// `wgmma.wait_group.sync.aligned`. ISA "wgmma.wait_group".
     WgmmaWait {
-        /// How many of the newest groups may stay pending, 0..=7.
+        /// The number of the most recent groups that may stay pending, 0..=7.
         pending: u32,
     },
     /// `wgmma.mma_async{.sp}.sync.aligned.m64nNkK`. ISA "wgmma.mma_async", "wgmma.mma_async.sp".
     Wgmma {
-        /// Element types; they fix K.
+        /// Element types; they determine K.
         types: WgmmaTypes,
         /// N, 8..=256.
         n: u32,
-        /// A is compressed, K is twice as long; `None` for a dense A.
+        /// The metadata of a compressed A; K is then twice as long. `None` for a dense A.
         sparse: Option<WgmmaSparse>,
-        /// Accumulators of this thread: N/2 registers of 32-bit types, N/4 packed for `.f16`.
+        /// Accumulators of this thread: N/2 registers for 32-bit types, N/4 registers of packed pairs for
+        /// `.f16`.
         d: Vec<Reg>,
-        /// Where A comes from.
+        /// A, in shared memory or in registers.
         a: WgmmaA,
-        /// B's matrix descriptor.
+        /// The matrix descriptor of B.
         b: Operand,
-        /// Predicate: whether the old D is added.
+        /// A predicate: whether to add to the old D.
         accumulate: Operand,
-        /// Use -A (floating-point types only).
+        /// Whether to use -A (floating-point types only).
         negate_a: bool,
-        /// Use -B (floating-point types only).
+        /// Whether to use -B (floating-point types only).
         negate_b: bool,
-        /// A is MN-major in shared memory (16-bit types only).
+        /// Whether A is MN-major in shared memory (16-bit types only).
         transpose_a: bool,
-        /// B is MN-major in shared memory (16-bit types only).
+        /// Whether B is MN-major in shared memory (16-bit types only).
         transpose_b: bool,
     },
     /// `stmatrix.sync.aligned.m8n8.x{1,2,4}{.trans}.shared::cta.b16`. ISA "stmatrix".
@@ -473,7 +485,7 @@ pub enum Inst {
         address: Operand,
         /// 1, 2 or 4 registers of two 16-bit elements.
         src: Vec<Operand>,
-        /// Store each matrix transposed.
+        /// Whether to store each matrix transposed.
         transpose: bool,
     },
 }

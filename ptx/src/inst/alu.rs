@@ -1,4 +1,5 @@
-//! Arithmetic beyond the plain operators: bits, rounding modes, approximations, halves, narrow formats.
+//! Arithmetic beyond the plain operators: bit operations, rounding modes, approximations, 16-bit floats,
+//! conversions to narrow formats.
 //!
 //! Source: PTX ISA "Integer Arithmetic", "Logic and Shift", "Floating Point", "Half Precision", "cvt".
 //!
@@ -21,18 +22,18 @@ use super::operands::Operands;
 use super::{Operand, Reg};
 use crate::types::Type;
 
-/// What is done to the bits of one integer.
+/// An operation on the bits of one integer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BitOp {
-    /// `popc`: how many are set.
+    /// `popc`: the number of bits that are set.
     Population,
-    /// `clz`: how many are clear above the highest that is set.
+    /// `clz`: the number of leading zeros.
     LeadingZeros,
-    /// `brev`: their order turned round.
+    /// `brev`: the bits in reverse order.
     Reverse,
 }
 
-/// A function that hardware approximates.
+/// A function that the hardware approximates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ApproxOp {
     /// `ex2.approx`: 2^x, relative error 2^-22.
@@ -53,7 +54,7 @@ pub enum ApproxOp {
     Tanh,
 }
 
-/// How a result is rounded.
+/// A rounding mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
     /// `.rn`: to the nearest, ties to even.
@@ -67,7 +68,7 @@ pub enum Rounding {
 }
 
 impl Rounding {
-    /// Every mode.
+    /// All modes.
     pub const ALL: [Self; 4] = [Self::Nearest, Self::Zero, Self::Down, Self::Up];
 
     /// PTX's suffix.
@@ -92,13 +93,13 @@ pub enum FloatOp {
     Mul,
     /// `a * b + c`, rounded once.
     Fma,
-    /// The smaller; NaN where both are, or where one is and NaN wins.
+    /// The smaller. NaN if both are NaN; with the `nan` option, if either is NaN.
     Min,
-    /// The larger; NaN where both are, or where one is and NaN wins.
+    /// The larger. NaN if both are NaN; with the `nan` option, if either is NaN.
     Max,
 }
 
-/// The floats of half operations.
+/// The type of operations on 16-bit floats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum HalfType {
     /// `.f16`.
@@ -112,7 +113,7 @@ pub enum HalfType {
 }
 
 impl HalfType {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 4] = [Self::F16, Self::Bf16, Self::F16x2, Self::Bf16x2];
 
     /// The register's type.
@@ -135,56 +136,57 @@ impl HalfType {
     }
 }
 
-/// A conversion between formats that plain [`Convert`](super::Inst::Convert) does not have.
+/// A conversion between formats that [`Convert`](super::Inst::Convert) does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cvt {
     /// `cvt.rn.satfinite{.relu}.{e4m3x2|e5m2x2}.f32 d, high, low`: two `.f32` into a `.u16`.
     PackFp8 {
-        /// E5M2, else E4M3.
+        /// Whether the format is E5M2; otherwise E4M3.
         e5m2: bool,
-        /// Negative values become 0.
+        /// Whether negative values become 0.
         relu: bool,
     },
     /// `cvt.rn.satfinite{.relu}.{e4m3x2|e5m2x2}.f16x2`: a pair of `.f16` into a `.u16`.
     NarrowFp8 {
-        /// E5M2, else E4M3.
+        /// Whether the format is E5M2; otherwise E4M3.
         e5m2: bool,
-        /// Negative values become 0.
+        /// Whether negative values become 0.
         relu: bool,
     },
     /// `cvt.rn{.relu}.f16x2.{e4m3x2|e5m2x2}`: a `.u16` into a pair of `.f16`, exactly.
     WidenFp8 {
-        /// E5M2, else E4M3.
+        /// Whether the format is E5M2; otherwise E4M3.
         e5m2: bool,
-        /// Negative values become 0.
+        /// Whether negative values become 0.
         relu: bool,
     },
     /// `cvt.{rn|rz}{.relu}.{f16x2|bf16x2}.f32 d, high, low`.
     PackHalf {
-        /// `.bf16x2`, else `.f16x2`.
+        /// Whether the format is `.bf16x2`; otherwise `.f16x2`.
         bf16: bool,
-        /// Toward zero, else to nearest even.
+        /// Whether to round toward zero; otherwise to nearest even.
         toward_zero: bool,
-        /// Negative values become 0.
+        /// Whether negative values become 0.
         relu: bool,
     },
-    /// `cvt.rna.tf32.f32`: to the nearest of 10 mantissa bits, ties away from zero, into a `.u32`.
+    /// `cvt.rna.tf32.f32`: rounds to 10 mantissa bits, to nearest, ties away from zero, into a `.u32`.
     Tf32,
-    /// `cvt.{rni|rzi|rmi|rpi}.f32.f32`: the whole number that the rounding names.
+    /// `cvt.{rni|rzi|rmi|rpi}.f32.f32`: rounds to an integral value.
     Integral(Rounding),
     /// `cvt.{rni|rzi|rmi|rpi}.s32.f32`, saturated.
     ToSigned(Rounding),
     /// `cvt.{rni|rzi|rmi|rpi}.u32.f32`, saturated.
     ToUnsigned(Rounding),
-    /// `cvt.pack.sat.{s8|u8}.s32.b32 d, a, b, c`: a and b saturated to 8 bits in the low half, c's low half above.
+    /// `cvt.pack.sat.{s8|u8}.s32.b32 d, a, b, c`: saturates a and b to 8 bits in the low half of d; the high
+    /// half is the low half of c.
     PackInt8 {
-        /// `.s8`, else `.u8`.
+        /// Whether the format is `.s8`; otherwise `.u8`.
         signed: bool,
     },
 }
 
 impl Cvt {
-    /// The types of the sources, then the result's.
+    /// The types of the sources, and the type of the result.
     pub const fn types(self) -> (&'static [Type], Type) {
         match self {
             Self::PackFp8 { .. } => (&[Type::F32, Type::F32], Type::U16),
@@ -200,23 +202,24 @@ impl Cvt {
     }
 }
 
-/// An arithmetic instruction: pure functions of registers.
+/// An arithmetic operation: a pure function of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AluOp {
     /// `popc clz brev` of [`Type::U32`] or [`Type::U64`]; counts are `.u32`. ISA "popc", "clz", "brev".
     Bits(BitOp, Type),
-    /// `prmt.b32 d, a, b, selector`: each nibble of the selector picks a byte of `b:a`; its top bit spreads the byte's
-    /// sign. ISA "prmt".
+    /// `prmt.b32 d, a, b, selector`: each nibble of the selector selects a byte of `b:a`. If the top bit of
+    /// the nibble is set, the sign of the byte is replicated. ISA "prmt".
     Permute,
-    /// `fns.b32`: the position of the nth set bit of the first operand from the second on. ISA "fns".
+    /// `fns.b32`: the position of the n-th set bit of the first operand, from the bit in the second operand
+    /// on. ISA "fns".
     FindNth,
-    /// `lop3.b32 d, a, b, c`: bit (a, b, c) of the table. ISA "lop3".
+    /// `lop3.b32 d, a, b, c`: a bitwise function of three operands, given as a look-up table. ISA "lop3".
     Logic3(u8),
     /// `shf.{l|r}.{wrap|clamp}.b32 d, low, high, count`. ISA "shf".
     Funnel {
-        /// Shift left and keep the high word, else right and keep the low one.
+        /// Whether to shift left and keep the high word; otherwise right, and the low word is kept.
         left: bool,
-        /// Counts modulo 32, else 32 at most.
+        /// Whether the count is taken modulo 32; otherwise it is clamped to 32.
         wrap: bool,
     },
     /// `bfe d, a, position, length`, sign-extended for signed types. ISA "bfe".
@@ -225,72 +228,73 @@ pub enum AluOp {
     Insert(Type),
     /// `mul.wide d, a, b` of `.u32` or `.s32`: the 64-bit product. ISA "mul".
     MulWide(Type),
-    /// `mad.wide d, a, b, c` of `.u32` or `.s32`, c of 64 bits. ISA "mad".
+    /// `mad.wide d, a, b, c` of `.u32` or `.s32`, where c has 64 bits. ISA "mad".
     MadWide(Type),
-    /// `mad.hi d, a, b, c`: the product's high half, and c. ISA "mad".
+    /// `mad.hi d, a, b, c`: the high half of the product, plus c. ISA "mad".
     MadHigh(Type),
-    /// `{ex2|lg2|rcp|…}.approx.f32`, subnormals kept where the instruction keeps them. ISA "Floating Point".
+    /// `{ex2|lg2|rcp|…}.approx.f32`, without `.ftz`. ISA "Floating Point".
     Approx(ApproxOp),
-    /// `{ex2|lg2|rcp|rsqrt|sqrt|sin|cos}.approx.ftz.f32`: subnormal operands and results are zeros of their signs, and some forms
-    /// are then one instruction in place of four or six. ISA "Floating Point".
+    /// `{ex2|lg2|rcp|rsqrt|sqrt|sin|cos}.approx.ftz.f32`: subnormal operands and results become zeros with
+    /// the same sign. Some forms are then one machine instruction in place of four or six. ISA "Floating
+    /// Point".
     ApproxFlush(ApproxOp),
-    /// `tanh.approx` or `ex2.approx` of halves. ISA "Half Precision".
+    /// `tanh.approx` or `ex2.approx` of 16-bit floats. ISA "Half Precision".
     ApproxHalf(ApproxOp, HalfType),
     /// `{rcp|sqrt}.<rounding>.f32`, or `.f64` to nearest. ISA "rcp", "sqrt".
     Exact {
-        /// The reciprocal, else the square root.
+        /// Whether it is the reciprocal; otherwise the square root.
         reciprocal: bool,
         /// `.f32` or `.f64`.
         ty: Type,
-        /// How the result is rounded.
+        /// Rounding mode of the result.
         rounding: Rounding,
     },
     /// `{add|sub|mul|fma}.<rounding>{.ftz}{.sat}` of `.f32`, `.f64`. ISA "Floating Point".
     Float {
-        /// What is done.
+        /// The operation: not `Min` or `Max`.
         op: FloatOp,
         /// `.f32`, or `.f64` to nearest without `flush` and `saturate`.
         ty: Type,
-        /// How the result is rounded.
+        /// Rounding mode of the result.
         rounding: Rounding,
-        /// Subnormals are zeros.
+        /// `.ftz`: whether subnormals become zeros.
         flush: bool,
-        /// Cut to 0..=1, NaN to 0.
+        /// `.sat`: whether the result is clamped to 0..=1, NaN to 0.
         saturate: bool,
     },
-    /// `{min|max}.NaN.f32`: NaN wins. ISA "min", "max".
+    /// `{min|max}.NaN.f32`: NaN if either operand is NaN. ISA "min", "max".
     NanExtreme {
-        /// The larger, else the smaller.
+        /// Whether it is the maximum; otherwise the minimum.
         max: bool,
     },
     /// `copysign d, a, b` of `.f32` or `.f64`: |b| with the sign of a. ISA "copysign".
     CopySign(Type),
-    /// `{add|sub|mul|fma|min|max}` of halves, subnormals kept. ISA "Half Precision".
+    /// `{add|sub|mul|fma|min|max}` of 16-bit floats; subnormals are kept. ISA "Half Precision".
     Half {
-        /// What is done.
+        /// The operation.
         op: FloatOp,
-        /// To what.
+        /// The type.
         ty: HalfType,
-        /// NaN wins a minimum or maximum.
+        /// `.NaN`: whether `min` and `max` give NaN if either operand is NaN.
         nan: bool,
-        /// An `fma` below zero becomes 0.
+        /// `.relu`: whether a negative result of `fma` becomes 0.
         relu: bool,
     },
-    /// `{neg|abs}` of halves. ISA "Half Precision".
+    /// `{neg|abs}` of 16-bit floats. ISA "Half Precision".
     HalfSign {
-        /// To what.
+        /// The type.
         ty: HalfType,
-        /// `-a`, else `|a|`.
+        /// Whether it is `-a`; otherwise `|a|`.
         negate: bool,
     },
-    /// Between formats. ISA "cvt".
+    /// A conversion between formats. ISA "cvt".
     Cvt(Cvt),
 }
 
-/// An arithmetic instruction and its registers.
+/// An arithmetic instruction: an operation and its operands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alu {
-    /// What is done.
+    /// The operation.
     pub op: AluOp,
     /// Receives the result.
     pub dst: Reg,
@@ -301,7 +305,8 @@ pub struct Alu {
 const PAIR: [Type; 2] = [Type::U32, Type::U32];
 
 impl AluOp {
-    /// The types of the operands in PTX's order, then the result's; `None` where the form does not exist.
+    /// The types of the operands in PTX's order, and the type of the result. `None` if the form does not
+    /// exist.
     pub fn types(self) -> Option<(Vec<Type>, Type)> {
         use Type::{F32, F64, S32, S64, U32, U64};
         let wide = |ty| if ty == S32 { S64 } else { U64 };
@@ -386,7 +391,7 @@ impl AluOp {
 }
 
 impl ApproxOp {
-    /// Every function.
+    /// All functions.
     pub const ALL: [Self; 8] = [
         Self::Exp2,
         Self::Log2,
@@ -414,7 +419,7 @@ impl ApproxOp {
 }
 
 impl FloatOp {
-    /// Every operation.
+    /// All operations.
     pub const ALL: [Self; 6] = [Self::Add, Self::Sub, Self::Mul, Self::Fma, Self::Min, Self::Max];
 
     /// PTX's name.
@@ -437,10 +442,10 @@ impl Alu {
         all.write(self.dst, result)
     }
 
-    /// The rules of the form.
+    /// Checks that the form exists: the types and the number of operands.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let name = self.op.name();
         let (sources, _) = self.op.types().ok_or_else(|| format!("{name}: no such form, {:?}", self.op))?;

@@ -1,4 +1,4 @@
-//! Copies and matrix multiplies by threads and single warps: `cp.async`, `ldmatrix`, `mma.sync`.
+//! The copies and matrix instructions of Ampere: `cp.async`, `ldmatrix`, `mma.sync`.
 //!
 //! Source: PTX ISA "cp.async", "ldmatrix", "mma".
 //!
@@ -23,37 +23,38 @@ use super::operands::Operands;
 use super::{Address, Operand, Reg};
 use crate::types::Type;
 
-/// Copies that a thread starts and waits for itself.
+/// `cp.async` and its commit, wait and arrive operations. A thread starts copies and waits for them itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CopyAsync {
     /// `cp.async.{ca|cg}.shared::cta.global`. ISA "cp.async".
     Copy {
-        /// 4, 8 or 16; `past_l1` has 16 only.
+        /// Size in bytes: 4, 8 or 16; with `past_l1` only 16.
         bytes: u32,
-        /// `.cg`: kept in L2 alone.
+        /// `.cg`: cached in L2 only, not in L1.
         past_l1: bool,
         /// Shared address, a multiple of `bytes`.
         dst: Operand,
         /// Global address, a multiple of `bytes`.
         src: Address,
-        /// How many bytes are read, at most `bytes`; the others become zeros. `None` for all.
+        /// The number of bytes that are read, at most `bytes`; the others become zeros. `None` for all.
         size: Option<Operand>,
     },
     /// `cp.async.commit_group`. ISA "cp.async.commit_group".
     Commit,
     /// `cp.async.wait_group`. ISA "cp.async.wait_group".
     Wait {
-        /// How many of the newest groups may stay pending.
+        /// The number of the most recent groups that may stay pending.
         pending: u32,
     },
     /// `cp.async.wait_all`. ISA "cp.async.wait_all".
     WaitAll,
-    /// `cp.async.mbarrier.arrive{.noinc}.shared::cta.b64`: an arrival once the thread's copies so far are done. ISA
-    /// "cp.async.mbarrier.arrive".
+    /// `cp.async.mbarrier.arrive{.noinc}.shared::cta.b64`: an arrival when all earlier `cp.async` of the
+    /// thread are complete. ISA "cp.async.mbarrier.arrive".
     Arrive {
         /// Shared address of the mbarrier.
         barrier: Operand,
-        /// Whether the barrier counts this arrival among those it expects; otherwise it expects one more in this phase.
+        /// `.noinc`: whether the barrier's expected count includes this arrival. Otherwise the pending count
+        /// of this phase is incremented for it.
         counted: bool,
     },
 }
@@ -81,10 +82,10 @@ impl CopyAsync {
         }
     }
 
-    /// The rules of the form.
+    /// Checks the sizes of a copy.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Copy { bytes, past_l1, .. }
@@ -102,7 +103,7 @@ impl CopyAsync {
     }
 }
 
-/// Element types of `mma.sync`: A and B, then the accumulators.
+/// Element types of `mma.sync`: of A and B, then of the accumulators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MmaTypes {
     /// `m16n8k16.f32.bf16.bf16.f32`.
@@ -115,14 +116,14 @@ pub enum MmaTypes {
     Tf32F32,
     /// `m16n8k32.s32` of 8-bit integers.
     Int8 {
-        /// A is `.s8`, else `.u8`.
+        /// Whether A is `.s8`; otherwise `.u8`.
         signed_a: bool,
-        /// B is `.s8`, else `.u8`.
+        /// Whether B is `.s8`; otherwise `.u8`.
         signed_b: bool,
-        /// Sums saturate (`.satfinite`), else they wrap.
+        /// Whether accumulators saturate (`.satfinite`); otherwise they wrap.
         saturate: bool,
     },
-    /// `m16n8k8.f64.f64.f64.f64`, of sm_90 on.
+    /// `m16n8k8.f64.f64.f64.f64`, from sm_90 on.
     F64,
 }
 
@@ -136,7 +137,7 @@ impl MmaTypes {
         }
     }
 
-    /// The type of a register of A and B, of which a thread has four and two.
+    /// The register type of A and B. A thread has four registers of A and two of B.
     pub const fn operand(self) -> Type {
         match self {
             Self::F64 => Type::F64,
@@ -144,7 +145,7 @@ impl MmaTypes {
         }
     }
 
-    /// The type of an accumulator register, and how many a thread has.
+    /// The register type of the accumulators, and their number per thread.
     pub const fn accumulators(self) -> (Type, usize) {
         match self {
             Self::Bf16F32 | Self::F16F32 | Self::Tf32F32 => (Type::F32, 4),
@@ -154,7 +155,7 @@ impl MmaTypes {
         }
     }
 
-    /// The names of D, A, B and C, as PTX writes them.
+    /// The types of D, A, B and C as PTX writes them.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Bf16F32 => "f32.bf16.bf16.f32",
@@ -170,7 +171,7 @@ impl MmaTypes {
     }
 }
 
-/// Matrices of one warp: `ldmatrix` and `mma.sync`.
+/// Matrix instructions of one warp: `ldmatrix` and `mma.sync`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarpMatrix {
     /// `ldmatrix.sync.aligned.m8n8.x{1,2,4}{.trans}.shared::cta.b16`. ISA "ldmatrix".
@@ -179,16 +180,16 @@ pub enum WarpMatrix {
         dst: Vec<Reg>,
         /// Shared address of this lane's 16-byte row.
         address: Operand,
-        /// Load each matrix transposed.
+        /// Whether to load each matrix transposed.
         transpose: bool,
     },
     /// `mma.sync.aligned.m16n8kK.row.col`: `D = A * B + C`. ISA "mma".
     Multiply {
-        /// Element types; they fix K.
+        /// Element types; they determine K.
         types: MmaTypes,
-        /// The result.
+        /// Receives the result.
         d: Vec<Reg>,
-        /// Four registers of A, of 32 bits, or of 64 for `f64`.
+        /// Four registers of A, of 32 bits each, or 64 for `f64`.
         a: [Operand; 4],
         /// Two registers of B.
         b: [Operand; 2],
@@ -220,10 +221,10 @@ impl WarpMatrix {
         }
     }
 
-    /// The rules of the form.
+    /// Checks the number of registers.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::Load { dst, .. } if !matches!(dst.len(), 1 | 2 | 4) => {

@@ -23,9 +23,9 @@ pub enum BinaryOp {
     Div,
     /// Integer remainder with the dividend's sign.
     Rem,
-    /// The smaller; for floats the one that is not NaN.
+    /// The smaller. If one float is NaN, the other.
     Min,
-    /// The larger; for floats the one that is not NaN.
+    /// The larger. If one float is NaN, the other.
     Max,
     /// Bitwise and; logical for predicates.
     And,
@@ -33,14 +33,16 @@ pub enum BinaryOp {
     Or,
     /// Bitwise exclusive or; logical for predicates.
     Xor,
-    /// Shift left; counts of the width or more give zero.
+    /// Shift left. Counts of the type's width or more give zero.
     Shl,
-    /// Shift right, arithmetic for signed types; counts of the width or more give the sign's fill.
+    /// Shift right, arithmetic for signed types. Counts of the type's width or more give zero, or all sign
+    /// bits for signed types.
     Shr,
 }
 
 impl BinaryOp {
-    /// Whether the operation is defined for integers only (and, for the logic ones, predicates).
+    /// Whether it is a logic operation or a shift. Those exist for integers only; the logic operations also
+    /// for predicates.
     pub const fn is_bitwise(self) -> bool {
         matches!(self, Self::And | Self::Or | Self::Xor | Self::Shl | Self::Shr)
     }

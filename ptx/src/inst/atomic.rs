@@ -1,4 +1,4 @@
-//! Atomic operations, and loads and stores that take part in the memory model.
+//! Atomic operations, and loads and stores with memory ordering.
 //!
 //! Source: PTX ISA "atom", "red", "ld", "st" and chapter 8 "Memory Consistency Model".
 //!
@@ -21,7 +21,7 @@ use super::operands::Operands;
 use super::{Address, Operand, Reg, Scope};
 use crate::types::{Space, Type};
 
-/// What an atomic operation does with the word `old` in memory and its operand `b`.
+/// An atomic operation: the new value of a word `old` in memory, for an operand `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicOp {
     /// `old + b`; integers wrap, floats round to nearest even.
@@ -57,7 +57,7 @@ pub enum AtomicType {
     U64,
     /// `.s64`.
     S64,
-    /// `.f32`; an addition in global memory takes and gives subnormals as zeros.
+    /// `.f32`. An addition in global memory flushes subnormal operands and results to zero.
     F32,
     /// `.f64`.
     F64,
@@ -72,7 +72,7 @@ pub enum AtomicType {
 }
 
 impl AtomicType {
-    /// Every type.
+    /// All types.
     pub const ALL: [Self; 10] = [
         Self::U32,
         Self::S32,
@@ -127,7 +127,7 @@ impl AtomicType {
 }
 
 impl AtomicOp {
-    /// Every operation.
+    /// All operations.
     pub const ALL: [Self; 10] = [
         Self::Add,
         Self::Min,
@@ -157,12 +157,12 @@ impl AtomicOp {
         }
     }
 
-    /// Whether the operation takes untyped bits.
+    /// Whether PTX writes the operation with an untyped `.b32` or `.b64`.
     pub const fn is_untyped(self) -> bool {
         matches!(self, Self::And | Self::Or | Self::Xor | Self::Exchange | Self::CompareSwap)
     }
 
-    /// Whether the operation exists for one element of this type.
+    /// Whether the operation exists for a single element of this type.
     pub const fn allows(self, ty: AtomicType) -> bool {
         use AtomicType::{S32, S64, U32, U64};
         match self {
@@ -173,7 +173,7 @@ impl AtomicOp {
         }
     }
 
-    /// Whether the operation exists for a vector of this many elements, which only global memory has.
+    /// Whether the operation exists for a vector of `elements` elements. Vectors exist in global memory only.
     pub const fn allows_vector(self, ty: AtomicType, elements: usize) -> bool {
         let add = matches!(self, Self::Add);
         let extreme = matches!(self, Self::Min | Self::Max);
@@ -186,21 +186,21 @@ impl AtomicOp {
     }
 }
 
-/// How an atomic operation orders other accesses.
+/// The memory ordering of an atomic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AtomicSem {
-    /// Not at all.
+    /// No ordering of other accesses.
     Relaxed,
-    /// Later accesses come after it.
+    /// Later accesses are ordered after the operation.
     Acquire,
-    /// Earlier accesses come before it.
+    /// Earlier accesses are ordered before the operation.
     Release,
-    /// Both.
+    /// Acquire and release.
     AcquireRelease,
 }
 
 impl AtomicSem {
-    /// Every ordering.
+    /// All orderings.
     pub const ALL: [Self; 4] = [Self::Relaxed, Self::Acquire, Self::Release, Self::AcquireRelease];
 
     /// PTX's suffix.
@@ -213,42 +213,42 @@ impl AtomicSem {
         }
     }
 
-    /// Whether later accesses come after the operation.
+    /// Whether the ordering includes acquire.
     pub const fn acquires(self) -> bool {
         matches!(self, Self::Acquire | Self::AcquireRelease)
     }
 
-    /// Whether earlier accesses come before the operation.
+    /// Whether the ordering includes release.
     pub const fn releases(self) -> bool {
         matches!(self, Self::Release | Self::AcquireRelease)
     }
 }
 
-/// `atom` and `red`: a read, a change and a write of memory in one step.
+/// `atom` and `red`: an atomic read-modify-write of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Atomic {
-    /// What is done.
+    /// The operation.
     pub op: AtomicOp,
     /// The type of each element.
     pub ty: AtomicType,
-    /// [`Space::Global`], or shared memory of the own CTA or of any of the cluster.
+    /// State space: global memory, or shared memory of this CTA or of any CTA of the cluster.
     pub space: Space,
-    /// How it orders other accesses.
+    /// Memory ordering.
     pub sem: AtomicSem,
-    /// Whom it is atomic and ordered for.
+    /// The threads for which the operation is atomic and ordered.
     pub scope: Scope,
     /// Registers that receive the old elements (`atom`), or none (`red`).
     pub dst: Vec<Reg>,
-    /// Where; aligned to all the bytes accessed.
+    /// Address, aligned to the total number of bytes accessed.
     pub address: Address,
-    /// The operand for each element: 1, or 2 to 8 for a vector.
+    /// One operand per element: 1, or 2 to 8 for a vector.
     pub src: Vec<Operand>,
-    /// The second operand of [`AtomicOp::CompareSwap`]: what is stored where the first was found.
+    /// The second operand of [`AtomicOp::CompareSwap`]: the new value if memory equals `src`.
     pub swap: Option<Operand>,
 }
 
 impl Atomic {
-    /// Bytes accessed.
+    /// The number of bytes accessed.
     pub fn bytes(&self) -> u32 {
         self.ty.bytes() * u32::try_from(self.src.len()).unwrap_or(u32::MAX)
     }
@@ -268,10 +268,10 @@ impl Atomic {
         if self.dst.is_empty() { "red" } else { "atom" }
     }
 
-    /// The rules of the form.
+    /// Checks that the form exists: operation, type, number of elements, space, ordering.
     ///
     /// # Errors
-    /// The first rule broken, as a sentence.
+    /// The first rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let (name, op, ty) = (self.name(), self.op.name(), self.ty.suffix());
         let elements = self.src.len();
@@ -301,16 +301,16 @@ impl Atomic {
         Ok(())
     }
 
-    /// Whether the subnormals have to be named as kept.
+    /// Whether PTX needs the suffix `.noftz`.
     pub(crate) const fn noftz(&self) -> bool {
         self.ty.is_half()
     }
 }
 
-/// The order of a load that other threads' stores are ordered by.
+/// The memory ordering of a load that synchronises with stores of other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LoadOrder {
-    /// `.volatile`: as relaxed in the widest scope, and never left out or repeated.
+    /// `.volatile`: as `.relaxed.sys`, and the compiler never removes or repeats it.
     Volatile,
     /// `.relaxed.<scope>`.
     Relaxed(Scope),
@@ -319,7 +319,7 @@ pub enum LoadOrder {
 }
 
 impl LoadOrder {
-    /// For whom the access is one step.
+    /// The threads for which the access is ordered.
     pub const fn scope(self) -> Scope {
         match self {
             Self::Volatile => Scope::System,
@@ -328,10 +328,10 @@ impl LoadOrder {
     }
 }
 
-/// The order of a store that other threads' loads are ordered by.
+/// The memory ordering of a store that synchronises with loads of other threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StoreOrder {
-    /// `.volatile`: as relaxed in the widest scope, and never left out or repeated.
+    /// `.volatile`: as `.relaxed.sys`, and the compiler never removes or repeats it.
     Volatile,
     /// `.relaxed.<scope>`.
     Relaxed(Scope),
@@ -340,7 +340,7 @@ pub enum StoreOrder {
 }
 
 impl StoreOrder {
-    /// For whom the access is one step.
+    /// The threads for which the access is ordered.
     pub const fn scope(self) -> Scope {
         match self {
             Self::Volatile => Scope::System,
@@ -349,33 +349,33 @@ impl StoreOrder {
     }
 }
 
-/// A load or a store that takes part in the memory model.
+/// A load or a store with memory ordering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ordered {
     /// `ld.{volatile|relaxed|acquire}`. ISA "ld".
     Load {
-        /// How it is ordered.
+        /// Memory ordering.
         order: LoadOrder,
-        /// Where to.
+        /// State space of the address.
         space: Space,
         /// Element type.
         ty: Type,
         /// 1, 2 or 4 registers.
         dst: Vec<Reg>,
-        /// From where; aligned to all the bytes loaded.
+        /// Source address, aligned to the total number of bytes loaded.
         address: Address,
     },
     /// `st.{volatile|relaxed|release}`. ISA "st".
     Store {
-        /// How it is ordered.
+        /// Memory ordering.
         order: StoreOrder,
-        /// Where to.
+        /// State space of the address.
         space: Space,
         /// Element type.
         ty: Type,
         /// 1, 2 or 4 operands.
         src: Vec<Operand>,
-        /// To where; aligned to all the bytes stored.
+        /// Destination address, aligned to the total number of bytes stored.
         address: Address,
     },
 }

@@ -1,4 +1,4 @@
-//! Scopes and proxies of the fences.
+//! Scopes, memory orderings and proxies of fences.
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -18,7 +18,7 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-/// The memory whose generic accesses `fence.proxy.async` orders before asynchronous ones.
+/// The state space of a `fence.proxy.async`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ProxySpace {
     /// `.shared::cta`.
@@ -27,7 +27,7 @@ pub enum ProxySpace {
     SharedCluster,
     /// `.global`.
     Global,
-    /// Every space (no qualifier).
+    /// All spaces (no qualifier).
     All,
 }
 
@@ -45,7 +45,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Every scope, the narrowest first.
+    /// All scopes, the narrowest first.
     pub const ALL: [Self; 4] = [Self::Cta, Self::Cluster, Self::Gpu, Self::System];
 
     /// PTX's suffix.
@@ -59,12 +59,12 @@ impl Scope {
     }
 }
 
-/// How a fence orders accesses. ISA "membar/fence".
+/// The memory ordering of a fence. ISA "membar/fence".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FenceSem {
     /// `.acq_rel`.
     AcquireRelease,
-    /// `.sc`: besides, all such fences have one order.
+    /// `.sc`: as `.acq_rel`, and all `.sc` fences have a single order.
     SequentiallyConsistent,
 }
 

@@ -1,7 +1,9 @@
-//! Bulk copies without a tensor map, reductions by bulk copies, prefetches, and asynchronous stores to a peer.
+//! Bulk copies without a tensor map, bulk reductions, prefetches, and asynchronous stores to another CTA of
+//! the cluster.
 //!
-//! Source: PTX ISA "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.prefetch", "cp.reduce.async.bulk.tensor",
-//! "cp.async.bulk.prefetch.tensor", "st.async", "red.async". Sizes and both addresses of a bulk copy are multiples of 16.
+//! Source: PTX ISA "cp.async.bulk", "cp.reduce.async.bulk", "cp.async.bulk.prefetch",
+//! "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor", "st.async", "red.async". The size and both
+//! addresses of a bulk copy are multiples of 16 bytes.
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -24,16 +26,16 @@ use super::operands::Operands;
 use super::{AtomicOp, AtomicType, Im2col, Operand};
 use crate::types::Type;
 
-/// What arrives is not stored but combined with what is there, element by element.
+/// The reduction of a bulk copy: each element is combined with the destination instead of stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Reduction {
-    /// The operation: anything but exchange and compare-and-swap.
+    /// The operation: any except exchange and compare-and-swap.
     pub op: AtomicOp,
-    /// The elements' type.
+    /// The element type.
     pub ty: AtomicType,
 }
 
-/// Asynchronous copies beside those of tensor boxes.
+/// Asynchronous copies other than the loads and stores of tiled tensor maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bulk {
     /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes`. ISA "cp.async.bulk".
@@ -42,13 +44,14 @@ pub enum Bulk {
         dst: Operand,
         /// Global address.
         src: Operand,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: Operand,
-        /// Shared address of the mbarrier that is credited with the bytes.
+        /// Shared address of the mbarrier that counts the bytes (complete-tx).
         barrier: Operand,
-        /// CTA ranks that receive them, bit per rank; a `.u16`.
+        /// Mask of the CTA ranks that receive the bytes, one bit per rank; a `.u16`. `None` for this CTA
+        /// only.
         multicast: Option<Operand>,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
     /// `cp{.reduce}.async.bulk.global.shared::cta.bulk_group`. ISA "cp.async.bulk", "cp.reduce.async.bulk".
@@ -57,36 +60,36 @@ pub enum Bulk {
         dst: Operand,
         /// Shared address.
         src: Operand,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: Operand,
-        /// What is done with them; `None` to store them.
+        /// The reduction; `None` to store the bytes.
         reduce: Option<Reduction>,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
-    /// `cp{.reduce}.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes`. ISA "cp.async.bulk",
-    /// "cp.reduce.async.bulk".
+    /// `cp{.reduce}.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes`. ISA
+    /// "cp.async.bulk", "cp.reduce.async.bulk".
     Share {
         /// Shared address in any CTA of the cluster.
         dst: Operand,
-        /// Own shared address.
+        /// Shared address in this CTA.
         src: Operand,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: Operand,
-        /// Shared address, in the CTA of `dst`, of the mbarrier that is credited with the bytes.
+        /// Shared address, in the CTA of `dst`, of the mbarrier that counts the bytes (complete-tx).
         barrier: Operand,
-        /// What is done with them; `None` to store them.
+        /// The reduction; `None` to store the bytes.
         reduce: Option<Reduction>,
     },
     /// `cp.async.bulk.prefetch.L2.global`. ISA "cp.async.bulk.prefetch".
     Prefetch {
         /// Global address.
         src: Operand,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: Operand,
     },
-    /// `cp.reduce.async.bulk.tensor.<d>d.global.shared::cta.<op>.tile.bulk_group`; the map names the elements' type. ISA
-    /// "cp.reduce.async.bulk.tensor".
+    /// `cp.reduce.async.bulk.tensor.<d>d.global.shared::cta.<op>.tile.bulk_group`. The element type is that
+    /// of the map. ISA "cp.reduce.async.bulk.tensor".
     TensorReduce {
         /// The operation.
         op: AtomicOp,
@@ -94,9 +97,9 @@ pub enum Bulk {
         map: Operand,
         /// `.s32` start coordinates in elements, innermost first.
         coords: Vec<Operand>,
-        /// Shared address of the box's image.
+        /// Shared address of the box.
         src: Operand,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
     /// `cp.async.bulk.prefetch.tensor.<d>d.L2.global.tile`. ISA "cp.async.bulk.prefetch.tensor".
@@ -114,9 +117,9 @@ pub enum Bulk {
         ty: Type,
         /// 1, 2 or 4 operands.
         src: Vec<Operand>,
-        /// Shared address in any CTA of the cluster, a multiple of all the bytes stored.
+        /// Shared address in any CTA of the cluster, aligned to the total number of bytes stored.
         dst: Operand,
-        /// Shared address, in that CTA, of the mbarrier that is credited with the bytes.
+        /// Shared address, in that CTA, of the mbarrier that counts the bytes (complete-tx).
         barrier: Operand,
     },
     /// `red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes`. ISA "red.async".
@@ -127,13 +130,13 @@ pub enum Bulk {
         src: Operand,
         /// Shared address in any CTA of the cluster.
         dst: Operand,
-        /// Shared address, in that CTA, of the mbarrier that is credited with the bytes.
+        /// Shared address, in that CTA, of the mbarrier that counts the bytes (complete-tx).
         barrier: Operand,
     },
 }
 
 impl Reduction {
-    /// Whether a bulk copy to global memory can do this.
+    /// Whether a bulk copy to global memory has this reduction.
     pub const fn in_global(self) -> bool {
         use AtomicType::{Bf16, F16, F32, F64, S32, S64, U32, U64};
         match self.op {
@@ -145,7 +148,7 @@ impl Reduction {
         }
     }
 
-    /// Whether a bulk copy to shared memory can do this.
+    /// Whether a bulk copy to shared memory has this reduction.
     pub const fn in_shared(self) -> bool {
         use AtomicType::{S32, U32, U64};
         match self.op {
@@ -158,12 +161,12 @@ impl Reduction {
         }
     }
 
-    /// Whether `red.async` can do this.
+    /// Whether `red.async` has this reduction.
     pub const fn of_one(self) -> bool {
         self.in_shared() || matches!((self.op, self.ty), (AtomicOp::Add, AtomicType::S64))
     }
 
-    /// PTX's suffix: `.add.noftz.bf16`, say.
+    /// PTX's suffix, for example `.add.noftz.bf16`.
     pub fn suffix(self) -> String {
         let half = matches!(self.ty, AtomicType::F16 | AtomicType::Bf16);
         let noftz = if half && matches!(self.op, AtomicOp::Add) { ".noftz" } else { "" };
@@ -220,10 +223,10 @@ impl Bulk {
         }
     }
 
-    /// The rules of the form.
+    /// Checks that the form exists: reduction, sizes, rank.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let (exists, what) = match self {
             Self::Im2col(im2col) => return im2col.check(),

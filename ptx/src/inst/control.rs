@@ -17,7 +17,7 @@
 
 use crate::types::Type;
 
-/// A read-only register of the machine, `.u32` unless it says otherwise, as in PTX ISA 10 "Special Registers".
+/// A special register, as in PTX ISA 10 "Special Registers". The type is `.u32` unless stated otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Special {
     /// `%tid.x`.
@@ -52,34 +52,35 @@ pub enum Special {
     ClusterCtaZ,
     /// `%ntid.x`.
     ThreadsX,
-    /// `%warpid`: the warp's slot, which the machine may change; the index of a warp is computed from `%tid`.
+    /// `%warpid`: the warp's slot on the SM, which may change during execution. For the index of a warp in
+    /// its CTA use [`Builder::warp_index`](crate::Builder::warp_index).
     WarpSlot,
-    /// `%smid`: the multiprocessor.
+    /// `%smid`: the number of the SM.
     Multiprocessor,
-    /// `%nsmid`: the number of multiprocessors' numbers.
+    /// `%nsmid`: one more than the largest possible `%smid`.
     Multiprocessors,
-    /// `%lanemask_eq`: a bit of the own lane.
+    /// `%lanemask_eq`: a mask with the bit of this lane.
     LaneMaskEq,
-    /// `%lanemask_lt`: the lanes below.
+    /// `%lanemask_lt`: a mask of the lanes below this lane.
     LaneMaskLt,
-    /// `%lanemask_le`: the lanes below, and the own.
+    /// `%lanemask_le`: a mask of this lane and the lanes below.
     LaneMaskLe,
-    /// `%lanemask_gt`: the lanes above.
+    /// `%lanemask_gt`: a mask of the lanes above this lane.
     LaneMaskGt,
-    /// `%lanemask_ge`: the lanes above, and the own.
+    /// `%lanemask_ge`: a mask of this lane and the lanes above.
     LaneMaskGe,
     /// `%dynamic_smem_size`: bytes of dynamic shared memory.
     DynamicSharedBytes,
-    /// `%clock`: cycles of the multiprocessor, the low half.
+    /// `%clock`: the low 32 bits of the SM's cycle counter.
     Clock,
-    /// `%clock64`, `.u64`: cycles of the multiprocessor.
+    /// `%clock64`, `.u64`: the SM's cycle counter.
     Clock64,
-    /// `%globaltimer`, `.u64`: nanoseconds.
+    /// `%globaltimer`, `.u64`: the global timer in nanoseconds.
     GlobalTimer,
 }
 
 impl Special {
-    /// Every special register.
+    /// All special registers.
     pub const ALL: [Self; 28] = [
         Self::ThreadX,
         Self::CtaX,

@@ -1,8 +1,8 @@
 //! Tensor copies in im2col mode.
 //!
-//! Source: PTX ISA "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor" and 5.5
-//! "Tensors". Coordinates are channel; width, height, depth; image: the base of a filter, which lies in the map's bounding
-//! box. A load moves it by a filter offset of width, height and depth; a store has none.
+//! Source: PTX ISA "cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", "cp.async.bulk.prefetch.tensor" and
+//! 5.5 "Tensors". The coordinates (channel; width, height, depth; image) are the base of a filter, inside the
+//! map's bounding box. A load adds a filter offset (width, height, depth) to the base; a store has no offset.
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -36,28 +36,29 @@ pub enum Im2col {
         map: Operand,
         /// `.s32` coordinates of the base.
         coords: Vec<Operand>,
-        /// `.u16` filter offsets, two fewer.
+        /// `.u16` filter offsets, two fewer than coordinates.
         offsets: Vec<Operand>,
-        /// Shared address of the image.
+        /// Shared address of the copy.
         dst: Operand,
-        /// Shared address of the mbarrier that is credited with the bytes.
+        /// Shared address of the mbarrier that counts the bytes (complete-tx).
         barrier: Operand,
-        /// CTA ranks that receive them, bit per rank; a `.u16`.
+        /// Mask of the CTA ranks that receive the bytes, one bit per rank; a `.u16`. `None` for this CTA
+        /// only.
         multicast: Option<Operand>,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
     /// `cp{.reduce}.async.bulk.tensor.<d>d.global.shared::cta{.<op>}.im2col_no_offs.bulk_group`.
     Store {
-        /// What is done with the elements; `None` to store them.
+        /// The reduction; `None` to store the elements.
         reduce: Option<AtomicOp>,
         /// Generic address of the tensor map.
         map: Operand,
         /// `.s32` coordinates of the base.
         coords: Vec<Operand>,
-        /// Shared address of the image.
+        /// Shared address of the source.
         src: Operand,
-        /// L2 cache policy.
+        /// L2 cache policy; `None` for the default.
         hint: Option<u64>,
     },
     /// `cp.async.bulk.prefetch.tensor.<d>d.L2.global.im2col`.
@@ -66,7 +67,7 @@ pub enum Im2col {
         map: Operand,
         /// `.s32` coordinates of the base.
         coords: Vec<Operand>,
-        /// `.u16` filter offsets, two fewer.
+        /// `.u16` filter offsets, two fewer than coordinates.
         offsets: Vec<Operand>,
     },
 }
@@ -97,10 +98,10 @@ impl Im2col {
         }
     }
 
-    /// The rules of the form.
+    /// Checks the rank, the number of offsets and the reduction.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let (coords, offsets) = match self {
             Self::Load { coords, offsets, .. } | Self::Prefetch { coords, offsets, .. } => {

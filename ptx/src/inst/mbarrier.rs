@@ -1,7 +1,8 @@
-//! mbarriers with state tokens, dropped arrivals and byte counts of any CTA; named barriers that reduce.
+//! mbarrier operations with state tokens, `arrive_drop`, and transaction counts in any CTA of the cluster;
+//! `bar.red`.
 //!
-//! Source: PTX ISA "mbarrier.arrive" (also of the state of an arrival that may not complete the phase), "mbarrier.arrive_drop", "mbarrier.expect_tx", "mbarrier.complete_tx",
-//! "mbarrier.test_wait", "mbarrier.pending_count", "bar.red".
+//! Source: PTX ISA "mbarrier.arrive" (also for `.noComplete`), "mbarrier.arrive_drop", "mbarrier.expect_tx",
+//! "mbarrier.complete_tx", "mbarrier.test_wait", "mbarrier.pending_count", "bar.red".
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -22,45 +23,45 @@ use super::operands::Operands;
 use super::{Inst, Operand, Reg, Scope};
 use crate::types::{Space, Type};
 
-/// How an operation on an mbarrier orders other accesses, and for whom.
+/// The memory ordering and the scope of an operation on an mbarrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MbarrierOrder {
-    /// `.release` of an arrival, `.acquire` of a wait: what threads of the scope did before their arrivals is visible to
-    /// those whose wait for the phase has succeeded.
+    /// `.release` for an arrival, `.acquire` for a wait. What a thread of the scope wrote before its arrival
+    /// is visible to a thread of the scope whose wait for the phase has succeeded.
     Sync(Scope),
-    /// `.relaxed.<scope>`: it only counts, or only asks.
+    /// `.relaxed.<scope>`: the arrival only counts and the wait only tests; other accesses are not ordered.
     Relaxed(Scope),
 }
 
 impl MbarrierOrder {
-    /// What PTX means where nothing is written: `.release.cta` or `.acquire.cta`. Such an arrival at a barrier of another
-    /// CTA publishes nothing that its thread wrote.
+    /// `.release.cta` or `.acquire.cta`: PTX's default. Such an arrival at a barrier of another CTA does not
+    /// make the thread's writes visible to that CTA.
     pub const CTA: Self = Self::Sync(Scope::Cta);
     /// `.release.cluster` or `.acquire.cluster`.
     pub const CLUSTER: Self = Self::Sync(Scope::Cluster);
 
-    /// For whom.
+    /// The scope.
     pub const fn scope(self) -> Scope {
         match self {
             Self::Sync(scope) | Self::Relaxed(scope) => scope,
         }
     }
 
-    /// Whether it orders anything.
+    /// Whether the operation orders other accesses: it is not `.relaxed`.
     pub const fn synchronises(self) -> bool {
         matches!(self, Self::Sync(_))
     }
 
-    /// The rule of scopes.
+    /// Checks that the scope is the CTA or the cluster.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(self) -> Result<(), String> {
         check_scope(self.scope())
     }
 }
 
-/// An mbarrier's scope is the CTA or the cluster.
+/// Checks that the scope of an mbarrier operation is the CTA or the cluster.
 pub(crate) fn check_scope(scope: Scope) -> Result<(), String> {
     match scope {
         Scope::Cta | Scope::Cluster => Ok(()),
@@ -70,94 +71,100 @@ pub(crate) fn check_scope(scope: Scope) -> Result<(), String> {
     }
 }
 
-/// Operations on mbarriers beyond arrivals that nobody asks about and waits by parity.
+/// mbarrier operations other than arrivals without a state and waits by parity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MbarrierInst {
-    /// `mbarrier.arrive.shared::cta.b64 state`: an arrival that gives the state of the phase before it.
+    /// `mbarrier.arrive.shared::cta.b64 state`: an arrival that returns the state of the phase before the
+    /// arrival.
     Arrive {
-        /// A `.u64` register.
+        /// A `.u64` register that receives the state.
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// How many arrivals to count.
+        /// Number of arrivals to count.
         count: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.arrive.expect_tx.shared::cta.b64 state`.
+    /// `mbarrier.arrive.expect_tx.shared::cta.b64 state`: announces bytes, and an arrival that returns the
+    /// state.
     ArriveExpect {
-        /// A `.u64` register.
+        /// A `.u64` register that receives the state.
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// Bytes that asynchronous copies will bring in this phase.
+        /// Number of bytes that asynchronous copies complete in this phase.
         bytes: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.{arrive|arrive_drop}.noComplete.shared::cta.b64 state`: arrivals that must not complete the phase.
+    /// `mbarrier.{arrive|arrive_drop}.noComplete.shared::cta.b64 state`: arrivals that must not complete the
+    /// phase.
     ArriveNoComplete {
-        /// A `.u64` register.
+        /// A `.u64` register that receives the state.
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// How many arrivals to count.
+        /// Number of arrivals to count.
         count: Operand,
-        /// Whether later phases do not wait for them.
+        /// Whether it is `arrive_drop`: later phases expect `count` fewer arrivals.
         drop: bool,
     },
-    /// `mbarrier.arrive_drop.shared::cta.b64 state`: arrivals, which later phases do not wait for.
+    /// `mbarrier.arrive_drop.shared::cta.b64 state`: arrivals; later phases expect as many fewer.
     DropState {
-        /// A `.u64` register.
+        /// A `.u64` register that receives the state.
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// How many.
+        /// Number of arrivals to count and to drop.
         count: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.arrive_drop.expect_tx.shared::cta.b64 state`: announces bytes and arrives for the last time.
+    /// `mbarrier.arrive_drop.expect_tx.shared::cta.b64 state`: announces bytes, and one arrival that later
+    /// phases no longer expect.
     DropExpect {
-        /// A `.u64` register.
+        /// A `.u64` register that receives the state.
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// Bytes that asynchronous copies will bring in this phase.
+        /// Number of bytes that asynchronous copies complete in this phase.
         bytes: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.arrive_drop.expect_tx.shared::cluster.b64 _`: the same on a barrier of any CTA of the
-    /// cluster.
+    /// `mbarrier.arrive_drop.expect_tx.shared::cluster.b64 _`: as [`DropExpect`](Self::DropExpect), on a
+    /// barrier of any CTA of the cluster and without a state.
     DropExpectCluster {
         /// Address in the cluster.
         barrier: Operand,
-        /// Bytes.
+        /// Number of bytes.
         bytes: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.arrive_drop.{shared::cta|shared::cluster}.b64 _`: arrivals, which later phases do not wait for.
+    /// `mbarrier.arrive_drop.{shared::cta|shared::cluster}.b64 _`: arrivals; later phases expect as many
+    /// fewer.
     Drop {
         /// Address in `space`.
         barrier: Operand,
         /// [`Space::Shared`] or [`Space::SharedCluster`].
         space: Space,
-        /// How many.
+        /// Number of arrivals to count and to drop.
         count: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier{.arrive}.expect_tx.…shared::cluster.b64`: announces bytes on a barrier of any CTA of the cluster.
+    /// `mbarrier{.arrive}.expect_tx.…shared::cluster.b64`: announces bytes on a barrier of any CTA of the
+    /// cluster.
     ExpectCluster {
-        /// Whether it is an arrival too.
+        /// Whether it also counts one arrival.
         arrive: bool,
         /// Address in the cluster.
         barrier: Operand,
-        /// Bytes.
+        /// Number of bytes.
         bytes: Operand,
-        /// How it is ordered.
+        /// Memory ordering; `.relaxed` without an arrival.
         order: MbarrierOrder,
     },
     /// `mbarrier.complete_tx.relaxed.….b64`: counts bytes as arrived.
@@ -166,9 +173,9 @@ pub enum MbarrierInst {
         barrier: Operand,
         /// [`Space::Shared`] or [`Space::SharedCluster`].
         space: Space,
-        /// Bytes.
+        /// Number of bytes.
         bytes: Operand,
-        /// For whom; it orders nothing.
+        /// Scope. The operation orders no other accesses.
         scope: Scope,
     },
     /// `mbarrier.{try_wait|test_wait}.shared::cta.b64`, once: whether the phase of a state has completed.
@@ -177,29 +184,29 @@ pub enum MbarrierInst {
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// What an arrival on the barrier gave, in this phase or the one before.
+        /// The state from an arrival on this barrier, in the current or the preceding phase.
         state: Operand,
-        /// `try_wait`, which may wait for some time.
+        /// Whether it is `try_wait`, which may suspend the thread for some time; otherwise `test_wait`.
         patient: bool,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.test_wait.parity.shared::cta.b64`.
+    /// `mbarrier.test_wait.parity.shared::cta.b64`: whether the phase of a parity has completed.
     TestParity {
         /// A predicate.
         dst: Reg,
         /// Shared address.
         barrier: Operand,
-        /// 0 or 1.
+        /// Phase parity, 0 or 1.
         parity: Operand,
-        /// How it is ordered.
+        /// Memory ordering.
         order: MbarrierOrder,
     },
-    /// `mbarrier.pending_count.b64`: the arrivals that a state says were missing.
+    /// `mbarrier.pending_count.b64`: the number of pending arrivals in a state.
     PendingCount {
         /// A `.u32` register.
         dst: Reg,
-        /// What an arrival gave.
+        /// The state from an arrival.
         state: Operand,
     },
 }
@@ -247,10 +254,10 @@ impl MbarrierInst {
         }
     }
 
-    /// The rules of the form.
+    /// Checks the space, the ordering and the scope.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         if let Self::Drop { space: Space::Global, .. } | Self::Complete { space: Space::Global, .. } = self {
             return Err("an mbarrier in global memory".to_owned());
@@ -273,7 +280,7 @@ impl MbarrierInst {
         }
     }
 
-    /// How an arrival or a wait is ordered; `None` for what is neither.
+    /// The memory ordering of an arrival or a wait. `None` for other operations.
     pub const fn order(&self) -> Option<MbarrierOrder> {
         match self {
             Self::ArriveNoComplete { .. } => Some(MbarrierOrder::CTA),
@@ -294,7 +301,7 @@ impl MbarrierInst {
 }
 
 impl Inst {
-    /// How an arrival at an mbarrier or a wait for one is ordered; `None` for what is neither.
+    /// The memory ordering of an arrival at an mbarrier or a wait for one. `None` for other instructions.
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "every other instruction has nothing to do with mbarriers"
@@ -310,35 +317,35 @@ impl Inst {
         }
     }
 
-    /// Whether it is an arrival or a wait with `.relaxed`, which came later than the rest.
+    /// Whether it is a `.relaxed` arrival or wait. Those need a newer PTX version.
     pub(crate) fn is_relaxed_mbarrier(&self) -> bool {
         self.mbarrier_order().is_some_and(|order| !order.synchronises())
     }
 }
 
-/// What `bar.red` gives to each thread.
+/// The reduction of a `bar.red`; each thread gets its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum BarrierOp {
-    /// How many threads' predicates are true, a `.u32`.
+    /// `.popc`: the number of threads whose predicate is true, a `.u32`.
     Population,
-    /// Whether all are.
+    /// `.and`: whether all predicates are true.
     And,
-    /// Whether any is.
+    /// `.or`: whether any predicate is true.
     Or,
 }
 
 /// `bar.red`: a barrier that reduces a predicate over the threads that take part. ISA "bar.red".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BarrierReduce {
-    /// What is reduced to.
+    /// The reduction.
     pub op: BarrierOp,
-    /// 0..16.
+    /// Named barrier, 0..16.
     pub id: Operand,
-    /// A multiple of 32: how many threads take part.
+    /// Number of threads that take part, a multiple of 32.
     pub threads: u32,
-    /// A `.u32` register for the population, else a predicate.
+    /// A `.u32` register for the population count, otherwise a predicate register.
     pub dst: Reg,
-    /// A predicate.
+    /// Each thread's predicate.
     pub src: Operand,
 }
 

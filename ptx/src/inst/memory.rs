@@ -1,4 +1,4 @@
-//! Addresses.
+//! Memory addresses of instructions.
 //!
 //! ```
 //! use ptx::inst::{Address, Operand, Reg};
@@ -10,7 +10,7 @@
 
 use super::Operand;
 
-/// `[base + offset]`: a base in the address type of its space and a constant displacement in bytes.
+/// `[base + offset]`: a base of the address type of its state space, and a constant offset in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
     /// A `.u32` for shared memory, a `.u64` for global memory.

@@ -1,4 +1,5 @@
-//! What each instruction reads and writes, and as which type: one table for everybody who asks.
+//! The operands of each instruction: what it reads and writes, and as which type. The verifier, the emulator
+//! and [`mutate`](crate::mutate) use this table.
 //!
 //! ```
 //! use ptx::inst::{BinaryOp, Expect, Inst, Operand, Reg};
@@ -14,23 +15,23 @@
 use super::{BinaryOp, Inst, Operand, Reg, WgmmaA};
 use crate::types::{Space, Type};
 
-/// What an instruction takes in one place.
+/// What an instruction accepts as an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expect {
-    /// A register of this very type, or an immediate of it.
+    /// A register of exactly this type, or an immediate.
     Type(Type),
-    /// Any register this many bits wide, or an immediate.
+    /// A register of this width in bits, of any type, or an immediate.
     Bits(u32),
-    /// Accumulators: 32 bits wide, updated in place, and left unread where the instruction overwrites them.
+    /// An accumulator register of 32 bits, updated in place. It is not read if the instruction overwrites it.
     Accumulator,
 }
 
-/// An instruction's operands in the order PTX writes them.
+/// The operands of an instruction, in the order of PTX.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Operands {
-    /// Everything read; accumulators are listed among the writes only.
+    /// The operands that are read. Accumulators are listed in `writes` only.
     pub reads: Vec<(Operand, Expect)>,
-    /// Every register written.
+    /// The registers that are written.
     pub writes: Vec<(Reg, Expect)>,
 }
 
@@ -174,7 +175,7 @@ impl Inst {
         }
     }
 
-    /// The name a report calls the instruction by: PTX's, without its suffixes.
+    /// The instruction's name in reports: PTX's name without suffixes.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Move { .. } => "mov",

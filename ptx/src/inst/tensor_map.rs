@@ -1,8 +1,10 @@
-//! Tensor maps that a kernel changes while it runs, and the fences that make them usable.
+//! Instructions that change tensor maps while a kernel runs, and the fences that make the changes usable.
 //!
-//! A map is 128 opaque bytes. Threads copy and replace parts of it through the generic proxy; tensor copies read it
-//! through the tensormap proxy, which sees a map in global memory only behind a release by those who wrote it and an
-//! acquire by those who use it. Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
+//! A tensor map is 128 opaque bytes. Threads copy it and replace its fields through the generic proxy. Tensor
+//! copies read it through the tensormap proxy. A changed map in global memory may be used only after a
+//! release fence by the thread that changed it and an acquire fence by the thread that uses it.
+//!
+//! Source: PTX ISA "tensormap.replace", "tensormap.cp_fenceproxy", "membar/fence".
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -26,28 +28,29 @@ use super::{Operand, Reg, Scope};
 use crate::abi::{TensorElement, TensorSwizzle};
 use crate::types::{Space, Type};
 
-/// A part of a tiled tensor map that `tensormap.replace` writes. Dimensions count from the innermost, 0.
+/// A field of a tiled tensor map that `tensormap.replace` writes. Dimensions are numbered from the innermost,
+/// 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapField {
     /// Global address, a `.b64`.
     Address,
-    /// The number of dimensions less one, a `.b32`.
+    /// The number of dimensions minus one, a `.b32`.
     Rank,
-    /// Elements of the box along a dimension, a `.b32`.
+    /// The extent of the box along a dimension in elements, a `.b32`.
     Box(u32),
-    /// Elements of the tensor along a dimension, a `.b32`.
+    /// The extent of the tensor along a dimension in elements, a `.b32`.
     Extent(u32),
-    /// Bytes from one element to the next along a dimension 1 to 4, a `.b64`.
+    /// The stride of the tensor along a dimension 1 to 4 in bytes, a `.b64`.
     Stride(u32),
-    /// Every how many elements a copy takes one along a dimension, a `.b32`.
+    /// The traversal stride along a dimension in elements, a `.b32`.
     ElementStride(u32),
-    /// The elements' type.
+    /// The element type.
     Element(TensorElement),
-    /// The swizzle of the image in shared memory.
+    /// The swizzle of the box in shared memory.
     Swizzle(TensorSwizzle),
 }
 
-/// Instructions about tensor maps, but for their prefetch.
+/// Instructions that read, change and publish tensor maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapInst {
     /// `ld.b32` by generic address: four bytes of a map among the parameters or in global memory. ISA "ld".
@@ -61,35 +64,35 @@ pub enum MapInst {
     Replace {
         /// [`Space::Shared`] or [`Space::Global`].
         space: Space,
-        /// Where the map lies, a multiple of 128.
+        /// Address of the map, a multiple of 128 bytes.
         map: Operand,
-        /// Which part.
+        /// The field to replace.
         field: MapField,
-        /// Its new value; an immediate zero for what the field itself names.
+        /// The new value. An immediate zero for `Element` and `Swizzle`, where the field states the value.
         value: Operand,
     },
-    /// `tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.<scope>.sync.aligned`: the whole warp copies
-    /// a map from shared to global memory and releases it. ISA "tensormap.cp_fenceproxy".
+    /// `tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.<scope>.sync.aligned`: the
+    /// whole warp copies a map from shared to global memory and releases it. ISA "tensormap.cp_fenceproxy".
     Publish {
-        /// Global address, a multiple of 128.
+        /// Global address, a multiple of 128 bytes.
         dst: Operand,
-        /// Shared address, a multiple of 128.
+        /// Shared address, a multiple of 128 bytes.
         src: Operand,
-        /// Whose copies may use it.
+        /// The threads that may use the map after an acquire.
         scope: Scope,
     },
-    /// `fence.proxy.tensormap::generic.release.<scope>`: what this thread knows to be written may be used through the
-    /// tensormap proxy. ISA "membar/fence".
+    /// `fence.proxy.tensormap::generic.release.<scope>`: writes to tensor maps that are visible to this
+    /// thread may be used through the tensormap proxy. ISA "membar/fence".
     Release {
-        /// Whose copies may use it.
+        /// The threads that may use the maps after an acquire.
         scope: Scope,
     },
-    /// `fence.proxy.tensormap::generic.acquire.<scope> [map], 128`: later copies of this thread see the map as it was
-    /// released. ISA "membar/fence".
+    /// `fence.proxy.tensormap::generic.acquire.<scope> [map], 128`: later copies of this thread use the map
+    /// as it was released. ISA "membar/fence".
     Acquire {
-        /// Generic address of the map in global memory, a multiple of 128.
+        /// Generic address of the map in global memory, a multiple of 128 bytes.
         map: Operand,
-        /// Whose releases it sees.
+        /// The threads whose releases are acquired.
         scope: Scope,
     },
 }
@@ -122,7 +125,8 @@ impl MapField {
         }
     }
 
-    /// The ordinal that the instruction takes; strides count from dimension 1.
+    /// The ordinal operand of the instruction: the dimension, for strides the dimension minus 1. `None` for
+    /// other fields.
     pub const fn ordinal(self) -> Option<u32> {
         match self {
             Self::Box(dim) | Self::Extent(dim) | Self::ElementStride(dim) => Some(dim),
@@ -131,7 +135,7 @@ impl MapField {
         }
     }
 
-    /// The number that stands for what the field itself names; `None` where an operand gives the value.
+    /// PTX's code for the element type or the swizzle. `None` for fields whose value is an operand.
     pub const fn named(self) -> Option<u32> {
         match self {
             Self::Element(element) => Some(element.replaced()),
@@ -173,10 +177,10 @@ impl MapInst {
         }
     }
 
-    /// The rules of the form.
+    /// Checks the state space, the ordinal and the value of a `tensormap.replace`.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         let Self::Replace { space, field, value, .. } = self else { return Ok(()) };
         let name = field.name();

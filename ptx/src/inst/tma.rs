@@ -1,4 +1,4 @@
-//! Cache policies of the tensor copies.
+//! L2 cache policies of tensor copies and bulk copies, for their `hint`.
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -20,9 +20,10 @@
 //! # Ok::<(), ptx::VerifyError>(())
 //! ```
 
-/// L2 evict-first for every access, as `createpolicy.fractional.L2::evict_first` builds it.
+/// Evict-first for all accesses: for data that is read once. The value that
+/// `createpolicy.fractional.L2::evict_first` makes.
 pub const EVICT_FIRST: u64 = 0x12F0_0000_0000_0000;
-/// L2 evict-last for every access.
+/// Evict-last for all accesses: for data that is read again.
 pub const EVICT_LAST: u64 = 0x14F0_0000_0000_0000;
-/// L2 default.
+/// L2's default policy.
 pub const EVICT_NORMAL: u64 = 0x1000_0000_0000_0000;

@@ -1,7 +1,7 @@
-//! What the lanes of a warp tell each other: votes, matches, reductions, shuffles.
+//! Warp-level instructions: votes, matches, reductions, shuffles.
 //!
-//! Source: PTX ISA "vote.sync", "match.sync", "redux.sync", "shfl.sync", "activemask", "nanosleep". `members` is the
-//! mask of the lanes that execute the instruction together: all of them, and no other.
+//! `members` is PTX's membermask: exactly the lanes that execute the instruction together. Source: PTX ISA
+//! "vote.sync", "match.sync", "redux.sync", "shfl.sync", "activemask", "nanosleep".
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 4096, cluster: [1, 1, 1] };
@@ -23,18 +23,18 @@ use super::operands::Operands;
 use super::{Operand, Reg};
 use crate::types::Type;
 
-/// What a vote asks of the lanes' predicates.
+/// The question of a vote about the lanes' predicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// Whether all hold.
+    /// Whether all are true.
     All,
-    /// Whether one holds.
+    /// Whether at least one is true.
     Any,
-    /// Whether all are the same.
+    /// Whether all are equal.
     Uniform,
 }
 
-/// How a reduction joins the lanes' values.
+/// The operation of a reduction over the lanes' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceOp {
     /// The sum, which wraps.
@@ -51,12 +51,12 @@ pub enum ReduceOp {
     Xor,
 }
 
-/// Which lane a shuffle takes the value from; j is the lane operand.
+/// The source lane of a shuffle; j is the lane operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Shuffle {
-    /// `.up`: lane - j, none below the segment.
+    /// `.up`: lane - j. No source if that is below the segment.
     Up,
-    /// `.down`: lane + j, none above the segment.
+    /// `.down`: lane + j. No source if that is above the segment.
     Down,
     /// `.bfly`: lane ^ j.
     Butterfly,
@@ -64,12 +64,12 @@ pub enum Shuffle {
     Index,
 }
 
-/// Exchanges between the lanes of a warp.
+/// A warp-level instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WarpInst {
     /// `vote.sync.{all|any|uni}.pred`.
     Vote {
-        /// What is asked.
+        /// The question.
         vote: Vote,
         /// A predicate register.
         dst: Reg,
@@ -78,7 +78,7 @@ pub enum WarpInst {
         /// The lanes that vote.
         members: Operand,
     },
-    /// `vote.sync.ballot.b32`: a bit for each lane whose predicate holds.
+    /// `vote.sync.ballot.b32`: a mask of the lanes whose predicate is true.
     Ballot {
         /// A `.u32` register.
         dst: Reg,
@@ -87,7 +87,7 @@ pub enum WarpInst {
         /// The lanes that vote.
         members: Operand,
     },
-    /// `match.any.sync`: the lanes that hold the same value.
+    /// `match.any.sync`: a mask of the lanes with the same value.
     MatchAny {
         /// [`Type::U32`] or [`Type::U64`].
         ty: Type,
@@ -98,26 +98,26 @@ pub enum WarpInst {
         /// The lanes that take part.
         members: Operand,
     },
-    /// `match.all.sync`: the members where all hold one value, else 0.
+    /// `match.all.sync`: the member mask if all members have the same value, otherwise 0.
     MatchAll {
         /// [`Type::U32`] or [`Type::U64`].
         ty: Type,
         /// A `.u32` register.
         dst: Reg,
-        /// A predicate register: whether all do.
+        /// A predicate register: whether all have the same value.
         all: Reg,
         /// Each lane's value.
         src: Operand,
         /// The lanes that take part.
         members: Operand,
     },
-    /// `redux.sync`: one value of all lanes.
+    /// `redux.sync`: a reduction over all lanes.
     Reduce {
-        /// How.
+        /// The operation.
         op: ReduceOp,
-        /// [`Type::U32`] or [`Type::S32`].
+        /// [`Type::U32`] or [`Type::S32`]; for bitwise operations `U32`.
         ty: Type,
-        /// Receives it in each lane.
+        /// Receives the result in each lane.
         dst: Reg,
         /// Each lane's value.
         src: Operand,
@@ -126,29 +126,29 @@ pub enum WarpInst {
     },
     /// `shfl.sync.{up|down|bfly|idx}.b32`.
     Shuffle {
-        /// Which lane the value is of.
+        /// How the source lane is computed.
         mode: Shuffle,
-        /// A 32-bit register; a lane that has no source keeps its own value.
+        /// A 32-bit register. A lane without a source gets its own value.
         dst: Reg,
-        /// Whether there was a source, a predicate.
+        /// A predicate register: whether there was a source.
         found: Option<Reg>,
         /// Each lane's value, 32 bits.
         src: Operand,
-        /// j.
+        /// The lane operand j.
         lane: Operand,
-        /// Lanes of a segment: a power of two, 1 to 32.
+        /// The number of lanes per segment: a power of two, 1 to 32.
         width: u32,
         /// The lanes that take part.
         members: Operand,
     },
-    /// `activemask.b32`: the lanes that execute it.
+    /// `activemask.b32`: a mask of the lanes that execute it.
     ActiveMask {
         /// A `.u32` register.
         dst: Reg,
     },
-    /// `nanosleep.u32`: pauses for between none and twice this time.
+    /// `nanosleep.u32`: suspends the thread for between zero and twice this time.
     Sleep {
-        /// Nanoseconds, at most a million.
+        /// Time in nanoseconds, at most 1 000 000.
         nanoseconds: Operand,
     },
 }
@@ -193,10 +193,10 @@ impl WarpInst {
         }
     }
 
-    /// The rules of the form.
+    /// Checks the types, the segment width and the time.
     ///
     /// # Errors
-    /// The rule broken, as a sentence.
+    /// The rule that is broken, as a sentence.
     pub fn check(&self) -> Result<(), String> {
         match self {
             Self::MatchAny { ty, .. } | Self::MatchAll { ty, .. } if !matches!(ty, Type::U32 | Type::U64) => {

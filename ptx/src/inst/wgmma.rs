@@ -1,4 +1,4 @@
-//! The legal forms of `wgmma.mma_async`: one table instead of one item per shape.
+//! The legal forms of `wgmma.mma_async`: types and shapes.
 //!
 //! Source: PTX ISA "Asynchronous warpgroup-level matrix multiply-accumulate", shapes and types.
 //!
@@ -14,7 +14,7 @@
 
 use super::{Operand, Reg};
 
-/// Element types of a `wgmma`: A and B, then D.
+/// Element types of a `wgmma`: of A and B, then of D. M is 64, K follows from the types.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WgmmaTypes {
     /// `.f32.bf16.bf16`, K = 16.
@@ -23,22 +23,22 @@ pub enum WgmmaTypes {
     F16F32,
     /// `.f16.f16.f16`, K = 16.
     F16F16,
-    /// `.f32.tf32.tf32`, K = 8: `.f32` registers and memory whose low 13 bits are not read.
+    /// `.f32.tf32.tf32`, K = 8. Elements are 32 bits wide; the low 13 bits are not read.
     Tf32F32,
-    /// `.f32` sums of 8-bit floats, A's format then B's, K = 32.
+    /// `.f32` accumulators of 8-bit floats, K = 32: the formats of A and B.
     Fp8F32(Fp8, Fp8),
-    /// `.f16` sums of 8-bit floats, A's format then B's, K = 32.
+    /// `.f16` accumulators of 8-bit floats, K = 32: the formats of A and B.
     Fp8F16(Fp8, Fp8),
-    /// `.s32` sums of 8-bit integers, K = 32.
+    /// `.s32` accumulators of 8-bit integers, K = 32.
     Int8 {
         /// A's elements.
         a: Int8,
         /// B's elements.
         b: Int8,
-        /// `.satfinite`: sums are clamped to the range of `.s32` and do not wrap.
+        /// `.satfinite`: whether accumulators are clamped to the range of `.s32`; otherwise they wrap.
         saturate: bool,
     },
-    /// `.s32.b1.b1.and.popc`, K = 256: how many bits are set in both operands.
+    /// `.s32.b1.b1.and.popc`, K = 256: adds the number of bits that are set in both operands.
     B1,
 }
 
@@ -80,7 +80,7 @@ pub enum WgmmaElement {
 /// The format of an element of D.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WgmmaSum {
-    /// IEEE binary16, two in a register, the even column in the low half.
+    /// IEEE binary16, two per register, the even column in the low half.
     F16,
     /// IEEE binary32.
     F32,
@@ -99,7 +99,7 @@ impl WgmmaElement {
         }
     }
 
-    /// The suffix PTX writes, without its dot.
+    /// PTX's suffix, without the dot.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -115,7 +115,7 @@ impl WgmmaElement {
 }
 
 impl WgmmaSum {
-    /// The suffix PTX writes, without its dot.
+    /// PTX's suffix, without the dot.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::F16 => "f16",
@@ -126,7 +126,7 @@ impl WgmmaSum {
 }
 
 impl WgmmaTypes {
-    /// Every combination of types that exists.
+    /// All combinations of types that exist.
     pub fn all() -> impl Iterator<Item = Self> {
         let floats = [Fp8::E4m3, Fp8::E5m2];
         let integers = [Int8::S8, Int8::U8];
@@ -169,7 +169,7 @@ impl WgmmaTypes {
         }
     }
 
-    /// The same operands with `.f16` sums; `None` where there is no such instruction.
+    /// The same operand types with `.f16` accumulators. `None` if there is no such instruction.
     pub const fn in_half(self) -> Option<Self> {
         match self {
             Self::F16F32 | Self::F16F16 => Some(Self::F16F16),
@@ -178,17 +178,17 @@ impl WgmmaTypes {
         }
     }
 
-    /// K of one dense instruction: as many elements as fill 32 bytes. A sparse one has twice as many.
+    /// K of one dense instruction: the number of elements in 32 bytes. A sparse instruction has twice this K.
     pub const fn k(self) -> u32 {
         256 / self.element_bits()
     }
 
-    /// Width of an element of A and B.
+    /// Width of an element of A and B, in bits.
     pub const fn element_bits(self) -> u32 {
         self.a().bits()
     }
 
-    /// 32-bit accumulator registers of a thread for a given N.
+    /// The number of 32-bit accumulator registers per thread for a given N.
     pub const fn accumulators(self, n: u32) -> u32 {
         match self.d() {
             WgmmaSum::F32 | WgmmaSum::S32 => n / 2,
@@ -196,23 +196,24 @@ impl WgmmaTypes {
         }
     }
 
-    /// Whether the instruction exists for this N: 8 to 256 in steps of 8, for `.s32` sums above 32 in steps of 16.
+    /// Whether the instruction exists for this N: 8 to 256 in steps of 8; for `.s32` accumulators in steps of
+    /// 16 above 32.
     pub const fn allows(self, n: u32) -> bool {
         let step = if matches!(self.d(), WgmmaSum::S32) && n > 32 { 16 } else { 8 };
         n >= 8 && n <= 256 && n.is_multiple_of(step)
     }
 
-    /// Whether shared operands may be MN-major.
+    /// Whether operands in shared memory may be MN-major: 16-bit types only.
     pub const fn allows_transpose(self) -> bool {
         self.element_bits() == 16
     }
 
-    /// Whether operands may be negated.
+    /// Whether operands may be negated: floating-point types only.
     pub const fn allows_negation(self) -> bool {
         !matches!(self.d(), WgmmaSum::S32)
     }
 
-    /// The largest metadata selector of the sparse form; `None` where there is no such form.
+    /// The largest metadata selector of the sparse form. `None` if there is no sparse form.
     pub const fn sparse_selectors(self) -> Option<u32> {
         match self.element_bits() {
             16 | 32 => Some(1),
@@ -221,7 +222,7 @@ impl WgmmaTypes {
         }
     }
 
-    /// D's type, A's and B's as PTX writes them, without the first dot.
+    /// The types of D, A and B as PTX writes them, without the first dot.
     pub fn suffix(self) -> String {
         let (d, a, b) = (self.d().suffix(), self.a().suffix(), self.b().suffix());
         match self {
@@ -238,30 +239,34 @@ impl WgmmaTypes {
     }
 }
 
-/// Where A comes from.
+/// The source of operand A.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WgmmaA {
-    /// Shared memory through a `.u64` matrix descriptor.
+    /// Shared memory, through a `.u64` matrix descriptor.
     Shared(Operand),
-    /// This thread's fragment: four 32-bit registers.
+    /// The thread's fragment of A: four 32-bit registers.
     Registers([Reg; 4]),
 }
 
-/// What makes a `wgmma` sparse: A holds half of each chunk of K, and the metadata says which.
+/// The metadata of a sparse `wgmma`: A has half of the elements of each chunk of K, and the metadata says
+/// which half.
 ///
-/// Of four neighbours along K, 16- and 8-bit types keep two; of two neighbours, `.tf32` keeps one. Each chunk has four
-/// bits of metadata: the places of the two kept, the lower in the low bits and first, or `0b0100` for the first and
-/// `0b1110` for the second of two. Chunk j of a register is in bits 4j.., and
+/// For 16- and 8-bit types a chunk is four neighbours along K, and two are kept. For `.tf32` a chunk is two
+/// neighbours, and one is kept. Each chunk has four bits of metadata. For 16- and 8-bit types they are the
+/// two positions that are kept, the lower position in the low two bits. For `.tf32` they are `0b0100` for the
+/// first element and `0b1110` for the second. Chunk j of a register is in bits 4j to 4j + 3. The registers
+/// are distributed over the lanes of a warp:
 ///
-/// * for 16- and 32-bit types, lanes 4g + 2 * selector + h hold the h-th half of K of row g of the warp's 16 in their
-///   low 16 bits, of row g + 8 in their high ones; the other lanes' registers are not read;
-/// * for 8-bit types, lane 4g + c holds the (c / 2)-th half of K of row g + 8 (c % 2).
+/// * For 16- and 32-bit types, lane 4g + 2 * selector + h has the metadata of the h-th half of K: of row g of
+///   the warp's 16 rows in its low 16 bits, and of row g + 8 in its high 16 bits. The registers of the other
+///   lanes are not read.
+/// * For 8-bit types, lane 4g + c has the metadata of row g + 8 (c % 2), of half c / 2 of K.
 ///
 /// Source: PTX ISA "Sparse matrix storage" of `wgmma.mma_async.sp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WgmmaSparse {
-    /// A `.u32` register.
+    /// A `.u32` register with this lane's metadata.
     pub metadata: Reg,
-    /// Which lanes' metadata is read: 0 or 1, for 8-bit types 0.
+    /// Selects the lanes whose metadata is read: 0 or 1; 0 for 8-bit types.
     pub selector: u32,
 }
