@@ -1,20 +1,24 @@
-//! Mutants: programs that differ from a given one in a single step of synchronisation.
+//! Mutants: copies of a program with one synchronising statement broken. Use them to test a tool that finds
+//! hangs and races: it has to find the ones that are known.
 //!
-//! A tool that claims to find hangs and races has to find them where they are known to be. [`mutations`] lists
-//! every way to break one synchronising statement of a function: to leave it out, to change the number, the barrier, the
-//! receivers, the order or the scope that it depends on, or to let the next one come first. [`Mutation::apply`] gives the broken function, which is verified and run as any other.
+//! [`mutations`] lists the ways to break one synchronising statement of a function: delete it; change a
+//! number, the barrier, the receivers, the memory ordering or the scope that it depends on; or swap it with
+//! the next such statement. [`Mutation::apply`] makes the broken function, which can be verified and run as
+//! any other.
 //!
-//! What counts as synchronising:
-//! * mbarriers (initialisation, arrivals, announced bytes, waits; which one, in whose CTA, in which order), named
-//!   barriers, the cluster's and the warp's;
-//! * who receives a multicast copy, and which mbarrier counts a copy's bytes;
-//! * fences of memory, proxies, barrier initialisation and matrix multiplies;
-//! * atomics, reductions, ordered loads and stores: their order, their scope, and the integers that they write;
-//! * tensor maps that are changed in memory: the changes, and the fences between them and the copies;
-//! * groups of asynchronous work: commits and waits;
-//! * who executes them: the conditions on lane, thread or warp around such a statement;
-//! * where in a ring they happen: every variable that an mbarrier's address or parity is computed from;
-//! * the register budgets, as one role waits for the registers of another.
+//! Synchronising statements are:
+//! * mbarrier operations: initialisation, arrivals, announced bytes, waits; with their barrier, CTA and
+//!   memory ordering;
+//! * named barriers, and the barriers of the cluster and of the warp;
+//! * the receivers of a multicast copy, and the mbarrier that counts the bytes of a copy;
+//! * fences of memory, of proxies, of barrier initialisation, and of `wgmma`;
+//! * atomics, reductions, loads and stores with memory ordering: the ordering, the scope, and the integers
+//!   that they write;
+//! * changes of tensor maps in memory, and the fences between the changes and the copies;
+//! * commits and waits of asynchronous groups;
+//! * conditions on lane, thread or warp around a synchronising statement;
+//! * updates of each variable from which an mbarrier's address or parity is computed: the position in a ring;
+//! * register budgets (`setmaxnreg`), because one role waits for the registers of another.
 //!
 //! ```
 //! # let entry = ptx::Entry { name: "example".into(), target: ptx::Target::Sm90a, threads: 128, shared_bytes: 512, cluster: [1, 1, 1] };
@@ -43,33 +47,33 @@ use crate::types::Type;
 
 use flow::Flow;
 
-/// What is done to a statement.
+/// The change of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Change {
-    /// It is left out.
+    /// The statement is deleted.
     Delete,
-    /// Its order of accesses becomes `.relaxed`.
+    /// The memory ordering becomes `.relaxed`.
     Relax,
-    /// Its scope becomes `.cta`.
+    /// The scope becomes `.cta`.
     Narrow,
-    /// It comes after the next synchronising step of its block.
+    /// The statement moves after the next synchronising statement of its block.
     Swap,
-    /// The condition of an `if` holds in every thread, or in none.
+    /// The condition of an `if` becomes true in all threads, or false in all threads.
     Force(bool),
     /// An operand `x` becomes `x op by`.
     Operand {
         /// The operand's name.
         name: &'static str,
-        /// What is done with it.
+        /// The operation.
         op: BinaryOp,
         /// The second operand.
         by: u32,
     },
-    /// A number of the instruction itself grows by this much.
+    /// A constant field of the instruction is increased by `by`.
     Field {
-        /// The number's name.
+        /// The field's name.
         name: &'static str,
-        /// How much is added.
+        /// The number that is added.
         by: i32,
     },
 }
@@ -97,17 +101,18 @@ impl fmt::Display for Change {
 /// One way to break a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mutation {
-    /// What the statement is: an instruction's name, `if` or `position`, a variable that leads to an mbarrier.
+    /// The kind of the statement: the name of an instruction, `if`, or `position` for a variable from which
+    /// an mbarrier's address or parity is computed.
     pub target: &'static str,
-    /// What is done to it.
+    /// The change.
     pub change: Change,
-    /// The scopes around it, outermost first.
+    /// The scopes around the statement, outermost first.
     pub scopes: Vec<&'static str>,
-    /// Who asked for the statement.
+    /// Where the statement was built.
     pub site: Site,
-    /// The statement's number in the function, each before those inside it.
+    /// The number of the statement in the function, in pre-order, as in [`numbered`].
     pub index: usize,
-    /// The number of the innermost loop around it, if there is one.
+    /// The number of the innermost loop around the statement, if there is one.
     pub within: Option<usize>,
 }
 
@@ -121,7 +126,7 @@ impl fmt::Display for Mutation {
     }
 }
 
-/// Every way to break one step of a function's synchronisation.
+/// All ways to break one synchronising statement of a function.
 pub fn mutations(function: &Function) -> Vec<Mutation> {
     let flow = Flow::new(function);
     let mut found = Vec::new();
@@ -130,7 +135,8 @@ pub fn mutations(function: &Function) -> Vec<Mutation> {
     found
 }
 
-/// Whether a condition may differ between the threads of a CTA, as far as the flow of data from their numbers says.
+/// Whether a condition may differ between the threads of a CTA: whether its value depends on thread, lane or
+/// election by data flow.
 pub fn chooses_threads(function: &Function, condition: Operand) -> bool {
     Flow::new(function).chooses_threads(condition)
 }
@@ -190,8 +196,9 @@ impl Walk<'_> {
     }
 }
 
-/// The synchronising step that the one at `at` may come after instead: the next statement of the block but for values that
-/// are computed between them. Not one of the same kind, and a step that gives a value stays where it is.
+/// The synchronising statement that the one at `at` can be swapped with: the next of the block, if there are
+/// only computations in registers between them. `None` if it is the same instruction, or if the one at `at`
+/// defines a value.
 fn next_step(statements: &[Statement], at: usize) -> Option<usize> {
     let Statement::Inst { inst, .. } = statements.get(at)? else { return None };
     if !changes::is_step(inst) {
@@ -209,7 +216,7 @@ fn next_step(statements: &[Statement], at: usize) -> Option<usize> {
     None
 }
 
-/// Whether some statement synchronises, or starts work that others wait for.
+/// Whether a statement synchronises, or starts asynchronous work.
 fn synchronises(statements: &[Statement]) -> bool {
     statements.iter().any(|statement| match statement {
         Statement::Inst { inst, .. } => changes::starts_work(inst) || !changes::of(inst).is_empty(),
@@ -219,7 +226,7 @@ fn synchronises(statements: &[Statement]) -> bool {
     })
 }
 
-/// Every statement of a function with its number.
+/// The statements of a function in pre-order: the index in the list is the number of the statement.
 pub fn numbered(function: &Function) -> Vec<&Statement> {
     fn push<'a>(statements: &'a [Statement], all: &mut Vec<&'a Statement>) {
         for statement in statements {
@@ -240,7 +247,7 @@ pub fn numbered(function: &Function) -> Vec<&Statement> {
 }
 
 impl Mutation {
-    /// The broken function; `function` is the one that [`mutations`] was asked about.
+    /// Makes the broken function. `function` must be the one that [`mutations`] was called with.
     #[must_use]
     pub fn apply(&self, function: &Function) -> Function {
         let mut mutant = function.clone();
@@ -250,7 +257,8 @@ impl Mutation {
     }
 }
 
-/// Changes statement number `left` of a block and of those inside it; says whether it was there.
+/// Changes statement number `left` of a block, counted in pre-order. Returns whether the block has that
+/// statement.
 fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registers: &mut Vec<Type>) -> bool {
     for at in 0..block.len() {
         if *left == 0 {
@@ -281,7 +289,7 @@ fn replace(block: &mut Vec<Statement>, left: &mut usize, change: Change, registe
     false
 }
 
-/// What stands in a statement's place.
+/// The statements that replace a statement.
 fn changed(mut statement: Statement, change: Change, registers: &mut Vec<Type>) -> Vec<Statement> {
     match (&mut statement, change) {
         (_, Change::Delete) => return Vec::new(),

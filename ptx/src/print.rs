@@ -1,7 +1,7 @@
-//! Printing: a verified function as PTX text, one exhaustive match.
+//! The printer: a verified function as PTX text.
 //!
-//! The printer trusts the verifier and decides nothing but spelling. A kernel with few lines of its own in the
-//! source stays readable in PTX: scopes become comments, and a block of one plain instruction becomes a guard.
+//! The printer relies on the verifier's checks. Scopes become comments, and a conditional block of one plain
+//! instruction becomes a guarded instruction instead of a branch.
 
 mod alu;
 mod atomic;
@@ -19,7 +19,8 @@ use crate::inst::{
 use crate::types::{Space, Type};
 use crate::verify::Verified;
 
-/// The module text of one kernel: `.version`, `.target` and the entry.
+/// The PTX module of one kernel: `.version`, `.target` and the entry. Pass it to the driver or to an
+/// assembler.
 pub fn module_text(function: &Verified) -> String {
     let mut printer = Printer { function, out: String::new(), labels: 0, loops: Vec::new() };
     printer.module();
@@ -34,7 +35,7 @@ struct Printer<'a> {
     loops: Vec<u32>,
 }
 
-/// Bytes from which dynamic shared memory is aligned: the period of the widest swizzle.
+/// Alignment of dynamic shared memory in bytes: the period of the widest swizzle.
 const SHARED_ALIGNMENT: u32 = 1024;
 
 impl Printer<'_> {
@@ -76,7 +77,7 @@ impl Printer<'_> {
         self.out.push_str("}\n");
     }
 
-    /// Declares the registers: a run of equal types at once, with every register keeping its number.
+    /// Declares the registers, a run of equal types in one line. Each register keeps its number.
     fn registers(&mut self) {
         for (class, declared) in
             [("p", "pred"), ("h", "b16"), ("r", "b32"), ("f", "f32"), ("d", "b64"), ("e", "f64")]
@@ -473,7 +474,7 @@ impl Printer<'_> {
     }
 }
 
-/// Whether a lone instruction under a condition may be printed with a guard instead of a branch.
+/// Whether a conditional block of this instruction alone may be printed as a guarded instruction.
 fn can_guard(inst: &Inst) -> bool {
     matches!(
         inst,
@@ -498,7 +499,7 @@ fn register_class(ty: Type) -> &'static str {
     }
 }
 
-/// Floats are written as their bits, so that every value survives.
+/// The text of an immediate. Floats are written as bits, so that each value is exact.
 fn immediate(bits: u64, ty: Type) -> String {
     match ty {
         Type::Pred | Type::U8 | Type::U16 | Type::U32 | Type::U64 => bits.to_string(),
@@ -511,7 +512,7 @@ fn immediate(bits: u64, ty: Type) -> String {
     }
 }
 
-/// The bits of a register: those of 8 bits lie in one of 16.
+/// The untyped suffix of a register. 8-bit values are in 16-bit registers.
 fn register_bits(ty: Type) -> String {
     format!("b{}", ty.bits().max(16))
 }
@@ -520,12 +521,12 @@ fn bits_spelling(ty: Type) -> String {
     if ty == Type::Pred { "pred".to_owned() } else { format!("b{}", ty.bits()) }
 }
 
-/// `neg` and `abs` exist for signed types only; the bits are the same.
+/// The type suffix of `neg` and `abs`, which exist for signed types only. The result has the same bits.
 fn signed_spelling(ty: Type) -> String {
     if ty.is_float() { ty.to_string() } else { format!("s{}", ty.bits()) }
 }
 
-/// What has 16 bits is moved, loaded and stored as its bits.
+/// The type suffix of moves, loads and stores: `.b16` for all 16-bit types.
 fn memory_type(ty: Type) -> String {
     if ty.bits() == 16 { "b16".to_owned() } else { ty.to_string() }
 }
@@ -572,12 +573,12 @@ fn space_name(space: Space) -> &'static str {
     }
 }
 
-/// The qualifiers of an arrival; none where they are those that PTX adds.
+/// The qualifiers of an arrival; empty for PTX's default.
 fn arrival(order: MbarrierOrder) -> String {
     ordered(order, "release")
 }
 
-/// The same of a wait.
+/// The qualifiers of a wait; empty for PTX's default.
 fn wait(order: MbarrierOrder) -> String {
     ordered(order, "acquire")
 }

@@ -1,15 +1,17 @@
-//! Static verification: every invariant that the printer and the emulator rely on, checked once.
+//! The static verifier: it checks the invariants that the printer and the emulator rely on.
 //!
 //! A [`Verified`] function satisfies:
-//! 1. *Names*: the entry and every parameter are C identifiers, parameters are distinct.
+//! 1. *Names*: the names of the entry and of all parameters are C identifiers; parameter names are distinct.
 //! 2. *Limits*: threads, shared memory and cluster fit the target.
-//! 3. *Registers*: every register exists and is read and written as the type it has.
-//! 4. *Definition*: no path reads a register before something wrote it. Accumulators of `wgmma` are excepted: the
-//!    instruction decides at run time whether it reads or overwrites them, and the emulator follows that.
-//! 5. *Structure*: a break stands in a loop; conditions are predicates.
-//! 6. *Forms*: each instruction exists: vector widths, immediate ranges, `wgmma` shapes, types of an operation.
+//! 3. *Registers*: each register exists, and is read and written as its own type.
+//! 4. *Definition*: on each path, a register is written before it is read. Exception: accumulators of
+//!   `wgmma`. Whether the instruction reads or overwrites them is known only at run time, where the emulator
+//!   checks it.
+//! 5. *Structure*: a break is inside a loop; conditions are predicates.
+//! 6. *Forms*: each instruction exists in PTX: vector widths, ranges of immediates, `wgmma` shapes, types of
+//!   operations.
 //!
-//! All violations are collected, each with the line of the kernel's source that built the statement.
+//! All violations are reported, each with the line of the kernel's source that built the statement.
 
 use core::fmt;
 use core::ops::Deref;
@@ -19,7 +21,7 @@ use crate::inst::mbarrier::check_scope;
 use crate::inst::{BarrierReduce, BinaryOp, Expect, Inst, Operand, Ordered, Reg};
 use crate::types::{Space, Type};
 
-/// A function that passed [`Function::verify`].
+/// A function that has passed [`Function::verify`]. It can be printed and executed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verified(Function);
 
@@ -30,10 +32,10 @@ impl Deref for Verified {
     }
 }
 
-/// One broken invariant.
+/// One violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Where the statement was built; `None` where the function as a whole is at fault.
+    /// Where the statement was built. `None` if the violation is one of the whole function.
     pub site: Option<Site>,
     /// What is wrong.
     pub message: String,
@@ -48,12 +50,12 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Every violation of a function.
+/// The violations of a function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
     /// The entry's name.
     pub function: String,
-    /// At least one.
+    /// All violations, at least one.
     pub violations: Vec<Violation>,
 }
 
@@ -67,10 +69,11 @@ impl fmt::Display for VerifyError {
 impl std::error::Error for VerifyError {}
 
 impl Function {
-    /// Checks every invariant of this module's list.
+    /// Checks the function: names, limits of the target, types and definition of registers, structure, and
+    /// the form of each instruction.
     ///
     /// # Errors
-    /// All violations found.
+    /// All violations that were found.
     pub fn verify(self) -> Result<Verified, VerifyError> {
         let mut checker = Checker { function: &self, violations: self.refusals.clone(), site: None };
         checker.function_as_a_whole();
@@ -92,8 +95,8 @@ struct Checker<'a> {
     site: Option<Site>,
 }
 
-/// What is defined where the innermost loop is left, once a break has been met; the outer `Option` says
-/// whether there is a loop.
+/// The registers that are defined at the exit of the innermost loop. The outer `Option` is `None` outside of
+/// loops, the inner one before the first break.
 type Exit = Option<Option<Vec<bool>>>;
 
 fn is_identifier(name: &str) -> bool {
@@ -108,7 +111,7 @@ fn meet(into: &mut [bool], other: &[bool]) {
     }
 }
 
-/// Marks every register that some `wgmma` accumulates in.
+/// Marks each register that is an accumulator of a `wgmma`.
 fn accumulators(statements: &[Statement], marked: &mut [bool]) {
     for statement in statements {
         match statement {
@@ -157,7 +160,7 @@ impl Checker<'_> {
         }
         let threads = function.threads;
         self.require(threads.is_multiple_of(32) && (32..=limits.threads).contains(&threads), || {
-            format!("{threads} threads a CTA, not a multiple of 32 in 32..={}", limits.threads)
+            format!("{threads} threads per CTA, not a multiple of 32 in 32..={}", limits.threads)
         });
         let bytes = function.shared_bytes;
         self.require(bytes <= limits.shared_bytes, || {
@@ -249,7 +252,7 @@ impl Checker<'_> {
         self.form(inst);
     }
 
-    /// Invariant 6.
+    /// Checks the form of an instruction: invariant 6.
     fn form(&mut self, inst: &Inst) {
         match inst {
             Inst::Binary { op, ty, .. } => {

@@ -1,4 +1,4 @@
-//! What can be done to each instruction: one table, so that a new instruction is given its mutants here.
+//! The table of changes per instruction. Add the mutants of a new instruction here.
 
 use crate::inst::{
     Atomic, AtomicSem, AtomicType, BarrierReduce, BinaryOp, Bulk, CopyAsync, Im2col, Inst, LoadOrder,
@@ -21,11 +21,11 @@ const fn grow(name: &'static str, by: i32) -> Change {
 }
 
 const FLIP: Change = Change::Operand { name: "parity", op: BinaryOp::Xor, by: 1 };
-/// The next barrier of a ring, or of whatever lies after it.
+/// The barrier in the next 8 bytes: usually the next one of the ring.
 const NEIGHBOUR: Change = plus("barrier", 8);
 /// Another CTA of the cluster.
 const OTHER_RANK: Change = Change::Operand { name: "rank", op: BinaryOp::Xor, by: 1 };
-/// The first CTA of the cluster where it receives nothing, else all but it.
+/// Adds the first CTA of the cluster to the receivers, or removes it.
 const OTHER_MASK: Change = Change::Operand { name: "mask", op: BinaryOp::Xor, by: 1 };
 const COUNTED: &[Change] = &[Change::Delete, plus("count", 1), minus("count", 1)];
 const ANNOUNCED: &[Change] = &[
@@ -44,7 +44,7 @@ const LAST: &[Change] = &[Change::Delete, grow("pending", 1)];
 const END: &[Change] = &[plus("end", 1), minus("end", 1)];
 const BUDGET: &[Change] = &[Change::Delete, grow("count", 8), grow("count", -8)];
 
-/// The ways to break an instruction's part in the synchronisation; none where it has none.
+/// The ways to break an instruction's synchronisation. Empty if it does not synchronise.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the table of the others is complete")]
 pub(super) fn of(inst: &Inst) -> Vec<Change> {
     match inst {
@@ -63,7 +63,7 @@ pub(super) fn of(inst: &Inst) -> Vec<Change> {
     }
 }
 
-/// The order of an arrival at an mbarrier or of a wait for it.
+/// The memory ordering of an arrival at an mbarrier or of a wait for it.
 fn order(inst: &Inst) -> Option<MbarrierOrder> {
     let mut copy = inst.clone();
     order_mut(&mut copy).map(|order| *order)
@@ -89,7 +89,7 @@ fn order_mut(inst: &mut Inst) -> Option<&mut MbarrierOrder> {
     }
 }
 
-/// Whether the instruction arrives at an mbarrier, waits for one, or has one count bytes: the next one will not do.
+/// Whether the instruction names an mbarrier to arrive at, to wait for, or to count the bytes of a copy.
 fn names_barrier(inst: &Inst) -> bool {
     matches!(
         inst,
@@ -112,7 +112,7 @@ fn receivers(inst: &Inst) -> Option<Operand> {
     }
 }
 
-/// Whether the instruction synchronises and gives no value, so that it can come later; a copy starts work.
+/// Whether the instruction synchronises, defines no value and starts no work: then it can be moved.
 pub(super) fn is_step(inst: &Inst) -> bool {
     let gives = matches!(
         inst,
@@ -125,7 +125,7 @@ pub(super) fn is_step(inst: &Inst) -> bool {
     !gives && !starts_work(inst) && !of(inst).is_empty()
 }
 
-/// Whether an instruction computes in registers alone.
+/// Whether an instruction only computes in registers.
 pub fn computes(inst: &Inst) -> bool {
     matches!(
         inst,
@@ -143,7 +143,7 @@ pub fn computes(inst: &Inst) -> bool {
     )
 }
 
-/// The same of the instructions whose list their operands do not change.
+/// The ways to break an instruction that do not depend on its operands.
 fn of_fixed(inst: &Inst) -> &'static [Change] {
     match inst {
         Inst::MbarrierInit { .. } | Inst::MbarrierArrive { .. } => COUNTED,
@@ -154,7 +154,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
             | MbarrierInst::Complete { .. }
             | MbarrierInst::DropExpectCluster { .. },
         ) => ANNOUNCED,
-        // What gives a value cannot be left out.
+        // An instruction that defines a value cannot be deleted.
         Inst::MbarrierMore(
             MbarrierInst::Arrive { .. }
             | MbarrierInst::ArriveNoComplete { .. }
@@ -165,7 +165,7 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
         Inst::MbarrierMore(MbarrierInst::Test { .. } | MbarrierInst::PendingCount { .. }) => &[],
         Inst::BarrierReduce(_) => RENAMED,
         Inst::MbarrierWait { .. } => WAITED,
-        // Leaving a single try out would leave its answer undefined, which the verifier refuses.
+        // Deleting a single try would leave its result undefined, which the verifier refuses.
         Inst::MbarrierTryWait { .. } => &[FLIP],
         Inst::BarrierSync { .. } | Inst::BarrierArrive { .. } => NAMED,
         Inst::CopyAsync(CopyAsync::Wait { pending: 0 })
@@ -225,8 +225,8 @@ fn of_fixed(inst: &Inst) -> &'static [Change] {
     }
 }
 
-/// The ways to break an atomic or a reduction: what gives a value cannot be left out, and numbers that are no integers
-/// are data, not synchronisation.
+/// The ways to break an atomic or a reduction. One that defines a value cannot be deleted. Only integer
+/// operands are changed: floats are data, not synchronisation.
 fn of_atomic(Atomic { ty, sem, scope, dst, src, .. }: &Atomic) -> Vec<Change> {
     let counts = matches!(ty, AtomicType::U32 | AtomicType::S32 | AtomicType::U64 | AtomicType::S64);
     those(&[
@@ -237,7 +237,7 @@ fn of_atomic(Atomic { ty, sem, scope, dst, src, .. }: &Atomic) -> Vec<Change> {
     ])
 }
 
-/// The ways to break a load or a store that has an order.
+/// The ways to break a load or a store with memory ordering.
 fn of_ordered(ordered: &Ordered) -> Vec<Change> {
     match ordered {
         Ordered::Load { order, .. } => those(&[
@@ -267,7 +267,7 @@ pub(super) fn of_position(inst: &Inst) -> &'static [Change] {
     }
 }
 
-/// Takes the order of accesses away.
+/// Makes the memory ordering `.relaxed`.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction has an order")]
 pub(super) fn relax(inst: &mut Inst) {
     match inst {
@@ -282,7 +282,7 @@ pub(super) fn relax(inst: &mut Inst) {
     }
 }
 
-/// Lets an access or a fence reach no further than its CTA.
+/// Makes the scope `.cta`.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction has a scope")]
 pub(super) fn narrow(inst: &mut Inst) {
     match inst {
@@ -314,7 +314,7 @@ pub(super) fn narrow(inst: &mut Inst) {
     }
 }
 
-/// Whether the instruction starts something that others wait for.
+/// Whether the instruction starts asynchronous work.
 pub(super) fn starts_work(inst: &Inst) -> bool {
     matches!(
         inst,
@@ -334,7 +334,7 @@ pub(super) fn starts_work(inst: &Inst) -> bool {
     )
 }
 
-/// The operand of a name.
+/// The operand with a name.
 pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Operand> {
     match (inst, name) {
         (Inst::MbarrierInit { count, .. } | Inst::MbarrierArrive { count, .. }, "count") => Some(count),
@@ -387,7 +387,7 @@ pub(super) fn operand<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut Oper
     }
 }
 
-/// The type of the operand of a name.
+/// The type of the operand with a name.
 #[expect(clippy::wildcard_enum_match_arm, reason = "every other operand is a .u32")]
 pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type {
     match inst {
@@ -402,7 +402,7 @@ pub(super) fn operand_type(inst: &Inst, name: &str, registers: &[Type]) -> Type 
     }
 }
 
-/// The number of a name.
+/// The constant field with a name.
 pub(super) fn field<'i>(inst: &'i mut Inst, name: &str) -> Option<&'i mut u32> {
     match (inst, name) {
         (

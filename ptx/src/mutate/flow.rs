@@ -1,19 +1,19 @@
-//! Which registers matter: where the addresses and parities of mbarriers come from, and which values differ
-//! between the threads of a CTA.
+//! Data flow: which registers the addresses and parities of mbarriers are computed from, and which values
+//! differ between the threads of a CTA.
 //!
-//! Both are sets of registers closed under data flow. Control flow is left out: a loop's trip count decides how
-//! often a barrier is used, not which one.
+//! Both are sets of registers closed under data flow. Control flow is ignored: the trip count of a loop
+//! decides how often a barrier is used, not which one.
 
 use crate::function::{Function, Statement};
 use crate::inst::{Bulk, Im2col, Inst, MbarrierInst, Operand, Special};
 
-/// What is known of each register.
+/// Properties of each register.
 pub(super) struct Flow {
-    /// Some mbarrier's address or parity, or the target of a copy, is computed from it.
+    /// An mbarrier's address or parity, or the destination of a copy, is computed from the register.
     feeds: Vec<bool>,
-    /// It is a variable: more than one `mov` writes it.
+    /// The register is a variable: more than one `mov` writes it.
     variable: Vec<bool>,
-    /// It depends on lane, thread or election.
+    /// The value depends on lane, thread or election.
     thread: Vec<bool>,
 }
 
@@ -44,7 +44,7 @@ impl Flow {
                 thread[reg] |= differs(inst);
             }
         }
-        // Variables make cycles, so both closures are repeated until nothing changes.
+        // Variables make cycles in the data flow, so both closures are iterated until nothing changes.
         let mut changed = true;
         while changed {
             changed = false;
@@ -60,8 +60,8 @@ impl Flow {
         Self { feeds, variable: moves.iter().map(|&count| count > 1).collect(), thread }
     }
 
-    /// Whether the instruction moves a position in a ring: it writes a variable that leads to an mbarrier, or it
-    /// is the comparison that says where the ring ends.
+    /// Whether the instruction updates a position in a ring: it writes a variable from which an mbarrier's
+    /// address or parity is computed, or it is the comparison with the end of the ring.
     #[expect(clippy::wildcard_enum_match_arm, reason = "positions are kept by these two alone")]
     pub(super) fn leads_to_barrier(&self, inst: &Inst) -> bool {
         let known = |set: &[bool], reg: crate::inst::Reg| set.get(reg.0 as usize).copied().unwrap_or(false);
@@ -107,7 +107,7 @@ fn mark(set: &mut [bool], registers: &[usize]) -> bool {
     before != registers.len()
 }
 
-/// The operands that say which barrier, which parity and which stage.
+/// The operands that select the barrier, the parity and the stage.
 #[expect(clippy::wildcard_enum_match_arm, reason = "no other instruction names an mbarrier's place")]
 fn places(inst: &Inst) -> [Option<Operand>; 2] {
     match inst {
@@ -144,7 +144,7 @@ fn places(inst: &Inst) -> [Option<Operand>; 2] {
     }
 }
 
-/// Whether an instruction's result differs between threads by itself.
+/// Whether the instruction itself gives different results in different threads.
 fn differs(inst: &Inst) -> bool {
     matches!(inst, Inst::Elect { .. } | Inst::ReadSpecial { special: Special::ThreadX | Special::Lane, .. })
 }

@@ -1,9 +1,10 @@
-//! What is listed, what is not, and that each mutant differs from its origin in the statement that it names.
+//! Tests: which mutants are listed, and that each mutant differs from the original in the statement that it
+//! names.
 
 use super::*;
 use crate::{Builder, Entry, Special, Target};
 
-/// A ring of one role: waits, announces, goes on, with everything around it that decides who does.
+/// One role's loop over a ring: it announces bytes, waits, and advances stage and parity.
 fn ring(f: &Builder) {
     let base = f.shared_base();
     let warp = f.warp_index();
@@ -66,7 +67,7 @@ fn every_synchronising_statement_is_listed_and_no_other() {
             "bar.sync id + 1",
             "bar.sync threads + 32",
             "bar.sync threads - 32",
-            // The first values of stage and parity.
+            // The initial values of stage and parity.
             "position deleted",
             "position src ^ 1",
             "position deleted",
@@ -84,12 +85,13 @@ fn every_synchronising_statement_is_listed_and_no_other() {
             "mbarrier.try_wait barrier + 8 in producer",
             "position end + 1 in producer",
             "position end - 1 in producer",
-            // Their updates.
+            // The updates of stage and parity.
             "position deleted in producer",
             "position src ^ 1 in producer",
             "position deleted in producer",
             "position src ^ 1 in producer",
-            // The condition on the CTA around it chooses no threads, and the store behind it orders nothing.
+            // The condition on the CTA does not select threads, and the store after the barrier has no
+            // ordering.
             "bar.sync deleted",
             "bar.sync id + 1",
             "bar.sync threads + 32",
@@ -122,7 +124,8 @@ fn a_mutant_differs_in_the_statement_that_it_names() {
     assert_eq!(flipped.matches("xor.b32").count(), origin.matches("xor.b32").count() + 1, "{flipped}");
 }
 
-/// A hand-over to the other CTA of a pair, by everything that has a rank, a mask, an order or a scope.
+/// A hand-over to the other CTA of a pair, with instructions that have a rank, a mask, an ordering or a
+/// scope.
 fn pair(f: &Builder) {
     let (base, map) = (f.shared_base(), f.tensor_map("map"));
     f.fence_proxy_async(crate::ProxySpace::Shared);
@@ -163,7 +166,8 @@ fn barriers_ranks_masks_orders_and_neighbours_are_changed() {
     for (why, words, count) in [
         ("one address is mapped", "mapa rank ^ 1", 1),
         ("arrival, copy and wait name a barrier", "barrier + 8", 3),
-        // The fence and the arrival; behind the copy, the wait and the first meeting. Two meetings are the same either way.
+        // The fence with the arrival, and after the copy the wait with the first `bar.warp.sync`. The two
+        // `bar.warp.sync` are not swapped: they are equal.
         ("steps next to each other", "after the next step", 2),
     ] {
         assert_eq!(named(words), count, "{why}: {found:#?}");

@@ -1,4 +1,4 @@
-//! Spelling of arithmetic beyond the plain operators.
+//! Prints arithmetic beyond the plain operators.
 
 use super::Printer;
 use crate::inst::{Alu, AluOp, BitOp, Cvt, FloatOp, Rounding};
@@ -12,7 +12,7 @@ fn relu(on: bool) -> &'static str {
     if on { ".relu" } else { "" }
 }
 
-/// The rounding to whole numbers.
+/// The suffix of rounding to integral values.
 fn whole(rounding: Rounding) -> String {
     format!("{}i", rounding.suffix())
 }
@@ -54,7 +54,7 @@ fn spelled(op: AluOp) -> String {
         }
         AluOp::Approx(_) => format!("{name}.approx.f32"),
         AluOp::ApproxFlush(_) => format!("{name}.approx.ftz.f32"),
-        // Only the brain float's power of two has to say that it flushes subnormals.
+        // Only `ex2.approx` of `.bf16` needs an explicit `.ftz`.
         AluOp::ApproxHalf(_, ty) => {
             let brain = matches!(ty.suffix(), "bf16" | "bf16x2") && name == "ex2";
             format!("{name}.approx{}.{}", if brain { ".ftz" } else { "" }, ty.suffix())

@@ -1,4 +1,4 @@
-//! Spelling of atomics and ordered accesses.
+//! Prints atomics, and loads and stores with memory ordering.
 
 use super::{Printer, memory_type, space_name};
 use crate::inst::{Atomic, LoadOrder, Operand, Ordered, StoreOrder};

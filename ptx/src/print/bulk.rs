@@ -1,4 +1,4 @@
-//! Spelling of bulk copies, asynchronous stores and the rarer operations on barriers.
+//! Prints bulk copies, asynchronous stores and the less common operations on barriers.
 
 use core::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::{Printer, arrival, cta_space, wait};
 use crate::inst::{BarrierOp, BarrierReduce, Bulk, MbarrierInst, Operand, Reduction};
 use crate::types::Type;
 
-/// Completion by the bytes that an mbarrier counts.
+/// Suffix of completion by an mbarrier's transaction count.
 const BYTES: &str = "mbarrier::complete_tx::bytes";
 
 fn reduced(reduce: Option<Reduction>) -> (&'static str, String) {

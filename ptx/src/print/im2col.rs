@@ -1,4 +1,4 @@
-//! Spelling of tensor copies in im2col mode.
+//! Prints tensor copies in im2col mode.
 
 use core::fmt::Write;
 

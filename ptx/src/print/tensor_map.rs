@@ -1,4 +1,4 @@
-//! Spelling of instructions about tensor maps.
+//! Prints instructions on tensor maps.
 
 use super::{Printer, space_name};
 use crate::abi::TENSOR_MAP_BYTES;

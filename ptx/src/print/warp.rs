@@ -1,4 +1,4 @@
-//! Spelling of exchanges between lanes, and of single warps' copies and matrices.
+//! Prints warp-level instructions, `cp.async`, `ldmatrix` and `mma.sync`.
 
 use super::Printer;
 use crate::inst::{CopyAsync, MmaTypes, Operand, ReduceOp, Shuffle, Vote, WarpInst, WarpMatrix};

@@ -1,4 +1,4 @@
-//! Each invariant: a program that breaks it, and a twin that does not.
+//! Tests of each invariant: a program that violates it, and a similar one that does not.
 
 use super::*;
 use crate::inst::{Fp8, Int8, Reg};
@@ -21,7 +21,7 @@ fn messages(build: impl FnOnce(&Builder)) -> Vec<String> {
     }
 }
 
-/// Every invariant has a program that breaks it and a twin that does not.
+/// Each invariant has a program that violates it and a similar one that does not.
 #[test]
 fn each_violation_is_found() {
     type Build = fn(&Builder);
@@ -226,7 +226,7 @@ fn each_violation_is_found() {
 const S8: WgmmaTypes = WgmmaTypes::Int8 { a: Int8::S8, b: Int8::U8, saturate: true };
 const E4M3: WgmmaTypes = WgmmaTypes::Fp8F32(Fp8::E4m3, Fp8::E5m2);
 
-/// What one `wgmma` is made of.
+/// The fields of one `wgmma`.
 struct WgmmaForm {
     types: WgmmaTypes,
     n: u32,
@@ -262,7 +262,7 @@ fn wgmma(f: &Builder, n: u32, accumulators: usize) {
 #[test]
 fn limits_of_the_function() {
     for (why, change, wanted) in [
-        ("threads", Entry { threads: 100, ..entry() }, "100 threads a CTA"),
+        ("threads", Entry { threads: 100, ..entry() }, "100 threads per CTA"),
         ("shared memory", Entry { shared_bytes: 300_000, ..entry() }, "300000 B of shared memory"),
         ("cluster", Entry { cluster: [4, 4, 1], ..entry() }, "a cluster of 16 CTAs"),
         ("name", Entry { name: "my kernel".into(), ..entry() }, "`my kernel` is not an identifier"),

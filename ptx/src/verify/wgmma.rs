@@ -1,4 +1,4 @@
-//! The forms of `wgmma.mma_async`: which combinations of its fields exist.
+//! Checks that a combination of fields of `wgmma.mma_async` exists.
 
 use super::Checker;
 use crate::inst::{Inst, WgmmaA, WgmmaSum};
