@@ -5,11 +5,11 @@
 //! 2. *Limits*: threads, shared memory and cluster fit the target.
 //! 3. *Registers*: each register exists, and is read and written as its own type.
 //! 4. *Definition*: on each path, a register is written before it is read. Exception: accumulators of
-//!   `wgmma`. Whether the instruction reads or overwrites them is known only at run time, where the emulator
-//!   checks it.
+//!    `wgmma`. Whether the instruction reads or overwrites them is known only at run time, where the
+//!    emulator checks it.
 //! 5. *Structure*: a break is inside a loop; conditions are predicates.
 //! 6. *Forms*: each instruction exists in PTX: vector widths, ranges of immediates, `wgmma` shapes, types of
-//!   operations.
+//!    operations.
 //!
 //! All violations are reported, each with the line of the kernel's source that built the statement.
 

@@ -1,45 +1,62 @@
-//! How far a result may be from the exact one, from first principles.
+//! Error bounds of a GEMM's results, from first principles: how far a correct kernel may be from the exact
+//! result.
 //!
-//! For one element, let `p_k = A(i,k) * B(k,j)`, `S = sum |p_k|`, and `u = 2^-24`, the roundoff of f32.
+//! For one element of D, let `p_k = A(i,k) * B(k,j)`, `S = sum |p_k|`, and `u = 2^-24`, the unit roundoff of
+//! f32.
 //!
-//! *Accumulation.* Products of two 16-bit elements are exact in f32. Summed one by one, as the emulator does, K terms
-//! err by at most `K u S / (1 - K u)`. A tensor core adds 16 products to the accumulator at a time: each of the 17 terms
-//! is truncated at 2^-25 of the largest and the sum at 2^-23 of itself, at most `(17/4 + 1) * 2^-23 = 10.5 u` of S for
-//! every 16 products, which is less than `16 u S`. So `(K + 16) u S` covers both, with the second-order term in the 16.
+//! *Accumulation.* Products of two 16-bit elements are exact in f32. If K products are added one by one, the
+//! error is at most `K u S / (1 - K u)`. A tensor core adds 16 products to the accumulator at a time. It
+//! truncates each of the 17 terms at 2^-25 of the largest term, and the sum at 2^-23 of the sum. This is at
+//! most `(17/4 + 1) * 2^-23 = 10.5 u` of S per 16 products, which is less than `16 u S`. So `(K + 16) u S`
+//! covers both; the 16 covers the second-order term.
 //!
-//! A tensor core adds 8 products of `tf32` in the same way: 6.5 u of S for every 8 products, which is less than `8 u S`.
+//! A tensor core adds 8 products of `tf32` in the same way: 6.5 u of S per 8 products, which is less than `8
+//! u S`.
 //!
-//! *8-bit floats.* Of 32 products and the accumulator each term is truncated at 2^-13 of the largest, and so is their sum. Let R be
-//! the largest magnitude of a product, or of a sum of products that follow each other, as an accumulator has it whoever
-//! multiplies which part of K. One instruction moves the accumulator by at most `34 * 2^-13` of R and the error so far, so
-//! `K / 32` of them by `R ((1 + 34 * 2^-13)^(K / 32) - 1)`. What adds the parts of a sum is as above.
+//! *8-bit floats.* An instruction adds 32 products to the accumulator. It truncates each of the 33 terms at
+//! 2^-13 of the largest term, and also the sum. Let R be the largest magnitude of a product or of a sum of
+//! consecutive products: no accumulator is larger, however K is split. One instruction errs by at most `34 *
+//! 2^-13` of R plus the error so far. So `K / 32` instructions err by at most `R ((1 + 34 * 2^-13)^(K / 32) -
+//! 1)`. Adding up the partial sums of a split tile errs as in *Accumulation*.
 //!
-//! *Sums in f16.* An instruction rounds the accumulator to nearest, by 2^-11 of itself or half a subnormal, 2^-25. With R as above, and
-//! what an instruction cuts off, 21 u of R for 16 products of `f16` and `34 * 2^-13` of R for 32 of 8-bit floats, the `n` instructions
-//! along K err by at most `R ((1 + 21 u + 2^-11)^n - 1) + n 2^-25`. An accumulator is infinite from 65520 on.
+//! *`f16` accumulators.* An instruction rounds the accumulator to nearest. That errs by 2^-11 of the
+//! accumulator, or by half a subnormal, 2^-25. In addition the instruction truncates: by 21 u of R for 16
+//! products of `f16`, and by `34 * 2^-13` of R for 32 products of 8-bit floats. With R as above, the `n`
+//! instructions along K err by at most `R ((1 + 21 u + 2^-11)^n - 1) + n 2^-25` for `f16`; for 8-bit floats
+//! `34 * 2^-13` replaces `21 u`. From 65520 on an accumulator is infinite.
 //!
-//! *Blocks with scales.* The sums of 128 of K err as above. Each is multiplied by the product of two scales, which rounds once, and
-//! added to the others by one rounding: `b` blocks err by `(b + 16) u` of the scaled magnitudes beside the scaled errors.
+//! *Block scales.* The accumulators of a block of 128 along K err as above. They are multiplied by the
+//! product of two scales, which rounds once, and added to those of the other blocks with one rounding. So `b`
+//! blocks err by `(b + 16) u` of the scaled magnitudes, in addition to the scaled errors of the blocks.
 //!
-//! *Integers* are summed exactly, modulo 2^32. The epilogue takes the nearest `f32` of a sum, or computes in integers, modulo 2^32
-//! too, where D is `s32`: then there is one right result, and the bound is zero.
+//! *Integers.* Sums are exact, modulo 2^32. If D is not `s32`, the epilogue first rounds the sum to the
+//! nearest `f32`. If D is `s32`, the epilogue also computes modulo 2^32: there is one correct result, and the
+//! bound is zero.
 //!
-//! *f64.* With `v = 2^-53`, K products that are added one by one by `fma`, in any order, err by at most `K v S / (1 - K v)`, less than
-//! `(K + 2) v S`. The exact sum is that of products and their rounding errors, added in twice the precision of f64, and rounded once: `v`
-//! of it. `alpha * acc`, the addition of `beta * c`, and the same in the oracle round four times: `4 v (|alpha acc| + |beta c|)`. What
-//! overflows f64 on the way is not modelled.
+//! *f64.* Let `v = 2^-53`. K products added one by one by `fma`, in any order, err by at most `K v S / (1 - K
+//! v)`, which is less than `(K + 2) v S`. The oracle adds the products and their rounding errors in twice the
+//! precision of f64, and rounds once: `v` of the sum. `alpha * acc` and the addition of `beta * c` round four
+//! times, twice in the kernel and twice in the oracle: `4 v (|alpha acc| + |beta c|)`. Overflow of f64 in
+//! between is not modelled.
 //!
 //! *Epilogue.* `alpha * acc` and the fused `+ beta * c` round once each: `2 u (|alpha| S + |beta c|)`.
 //!
-//! *Output.* Rounding to the element format errs by its unit roundoff of the value, and by half of its smallest value
-//! near zero. Subnormal products of f32 are lost at most whole: `K * 2^-149`.
+//! *Output.* Rounding to the element format errs by the format's unit roundoff times the value, and near zero
+//! by half of the smallest value. Subnormal products of f32 may be flushed to zero: `K * 2^-149`.
 //!
-//! *Overflow.* `acc` and `t = alpha * acc` are f32 on the way to `t + beta * c`, which rounds once: the exact `beta * c` can
-//! be larger than f32. Whatever the order of the additions, each partial sum lies between the sum of all negative products,
-//! `(sum - S) / 2`, and that of all positive ones, `(sum + S) / 2`, up to the error above. Where that reaches the overflow of
-//! f32, `acc` may be that infinity; where both do, infinities may meet and give NaN. Where `alpha * sum` reaches the overflow
-//! with its error, so may `t`; where it or `sum` reaches it in spite of its error, `t` cannot be a number. An infinite `t` stays what
-//! it is unless `beta * c` is NaN or the other infinity. So some elements have several right outcomes, and they are known.
+//! *Overflow.* `acc` and `t = alpha * acc` are f32. `t + beta * c` rounds once: the exact `beta * c` may
+//! exceed the range of f32. Whatever the order of the additions, each partial sum is between the sum of all
+//! negative products, `(sum - S) / 2`, and the sum of all positive products, `(sum + S) / 2`, up to the error
+//! above.
+//!
+//! * If one of these limits reaches the overflow of f32, `acc` may be that infinity.
+//! * If both do, infinities of both signs may be added, and `acc` may be NaN.
+//! * If `alpha * sum` plus its error reaches the overflow, `t` may be infinite.
+//! * If `alpha * sum` or `sum` reaches the overflow even minus its error, `t` cannot be finite.
+//! * An infinite `t` stays infinite, unless `beta * c` is NaN or the infinity of the other sign: then D is
+//!   NaN.
+//!
+//! So some elements have several correct results, and all of them are accepted.
 //!
 //! ```
 //! use reference::{Expected, Format, Sum};
@@ -52,45 +69,46 @@
 use crate::oracle::wrapped;
 use crate::{Format, Sum, Wanted};
 
-/// Roundoff of f32.
+/// Unit roundoff of f32.
 pub(crate) const U: f64 = 1.0 / 16_777_216.0;
 
-/// Roundoff of f64.
+/// Unit roundoff of f64.
 pub(crate) const DOUBLE_U: f64 = f64::EPSILON / 2.0;
 
-/// From here on values round to an infinite f32: half a unit beyond the largest.
+/// The smallest magnitude that rounds to an infinite f32: half a unit above the largest finite value.
 pub(crate) const F32_OVERFLOW: f64 = f32::MAX as f64 * (1.0 + U / 2.0);
 
-/// What may become of one element on the way, beside the numbers within the bound.
+/// The results that overflow of intermediate values may give for one element, in addition to numbers within
+/// the bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Overflow {
-    /// It may be negative infinity.
+    /// The element may be negative infinity.
     negative: bool,
-    /// It may be positive infinity.
+    /// The element may be positive infinity.
     positive: bool,
-    /// It may be NaN.
+    /// The element may be NaN.
     nan: bool,
-    /// It may be as if nothing had overflowed.
+    /// The element may have its value as without overflow.
     none: bool,
 }
 
-/// What the oracle knows of one element of D.
+/// The expected value of one element of D, and its error bound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Expected {
     /// `alpha * sum + beta * c`.
     pub value: f64,
-    /// The largest error a correct kernel can make.
+    /// The largest error of a correct kernel.
     pub bound: f64,
-    /// The same before the value is rounded to its format.
+    /// The largest error before the value is rounded to its format.
     before: f64,
     overflow: Overflow,
 }
 
 impl Expected {
-    /// The value and bound of one element of `format`: `sum` is of `k` products, `c` is C's element, or `None` where C is not
-    /// read.
+    /// The value and the bound of an element of `format`. `sum` is a sum of `k` products. `c` is the element
+    /// of C, or `None` if C is not read.
     pub fn new(format: Format, k: u32, [alpha, beta]: [f32; 2], sum: Sum, c: Option<f64>) -> Self {
-        // As in BLAS, a zero factor leaves its matrix out, NaN and all.
+        // As in BLAS, a matrix with a zero factor is not read, even if it has NaN.
         let (alpha, beta) = (f64::from(alpha), f64::from(beta));
         let c = c.filter(|_| beta != 0.0);
         if format == Format::S32 {
@@ -116,7 +134,8 @@ impl Expected {
         Self { value, before, bound, overflow }
     }
 
-    /// The same of `k` products of `f64`, where everything is in `f64`, the oracle's own additions too.
+    /// The value and the bound for `k` products of `f64`. The oracle's own additions are in `f64`, too, and
+    /// are part of the bound.
     fn double(k: u32, [alpha, source]: [f64; 2], sum: Sum) -> Self {
         let product = if alpha == 0.0 { 0.0 } else { alpha * sum.value };
         let (value, error) = (product + source, if alpha == 0.0 { 0.0 } else { alpha.abs() * sum.error });
@@ -125,9 +144,12 @@ impl Expected {
         Self { value, before: bound, bound, overflow: Overflow::NONE }
     }
 
-    /// Whether `got` is within the bound: NaN for NaN, infinity for the same infinity, infinity where the value with its
-    /// error reaches the format's overflow, and what overflows on the way can lead to. A format that saturates has its largest
-    /// value where others have infinity.
+    /// Whether `got` is a correct result.
+    ///
+    /// A number is correct within the bound. NaN is correct if the value is NaN. Infinity is correct if the
+    /// value is that infinity, or if the value plus its error reaches the overflow of the format. Results of
+    /// an overflow of intermediate values are correct, too. A format that saturates has its largest value in
+    /// place of infinity.
     pub fn admits(&self, format: Format, got: f64) -> bool {
         let Overflow { negative, positive, nan, none } = self.overflow;
         let end = if format.saturates() { format.largest() } else { f64::INFINITY };
@@ -135,7 +157,7 @@ impl Expected {
         overflowed || none && self.admits_rounded(format, got)
     }
 
-    /// Whether rounding alone can lead to `got`.
+    /// Whether `got` is correct without overflow of intermediate values.
     fn admits_rounded(&self, format: Format, got: f64) -> bool {
         if format.saturates() && self.bound > 0.0 {
             let Self { value, before: error, .. } = *self;
@@ -153,7 +175,7 @@ impl Expected {
         (got - self.value).abs() <= self.bound
     }
 
-    /// The error as a part of the bound, for elements that are numbers.
+    /// The error of `got` as a fraction of the bound; 0 if it is not finite.
     pub fn ratio(&self, got: f64) -> f64 {
         let ratio = if got == self.value { 0.0 } else { (got - self.value).abs() / self.bound };
         if ratio.is_finite() { ratio } else { 0.0 }
@@ -161,10 +183,10 @@ impl Expected {
 }
 
 impl Overflow {
-    /// Nothing overflows.
+    /// No overflow.
     const NONE: Self = Self { negative: false, positive: false, nan: false, none: true };
 
-    /// Of a sum of products, times a factor, plus `beta * c`.
+    /// The results of `alpha * sum + source` under overflow, where `source` is `beta * c`.
     fn new(alpha: f64, Sum { value: sum, magnitude, error, overflow }: Sum, source: f64) -> Self {
         if alpha == 0.0 {
             return Self::NONE;
@@ -172,7 +194,7 @@ impl Overflow {
         let [mut negative, mut positive] =
             [-1.0, 1.0].map(|sign| (magnitude + sign * sum) / 2.0 + error >= overflow);
         let meet = negative && positive;
-        // Parts of a sum that accumulators hold may be added in `f32`.
+        // Partial sums may be added in `f32`, whatever the accumulators are.
         let sum_stays = sum.abs() - error < F32_OVERFLOW;
         if alpha < 0.0 {
             (negative, positive) = (positive, negative);
@@ -181,7 +203,7 @@ impl Overflow {
         positive |= scaled + error >= F32_OVERFLOW;
         negative |= -scaled + error >= F32_OVERFLOW;
         let none = !sum.is_finite() || sum_stays && scaled.abs() - error < F32_OVERFLOW;
-        // What an infinite `t` gives with `beta * c`.
+        // The result of an infinite `t` plus `beta * c`.
         let lost = source.is_nan();
         let opposite = |t: f64| source == -t;
         Self {
@@ -200,7 +222,8 @@ impl Overflow {
 mod tests {
     use super::*;
 
-    /// Each case lists which of these a kernel may give: negative infinity, the value itself, positive infinity, NaN.
+    /// Each case lists which results are correct: negative infinity, the value itself, positive infinity,
+    /// NaN.
     #[test]
     fn what_overflows_on_the_way() {
         let large = f64::from(f32::MAX);
@@ -307,7 +330,7 @@ mod tests {
         for (got, want) in [(whole.value, true), (whole.value + 1.0, false)] {
             assert_eq!(whole.admits(Format::S32, got), want, "{got}");
         }
-        // 2^24 + 1 becomes the nearest `f32` on the way, which is even.
+        // 2^24 + 1 is first rounded to the nearest `f32`, which is 2^24: ties go to even.
         let single = Expected::new(Format::F32, 9, [1.0, 0.0], Sum::of_integers(16_777_217.0), None);
         for (got, want) in [(16_777_216.0, true), (16_777_300.0, false)] {
             assert_eq!(single.admits(Format::F32, got), want, "{got}");

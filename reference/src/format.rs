@@ -1,6 +1,7 @@
-//! Number formats by name: what an element's bits mean, and how far rounding moves a value.
+//! Number formats by name: the value of an element's bits, rounding, and its error.
 //!
-//! The formats of 16 and 8 bits are those of the crates `half` and `float8`: nothing here is taken from the code that is judged.
+//! The 16-bit and 8-bit floats are those of the crates `half` and `float8`: no code is shared with the
+//! kernels that are checked.
 //!
 //! ```
 //! use reference::Format;
@@ -12,7 +13,7 @@
 use float8::{F8E4M3, F8E5M2};
 use half::{bf16, f16};
 
-/// A format of elements that a kernel reads or writes.
+/// A format of matrix elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// IEEE binary32.
@@ -21,27 +22,27 @@ pub enum Format {
     Bf16,
     /// IEEE binary16.
     F16,
-    /// 8 bits, 4 of them exponent: no infinity, and one NaN of either sign.
+    /// 8-bit float with 4 bits of exponent and 3 of mantissa. No infinity; one NaN per sign.
     E4m3,
-    /// 8 bits, 5 of them exponent.
+    /// 8-bit float with 5 bits of exponent and 2 of mantissa.
     E5m2,
-    /// A binary32 of which `wgmma` does not read the low 13 bits: an element's value is without them.
+    /// A binary32 whose low 13 bits `wgmma` does not read. They do not count in the value of an element.
     Tf32,
-    /// Signed integers of 8 bits.
+    /// Signed 8-bit integer.
     S8,
-    /// Unsigned integers of 8 bits.
+    /// Unsigned 8-bit integer.
     U8,
-    /// Signed integers of 32 bits.
+    /// Signed 32-bit integer.
     S32,
     /// IEEE binary64.
     F64,
 }
 
-/// A format's numbers.
+/// The properties of a format.
 struct Facts {
     name: &'static str,
     bytes: u32,
-    /// Bits of the mantissa below one; `None` for integers.
+    /// Bits of the mantissa without the leading one; `None` for integers.
     mantissa: Option<i32>,
     /// The exponent of the smallest positive value.
     tiniest: i32,
@@ -50,7 +51,7 @@ struct Facts {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 10] = [
         Self::F32,
         Self::Bf16,
@@ -71,7 +72,7 @@ impl Format {
             mantissa: Some(mantissa),
             tiniest,
             largest,
-            // `cvt` to 8 bits knows no other way (PTX ISA, `cvt`, `.satfinite`).
+            // `cvt` to 8-bit floats always saturates (PTX ISA, `cvt`, `.satfinite`).
             saturates: bytes == 1,
         };
         let integer = |name, bytes, largest| Facts {
@@ -96,22 +97,22 @@ impl Format {
         }
     }
 
-    /// The format of a name.
+    /// The format with a [`name`](Self::name), or `None`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Its name.
+    /// The name of the format, for example `bf16`.
     pub fn name(self) -> &'static str {
         self.facts().name
     }
 
-    /// Bytes in memory.
+    /// Size of an element in bytes.
     pub fn bytes(self) -> u32 {
         self.facts().bytes
     }
 
-    /// Whether its values are integers.
+    /// Whether it is a format of integers.
     pub fn is_integer(self) -> bool {
         self.facts().mantissa.is_none()
     }
@@ -132,9 +133,10 @@ impl Format {
         }
     }
 
-    /// The bits of the nearest element, ties to even. A `tf32` keeps its low bits in memory.
+    /// The bits of the nearest element, ties to even. A `tf32` is rounded to binary32: its low bits stay in
+    /// memory.
     pub fn round(self, value: f64) -> u64 {
-        // Not `half`'s own conversion from f64: it reads the upper 32 bits only, and so takes a value just above a tie
+        // `half`'s own conversion from f64 reads the upper 32 bits only: it mistakes a value just above a tie
         // for the tie.
         let single = to_odd(value);
         let whole = value.round_ties_even();
@@ -151,15 +153,15 @@ impl Format {
         }
     }
 
-    /// The largest relative error of rounding: half of the distance of two neighbours above one. Integers have none: see
-    /// [`tiniest`](Self::tiniest).
+    /// The unit roundoff: the largest relative error of rounding, half of the distance from 1 to the next
+    /// value. 0 for integers: see [`tiniest`](Self::tiniest).
     pub fn unit_roundoff(self) -> f64 {
         self.facts().mantissa.map_or(0.0, |bits| f64::powi(2.0, -bits - 1))
     }
 
-    /// The smallest positive value: the absolute error of rounding near zero is half of it.
+    /// The smallest positive value. The absolute error of rounding near zero is half of it.
     pub fn tiniest(self) -> f64 {
-        // Not by `powi`, which is zero below the normal numbers.
+        // In two factors, because `powi` returns 0 for subnormal results.
         f64::powi(2.0, self.facts().tiniest / 2)
             * f64::powi(2.0, self.facts().tiniest - self.facts().tiniest / 2)
     }
@@ -169,17 +171,18 @@ impl Format {
         self.facts().largest
     }
 
-    /// Whether what is beyond the largest value becomes the largest value.
+    /// Whether values beyond the largest one become the largest one. Otherwise they become infinity.
     pub fn saturates(self) -> bool {
         self.facts().saturates
     }
 
-    /// From here on values round to infinity, or are saturated.
+    /// The smallest magnitude that rounds to infinity, or saturates.
     pub fn overflow(self) -> f64 {
         self.largest() * (1.0 + self.unit_roundoff() / 2.0)
     }
 
-    /// Bits that no kernel computes: a NaN unlike those of the hardware, or a number that sums of products do not reach.
+    /// Bits that no kernel computes, to detect elements that were not written: a NaN that the hardware does
+    /// not produce, or a number that results do not reach.
     pub fn poison(self) -> u64 {
         match self {
             Self::F64 => 0x7FF5_7FA5_7FA5_7FA5,
@@ -192,21 +195,21 @@ impl Format {
         }
     }
 
-    /// Elements as words, from how memory holds them.
+    /// The bits of elements, from their bytes in memory (little-endian).
     pub fn elements(self, bytes: &[u8]) -> Vec<u64> {
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |bits, &byte| bits << 8 | u64::from(byte));
         bytes.chunks_exact(self.bytes() as usize).map(word).collect()
     }
 
-    /// How memory holds elements.
+    /// The bytes of elements in memory (little-endian), from their bits.
     pub fn memory(self, elements: &[u64]) -> Vec<u8> {
         let bytes = self.bytes() as usize;
         elements.iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(bytes)).collect()
     }
 }
 
-/// Rounds to f32, what is inexact to the neighbour with an odd last bit. Rounding that again to a format of 22 bits or
-/// fewer gives what rounding once would have given.
+/// Rounds to f32; an inexact value goes to the neighbour with an odd last bit (round to odd). A second
+/// rounding, to a format with a precision of 22 bits or fewer, then gives the same result as rounding once.
 fn to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let back = f64::from(nearest);
@@ -242,7 +245,7 @@ mod tests {
         }
     }
 
-    /// All bits of the formats that have few.
+    /// Tests all bit patterns of the 16-bit and 8-bit floats.
     #[test]
     fn numbers_are_those_of_the_bits() {
         for format in [Format::Bf16, Format::F16, Format::E4m3, Format::E5m2] {

@@ -1,9 +1,14 @@
-//! What a GEMM should give, and how far a correct kernel may be from it.
+//! The reference for GEMM kernels: results in f64, and error bounds for a correct kernel.
 //!
-//! [`HostMatrix`] holds A, B and C, of elements of a [`Format`] each; [`Sums`] are the products in f64, and how far accumulators may
-//! be from them; [`Expected`] is an
-//! element of D with the bound that follows from K and the formats ([`bound`]). Where an epilogue is a tree, [`memory`]
-//! says what all of device memory holds after a run. [`wgmma`] is what single instructions sum, bit for bit.
+//! Use it to check the output of a kernel on any engine.
+//!
+//! | item | content |
+//! |---|---|
+//! | [`HostMatrix`] | A, B or C on the host, with elements of a [`Format`] |
+//! | [`Sums`] | the elements of `A * B` in f64, and error bounds of the accumulators |
+//! | [`Expected`] | an element of D, with the error bound that follows from K and the formats ([`bound`]) |
+//! | [`memory`] | for epilogues that are trees: the expected content of device memory after a run |
+//! | [`wgmma`] | the result of a single `wgmma`, bit for bit |
 //!
 //! ```
 //! use reference::{Expected, Format, HostMatrix, Order, Sums};

@@ -9,48 +9,50 @@
 
 use crate::Format;
 
-/// Which direction of a matrix is contiguous.
+/// The contiguous direction of a matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Rows: C order.
+    /// Rows are contiguous (C order).
     RowMajor,
-    /// Columns: Fortran order.
+    /// Columns are contiguous (Fortran order).
     ColumnMajor,
 }
 
-/// A dense matrix with padded rows or columns.
+/// A dense matrix on the host, with padded rows or columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMatrix {
     /// Element format.
     pub format: Format,
-    /// Extent of the first index.
+    /// Number of rows.
     pub rows: u32,
-    /// Extent of the second index.
+    /// Number of columns.
     pub columns: u32,
     /// Contiguous direction.
     pub order: Order,
-    /// Elements from one row (or column) to the next.
+    /// Leading dimension in elements: the distance from one row (or column) to the next.
     pub pitch: u32,
-    /// The elements' bits, padding included, a word each.
+    /// The bits of the elements, including padding, one word per element.
     pub bits: Vec<u64>,
 }
 
-/// What random matrices are made of. Integers are any that the format has, whatever is asked for.
+/// The distribution of random elements. For integer formats it is ignored: each integer of the format is
+/// equally likely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fill {
-    /// Normal values of mean 0 and deviation 1.
+    /// Normally distributed values with mean 0 and standard deviation 1.
     Normal,
-    /// Normal values, and here and there NaN and both infinities.
+    /// As `Normal`, with NaN and both infinities at 1 of 200 places each.
     Special,
     /// NaN everywhere.
     Nan,
-    /// Subnormal values of the format.
+    /// Multiples of the smallest subnormal of the format, from -100 to 100.
     Subnormal,
 }
 
 impl HostMatrix {
-    /// A matrix of what `value(row, column)` rounds to; padding is NaN, or the largest integer.
+    /// A matrix of `value(row, column)`, rounded to `format`. `pitch` is the leading dimension in elements.
+    /// Padding is NaN, or for integers the largest value.
     pub fn from_fn(
         format: Format,
         [rows, columns]: [u32; 2],
@@ -71,7 +73,8 @@ impl HostMatrix {
         matrix
     }
 
-    /// A random matrix whose pitch is the contiguous extent rounded up to a multiple of `pad`.
+    /// A random matrix. Its leading dimension is the contiguous extent, rounded up to a multiple of `pad`
+    /// elements.
     pub fn random(
         format: Format,
         [rows, columns]: [u32; 2],
@@ -96,7 +99,7 @@ impl HostMatrix {
         })
     }
 
-    /// Where an element lies among [`bits`](Self::bits).
+    /// The index of an element in [`bits`](Self::bits).
     pub fn index(&self, row: u32, column: u32) -> usize {
         let (line, place) = match self.order {
             Order::RowMajor => (row, column),
@@ -105,18 +108,18 @@ impl HostMatrix {
         line as usize * self.pitch as usize + place as usize
     }
 
-    /// An element's value.
+    /// The value of an element.
     pub fn get(&self, row: u32, column: u32) -> f64 {
         self.format.decode(self.bits[self.index(row, column)])
     }
 
-    /// The elements as device memory holds them.
+    /// The bytes of the matrix in device memory, including padding.
     pub fn bytes(&self) -> Vec<u8> {
         self.format.memory(&self.bits)
     }
 }
 
-/// A normal value, by Box and Muller.
+/// A normally distributed value, by the Box-Muller transform.
 fn normal(random: &mut fastrand::Rng) -> f64 {
     let (radius, angle) = (1.0 - random.f64(), random.f64() * core::f64::consts::TAU);
     (-2.0 * radius.ln()).sqrt() * angle.cos()

@@ -1,4 +1,4 @@
-//! Device memory as the host remembers it, and what a run must make of it.
+//! The expected content of device memory: buffers before a run, and the elements that the run has to write.
 //!
 //! ```
 //! use reference::memory::Contents;
@@ -12,73 +12,74 @@ use std::collections::BTreeMap;
 
 use crate::{Format, HostMatrix, Order, Wanted};
 
-/// What buffers hold, by address: as they were uploaded, or as the last run left them.
+/// The content of buffers by address, as uploaded or as the last run left it.
 #[derive(Clone, Debug, Default)]
 pub struct Contents(BTreeMap<u64, Vec<u8>>);
 
-/// All elements that a kernel has to write, to D and beside it.
+/// The elements that a kernel has to write: those of D, and all others.
 #[derive(Clone, Debug, Default)]
 pub struct Writes {
     elements: BTreeMap<u64, Wanted>,
-    /// Rows and columns of those that are D's.
+    /// Row and column of the elements of D.
     places: BTreeMap<u64, [u32; 2]>,
 }
 
-/// What a comparison that found nothing wrong has seen.
+/// The results of comparisons without a fault.
 #[derive(Clone, Debug, Default)]
 pub struct Compared {
-    /// The largest error as a part of its bound.
+    /// The largest error, as a fraction of its bound.
     pub ratio: f64,
-    /// Elements compared.
+    /// The number of elements compared.
     pub elements: usize,
-    /// D's elements, by address.
+    /// The values of D's elements, in the order of their addresses.
     pub d: Vec<f64>,
 }
 
-/// The first thing that is wrong with a buffer.
+/// The first fault in a buffer.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// An element is further from its value than its bound.
+    /// An element is not correct.
     Value {
-        /// Its byte of the buffer.
+        /// The byte of the element in the buffer.
         byte: usize,
         /// Row and column if it is an element of D.
         place: Option<[u32; 2]>,
-        /// What is there.
+        /// The value found.
         got: f64,
-        /// What should be there.
+        /// The expected value.
         expected: Wanted,
     },
-    /// A byte was written where nothing has to be.
+    /// A byte changed that the kernel must not write.
     Beside {
-        /// Its byte of the buffer.
+        /// The index of the byte in the buffer.
         byte: usize,
-        /// Before.
+        /// The byte before the run.
         was: u8,
-        /// After.
+        /// The byte after the run.
         is: u8,
     },
 }
 
 impl Writes {
-    /// These, by address; `places` says which of them are D's, and where.
+    /// Elements by device address. `places` has the rows and columns of those that belong to D.
     pub fn new(elements: BTreeMap<u64, Wanted>, places: BTreeMap<u64, [u32; 2]>) -> Self {
         Self { elements, places }
     }
 }
 
 impl Contents {
-    /// Remembers a buffer.
+    /// Stores the content of the buffer at an address.
     pub fn insert(&mut self, address: u64, bytes: Vec<u8>) {
         self.0.insert(address, bytes);
     }
 
-    /// What the buffer that begins at an address holds.
+    /// The content of the buffer that begins at an address, or `None`.
     pub fn buffer(&self, address: u64) -> Option<&[u8]> {
         self.0.get(&address).map(Vec::as_slice)
     }
 
-    /// A matrix that lies at an address; zero where there is no memory.
+    /// The matrix at `address`, with the leading dimension `pitch` in elements. Elements outside of all
+    /// buffers are zero.
     pub fn matrix(
         &self,
         format: Format,
@@ -94,11 +95,12 @@ impl Contents {
         host
     }
 
-    /// Compares what a buffer holds after a run, `after`, with what must have been written, adds to `compared`, and
-    /// remembers it. What was never remembered held zeros.
+    /// Compares `after`, the content of the buffer at `begin` after a run, with the expected writes. All
+    /// other bytes must be unchanged. Adds the results to `compared` and stores `after` as the new content. A
+    /// buffer that was not stored before counts as zeros.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fn compare(
         &mut self,
         begin: u64,
@@ -138,7 +140,8 @@ impl Contents {
 }
 
 impl Contents {
-    /// `bytes` bytes (8 at most) from an address on, as a little-endian number; `None` where there is no memory.
+    /// Reads `bytes` bytes (at most 8) at an address as a little-endian number. `None` if they are not all
+    /// inside one buffer.
     pub fn read(&self, address: u64, bytes: u32) -> Option<u64> {
         let (&begin, contents) = self.0.range(..=address).next_back()?;
         let at = usize::try_from(address - begin).ok()?;

@@ -1,4 +1,4 @@
-//! The oracle: products in f64, all of them or a sample.
+//! The oracle: elements of `A * B` in f64 with error bounds, all of them or a sample.
 //!
 //! ```
 //! use reference::{Format, HostMatrix, Order, Sums};
@@ -14,34 +14,35 @@ use rayon::prelude::*;
 use crate::bound::{DOUBLE_U, F32_OVERFLOW, U};
 use crate::{Format, HostMatrix, Scales, scales};
 
-/// The sum of the products of one element, and what is known of how accumulators come to it.
+/// One element of `A * B`: the sum of its products, and the error bound of a correct accumulator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sum {
-    /// `sum A(i,k) * B(k,j)`; of integers modulo 2^32, as the accumulators have it.
+    /// `sum A(i,k) * B(k,j)`. For integers modulo 2^32, as in the accumulator.
     pub value: f64,
-    /// `sum |A(i,k) * B(k,j)|`; of integers the magnitude of the sum, since nothing is rounded on the way.
+    /// `sum |A(i,k) * B(k,j)|`. For integers the magnitude of `value`, because integer sums are exact.
     pub magnitude: f64,
-    /// How far a correct accumulator may be from the value ([`bound`](crate::bound)).
+    /// The largest distance of a correct accumulator from `value` ([`bound`](crate::bound)).
     pub error: f64,
-    /// From here on sums round to an infinite accumulator.
+    /// The smallest magnitude at which an accumulator becomes infinite.
     pub overflow: f64,
 }
 
 impl Sum {
-    /// Of `k` products that are exact in `f32`.
+    /// The sum of `k` products that are exact in `f32`, with `f32` accumulators.
     pub fn single(k: u32, value: f64, magnitude: f64) -> Self {
         Self { value, magnitude, error: (f64::from(k) + 16.0) * magnitude * U, overflow: F32_OVERFLOW }
     }
 
-    /// Of `k` products of 8-bit floats, where no term and no sum of neighbouring products is above `reach`.
+    /// The sum of `k` products of 8-bit floats, with `f32` accumulators. `reach` is the largest magnitude of
+    /// a product or of a sum of consecutive products.
     pub fn of_fp8(k: u32, value: f64, magnitude: f64, reach: f64) -> Self {
         let cut = reach * grown(FP8_STEP, (f64::from(k) / 32.0).ceil());
         let single = Self::single(k, value, magnitude);
         Self { error: single.error + cut, ..single }
     }
 
-    /// Of `k` products in accumulators of `f16`: of 8-bit floats, or of `f16` where `wide`. No term and no sum of neighbouring
-    /// products is above `reach`.
+    /// The sum of `k` products with `f16` accumulators: products of `f16` if `wide`, otherwise of 8-bit
+    /// floats. `reach` is the largest magnitude of a product or of a sum of consecutive products.
     pub fn in_half(k: u32, value: f64, magnitude: f64, reach: f64, wide: bool) -> Self {
         let (at_once, step) = if wide { (16.0, WIDE_STEP) } else { (32.0, FP8_STEP) };
         let instructions = (f64::from(k) / at_once).ceil();
@@ -50,13 +51,14 @@ impl Sum {
         Self { error: single.error + rounded, overflow: Format::F16.overflow(), ..single }
     }
 
-    /// Of `k` products of `f64`.
+    /// The sum of `k` products of `f64`, with `f64` accumulators.
     pub fn double(k: u32, value: f64, magnitude: f64) -> Self {
         let error = (f64::from(k) + 2.0) * magnitude * DOUBLE_U + value.abs() * DOUBLE_U;
         Self { value, magnitude, error, overflow: f64::INFINITY }
     }
 
-    /// Of integers: what is exact modulo 2^32, and becomes the nearest `f32`.
+    /// The sum of integer products: the exact sum modulo 2^32. The error is that of rounding it to the
+    /// nearest `f32`.
     pub fn of_integers(exact: f64) -> Self {
         let value = f64::from(wrapped(exact as i128));
         let error = (f64::from(value as f32) - value).abs();
@@ -64,21 +66,22 @@ impl Sum {
     }
 }
 
-/// What an instruction that multiplies 8-bit floats loses of the largest magnitude ([`bound`](crate::bound)).
+/// The error of one instruction on 8-bit floats, as a fraction of the largest magnitude
+/// ([`bound`](crate::bound)).
 const FP8_STEP: f64 = 34.0 / 8192.0;
 
-/// The same of `f16`.
+/// The error of one instruction on `f16`, as a fraction of the largest magnitude.
 const WIDE_STEP: f64 = 21.0 * U;
 
-/// Roundoff of `f16`.
+/// Unit roundoff of `f16`.
 const HALF_ROUNDOFF: f64 = 1.0 / 2048.0;
 
-/// By how much a magnitude grows that grows by a part `step` of itself so many times.
+/// The relative growth after `times` steps that grow by the fraction `step` each.
 fn grown(step: f64, times: f64) -> f64 {
     (1.0 + step).powf(times) - 1.0
 }
 
-/// What the accumulators of a kernel are.
+/// The type of a kernel's accumulators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accumulators {
     /// `f32`, or `s32` for integers.
@@ -88,49 +91,51 @@ pub enum Accumulators {
     Half,
 }
 
-/// An integer modulo 2^32.
+/// An integer modulo 2^32, as `s32`.
 pub(crate) fn wrapped(exact: i128) -> i32 {
     exact as i32
 }
 
-/// Sums of products, and of their magnitudes, for some rows and columns of D.
+/// Elements of `A * B` with their error bounds, for some rows and columns.
 #[derive(Clone, Debug)]
 pub struct Sums {
-    /// Rows that were computed.
+    /// The rows that were computed.
     pub rows: Vec<u32>,
-    /// Columns that were computed.
+    /// The columns that were computed.
     pub columns: Vec<u32>,
-    /// Row by row.
+    /// One element per computed row and column, row by row.
     pub sums: Vec<Sum>,
-    /// Whether these are all of D.
+    /// Whether all rows and columns were computed.
     pub complete: bool,
 }
 
-/// Products beyond which only a sample is computed.
+/// Above this number of products, M * N * K, only a sample is computed.
 const COMPLETE: u64 = 1 << 33;
 
-/// Rows and columns of a sample, edges among them.
+/// Number of rows and of columns of a sample, including the first and the last.
 const SAMPLE: u32 = 96;
 
 impl Sums {
-    /// How many rows of a product (M, N, K) are computed.
+    /// The number of rows that are computed for a problem (M, N, K).
     pub fn rows_of(product: [u128; 3]) -> u128 {
         if complete(product) { product[0] } else { product[0].min(SAMPLE.into()) }
     }
 
-    /// How many columns of a product (M, N, K) are computed.
+    /// The number of columns that are computed for a problem (M, N, K).
     pub fn columns_of(product: [u128; 3]) -> u128 {
         if complete(product) { product[1] } else { product[1].min(SAMPLE.into()) }
     }
 
-    /// Computes the sums of `A (M, K) * B (K, N)`; `step` is told after each row how many there are.
+    /// Computes `A (M, K) * B (K, N)`, for `f32` accumulators, `s32` for integers, or `f64` for `f64`. `step`
+    /// is called after each row with the total number of rows.
     ///
-    /// Above 2^33 products a sample of 96 rows and 96 columns is computed, the first and the last among them.
+    /// Above 2^33 products (M * N * K), only a sample of 96 rows and 96 columns is computed, including the
+    /// first and the last.
     pub fn of(a: &HostMatrix, b: &HostMatrix, step: &(dyn Fn(u64) + Sync)) -> Self {
         Self::in_accumulators(Accumulators::Single, a, b, step)
     }
 
-    /// The same with what is known of these accumulators.
+    /// As [`of`](Self::of), with error bounds for the given type of accumulators.
     pub fn in_accumulators(
         accumulators: Accumulators,
         a: &HostMatrix,
@@ -141,7 +146,7 @@ impl Sums {
         Self::by(a, b, |_, _, a, b| rule.sum(a, b), step)
     }
 
-    /// The same of 8-bit floats in blocks that have scales, A's and B's.
+    /// As [`of`](Self::of), for 8-bit floats with the block scales of A and of B.
     pub fn in_blocks(
         a: &HostMatrix,
         b: &HostMatrix,
@@ -155,7 +160,8 @@ impl Sums {
         Self::by(a, b, sum, step)
     }
 
-    /// The same sums times a factor for each row and for each column, by which they are multiplied in `f32`, one after the other.
+    /// Multiplies each element by the factor of its row and the factor of its column. The bound is that of a
+    /// kernel that multiplies in `f32`, by one factor after the other.
     #[must_use]
     pub fn times(mut self, rows: &[f32], columns: &[f32]) -> Self {
         let at = |factors: &[f32], place: u32| f64::from(factors[place as usize]);
@@ -170,7 +176,7 @@ impl Sums {
         self
     }
 
-    /// The sums of rows and columns, each by its place and its elements.
+    /// Computes the elements by `sum`, which gets the row, the column, the row of A and the column of B.
     fn by(
         a: &HostMatrix,
         b: &HostMatrix,
@@ -183,7 +189,7 @@ impl Sums {
             if complete || extent <= SAMPLE {
                 return (0..extent).collect();
             }
-            // Evenly spread with the ends; the odd stride visits every position inside a tile.
+            // Evenly spread, including both ends. The uneven stride visits every position inside a tile.
             (0..SAMPLE)
                 .map(|i| (u64::from(i) * u64::from(extent - 1) / u64::from(SAMPLE - 1)) as u32)
                 .collect()
@@ -205,8 +211,9 @@ impl Sums {
         Self { rows, columns, sums, complete }
     }
 
-    /// The sum at a place of the list, of `k` products, and how far its computation in `f32` may be from it: its own error, and a
-    /// subnormal number that each product may lose. Where accumulators of `f16` may be infinite, that far.
+    /// The value of element `place` of [`sums`](Self::sums), and the largest distance of its computation in
+    /// `f32` from that value: its error bound, plus one subnormal per product (`k` products). Infinite if an
+    /// `f16` accumulator may overflow.
     pub fn in_single(&self, place: usize, k: u32) -> (f64, f64) {
         let Sum { value, magnitude, error, overflow } = self.sums[place];
         let infinite = overflow < F32_OVERFLOW && (magnitude + value.abs()) / 2.0 + error >= overflow;
@@ -214,14 +221,14 @@ impl Sums {
     }
 }
 
-/// How accumulators sum products.
+/// How products are accumulated.
 #[derive(Clone, Copy)]
 enum Rule {
     Single,
     Double,
     Fp8,
     Half {
-        /// The operands are `f16`.
+        /// Whether the operands are `f16`; otherwise 8-bit floats.
         wide: bool,
     },
     Integers,
@@ -251,14 +258,14 @@ impl Rule {
     }
 }
 
-/// The sum of products of `f64`, each with what rounding takes of it, in twice the precision: a large part and what is lost of it.
-/// `None` where it is no number.
+/// The sum of products of `f64` in twice the precision: the sum, and its rounding errors in a second number.
+/// `None` if it is not finite.
 fn exactly(a: &[f64], b: &[f64]) -> Option<f64> {
     let (mut large, mut lost) = (0.0f64, 0.0f64);
     for (&x, &y) in a.iter().zip(b) {
         let product = x * y;
         let sum = large + product;
-        // What the addition rounds off, whichever of the two is larger, and what the product does.
+        // The rounding error of the addition, whichever of the two is larger, and that of the product.
         let other = sum - large;
         lost += (large - (sum - other)) + (product - other) + x.mul_add(y, -product);
         large = sum;
@@ -267,7 +274,7 @@ fn exactly(a: &[f64], b: &[f64]) -> Option<f64> {
     sum.is_finite().then_some(sum)
 }
 
-/// The largest magnitude of a product, or of a sum of products that follow each other.
+/// The largest magnitude of a product, or of a sum of consecutive products.
 fn reach(a: &[f64], b: &[f64]) -> f64 {
     let [mut sum, mut least, mut most, mut largest] = [0.0f64; 4];
     for (x, y) in a.iter().zip(b) {
@@ -277,7 +284,7 @@ fn reach(a: &[f64], b: &[f64]) -> f64 {
     largest.max(most - least)
 }
 
-/// Whether so few products are computed all.
+/// Whether all elements of a problem (M, N, K) are computed, not only a sample.
 fn complete([m, n, k]: [u128; 3]) -> bool {
     m * n * k <= u128::from(COMPLETE)
 }
@@ -312,7 +319,7 @@ mod tests {
     use crate::matrix::Fill;
     use crate::{Order, wgmma};
 
-    /// Sums of the hardware's own steps, of all of K and of parts of it, are within their bounds.
+    /// Accumulation in the hardware's steps, over all of K and over parts of it, is within the bounds.
     #[test]
     fn sums_are_within_their_bounds() {
         use WgmmaTypes::{F16F16, Fp8F16, Fp8F32};
@@ -358,7 +365,8 @@ mod tests {
         }
     }
 
-    /// Blocks that the hardware sums, promoted with their scales in `f32`.
+    /// Blocks accumulated in the hardware's steps and promoted with their scales in `f32` are within the
+    /// bounds.
     #[test]
     fn sums_of_scaled_blocks_are_within_their_bounds() {
         let mut random = fastrand::Rng::with_seed(9);

@@ -1,4 +1,4 @@
-//! Scales of an operand's blocks on the host.
+//! Block scales of an operand on the host.
 //!
 //! ```
 //! use reference::Scales;
@@ -12,28 +12,29 @@ use crate::{Format, HostMatrix, Order, Sum};
 /// K of a block.
 const BLOCK: u32 = 128;
 
-/// A scale in `f32` for each block of some rows (columns of B) by 128 of K of an operand.
+/// The block scales of an operand: one `f32` per block of `rows` rows of A (or columns of B) by 128 of K.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scales {
-    /// How many rows share one: 1 or 128.
+    /// The number of rows of A (or columns of B) per block: 1 or 128.
     pub rows: u32,
-    /// A line for each of them, and a column for each 128 of K: the lines' index is contiguous where each row has its own, K where 128
-    /// share one.
+    /// The scales: one row per block along M (or N), one column per block along K. Column-major if `rows` is
+    /// 1, row-major if it is 128.
     pub values: HostMatrix,
 }
 
 impl Scales {
-    /// The lines and columns of the scales of an operand `(mn, k)`.
+    /// The number of blocks along M (or N) and along K, for an operand `(mn, k)` and blocks of `rows` rows.
     pub fn extents([mn, k]: [u32; 2], rows: u32) -> [u32; 2] {
         [mn.div_ceil(rows), k.div_ceil(BLOCK)]
     }
 
-    /// How they lie in memory.
+    /// The contiguous direction of the scales in memory.
     pub fn order(rows: u32) -> Order {
         if rows == 1 { Order::ColumnMajor } else { Order::RowMajor }
     }
 
-    /// Positive ones between 1/16 and 16, of an operand `(mn, k)`; their leading dimension is a multiple of 4.
+    /// Random scales between 1/16 and 16 for an operand `(mn, k)`. The leading dimension is a multiple of 4
+    /// elements.
     pub fn random(extents: [u32; 2], rows: u32, random: &mut fastrand::Rng) -> Self {
         let [lines, blocks] = Self::extents(extents, rows);
         let order = Self::order(rows);
@@ -42,12 +43,12 @@ impl Scales {
         Self { rows, values: HostMatrix::from_fn(Format::F32, [lines, blocks], order, pitch, value) }
     }
 
-    /// The scale of a row's block along K.
+    /// The scale of a row of the operand in a block along K.
     pub(crate) fn get(&self, row: u32, block: u32) -> f64 {
         self.values.get(row / self.rows, block)
     }
 
-    /// Those of some rows alone, each of which has its own.
+    /// The scales of `rows` rows of the operand from `first` on, with one scale per row.
     #[must_use]
     pub fn part(&self, first: u32, rows: u32) -> Self {
         let HostMatrix { columns, order, .. } = self.values;
@@ -57,10 +58,11 @@ impl Scales {
     }
 }
 
-/// The sum of a row of A and a column of B in blocks with scales: `scales` are those of their blocks, A's times B's, and `block` says
-/// what the sum of one block is.
+/// The product of a row of A and a column of B with block scales. `scales` gives the scale of a block along
+/// K, A's times B's. `block` gives the sum of one block without scales.
 ///
-/// A block's sum errs as it does alone. The product of two scales rounds once, and each addition of a block's sum times that once more.
+/// The sum of a block has the error that it has without scales. The product of two scales rounds once, and
+/// each addition of a scaled block rounds once more.
 pub(crate) fn sum(
     [a, b]: [&[f64]; 2],
     scales: impl Fn(u32) -> f64,

@@ -1,4 +1,4 @@
-//! What an element has to be, and whether its bits are that.
+//! The expected value of an element, and the check of its bits.
 //!
 //! ```
 //! use reference::{Format, Wanted};
@@ -9,17 +9,17 @@
 
 use crate::Format;
 
-/// What an element has to be: the value of its formula, and how far a correct kernel may be from it before the element is
-/// rounded.
+/// The expected value of an element, and the largest error of a correct kernel before the element is rounded
+/// to its format.
 #[derive(Clone, Copy, Debug)]
 pub struct Wanted {
-    /// Its format.
+    /// The format of the element.
     pub format: Format,
-    /// The error is that of the element itself: nothing rounds it once more.
+    /// Whether `error` is that of the element itself, without a further rounding to the format.
     pub unrounded: bool,
-    /// The formula's value.
+    /// The expected value.
     pub value: f64,
-    /// The largest distance from it.
+    /// The largest distance of a correct result from the value.
     pub error: f64,
 }
 
@@ -28,19 +28,20 @@ impl Wanted {
         if self.unrounded { 0.0 } else { self.format.unit_roundoff() }
     }
 
-    /// The largest distance of a correct element from the value.
+    /// The largest distance of a correct element from the value, including the rounding to the format.
     pub fn bound(&self) -> f64 {
         let tiniest = if self.unrounded { 0.0 } else { self.format.tiniest() };
         self.error + self.roundoff() * (self.value.abs() + self.error) + tiniest / 2.0
     }
 
-    /// Whether an element with these bits is correct. Where the value is NaN it must be NaN; where it may be beyond the
-    /// format's largest, infinity will do, or the largest itself where the format saturates.
+    /// Whether an element with these bits is correct. If the value is NaN, the element must be NaN. If the
+    /// value may be beyond the largest of the format, infinity is also correct, or for a format that
+    /// saturates the largest value.
     pub fn admits(&self, bits: u64) -> bool {
         self.admits_value(self.format.decode(bits))
     }
 
-    /// The same of an element's value.
+    /// As [`admits`](Self::admits), for the value of an element.
     pub(crate) fn admits_value(&self, got: f64) -> bool {
         let Self { format, value, error, .. } = *self;
         let largest = format.largest();

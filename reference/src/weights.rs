@@ -1,4 +1,4 @@
-//! Weights in few bits on the host, and the matrix that they stand for.
+//! Low-bit weights on the host: codes with scales and zero points, and the matrix that they represent.
 //!
 //! ```
 //! use reference::weights::Code;
@@ -10,30 +10,30 @@ use float8::{F8E4M3, F8E5M2};
 
 use crate::{Format, HostMatrix, Order};
 
-/// Numbers of 4 or 8 bits that stand for elements of 16.
+/// The format of a weight in 4 or 8 bits, which represents a 16-bit element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Code {
-    /// Signed integers of 4 bits.
+    /// Signed 4-bit integer.
     S4,
-    /// Unsigned integers of 4 bits.
+    /// Unsigned 4-bit integer.
     U4,
-    /// Signed integers of 8 bits.
+    /// Signed 8-bit integer.
     S8,
-    /// Unsigned integers of 8 bits.
+    /// Unsigned 8-bit integer.
     U8,
-    /// 8 bits, 4 of them exponent.
+    /// 8-bit float with 4 bits of exponent.
     E4m3,
-    /// 8 bits, 5 of them exponent.
+    /// 8-bit float with 5 bits of exponent.
     E5m2,
-    /// 4 bits, 2 of them exponent, whose scales are powers of two.
+    /// 4-bit float with 2 bits of exponent (MXFP4); its scales are powers of two.
     E2m1,
 }
 
 impl Code {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Self; 7] = [Self::S4, Self::U4, Self::S8, Self::U8, Self::E4m3, Self::E5m2, Self::E2m1];
 
-    /// Its name.
+    /// The name of the format, for example `s4`.
     pub fn name(self) -> &'static str {
         match self {
             Self::S4 => "s4",
@@ -46,22 +46,22 @@ impl Code {
         }
     }
 
-    /// The code of a name.
+    /// The format with a [`name`](Self::name), or `None`.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.name() == name)
     }
 
-    /// Whether its numbers are integers.
+    /// Whether it is a format of integers.
     pub fn is_integer(self) -> bool {
         matches!(self, Self::S4 | Self::U4 | Self::S8 | Self::U8)
     }
 
-    /// Codes that there are.
+    /// The number of codes: 16 or 256.
     fn count(self) -> u16 {
         if matches!(self, Self::S4 | Self::U4 | Self::E2m1) { 16 } else { 256 }
     }
 
-    /// The number of a code.
+    /// The value of a code.
     pub fn decode(self, code: u8) -> f64 {
         match self {
             Self::S4 if code > 7 => f64::from(code) - 16.0,
@@ -79,25 +79,27 @@ impl Code {
     }
 }
 
-/// An operand `(rows, K)` in few bits: rows of A, or columns of B.
+/// An operand of low-bit weights, `(rows, K)`: rows of A, or columns of B.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weights {
-    /// What a byte of `codes` stands for.
+    /// The format of `codes`.
     pub code: Code,
-    /// Rows, and K.
+    /// The number of rows, and K.
     pub extents: [u32; 2],
-    /// One in a byte, row by row.
+    /// The codes, one per byte, row by row.
     pub codes: Vec<u8>,
-    /// K of a group that has a scale; 0 where there are none.
+    /// The number of consecutive K that share a scale; 0 without scales.
     pub group: u32,
-    /// A line for each group, where groups have scales: of the elements' format, or of bytes `2^(e - 127)` for [`Code::E2m1`].
+    /// The scales, `(groups along K, rows)`, if there are any. In the format of the elements; for
+    /// [`Code::E2m1`] a byte `e` that means `2^(e - 127)`.
     pub scales: Option<HostMatrix>,
-    /// The same of what is subtracted first.
+    /// The zero points, `(groups along K, rows)`, in the format of the elements, if there are any.
     pub zeros: Option<HostMatrix>,
 }
 
 impl Weights {
-    /// Random ones whose elements are of a format.
+    /// Random weights that represent elements of `format`, with scales per `group` of K (0 for none) and with
+    /// or without zero points.
     pub fn random(
         code: Code,
         extents: [u32; 2],
@@ -130,7 +132,8 @@ impl Weights {
         Self { code, extents, codes, group, scales, zeros }
     }
 
-    /// The element of a row and a place along K: `s * (q - z)`, the difference and the product rounded to `format`.
+    /// The element at a row and a position along K: `s * (q - z)`, with the difference and the product each
+    /// rounded to `format`.
     pub fn get(&self, format: Format, row: u32, k: u32) -> f64 {
         let at = u64::from(row) * u64::from(self.extents[1]) + u64::from(k);
         let number = self.code.decode(self.codes[at as usize]);
@@ -143,7 +146,8 @@ impl Weights {
         })
     }
 
-    /// The matrix that they stand for, in elements of `format`: A `(rows, K)` row by row, or B `(K, rows)` column by column.
+    /// The matrix that the weights represent, in elements of `format`: A `(rows, K)`, row-major, or with
+    /// `is_b` B `(K, rows)`, column-major.
     pub fn matrix(&self, format: Format, is_b: bool) -> HostMatrix {
         let [rows, k] = self.extents;
         if is_b {
@@ -154,7 +158,7 @@ impl Weights {
     }
 }
 
-/// What a byte of a scale means.
+/// The scale that a byte represents: `2^(byte - 127)`, NaN for 255.
 fn power(byte: f64) -> f64 {
     if byte == 255.0 { f64::NAN } else { (byte - 127.0).exp2() }
 }

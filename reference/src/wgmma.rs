@@ -1,6 +1,7 @@
-//! What an element of a `wgmma`'s D has to be, bit for bit, reckoned from the definition with values in `.f64`, where every step is exact.
+//! The bits of one element of D of a `wgmma`, computed from the definition in f64, where each step is exact.
 //!
-//! Nothing here is shared with the emulator: the formats are decoded by `half` and `float8`.
+//! Use it to check the emulator and the hardware. No code is shared with the emulator: `half` and `float8`
+//! decode the formats.
 //!
 //! ```
 //! use ptx::inst::WgmmaTypes;
@@ -15,10 +16,12 @@ use half::{bf16, f16};
 use ptx::WgmmaTypes;
 use ptx::inst::{Fp8, Int8, WgmmaElement, WgmmaSum};
 
-/// The least exponent that terms are aligned to.
+/// The smallest exponent that terms are aligned to.
 const FLOOR: i32 = -133;
 
-/// The bits of `old + sum of the pairs' products`; `negate` one factor.
+/// The bits of the accumulator after one instruction: `old` plus the products of the pairs (bits of an
+/// element of A and of B). With `negate` the products are negated. `old` is `None` if the instruction
+/// overwrites the accumulator.
 pub fn sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<u32>) -> u32 {
     match types {
         WgmmaTypes::Int8 { a, b, saturate } => {
@@ -64,7 +67,7 @@ fn two(exponent: i32) -> f64 {
     2f64.powi(exponent)
 }
 
-/// Significand in [1, 2), less for what is below the smallest, and exponent.
+/// The significand, in [1, 2) or below 1 for subnormals, and the exponent.
 fn split((value, smallest): (f64, i32)) -> (f64, i32) {
     // The exponent field of an `.f64`; everything here is a normal `.f64` or zero.
     let exponent = ((value.to_bits() >> 52 & 0x7FF) as i32 - 1023).max(smallest);
@@ -81,7 +84,7 @@ fn float_sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<
         .map(|&(a, b)| (value(types.a(), a), value(types.b(), b)))
         .map(|((a, least), b)| ((sign * a, least), b))
         .collect();
-    // Infinities and NaN are those of the plain sum.
+    // Infinities and NaN follow from the plain sum.
     let plain = factors.iter().map(|&((a, _), (b, _))| a * b).sum::<f64>() + old.map_or(0.0, |old| old.0);
     if !plain.is_finite() {
         return special(plain, half);
@@ -98,7 +101,8 @@ fn float_sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<
     let truncated = terms.iter().map(|&(s, e)| (s * two((e - largest).max(-200)) * two(kept)).trunc());
     let sum = truncated.sum::<f64>() * two(largest - kept);
     if half {
-        // To nearest even here: `f16::from_f64` may round twice. What is rounded already it converts exactly.
+        // Rounds to nearest even here, because `f16::from_f64` may round twice. It converts the rounded value
+        // exactly.
         let (s, e) = split((sum, -14));
         let rounded = (s * two(10)).round_ties_even() / two(10) * two(e);
         let bits = f16::from_f64(rounded).to_bits();
@@ -107,7 +111,7 @@ fn float_sum(types: WgmmaTypes, pairs: &[(u32, u32)], negate: bool, old: Option<
     let bits = two(if short { 13 } else { 23 });
     let (s, e) = split((sum, -126));
     let sum = ((s * bits).trunc() / bits * two(e)) as f32;
-    // What is cut to zero is positive.
+    // A sum that is truncated to zero is positive zero.
     (sum + 0.0).to_bits()
 }
 

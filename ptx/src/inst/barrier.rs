@@ -7,7 +7,7 @@
 //! let function = ptx::Function::build(entry, |f| {
 //!     let shared = f.shared_base() + f.special(ptx::Special::ThreadX) * 4;
 //!     f.store_shared(shared, 0, [f.constant(1u32)]);
-//!     // What threads wrote, for a copy that one of them starts behind the barrier.
+//!     // Makes the threads' writes visible to a copy that one thread starts after the barrier.
 //!     f.fence_proxy_async(ProxySpace::Shared);
 //!     f.barrier_sync(0, 128);
 //!     f.fence(Scope::Gpu);
