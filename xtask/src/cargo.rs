@@ -1,4 +1,4 @@
-//! Runs cargo, the same one that runs this program, and asks it about the workspace.
+//! Runs cargo, the same one that runs this program, and reads its metadata.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::error::Error;
 
-/// A cargo command with these arguments; output goes straight to the caller's terminal.
+/// A cargo command with these arguments. Its output goes to the caller's terminal.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
     command.args(arguments).stdin(Stdio::null());
     command
 }
 
-/// Announces `cargo <arguments>`, runs it to its end and fails when it fails.
+/// Prints `cargo <arguments>` and runs it. Fails if the command fails.
 pub(crate) fn run(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> Result<(), Error> {
     let shown = format!("cargo {}", arguments.join(" "));
     eprintln!("\nxtask: {shown}");
@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &[&str], configure: impl FnOnce(&mut Command)) -> R
     }
 }
 
-/// What cargo writes to its standard output.
+/// The standard output of a cargo command.
 pub(crate) fn output(arguments: &[&str]) -> Result<String, Error> {
     let shown = format!("cargo {}", arguments.join(" "));
     let output = match cargo(arguments).stderr(Stdio::inherit()).output() {
@@ -42,13 +42,13 @@ pub(crate) fn output(arguments: &[&str]) -> Result<String, Error> {
     String::from_utf8(output.stdout).map_err(|error| Error::Metadata { problem: error.to_string() })
 }
 
-/// What `cargo metadata` says, with these further arguments.
+/// The output of `cargo metadata` with additional arguments.
 pub(crate) fn metadata(arguments: &[&str]) -> Result<Value, Error> {
     let text = output(&[&["metadata", "--format-version", "1"], arguments].concat())?;
     serde_json::from_str(&text).map_err(|error| Error::Metadata { problem: error.to_string() })
 }
 
-/// The folder of build outputs, wherever the caller's environment and configuration put it.
+/// The folder of build outputs, as set by the caller's environment and configuration.
 pub(crate) fn target_directory() -> Result<PathBuf, Error> {
     match metadata(&["--no-deps"])?["target_directory"].as_str() {
         Some(path) => Ok(PathBuf::from(path)),

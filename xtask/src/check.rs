@@ -1,6 +1,6 @@
-//! `cargo xtask check`: everything that is judged without running the workspace's code.
+//! `cargo xtask check`: the checks that run no code of the workspace.
 //!
-//! All steps run even when an early one fails, so that one call shows all there is to mend.
+//! All steps run, even if an early one fails, so that one call shows all problems.
 
 use crate::cargo;
 use crate::dependencies;
@@ -10,7 +10,7 @@ use crate::package;
 
 /// One cargo command that must succeed.
 struct Step {
-    /// What is wrong, and what mends it, when the command fails.
+    /// What is wrong if the command fails, and how to fix it.
     remedy: &'static str,
     arguments: &'static [&'static str],
     environment: Option<(&'static str, &'static str)>,
@@ -23,12 +23,12 @@ const STEPS: [Step; 4] = [
         environment: None,
     },
     Step {
-        remedy: "lints: mend each warning, or allow it at its place with a `reason`",
+        remedy: "lints: fix each warning, or allow it at its place with a `reason`",
         arguments: &["clippy", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"],
         environment: None,
     },
     Step {
-        remedy: "lints without default features: mend each warning, or have the feature that needs the item declare it",
+        remedy: "lints without default features: fix each warning, or put the item behind the feature that needs it",
         arguments: &[
             "clippy",
             "-p",
@@ -43,13 +43,13 @@ const STEPS: [Step; 4] = [
         environment: None,
     },
     Step {
-        remedy: "documentation: mend each warning of rustdoc",
+        remedy: "documentation: fix each warning of rustdoc",
         arguments: &["doc", "--workspace", "--no-deps", "--all-features"],
         environment: Some(("RUSTDOCFLAGS", "-D warnings")),
     },
 ];
 
-/// Runs every check and names those that failed.
+/// Runs all checks and lists those that failed.
 pub(crate) fn all() -> Result<(), Error> {
     let mut failed = Vec::new();
     for step in &STEPS {
@@ -73,7 +73,7 @@ pub(crate) fn all() -> Result<(), Error> {
     eprintln!("\nxtask: files of the published packages");
     match package::check() {
         Ok(count) => {
-            eprintln!("{count} packages have their words and licences, and nothing else than their sources");
+            eprintln!("{count} packages have a README, the licences and their sources, and no other files");
         }
         Err(error) => failed.push(error.to_string()),
     }

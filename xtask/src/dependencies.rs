@@ -1,5 +1,5 @@
-//! The law for dependencies: permissive licences, crates from the public registry, and none of those that cannot be built
-//! everywhere.
+//! The rules for dependencies: permissive licences, crates from crates.io, and no crates that need system
+//! libraries.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::cargo;
 use crate::error::Error;
 use crate::msrv::{list, name};
 
-/// Permissive licences only, so that both of ours stay true for whoever ships a binary.
+/// The licences that are allowed: permissive ones, so that a binary may be shipped under our licences.
 const LICENCES: [&str; 8] = [
     "Apache-2.0",
     "Apache-2.0 WITH LLVM-exception",
@@ -19,7 +19,7 @@ const LICENCES: [&str; 8] = [
     "Zlib",
 ];
 
-/// Crates that may not come in, and why.
+/// Crates that are not allowed, and why.
 const REFUSED: [(&str, &str); 2] = [
     (
         "cust_raw",
@@ -28,10 +28,10 @@ const REFUSED: [(&str, &str); 2] = [
     ("openssl-sys", "nothing here may need a system library to build"),
 ];
 
-/// Where crates come from.
+/// The only source of crates that is allowed.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
-/// Judges every package in the lock file, with all features and for all platforms; says how many there are.
+/// Checks all packages in the lock file, with all features and for all platforms. Returns their number.
 pub(crate) fn check() -> Result<usize, Error> {
     judge(&cargo::metadata(&["--all-features"])?)
 }
@@ -63,14 +63,14 @@ fn judge(metadata: &Value) -> Result<usize, Error> {
     if broken.is_empty() { Ok(packages.len()) } else { Err(Error::Dependencies(broken)) }
 }
 
-/// Whether an SPDX expression can be met by permitted licences. A slash is the old way to write `OR`.
+/// Whether an SPDX expression can be satisfied with allowed licences. A slash is an old form of `OR`.
 fn permitted(expression: &str) -> bool {
     let spaced = expression.replace('/', " OR ").replace('(', " ( ").replace(')', " ) ");
     let mut words: Vec<&str> = spaced.split_whitespace().rev().collect();
     either(&mut words) == Some(true) && words.is_empty()
 }
 
-/// Terms joined by `OR`; `None` where the expression is none.
+/// Terms joined by `OR`. `None` if the words are not an expression.
 fn either(words: &mut Vec<&str>) -> Option<bool> {
     let mut met = both(words)?;
     while words.last() == Some(&"OR") {

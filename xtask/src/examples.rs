@@ -1,4 +1,4 @@
-//! Runs the examples, each within a time, on the emulator.
+//! Runs the examples on the emulator, each with a time limit.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,13 +9,13 @@ use crate::cargo;
 use crate::error::Error;
 use crate::msrv::list;
 
-/// Each has so long; most take a second.
+/// Time limit per example. Most take a second.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// What examples are given that need it, one after the other.
+/// Command-line arguments of the examples that need them.
 const ARGUMENTS: [(&str, &[&str]); 1] = [("fit", &["1", "tests/selection/fresh.jsonl"])];
 
-/// Runs every example that `cargo test` has built in profile `ci`; says how many there are.
+/// Runs all examples that `cargo test` has built in profile `ci`. Returns their number.
 pub(crate) fn run() -> Result<usize, Error> {
     let metadata = cargo::metadata(&["--no-deps"])?;
     let folder = cargo::target_directory()?.join("ci/examples");
@@ -38,7 +38,7 @@ pub(crate) fn run() -> Result<usize, Error> {
     if failed.is_empty() { Ok(names.len()) } else { Err(Error::Examples(failed)) }
 }
 
-/// Runs one program to its end, or ends it where it takes too long. No GPU is visible to it.
+/// Runs one program, and kills it if it exceeds the limit. The program sees no GPU.
 fn one(program: &Path, arguments: &[&str], limit: Duration) -> Result<(), String> {
     let mut command = Command::new(program);
     command.args(arguments).env("CUDA_VISIBLE_DEVICES", "").stdin(Stdio::null());

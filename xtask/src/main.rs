@@ -1,13 +1,13 @@
 //! Repository tasks, run as `cargo xtask <task>`.
 //!
-//! - `test` is the one command a contributor runs before sending a change: it fetches NVIDIA's assembler and
-//!   runs every test of the workspace, then every example.
-//! - `check` judges what can be judged without running anything: format, lints, documentation, the dependencies'
-//!   Rust version, licences and sources, and the files of the packages.
-//! - `mutate` breaks every kernel's synchronisation in every way it knows and demands that the emulator notices.
-//! - `ptxas` fetches the assembler alone and prints where it lies.
+//! - `test` installs NVIDIA's assembler, then runs all tests of the workspace and all examples. Run it before
+//!   you send a change.
+//! - `check` makes the checks that run no code of the workspace: format, lints, documentation, dependencies
+//!   (Rust version, licences, sources), and the files of the packages.
+//! - `mutate` breaks the synchronisation of kernels and checks that the emulator finds each break.
+//! - `ptxas` installs the assembler and prints its path.
 //!
-//! The tasks run cargo in the caller's folder and environment, and change only what each task names.
+//! The tasks run cargo in the caller's folder and environment.
 
 #![forbid(unsafe_code)]
 
@@ -39,21 +39,23 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Fetch ptxas, then run every test of the workspace and every example
+    /// Install ptxas, then run all tests of the workspace and all examples
     Test {
-        /// Run without NVIDIA's assembler: the tests that assemble each kernel are left out
+        /// Skip the tests that assemble kernels; ptxas is not needed then
         #[arg(long)]
         no_ptxas: bool,
-        /// Try all of what a shorter run samples, and let property tests draw cases that no run before has had; one that fails
-        /// is kept in a file to try again
+        /// Run all cases, not a sample, and draw new cases for property tests; a failing case is kept in a
+        /// file `*.proptest-regressions`
         #[arg(long)]
         long: bool,
     },
-    /// Check format, lints, documentation, the dependencies' Rust version and licences, and the packages' files
+    /// Check format, lints, documentation, dependencies (Rust version, licences, sources) and the files of
+    /// the packages
     Check,
-    /// Break every kernel's synchronisation, step by step, and see the emulator find each break
+    /// Break the synchronisation of kernels, one statement at a time, and check that the emulator finds each
+    /// break
     Mutate(mutate::Mutate),
-    /// Fetch ptxas and print its path
+    /// Install ptxas and print its path
     Ptxas,
 }
 

@@ -1,7 +1,7 @@
-//! Checks the promise `rust-version` of the workspace against what the locked dependencies declare.
+//! Checks the `rust-version` of the workspace against the versions that the locked dependencies declare.
 //!
-//! This is half of the promise. The other half, that our own code calls nothing younger in the standard
-//! library, is clippy's lint `incompatible_msrv`. Neither replaces a build with that very toolchain.
+//! Clippy's lint `incompatible_msrv` checks that our own code uses no newer part of the standard library.
+//! Neither check replaces a build with that toolchain.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::cargo;
 use crate::error::Error;
 
-/// A Rust release, as `rust-version` spells it: `1.88` or `1.88.0`.
+/// A Rust release as written in `rust-version`: `1.88` or `1.88.0`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RustVersion {
     major: u32,
@@ -37,24 +37,24 @@ impl fmt::Display for RustVersion {
     }
 }
 
-/// How many dependencies were judged, when none of them needs too much.
+/// The number of dependencies that were checked, when none needs a newer Rust.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     promised: RustVersion,
-    /// Dependencies that declare a version, none above the promise.
+    /// Dependencies that declare a version; none is above that of the workspace.
     declared: usize,
-    /// Dependencies that declare none, of which nothing is known.
+    /// Dependencies that declare no version.
     silent: usize,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { promised, declared, silent } = self;
-        write!(f, "{declared} dependencies build with Rust {promised} by their own word; {silent} do not say")
+        write!(f, "{declared} dependencies declare Rust {promised} or older; {silent} declare no version")
     }
 }
 
-/// Judges every package in the lock file, with all features and for all platforms.
+/// Checks all packages in the lock file, with all features and for all platforms.
 pub(crate) fn check() -> Result<Report, Error> {
     judge(&cargo::metadata(&["--all-features"])?)
 }
@@ -65,7 +65,7 @@ fn judge(metadata: &Value) -> Result<Report, Error> {
     let (ours, theirs): (Vec<&Value>, Vec<&Value>) =
         packages.iter().partition(|package| members.contains(&package["id"]));
 
-    // The smallest promise of any member binds them all.
+    // The lowest version of a member applies to the whole workspace.
     let mut promised: Option<RustVersion> = None;
     for package in ours {
         let Some(version) = declared(package)? else {
@@ -89,7 +89,7 @@ fn judge(metadata: &Value) -> Result<Report, Error> {
     if above.is_empty() { Ok(report) } else { Err(Error::DependenciesTooNew { promised, above }) }
 }
 
-/// A list of the answer.
+/// The list with this key.
 pub(crate) fn list<'m>(metadata: &'m Value, key: &str) -> Result<&'m Vec<Value>, Error> {
     metadata[key].as_array().ok_or_else(|| Error::Metadata { problem: format!("it has no list of {key}") })
 }

@@ -1,11 +1,12 @@
-//! `cargo xtask mutate`: proves that the emulator finds broken synchronisation, by breaking it.
+//! `cargo xtask mutate`: the mutation proof that the emulator finds broken synchronisation.
 //!
-//! Every kernel of the catalogue is broken in every way that [`ptx::mutate`] knows, one step at a time, and each
-//! mutant runs on the emulator under several schedules. A mutant that behaves as its origin is either equivalent,
-//! for a reason that the `equivalent` module states and checks, or it has survived, which is a hole in the proof.
+//! Kernels are broken in each way that [`ptx::mutate`] knows, one statement at a time. Each mutant runs on
+//! the emulator under several schedules. A mutant that behaves as the original kernel is either equivalent,
+//! for a reason that the `equivalent` module states and checks, or it has survived, which is a gap in the
+//! proof.
 //!
-//! The task needs the kernels and the emulator, optimised. It therefore builds itself again, with the feature
-//! `proof` and in release, and hands its arguments over.
+//! The task needs the kernels and the emulator with optimisation. So it builds this program again, in release
+//! and with the feature `proof`, and passes the arguments on.
 
 #[cfg(feature = "proof")]
 mod class;
@@ -32,42 +33,42 @@ mod trial;
 
 use clap::Args;
 
-/// What to break, and how long to look.
+/// Which kernels and mutants to run, and under how many schedules.
 #[derive(Debug, Default, Args)]
 pub(crate) struct Mutate {
-    /// Only the kernels whose names contain this; may be given again
+    /// Run only kernels whose names contain this text; repeatable
     #[arg(long)]
     kernel: Vec<String>,
-    /// Random schedules that a mutant must survive, beside the fixed ones
+    /// Number of random schedules per mutant, in addition to the fixed ones
     #[arg(long, default_value_t = 8)]
     schedules: u64,
-    /// Run the unbroken kernels instead, under this many random schedules, and expect no complaint
+    /// Run the unbroken kernels instead, under this number of random schedules, and expect no fault
     #[arg(long)]
     false_alarms: Option<u64>,
-    /// Only the mutants whose descriptions contain this, as `bar.sync id + 1`; leaves the record alone
+    /// Run only mutants whose descriptions contain this text, for example `bar.sync id + 1`; not with --write
     #[arg(long)]
     mutant: Option<String>,
-    /// Only every n-th mutant; leaves the record alone
+    /// Run only every n-th mutant; not with --write
     #[arg(long, default_value_t = 1)]
     every: usize,
-    /// Host threads; all processors by default
+    /// Number of host threads [default: all processors]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Only one kernel of each class of which docs/proof.tsv knows none as it is now
+    /// Run only one kernel of each class that has no result in docs/proof.tsv
     #[arg(long)]
     stale: bool,
-    /// Only the mutants that survived, by docs/proof.tsv, of kernels that are as they were
+    /// Run only mutants that survived according to docs/proof.tsv, of kernels that have not changed since
     #[arg(long, conflicts_with_all = ["stale", "mutant", "every", "false_alarms"])]
     survivors: bool,
-    /// Put the results into docs/proof.tsv, and the tables of all results there into docs/proof.md
+    /// Write the results to docs/proof.tsv, and the tables of all results to docs/proof.md
     #[arg(long)]
     write: bool,
-    /// Run nothing: put the tables of what docs/proof.tsv knows into docs/proof.md
+    /// Run nothing; write the tables of the results in docs/proof.tsv to docs/proof.md
     #[arg(long)]
     tables: bool,
 }
 
-/// Builds this program with the kernels in it, and runs it again.
+/// Builds this program with the feature `proof` and runs it with the same arguments.
 #[cfg(not(feature = "proof"))]
 pub(crate) fn run(_arguments: &Mutate) -> Result<(), crate::error::Error> {
     let mut command = vec!["run", "--release", "--quiet", "--package", "xtask", "--features", "proof", "--"];

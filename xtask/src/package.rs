@@ -1,13 +1,14 @@
-//! What goes into the published packages: each has its words and licences, and nothing that only this repository needs.
+//! Checks the files of the published packages: each has a README and the licences, and no file that only this
+//! repository needs.
 
 use crate::cargo;
 use crate::error::Error;
 use crate::msrv::list;
 
-/// Files of every package.
+/// Files that every package must have.
 const NEEDED: [&str; 3] = ["README.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// What packages may hold beside `src`: folders and files. Cargo adds those whose names are its own.
+/// Files and folders that packages may have. Cargo itself adds some of them.
 const ALLOWED: [&str; 13] = [
     "src/",
     "examples/",
@@ -24,7 +25,7 @@ const ALLOWED: [&str; 13] = [
     ".cargo_vcs_info.json",
 ];
 
-/// Judges the list of files of every package that is published; says how many packages there are.
+/// Checks the list of files of each published package. Returns the number of packages.
 pub(crate) fn check() -> Result<usize, Error> {
     let metadata = cargo::metadata(&["--no-deps"])?;
     let published = list(&metadata, "packages")?.iter().filter(|package| package["publish"].is_null());
@@ -37,7 +38,7 @@ pub(crate) fn check() -> Result<usize, Error> {
     if wrong.is_empty() { Ok(names.len()) } else { Err(Error::Packages(wrong)) }
 }
 
-/// What is missing and what is too much.
+/// The files that are missing and those that are not allowed.
 fn judge(package: &str, files: &str) -> Vec<String> {
     let files: Vec<String> = files.lines().map(|file| file.replace('\\', "/")).collect();
     let missing = NEEDED.iter().filter(|needed| !files.iter().any(|file| file == *needed));

@@ -1,7 +1,7 @@
-//! Finds or installs `ptxas`, NVIDIA's assembler: the outside judge of every kernel that we print.
+//! Finds or installs `ptxas`, NVIDIA's assembler, with which tests assemble the printed kernels.
 //!
-//! NVIDIA publishes it as a Python package of some 30 MB, so no CUDA toolkit is needed. It is installed once
-//! below the target folder; nothing of it enters what the crates build or ship.
+//! NVIDIA publishes it as a Python package of about 30 MB, so no CUDA toolkit is needed. It is installed once
+//! in the target folder. The crates neither link nor ship any part of it.
 
 use std::env;
 use std::fs;
@@ -12,25 +12,26 @@ use std::process::{self, Command, Stdio};
 use crate::cargo;
 use crate::error::Error;
 
-/// The environment variable that names the assembler: read here, and set for the tests.
+/// The environment variable with the path of the assembler. It is read here, and set for the tests.
 pub(crate) const VARIABLE: &str = "FALCHION_PTXAS";
 
 /// The release of the Python package that is installed.
 pub(crate) const VERSION: &str = "13.0.88";
 
-/// An assembler that was seen to run.
+/// An assembler that runs.
 #[derive(Debug)]
 pub(crate) struct Ptxas {
     /// The absolute path of the program.
     pub(crate) path: PathBuf,
-    /// What it says of its own release.
+    /// Its release, from `--version`.
     pub(crate) release: String,
 }
 
-/// The assembler that `FALCHION_PTXAS` names, else the one below the target folder, installed if missing.
+/// The assembler that `FALCHION_PTXAS` names, otherwise the one in the target folder, which is installed if
+/// missing.
 pub(crate) fn ensure() -> Result<Ptxas, Error> {
     if let Some(given) = env::var_os(VARIABLE).filter(|given| !given.is_empty()) {
-        // Tests run in the folder of their own package, where a relative path would mean something else.
+        // Tests run in the folder of their package, so a relative path must be made absolute here.
         let given = path::absolute(&given).unwrap_or_else(|_| PathBuf::from(given));
         return probe(given, true);
     }
@@ -41,13 +42,13 @@ pub(crate) fn ensure() -> Result<Ptxas, Error> {
     probe(program(&home), false)
 }
 
-/// Where the Python package keeps the program, below the folder it is installed in.
+/// The path of the program in the folder in which the Python package is installed.
 fn program(home: &Path) -> PathBuf {
     let folder: PathBuf = ["nvidia", "cu13", "bin"].iter().collect();
     home.join(folder).join(format!("ptxas{}", env::consts::EXE_SUFFIX))
 }
 
-/// Runs the program once, so that a wrong path or a wrong platform is told here and not by each test.
+/// Runs the program once, so that a wrong path or platform is reported here and not by each test.
 fn probe(path: PathBuf, given: bool) -> Result<Ptxas, Error> {
     let unusable = |path, cause| Err(Error::PtxasUnusable { path, given, cause });
     let output = match Command::new(&path).arg("--version").stdin(Stdio::null()).output() {
@@ -63,13 +64,14 @@ fn probe(path: PathBuf, given: bool) -> Result<Ptxas, Error> {
     }
 }
 
-/// The words `release 13.0, V13.0.88` out of the answer to `--version`.
+/// The words `release 13.0, V13.0.88` from the output of `--version`.
 fn release(answer: &str) -> Option<String> {
     let line = answer.lines().find(|line| line.contains("release"))?;
     line.find("release").map(|start| line[start..].trim_end().to_owned())
 }
 
-/// Installs the package beside `home` and moves it there whole, so that a broken download leaves nothing.
+/// Installs the package next to `home` and then moves it to `home`, so that a broken download leaves nothing
+/// there.
 fn install(home: &Path) -> Result<(), Error> {
     let python = python_with_pip()?;
     let partial = home.with_file_name(format!("ptxas-{VERSION}.partial-{}", process::id()));
@@ -78,7 +80,7 @@ fn install(home: &Path) -> Result<(), Error> {
         place(&partial, home).map_err(|error| format!("{} could not be written ({error})", home.display()))
     });
     if outcome.is_err() {
-        // What is left over does no harm, and the first error is the one to tell.
+        // A failure here does no harm, and the first error is the one to report.
         let _ = fs::remove_dir_all(&partial);
     }
     outcome.map_err(|cause| Error::PtxasMissing { cause })
@@ -101,10 +103,10 @@ fn pip_install(python: &str, into: &Path) -> Result<(), String> {
     let mut command = Command::new(python);
     command.args(["-m", "pip", "install", "--quiet", "--no-input", "--no-deps", "--only-binary", ":all:"]);
     command.arg("--target").arg(into).arg(format!("nvidia-cuda-nvcc=={VERSION}"));
-    // This is a plain folder, so pip's rules and warnings for whole environments do not concern it.
+    // The target is a plain folder, so pip's rules and warnings for environments do not apply.
     command.env("PIP_REQUIRE_VIRTUALENV", "0").env("PIP_USER", "0").env("PIP_ROOT_USER_ACTION", "ignore");
     command.env("PIP_DISABLE_PIP_VERSION_CHECK", "1");
-    // Standard output is left to the path that `cargo xtask ptxas` prints.
+    // Standard output is reserved for the path that `cargo xtask ptxas` prints.
     command.stdin(Stdio::null()).stdout(io::stderr());
     match command.status() {
         Ok(status) if !status.success() => {
@@ -116,7 +118,7 @@ fn pip_install(python: &str, into: &Path) -> Result<(), String> {
     }
 }
 
-/// Moves `partial` to `home`, unless another run of this task put the program there in the meantime.
+/// Moves `partial` to `home`, unless another run of this task has put the program there in the meantime.
 fn place(partial: &Path, home: &Path) -> io::Result<()> {
     if program(home).is_file() {
         return fs::remove_dir_all(partial);

@@ -1,4 +1,5 @@
-//! Tests that need a GPU and found none: they pass, say so, and are counted here.
+//! Counts skipped tests: tests that need something that is missing, such as a GPU. They pass and report that
+//! they were skipped.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,15 +8,15 @@ use std::path::PathBuf;
 use crate::cargo;
 use crate::error::Error;
 
-/// Names the file in which such tests write a line each.
+/// The environment variable with the path of the file to which each skipped test writes a line.
 pub(crate) const VARIABLE: &str = "FALCHION_SKIPPED";
 
-/// The file of one run, empty at first.
+/// The file of one run; empty at first.
 #[derive(Debug)]
 pub(crate) struct Skipped(PathBuf);
 
 impl Skipped {
-    /// Forgets an earlier run.
+    /// Empties the file of an earlier run.
     pub(crate) fn begin() -> Result<Self, Error> {
         let path = cargo::target_directory()?.join("skipped.txt");
         let emptied = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(&path, ""));
@@ -29,7 +30,7 @@ impl Skipped {
         self.0.as_os_str()
     }
 
-    /// What there is to say at the end of the run.
+    /// The summary at the end of the run.
     pub(crate) fn report(&self) -> String {
         summary(&fs::read_to_string(&self.0).unwrap_or_default())
     }

@@ -1,8 +1,8 @@
-//! `cargo xtask test`: every test of the workspace, in one build of profile `ci`, and every example.
+//! `cargo xtask test`: all tests of the workspace, in one build of profile `ci`, and all examples.
 //!
-//! That is release without what takes long to optimise and runs once (the root's `Cargo.toml` says what): emulator runs
-//! dominate, and one profile means one build. It also keeps the tests' outputs away from the running `xtask` program,
-//! which some systems would refuse to replace.
+//! Profile `ci` is release with less optimisation for some crates (see the root's `Cargo.toml`): emulator
+//! runs dominate the time, and one profile means one build. It also keeps the build outputs away from the
+//! running `xtask` program, which some systems would refuse to replace.
 
 use std::path::Path;
 
@@ -14,33 +14,37 @@ use crate::skipped::{self, Skipped};
 
 const TEST: [&str; 6] = ["test", "--workspace", "--all-features", "--profile", "ci", "--no-fail-fast"];
 
-/// The tests that need the assembler are marked `ignore`, so that a plain `cargo test` says what it leaves out.
+/// Tests that need the assembler are marked `ignore`, so that a plain `cargo test` reports that it skips
+/// them.
 const WITH_IGNORED: [&str; 2] = ["--", "--include-ignored"];
 
-/// The programs that must not compile are built by the tests in the profile of development: nobody debugs them.
+/// Tests build the programs that must not compile in the `dev` profile, without debug information.
 const QUICK: (&str, &str) = ("CARGO_PROFILE_DEV_DEBUG", "0");
 
-/// Set where tests may take their time: every program is assembled, not one of eight beside its twin of K-major `bf16`, and 500
-/// random ones; all of the tables' cases run, not one of four or eight where the twin runs them; the library is checked with toolkits that are made up; and
-/// the compiler is measured.
+/// Set for long runs. Then all programs are assembled, not only K-major `bf16` and one of eight of the
+/// others, and also 500 random ones. All cases of the tables run, not one of four or eight for formats and
+/// directions other than K-major `bf16`. The library is checked with made-up toolkits, and compile times are
+/// measured.
 const LONG: (&str, &str) = ("FALCHION_LONG", "1");
 
-/// Property tests draw the same cases in every run, so that a change is judged by what it changes.
+/// The seed of property tests: the same cases in every run, so that only the change itself can make a test
+/// fail.
 const SEED: (&str, &str) = ("PROPTEST_RNG_SEED", "20260401");
 
-/// Tests keep no compiled kernels where a user keeps them, and read none.
+/// Tests do not read or write the user's cache of compiled kernels.
 const NO_CACHE: (&str, &str) = ("FALCHION_CACHE", "");
 
-/// Which tests run, and on what.
+/// Which tests run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     /// Whether kernels are assembled.
     pub(crate) ptxas: bool,
-    /// Whether property tests draw cases that nobody has seen, and all is tried.
+    /// Whether property tests draw new cases, and all cases run instead of a sample.
     pub(crate) fresh: bool,
 }
 
-/// Runs all tests, lets those that assemble kernels find the assembler or says that they are left out, then the examples.
+/// Runs all tests, then the examples, then the crates outside the workspace. Without the assembler it reports
+/// that the tests that need it are skipped.
 pub(crate) fn run(choice: Choice) -> Result<(), Error> {
     let notice = "xtask: no kernel is assembled in this run (--no-ptxas)";
     let ptxas = if choice.ptxas {
@@ -77,14 +81,14 @@ pub(crate) fn run(choice: Choice) -> Result<(), Error> {
     tested.and(examples.map(|_| ())).and(outside)
 }
 
-/// The environment of property tests; none for cases of their own in each run. Those that fail are kept in files
+/// The seed of property tests, or `None` for new cases in each run. Failing cases are kept in files
 /// `*.proptest-regressions` either way.
 fn seed(fresh: bool) -> Option<(&'static str, &'static str)> {
     (!fresh).then_some(SEED)
 }
 
-/// Runs the crates that depend on the library from outside of the workspace, and the tests of the adapter for C. The one that makes kernels ahead of time is built
-/// without an assembler and with one.
+/// Runs the crates outside the workspace that depend on the library, and the tests of the C adapter.
+/// `tests/ahead`, which makes kernels ahead of time, is built without an assembler and with one.
 fn outside(ptxas: &Path) -> Result<(), Error> {
     let target = cargo::target_directory()?;
     for (manifest, ptxas) in [
@@ -97,7 +101,7 @@ fn outside(ptxas: &Path) -> Result<(), Error> {
             command.envs(ptxas.map(|path| (ptxas::VARIABLE, path)));
         })?;
     }
-    // The C compiler is the one that links Rust's programs.
+    // The C compiler is the one that Rust uses as its linker.
     cargo::run(&["test", "--profile", "ci", "--manifest-path", "adapters/c/Cargo.toml"], |command| {
         command.env("CARGO_TARGET_DIR", &target).env_remove(ptxas::VARIABLE);
     })

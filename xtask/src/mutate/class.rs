@@ -1,15 +1,16 @@
-//! Which kernels have the same synchronisation: those whose *skeletons* are the same text.
+//! Classes of kernels with the same synchronisation: kernels whose *skeletons* are the same text.
 //!
-//! A skeleton has, in the order of the program and inside of the same branches, loops and scopes:
-//! * every statement that has a mutant, whole;
-//! * every instruction from which such a statement's operands, the mbarrier and the receivers of a copy, or the condition
-//!   of a branch or a loop around any of them are computed, whole: every number that decides who waits for what, and when;
-//! * every copy, multiply and other access to memory by its name, with the mbarrier of a copy: once between two of the
-//!   statements above. In how many boxes an operand is brought, and how many values a thread stores, is arithmetic of
-//!   layouts.
+//! A skeleton has, in the order of the program and in the same branches, loops and scopes:
+//! * each statement that has a mutant, completely;
+//! * each instruction, completely, from which the operands of such a statement, the mbarrier and the
+//!   receivers of a copy, or the condition of a branch or loop around them are computed: these values decide
+//!   which thread waits for what, and when;
+//! * each copy, multiply and other access to memory, by its name, with the mbarrier of a copy. Repetitions
+//!   between two of the statements above are left out: the number of boxes of an operand and of values that a
+//!   thread stores depends on layouts only.
 //!
-//! Registers are numbered as they appear. What is left out are addresses and values of data: element types, directions of
-//! operands, descriptors, coordinates, and the epilogue's arithmetic.
+//! Registers are numbered in the order of appearance. Addresses and values of data are left out: element
+//! types, directions of operands, descriptors, coordinates, and the arithmetic of the epilogue.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ use ptx::inst::{Inst, Operand, Reg};
 use ptx::mutate::{Mutation, mutations, numbered};
 use ptx::{Function, Statement};
 
-/// The number of a program's class; equal ones are equal skeletons with equal lists of mutants.
+/// The number of a program's class: a hash of the skeleton and of the list of mutants.
 pub(super) fn of(function: &Function) -> u64 {
     let mutations = mutations(function);
     let mut text = skeleton(function, &mutations);
@@ -48,14 +49,14 @@ fn skeleton(function: &Function, mutations: &[Mutation]) -> String {
     format!("{} threads, clusters of {:?}\n{}\n", function.threads, function.cluster, lines.join("\n"))
 }
 
-/// Whether a mutant is one of a copy's: of its mbarrier or its receivers, which the skeleton has, in however many boxes an
-/// operand is brought.
+/// Whether it is a mutant of a copy. The skeleton has the mbarrier and the receivers of a copy once, however
+/// many boxes the operand is copied in.
 fn of_copy(all: &[&Statement], mutation: &Mutation) -> bool {
     let statement = all.get(mutation.index);
     matches!(statement, Some(Statement::Inst { inst: Inst::TensorLoad { .. } | Inst::Bulk(_), .. }))
 }
 
-/// How many statements a statement is, with those inside it.
+/// The number of statements in a statement, including itself.
 fn size(statement: &Statement) -> usize {
     1 + match statement {
         Statement::If { then, otherwise, .. } => then.iter().chain(otherwise).map(size).sum(),
@@ -64,7 +65,8 @@ fn size(statement: &Statement) -> usize {
     }
 }
 
-/// Each statement of a block with what is known of it and of those inside it: whether they have mutants.
+/// Each statement of a block, with the flags of the statement and of those inside it: whether they have
+/// mutants.
 fn with_mutated<'s, 'm>(
     block: &'s [Statement],
     mut mutated: &'m [bool],
@@ -76,7 +78,7 @@ fn with_mutated<'s, 'm>(
     })
 }
 
-/// The registers from which it is computed what synchronising statements do.
+/// The registers from which the effect of synchronising statements is computed.
 struct Decides<'f> {
     function: &'f Function,
     registers: Vec<bool>,
@@ -105,7 +107,8 @@ impl Decides<'_> {
         operands.writes.iter().any(|(reg, _)| self.registers.get(reg.0 as usize).copied().unwrap_or(false))
     }
 
-    /// Marks what is read by statements that have mutants, and by the branches and loops around them.
+    /// Marks the registers that are read by statements with mutants, and by the branches and loops around
+    /// them.
     fn seed(&mut self, block: &[Statement], mutated: &[bool]) {
         for (statement, mutated) in with_mutated(block, mutated) {
             match statement {
@@ -133,13 +136,14 @@ impl Decides<'_> {
         }
     }
 
-    /// Marks what is read by the instructions that write marked registers; says whether there was something new.
+    /// Marks the registers that are read by instructions that write marked registers. Returns whether one was
+    /// new.
     fn grow(&mut self, block: &[Statement]) -> bool {
         let mut new = false;
         for statement in block {
             new |= match statement {
                 Statement::Inst { inst, .. } => self.hold(inst) && self.mark(self.reads(inst)),
-                // A value may depend on whether it was written.
+                // A value also depends on the condition under which it is written.
                 Statement::If { cond, then, otherwise, .. } => {
                     let inside = self.grow(then) | self.grow(otherwise);
                     inside | (self.written_in(then) || self.written_in(otherwise)) && self.mark([*cond])
@@ -192,7 +196,7 @@ fn credited(inst: &Inst) -> Vec<Operand> {
     }
 }
 
-/// Prints the skeleton: a line of text for each statement, which has many lines where it has statements inside.
+/// Prints the skeleton: one text per statement, of several lines if there are statements inside.
 struct Printer<'a> {
     decides: &'a Decides<'a>,
     /// The number of each register that has appeared.
@@ -200,10 +204,10 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// What is to be seen of a block.
+    /// The part of a block that belongs to the skeleton.
     fn block(&mut self, block: &[Statement], mutated: &[bool]) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
-        // Behind the last statement that synchronises.
+        // The index after the last synchronising statement.
         let mut since = 0;
         for (statement, mutated) in with_mutated(block, mutated) {
             let line = match statement {
@@ -223,7 +227,7 @@ impl Printer<'_> {
                 }
             };
             let Some(line) = line else { continue };
-            // What synchronises, and what decides, is seen however often it stands there.
+            // Statements that synchronise or decide are kept, also if they are repeated.
             let counts = mutated.contains(&true) || self.decides.written_in(core::slice::from_ref(statement));
             if counts || !lines[since..].contains(&line) {
                 lines.push(line);
@@ -244,7 +248,7 @@ impl Printer<'_> {
         accesses_memory(inst).then(|| format!("{} {shape}{}", inst.name(), with.join(" ")))
     }
 
-    /// An operand, where it is one of those that decide.
+    /// An operand, if it is an immediate or a marked register.
     fn decided(&mut self, operand: Operand) -> String {
         match operand {
             Operand::Imm(bits) => bits.to_string(),
@@ -260,7 +264,7 @@ impl Printer<'_> {
         *self.numbers.entry(reg).or_insert(next)
     }
 
-    /// An instruction with its registers' new numbers.
+    /// An instruction with renumbered registers.
     fn whole(&mut self, inst: &Inst) -> String {
         let text = format!("{inst:?}");
         let mut parts = text.split("Reg(");
@@ -282,7 +286,7 @@ fn nested(head: &str, lines: Vec<String>) -> Option<String> {
     (!lines.is_empty()).then(|| format!("{head}\n{}\nend", lines.join("\n")))
 }
 
-/// Whether an instruction reads or writes memory, or starts what does.
+/// Whether an instruction reads or writes memory, or starts an operation that does.
 fn accesses_memory(inst: &Inst) -> bool {
     matches!(
         inst,
@@ -307,7 +311,7 @@ mod tests {
     use super::*;
     use ptx::{Builder, Entry, Special, Target};
 
-    /// A barrier behind some stores, and one number of each that the tests change.
+    /// A barrier after some stores. The tests vary the numbers.
     fn class(stores: u32, offset: i32, barrier: u32, lane: u32) -> u64 {
         let entry = Entry {
             name: "probe".into(),

@@ -1,7 +1,8 @@
-//! Mutants that are no different from their origin, each kind with the argument why.
+//! Equivalent mutants: mutants that behave as the original program, each kind with a reason.
 //!
-//! An entry says what it covers, and, where that depends on the program, checks that it holds there. A mutant
-//! that has a reason is run under the first schedules all the same, and counts as killed where one of them tells.
+//! An entry says which mutants it covers. If the reason depends on the program, the entry checks the program.
+//! A mutant with a reason is still run under the first schedules, and counts as killed if one of them finds
+//! it.
 
 mod checks;
 mod order;
@@ -17,12 +18,12 @@ use checks::{
 };
 use order::{announces_first, fences_behind, maps_are_own, passes_a_turn, tells_the_same};
 
-/// One kind of equivalent mutant.
+/// One kind of equivalent mutants.
 struct Entry {
-    /// What the record calls the reason.
+    /// The name of the reason in the record.
     name: &'static str,
     target: &'static str,
-    /// Whether the mutant is of the kind, and what the argument rests on holds.
+    /// Whether the mutant is of this kind and the conditions of the reason hold in the program.
     covers: fn(&Function, &Mutation) -> bool,
     why: &'static str,
 }
@@ -314,13 +315,14 @@ const RENAMED: Change = Change::Operand { name: "id", op: BinaryOp::Add, by: 1 }
 const LAST_ARRIVAL: &str = "It gives back the last stage of the only tile. The producer has nothing left to put there, \
                             so nobody waits for that phase.";
 
-/// The name of the reason why a mutant cannot be told from its origin.
+/// The name of the reason why a mutant is equivalent, if there is one.
 pub(super) fn reason(function: &Function, mutation: &Mutation) -> Option<&'static str> {
     let covers = |entry: &&Entry| entry.target == mutation.target && (entry.covers)(function, mutation);
     ENTRIES.iter().find(covers).map(|entry| entry.name)
 }
 
-/// Whether a reason rests on what is checked in the program, and on no schedule having told the mutant from its origin.
+/// Whether the reason follows completely from checks of the program. Otherwise it also rests on no schedule
+/// having found the mutant.
 pub(super) fn whatever_the_schedule(name: &str) -> bool {
     !matches!(
         name,
@@ -333,7 +335,7 @@ pub(super) fn whatever_the_schedule(name: &str) -> bool {
     )
 }
 
-/// A reason in words.
+/// The text of a reason.
 pub(super) fn text(name: &str) -> Option<&'static str> {
     ENTRIES.iter().find(|entry| entry.name == name).map(|entry| entry.why)
 }

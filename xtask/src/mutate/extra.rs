@@ -1,5 +1,5 @@
-//! Kernels that the catalogue does not hold, for what none of its kernels does: clusters of other shapes, and no warp roles;
-//! or only such do that are tried for hours: drawn tiles of which the last are divided.
+//! Kernels that are not in the catalogue, for synchronisation that none of its kernels has (clusters of other
+//! shapes, mainloops without warp roles), or that only kernels with a proof of hours have (`DividedTail`).
 
 use collective::{
     Cluster, Cooperative, KMajor, LinearCombination, MnMajor, Operands, Plan, Tile, TmaStore, TmaWgmma,
@@ -10,21 +10,21 @@ use kernel::{AnyGemm, Composed, Gemm, KernelSpec};
 use scheduler::{AlongM, DividedTail, OneTile, Persistent};
 use typenum::{U1, U2, U3, U64, U128};
 
-/// Two CTAs along M share B; D goes through shared memory.
+/// Two CTAs along M share B by multicast; D is stored through shared memory.
 type Pair = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Cooperative<U2, Cluster<U2, U1>>>,
     LinearCombination<bf16, TmaStore>,
     Persistent<AlongM>,
 >;
 
-/// Four CTAs, two by two, share A and B.
+/// Four CTAs, two by two, share A and B by multicast.
 type Square = Composed<
     TmaWgmma<Operands<MnMajor<bf16>, MnMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U2, U2>>>,
     LinearCombination<bf16>,
     Persistent<AlongM>,
 >;
 
-/// Two CTAs along N share A, and compute one tile each.
+/// Two CTAs along N share A by multicast; one tile per CTA.
 type Single = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U1, U2>>>,
     LinearCombination<bf16>,
@@ -38,21 +38,21 @@ type Alone = Composed<
     OneTile<AlongM>,
 >;
 
-/// Two warpgroups whose first thread fills three stages between multiplications.
+/// Two warpgroups without roles; the first thread fills a ring of three stages between multiplies.
 type Ring = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U128, U64, U64>, Unspecialised<U2, U3>>,
     LinearCombination<bf16>,
     Persistent<AlongM>,
 >;
 
-/// As [`Ring`], and D goes through shared memory.
+/// As [`Ring`] with two stages; D is stored through shared memory.
 type StagedRing = Composed<
     TmaWgmma<Operands<MnMajor<bf16>, MnMajor<bf16>>, Tile<U128, U64, U64>, Unspecialised<U2, U2>>,
     LinearCombination<bf16, TmaStore>,
     Persistent<AlongM>,
 >;
 
-/// Pairs of CTAs draw their tiles, the last ones in three parts of K.
+/// Clusters of two CTAs draw their tiles; the last tiles are split into three work units.
 type Tail = Composed<
     TmaWgmma<Operands<KMajor<bf16>, KMajor<bf16>>, Tile<U64, U64, U64>, Cooperative<U1, Cluster<U2, U1>>>,
     LinearCombination<bf16>,
@@ -67,8 +67,8 @@ const _: Plan = Gemm::<Ring>::PLAN;
 const _: Plan = Gemm::<StagedRing>::PLAN;
 const _: Plan = Gemm::<Tail>::PLAN;
 
-/// Kernels by their specs: sums that are promoted, blocks with scales, groups in buffers of one size, weights in few bits, a
-/// sparse operand.
+/// Kernels by their specs: promoted accumulators, block scales, masked groups, low-bit weights, a sparse
+/// operand, split-K in a cluster.
 const SPECS: [(&str, &str); 10] = [
     ("promoted", "dtype=e4m3 tile=128x64x128 promote=2"),
     ("scaled", "dtype=e4m3 scale-a=1x128 scale-b=128x128 tile=128x64x128"),

@@ -1,8 +1,8 @@
-//! Kernels with fused epilogues: trees with a row vector, with a matrix, with pairs of columns, with an atomic maximum and with
-//! sums in a fixed order.
+//! Kernels with fused epilogues: trees with a row vector, a matrix, pairs of columns, an atomic maximum, and
+//! a reduction in a fixed order.
 //!
-//! The proof calls every kernel as a plain product. What a tree reads lies where C does, and what it writes besides D behind
-//! the kernel's own workspace, which is compared as D is.
+//! The proof calls each kernel as a plain GEMM. A tree reads its inputs from C's memory. It writes its other
+//! outputs after the kernel's own workspace, which is compared as D is.
 
 use collective::tree::{
     LinearBias, LinearBiasArguments, LinearBiasGelu, LinearBiasScaled, LinearBiasScaledArguments,
@@ -20,32 +20,32 @@ use typenum::{U2, U4, U64, U128};
 use super::subject::{Subject, Tree};
 
 type Kk = Operands<KMajor<bf16>, KMajor<bf16>>;
-/// Two consumer warpgroups, some tiles each.
+/// Cooperative, with two consumer warpgroups; several tiles per CTA.
 type Persists<X> = Composed<
     TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
     TreeEpilogue<bf16, TmaStore, X>,
     Persistent<AlongM>,
 >;
-/// One tile a CTA.
+/// Cooperative; one tile per CTA.
 type Once<X> = Composed<
     TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
     TreeEpilogue<bf16, TmaStore, X>,
     OneTile<AlongM>,
 >;
-/// Two consumer warpgroups that take turns.
+/// Pingpong, with two consumer warpgroups.
 type Turns<X> = Composed<
     TmaWgmma<Kk, Tile<U64, U64, U64>, Pingpong>,
     TreeEpilogue<bf16, TmaStore<U4>, X>,
     Persistent<AlongM>,
 >;
-/// Tiles of which the last are divided along K.
+/// Cooperative, with Stream-K.
 type Divides<X> = Composed<
     TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
     TreeEpilogue<bf16, TmaStore, X>,
     StreamK<AlongM>,
 >;
 
-/// As [`Persists`], and threads store D, of any number of columns.
+/// As [`Persists`], but threads store D directly, with any number of columns.
 type Direct<X> = Composed<
     TmaWgmma<Kk, Tile<U128, U64, U64>, Cooperative<U2>>,
     TreeEpilogue<bf16, DirectStore, X>,
@@ -92,7 +92,7 @@ pub(super) fn kernels() -> Vec<Subject> {
             |_| 0,
             |call, _| ScaledArguments { alpha: call.epilogue.alpha },
         ),
-        // The maximum is zero at first; the factor is what the bias begins with, read as an f32.
+        // The maximum is zero at first. The factor is the begin of the bias, read as an f32.
         fused::<Persists<LinearBiasScaled<bf16>>, LinearBiasScaled<bf16>>(
             "fused-amax",
             |_| 16,
@@ -118,18 +118,19 @@ fn shape(problem: GemmProblem) -> Shape {
     Shape { m: problem.m, n: problem.n }
 }
 
-/// Bytes of a row of sums in `f32`.
+/// Bytes of a row of `f32`, rounded up to a multiple of 256.
 fn row_bytes(shape: Shape) -> u64 {
     (u64::from(shape.n) * 4).next_multiple_of(256)
 }
 
-/// The bias is what C begins with.
+/// The bias is in the memory of C.
 fn biased(call: &Call) -> LinearBiasArguments {
     let bias = RowArgument { address: call.epilogue.c.map_or(0, |c| c.address), len: call.problem.n };
     LinearBiasArguments { alpha: call.epilogue.alpha, bias }
 }
 
-/// A kernel of type `C`, whose tree `X` writes `more` bytes besides D and takes arguments that a call gives.
+/// A kernel of type `C`. Its tree `X` writes `more` bytes in addition to D. `arguments` makes the tree's
+/// arguments from a call and the address of those bytes.
 fn fused<C: GemmConfig, X: Node>(
     name: &str,
     more: fn(Shape) -> u64,

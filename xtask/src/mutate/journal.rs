@@ -1,7 +1,8 @@
-//! What became of a kernel's mutants one by one, in a file, so that a run that is cut off goes on where it was.
+//! The journal: a file with the result of each mutant of a kernel, so that an interrupted run can be resumed.
 //!
-//! `target/mutants/<kernel>-<class>-<random schedules>-<program>.tsv` has a line for each mutant that is through: its number and the
-//! fields of its [`Kind`], parted by tabs. *Program* is a digest of this very program: what another emulator found is nobody's.
+//! `target/mutants/<kernel>-<class>-<random schedules>-<program>.tsv` has one line per finished mutant: its
+//! number and the fields of its [`Kind`], separated by tabs. *Program* is a digest of the xtask program:
+//! results of another build are not used.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -13,7 +14,7 @@ use std::sync::Mutex;
 use super::record::{self, Kind};
 use crate::error::Error;
 
-/// The mutants that are through.
+/// The results of finished mutants.
 pub(super) struct Journal {
     path: PathBuf,
     known: BTreeMap<usize, Kind>,
@@ -21,7 +22,7 @@ pub(super) struct Journal {
 }
 
 impl Journal {
-    /// That of a kernel, with what an earlier run has left.
+    /// Opens the journal of a kernel, with the results of an interrupted run.
     pub(super) fn open(kernel: &str, class: u64, random: u64) -> Result<Self, Error> {
         let failed = |error| Error::Proof(format!("the journal of {kernel}: {error}"));
         let mut program = DefaultHasher::new();
@@ -33,19 +34,19 @@ impl Journal {
         let mut file = OpenOptions::new().append(true).create(true).open(&path).map_err(failed)?;
         let text = std::fs::read_to_string(&path).map_err(failed)?;
         if !text.is_empty() && !text.ends_with('\n') {
-            // Whoever wrote the last line did not come to its end.
+            // The last line is incomplete: the run was interrupted.
             writeln!(file).map_err(failed)?;
         }
         let known = text.split_inclusive('\n').filter_map(line).collect();
         Ok(Self { path, known, file: Mutex::new(file) })
     }
 
-    /// How many mutants are through.
+    /// The number of finished mutants.
     pub(super) fn len(&self) -> usize {
         self.known.len()
     }
 
-    /// What became of a mutant: as an earlier run says, or by trying it.
+    /// The result of a mutant, from the journal or else from `attempt`.
     pub(super) fn kind(&self, index: usize, attempt: impl FnOnce() -> Kind) -> Result<Kind, Error> {
         if let Some(kind) = self.known.get(&index) {
             return Ok(kind.clone());
@@ -56,14 +57,14 @@ impl Journal {
         Ok(kind)
     }
 
-    /// Forgets all: the record has it.
+    /// Deletes the journal, after the results have been written to the record.
     pub(super) fn remove(self) -> Result<(), Error> {
         std::fs::remove_file(&self.path)
             .map_err(|error| Error::Proof(format!("{}: {error}", self.path.display())))
     }
 }
 
-/// A whole line.
+/// Parses a complete line.
 fn line(text: &str) -> Option<(usize, Kind)> {
     let (index, kind) = text.strip_suffix('\n')?.split_once('\t')?;
     Some((index.parse().ok()?, kind.parse().ok()?))

@@ -1,4 +1,4 @@
-//! What the arguments rest on, looked up in the program.
+//! Checks of the program for the reasons why mutants are equivalent.
 
 use ptx::inst::{
     BarrierReduce, BinaryOp, CompareOp, Inst, LoadOrder, MapInst, Operand, Ordered, Reg, WgmmaA,
@@ -6,7 +6,7 @@ use ptx::inst::{
 use ptx::mutate::{Change, Mutation, chooses_threads, computes, numbered};
 use ptx::{Function, Statement};
 
-/// Whether the mbarriers are those of one CTA, and only threads arrive on them.
+/// Whether the program uses mbarriers of its own CTA only, and only threads arrive at them.
 pub(super) fn of_threads_alone(function: &Function) -> bool {
     let others = |statement: &&Statement| {
         let Statement::Inst { inst, .. } = statement else { return false };
@@ -15,7 +15,8 @@ pub(super) fn of_threads_alone(function: &Function) -> bool {
     !numbered(function).iter().any(others)
 }
 
-/// The step that comes first where a mutant lets a step come after the next one; between the two are values alone.
+/// For a swap: the statement that comes first in the mutant. Between the two are only computations in
+/// registers.
 pub(super) fn next_step<'f>(function: &'f Function, mutation: &Mutation) -> Option<&'f Inst> {
     let all = numbered(function);
     let later = all.get(mutation.index + 1..).filter(|_| mutation.change == Change::Swap)?;
@@ -36,12 +37,12 @@ pub(super) fn waits_longer(mutation: &Mutation) -> bool {
     matches!(mutation.change, Change::Field { name: "pending", by: -1 })
 }
 
-/// Whether the mutant leaves an update out or moves the ring's end, rather than changing a first value.
+/// Whether the mutant deletes an update or moves the end of the ring, and does not change an initial value.
 pub(super) fn advances(mutation: &Mutation) -> bool {
     matches!(mutation.change, Change::Delete | Change::Operand { name: "end", .. })
 }
 
-/// Whether the accumulators of the loop around the statement are used by multiplies of one shape alone.
+/// Whether the accumulators in the loop around the statement are used only by multiplies of one shape.
 pub(super) fn untouched(function: &Function, mutation: &Mutation) -> bool {
     let Some(Statement::Loop { body, .. }) =
         mutation.within.and_then(|at| numbered(function).get(at).copied())
@@ -62,7 +63,7 @@ pub(super) fn untouched(function: &Function, mutation: &Mutation) -> bool {
     !accumulators.is_empty()
         && instructions.iter().all(|inst| {
             if let Inst::Wgmma { n, d, a, .. } = inst {
-                // Fragments of A are loaded by somebody.
+                // A must be in shared memory: fragments of A in registers are written by other instructions.
                 matches!(a, WgmmaA::Shared(_)) && d.iter().all(|&reg| shape(reg) == Some(*n))
             } else {
                 uses(function, inst).into_iter().all(|reg| shape(reg).is_none())
@@ -103,12 +104,12 @@ fn barrier(statement: &Statement) -> Option<Operand> {
     Some(*id)
 }
 
-/// Whether a statement uses a named barrier of this number, or of one that only a thread knows.
+/// Whether a statement uses the named barrier with this number, or one whose number is in a register.
 fn takes(statement: &Statement, number: u64) -> bool {
     barrier(statement).is_some_and(|id| !matches!(id, Operand::Imm(id) if id != number))
 }
 
-/// Whether a statement is a barrier of the whole CTA, under no condition.
+/// Whether a statement is an unconditional barrier of the whole CTA.
 fn meets_all(function: &Function, statement: &Statement) -> bool {
     let all = matches!(
         statement,
@@ -117,8 +118,9 @@ fn meets_all(function: &Function, statement: &Statement) -> bool {
     all && function.body.iter().any(|other| core::ptr::eq(other, statement))
 }
 
-/// Whether the barrier that the statement names is used by no other statement, and neither is the next one. Barriers of the
-/// whole CTA that are over before anybody comes to the statement do not count.
+/// Whether no other statement uses the barrier of the statement, or the barrier with the next number.
+/// Barriers of the whole CTA before the statement do not count: they are complete when a thread reaches the
+/// statement.
 pub(super) fn only_use(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let own = all.get(mutation.index).and_then(|statement| barrier(statement));
@@ -130,7 +132,7 @@ pub(super) fn only_use(function: &Function, mutation: &Mutation) -> bool {
     !others.any(|(_, statement)| takes(statement, own) || takes(statement, own + 1))
 }
 
-/// Whether the whole CTA comes to a barrier whenever anybody does, and nobody uses the next number.
+/// Whether all threads of the CTA reach the barrier if one does, and no statement uses the next number.
 pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::Inst { inst: Inst::BarrierSync { id: Operand::Imm(own), threads }, .. }) =
@@ -143,7 +145,8 @@ pub(super) fn of_all_alone(function: &Function, mutation: &Mutation) -> bool {
         && !all.iter().any(|statement| takes(statement, own + 1))
 }
 
-/// Whether a statement lies in a block, or in loops and scopes of it, or in branches that no thread takes alone.
+/// Whether a statement is in a block, or inside it in loops, scopes and branches whose conditions are the
+/// same in all threads.
 fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bool {
     block.iter().any(|other| {
         let inside = match other {
@@ -168,7 +171,7 @@ fn of_all(function: &Function, block: &[Statement], statement: &Statement) -> bo
     })
 }
 
-/// Whether the whole CTA comes to a barrier before anybody comes to one of its new number.
+/// Whether all threads of the CTA reach the barrier before a thread uses its new number.
 pub(super) fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(statement) = all.get(mutation.index) else { return false };
@@ -176,8 +179,9 @@ pub(super) fn first_of_all(function: &Function, mutation: &Mutation) -> bool {
     meets_all(function, statement) && !all[..mutation.index].iter().any(|statement| takes(statement, own + 1))
 }
 
-/// Whether another barrier of the whole CTA follows, before which nobody touches what was written before this one: only
-/// mbarriers were initialised, and until then they are left alone.
+/// Whether another barrier of the whole CTA follows, and until then no thread accesses what was written
+/// before this one: before this barrier only mbarriers are initialised, and until the next one they are not
+/// used.
 pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(statement) = all.get(mutation.index) else { return false };
@@ -208,16 +212,16 @@ pub(super) fn next_does_as_well(function: &Function, mutation: &Mutation) -> boo
         && within(&body[at + 1..at + 1 + next]).iter().all(apart)
 }
 
-/// Whether no copy from shared memory can have been started when the statement is executed.
+/// Whether no copy from shared memory can have started before the statement is executed.
 pub(super) fn copies_nothing_before(function: &Function, mutation: &Mutation) -> bool {
     let starts = |inst: &&Inst| matches!(inst, Inst::TensorStore { .. } | Inst::Bulk(_) | Inst::BulkCommit);
     earlier(function, mutation).is_some_and(|before| !before.iter().any(starts))
 }
 
-/// Whether the next thing that the same threads do about groups of copies is to commit one, and all waits of the block are
+/// Whether the next operation on bulk groups by the same threads is a commit, and all waits of the block are
 /// for all groups.
 pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
-    /// The block that has the statement in an `if` of its own, and where.
+    /// The block with the `if` that contains the statement, and the index of that `if`.
     fn home<'a>(block: &'a [Statement], statement: &Statement) -> Option<(&'a [Statement], usize)> {
         block.iter().enumerate().find_map(|(at, other)| match other {
             Statement::If { then, .. } if then.iter().any(|inner| core::ptr::eq(inner, statement)) => {
@@ -247,7 +251,7 @@ pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
     };
     let next = block[at + 1..].iter().find(|next| !groups(core::slice::from_ref(next)).is_empty());
     let for_all = |inst: &Inst| !matches!(inst, Inst::BulkWait { pending: 1.., .. });
-    // Where it is executed once, what was waited for before does not matter.
+    // If it is executed once, earlier waits do not matter.
     let waits_for_all = match mutation.within {
         Some(_) => groups(block).iter().all(for_all),
         None => later(function, mutation).is_some_and(|behind| behind.into_iter().all(for_all)),
@@ -255,8 +259,8 @@ pub(super) fn joins_the_next(function: &Function, mutation: &Mutation) -> bool {
     nothing_behind && next.is_some_and(same) && waits_for_all
 }
 
-/// Whether a barrier is one of those of the only consumer warpgroup of its CTA: its warps come to all of them, in one order,
-/// and nobody else uses another number than zero.
+/// Whether the barrier belongs to the only consumer warpgroup of the CTA: its warps reach all its barriers,
+/// in one order, and all other barriers have the number zero.
 pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let of_cta = |statement: &Statement| {
@@ -281,7 +285,7 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
             Statement::Inst { inst: Inst::BarrierSync { id: Operand::Reg(_), threads: 128 }, .. }
         ) && of_all(function, consumers, statement)
     };
-    // One warpgroup produces, the other one consumes.
+    // One producer warpgroup and one consumer warpgroup.
     let two = function.threads == 256 && chosen_by_halves(function, consumers);
     let itself = all.get(mutation.index).is_some_and(|statement| theirs(statement));
     two && itself
@@ -291,8 +295,8 @@ pub(super) fn of_one_warpgroup(function: &Function, mutation: &Mutation) -> bool
             .all(|other| theirs(other) || of_cta(other))
 }
 
-/// Whether a block is all that half of a CTA's warps do where the others do something else: the other branch of what the
-/// producer's four warps do.
+/// Whether a block is the `otherwise` branch of a condition that is true for the first four warps (the
+/// producer): it is executed by the other warps of the CTA.
 fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
     let all = instructions(function);
     let below_four = |cond: &Operand| {
@@ -309,7 +313,7 @@ fn chosen_by_halves(function: &Function, block: &[Statement]) -> bool {
     })
 }
 
-/// The instructions that may be executed behind a statement that no loop is around.
+/// The instructions that may be executed after a statement outside of all loops.
 fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
     fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
         let found = block.iter().position(|other| {
@@ -334,8 +338,8 @@ fn later<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst
     search(&function.body, statement, &mut behind).then_some(behind)
 }
 
-/// Whether all that happens between a barrier of the whole CTA and this barrier is in registers, or in operations that
-/// are ordered by mbarriers and by waits of their own.
+/// Whether there are only computations in registers, and operations ordered by mbarriers or by their own
+/// waits, between the last barrier of the whole CTA and this barrier.
 pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
     let meets = |inst: &&Inst| {
@@ -347,8 +351,8 @@ pub(super) fn orders_nothing(function: &Function, mutation: &Mutation) -> bool {
     before[met..].iter().skip(1).all(quiet)
 }
 
-/// Whether a barrier of a CTA of one warpgroup comes right behind the end of its multiplies, which are all that its threads
-/// do with memory but for copies.
+/// Whether, in a CTA of one warpgroup, the barrier directly follows the wait for all multiplies, and the
+/// threads access memory only by multiplies and copies.
 pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
     let all = numbered(function);
@@ -368,8 +372,8 @@ pub(super) fn behind_a_multiply(function: &Function, mutation: &Mutation) -> boo
     function.threads == 128 && waits && before[met..].iter().all(|inst| quiet(inst) || copies(&inst))
 }
 
-/// Whether, in a CTA without roles, all threads come to a barrier behind a wait for copies, and its new number is otherwise
-/// one warpgroup's own.
+/// Whether, in a CTA without roles, all threads reach the barrier after a wait for copies, and only single
+/// warpgroups use other barrier numbers.
 pub(super) fn behind_own_copies(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::Inst { inst: Inst::BarrierSync { threads, .. }, .. }) = all.get(mutation.index)
@@ -396,7 +400,8 @@ pub(super) fn behind_own_copies(function: &Function, mutation: &Mutation) -> boo
         && all.iter().all(own)
 }
 
-/// Whether an ordered store goes to where an acquiring load before it looked, and no other ordered store or atomic does.
+/// Whether an acquire load before the store reads the same address, and no other ordered access or atomic
+/// uses that address.
 pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool {
     let Some(before) = earlier(function, mutation) else { return false };
     let Some(Statement::Inst { inst: Inst::Ordered(Ordered::Store { address: own, .. }), .. }) =
@@ -419,7 +424,7 @@ pub(super) fn follows_its_load(function: &Function, mutation: &Mutation) -> bool
     before.iter().any(looks) && all.iter().filter(touches).count() == 2
 }
 
-/// Whether an update of a variable that begins as zero sets it to zero: one is where its ring ends.
+/// Whether the variable is always zero: it starts at zero, and its ring ends at one.
 pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
     let all = instructions(function);
     let of = |wanted: Reg| {
@@ -442,7 +447,7 @@ pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
     else {
         return false;
     };
-    // Every value that it gets: zero, or zero where the next position, one, is the end.
+    // Each value that is written: zero, or a selection of zero because the next position, one, is the end.
     of(*dst).into_iter().all(|write| {
         let Inst::Move { src, .. } = write else { return false };
         let Operand::Reg(src) = *src else { return is(*src, 0) };
@@ -458,7 +463,7 @@ pub(super) fn always_zero(function: &Function, mutation: &Mutation) -> bool {
     })
 }
 
-/// Whether an instruction touches no memory that threads order their accesses to.
+/// Whether an instruction accesses no memory by ordinary loads and stores of threads.
 fn quiet(inst: &&Inst) -> bool {
     matches!(
         inst,
@@ -493,8 +498,8 @@ fn quiet(inst: &&Inst) -> bool {
     )
 }
 
-/// The instructions that may have been executed when a statement is, in order: those before it in its own arms of the
-/// branches around it, and all of the loops around it.
+/// The instructions that may have been executed before a statement, in order: those before it in its own
+/// branches, and all instructions of the loops around it.
 fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a Inst>> {
     fn search<'a>(block: &'a [Statement], statement: &Statement, into: &mut Vec<&'a Inst>) -> bool {
         for other in block {
@@ -540,7 +545,7 @@ fn earlier<'a>(function: &'a Function, mutation: &Mutation) -> Option<Vec<&'a In
     search(&function.body, statement, &mut before).then_some(before)
 }
 
-/// Whether an `if` does nothing but this.
+/// Whether an `if` without `else` has only instructions for which `this` is true.
 pub(super) fn only(function: &Function, mutation: &Mutation, this: fn(&Inst) -> bool) -> bool {
     let all = numbered(function);
     let Some(Statement::If { then, otherwise, .. }) = all.get(mutation.index) else { return false };

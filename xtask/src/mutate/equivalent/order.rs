@@ -1,4 +1,4 @@
-//! What the arguments on the order of two steps, and on who tells whom, rest on.
+//! Checks of the program for reasons about the order of two statements, and about signals between CTAs.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use ptx::{Function, Space, Special, Statement, Type};
 
 use super::checks::{instructions, next_step};
 
-/// Whether a proxy fence trades places with a barrier at which only those wait who execute the fence: no other barrier of its number
-/// is arrived at without waiting.
+/// Whether a proxy fence is swapped with a barrier whose threads all execute the fence: no statement arrives
+/// at that barrier without waiting.
 pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
     let Some(Inst::BarrierSync { id: own, threads: all }) = next_step(function, mutation) else {
         return false;
@@ -21,7 +21,7 @@ pub(super) fn fences_behind(function: &Function, mutation: &Mutation) -> bool {
     })
 }
 
-/// Whether a wait trades places with the announcement of bytes that are still to be copied.
+/// Whether a wait is swapped with the announcement of bytes (expect-tx) of copies that start later.
 pub(super) fn announces_first(function: &Function, mutation: &Mutation) -> bool {
     matches!(
         next_step(function, mutation),
@@ -29,8 +29,8 @@ pub(super) fn announces_first(function: &Function, mutation: &Mutation) -> bool 
     )
 }
 
-/// Whether an arrival is all that a few threads do, and behind some wait of the program another one comes where there is something
-/// to multiply, with nothing between them that touches memory.
+/// Whether the arrival is the only statement of a few threads, and somewhere in the program a second wait
+/// follows a wait if there is something to multiply, without memory accesses between the two.
 pub(super) fn passes_a_turn(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let arrives = matches!(
@@ -42,7 +42,8 @@ pub(super) fn passes_a_turn(function: &Function, mutation: &Mutation) -> bool {
     arrives && alone && waits_twice(&function.body)
 }
 
-/// Whether a block has a wait behind which, values aside, a branch or a loop that begins with a wait comes next.
+/// Whether a block has a wait that is followed, after computations in registers, by a branch or loop that
+/// begins with a wait.
 fn waits_twice(block: &[Statement]) -> bool {
     let here = block.iter().enumerate().any(|(at, statement)| {
         let next = || block[at + 1..].iter().find(|next| !computes(next));
@@ -69,7 +70,8 @@ fn computes(statement: &Statement) -> bool {
     matches!(statement, Statement::Inst { inst, .. } if mutate::computes(inst))
 }
 
-/// Whether the threads that speak to other CTAs speak to the same ones, as often, when each asks for the rank next to its own one's.
+/// Whether the threads of a warpgroup that signal other CTAs together signal the same CTAs equally often
+/// after the rank of each has been changed.
 pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     let all = numbered(function);
     let Some(Statement::Inst { inst: Inst::MapShared { rank, dst, .. }, .. }) = all.get(mutation.index)
@@ -78,7 +80,7 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     };
     let size: u32 = function.cluster.iter().product();
     let writes = writes(function);
-    // The branches in which somebody arrives where it points to.
+    // The branches with an arrival at the mapped address.
     let arrives = |statement: &Statement| {
         let Statement::Inst {
             inst: Inst::MbarrierArrive { space: Space::SharedCluster, barrier, .. }, ..
@@ -114,8 +116,8 @@ pub(super) fn tells_the_same(function: &Function, mutation: &Mutation) -> bool {
     })
 }
 
-/// Whether every tensor map that is changed, or looked at anew, lies at a place that the number of the CTA in the grid is added to,
-/// times something.
+/// Whether the address of each tensor map that is changed or acquired is computed from the number of the CTA
+/// in the grid, times a factor.
 pub(super) fn maps_are_own(function: &Function) -> bool {
     fn of_cta(writes: &Writes<'_>, address: Operand) -> bool {
         let Operand::Reg(reg) = address else { return false };
@@ -135,7 +137,7 @@ pub(super) fn maps_are_own(function: &Function) -> bool {
     })
 }
 
-/// What writes each register, where one instruction does.
+/// The instruction that writes each register, if there is only one.
 type Writes<'a> = BTreeMap<Reg, Option<&'a Inst>>;
 
 fn writes(function: &Function) -> Writes<'_> {
@@ -149,7 +151,8 @@ fn writes(function: &Function) -> Writes<'_> {
     writes
 }
 
-/// Whether an address is computed from a register, by additions and subtractions of registers that are written once.
+/// Whether an address is computed from a register by additions and subtractions of registers that are written
+/// once.
 fn comes_from(writes: &Writes<'_>, address: Operand, from: Reg) -> bool {
     let Operand::Reg(reg) = address else { return false };
     let summed = || {
@@ -162,7 +165,7 @@ fn comes_from(writes: &Writes<'_>, address: Operand, from: Reg) -> bool {
     reg == from || summed()
 }
 
-/// The registers of a thread, as far as its place decides what they hold.
+/// The register values of a thread that follow from its position in the CTA and the cluster.
 #[derive(Clone, Copy)]
 struct Registers<'a> {
     writes: &'a Writes<'a>,
@@ -189,7 +192,7 @@ impl Registers<'_> {
                 Special::ClusterRank | Special::ClusterCtaX => self.cta.into(),
                 _ => return None,
             }),
-            // The warp's number, from any of its lanes.
+            // The warp's number is the same in all lanes.
             Inst::ShuffleIndex { src, .. } => Registers { thread: self.thread / 32 * 32, ..self }.value(*src),
             Inst::Binary { op, ty: Type::U32, a, b, .. } => {
                 let (a, b) = (value(a)?, value(b)?);
