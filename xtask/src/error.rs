@@ -90,14 +90,14 @@ impl fmt::Display for Error {
             ),
             Self::PtxasUnusable { path, given: true, cause } => write!(
                 f,
-                "{variable} names {}, which is not a ptxas that runs here: {cause}. Set it to the path of the \
-                 ptxas program itself, or unset it to install a suitable one in the target folder.",
+                "{variable} names {}, which is not a ptxas that runs here: {cause}. Set it to the path of \
+                 the ptxas program itself, or unset it to install a suitable one in the target folder.",
                 path.display()
             ),
             Self::PtxasUnusable { path, given: false, cause } => write!(
                 f,
-                "the installed ptxas {} does not run here: {cause}. Delete its ptxas-{version} folder and run \
-                 this again; or set {variable} to the path of a ptxas from CUDA 13 that runs; or run \
+                "the installed ptxas {} does not run here: {cause}. Delete its ptxas-{version} folder and \
+                 run this again; or set {variable} to the path of a ptxas from CUDA 13 that runs; or run \
                  `cargo xtask test --no-ptxas`.",
                 path.display(),
                 version = ptxas::VERSION,

@@ -1,4 +1,4 @@
-//! The products of a problem as a kernel of any form computes them, and the memory that they need.
+//! The arguments of a launch for a kernel of any form, and the memory that they need.
 
 use collective::{
     BlockScales, Form, Format, GroupScales, Plan, Producer, Record, WeightsSpec, sparse, weights,
@@ -10,7 +10,7 @@ use kernel::{Call, GemmProblem, Launch, LaunchError, LinearArguments, MatrixRef,
 use super::subject::Subject;
 use super::trial::{Purpose, Size};
 
-/// How many products of a problem's shape a launch computes, as far as they have tiles of their own.
+/// The number of GEMMs of the problem's shape in a launch: 2 for batched kernels, otherwise 1.
 pub(super) fn count(gemm: &Subject) -> u32 {
     if gemm.form() == Form::Batched { 2 } else { 1 }
 }
@@ -21,61 +21,63 @@ pub(super) fn formats(gemm: &Subject) -> [Format; 4] {
     [a, b, d, d]
 }
 
-/// Widths that a kernel's tiles come in: one where they are not narrowed.
+/// The number of tile widths of a kernel; 1 if its tiles are not narrowed.
 pub(super) fn widths(plan: &Plan) -> u32 {
     plan.mainloop.tile[1].checked_div(plan.mainloop.step).unwrap_or(1)
 }
 
-/// Rows of the groups for a kernel that narrows tiles: tiles of each width, the last of which is cut off or, in an odd
-/// purpose, whole; there, a group has two tiles. One group has no rows, and the last one a narrowest tile's.
+/// The rows of each group for a kernel that narrows tiles. Each width of tile occurs. The last tile of a
+/// group is partial, or for an odd purpose whole; an odd purpose also has a group of two tiles. One group has
+/// no rows, and the last group has the rows of the narrowest tile.
 pub(super) fn fitted(plan: &Plan, purpose: Purpose) -> Vec<u32> {
     let step = plan.mainloop.step;
     let rows = |width: u32| width * step - if purpose.odd { 0 } else { 5 };
     let mut groups: Vec<u32> = if let Size::Divided { tiles, .. } = purpose.size {
         (0..tiles).map(|tile| rows(widths(plan) - 3 * tile)).collect()
     } else {
-        // In no order.
+        // Not sorted by width.
         (0..widths(plan)).map(|i| rows((3 * i) % widths(plan) + 1)).collect()
     };
     groups.insert(1, 0);
     if purpose.odd && !matches!(purpose.size, Size::Divided { .. }) {
         groups.push(plan.mainloop.tile[1] + step);
     }
-    // More groups than a warp has lanes, so that several warps write the table of all: most without rows.
+    // More groups than a warp has lanes, so that several warps write the table. Most have no rows.
     if purpose.odd && purpose.size == Size::Small {
         groups.splice(4..4, [0; 32]);
     }
-    // The last group ends where the first stage of its narrowest tile does.
+    // The last group has exactly one tile of the smallest width.
     if !matches!(purpose.size, Size::Divided { .. }) {
         groups.push(step);
     }
     groups
 }
 
-/// One launch's arguments.
+/// The arguments of one launch.
 pub(super) struct Products {
     call: Call,
     /// Elements of A, B, C and D.
     pub(super) extents: [usize; 4],
     /// Bytes of the workspace.
     pub(super) workspace: usize,
-    /// Where groups begin and end, how many rows each uses, or the words of the record of a product that memory describes.
+    /// The offsets of groups, the rows per group, or the words of the record of a GEMM.
     pub(super) offsets: Vec<u32>,
-    /// Scales of A's blocks and of B's.
+    /// Number of block scales of A and of B.
     pub(super) scales: [usize; 2],
-    /// Scales and zero points of groups of weights in few bits, each of 16 bits.
+    /// Number of scales and of zero points of low-bit weights, each of 16 bits.
     pub(super) groups: [usize; 2],
-    /// Words of a sparse operand's metadata.
+    /// Number of words of a sparse operand's metadata.
     pub(super) metadata: usize,
 }
 
 impl Products {
-    /// All matrices packed with rows of whole 16-byte units where kernels need them.
+    /// The arguments of a problem. Leading dimensions are multiples of 16 elements, plus padding for some
+    /// purposes.
     pub(super) fn new(gemm: &Subject, problem: GemmProblem, purpose: Purpose) -> Self {
         let plan = &gemm.plan();
         let GemmProblem { m, n, k } = problem;
         let pitch = |extent: u32| extent.max(1).next_multiple_of(16);
-        // Copies go by what rows are multiples of: 16, 8, 4 or 2 bytes.
+        // The copy width depends on the alignment of rows: 16, 8, 4 or 2 bytes.
         let padding = match (plan.mainloop.producer, purpose) {
             (Producer::Warpgroup, Purpose { size: Size::Small, beta, odd, .. }) => {
                 [[0, 4], [1, 2]][usize::from(odd)][usize::from(beta == 0.0)]
@@ -88,7 +90,7 @@ impl Products {
         };
         let c = [m, pitch(n) + u32::from(purpose.odd)];
         let [a_major, b_major] = plan.majors();
-        // What lies in few bits has room for twice as much.
+        // Low-bit weights: rows in units of 64, and the leading dimension of their format.
         let in_units = |shape: [u32; 2], weights: Option<WeightsSpec>| match weights {
             Some(weights) => [
                 shape[0].next_multiple_of(64),
@@ -109,7 +111,7 @@ impl Products {
             Form::Ragged | Form::Masked => [1, groups.len(), 1, 1],
         };
         let [a, b, c, d] = [0, 1, 2, 3].map(|matrix| each[matrix] * of_each[matrix]);
-        // The emulator's memory gives the same addresses to the same sizes in the same order.
+        // The emulator's memory returns the same addresses for the same sizes in the same order.
         let mut memory = Memory::new();
         let extents = [a, b, c, d];
         let bytes = formats(gemm).map(|format| format.bytes() as usize);
@@ -135,7 +137,7 @@ impl Products {
         let of_workspace = usize::try_from(bytes).unwrap_or(0);
         let address = memory.allocate(of_workspace);
         let offsets = match form {
-            // The first group fills its buffer, and the second one has no rows.
+            // The first group fills its buffer, and the second group has no rows.
             Form::Masked => vec![m, 0, m / groups.len() as u32 / 2 + 3],
             Form::Single | Form::Batched | Form::Ragged => {
                 let ends = groups.iter().scan(0, |end, rows| {
@@ -197,7 +199,7 @@ impl Products {
         }
     }
 
-    /// The grid and the arguments for an engine with that many slots.
+    /// The grid and the arguments for an engine with `slots` resident clusters.
     pub(super) fn launch(&self, gemm: &Subject, slots: u32) -> Result<Option<Launch>, LaunchError> {
         gemm.launch(&self.call, slots)
     }

@@ -1,4 +1,4 @@
-//! Runs all mutants of all kernels, or all kernels as they are.
+//! Runs the mutants of kernels, or the unbroken kernels.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -15,14 +15,14 @@ use super::trial::{Specimen, Verdict};
 use super::{Mutate, class, equivalent, extra, fused};
 use crate::error::Error;
 
-/// Schedules that a mutant is tried under where an argument, checked in the program, says that it is the same.
+/// The number of schedules for a mutant that is equivalent by checks of the program.
 const SCHEDULES_OF_EQUIVALENTS: usize = 2;
 
-/// Random schedules for mutants that have survived as many as were asked for, on the short problems: what shows only
-/// where one warp falls far behind at the right moment takes some luck.
+/// The number of random schedules, on the short problems, for mutants that have survived the requested ones.
+/// Some faults show only if one warp is delayed at the right moment.
 const PATIENCE: u64 = 200;
 
-/// Every how many random schedules the unbroken kernels run on the long problems too.
+/// The unbroken kernels also run on the long problems under every n-th schedule.
 const LONG: usize = 8;
 
 /// A kernel and the class of its synchronisation.
@@ -31,7 +31,7 @@ struct Kernel {
     class: u64,
 }
 
-/// Every kernel, in the order of the tables.
+/// All kernels, in the order of the tables.
 fn kernels() -> Result<Vec<Kernel>, Error> {
     let plain = kernel::catalogue().into_iter().chain(kernel::several()).chain(extra::kernels());
     let all: Vec<_> = plain.map(Subject::from).chain(fused::kernels()).collect();
@@ -75,14 +75,14 @@ pub(crate) fn run(arguments: &Mutate) -> Result<(), Error> {
     })
 }
 
-/// Whether a kernel is to be tried: where only stale ones are, of each class the first of which nothing is known.
+/// Whether to run a kernel. With `--stale`, only if the record has no result of its class.
 fn due<T: Known>(kernel: &Kernel, arguments: &Mutate, rows: fn(&Record) -> &[T]) -> Result<bool, Error> {
-    // Another run may have added its own meanwhile, and this one has.
+    // Load the record each time: this run, or another one, may have added results.
     let known = |record: Record| rows(&record).iter().any(|row| row.class() == kernel.class);
     Ok(!arguments.stale || !known(record::load()?))
 }
 
-/// Adds to the record and to the tables.
+/// Adds a result to the record and to the tables.
 fn keep<T: Known>(new: T, all: &[Kernel], place: fn(&mut Record) -> &mut Vec<T>) -> Result<(), Error> {
     let names = named(all);
     let mut record = record::load()?;
@@ -91,7 +91,7 @@ fn keep<T: Known>(new: T, all: &[Kernel], place: fn(&mut Record) -> &mut Vec<T>)
     report::write(&report::markdown(&record, &names))
 }
 
-/// Unbroken kernels under many schedules: no trap, and every time the same output.
+/// Runs unbroken kernels under many schedules: none may trap, and the output must be the same each time.
 fn false_alarms(all: &[Kernel], chosen: &[&Kernel], random: u64, arguments: &Mutate) -> Result<(), Error> {
     let mut alarms = Vec::new();
     let mut count = 0;
@@ -110,7 +110,7 @@ fn false_alarms(all: &[Kernel], chosen: &[&Kernel], random: u64, arguments: &Mut
     if alarms.is_empty() { Ok(()) } else { Err(Error::Proof(alarms.join("\n"))) }
 }
 
-/// One unbroken kernel under many schedules, and what was complained of.
+/// Runs one unbroken kernel under many schedules. Returns the counts and the false alarms.
 fn listen(kernel: &Kernel, random: u64) -> Result<(Unbroken, Vec<String>), Error> {
     let (name, start) = (kernel.gemm.name(), Instant::now());
     let specimen = Specimen::new(&kernel.gemm).map_err(Error::Proof)?;
@@ -135,7 +135,7 @@ fn listen(kernel: &Kernel, random: u64) -> Result<(Unbroken, Vec<String>), Error
     Ok((one, found))
 }
 
-/// Every mutant of kernels.
+/// Runs the mutants of the chosen kernels.
 fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(), Error> {
     let mut rows = Vec::new();
     for kernel in chosen {
@@ -170,7 +170,7 @@ fn mutants(all: &[Kernel], chosen: &[&Kernel], arguments: &Mutate) -> Result<(),
     }
 }
 
-/// The mutants of one kernel that are asked for; those that survived `before`, where something is known of that.
+/// Runs the requested mutants of one kernel; with `before`, only those that survived in that row.
 fn prove(
     (name, class): (&str, u64),
     specimen: &Specimen,
@@ -231,7 +231,7 @@ fn prove(
 mod tests {
     use super::*;
 
-    /// The kinds of mutants that survived.
+    /// The kinds of the surviving mutants.
     fn survivors(row: &Row) -> Vec<&Kind> {
         row.kinds.keys().filter(|kind| kind.outcome == Outcome::Survived).collect()
     }
@@ -242,7 +242,8 @@ mod tests {
         prove((gemm.name(), 0), &specimen, &arguments, None, None).expect("nothing is written")
     }
 
-    /// The whole proof of one small kernel: in some seconds, so that every change of the emulator is held to it.
+    /// The whole proof of one small kernel. It takes some seconds, so each change of the emulator is tested
+    /// with it.
     #[test]
     fn every_mutant_of_a_small_kernel_is_killed() {
         let gemm = kernel::find("small-bf16-kk").expect("a catalogue name").into();
@@ -251,7 +252,7 @@ mod tests {
         assert!(row.count(Outcome::killed) > 100, "{row:?}");
     }
 
-    /// A kernel whose synchronisation nobody has broken is not left unsaid: what has changed is tried, or listed as untried.
+    /// The tables list each kernel as it is now: with results, or as not tried.
     #[test]
     fn the_tables_name_every_kernel_as_it_is() {
         let kernels = kernels().expect("every kernel is a program");
@@ -268,7 +269,7 @@ mod tests {
         assert!(now == document, "docs/proof.md is older than the kernels: {remedy}");
     }
 
-    /// What only shows where a CTA is set aside between the first warp's signal and the last one's.
+    /// A fault that shows only if a CTA is delayed between the signals of its first and its last warp.
     #[test]
     fn a_flag_that_every_thread_raises_is_noticed() {
         let gemm = kernel::find("stream-bf16-kk").expect("a catalogue name").into();
@@ -280,13 +281,13 @@ mod tests {
         assert_eq!((row.count(Outcome::killed), row.survived()), (1, 0), "{row:?}");
     }
 
-    /// The other sizes' and the clusters' protocols, every fifth mutant.
+    /// Every fifth mutant of kernels of other sizes and with clusters.
     #[test]
     fn a_sample_of_the_larger_kernels_mutants_is_killed() {
         for gemm in
             extra::kernels().into_iter().chain([kernel::find("medium-f16-mn").expect("a catalogue name")])
         {
-            // Barrier numbers that are mixed up show under some random schedules only.
+            // Wrong barrier numbers show under some random schedules only.
             let row = proved(&gemm.into(), 8, 5);
             assert!(survivors(&row).is_empty(), "{}: {:?}", row.kernel, survivors(&row));
         }

@@ -1,8 +1,9 @@
-//! What became of each kernel's mutants, in a file, so that tables can be made from many runs.
+//! The record: a file with the results of each kernel's mutants, so that the tables can be made from many
+//! runs.
 //!
-//! `docs/proof.tsv` holds a block for each kernel: `kernel <name> <class> <random schedules>`, then a line for each
-//! way to break a kind of statement and what came of it, with how often. At its end it has a line for each kernel that ran
-//! unbroken: `unbroken <name> <class> <schedules> <problems> <runs> <complaints>`. All fields are parted by tabs.
+//! `docs/proof.tsv` has a block per kernel: `kernel <name> <class> <random schedules>`, then one line per
+//! kind of statement, change and outcome, with the count. At the end it has one line per unbroken kernel:
+//! `unbroken <name> <class> <schedules> <problems> <runs> <complaints>`. All fields are separated by tabs.
 
 use core::fmt;
 use core::fmt::Write as _;
@@ -15,10 +16,10 @@ use ptx::mutate::Mutation;
 use super::trial::Verdict;
 use crate::error::Error;
 
-/// Where the record is kept.
+/// The file of the record.
 const FILE: &str = "docs/proof.tsv";
 
-/// How a mutant ended, in the order of the table's columns.
+/// The result of a mutant, in the order of the table's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Outcome {
     Refused,
@@ -64,23 +65,24 @@ pub(super) struct Kind {
     pub(super) target: String,
     pub(super) change: String,
     pub(super) outcome: Outcome,
-    /// For a killed one, the schedule; for an equivalent one, the name of the reason; for a survivor, where it is.
+    /// For a killed mutant the schedule, for an equivalent one the name of the reason, for a survivor its
+    /// description.
     pub(super) note: String,
 }
 
-/// What became of one kernel's mutants.
+/// The results of one kernel's mutants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub(super) kernel: String,
-    /// Of the program's synchronisation, when it ran.
+    /// The class of the program's synchronisation when it ran.
     pub(super) class: u64,
-    /// Random schedules that each mutant was tried under, beside the repeating ones.
+    /// The number of random schedules per mutant, in addition to the repeating ones.
     pub(super) random: u64,
     pub(super) kinds: BTreeMap<Kind, usize>,
 }
 
 impl Kind {
-    /// Of a mutant.
+    /// The kind of a mutant with a verdict.
     pub(super) fn of(mutation: &Mutation, verdict: &Verdict) -> Self {
         let (outcome, note) = match verdict {
             Verdict::Refused => (Outcome::Refused, String::new()),
@@ -92,7 +94,7 @@ impl Kind {
     }
 }
 
-/// Its fields, parted by tabs.
+/// Prints the fields, separated by tabs.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target, change, outcome, note } = self;
@@ -125,12 +127,13 @@ impl Row {
         self.kinds.iter().filter(|(kind, _)| is(kind.outcome)).map(|(_, count)| count).sum()
     }
 
-    /// Whether a mutant of this description survived.
+    /// Whether a mutant with this description survived.
     pub(super) fn has_survivor(&self, mutation: &str) -> bool {
         self.kinds.keys().any(|kind| kind.outcome == Outcome::Survived && kind.note == mutation)
     }
 
-    /// The row, with what has become by now of its survivors, and of those killed whose descriptions are the same.
+    /// The row with its survivors replaced by the results in `tried`. `tried` may also have mutants with the
+    /// same description that were killed before; those are not counted twice.
     pub(super) fn with_survivors_as(mut self, tried: Self) -> Self {
         let mut again = tried.count(|_| true).saturating_sub(self.survived());
         self.kinds.retain(|kind, _| kind.outcome != Outcome::Survived);
@@ -148,22 +151,22 @@ impl Row {
     }
 }
 
-/// What became of one kernel as it is.
+/// The results of one unbroken kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Unbroken {
     pub(super) kernel: String,
     /// As in [`Row`].
     pub(super) class: u64,
-    /// Schedules, the repeating ones among them.
+    /// The number of schedules, including the repeating ones.
     pub(super) schedules: usize,
     pub(super) problems: usize,
-    /// Launches in all: the long problems do not run under every schedule.
+    /// The number of all launches. The long problems do not run under every schedule.
     pub(super) runs: usize,
-    /// Launches that trapped, hung or left another output.
+    /// The number of launches that trapped, hung or had a different output.
     pub(super) complaints: usize,
 }
 
-/// What is known of a kernel of a name and a class.
+/// A result of a kernel with a name and a class.
 pub(super) trait Known {
     fn kernel(&self) -> &str;
     fn class(&self) -> u64;
@@ -189,7 +192,7 @@ impl Known for Unbroken {
     }
 }
 
-/// All that the file holds.
+/// The content of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     pub(super) rows: Vec<Row>,
@@ -213,7 +216,7 @@ fn print(record: &Record) -> String {
     text
 }
 
-/// A record from text, or the first line that is none.
+/// Parses a record. The error names the first line that is not valid.
 fn parse(text: &str) -> Result<Record, String> {
     let mut record = Record::default();
     for line in text.lines() {
@@ -248,15 +251,15 @@ fn parse(text: &str) -> Result<Record, String> {
     Ok(record)
 }
 
-/// What all runs so far have found.
+/// Loads the record.
 pub(super) fn load() -> Result<Record, Error> {
     let text = std::fs::read_to_string(path(FILE))
         .map_err(|error| Error::Proof(format!("{FILE} could not be read: {error}")))?;
     parse(&text).map_err(Error::Proof)
 }
 
-/// Puts what is new in the place of what was known of the same kernel, keeps the order of `names`, and drops what is in it
-/// no more.
+/// Replaces the result of a kernel by a new one. Keeps the order of `names`, and drops kernels that are not
+/// among them.
 pub(super) fn merge<T: Known>(known: &mut Vec<T>, new: T, names: &[&str]) {
     known.retain(|row| row.kernel() != new.kernel());
     known.push(new);
@@ -265,14 +268,15 @@ pub(super) fn merge<T: Known>(known: &mut Vec<T>, new: T, names: &[&str]) {
     known.sort_by_key(place);
 }
 
-/// Writes the record; whoever reads it meanwhile finds the old one or the new one.
+/// Writes the record atomically: a concurrent reader sees the old record or the new one.
 pub(super) fn store(record: &Record) -> Result<(), Error> {
     let failed = |error| Error::Proof(format!("{FILE} could not be written: {error}"));
     let (file, next) = (path(FILE), path("docs/.proof.tsv.next"));
     std::fs::write(&next, print(record)).and_then(|()| std::fs::rename(&next, &file)).map_err(failed)
 }
 
-/// The repository, seen from its root or from this crate, where tests run.
+/// The root of the repository, relative to the current folder: the root itself, or this crate, where tests
+/// run.
 pub(super) fn root() -> &'static Path {
     Path::new(if Path::new("docs").is_dir() { "." } else { ".." })
 }
@@ -340,7 +344,7 @@ mod tests {
         };
         let before = row(&[(trap(), 5), (kind(Outcome::Survived, "mapa at line 1"), 2)]);
         assert!(before.has_survivor("mapa at line 1") && !before.has_survivor("mapa at line 2"));
-        // Three have this description: one was killed before.
+        // Three mutants have this description; one was killed before.
         let tried = row(&[(trap(), 2), (kind(Outcome::Equivalent, "same"), 1)]);
         let after = before.with_survivors_as(tried);
         assert_eq!(after, row(&[(trap(), 6), (kind(Outcome::Equivalent, "same"), 1)]));

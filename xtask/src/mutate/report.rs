@@ -1,4 +1,4 @@
-//! The tables of the proof, as Markdown.
+//! The tables of the proof in Markdown.
 
 use core::fmt::{self, Write as _};
 use std::collections::BTreeMap;
@@ -9,20 +9,21 @@ use super::equivalent;
 use super::record::{Known, Outcome, Record, Row, Unbroken, path};
 use crate::error::Error;
 
-/// Where the tables are kept.
+/// The document with the tables.
 const FILE: &str = "docs/proof.md";
 const BEGIN: &str = "<!-- made by cargo xtask mutate -->";
 const END: &str = "<!-- end -->";
 
-/// The share of mutants that had to be killed and were, in percent.
+/// The killed fraction of the mutants that are not equivalent, in percent.
 fn share(killed: usize, survived: usize) -> f64 {
     100.0 * killed as f64 / (killed + survived).max(1) as f64
 }
 
-/// A kernel that there is, and the class of its synchronisation.
+/// The name of an existing kernel, and the class of its synchronisation.
 pub(super) type Named<'a> = (&'a str, u64);
 
-/// The whole report: what is known of kernels as they are now, and of which of them nothing is.
+/// The whole report: the results of kernels that have not changed since, and a list of kernels without
+/// results.
 pub(super) fn markdown(record: &Record, kernels: &[Named<'_>]) -> String {
     let rows = current(&record.rows, kernels);
     let unbroken = current(&record.unbroken, kernels);
@@ -35,7 +36,7 @@ pub(super) fn markdown(record: &Record, kernels: &[Named<'_>]) -> String {
     text
 }
 
-/// The tables of mutants alone.
+/// Only the tables of mutants.
 pub(super) fn tables(rows: &[&Row], kernels: &[Named<'_>]) -> String {
     let mut text = String::new();
     let _ = table(&mut text, rows, kernels);
@@ -45,7 +46,7 @@ pub(super) fn tables(rows: &[&Row], kernels: &[Named<'_>]) -> String {
     text
 }
 
-/// What was found out about kernels that have not changed since.
+/// The results of kernels that have not changed since.
 fn current<'r, T: Known>(all: &'r [T], kernels: &[Named<'_>]) -> Vec<&'r T> {
     all.iter().filter(|row| kernels.contains(&(row.kernel(), row.class()))).collect()
 }
@@ -54,7 +55,7 @@ fn knows<T: Known>(rows: &[&T], class: u64) -> bool {
     rows.iter().any(|row| row.class() == class)
 }
 
-/// How many kernels a class has beside those that were tried themselves.
+/// The number of kernels of a class without results of their own.
 fn represented<T: Known>(rows: &[&T], kernels: &[Named<'_>], class: u64) -> usize {
     let itself = |name: &str| rows.iter().any(|row| row.kernel() == name);
     kernels.iter().filter(|(name, of)| *of == class && !itself(name)).count()
@@ -100,7 +101,7 @@ fn summary(text: &mut String, rows: &[&Row], unbroken: &[&Unbroken], kernels: &[
     writeln!(text)
 }
 
-/// Names, a kind in all its layouts as one.
+/// A list of names, in which all layouts of a kind are one entry.
 fn short(names: &[&str], kernels: &[Named<'_>]) -> String {
     let kind = |name: &str| name.rsplitn(3, '-').nth(2).map(str::to_owned);
     let mut said: Vec<String> = Vec::new();
@@ -244,7 +245,7 @@ fn alive(text: &mut String, rows: &[&Row]) -> fmt::Result {
     Ok(())
 }
 
-/// The document with these tables in the place of those that it has.
+/// The document with its tables replaced by these.
 pub(super) fn with(document: &str, text: &str) -> Result<String, Error> {
     let (Some(begin), Some(end)) = (document.find(BEGIN), document.find(END)) else {
         return Err(Error::Proof(format!("{FILE} could not be written: its marks are gone")));
@@ -258,7 +259,7 @@ pub(super) fn document() -> Result<String, Error> {
     std::fs::read_to_string(path(FILE)).map_err(failed)
 }
 
-/// Puts the tables into the document.
+/// Writes the tables to the document.
 pub(super) fn write(text: &str) -> Result<(), Error> {
     let failed = |error| Error::Proof(format!("{FILE} could not be written: {error}"));
     std::fs::write(path(FILE), with(&document()?, text)?).map_err(failed)

@@ -1,20 +1,21 @@
-//! A kernel as the proof calls it: as a plain product, whatever its epilogue is.
+//! A kernel as the proof calls it: as a plain GEMM, whatever its epilogue is.
 
 use core::ops::Deref;
 
 use kernel::{AnyGemm, Call, GemmProblem, Launch, LaunchError};
 
-/// A kernel, and how a plain product's call becomes one of its tree.
+/// A kernel, and for a fused one the conversion of a plain call to a call of its tree.
 pub(super) struct Subject {
     gemm: AnyGemm,
     tree: Option<Tree>,
 }
 
-/// What a tree needs besides a product's matrices.
+/// What a tree needs in addition to the matrices of a GEMM.
 pub(super) struct Tree {
-    /// Bytes of memory that the tree writes besides D, zeros at first. They lie behind the kernel's own workspace.
+    /// Bytes of memory that the tree writes in addition to D. They are after the kernel's own workspace, and
+    /// zero at first.
     pub(super) more: Box<dyn Fn(GemmProblem) -> u64 + Send + Sync>,
-    /// The launch of a call, given the address of those bytes.
+    /// Makes the launch of a call, given the address of those bytes.
     pub(super) launch: Box<Launches>,
 }
 
@@ -26,17 +27,17 @@ impl Subject {
         Self { gemm, tree: Some(tree) }
     }
 
-    /// Whether its epilogue is the linear one, which may find C where it puts D.
+    /// Whether the epilogue is the linear one, which allows C and D to be the same matrix.
     pub(super) fn is_linear(&self) -> bool {
         self.tree.is_none()
     }
 
-    /// Bytes of the kernel's own workspace, up to where the tree's memory begins.
+    /// Bytes of the kernel's own workspace, rounded up to the begin of the tree's memory.
     fn own(&self, call: &Call, slots: u32) -> u64 {
         self.gemm.workspace(call, slots).next_multiple_of(256)
     }
 
-    /// Bytes of the kernel's workspace and of what its tree writes.
+    /// Bytes of the kernel's workspace, including the memory that its tree writes.
     pub(super) fn workspace(&self, call: &Call, slots: u32) -> u64 {
         match &self.tree {
             Some(tree) => self.own(call, slots) + (tree.more)(call.problem),

@@ -1,4 +1,4 @@
-//! One kernel on its problems: what the unbroken program computes, and whether a mutant does the same.
+//! Runs one kernel on its test problems, and checks whether a mutant behaves as the unbroken program.
 
 use core::fmt;
 
@@ -14,29 +14,29 @@ use super::products::{self, Products};
 use super::record::Outcome;
 use super::subject::Subject;
 
-/// Clusters that run at once: few, so that persistent kernels compute several tiles each.
+/// The number of resident clusters: few, so that persistent kernels compute several tiles per cluster.
 const SLOTS: u32 = 2;
-/// Uses of each stage beyond the arrivals that its barriers count: one arrival too many or too few a use adds up to
-/// a whole phase within that many.
+/// The number of uses of each stage in addition to the arrivals that its barrier counts. One arrival too many
+/// or too few per use then adds up to a whole phase.
 const SPARE_USES: u32 = 2;
 
-/// What became of a mutant.
+/// The result of a mutant.
 #[derive(Clone, Debug)]
 pub(super) enum Verdict {
     /// The verifier refused it.
     Refused,
-    /// It trapped, hung or computed something else, under this schedule.
+    /// It trapped, hung or had a different output.
     Killed {
-        /// How.
+        /// The kind of failure.
         by: Outcome,
-        /// Where it was noticed.
+        /// The schedule under which it failed, and the seed.
         schedule: (Schedule, u64),
         /// The emulator's whole report, or what differs.
         report: String,
     },
-    /// It behaved as its origin on every problem under every schedule.
+    /// It behaved as the unbroken program on all problems under all schedules.
     Alive,
-    /// As [`Verdict::Alive`], and it has to, for the reason of this name.
+    /// As [`Verdict::Alive`], for the reason with this name.
     Equivalent(&'static str),
 }
 
@@ -56,54 +56,56 @@ impl fmt::Display for Verdict {
 /// One problem of a kernel.
 struct Case {
     launch: Launch,
-    /// What A, B, C, D, the workspace, the offsets of groups, the scales of blocks and of groups, and metadata hold before the launch.
+    /// The contents before the launch: A, B, C, D, workspace, offsets of groups, block scales of A and B,
+    /// scales and zero points of weights, and metadata.
     contents: [Vec<u8>; 11],
-    /// What D and the workspace hold after the unbroken launch.
+    /// The contents of D and the workspace after the unbroken launch.
     expected: Vec<u8>,
     fuel: u64,
-    /// The kernel waits for the grids before it, so that it may begin before they have ended.
+    /// Whether the kernel waits for the grids that it depends on, so that it may begin before they have
+    /// ended.
     dependent: bool,
-    /// It exercises the ring, for which it takes many times the short ones' time.
+    /// Whether the case exercises the ring. It then takes many times as long as a short case.
     long: bool,
 }
 
-/// What a case is for.
+/// The purpose of a case.
 #[derive(Clone, Copy)]
 pub(super) struct Purpose {
-    /// Whether C is read.
+    /// The factor of C. C is not read if it is 0.
     pub(super) beta: f32,
-    /// Whether nothing lies so that two columns can be moved at once: C's pitch is odd, and N where a kernel stores
-    /// such an output.
+    /// Whether two columns can never be moved at once: C's leading dimension is odd, and so is N if the
+    /// kernel can store such an output.
     pub(super) odd: bool,
     pub(super) size: Size,
-    /// Whether D is C.
+    /// Whether C and D are the same matrix.
     pub(super) in_place: bool,
 }
 
-/// How many tiles, and how long K is.
+/// The number of tiles, and the length of K.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
-    /// Four tiles of a few stages each, or as many for each of the consumers that take turns.
+    /// Four tiles of a few stages each; for pingpong kernels that many per consumer.
     Small,
-    /// The same tiles of no k-tile: nothing is multiplied, and all is stored.
+    /// The same tiles without k-tiles: nothing is multiplied, and everything is stored.
     Empty,
-    /// Tiles of one stage each, and so many of them for each CTA that every stage is the first of a tile twice.
-    /// Only for kernels that compute more than one tile in a CTA.
+    /// Tiles of one stage each, enough per CTA that each stage is the first stage of a tile twice. Only for
+    /// kernels that compute more than one tile per CTA.
     OneStageTiles,
-    /// Tiles of one k-tile more than the ring has stages: who goes round too late uses a stage that is not there. Where a
-    /// CTA computes more than one tile, each stage is the first of one.
+    /// Tiles of one k-tile more than the ring has stages: a role that wraps too late uses a stage that does
+    /// not exist. If a CTA computes more than one tile, each stage is the first stage of a tile.
     OneMoreThanStages,
-    /// Four tiles, and K is long enough for the ring to go round and round.
+    /// Four tiles with a K so long that the ring wraps many times.
     Long,
-    /// So many tiles for so many clusters, and a K of which several clusters compute parts of one tile. Only for kernels
-    /// that divide tiles.
+    /// A number of tiles for a number of clusters, with the smallest K for which tiles are split. Only for
+    /// kernels that split tiles.
     Divided {
-        /// Tiles.
+        /// The number of tiles.
         tiles: u32,
-        /// Clusters.
+        /// The number of resident clusters.
         slots: u32,
     },
-    /// As [`Size::Divided`], a tile of each width. Only for kernels that divide tiles and narrow them.
+    /// As [`Size::Divided`], with one tile of each width. Only for kernels that split and narrow tiles.
     DividedWidths,
 }
 
@@ -112,21 +114,21 @@ impl Purpose {
         Self { beta, odd, size, in_place: false }
     }
 
-    /// Clusters that run at once.
+    /// The number of resident clusters.
     pub(super) fn slots(self, plan: &Plan) -> u32 {
         match self.size {
             Size::Divided { slots, .. } => slots,
-            // As many as the last tiles that are divided.
+            // One per tile, so that all tiles are split.
             Size::DividedWidths => products::widths(plan),
-            // One that computes tiles of each width behind each other.
+            // One cluster, which computes tiles of each width one after the other.
             Size::Small | Size::Empty | Size::OneStageTiles | Size::Long if plan.balanced() && !self.odd => 1,
             Size::Small | Size::Empty | Size::OneStageTiles | Size::OneMoreThanStages | Size::Long => SLOTS,
         }
     }
 }
 
-/// The cheap ones first: most mutants die there. The first exercise the
-/// epilogue's variants, the divided ones what adds sums up, and the last three the ring.
+/// The cheap cases come first: most mutants are killed there. The first cases exercise the variants of the
+/// epilogue, the divided ones the reduction of partial sums, and the last three the ring.
 const PURPOSES: [Purpose; 13] = [
     Purpose::new(1.0, false, Size::Small),
     Purpose::new(0.0, false, Size::Small),
@@ -143,14 +145,14 @@ const PURPOSES: [Purpose; 13] = [
     Purpose::new(1.0, false, Size::Long),
 ];
 
-/// A kernel and the problems that its mutants are tried on.
+/// A kernel and the problems on which its mutants run.
 pub(super) struct Specimen {
     function: Function,
     cases: Vec<Case>,
 }
 
 impl Specimen {
-    /// Builds a kernel and runs it on its problems.
+    /// Builds a kernel, and runs it unbroken on its problems for the expected outputs.
     pub(super) fn new(gemm: &Subject) -> Result<Self, String> {
         let failed = |error: &dyn fmt::Display| format!("{}: {error}", gemm.name());
         let program = gemm.program().map_err(|error| failed(&error))?;
@@ -169,7 +171,7 @@ impl Specimen {
         Ok(Self { function, cases })
     }
 
-    /// How many problems it runs on, with the long ones or without them.
+    /// The number of problems, with or without the long ones.
     pub(super) fn problems(&self, long: bool) -> usize {
         self.cases.iter().filter(|case| long || !case.long).count()
     }
@@ -179,16 +181,18 @@ impl Specimen {
         &self.function
     }
 
-    /// Runs a program on every problem under these schedules until it shows that it is not the unbroken one.
+    /// Runs a mutant on all problems under these schedules, until it behaves differently from the unbroken
+    /// program.
     pub(super) fn judge(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
-        // Most die under the first schedule, whichever problem shows it.
+        // Most mutants are killed under the first schedule, so all problems run under it first.
         let runs = schedules.iter().flat_map(|by| self.cases.iter().map(move |case| (case, *by)));
         Self::compare(&program, runs)
     }
 
-    /// As [`judge`](Self::judge) on the short problems alone, the schedules side by side: it is for the few that live on.
+    /// As [`judge`](Self::judge), on the short problems only, with the schedules in parallel. For the few
+    /// mutants that have survived.
     pub(super) fn judge_longer(&self, mutant: Function, schedules: &[(Schedule, u64)]) -> Verdict {
         let Ok(verified) = mutant.verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
@@ -199,7 +203,7 @@ impl Specimen {
         schedules.par_iter().map(under).find_first(told).unwrap_or(Verdict::Alive)
     }
 
-    /// Runs the unbroken program under a schedule: on every problem, or, where `long` is not asked for, on the short ones.
+    /// Runs the unbroken program under a schedule, on all problems or without `long` on the short ones.
     pub(super) fn repeat(&self, schedule: (Schedule, u64), long: bool) -> Verdict {
         let Ok(verified) = self.function.clone().verify() else { return Verdict::Refused };
         let program = Program::new(&verified);
@@ -221,7 +225,7 @@ impl Specimen {
 }
 
 impl Case {
-    /// A problem of a few tiles; `None` where the kernel does not take such a problem.
+    /// Makes a case for a purpose. `None` if the kernel does not accept such a problem.
     fn new(gemm: &Subject, function: &Function, purpose: Purpose) -> Result<Option<Self>, String> {
         if purpose.in_place && !gemm.is_linear() {
             return Ok(None);
@@ -233,9 +237,9 @@ impl Case {
         let slots = purpose.slots(&plan);
         let four = Tiles { m: 2, n: 2, k: 1 };
         let persists = gemm.workers(four, SLOTS) < 4;
-        // Where consumers take turns, each has as many tiles as otherwise all.
+        // For pingpong kernels each consumer gets the number of tiles that otherwise the whole CTA gets.
         let turns = plan.mainloop.consumers / plan.mainloop.sharing();
-        // The last row and column of tiles are not whole.
+        // The last row and the last column of tiles are partial.
         let (m, n) = match purpose.size {
             _ if plan.balanced() => {
                 let rows = products::fitted(&plan, purpose).iter().sum();
@@ -244,11 +248,11 @@ impl Case {
             Size::OneMoreThanStages if persists => {
                 ((plan.ring.stages + 1) * SLOTS * cluster_tile_m - 8, cluster_tile_n - 8)
             }
-            // A buffer has whole tiles, two for a CTA, and one that is not.
+            // A buffer has `4 * turns` rows of whole tiles, two per cluster and turn, and a partial row.
             Size::Small | Size::Empty | Size::Long if gemm.form() == Form::Masked => {
                 (3 * (4 * turns * cluster_tile_m + 8), cluster_tile_n + 8)
             }
-            // Either group has a whole tile and one that is not.
+            // Each group with rows has a whole tile and a partial one.
             Size::Small | Size::Empty | Size::Long if gemm.form().shares_rows() => {
                 (2 * turns * cluster_tile_m + 16, cluster_tile_n + 8)
             }
@@ -267,14 +271,14 @@ impl Case {
             problem.n = columns;
         }
         let launch = match Products::new(gemm, problem, purpose).launch(gemm, slots) {
-            // A kernel that brings C by tensor copies takes no such pitch.
+            // A kernel that loads C by tensor copies does not accept such a leading dimension.
             Err(_) if purpose.odd => return Ok(None),
             launch => launch.map_err(|error| error.to_string())?,
         };
         let Some(launch) = launch else { return Ok(None) };
         let clusters = launch.grid.ctas.iter().product::<u32>() / (cluster_m * cluster_n);
         let all = m.div_ceil(cluster_tile_m) * n.div_ceil(cluster_tile_n) * products::count(gemm);
-        // Of each width, where widths differ.
+        // The number of tiles per cluster; of each width, if widths differ.
         let tiles_each = if plan.balanced() { beside(purpose) } else { all / clusters.max(1) };
         let k_tiles = match purpose.size {
             Size::Empty => 0,
@@ -287,7 +291,7 @@ impl Case {
                 None => return Ok(None),
             },
             Size::Long => {
-                // What is done behind the last k-tile meets the ring's end too.
+                // The 2 k-tiles more let the code after the last k-tile reach the end of the ring, too.
                 (plan.ring.stages * (most_arrivals(function) + SPARE_USES)).div_ceil(tiles_each.max(1)) + 2
             }
         };
@@ -302,13 +306,13 @@ impl Case {
         if purpose.in_place {
             d.clone_from(&c);
         } else {
-            // What is left of this in D was never computed.
+            // A pattern that shows elements of D that were not written.
             d.fill(0xA5);
         }
         let offsets = products.offsets.iter().flat_map(|offset| offset.to_le_bytes()).collect();
         let [a_scales, b_scales] = products.scales.map(|scales| random.matrix(Format::F32, scales));
         let [scales, zeros] = products.groups.map(|groups| random.matrix(formats[0], groups));
-        // Each chunk keeps two of its four elements, or one of two.
+        // Valid metadata: each chunk keeps two of its four elements, or one of two.
         let named: &[u32] = if formats[0].bits() == 32 { &[4, 14] } else { &[4, 8, 9, 12, 13, 14] };
         let mut word = || (0..8).fold(0, |word, _| word << 4 | named[random.next() as usize % named.len()]);
         let metadata = (0..products.metadata).flat_map(|_| word().to_le_bytes()).collect();
@@ -327,8 +331,8 @@ impl Case {
         }))
     }
 
-    /// Runs a program: how many instructions it executed, and what D and the workspace hold then. The workspace's flags
-    /// are what the next launch begins with.
+    /// Runs a program. Returns the number of instructions, and the contents of D and the workspace. The
+    /// workspace is compared because the next launch begins with its flags.
     fn run(&self, program: &Program, (schedule, seed): (Schedule, u64)) -> (Result<u64, Failure>, Vec<u8>) {
         let mut memory = Memory::new();
         let addresses = self.contents.each_ref().map(|bytes| memory.upload(bytes));
@@ -347,12 +351,13 @@ impl Case {
     }
 }
 
-/// Tiles of the same width beside each other, of kernels that narrow them.
+/// The number of tiles of the same width next to each other, for kernels that narrow tiles.
 fn beside(purpose: Purpose) -> u32 {
     if purpose.odd || matches!(purpose.size, Size::Divided { .. } | Size::DividedWidths) { 1 } else { 2 }
 }
 
-/// The fewest k-tiles of which a problem's tiles are divided, if they ever are.
+/// The smallest number of k-tiles, from 2 to 63, for which tiles of a problem are split. `None` if they are
+/// not.
 fn least_divided(gemm: &Subject, problem: GemmProblem, slots: u32) -> Option<u32> {
     let [.., tile_k] = gemm.plan().mainloop.tile;
     gemm.reduction()?;
@@ -360,13 +365,13 @@ fn least_divided(gemm: &Subject, problem: GemmProblem, slots: u32) -> Option<u32
         let mut tiles = gemm.tiles(GemmProblem { k: tile_k * k_tiles, ..problem });
         tiles.m *= products::count(gemm);
         let workers = gemm.workers(tiles, slots);
-        // A piece with all of K means nothing by its place.
+        // `split` has no meaning for a work unit with all of K.
         let divided = |work: &Work<u32>| work.split.is_some() && (work.k_begin > 0 || work.k_end < k_tiles);
         (0..workers).any(|worker| gemm.work(tiles, worker, workers).any(|work| divided(&work)))
     })
 }
 
-/// The most arrivals that a barrier of the program counts.
+/// The largest number of arrivals that an mbarrier of the program expects.
 fn most_arrivals(function: &Function) -> u32 {
     fn search(statements: &[Statement]) -> u32 {
         let most = statements.iter().map(|statement| match statement {
@@ -393,7 +398,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Elements between -1 and 1.
+    /// Random elements between -1 and 1.
     fn matrix(&mut self, format: Format, elements: usize) -> Vec<u8> {
         let size = format.bytes() as usize;
         let mut bytes = Vec::with_capacity(elements * size);
@@ -410,7 +415,7 @@ fn difference(output: &[u8], expected: &[u8]) -> String {
     format!("{wrong} of {} bytes of D and the workspace differ", expected.len())
 }
 
-/// What kind of failure it is.
+/// The kind of a failure.
 fn class(failure: &Failure) -> Outcome {
     let Failure::Trap(trap) = failure else { return Outcome::Refused };
     if matches!(trap.fault, Fault::Hang { .. }) {
