@@ -81,12 +81,12 @@ impl fmt::Display for CoverageError {
                 write!(f, "tile ({m}, {n}) is computed twice from k-tile {k} on")
             }
             CoverageFault::Outside { work: Work { m, n, k_begin, k_end, .. } } => {
-                write!(f, "work unit outside the problem: tile ({m}, {n}), k-tiles {k_begin}..{k_end}")
+                write!(f, "empty or not in the problem: tile ({m}, {n}), k-tiles {k_begin}..{k_end}")
             }
             CoverageFault::Part { work: Work { m, n, k_begin, k_end, .. } } => write!(
                 f,
-                "a work unit has only the k-tiles {k_begin}..{k_end} of tile ({m}, {n}): assign whole tiles, or state a \
-                 reduction in the scheduler's facts"
+                "a work unit has only the k-tiles {k_begin}..{k_end} of tile ({m}, {n}): assign whole tiles, \
+                 or state a reduction in the scheduler's facts"
             ),
             CoverageFault::Endless { worker, most } => {
                 write!(f, "worker {worker} does not end: the problem has at most {most} work units")

@@ -10,7 +10,7 @@
 //!     f.if_(f.special(ptx::Special::ThreadX).equals(0), || {
 //!         f.mbarrier_init(barrier, 1);
 //!         f.mbarrier_arrive_expect(barrier, 1024);
-//!         // Nobody reads it a second time.
+//!         // The data is read once.
 //!         let load = ptx::TensorLoad { map, dst, barrier, multicast: None, hint: Some(EVICT_FIRST) };
 //!         f.tensor_load(load, [0, 0].map(|coordinate: i32| f.constant(coordinate)));
 //!     });
