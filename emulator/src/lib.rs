@@ -56,12 +56,12 @@
 //! * Which bytes tensor copies read and write: strides, all swizzles on absolute shared addresses, clipping
 //!   on every side, multicast; in im2col mode, which pixels follow the base and which offset moves them. The
 //!   mbarrier is credited with the bytes of the whole box, also where the box is clipped.
-//! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is one
-//!   step. The bytes are owned from the issue until the mbarrier's phase completes or the wait for the group
-//!   ends.
-//! * Tensor maps in memory: every field that can be replaced. A write to a map must be released and acquired
-//!   through the tensormap proxy, by the CTA that uses the map and at the address of the map. No copy in
-//!   flight may use the map.
+//! * Bulk copies and reductions of every type and direction, `st.async` and `red.async`. Each element is
+//!   written in one step. The bytes are owned from the issue until the mbarrier's phase completes or the wait
+//!   for the group ends.
+//! * Tensor maps in memory: every field that can be replaced. A write to a map must be released through the
+//!   tensormap proxy, then acquired by the CTA that uses the map, at the address of the map. No copy in
+//!   flight may use the map during the write.
 //! * Where `wgmma` finds its operands: through matrix descriptors in every swizzle and both majors, in
 //!   registers, and by the metadata of a sparse A. Integer results.
 //! * Floating-point results of `wgmma` with [`Numerics::Exact`], which documents the rule; those of
