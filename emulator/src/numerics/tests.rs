@@ -229,7 +229,7 @@ fn random_sums_are_those_of_the_definition() {
             let k = 8 * (1 + random.below(4));
             let spread = random.below(20) as u64;
             let mut draw = |element: WgmmaElement| loop {
-                // Exponents within a window, so that terms of similar sizes are added.
+                // Exponents within a window, so that many terms are not truncated to zero.
                 let bits = random.next() as u32;
                 let bits = match element {
                     WgmmaElement::Tf32 | WgmmaElement::Bf16 => {

@@ -6,7 +6,7 @@ use ptx::{AtomicOp, AtomicSem, LoadOrder, Location, Scope, Special, Value};
 
 use crate::{BOX_BYTES, Case, Kernel};
 
-/// The steps by which CTA 0 passes data to CTA 1. The default is correct.
+/// The steps by which CTA 0 passes data to CTA 1. [`SOUND`] is correct.
 #[derive(Clone, Copy)]
 struct HandOver {
     /// Whether the writers synchronise before the flag is set.

@@ -91,7 +91,7 @@ impl<'f> Kernel<'f> {
         self.f.barrier_sync(0, threads);
     }
 
-    /// A word in global memory that is zero.
+    /// A word in global memory, initially zero.
     pub(crate) fn flag_at(self, number: i32) -> Location {
         Location::global(self.flag, number * 4)
     }
