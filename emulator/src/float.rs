@@ -64,7 +64,7 @@ pub(crate) fn round16(ty: Type, value: f64) -> u16 {
     if value.is_nan() { NAN16 } else { convert(Type::F64, ty, value.to_bits()) as u16 }
 }
 
-/// Exact conversion: scaling by 2^112 changes the exponent bias to that of `.f32`, also for subnormals.
+/// `cvt.f32.f16`, exact: scaling by 2^112 changes the exponent bias to that of `.f32`, also for subnormals.
 #[inline]
 pub(crate) fn from_f16(bits: u16) -> f32 {
     let magnitude = f32::from_bits(u32::from(bits & 0x7FFF) << 13) * f32::from_bits(0x7780_0000);

@@ -185,7 +185,8 @@ impl<'p> Residents<'p> {
                 break;
             }
             let stirred = queue.waiting.iter().position(|(_, machine)| machine.is_stirred());
-            // If no cluster has anything to do and none is running, each waiting cluster polls once more.
+            // If no cluster has anything to do and none is running, the waiting clusters poll once more in
+            // turn.
             let idle = !new && queue.running == 0;
             if let Some(found) = queue.waiting.remove(stirred.unwrap_or(if idle { 0 } else { usize::MAX })) {
                 queue.begin = true;

@@ -108,8 +108,8 @@ impl Chunk {
                 return Err(record.conflict(record.by.lanes(both), true));
             }
             // A later access that comes after this one also comes after the access that this one replaces.
-            // The exception: this one is atomic and allows a later atomic access that is not ordered after
-            // the replaced one.
+            // The exception: a later atomic access does not race with this atomic one, so it need not be
+            // ordered after this one, nor after the replaced one.
             let stands = match (kind.atomic, record.kind.atomic) {
                 (None, _) => true,
                 (Some(new), Some(old)) => old >= new && record.kind.size == kind.size,

@@ -1,9 +1,9 @@
 //! Atomics, ordered accesses and fences, and the order that they make between threads.
 //!
 //! Source: PTX ISA "atom", "red", "ld", "st", "fence" and chapter 8 "Memory Consistency Model". If an acquire
-//! reads the value of a release, its thread learns what the releasing thread knew, within their scopes. A
-//! fence turns the relaxed accesses before and after it into releases and acquires. Of two `fence.sc`, the
-//! thread of the later one learns what the thread of the earlier one knew.
+//! reads the value of a release, its thread learns what the releasing thread knew, within their scopes. With
+//! a fence, relaxed reads before it act as acquires, and relaxed writes after it act as releases. Of two
+//! `fence.sc`, the thread of the later one learns what the thread of the earlier one knew.
 
 use ptx::inst::{Atomic, AtomicOp, AtomicType, FenceSem, LoadOrder, Ordered, Scope, StoreOrder};
 use ptx::{Space, Type};

@@ -210,7 +210,8 @@ pub enum Fault {
     /// Warps of a warpgroup execute different collective instructions, or the same one with different
     /// operands.
     WarpgroupDisagrees {
-        /// Number of the instruction, counted from 0. `wgmma` and the other collectives are counted separately.
+        /// Number of the instruction, counted from 0. `wgmma` and the other collectives are counted
+        /// separately.
         sequence: u64,
         /// Source line that another warp executed first.
         other: Option<Site>,
