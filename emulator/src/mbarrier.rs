@@ -9,7 +9,7 @@
 //! * `arrive.expect_tx(b)`: `expect_tx(b)`, then `arrive(1)`;
 //! * `arrive_drop(c)`: expected -= c, then `arrive(c)`; `arrive_drop.expect_tx(b)`: `expect_tx(b)`, then
 //!   `arrive_drop(1)`;
-//! * `.noComplete`: the same arrivals, undefined where they complete the phase;
+//! * `.noComplete`: the same arrivals, undefined if they complete the phase.
 //!
 //! A phase completes when pending = 0 and tx = 0. Then the phase number grows by one, and pending = expected
 //! again. The byte count is signed, so a copy may finish before it is announced as long as an arrival is
@@ -171,8 +171,8 @@ impl Mbarrier {
         self.base.wrapping_add(self.phase as u32)
     }
 
-    /// Refuses a wait that comes too late. A warp that knows of k completed phases waits for phase k or k -
-    /// 1, the one with this parity. Two phases later the mbarrier would give the wrong answer.
+    /// Refuses a wait that comes too late. A warp that knows of k completed phases waits for phase k or
+    /// phase k-1, the one with this parity. Two phases later the mbarrier would give the wrong answer.
     pub(crate) fn in_time(&self, offset: u32, parity: u32, views: &Views) -> Result<(), Fault> {
         let known = u64::from(views.executed(self.index).saturating_sub(self.base));
         let behind = if known & 1 == u64::from(parity & 1) { 0 } else { 1 };

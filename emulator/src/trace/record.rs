@@ -56,7 +56,7 @@ struct Run {
     instructions: u64,
 }
 
-/// A multiply that at least one warp of a warpgroup has issued.
+/// A multiply that the first warp of a warpgroup has issued.
 #[derive(Clone, Copy, Debug)]
 struct Issued {
     pc: usize,
